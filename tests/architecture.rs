@@ -75,7 +75,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("google_cloud", "clouds/gcp/"),
     ("reqwest", "clouds/http.rs"),
     ("object_store", "runstore/store.rs"),
-    ("rusqlite", "workload/trace/nsight.rs"),
+    ("rusqlite", "market/cache.rs workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     // The settings ask it for the width of the terminal.

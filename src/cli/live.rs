@@ -3,9 +3,9 @@
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
-use crate::clouds::{LivePrices, ask, live_prices};
+use crate::clouds::{ask, sources};
 use crate::hardware::{CloudId, Hardware};
-use crate::market::{Answer, Market, OfferQuery, PriceError, PriceSource};
+use crate::market::{Answer, Market, OfferQuery, PriceSource, SourceError};
 
 /// Notes of a cloud that are printed in full; the rest are counted.
 const NOTES_SHOWN: usize = 5;
@@ -22,7 +22,7 @@ pub fn merge_live(
         return Err(Diagnostic::new(Exit::Usage, "--live asks the clouds, which --offline (or GPUPLAN_OFFLINE) forbids")
             .hint("`gpuplan prices --offline` shows the prices inside this program"));
     }
-    let sources = sources(hardware, printer, clouds);
+    let sources = price_sources(hardware, printer, clouds);
     let questions: Vec<_> = sources.iter().map(|source| (source.as_ref(), OfferQuery::known(&market, hardware, &source.cloud()))).collect();
     let answers = ask(&questions).map_err(|error| Diagnostic::unexpected(&error))?;
     let mut fresh = Vec::new();
@@ -32,27 +32,29 @@ pub fn merge_live(
     Ok(if fresh.is_empty() { market } else { market.refreshed(fresh, hardware) })
 }
 
-fn sources(hardware: &Hardware, printer: &Printer, clouds: &[CloudId]) -> Vec<Box<dyn PriceSource>> {
+fn price_sources(hardware: &Hardware, printer: &Printer, clouds: &[CloudId]) -> Vec<Box<dyn PriceSource>> {
     let is_named = !clouds.is_empty();
     let clouds = if is_named { clouds.to_vec() } else { hardware.clouds() };
-    let mut sources = Vec::new();
+    let mut found = Vec::new();
     for cloud in clouds {
-        match live_prices(&cloud) {
-            LivePrices::Source(source) => sources.push(source),
-            LivePrices::NotBuilt { feature } => {
-                printer.warning(&format!("{cloud}: this build cannot ask it; build with the feature `{feature}`"));
+        match sources(&cloud) {
+            Some(sources) => {
+                if let Some(feature) = sources.needs_feature {
+                    printer.warning(&format!("{cloud}: this build cannot ask an account; build with the feature `{feature}`"));
+                }
+                found.extend(sources.prices);
             }
-            LivePrices::Unknown if is_named => {
+            None if is_named => {
                 printer.warning(&format!("{cloud}: gpuplan cannot ask it for prices yet; those of the snapshot are shown"));
             }
-            LivePrices::Unknown => {}
+            None => {}
         }
     }
-    sources
+    found
 }
 
 /// Says what a cloud answered and hands on its offers.
-fn report(cloud: &CloudId, answer: Result<Answer, PriceError>, printer: &Printer) -> Answer {
+fn report(cloud: &CloudId, answer: Result<Answer, SourceError>, printer: &Printer) -> Answer {
     let answer = answer.unwrap_or_else(|error| {
         printer.warning(&format!("{cloud}: {error}; the prices of the snapshot stay, with their own dates"));
         Answer::default()
@@ -89,7 +91,7 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
         let offers = market.offers().to_vec();
-        let market = merge_live(market, &hardware, &settings, &Printer, &[CloudId::new("lambda")]).unwrap();
+        let market = merge_live(market, &hardware, &settings, &Printer, &[CloudId::new("vultr")]).unwrap();
         assert_eq!(market.offers(), offers);
     }
 }

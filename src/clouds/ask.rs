@@ -1,60 +1,61 @@
-//! `ask`: every price source at once, from code that is not asynchronous. The one place that starts a runtime.
+//! Every source at once, each with a time limit, from code that is not asynchronous. The one place that starts a runtime.
 
-use std::future::{Future, poll_fn};
 use std::io;
-use std::task::Poll;
+use std::time::Duration;
 
-use crate::market::{Answer, BoxFuture, OfferQuery, PriceError, PriceSource};
+use futures_util::future::join_all;
 
-/// The answers in the order of the questions. One source that fails costs the others nothing.
-pub fn ask(questions: &[(&dyn PriceSource, OfferQuery)]) -> io::Result<Vec<Result<Answer, PriceError>>> {
-    wait(all(questions.iter().map(|(source, query)| source.offers(query)).collect()))
+use crate::market::{Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+
+/// The longest that one source may take; what it had not said by then is lost. A source keeps to less by itself.
+const LONGEST: Duration = Duration::from_secs(75);
+
+/// The prices in the order of the questions. One source that fails costs the others nothing.
+pub fn ask(questions: &[(&dyn PriceSource, OfferQuery)]) -> io::Result<Vec<Result<Answer, SourceError>>> {
+    let questions = questions.iter().map(|(source, query)| (source.id(), source.offers(query))).collect();
+    all(questions, &|_| {})
 }
 
-/// Polls all of them until each has ended.
-async fn all<T>(mut futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-    let mut ended: Vec<Option<T>> = futures.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, slot) in futures.iter_mut().zip(&mut ended).filter(|(_, slot)| slot.is_none()) {
-            if let Poll::Ready(value) = future.as_mut().poll(context) {
-                *slot = Some(value);
-            }
-        }
-        if ended.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    ended.into_iter().flatten().collect()
-}
-
-#[cfg(any(feature = "aws", feature = "gcp"))]
-fn wait<F: Future>(future: F) -> io::Result<F::Output> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future))
-}
-
-/// Without an SDK there is no source that waits for a network, so a future is ready at once or never.
-#[cfg(not(any(feature = "aws", feature = "gcp")))]
-fn wait<F: Future>(future: F) -> io::Result<F::Output> {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        Poll::Ready(value) => Ok(value),
-        Poll::Pending => Err(io::ErrorKind::Unsupported.into()),
-    }
+/// Waits for every question, named for its error; `ended` is told the position of each as it ends.
+pub fn all<T>(
+    questions: Vec<(&str, BoxFuture<'_, Result<T, SourceError>>)>,
+    ended: &dyn Fn(usize),
+) -> io::Result<Vec<Result<T, SourceError>>> {
+    let limited = questions.into_iter().enumerate().map(|(position, (name, question))| async move {
+        let answer = tokio::time::timeout(LONGEST, question).await.unwrap_or_else(|_| {
+            Err(SourceError::Unreachable { place: name.to_owned(), detail: format!("no answer within {} s", LONGEST.as_secs()) })
+        });
+        ended(position);
+        answer
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    Ok(runtime.block_on(join_all(limited)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::hardware::{CloudId, Hardware};
-    use crate::market::PriceNote;
+    use crate::market::{Access, SourceNote};
 
-    struct Canned(Result<Answer, PriceError>);
+    struct Canned(Result<Answer, SourceError>);
 
     impl PriceSource for Canned {
+        fn id(&self) -> &'static str {
+            "canned"
+        }
+
         fn cloud(&self) -> CloudId {
             CloudId::new("canned")
         }
 
-        fn offers<'a>(&'a self, _query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, PriceError>> {
+        fn access(&self) -> Access {
+            Access::Public
+        }
+
+        fn offers<'a>(&'a self, _query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
             Box::pin(async { self.0.clone() })
         }
     }
@@ -63,12 +64,20 @@ mod tests {
     fn one_failing_source_costs_the_others_nothing() {
         let hardware = Hardware::default();
         let query = OfferQuery { hardware: &hardware, wanted: std::collections::BTreeMap::default() };
-        let note = PriceNote { place: "here".to_owned(), detail: "nothing".to_owned() };
-        let good = Canned(Ok(Answer { offers: Vec::new(), notes: vec![note.clone()] }));
-        let bad = Canned(Err(PriceError::MissingCredentials { variable: "KEY" }));
+        let note = SourceNote { place: "here".to_owned(), detail: "nothing".to_owned() };
+        let good = Canned(Ok(Answer { notes: vec![note.clone()], ..Answer::default() }));
+        let bad = Canned(Err(SourceError::MissingCredentials { variable: "KEY" }));
         let answers = ask(&[(&bad, query.clone()), (&good, query)]).unwrap();
         assert!(answers[0].is_err());
         assert_eq!(answers[1].as_ref().unwrap().notes, [note]);
         assert!(ask(&[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn each_end_is_told_once() {
+        let ended = Cell::new(0);
+        let questions: Vec<(&str, BoxFuture<'_, _>)> = (0..3).map(|_| ("a", Box::pin(async { Ok(()) }) as BoxFuture<'_, _>)).collect();
+        assert_eq!(all(questions, &|position| ended.set(ended.get() + 10_usize.pow(position as u32))).unwrap().len(), 3);
+        assert_eq!(ended.get(), 111);
     }
 }

@@ -2,33 +2,65 @@
 
 pub mod ask;
 pub mod aws;
+pub mod azure;
+pub mod crusoe;
 pub mod gcp;
+pub mod http;
+pub mod lambda;
+pub mod nebius;
+pub mod oci;
+pub mod runpod;
+pub mod vast;
+pub mod verda;
 
 pub use ask::ask;
 
 use std::error::Error;
 
 use crate::hardware::CloudId;
-use crate::market::PriceSource;
+use crate::market::{AccountSource, PriceSource, RiskSource};
 
-/// What this build can do about the live prices of a cloud.
-pub enum LivePrices {
-    Source(Box<dyn PriceSource>),
-    /// The adapter exists, and this binary was built without it.
-    NotBuilt {
-        feature: &'static str,
-    },
-    /// Nobody has written an adapter.
-    Unknown,
+/// Everything that can be asked of one cloud, as the environment names its addresses and credentials.
+#[derive(Default)]
+pub struct Sources {
+    pub prices: Vec<Box<dyn PriceSource>>,
+    pub risks: Vec<Box<dyn RiskSource>>,
+    pub account: Option<Box<dyn AccountSource>>,
+    /// The feature without which this binary cannot ask the cloud's account.
+    pub needs_feature: Option<&'static str>,
 }
 
-/// The registry: one line a cloud.
-pub fn live_prices(cloud: &CloudId) -> LivePrices {
-    match cloud.as_str() {
-        aws::CLOUD => aws::live_prices(),
-        gcp::CLOUD => gcp::live_prices(),
-        _ => LivePrices::Unknown,
-    }
+/// The registry: one line a cloud. `None` where nobody has written an adapter.
+pub fn sources(cloud: &CloudId) -> Option<Sources> {
+    Some(match cloud.as_str() {
+        aws::CLOUD => aws::sources(),
+        azure::CLOUD => azure::sources(),
+        crusoe::CLOUD => crusoe::sources(),
+        gcp::CLOUD => gcp::sources(),
+        lambda::CLOUD => lambda::sources(),
+        nebius::CLOUD => nebius::sources(),
+        oci::CLOUD => oci::sources(),
+        runpod::CLOUD => runpod::sources(),
+        vast::CLOUD => vast::sources(),
+        verda::CLOUD => verda::sources(),
+        _ => return None,
+    })
+}
+
+/// A variable of the environment; empty is the same as not set.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Host of an address is this machine's own.
+pub fn is_loopback(endpoint: &str) -> bool {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Longest text of a cloud's own words that goes into an error.
@@ -66,8 +98,21 @@ mod tests {
 
     #[test]
     fn a_cloud_without_an_adapter_is_said_to_have_none() {
-        assert!(matches!(live_prices(&CloudId::new("lambda")), LivePrices::Unknown));
-        assert!(!matches!(live_prices(&CloudId::new("aws")), LivePrices::Unknown));
-        assert!(!matches!(live_prices(&CloudId::new("gcp")), LivePrices::Unknown));
+        assert!(sources(&CloudId::new("nowhere")).is_none());
+        for cloud in ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"] {
+            let sources = sources(&CloudId::new(cloud)).unwrap();
+            assert!(sources.prices.iter().all(|source| source.cloud().as_str() == cloud && source.id().starts_with(cloud)));
+            assert!(sources.risks.iter().all(|source| source.cloud().as_str() == cloud && source.id().starts_with(cloud)));
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for endpoint in ["http://127.0.0.1:5000", "http://localhost/x", "http://[::1]:80/", "127.1.2.3:9"] {
+            assert!(is_loopback(endpoint), "{endpoint}");
+        }
+        for endpoint in ["https://compute.googleapis.com", "http://localhost.example.com", "http://10.0.0.1", ""] {
+            assert!(!is_loopback(endpoint), "{endpoint}");
+        }
     }
 }

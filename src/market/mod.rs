@@ -9,7 +9,10 @@ pub mod snapshot;
 pub mod source;
 
 pub use charges::{Charge, ChargeKind, Charges};
-pub use offer::{Offer, OfferId, Place, Purchase, RiskEvidence, Suspicion};
+pub use offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};
 pub use snapshot::{Market, Source};
-pub use source::{Answer, BoxFuture, OfferQuery, PriceError, PriceNote, PriceSource};
+pub use source::{
+    Access, AccountSource, Answer, BoxFuture, Identity, OfferQuery, Permission, PricePoint, PriceSource, Quota, QuotaNeed, RiskAnswer,
+    RiskSource, SourceError, SourceNote, Verdict,
+};

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::hardware::InstanceId;
-use crate::market::quote::{LIST_FRESH, Quote, SPOT_FRESH};
+use crate::market::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
+use crate::units::UsdPerHour;
 
 /// Position of an offer in its market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,6 +95,46 @@ pub struct RiskEvidence {
     pub source: Arc<str>,
 }
 
+/// What a cloud says of its capacity in a place at a moment. It informs a choice; none of these is a rate of interruptions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Signal {
+    /// AWS spot placement score, 1 (hardly) to 10 (very likely).
+    PlacementScore(u8),
+    /// Google's obtainability of the whole request, 0 to 1.
+    Obtainability(f64),
+    /// Google's estimate of how long such a spot machine stays up. Hours.
+    UptimeHours(f64),
+    /// Google's share of such spot machines that were preempted in a day.
+    DailyPreemptionShare(f64),
+}
+
+/// Whether a machine can be had now, as far as its cloud says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Availability {
+    /// Nobody said.
+    #[default]
+    Unknown,
+    /// The cloud lists the machine type for this place.
+    Listed,
+    /// The cloud said that it has some.
+    Seen,
+    /// The cloud said that it has none.
+    SoldOut,
+}
+
+impl Availability {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Listed => "listed",
+            Self::Seen => "seen",
+            Self::SoldOut => "sold-out",
+        }
+    }
+}
+
 /// Why a price may not be recommended unasked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -113,10 +154,12 @@ pub enum Suspicion {
     BidFloor,
     /// Marked as an estimate by its source.
     Estimated,
+    /// The cloud has not repeated the price for days, so nobody knows whether the pool still exists.
+    NotRepeated,
 }
 
 impl Suspicion {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SpotAboveOnDemand,
         Self::FarFromMedian,
         Self::SourcesDisagree,
@@ -126,6 +169,7 @@ impl Suspicion {
         Self::LocalZone,
         Self::BidFloor,
         Self::Estimated,
+        Self::NotRepeated,
     ];
 
     pub fn word(self) -> &'static str {
@@ -139,6 +183,7 @@ impl Suspicion {
             Self::LocalZone => "local-zone",
             Self::BidFloor => "bid-floor",
             Self::Estimated => "estimated",
+            Self::NotRepeated => "not-repeated",
         }
     }
 
@@ -153,6 +198,7 @@ impl Suspicion {
             Self::LocalZone => "it is a local zone, where accounts have no network by default",
             Self::BidFloor => "it is the floor of an auction, not a price",
             Self::Estimated => "its source marks it as an estimate",
+            Self::NotRepeated => "its cloud has not repeated this price for days; the pool may be gone",
         }
     }
 }
@@ -169,9 +215,27 @@ pub struct Offer {
     pub flags: Arc<str>,
     pub suspicions: Vec<Suspicion>,
     pub risk: Option<Arc<RiskEvidence>>,
+    pub availability: Availability,
+    pub signals: Vec<Signal>,
 }
 
 impl Offer {
+    /// An offer as a cloud just said it, with nothing known beside its price.
+    pub fn live(instance: InstanceId, place: Place, purchase: Purchase, rate: UsdPerHour, source: &str, answered_at: Timestamp) -> Self {
+        Self {
+            instance,
+            place,
+            purchase,
+            quote: Quote { rate, origin: Origin::Live, observed_at: answered_at },
+            source: source.into(),
+            flags: Arc::from(""),
+            suspicions: Vec::new(),
+            risk: None,
+            availability: Availability::Unknown,
+            signals: Vec::new(),
+        }
+    }
+
     pub fn is_suspect(&self) -> bool {
         !self.suspicions.is_empty()
     }

@@ -207,24 +207,16 @@ mod tests {
     use super::*;
     use crate::hardware::CloudId;
     use crate::market::offer::Place;
-    use crate::market::quote::{Origin, Quote};
+    use crate::market::quote::Origin;
     use crate::units::UsdPerHour;
 
     fn offer(hardware: &Hardware, region: &str, zone: &str, purchase: Purchase, source: &str, rate: &str) -> Offer {
-        Offer {
-            instance: hardware.find_instance(&CloudId::new("gcp"), "a3-highgpu-8g").unwrap(),
-            place: Place { region: region.into(), zone_id: Some(zone.into()).filter(|_| !zone.is_empty()) },
-            purchase,
-            quote: Quote {
-                rate: UsdPerHour::parse(rate).unwrap(),
-                origin: Origin::Snapshot,
-                observed_at: "2026-07-30T00:00:00Z".parse().unwrap(),
-            },
-            source: source.into(),
-            flags: "".into(),
-            suspicions: Vec::new(),
-            risk: None,
-        }
+        let instance = hardware.find_instance(&CloudId::new("gcp"), "a3-highgpu-8g").unwrap();
+        let place = Place { region: region.into(), zone_id: Some(zone.into()).filter(|_| !zone.is_empty()) };
+        let observed_at = "2026-07-30T00:00:00Z".parse().unwrap();
+        let mut offer = Offer::live(instance, place, purchase, UsdPerHour::parse(rate).unwrap(), source, observed_at);
+        offer.quote.origin = Origin::Snapshot;
+        offer
     }
 
     fn marked(rows: &[(&str, &str, Purchase, &str, &str)]) -> Vec<Vec<Suspicion>> {

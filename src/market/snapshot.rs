@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::embedded::{Archive, EmbeddedError, Table};
 use crate::hardware::{CloudId, Hardware, InstanceId};
 use crate::market::charges::Charges;
-use crate::market::offer::{Offer, OfferId, Place, Purchase, RiskEvidence, Suspicion};
+use crate::market::offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Suspicion};
 use crate::market::quote::{Origin, Quote};
 use crate::market::rules;
 use crate::units::UsdPerHour;
@@ -190,6 +190,8 @@ pub fn read_prices(
             suspicions: stated(&flags[row], kinds[row], &regions[row]),
             flags: flags[row].clone(),
             risk,
+            availability: Availability::Unknown,
+            signals: Vec::new(),
         });
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `PriceSource`: the port that a cloud implements so that its prices can be asked in this run.
+//! The ports that a cloud implements so that it can be asked: `PriceSource`, `RiskSource` and `AccountSource`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,9 +6,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::hardware::{CloudId, Hardware, InstanceId};
-use crate::market::offer::{Offer, Purchase};
+use jiff::Timestamp;
+
+use crate::hardware::{CloudId, Hardware, InstanceId, InstanceType};
+use crate::market::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
 use crate::market::snapshot::Market;
+use crate::units::UsdPerHour;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -32,6 +35,11 @@ impl<'a> OfferQuery<'a> {
         }
         Self { hardware, wanted }
     }
+
+    /// Names of the wanted machine types in every region together, with their places in the catalog.
+    pub fn instances(&self) -> BTreeMap<&'a str, InstanceId> {
+        self.wanted.values().flatten().map(|id| (self.hardware.instance(*id).name.as_str(), *id)).collect()
+    }
 }
 
 fn is_known_pool(offer: &Offer) -> bool {
@@ -41,46 +49,177 @@ fn is_known_pool(offer: &Offer) -> bool {
         && !offer.needs_special_account()
 }
 
+/// A price that held from a moment on, until the next point of the same pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PricePoint {
+    pub instance: InstanceId,
+    pub place: Place,
+    pub purchase: Purchase,
+    pub since: Timestamp,
+    pub rate: UsdPerHour,
+}
+
 /// What a cloud said, and what it did not.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     pub offers: Vec<Offer>,
-    pub notes: Vec<PriceNote>,
+    /// Earlier prices, where the source tells them; in any order.
+    pub history: Vec<PricePoint>,
+    pub notes: Vec<SourceNote>,
 }
 
-/// A part of the question that got no price: a region, or a row that could not be read.
+/// Evidence about pools that are sold already.
+#[derive(Clone, Debug, Default)]
+pub struct RiskAnswer {
+    /// Machine type, region, and zone id where it differs by zone.
+    pub risks: Vec<(InstanceId, Place, Arc<RiskEvidence>)>,
+    pub signals: Vec<(InstanceId, Place, Signal)>,
+    pub notes: Vec<SourceNote>,
+}
+
+/// A part of the question that got no answer: a region, or a row that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PriceNote {
+pub struct SourceNote {
     /// Region, zone or machine type.
     pub place: String,
     pub detail: String,
 }
 
-impl fmt::Display for PriceNote {
+impl fmt::Display for SourceNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.detail)
     }
 }
 
-/// A cloud that can be asked for prices.
+/// Who may ask a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody.
+    Public,
+    /// Who has credentials of the cloud.
+    Account,
+}
+
+/// A place where a cloud says its prices.
 ///
 /// Contract:
 /// - Only reads; asking twice is harmless. A call ends within about a minute, whatever the network does.
 /// - Every offer has `Origin::Live` and the time of the answer it stands on, never the time of asking. It is of one of the
-///   wanted machine types; where prices differ by zone it names the zone's id, not the account's name for it.
+///   wanted machine types; where prices differ by zone it names the zone's id, not the account's name for it. A source that
+///   answers for all regions at once may name regions that nobody asked for.
 /// - A value that cannot be read, a price of zero, and a region that does not answer or refuses are a note and cost only
 ///   themselves. No price is ever replaced by another.
 /// - An error means that nothing could be had at all. The caller keeps what it had, with its old time, and says so.
 /// - No secret stands in an error, a note or an offer.
 pub trait PriceSource: Send + Sync {
+    /// Name among all sources, such as `aws-spot-history`; the offers of it carry the same as their `source`.
+    fn id(&self) -> &'static str;
+
     fn cloud(&self) -> CloudId;
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, PriceError>>;
+    fn access(&self) -> Access;
+
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>>;
+}
+
+/// A place where a cloud says how likely its capacity is had and kept. The contract is that of `PriceSource`.
+pub trait RiskSource: Send + Sync {
+    fn id(&self) -> &'static str;
+
+    fn cloud(&self) -> CloudId;
+
+    fn access(&self) -> Access;
+
+    fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>>;
+}
+
+/// Whose credentials were found, and where. Never the credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Account or project.
+    pub account: String,
+    /// User, role or service account, as far as the cloud says it.
+    pub principal: String,
+    /// Such as `environment` or `profile default`.
+    pub found_in: String,
+}
+
+/// Whether an action that a launch needs is allowed, as a dry run or a test of permissions says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// As the cloud names it, such as `ec2:RunInstances`.
+    pub action: String,
+    pub needed_for: &'static str,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allowed,
+    Denied {
+        detail: String,
+    },
+    /// The cloud did not say, so nobody may claim either.
+    Unknown {
+        detail: String,
+    },
+}
+
+/// Machines that somebody wants to start.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotaNeed<'a> {
+    pub region: &'a str,
+    pub instance: &'a InstanceType,
+    pub gpus_per_node: f64,
+    pub gpu: &'a str,
+    pub purchase: Purchase,
+    pub nodes: u32,
+}
+
+/// An account's limit that these machines count against.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quota {
+    /// The cloud's code or metric, such as `L-7212CCBC`.
+    pub code: String,
+    pub name: String,
+    pub region: String,
+    /// Such as `vCPUs`.
+    pub unit: &'static str,
+    pub limit: f64,
+    /// What runs already, where the cloud says it.
+    pub used: Option<f64>,
+    pub needed: f64,
+    /// A command that asks for more.
+    pub request: String,
+}
+
+impl Quota {
+    pub fn blocks(&self) -> bool {
+        self.used.unwrap_or(0.0) + self.needed > self.limit
+    }
+}
+
+/// An account of a cloud: who it is, what it may do, how much it may start.
+///
+/// Contract:
+/// - Nothing is changed or started: an action is tried as a dry run, or the cloud is asked for permissions.
+/// - A refusal for lack of permission is `Verdict::Denied`, any other failure of a try is `Verdict::Unknown`.
+/// - A quota is that of the machine's family, market and region, never a default of the documentation.
+/// - No secret stands in an answer or an error.
+pub trait AccountSource: Send + Sync {
+    fn cloud(&self) -> CloudId;
+
+    fn identity(&self) -> BoxFuture<'_, Result<Identity, SourceError>>;
+
+    fn permissions<'a>(&'a self, region: &'a str) -> BoxFuture<'a, Result<Vec<Permission>, SourceError>>;
+
+    /// Every quota that these machines count against.
+    fn quotas<'a>(&'a self, need: QuotaNeed<'a>) -> BoxFuture<'a, Result<Vec<Quota>, SourceError>>;
 }
 
 /// Why a source could not answer, by what the caller does next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PriceError {
+pub enum SourceError {
     /// Ask the person to sign in; naming the first variable that would do.
     #[error("no credentials: `{variable}` is not set and no other source of them answered")]
     MissingCredentials { variable: &'static str },
@@ -92,5 +231,5 @@ pub enum PriceError {
     Refused { code: String, detail: String },
     /// The answer is not what its interface promises. Worth a report.
     #[error("unexpected value of `{field}`: {detail}")]
-    Malformed { field: &'static str, detail: String },
+    Malformed { field: String, detail: String },
 }

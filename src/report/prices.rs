@@ -222,6 +222,7 @@ fn letter(suspicion: Suspicion) -> char {
         Suspicion::LocalZone => 'l',
         Suspicion::BidFloor => 'b',
         Suspicion::Estimated => 'e',
+        Suspicion::NotRepeated => 'n',
     }
 }
 

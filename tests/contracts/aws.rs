@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gpuplan::clouds::ask;
 use gpuplan::clouds::aws::spot_prices::{SpotPrices, TimeLimits};
 use gpuplan::hardware::{CloudId, Hardware};
-use gpuplan::market::{Answer, OfferQuery, Origin, PriceError, Purchase, Suspicion};
+use gpuplan::market::{Answer, OfferQuery, Origin, Purchase, SourceError, Suspicion};
 use jiff::Timestamp;
 
 use crate::server::{Reply, Request, Server};
@@ -24,7 +24,7 @@ pub fn quick() -> TimeLimits {
     TimeLimits { connect: seconds(2), attempt: seconds(5), attempts: 1, region: seconds(8), credentials: seconds(2) }
 }
 
-fn ask_aws(hardware: &Hardware, endpoint: &str, regions: &[&str], limits: TimeLimits) -> Result<Answer, PriceError> {
+fn ask_aws(hardware: &Hardware, endpoint: &str, regions: &[&str], limits: TimeLimits) -> Result<Answer, SourceError> {
     let cloud = CloudId::new("aws");
     let instances: Vec<_> = TYPES.iter().map(|name| hardware.find_instance(&cloud, name).unwrap()).collect();
     let wanted: BTreeMap<_, _> = regions.iter().map(|region| ((*region).into(), instances.clone())).collect();
@@ -168,14 +168,14 @@ fn where_nothing_answers_it_is_an_error_that_names_no_secret() {
     // A port that was free a moment ago and that nobody listens on.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = ask_aws(&hardware, &format!("http://{closed}"), &["us-east-1"], quick()).unwrap_err();
-    assert!(matches!(&error, PriceError::Unreachable { place, .. } if place == "us-east-1"), "{error}");
+    assert!(matches!(&error, SourceError::Unreachable { place, .. } if place == "us-east-1"), "{error}");
     let proxy = Server::start(|_| Reply::Text(502, "text/html", "<html>bad gateway</html>".to_owned()));
     let error = ask_aws(&hardware, &proxy.endpoint, &["us-east-1"], quick()).unwrap_err();
-    assert!(matches!(&error, PriceError::Refused { code, .. } if code == "HTTP 502"), "{error:?}");
+    assert!(matches!(&error, SourceError::Refused { code, .. } if code == "HTTP 502"), "{error:?}");
     for (status, code) in [(400, "ExpiredToken"), (401, "AuthFailure"), (403, "UnauthorizedOperation")] {
         let server = Server::start(move |_| refusal(status, code));
         let error = ask_aws(&hardware, &server.endpoint, &["us-east-1", "us-west-2"], quick()).unwrap_err();
-        assert!(matches!(&error, PriceError::Refused { code: found, .. } if found == code), "{error}");
+        assert!(matches!(&error, SourceError::Refused { code: found, .. } if found == code), "{error}");
         assert!(KEYS.iter().all(|key| !error.to_string().contains(key)), "{error}");
     }
 }
@@ -187,7 +187,7 @@ fn an_answer_that_is_no_xml_or_breaks_off_is_no_price() {
         let server = Server::start(move |_| xml(body.to_owned()));
         match ask_aws(&hardware, &server.endpoint, &["us-east-1"], quick()) {
             Ok(answer) => assert!(answer.offers.is_empty(), "{body}"),
-            Err(error) => assert!(matches!(error, PriceError::Malformed { .. }), "{error}"),
+            Err(error) => assert!(matches!(error, SourceError::Malformed { .. }), "{error}"),
         }
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use gpuplan::clouds::ask;
 use gpuplan::clouds::gcp::spot_prices::SpotPrices;
 use gpuplan::hardware::{CloudId, Hardware};
-use gpuplan::market::{Answer, OfferQuery, Origin, PriceError};
+use gpuplan::market::{Answer, OfferQuery, Origin, SourceError};
 
 use crate::server::{Reply, Request, Server};
 
-fn ask_gcp(hardware: &Hardware, endpoint: &str, types: &[&str], regions: &[&str]) -> Result<Answer, PriceError> {
+fn ask_gcp(hardware: &Hardware, endpoint: &str, types: &[&str], regions: &[&str]) -> Result<Answer, SourceError> {
     let instances: Vec<_> = types.iter().map(|name| hardware.find_instance(&CloudId::new("gcp"), name).unwrap()).collect();
     let wanted: BTreeMap<_, _> = regions.iter().map(|region| ((*region).into(), instances.clone())).collect();
     let source = SpotPrices::at(endpoint, "some-project");
@@ -68,7 +68,7 @@ fn a_refusal_of_the_project_ends_the_question_at_once() {
     let regions: Vec<String> = (0..40).map(|index| format!("region-{index}")).collect();
     let regions: Vec<&str> = regions.iter().map(String::as_str).collect();
     let error = ask_gcp(&hardware, &server.endpoint, &["a2-highgpu-1g"], &regions).unwrap_err();
-    assert!(matches!(&error, PriceError::Refused { code, .. } if code == "HTTP 403"), "{error}");
+    assert!(matches!(&error, SourceError::Refused { code, .. } if code == "HTTP 403"), "{error}");
     assert!(server.asked().len() < 40, "{} questions", server.asked().len());
 }
 
@@ -77,8 +77,8 @@ fn an_answer_that_is_no_json_and_a_closed_port_are_errors() {
     let hardware = Hardware::embedded().unwrap();
     let server = Server::start(|_| json(200, "<html>sign in</html>"));
     let error = ask_gcp(&hardware, &server.endpoint, &["a2-highgpu-1g"], &["us-central1"]).unwrap_err();
-    assert!(matches!(error, PriceError::Malformed { .. }), "{error}");
+    assert!(matches!(error, SourceError::Malformed { .. }), "{error}");
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = ask_gcp(&hardware, &format!("http://{closed}"), &["a2-highgpu-1g"], &["us-central1"]).unwrap_err();
-    assert!(matches!(&error, PriceError::Unreachable { detail, .. } if detail.contains("refused")), "{error}");
+    assert!(matches!(&error, SourceError::Unreachable { detail, .. } if detail.contains("refused")), "{error}");
 }

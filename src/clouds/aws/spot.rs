@@ -6,14 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::hardware::InstanceId;
-use crate::market::{Offer, Origin, Place, PriceNote, Purchase, Quote, Suspicion};
+use crate::market::{Offer, Place, Purchase, SourceNote, Suspicion};
 use crate::units::UsdPerHour;
 
 /// Machine type and zone id: what has one spot price.
 type Pool = (InstanceId, Arc<str>);
 
 /// Id of this source in an offer.
-pub const SOURCE: &str = "ec2:DescribeSpotPriceHistory";
+pub const SOURCE: &str = "aws-spot-history";
 
 /// One row as EC2 words it; every field may be missing.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ pub struct Region<'a> {
 
 impl Region<'_> {
     /// One offer a machine type and zone. A row that cannot be read is dropped with a note.
-    pub fn offers(&self, rows: &[Row]) -> (Vec<Offer>, Vec<PriceNote>) {
+    pub fn offers(&self, rows: &[Row]) -> (Vec<Offer>, Vec<SourceNote>) {
         let mut newest: BTreeMap<Pool, (Option<Timestamp>, Offer)> = BTreeMap::new();
         let mut notes = Vec::new();
         for row in rows {
@@ -49,7 +49,7 @@ impl Region<'_> {
                     newest.insert(key, (row.since, offer));
                 }
                 Ok(_) => {}
-                Err(detail) => notes.push(PriceNote { place: format!("{}, {}", row.zone_name, row.instance_type), detail }),
+                Err(detail) => notes.push(SourceNote { place: format!("{}, {}", row.zone_name, row.instance_type), detail }),
             }
         }
         (newest.into_values().map(|(_, offer)| offer).collect(), notes)
@@ -68,16 +68,12 @@ impl Region<'_> {
         if rate == UsdPerHour::default() {
             return Err("a price of zero is no price; it is left out".to_owned());
         }
-        let offer = Offer {
-            instance: *instance,
-            place: Place { region: self.name.into(), zone_id: Some(zone_id.clone()) },
-            purchase: Purchase::Spot,
-            quote: Quote { rate, origin: Origin::Live, observed_at: self.answered_at },
-            source: SOURCE.into(),
-            flags: row.since.map(|since| format!("in_force_since={since}")).unwrap_or_default().into(),
-            suspicions: if is_local_zone(&zone_id) { vec![Suspicion::LocalZone] } else { Vec::new() },
-            risk: None,
-        };
+        let place = Place { region: self.name.into(), zone_id: Some(zone_id.clone()) };
+        let mut offer = Offer::live(*instance, place, Purchase::Spot, rate, SOURCE, self.answered_at);
+        offer.flags = row.since.map(|since| format!("in_force_since={since}")).unwrap_or_default().into();
+        if is_local_zone(&zone_id) {
+            offer.suspicions.push(Suspicion::LocalZone);
+        }
         Ok(Some(((*instance, zone_id), offer)))
     }
 }
@@ -90,6 +86,7 @@ fn is_local_zone(zone_id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::market::Origin;
 
     fn row(zone: &str, price: &str, since: &str) -> Row {
         Row {
@@ -101,7 +98,7 @@ mod tests {
         }
     }
 
-    fn read(rows: &[Row]) -> (Vec<Offer>, Vec<PriceNote>) {
+    fn read(rows: &[Row]) -> (Vec<Offer>, Vec<SourceNote>) {
         let zone_ids = [("us-east-1a", "use1-az4"), ("us-east-1-atl-2a", "use1-atl2-az1")];
         let zone_ids = zone_ids.map(|(name, id)| (name.to_owned(), id.to_owned())).into();
         let instances = [("p5.48xlarge".to_owned(), InstanceId(7))].into();

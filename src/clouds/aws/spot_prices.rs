@@ -18,10 +18,10 @@ use jiff::Timestamp;
 
 use crate::clouds::aws::CLOUD;
 use crate::clouds::aws::errors::{Reach, explanation, reach};
-use crate::clouds::aws::spot::{Region, Row};
+use crate::clouds::aws::spot::{self, Region, Row};
 use crate::clouds::{one_line, root_cause};
 use crate::hardware::{CloudId, InstanceId};
-use crate::market::{Answer, BoxFuture, Offer, OfferQuery, PriceError, PriceNote, PriceSource};
+use crate::market::{Access, Answer, BoxFuture, Offer, OfferQuery, PriceSource, SourceError, SourceNote};
 
 /// Both are asked for: accounts of before 2014 have the first, all others the second.
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
@@ -73,7 +73,7 @@ impl SpotPrices {
         Self::with_config(config, limits)
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, PriceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
         let config = match &self.config {
             Some(config) => config.clone(),
             None => aws_config::defaults(BehaviorVersion::latest()).load().await,
@@ -97,11 +97,11 @@ impl SpotPrices {
                     answer.offers.extend(offers);
                     answer.notes.extend(notes);
                 }
-                Err(PriceError::Refused { code, detail }) if reach(&code) == Reach::Everywhere => {
-                    return Err(PriceError::Refused { code, detail });
+                Err(SourceError::Refused { code, detail }) if reach(&code) == Reach::Everywhere => {
+                    return Err(SourceError::Refused { code, detail });
                 }
                 Err(error) => {
-                    answer.notes.push(PriceNote { place: region.to_string(), detail: error.to_string() });
+                    answer.notes.push(SourceNote { place: region.to_string(), detail: error.to_string() });
                     first_error.get_or_insert(error);
                 }
             }
@@ -113,13 +113,13 @@ impl SpotPrices {
     }
 
     /// Once for all regions: a chain that ends at a network address must not be walked thirty times.
-    async fn credentials(&self, config: &SdkConfig) -> Result<Credentials, PriceError> {
-        let missing = PriceError::MissingCredentials { variable: "AWS_ACCESS_KEY_ID" };
+    async fn credentials(&self, config: &SdkConfig) -> Result<Credentials, SourceError> {
+        let missing = SourceError::MissingCredentials { variable: "AWS_ACCESS_KEY_ID" };
         let Some(provider) = config.credentials_provider() else { return Err(missing) };
         match tokio::time::timeout(self.limits.credentials, provider.provide_credentials()).await {
             Ok(Ok(credentials)) => Ok(credentials),
             Ok(Err(CredentialsError::CredentialsNotLoaded(_))) => Err(missing),
-            Ok(Err(error)) => Err(PriceError::Refused { code: "credentials".to_owned(), detail: root_cause(&error) }),
+            Ok(Err(error)) => Err(SourceError::Refused { code: "credentials".to_owned(), detail: root_cause(&error) }),
             Err(error) => Err(unreachable("the source of credentials", &error)),
         }
     }
@@ -136,16 +136,24 @@ impl SpotPrices {
 }
 
 impl PriceSource for SpotPrices {
+    fn id(&self) -> &'static str {
+        spot::SOURCE
+    }
+
+    fn access(&self) -> Access {
+        Access::Account
+    }
+
     fn cloud(&self) -> CloudId {
         CloudId::new(CLOUD)
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, PriceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }
 
-type RegionAnswer = Result<(Vec<Offer>, Vec<PriceNote>), PriceError>;
+type RegionAnswer = Result<(Vec<Offer>, Vec<SourceNote>), SourceError>;
 
 async fn ask_region(client: Client, region: Arc<str>, instances: HashMap<String, InstanceId>, limit: Duration) -> RegionAnswer {
     let asked = async {
@@ -158,12 +166,14 @@ async fn ask_region(client: Client, region: Arc<str>, instances: HashMap<String,
     };
     match tokio::time::timeout(limit, asked).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(PriceError::Unreachable { place: region.to_string(), detail: format!("no answer within {} s", limit.as_secs_f64()) }),
+        Err(_) => {
+            Err(SourceError::Unreachable { place: region.to_string(), detail: format!("no answer within {} s", limit.as_secs_f64()) })
+        }
     }
 }
 
 /// From now on means the price in force now, once for each pool and product.
-async fn history(client: &Client, region: &str, types: impl Iterator<Item = &String>) -> Result<Vec<Row>, PriceError> {
+async fn history(client: &Client, region: &str, types: impl Iterator<Item = &String>) -> Result<Vec<Row>, SourceError> {
     let mut pages = client
         .describe_spot_price_history()
         .start_time(SystemTime::now().into())
@@ -191,7 +201,7 @@ fn row(price: &SpotPrice) -> Row {
 }
 
 /// Ids of the zones, asked for only where a row does not name its own. Without them rows are dropped, not misplaced.
-async fn zone_ids(client: &Client, region: &str, rows: &[Row]) -> (HashMap<String, String>, Option<PriceNote>) {
+async fn zone_ids(client: &Client, region: &str, rows: &[Row]) -> (HashMap<String, String>, Option<SourceNote>) {
     if rows.iter().all(|row| row.zone_id.is_some()) {
         return (HashMap::new(), None);
     }
@@ -202,12 +212,12 @@ async fn zone_ids(client: &Client, region: &str, rows: &[Row]) -> (HashMap<Strin
         }
         Err(error) => {
             let detail = format!("no zone ids: {}", price_error(region, &error));
-            (HashMap::new(), Some(PriceNote { place: region.to_owned(), detail }))
+            (HashMap::new(), Some(SourceNote { place: region.to_owned(), detail }))
         }
     }
 }
 
-fn price_error<E: ProvideErrorMetadata + Error + 'static>(region: &str, error: &SdkError<E, HttpResponse>) -> PriceError {
+fn price_error<E: ProvideErrorMetadata + Error + 'static>(region: &str, error: &SdkError<E, HttpResponse>) -> SourceError {
     match error {
         SdkError::ServiceError(refusal) => {
             let status = refusal.raw().status();
@@ -215,21 +225,21 @@ fn price_error<E: ProvideErrorMetadata + Error + 'static>(region: &str, error: &
                 Some(code) => code.to_owned(),
                 // A success that could not be read; EC2 names every refusal of its own, so the rest is somebody between.
                 None if status.is_success() => {
-                    return PriceError::Malformed { field: "answer of EC2", detail: root_cause(error) };
+                    return SourceError::Malformed { field: "answer of EC2".to_owned(), detail: root_cause(error) };
                 }
                 None => format!("HTTP {}", status.as_u16()),
             };
             let message = one_line(refusal.err().message().unwrap_or_default());
             let detail = explanation(&code).map_or_else(|| message.clone(), |more| format!("{message} ({more})"));
-            PriceError::Refused { code, detail }
+            SourceError::Refused { code, detail }
         }
-        SdkError::ResponseError(_) => PriceError::Malformed { field: "answer of EC2", detail: root_cause(error) },
+        SdkError::ResponseError(_) => SourceError::Malformed { field: "answer of EC2".to_owned(), detail: root_cause(error) },
         _ => unreachable(region, error),
     }
 }
 
-fn unreachable(place: &str, error: &(dyn Error + 'static)) -> PriceError {
-    PriceError::Unreachable { place: place.to_owned(), detail: root_cause(error) }
+fn unreachable(place: &str, error: &(dyn Error + 'static)) -> SourceError {
+    SourceError::Unreachable { place: place.to_owned(), detail: root_cause(error) }
 }
 
 #[cfg(test)]
@@ -245,6 +255,6 @@ mod tests {
         let source = SpotPrices::with_config(nothing, TimeLimits::default());
         let answer =
             ask(&[(&source, OfferQuery { hardware: &hardware, wanted: std::collections::BTreeMap::default() })]).unwrap().remove(0);
-        assert_eq!(answer.unwrap_err(), PriceError::MissingCredentials { variable: "AWS_ACCESS_KEY_ID" });
+        assert_eq!(answer.unwrap_err(), SourceError::MissingCredentials { variable: "AWS_ACCESS_KEY_ID" });
     }
 }

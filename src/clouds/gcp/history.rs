@@ -5,11 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::hardware::InstanceId;
-use crate::market::{Offer, Origin, Place, Purchase, Quote};
+use crate::market::{Offer, Place, Purchase};
 use crate::units::UsdPerHour;
 
 /// Id of this source in an offer.
-pub const SOURCE: &str = "compute:advice.capacityHistory";
+pub const SOURCE: &str = "gcp-capacity-history";
 
 /// A price and the time for which it held, as the interface words it; every field may be missing.
 #[derive(Clone, Debug, Default)]
@@ -41,20 +41,11 @@ impl Record {
 /// ends yesterday does not say what is asked today.
 pub fn offer(instance: InstanceId, region: &str, records: &[Record], answered_at: Timestamp) -> Result<Offer, String> {
     let newest = records.iter().max_by_key(|record| record.start).ok_or("the history has no price for it")?;
-    Ok(Offer {
-        instance,
-        place: Place { region: region.into(), zone_id: None },
-        purchase: Purchase::Spot,
-        quote: Quote {
-            rate: newest.rate()?,
-            origin: Origin::Live,
-            observed_at: newest.end.map_or(answered_at, |end| end.min(answered_at)),
-        },
-        source: SOURCE.into(),
-        flags: newest.start.map_or_else(|| Arc::from(""), |start| format!("in_force_since={start}").into()),
-        suspicions: Vec::new(),
-        risk: None,
-    })
+    let place = Place { region: region.into(), zone_id: None };
+    let seen = newest.end.map_or(answered_at, |end| end.min(answered_at));
+    let mut offer = Offer::live(instance, place, Purchase::Spot, newest.rate()?, SOURCE, seen);
+    offer.flags = newest.start.map_or_else(|| Arc::from(""), |start| format!("in_force_since={start}").into());
+    Ok(offer)
 }
 
 #[cfg(test)]

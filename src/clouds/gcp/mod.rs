@@ -5,17 +5,17 @@ pub mod history;
 #[cfg(feature = "gcp")]
 pub mod spot_prices;
 
-use crate::clouds::LivePrices;
+use crate::clouds::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "gcp";
 
 #[cfg(feature = "gcp")]
-pub fn live_prices() -> LivePrices {
-    LivePrices::Source(Box::new(spot_prices::SpotPrices::from_environment()))
+pub fn sources() -> Sources {
+    Sources { prices: vec![Box::new(spot_prices::SpotPrices::from_environment())], ..Sources::default() }
 }
 
 #[cfg(not(feature = "gcp"))]
-pub fn live_prices() -> LivePrices {
-    LivePrices::NotBuilt { feature: CLOUD }
+pub fn sources() -> Sources {
+    Sources { needs_feature: Some(CLOUD), ..Sources::default() }
 }

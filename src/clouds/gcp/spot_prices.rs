@@ -19,9 +19,9 @@ use jiff::Timestamp;
 use crate::clouds::gcp::CLOUD;
 use crate::clouds::gcp::errors::{Reach, explanation, reach};
 use crate::clouds::gcp::history::{self, Record};
-use crate::clouds::{one_line, root_cause};
+use crate::clouds::{is_loopback, one_line, root_cause, variable};
 use crate::hardware::{CloudId, InstanceId};
-use crate::market::{Answer, BoxFuture, Offer, OfferQuery, PriceError, PriceNote, PriceSource};
+use crate::market::{Access, Answer, BoxFuture, Offer, OfferQuery, PriceSource, SourceError, SourceNote};
 
 /// Questions under way at a time; each is answered for one machine type in one region.
 const LANES: usize = 12;
@@ -39,7 +39,6 @@ pub struct SpotPrices {
 impl SpotPrices {
     /// Project and address as the environment names them; empty is the same as not set.
     pub fn from_environment() -> Self {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self { project: variable("GOOGLE_CLOUD_PROJECT"), endpoint: variable("GPUPLAN_GCP_ENDPOINT") }
     }
 
@@ -48,31 +47,31 @@ impl SpotPrices {
         Self { project: Some(project.to_owned()), endpoint: Some(endpoint.to_owned()) }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, PriceError> {
-        let project = self.project.as_deref().ok_or(PriceError::MissingCredentials { variable: "GOOGLE_CLOUD_PROJECT" })?;
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+        let project = self.project.as_deref().ok_or(SourceError::MissingCredentials { variable: "GOOGLE_CLOUD_PROJECT" })?;
         let queue = Arc::new(Queue::new(query, project, self.client().await?));
         let lanes: Vec<_> = (0..LANES).map(|_| tokio::spawn(lane(queue.clone()))).collect();
         for lane in lanes {
-            lane.await.map_err(|error| PriceError::Unreachable { place: self.place(), detail: error.to_string() })?;
+            lane.await.map_err(|error| SourceError::Unreachable { place: self.place(), detail: error.to_string() })?;
         }
         queue.answer()
     }
 
-    async fn client(&self) -> Result<Advice, PriceError> {
+    async fn client(&self) -> Result<Advice, SourceError> {
         let mut builder = Advice::builder().with_attempt_timeout(ATTEMPT).with_retry_policy(NeverRetry);
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint.clone());
         }
         builder = builder.with_credentials(self.credentials()?);
-        builder.build().await.map_err(|error| PriceError::Unreachable { place: self.place(), detail: root_cause(&error) })
+        builder.build().await.map_err(|error| SourceError::Unreachable { place: self.place(), detail: root_cause(&error) })
     }
 
     /// Nobody's for a stand-in on this machine, so that no real key is ever sent to one.
-    fn credentials(&self) -> Result<Credentials, PriceError> {
+    fn credentials(&self) -> Result<Credentials, SourceError> {
         if self.endpoint.as_deref().is_some_and(is_loopback) {
             return Ok(anonymous::Builder::new().build());
         }
-        let missing = |_| PriceError::MissingCredentials { variable: "GOOGLE_APPLICATION_CREDENTIALS" };
+        let missing = |_| SourceError::MissingCredentials { variable: "GOOGLE_APPLICATION_CREDENTIALS" };
         google_cloud_auth::credentials::Builder::default().build().map_err(missing)
     }
 
@@ -82,24 +81,21 @@ impl SpotPrices {
 }
 
 impl PriceSource for SpotPrices {
+    fn id(&self) -> &'static str {
+        history::SOURCE
+    }
+
+    fn access(&self) -> Access {
+        Access::Account
+    }
+
     fn cloud(&self) -> CloudId {
         CloudId::new(CLOUD)
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, PriceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(self.ask(query))
     }
-}
-
-/// Host of an address is this machine's own.
-fn is_loopback(endpoint: &str) -> bool {
-    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = match authority.strip_prefix('[') {
-        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 struct Pool {
@@ -113,10 +109,10 @@ struct Pool {
 struct Progress {
     waiting: VecDeque<Pool>,
     offers: Vec<(usize, Offer)>,
-    notes: Vec<(usize, PriceNote)>,
-    first_error: Option<PriceError>,
+    notes: Vec<(usize, SourceNote)>,
+    first_error: Option<SourceError>,
     /// An error after which nothing more is asked.
-    end: Option<PriceError>,
+    end: Option<SourceError>,
 }
 
 /// What the lanes share.
@@ -156,9 +152,9 @@ impl Queue {
         let place = format!("{}, {}", pool.region, pool.machine_type);
         self.with(|progress| match outcome {
             Ok(offer) => progress.offers.push((pool.order, offer)),
-            Err(Failure::NoPrice(detail)) => progress.notes.push((pool.order, PriceNote { place, detail })),
+            Err(Failure::NoPrice(detail)) => progress.notes.push((pool.order, SourceNote { place, detail })),
             Err(Failure::Pool(error)) => {
-                progress.notes.push((pool.order, PriceNote { place, detail: error.to_string() }));
+                progress.notes.push((pool.order, SourceNote { place, detail: error.to_string() }));
                 progress.first_error.get_or_insert(error);
             }
             Err(Failure::Everywhere(error)) => {
@@ -167,7 +163,7 @@ impl Queue {
         });
     }
 
-    fn answer(&self) -> Result<Answer, PriceError> {
+    fn answer(&self) -> Result<Answer, SourceError> {
         let Progress { waiting, mut offers, mut notes, first_error, end } = self.with(std::mem::take);
         if offers.is_empty()
             && let Some(error) = end.or(first_error)
@@ -175,11 +171,12 @@ impl Queue {
             return Err(error);
         } else if !waiting.is_empty() {
             let detail = format!("{} machine types were not asked for any more", waiting.len());
-            notes.push((usize::MAX, PriceNote { place: CLOUD.to_owned(), detail }));
+            notes.push((usize::MAX, SourceNote { place: CLOUD.to_owned(), detail }));
         }
         offers.sort_by_key(|(order, _)| *order);
         notes.sort_by_key(|(order, _)| *order);
         Ok(Answer {
+            history: Vec::new(),
             offers: offers.into_iter().map(|(_, offer)| offer).collect(),
             notes: notes.into_iter().map(|(_, note)| note).collect(),
         })
@@ -188,15 +185,15 @@ impl Queue {
 
 enum Failure {
     NoPrice(String),
-    Pool(PriceError),
-    Everywhere(PriceError),
+    Pool(SourceError),
+    Everywhere(SourceError),
 }
 
 async fn lane(queue: Arc<Queue>) {
     while let Some(pool) = queue.next() {
         let outcome = match tokio::time::timeout(ATTEMPT, history(&queue, &pool)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Failure::Everywhere(PriceError::Unreachable {
+            Err(_) => Err(Failure::Everywhere(SourceError::Unreachable {
                 place: pool.region.to_string(),
                 detail: format!("no answer within {} s", ATTEMPT.as_secs()),
             })),
@@ -231,36 +228,19 @@ fn record(price: &CapacityHistoryResponsePriceRecord) -> Record {
 
 fn failure(region: &str, error: &CallError) -> Failure {
     if error.is_authentication() {
-        return Failure::Everywhere(PriceError::MissingCredentials { variable: "GOOGLE_APPLICATION_CREDENTIALS" });
+        return Failure::Everywhere(SourceError::MissingCredentials { variable: "GOOGLE_APPLICATION_CREDENTIALS" });
     }
     if error.is_deserialization() {
-        return Failure::Pool(PriceError::Malformed { field: "answer of Compute Engine", detail: root_cause(error) });
+        return Failure::Pool(SourceError::Malformed { field: "answer of Compute Engine".to_owned(), detail: root_cause(error) });
     }
     let Some(status) = error.http_status_code() else {
-        return Failure::Everywhere(PriceError::Unreachable { place: region.to_owned(), detail: root_cause(error) });
+        return Failure::Everywhere(SourceError::Unreachable { place: region.to_owned(), detail: root_cause(error) });
     };
     let words = error.status().map_or_else(|| error.to_string(), |status| status.message.clone());
     let detail = match explanation(status) {
         Some(more) => format!("{} ({more})", one_line(&words)),
         None => one_line(&words),
     };
-    let refused = PriceError::Refused { code: format!("HTTP {status}"), detail };
+    let refused = SourceError::Refused { code: format!("HTTP {status}"), detail };
     if reach(status) == Reach::Pool { Failure::Pool(refused) } else { Failure::Everywhere(refused) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_address_of_this_machine_is_asked_without_credentials() {
-        for endpoint in ["http://127.0.0.1:8080", "http://localhost", "http://[::1]:99/x", "http://127.9.9.9/"] {
-            assert!(is_loopback(endpoint), "{endpoint}");
-        }
-        for endpoint in
-            ["https://compute.googleapis.com", "http://localhost.example.com", "http://127.0.0.1.example.com", "", "http://10.0.0.1"]
-        {
-            assert!(!is_loopback(endpoint), "{endpoint}");
-        }
-    }
 }

@@ -1,0 +1,10 @@
+//! Microsoft Azure: its public or keyed price interface.
+
+use crate::clouds::Sources;
+
+/// Name of the cloud in catalogs.
+pub const CLOUD: &str = "azure";
+
+pub fn sources() -> Sources {
+    Sources::default()
+}

@@ -1,0 +1,223 @@
+//! `Http`: the one HTTP client. Reads only, repeats what may be repeated, bounds time and size, and keeps secrets out of errors.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use serde::de::DeserializeOwned;
+
+use crate::clouds::{one_line, root_cause};
+use crate::market::SourceError;
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// Without a byte for so long, an answer is given up.
+const SILENCE: Duration = Duration::from_secs(20);
+/// Tries of one question; a busy server and a broken connection may be better the next time.
+const ATTEMPTS: u32 = 3;
+/// Wait before the second try, doubled before the third.
+const BACKOFF: Duration = Duration::from_millis(500);
+/// The longest wait that a server may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+/// Largest answer that is kept in memory.
+const LARGEST: usize = 128 << 20;
+/// Largest line of an answer that is read line by line.
+const LARGEST_LINE: usize = 1 << 20;
+
+/// A question. It must be harmless to ask twice.
+#[derive(Clone)]
+pub struct Request {
+    url: String,
+    body: Option<(&'static str, String)>,
+    headers: Vec<(&'static str, String)>,
+    secrets: Vec<String>,
+}
+
+impl Request {
+    pub fn get(url: impl Into<String>) -> Self {
+        Self { url: url.into(), body: None, headers: Vec::new(), secrets: Vec::new() }
+    }
+
+    /// For interfaces that take a question as a body.
+    pub fn post(url: impl Into<String>, content_type: &'static str, body: impl Into<String>) -> Self {
+        Self { body: Some((content_type, body.into())), ..Self::get(url) }
+    }
+
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// A header whose value is blanked wherever a server repeats it.
+    pub fn secret(mut self, name: &'static str, value: &str, prefix: &str) -> Self {
+        self.secrets.push(value.to_owned());
+        self.header(name, format!("{prefix}{value}"))
+    }
+
+    /// A secret in the body, blanked likewise.
+    pub fn hide(mut self, value: &str) -> Self {
+        self.secrets.push(value.to_owned());
+        self
+    }
+
+    /// Scheme, host and path: what may be shown. Keys sometimes stand in the rest.
+    fn place(&self) -> String {
+        let bare = self.url.split(['?', '#']).next().unwrap_or_default();
+        match (bare.split_once("://"), bare.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+            _ => bare.to_owned(),
+        }
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        let secrets = self.secrets.iter().filter(|secret| !secret.is_empty());
+        one_line(&secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "[redacted]")))
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> SourceError {
+        SourceError::Unreachable { place: self.place(), detail: self.redacted(&root_cause(&error.without_url())) }
+    }
+}
+
+/// An answer and when it was made.
+#[derive(Clone, Debug)]
+pub struct Reply<T> {
+    pub value: T,
+    pub answered_at: Timestamp,
+    /// When the server says that the document last changed.
+    pub modified_at: Option<Timestamp>,
+}
+
+pub struct Http {
+    client: reqwest::Client,
+}
+
+impl Http {
+    pub fn new() -> Result<Self, SourceError> {
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("gpuplan/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .read_timeout(SILENCE)
+            .build()
+            .map_err(|error| SourceError::Unreachable { place: "the network".to_owned(), detail: root_cause(&error) })?;
+        Ok(Self { client })
+    }
+
+    pub async fn text(&self, request: &Request) -> Result<Reply<String>, SourceError> {
+        let mut bytes = Vec::new();
+        let reply = self.stream(request, |chunk| {
+            bytes.extend_from_slice(chunk);
+            if bytes.len() > LARGEST { Err(format!("the answer is larger than {LARGEST} bytes")) } else { Ok(()) }
+        });
+        let reply = reply.await?;
+        let text = String::from_utf8(bytes).map_err(|error| malformed(request, &error))?;
+        Ok(Reply { value: text, answered_at: reply.answered_at, modified_at: reply.modified_at })
+    }
+
+    pub async fn json<T: DeserializeOwned>(&self, request: &Request) -> Result<Reply<T>, SourceError> {
+        let reply = self.text(request).await?;
+        let value = serde_json::from_str(&reply.value).map_err(|error| malformed(request, &error))?;
+        Ok(Reply { value, answered_at: reply.answered_at, modified_at: reply.modified_at })
+    }
+
+    /// Hands on an answer of any length line by line; no more than a line is kept.
+    pub async fn lines(&self, request: &Request, mut each: impl FnMut(&str)) -> Result<Reply<()>, SourceError> {
+        let mut rest = Vec::new();
+        let reply = self.stream(request, |chunk| {
+            for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
+                rest.extend_from_slice(piece);
+                if rest.len() > LARGEST_LINE {
+                    return Err(format!("a line is longer than {LARGEST_LINE} bytes"));
+                }
+                if piece.ends_with(b"\n") {
+                    each(String::from_utf8_lossy(&rest).trim_end());
+                    rest.clear();
+                }
+            }
+            Ok(())
+        });
+        let reply = reply.await?;
+        if !rest.is_empty() {
+            each(&String::from_utf8_lossy(&rest));
+        }
+        Ok(reply)
+    }
+
+    /// Asks until an answer begins, then hands on its pieces. What broke off half-way is an error: the caller has the rest already.
+    async fn stream(&self, request: &Request, mut piece: impl FnMut(&[u8]) -> Result<(), String>) -> Result<Reply<()>, SourceError> {
+        let response = self.begin(request).await?;
+        let modified_at = response.headers().get("last-modified").and_then(|value| value.to_str().ok()).and_then(http_date);
+        let mut chunks = response.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| request.unreachable(error))?;
+            piece(&chunk).map_err(|detail| SourceError::Malformed { field: request.place(), detail })?;
+        }
+        Ok(Reply { value: (), answered_at: Timestamp::now(), modified_at })
+    }
+
+    async fn begin(&self, request: &Request) -> Result<reqwest::Response, SourceError> {
+        let mut wait = BACKOFF;
+        for attempt in 1.. {
+            let outcome = self.send(request).await;
+            let status = outcome.as_ref().map_or(0, |response| response.status().as_u16());
+            let may_repeat = attempt < ATTEMPTS && matches!(status, 0 | 429 | 500..=599);
+            match outcome {
+                Ok(response) if response.status().is_success() => return Ok(response),
+                Ok(response) if !may_repeat => return Err(refusal(request, response).await),
+                Err(error) if !may_repeat => return Err(request.unreachable(error)),
+                Ok(response) => wait = asked_wait(&response).unwrap_or(wait),
+                Err(_) => {}
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+        Err(SourceError::Unreachable { place: request.place(), detail: "it was never asked".to_owned() })
+    }
+
+    async fn send(&self, request: &Request) -> Result<reqwest::Response, reqwest::Error> {
+        let builder = match &request.body {
+            None => self.client.get(&request.url),
+            Some((kind, body)) => self.client.post(&request.url).header("content-type", *kind).body(body.clone()),
+        };
+        request.headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, value)).send().await
+    }
+}
+
+fn malformed(request: &Request, error: &dyn std::error::Error) -> SourceError {
+    SourceError::Malformed { field: request.place(), detail: request.redacted(&error.to_string()) }
+}
+
+async fn refusal(request: &Request, response: reqwest::Response) -> SourceError {
+    let code = response.status().as_u16().to_string();
+    let body = response.text().await.unwrap_or_default();
+    SourceError::Refused { code, detail: request.redacted(if body.trim().is_empty() { "without a word" } else { &body }) }
+}
+
+/// Seconds of `Retry-After`, within reason.
+fn asked_wait(response: &reqwest::Response) -> Option<Duration> {
+    let seconds = response.headers().get("retry-after")?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, which mail dates are nearly.
+fn http_date(text: &str) -> Option<Timestamp> {
+    rfc2822::parse(text).ok().map(|zoned| zoned.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_question_has_no_key() {
+        let request = Request::get("https://user:word@host/path?key=K1#x").secret("authorization", "K2", "Bearer ").hide("K3");
+        assert_eq!(request.place(), "https://host/path");
+        assert_eq!(request.redacted("bad\nkey K2, K3"), "bad key [redacted], [redacted]");
+    }
+
+    #[test]
+    fn dates_of_headers_are_read() {
+        assert_eq!(http_date("Sun, 06 Nov 1994 08:49:37 GMT"), "1994-11-06T08:49:37Z".parse().ok());
+        assert_eq!(http_date("yesterday"), None);
+    }
+}

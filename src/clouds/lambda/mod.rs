@@ -1,0 +1,10 @@
+//! Lambda: its public or keyed price interface.
+
+use crate::clouds::Sources;
+
+/// Name of the cloud in catalogs.
+pub const CLOUD: &str = "lambda";
+
+pub fn sources() -> Sources {
+    Sources::default()
+}

@@ -1,0 +1,10 @@
+//! Oracle Cloud Infrastructure: its public or keyed price interface.
+
+use crate::clouds::Sources;
+
+/// Name of the cloud in catalogs.
+pub const CLOUD: &str = "oci";
+
+pub fn sources() -> Sources {
+    Sources::default()
+}

@@ -1,0 +1,10 @@
+//! RunPod: its public or keyed price interface.
+
+use crate::clouds::Sources;
+
+/// Name of the cloud in catalogs.
+pub const CLOUD: &str = "runpod";
+
+pub fn sources() -> Sources {
+    Sources::default()
+}

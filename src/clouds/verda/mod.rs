@@ -1,0 +1,10 @@
+//! Verda (formerly DataCrunch): its public or keyed price interface.
+
+use crate::clouds::Sources;
+
+/// Name of the cloud in catalogs.
+pub const CLOUD: &str = "verda";
+
+pub fn sources() -> Sources {
+    Sources::default()
+}
