@@ -73,18 +73,21 @@ pub struct Doubts {
     pub gpu: bool,
     /// Nor on any chip of its vendor.
     pub vendor: bool,
-    /// Parallelism or model parts that no row covers (experts, context parallel, fp8 recipes).
+    /// Parallelism or model parts that no row covers (context parallel, fp8 recipes).
     pub structure: bool,
+    /// Experts: products in groups, permuted tokens and uneven loads cost more than their arithmetic.
+    pub experts: bool,
 }
 
 /// Ratios to multiply a predicted time with.
 pub fn time_band(regime: Regime, doubts: Doubts) -> (f64, f64) {
     let (low, high) = regime.quantiles();
-    let extra: f64 = [(doubts.framework, 0.10), (doubts.gpu, 0.10), (doubts.vendor, 0.35), (doubts.structure, 0.15)]
-        .iter()
-        .filter(|(on, _)| *on)
-        .map(|(_, width)| width * width)
-        .sum();
+    let extra: f64 =
+        [(doubts.framework, 0.10), (doubts.gpu, 0.10), (doubts.vendor, 0.35), (doubts.structure, 0.15), (doubts.experts, 0.30)]
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, width)| width * width)
+            .sum();
     let widen = |ratio: f64| (ratio.ln().powi(2) + extra).sqrt();
     ((-widen(low)).exp(), widen(high).exp())
 }
@@ -97,7 +100,8 @@ mod tests {
     fn doubt_widens_and_never_narrows() {
         let (low, high) = time_band(Regime::Compute, Doubts::default());
         assert!(low < 1.0 && high > 1.0);
-        let (lower, higher) = time_band(Regime::Compute, Doubts { framework: true, gpu: true, vendor: true, structure: true });
+        let (lower, higher) =
+            time_band(Regime::Compute, Doubts { framework: true, gpu: true, vendor: true, structure: true, experts: true });
         assert!(lower < low && higher > high);
     }
 }

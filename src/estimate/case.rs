@@ -10,7 +10,7 @@ use crate::workload::catalog::ModelRow;
 use crate::workload::model::Experts;
 use crate::workload::{
     AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, Measure, MlpKind, Model, ModelKind, Models, NormKind,
-    Offload, Optimizer, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
+    Offload, Optimizer, Overlap, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
 };
 
 #[derive(Clone, Debug, Deserialize)]
@@ -85,6 +85,8 @@ pub struct CaseTraining {
     pub chunked_loss: Option<bool>,
     pub offload: Option<Offload>,
     pub fsdp: Option<FsdpStyle>,
+    pub overlap: Option<Overlap>,
+    pub cuda_graphs: Option<bool>,
     pub measure: Option<Measure>,
     pub framework: Option<String>,
 }
@@ -343,6 +345,8 @@ impl CaseTraining {
             compile: self.compile.unwrap_or(false),
             offload: self.offload,
             fsdp: self.fsdp,
+            overlap: self.overlap,
+            cuda_graphs: self.cuda_graphs.unwrap_or(false),
             framework: Framework(self.framework.clone().unwrap_or_default()),
             ..Training::new(task, sequence)
         })

@@ -204,6 +204,22 @@ pub const VECTOR_CEILING: f64 = 0.95;
 pub const MASKED_HEAD_SHARE: f64 = 0.16;
 /// Part of a backward pass left when the first gradient bucket is ready; data-parallel traffic hides behind it.
 pub const BACKWARD_WINDOW: f64 = 0.66;
+/// Sequence at which a causal flash kernel works at half of its rate for endless ones; without a mask 100. From rates of
+/// 191 to 335 TFLOP/s over sequences of 512 to 16384, and 309 to 370 without a mask, of FlashAttention 2 on an H100
+/// (Shah et al. 2024, arXiv 2407.08608, figure 5).
+pub const FLASH_CAUSAL_SEQUENCE: f64 = 350.0;
+pub const FLASH_FULL_SEQUENCE: f64 = 100.0;
+/// Share of the 16-bit peak that attention kernels written for Hopper and Blackwell reach on long causal sequences, forward
+/// and backward together: cuDNN's 539 TFLOP/s forward at 16384 tokens of an H100 (the same figure), and as much backward.
+/// No published run is in the fit.
+pub const FLASH3_SHARE: f64 = 0.55;
+/// Part of the linear layers that NVFP4 recipes keep in 16 bits ("Pretraining Large Language Models with NVFP4", NVIDIA 2025,
+/// arXiv 2509.25149, section 4: 16 %).
+pub const NVFP4_HALF_SHARE: f64 = 0.16;
+/// Time of linear layers in formats with a scale for every block over formats with one for a whole tensor: both orientations
+/// are quantised on their own. From four pairs of runs that differ in nothing else, each 4 to 6 % longer as a whole
+/// (Megatron Bridge, performance summary of container 25.11). No such run is in the fit.
+pub const BLOCK_SCALING_COST: f64 = 1.09;
 /// Adapter parameters over base parameters, for traffic only (memory counts them exactly).
 pub const ADAPTER_SHARE: f64 = 0.005;
 /// GEMM share of AMD chips beside their measured ceiling: no published run is in the fit, so a guess.

@@ -2,7 +2,7 @@
 
 use crate::estimate::setting::Setting;
 use crate::estimate::subject::{Misfit, StepEstimate, Subject};
-use crate::workload::{Layout, Recompute, Shard};
+use crate::workload::{AttentionKernel, Layout, Recompute, Shard};
 
 /// What is fixed; the rest is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,7 +36,8 @@ pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, V
         }
     }
     let best = best.ok_or(Misfit::Indivisible { what: "GPUs", by: request.gpus })?;
-    let assumed = assumed(request, &best.setting);
+    let mut assumed = assumed(request, &best.setting);
+    assumed.extend(assumed_of_the_stack(subject, &best.setting));
     Ok((best, assumed))
 }
 
@@ -119,6 +120,22 @@ fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batc
         *v == 1 || (subject.model.layers.is_multiple_of(layout.pipeline * v) && (steps / f64::from(layout.pipeline)).fract() == 0.0)
     };
     (1..=4).filter(allowed).collect()
+}
+
+/// What a stack does by itself on a GPU that it is made for, where the case says nothing else.
+fn assumed_of_the_stack(subject: &Subject, chosen: &Setting) -> Vec<String> {
+    let training = subject.training;
+    if !training.framework.is_transformer_engine() || subject.rates.flash3.is_none() || !subject.model.kind.is_transformer() {
+        return Vec::new();
+    }
+    let mut list = Vec::new();
+    if training.uses_flash() && training.attention != Some(AttentionKernel::Flash3) {
+        list.push("attention=flash3".to_owned());
+    }
+    if training.overlap.is_none() && (chosen.layout.tensor > 1 || chosen.layout.shard == Shard::Zero1) {
+        list.push(format!("overlap={}", Vec::<String>::from(training.overlap(true)).join(",")));
+    }
+    list
 }
 
 fn assumed(request: &Request, chosen: &Setting) -> Vec<String> {

@@ -11,8 +11,12 @@ pub struct DeviceRates {
     pub matmul: f64,
     /// Plain fp32 products on vector units, whatever the precision.
     pub vector: f64,
-    /// Fused attention.
+    /// The same in 16 bits, which low-precision recipes keep for the LM head.
+    pub head: f64,
+    /// Fused attention over sequences without end.
     pub flash: f64,
+    /// The same with kernels written for Hopper and Blackwell, on those alone.
+    pub flash3: Option<f64>,
     /// Unfused attention products.
     pub eager: f64,
     pub memory_bandwidth: f64,
@@ -45,6 +49,9 @@ enum Unit {
     Tensor32,
     Half,
     Eight,
+    /// Eight bits with a scale for every 32 values.
+    EightInBlocks,
+    Four,
 }
 
 impl DeviceRates {
@@ -56,9 +63,13 @@ impl DeviceRates {
         let attention_peak = match unit {
             Unit::Vector32 => tera(NumberFormat::Fp32),
             Unit::Tensor32 => tera(NumberFormat::Tf32),
-            Unit::Half | Unit::Eight => half,
+            _ => half,
         };
-        let peak = if unit == Unit::Eight { tera(NumberFormat::Fp8) } else { attention_peak };
+        let peak = match unit {
+            Unit::Eight | Unit::EightInBlocks => tera(NumberFormat::Fp8),
+            Unit::Four => 1.0 / ((1.0 - c::NVFP4_HALF_SHARE) / tera(NumberFormat::Fp4) + c::NVFP4_HALF_SHARE / half),
+            _ => attention_peak,
+        };
         let measured = gpu.matmul_ceiling_tflops.bf16.filter(|_| unit != Unit::Vector32);
         let ceiling = match (unit, measured) {
             (Unit::Vector32, _) => c::VECTOR_CEILING,
@@ -66,24 +77,31 @@ impl DeviceRates {
             (_, None) => sibling_ceiling(gpu),
         };
         let generation = if unit == Unit::Vector32 { constants.fp32_share } else { constants.generation(gpu.architecture) };
-        let eight = if unit == Unit::Eight { constants.fp8_share } else { 1.0 };
+        let low = match unit {
+            Unit::Eight => constants.fp8_share,
+            Unit::EightInBlocks | Unit::Four => constants.fp8_share / c::BLOCK_SCALING_COST,
+            _ => 1.0,
+        };
         let power = power_share(gpu, unit, half).powf(constants.power_exponent);
         let newer = matches!(gpu.architecture, Architecture::Hopper | Architecture::Blackwell | Architecture::BlackwellRtx);
         let clock = if gpu.name.starts_with("GeForce") { constants.geforce_clock } else { 1.0 };
         let power = power * clock;
-        let matmul = peak * ceiling * constants.gemm_share * generation * eight * power;
+        let plain = ceiling * constants.gemm_share * generation * power;
+        let matmul = peak * plain * low;
         let vector_power = power_share(gpu, Unit::Vector32, half).powf(constants.power_exponent) * clock;
         let vector = tera(NumberFormat::Fp32) * c::VECTOR_CEILING * constants.gemm_share * constants.fp32_share * vector_power;
         let multiprocessors = (f64::from(gpu.streaming_multiprocessors) * share).max(1.0);
         Self {
             matmul: matmul * share,
             vector: vector * share,
+            head: attention_peak * plain * share,
+            flash3: gpu.architecture.has_asynchronous_products().then_some(half * c::FLASH3_SHARE * power * share),
             flash: attention_peak * ceiling * constants.flash_share * if newer { constants.flash_share_newer } else { 1.0 } * power * share,
             eager: matmul * share,
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,
             wave_exponent: constants.wave_exponent,
             multiprocessors,
-            reduction_length: constants.gemm_reduction_length * (peak * share / multiprocessors) / (312e12 / 108.0),
+            reduction_length: constants.gemm_reduction_length * ((peak * share / multiprocessors) / (312e12 / 108.0)).sqrt(),
             element_bytes: precision.activation_bytes(),
             peak: peak * share,
             on_vector_units: unit == Unit::Vector32 || !gpu.architecture.has_tensor_cores(),
@@ -92,13 +110,16 @@ impl DeviceRates {
     }
 }
 
-/// tf32 needs compute capability 8; fp8 needs a chip that lists a rate for it, else the recipe falls to its 16-bit part.
+/// tf32 needs compute capability 8; fp8 and fp4 need a chip that lists a rate for them, else the recipe falls to the next
+/// wider format.
 fn unit(gpu: &Gpu, precision: Precision) -> Unit {
     match precision {
         Precision::Fp32 => Unit::Vector32,
         Precision::Tf32 if gpu.peak_tflops.tf32.is_some() => Unit::Tensor32,
         Precision::Tf32 => Unit::Vector32,
-        _ if precision.is_eight_bit_or_less() && gpu.peak_tflops.fp8.is_some() => Unit::Eight,
+        Precision::Nvfp4 if gpu.peak_tflops.fp4.is_some() => Unit::Four,
+        Precision::Mxfp8 | Precision::Nvfp4 if gpu.peak_tflops.fp8.is_some() => Unit::EightInBlocks,
+        Precision::Fp8 if gpu.peak_tflops.fp8.is_some() => Unit::Eight,
         _ => Unit::Half,
     }
 }

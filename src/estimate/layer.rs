@@ -107,7 +107,9 @@ impl LayerInput<'_> {
         let linear = self.linear() * self.packed_share() * self.work;
         let attention = self.attention() * self.work;
         let elementwise = self.elementwise() * self.work;
-        let (tensor_parallel, latency) = self.tensor_parallel();
+        let (transfer, latency) = self.tensor_parallel();
+        let overlap = self.training.overlap(self.rates.flash3.is_some());
+        let tensor_parallel = if overlap.tensor_parallel { self.beside(transfer, linear) } else { transfer };
         let expert_exchange = self.expert_exchange();
         let context_exchange = self.context_exchange(attention);
         let launch = self.launch();
@@ -172,8 +174,11 @@ impl LayerInput<'_> {
         let (m, p, t) = (self.model, self.passes, self.tensor());
         let scores = 4.0 * self.sequence * m.query_width() / t * self.tokens;
         if self.training.uses_flash() {
-            let causal = if matches!(m.kind, ModelKind::Encoder | ModelKind::Vit) { 1.0 } else { 0.5 };
-            return scores * causal * (1.0 + p.recomputed + 2.5 * p.backward) / self.rates.flash;
+            let is_causal = !matches!(m.kind, ModelKind::Encoder | ModelKind::Vit);
+            let (work, half_rate) = if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
+            let endless = self.rates.flash3.filter(|_| self.training.uses_flash3()).unwrap_or(self.rates.flash);
+            let rate = endless * self.sequence / (self.sequence + half_rate);
+            return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate;
         }
         let passes = 1.0 + p.recomputed + p.selective + 2.0 * p.backward;
         let score_count = self.tokens * f64::from(m.heads) / t * self.sequence;
@@ -229,8 +234,13 @@ impl LayerInput<'_> {
         all_to_alls * ((e - 1.0) / e * bytes / bus + (e - 1.0) * self.constants.hop_seconds)
     }
 
-    /// Ring attention passes keys and values around while scores are computed; what outlasts them is exposed
-    /// (Liu et al. 2023, arXiv 2310.01889), and of the rest as large a share as of other overlapped traffic.
+    /// What is left of a transfer that runs beside arithmetic: all that outlasts it, and of the rest as large a share as of
+    /// other overlapped traffic.
+    fn beside(&self, transfer: f64, arithmetic: f64) -> f64 {
+        (transfer - arithmetic).max(0.0) + transfer.min(arithmetic) * self.constants.exposed_reduce
+    }
+
+    /// Ring attention passes keys and values around while scores are computed (Liu et al. 2023, arXiv 2310.01889).
     fn context_exchange(&self, attention: f64) -> f64 {
         let ranks = f64::from(self.setting.layout.context);
         if ranks <= 1.0 {
@@ -243,7 +253,7 @@ impl LayerInput<'_> {
         let inside = group <= self.machine.link_domain(self.setting.gpus());
         let bus = if inside { link } else { link.min(self.machine.network_bus(self.constants) / f64::from(self.machine.gpus_per_node)) };
         let transfer = bytes * (1.0 + p.recomputed + 2.0 * p.backward) / bus;
-        (transfer - attention).max(0.0) + transfer.min(attention) * self.constants.exposed_reduce
+        self.beside(transfer, attention)
     }
 
     /// [F7] Host time to launch every pass of the layer. A replayed graph takes a few microseconds however many kernels it
@@ -306,12 +316,13 @@ impl LayerInput<'_> {
         let p = self.passes;
         let vocab = f64::from(m.vocab) / self.tensor();
         let gemm = Gemm::new(self.tokens, vocab, f64::from(m.hidden), 1.0);
-        let mut seconds = gemm.seconds(self.rates);
+        let rates = DeviceRates { matmul: self.rates.head, ..*self.rates };
+        let mut seconds = gemm.seconds(&rates);
         if p.backward > 0.0 {
-            seconds += gemm.input_gradient().seconds(self.rates);
+            seconds += gemm.input_gradient().seconds(&rates);
         }
         if p.weights > 0.0 {
-            seconds += gemm.weight_gradient().seconds(self.rates);
+            seconds += gemm.weight_gradient().seconds(&rates);
         }
         let logits_bytes = if p.backward > 0.0 { 16.0 } else { 4.0 };
         let fused = if self.training.is_compiled() { self.constants.fused_share } else { 1.0 };

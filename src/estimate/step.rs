@@ -113,7 +113,9 @@ impl StepInput<'_> {
             if layout.pipeline > 1 { (stages * mean - slowest) / f64::from(layout.virtual_pipeline) * self.constants.bubble } else { 0.0 };
         let compute = steps * slowest + bubble;
         let exposed = self.data_parallel(compute, passes);
-        let nodes = f64::from(self.setting.gpus()) / f64::from(self.machine.gpus_per_node);
+        // Machines of one rack-sized link domain wait for each other as the GPUs of one machine do.
+        let gpus = self.setting.gpus();
+        let nodes = f64::from(gpus) / f64::from(self.machine.gpus_per_node.max(self.machine.link_domain(gpus)));
         let jitter = (compute + exposed) * self.constants.jitter_per_doubling * nodes.max(1.0).log2();
         let optimizer = self.optimizer();
         let scale = steps * in_stage;
@@ -211,10 +213,14 @@ impl StepInput<'_> {
         let window = if gathers { compute } else { c::BACKWARD_WINDOW * compute / micro_steps };
         let exposed_share = if gathers { self.constants.exposed_sharded } else { self.constants.exposed_reduce };
         let updated = if layout.shard == Shard::Zero1 { self.updated_weights(gradient_bytes * trained, link, bus) } else { 0.0 };
+        let hidden = self.training.overlap(self.rates.flash3.is_some()).weight_gather;
+        // The next forward pass, a third of the arithmetic, hides them, and the rest is as exposed as other traffic.
+        let forward = compute / micro_steps / 3.0;
+        let updated = if hidden { (updated - forward).max(0.0) + self.constants.exposed_reduce * updated.min(forward) } else { updated };
         (traffic - window).max(0.0) + exposed_share * traffic.min(window) + updated
     }
 
-    /// ZeRO-1 gathers the updated weights after the step, with nothing left to hide behind (Rajbhandari et al.,
+    /// ZeRO-1 gathers the updated weights after the step, with nothing left to hide behind in plain stacks (Rajbhandari et al.,
     /// "ZeRO", SC20, section 7.2.1): over the GPU link where the group of shards lies inside one, else over the network.
     fn updated_weights(&self, bytes: f64, link: f64, network: f64) -> f64 {
         let layout = &self.setting.layout;

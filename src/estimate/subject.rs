@@ -132,8 +132,11 @@ impl<'a> Subject<'a> {
         let layout = &setting.layout;
         Doubts {
             framework: !self.constants.framework(&self.training.framework.0).fitted,
-            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing),
+            // Blackwell ran encoders and vision models in the published runs, no decoder.
+            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing)
+                || architecture == Architecture::Blackwell && self.model.kind != ModelKind::Encoder,
             vendor: architecture.is_amd(),
+            experts: self.model.kind == ModelKind::Moe,
             structure: self.model.experts.is_some()
                 || layout.context > 1
                 || layout.expert > 1

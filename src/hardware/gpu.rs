@@ -35,6 +35,12 @@ impl Architecture {
         self != Self::Pascal
     }
 
+    /// Matrix units that work beside the rest of a multiprocessor, which attention kernels must be written for: data-centre
+    /// parts from Hopper on (Shah et al. 2024, "FlashAttention-3", arXiv 2407.08608, section 2.2).
+    pub fn has_asynchronous_products(self) -> bool {
+        matches!(self, Self::Hopper | Self::Blackwell)
+    }
+
     pub fn is_amd(self) -> bool {
         matches!(self, Self::Cdna2 | Self::Cdna3 | Self::Cdna4)
     }

@@ -101,6 +101,9 @@ pub struct TrainingSection {
     pub framework: Option<String>,
     pub head_quantized: Option<bool>,
     pub fsdp: Option<Scalar>,
+    /// Traffic that the stack hides behind arithmetic: tensor-parallel, weight-gather.
+    #[serde(deserialize_with = "optional_words")]
+    pub overlap: Option<Vec<String>>,
     /// Bytes of gradients over bytes sent, such as 4 for 8 bits instead of 32.
     pub gradient_compression: Option<f64>,
     /// Optimizer steps between synchronisations of whole copies of the model (local SGD).
@@ -209,7 +212,7 @@ impl TrainingSection {
         }
         lay_over!(*self, over; task tokens samples epochs steps sequence_length global_batch global_batch_tokens micro_batch
             grad_accumulation precision base_weights optimizer optimizer_in_backward recompute attention loss compile cuda_graphs dropout offload
-            framework head_quantized fsdp gradient_compression local_steps);
+            framework head_quantized fsdp overlap gradient_compression local_steps);
         lay_over!(self.lora, over.lora; rank targets dropout);
     }
 }

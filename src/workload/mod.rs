@@ -15,7 +15,9 @@ pub use catalog::Models;
 pub use layout::{Layout, Shard};
 pub use model::{MlpKind, Model, ModelKind, NormKind};
 pub use precision::{BaseWeights, Precision};
-pub use training::{AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Recompute, Task, Training};
+pub use training::{
+    AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task, Training,
+};
 
 /// A run as the user describes it.
 #[derive(Clone, Debug, PartialEq)]

@@ -52,7 +52,10 @@ pub enum Recompute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttentionKernel {
+    /// FlashAttention 2 and kernels like it, which run on every GPU with tensor cores.
     Flash,
+    /// Kernels written for Hopper and Blackwell: FlashAttention 3 and 4, cuDNN. Elsewhere the same as `Flash`.
+    Flash3,
     Eager,
 }
 
@@ -93,6 +96,43 @@ pub enum Optimizer {
 pub enum Offload {
     Parameters,
     Activations,
+}
+
+/// Traffic that recent Megatron stacks hide behind matrix products, beside the gradients that every stack hides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct Overlap {
+    /// Tensor-parallel gathers and reductions, cut into pieces beside the products that need them (`--tp-comm-overlap`).
+    pub tensor_parallel: bool,
+    /// Updated weights of a ZeRO-1 step, gathered while the next forward pass runs (`--overlap-param-gather`).
+    pub weight_gather: bool,
+}
+
+impl Overlap {
+    pub const ALL: Self = Self { tensor_parallel: true, weight_gather: true };
+}
+
+impl TryFrom<Vec<String>> for Overlap {
+    type Error = String;
+
+    fn try_from(names: Vec<String>) -> Result<Self, String> {
+        let mut overlap = Self::default();
+        for name in names {
+            match name.as_str() {
+                "tensor-parallel" => overlap.tensor_parallel = true,
+                "weight-gather" => overlap.weight_gather = true,
+                _ => return Err(format!("`{name}` is no traffic to overlap; choose among tensor-parallel and weight-gather")),
+            }
+        }
+        Ok(overlap)
+    }
+}
+
+impl From<Overlap> for Vec<String> {
+    fn from(overlap: Overlap) -> Self {
+        let all = [(overlap.tensor_parallel, "tensor-parallel"), (overlap.weight_gather, "weight-gather")];
+        all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name.to_owned()).collect()
+    }
 }
 
 /// Which FSDP, since they differ in what stays gathered.
@@ -199,6 +239,11 @@ impl Framework {
         self.0.contains("compile")
     }
 
+    /// Stacks on NVIDIA's Transformer Engine: cuDNN attention and overlapped traffic on the GPUs it is made for.
+    pub fn is_transformer_engine(&self) -> bool {
+        matches!(self.0.as_str(), "megatron" | "nemo")
+    }
+
     /// Stacks that split layers over GPUs (tensor and pipeline parallel).
     pub fn splits_layers(&self) -> bool {
         self.0.is_empty() || self.0.starts_with("megatron") || self.0 == "internevo" || self.0 == "nemo" || self.0 == "torchtitan"
@@ -230,6 +275,8 @@ pub struct Training {
     pub cuda_graphs: bool,
     pub offload: Option<Offload>,
     pub fsdp: Option<FsdpStyle>,
+    /// Traffic that the stack hides behind arithmetic; open: what the stack does by itself on such a GPU.
+    pub overlap: Option<Overlap>,
     /// Bytes of gradients over the bytes that are sent; 1 without compression. What it does to convergence is not modelled.
     pub gradient_compression: f64,
     /// Optimizer steps between synchronisations of whole copies (local SGD); 1 synchronises every step.
@@ -260,6 +307,7 @@ impl Training {
             cuda_graphs: false,
             offload: None,
             fsdp: None,
+            overlap: None,
             gradient_compression: 1.0,
             local_steps: 1,
             framework: Framework::default(),
@@ -270,10 +318,22 @@ impl Training {
         self.compile || self.framework.is_compiled()
     }
 
+    /// Kernels written for Hopper and Blackwell: named, or those of Transformer Engine.
+    pub fn uses_flash3(&self) -> bool {
+        let engine = self.framework.is_transformer_engine() && self.attention != Some(AttentionKernel::Eager);
+        self.attention == Some(AttentionKernel::Flash3) || engine
+    }
+
+    /// The stated overlap; open: all of it on Transformer Engine, where the GPU is one that it is made for.
+    pub fn overlap(&self, made_for: bool) -> Overlap {
+        let usual = if made_for && self.framework.is_transformer_engine() { Overlap::ALL } else { Overlap::default() };
+        self.overlap.unwrap_or(usual)
+    }
+
     /// The stated kernel; flash where half precision allows it and nothing was said.
     pub fn uses_flash(&self) -> bool {
         match self.attention {
-            Some(kernel) => kernel == AttentionKernel::Flash,
+            Some(kernel) => kernel != AttentionKernel::Eager,
             None => self.precision.activation_bytes() < 4.0,
         }
     }

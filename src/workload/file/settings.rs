@@ -7,7 +7,7 @@ use crate::workload::file::scalar::{choice, invalid, missing, not_among, whole};
 use crate::workload::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::workload::model::Model;
 use crate::workload::precision::{BaseWeights, Precision};
-use crate::workload::training::{Framework, Lora, LoraTargets, Optimizer, Task, Training};
+use crate::workload::training::{Framework, Lora, LoraTargets, Optimizer, Overlap, Task, Training};
 
 /// Longest sequence that a file may state, in tokens.
 const LONGEST_SEQUENCE: u32 = 16_777_216;
@@ -54,6 +54,7 @@ pub(super) fn resolve(section: &TrainingSection, network: &Network, assumed: &mu
     training.offload = choice("training.offload", section.offload.as_deref())?;
     let fsdp = section.fsdp.as_ref().map(ToString::to_string);
     training.fsdp = choice("training.fsdp", fsdp.as_deref())?;
+    training.overlap = section.overlap.clone().map(Overlap::try_from).transpose().map_err(|why| invalid("training.overlap", why))?;
     (training.gradient_compression, training.local_steps) = synchronisation(section)?;
     training.optimizer_in_backward = section.optimizer_in_backward.unwrap_or(false);
     training.head_quantized = section.head_quantized.unwrap_or(false);
