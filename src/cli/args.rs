@@ -54,6 +54,8 @@ pub enum Command {
     Accuracy(AccuracyArguments),
     /// List offers with price, origin and age
     Prices(PricesArguments),
+    /// Ask every cloud for its prices of now and keep the answers
+    Refresh(RefreshArguments),
     /// Look into the catalog, or check it
     Catalog {
         #[command(subcommand)]
@@ -213,12 +215,45 @@ pub struct LimitsArguments {
     pub allow_slow_network: bool,
 }
 
+/// Which prices a plan may rest on.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Prices")]
+pub struct PriceArguments {
+    /// Ask the clouds now; what does not answer keeps its last known price, with its age
+    #[arg(long)]
+    pub live: bool,
+    /// With --live, do not ask again what answered less than this ago: 10m, 6h
+    #[arg(long, value_name = "TIME", requires = "live")]
+    pub max_age: Option<String>,
+    /// Also recommend offers whose price is stale
+    #[arg(long)]
+    pub accept_stale_prices: bool,
+    /// Discounts, commitments and own machines [default: capacity.toml in the settings folder, if it is there]
+    #[arg(long, value_name = "FILE", env = "GPUPLAN_CAPACITY")]
+    pub capacity: Option<PathBuf>,
+    /// Rules of the house [default: policy.toml in the settings folder, if it is there]
+    #[arg(long, value_name = "FILE", env = "GPUPLAN_POLICY")]
+    pub policy: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct RefreshArguments {
+    /// Only this cloud (repeat for several)
+    #[arg(long = "cloud", value_name = "CLOUD")]
+    pub clouds: Vec<String>,
+    /// Do not ask again what answered less than this ago: 10m, 6h
+    #[arg(long, value_name = "TIME")]
+    pub max_age: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct PlanArguments {
     #[command(flatten)]
     pub workload: WorkloadArguments,
     #[command(flatten)]
     pub limits: LimitsArguments,
+    #[command(flatten)]
+    pub prices: PriceArguments,
     /// Repeat the plan in this file from its own inputs, or say what is gone
     #[arg(long, value_name = "PLAN.json", conflicts_with = "file")]
     pub locked: Option<PathBuf>,
@@ -233,6 +268,8 @@ pub struct ExplainArguments {
     pub workload: WorkloadArguments,
     #[command(flatten)]
     pub limits: LimitsArguments,
+    #[command(flatten)]
+    pub prices: PriceArguments,
     /// Id of a plan, a GPU, an instance type, or a region; default: the recommended plan
     #[arg(long, value_name = "NAME")]
     pub plan: Option<String>,
@@ -305,9 +342,12 @@ pub struct PricesArguments {
     /// Only offers without a suspicion
     #[arg(long)]
     pub trusted: bool,
-    /// Ask the clouds for their prices of now (needs credentials; what does not answer keeps its old price)
+    /// Ask the clouds for their prices of now; what does not answer keeps its old price
     #[arg(long)]
     pub live: bool,
+    /// With --live, do not ask again what answered less than this ago: 10m, 6h
+    #[arg(long, value_name = "TIME", requires = "live")]
+    pub max_age: Option<String>,
     /// Rows of the table (0: all)
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub max_results: usize,

@@ -89,7 +89,7 @@ fn print<T: Serialize>(
 }
 
 fn check_catalog(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let catalogs = settings.catalogs()?;
+    let catalogs = settings.snapshot()?;
     let models = settings.models()?;
     let mut findings = rules::check(&catalogs.hardware);
     findings.extend(check::check(&catalogs.market, &catalogs.hardware, settings.now));

@@ -1,51 +1,125 @@
-//! `prices --live`: asks the clouds and lays their answers over the snapshot. What cannot be had is a warning.
+//! Asks the clouds: every source at once, with progress, kept in the cache. What cannot be had is said and costs only itself.
+
+use std::cell::RefCell;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
-use crate::clouds::{ask, sources};
+use crate::clouds::{Sources, ask, sources};
 use crate::hardware::{CloudId, Hardware};
-use crate::market::{Answer, Market, OfferQuery, PriceSource, SourceError};
+use crate::market::{Access, Answer, BoxFuture, Cache, Market, OfferQuery, RiskAnswer, SourceError, SourceNote};
+use crate::units::Hours;
 
-/// Notes of a cloud that are printed in full; the rest are counted.
-const NOTES_SHOWN: usize = 5;
+/// What is wanted of the clouds.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// None: every cloud that can be asked.
+    pub clouds: Vec<CloudId>,
+    /// A source that answered less than this ago is not asked again.
+    pub max_age: Option<Hours>,
+}
 
-/// The market with live prices of these clouds, or of every cloud that can be asked where none is named.
-pub fn merge_live(
-    market: Market,
+/// `--max-age`, read.
+pub fn age(text: Option<&str>) -> Result<Option<Hours>, Diagnostic> {
+    let read = |text: &str| {
+        Hours::parse(text).map_err(|error| {
+            Diagnostic::new(Exit::Usage, format!("--max-age: {error}")).hint("write it as `--max-age 30m` or `--max-age 6h`")
+        })
+    };
+    text.map(read).transpose()
+}
+
+/// What became of one source.
+pub struct Asked {
+    pub source: String,
+    pub cloud: CloudId,
+    pub access: Access,
+    pub outcome: Outcome,
+}
+
+pub enum Outcome {
+    /// It answered so long ago.
+    Recent(Hours),
+    Answered {
+        rows: usize,
+        notes: Vec<SourceNote>,
+    },
+    Failed(SourceError),
+}
+
+/// What the sources of this run said, all together.
+#[derive(Default)]
+pub struct Said {
+    pub asked: Vec<Asked>,
+    pub answer: Answer,
+    pub risks: RiskAnswer,
+}
+
+enum Reply {
+    Prices(Answer),
+    Risks(RiskAnswer),
+}
+
+/// One source of either port.
+struct Question<'a> {
+    source: &'static str,
+    cloud: CloudId,
+    access: Access,
+    future: BoxFuture<'a, Result<Reply, SourceError>>,
+}
+
+/// Asks, and keeps what was said in the cache where there is one.
+pub fn ask_clouds(
+    market: &Market,
     hardware: &Hardware,
     settings: &Settings,
     printer: &Printer,
-    clouds: &[CloudId],
-) -> Result<Market, Diagnostic> {
+    wanted: &Wanted,
+) -> Result<Said, Diagnostic> {
     if settings.offline {
-        return Err(Diagnostic::new(Exit::Usage, "--live asks the clouds, which --offline (or GPUPLAN_OFFLINE) forbids")
-            .hint("`gpuplan prices --offline` shows the prices inside this program"));
+        return Err(Diagnostic::new(Exit::Usage, "asking the clouds is what --offline (or GPUPLAN_OFFLINE) forbids")
+            .hint("`gpuplan prices --offline` shows the prices that are here already"));
     }
-    let sources = price_sources(hardware, printer, clouds);
-    let questions: Vec<_> = sources.iter().map(|source| (source.as_ref(), OfferQuery::known(&market, hardware, &source.cloud()))).collect();
-    let answers = ask(&questions).map_err(|error| Diagnostic::unexpected(&error))?;
-    let mut fresh = Vec::new();
-    for (source, answer) in sources.iter().zip(answers) {
-        fresh.extend(report(&source.cloud(), answer, printer).offers);
+    let mut cache = settings.cache(printer);
+    let clouds = clouds_to_ask(hardware, printer, &wanted.clouds);
+    let queries: Vec<OfferQuery> = clouds.iter().map(|(cloud, _)| OfferQuery::known(market, hardware, cloud)).collect();
+    let (mut said, mut questions) = (Said::default(), Vec::new());
+    for ((_, sources), query) in clouds.iter().zip(&queries) {
+        for question in questions_of(sources, query) {
+            match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.source, settings, limit)) {
+                Some(age) => said.asked.push(Asked {
+                    source: question.source.to_owned(),
+                    cloud: question.cloud,
+                    access: question.access,
+                    outcome: Outcome::Recent(age),
+                }),
+                None => questions.push(question),
+            }
+        }
     }
-    Ok(if fresh.is_empty() { market } else { market.refreshed(fresh, hardware) })
+    let about: Vec<_> = questions.iter().map(|question| (question.source, question.cloud.clone(), question.access)).collect();
+    for ((source, cloud, access), reply) in about.into_iter().zip(replies(questions, printer)?) {
+        let outcome = said.hear(source, &cloud, reply, cache.as_mut(), hardware, settings, printer);
+        said.asked.push(Asked { source: source.to_owned(), cloud, access, outcome });
+    }
+    Ok(said)
 }
 
-fn price_sources(hardware: &Hardware, printer: &Printer, clouds: &[CloudId]) -> Vec<Box<dyn PriceSource>> {
-    let is_named = !clouds.is_empty();
-    let clouds = if is_named { clouds.to_vec() } else { hardware.clouds() };
+fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> Vec<(CloudId, Sources)> {
+    let all = if named.is_empty() { hardware.clouds() } else { named.to_vec() };
     let mut found = Vec::new();
-    for cloud in clouds {
+    for cloud in all {
         match sources(&cloud) {
             Some(sources) => {
                 if let Some(feature) = sources.needs_feature {
                     printer.warning(&format!("{cloud}: this build cannot ask an account; build with the feature `{feature}`"));
                 }
-                found.extend(sources.prices);
+                found.push((cloud, sources));
             }
-            None if is_named => {
-                printer.warning(&format!("{cloud}: gpuplan cannot ask it for prices yet; those of the snapshot are shown"));
+            None if !named.is_empty() => {
+                printer.warning(&format!("{cloud}: gpuplan cannot ask it for prices; those of the snapshot are shown"));
             }
             None => {}
         }
@@ -53,19 +127,114 @@ fn price_sources(hardware: &Hardware, printer: &Printer, clouds: &[CloudId]) -> 
     found
 }
 
-/// Says what a cloud answered and hands on its offers.
-fn report(cloud: &CloudId, answer: Result<Answer, SourceError>, printer: &Printer) -> Answer {
-    let answer = answer.unwrap_or_else(|error| {
-        printer.warning(&format!("{cloud}: {error}; the prices of the snapshot stay, with their own dates"));
-        Answer::default()
+fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Question<'a>> {
+    let prices = sources.prices.iter().map(|source| Question {
+        source: source.id(),
+        cloud: source.cloud(),
+        access: source.access(),
+        future: Box::pin(async move { source.offers(query).await.map(Reply::Prices) }),
     });
-    for note in answer.notes.iter().take(NOTES_SHOWN) {
-        printer.warning(&format!("{cloud}: {note}"));
+    let risks = sources.risks.iter().map(|source| Question {
+        source: source.id(),
+        cloud: source.cloud(),
+        access: source.access(),
+        future: Box::pin(async move { source.risks(query).await.map(Reply::Risks) }),
+    });
+    prices.chain(risks).collect()
+}
+
+/// Age of a source's last answer, if that is within the limit.
+fn recent(cache: Option<&Cache>, source: &str, settings: &Settings, limit: Hours) -> Option<Hours> {
+    let answered = cache?.answered_at(source).ok().flatten()?;
+    let age = Hours(settings.now.duration_since(answered).as_secs_f64() / 3600.0);
+    (age.0 >= 0.0 && age <= limit).then_some(age)
+}
+
+/// The replies in the order of the questions, with a bar on a terminal that names who is still silent.
+fn replies(questions: Vec<Question>, printer: &Printer) -> Result<Vec<Result<Reply, SourceError>>, Diagnostic> {
+    let bar = ProgressBar::with_draw_target(Some(questions.len() as u64), ProgressDrawTarget::hidden());
+    if printer.stderr_is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
     }
-    if answer.notes.len() > NOTES_SHOWN {
-        printer.warning(&format!("{cloud}: and {} more without a live price", answer.notes.len() - NOTES_SHOWN));
+    bar.set_style(
+        ProgressStyle::with_template("{bar:20} {pos}/{len} sources, {elapsed}; waiting for {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let waiting: RefCell<Vec<Option<&str>>> = RefCell::new(questions.iter().map(|question| Some(question.source)).collect());
+    let show = || bar.set_message(waiting.borrow().iter().flatten().copied().collect::<Vec<_>>().join(", "));
+    show();
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    let ended = |position: usize| {
+        waiting.borrow_mut()[position] = None;
+        bar.inc(1);
+        show();
+    };
+    let futures = questions.into_iter().map(|question| (question.source, question.future)).collect();
+    let replies = ask::all(futures, &ended).map_err(|error| Diagnostic::unexpected(&error));
+    bar.finish_and_clear();
+    replies
+}
+
+impl Said {
+    #[allow(clippy::too_many_arguments, reason = "what is said, by whom, and where it is kept")]
+    fn hear(
+        &mut self,
+        source: &str,
+        cloud: &CloudId,
+        reply: Result<Reply, SourceError>,
+        cache: Option<&mut Cache>,
+        hardware: &Hardware,
+        settings: &Settings,
+        printer: &Printer,
+    ) -> Outcome {
+        let (stored, outcome) = match reply {
+            Err(error) => (Ok(()), Outcome::Failed(error)),
+            Ok(Reply::Prices(answer)) => {
+                let stored = cache.map_or(Ok(()), |cache| cache.store(source, cloud, &answer, hardware, settings.now));
+                let outcome = Outcome::Answered { rows: answer.offers.len(), notes: answer.notes.clone() };
+                self.answer.offers.extend(answer.offers);
+                self.answer.history.extend(answer.history);
+                (stored, outcome)
+            }
+            Ok(Reply::Risks(answer)) => {
+                let stored = cache.map_or(Ok(()), |cache| cache.store_risks(source, cloud, &answer, hardware, settings.now));
+                let outcome = Outcome::Answered { rows: answer.risks.len() + answer.signals.len(), notes: answer.notes.clone() };
+                self.risks.risks.extend(answer.risks);
+                self.risks.signals.extend(answer.signals);
+                (stored, outcome)
+            }
+        };
+        if let Err(error) = stored {
+            printer.warning(&format!("{source}: its answer could not be kept: {error}"));
+        }
+        outcome
     }
-    answer
+
+    /// The market with everything that was said laid over it.
+    pub fn over(self, market: Market, hardware: &Hardware) -> Market {
+        market.merged(self.answer.offers, hardware).informed(&self.risks.risks, &self.risks.signals)
+    }
+
+    /// Warnings about sources that failed or left something out, one a source.
+    pub fn warn(&self, printer: &Printer) {
+        for asked in &self.asked {
+            match &asked.outcome {
+                // Most people have an account with one cloud: the others are told by `refresh` and `doctor`.
+                Outcome::Failed(SourceError::MissingCredentials { .. }) | Outcome::Recent(_) => {}
+                Outcome::Failed(error) => printer.warning(&format!("{}: {error}; what was known before stays, with its age", asked.source)),
+                Outcome::Answered { notes, .. } => match notes.as_slice() {
+                    [] => {}
+                    [note] => printer.warning(&format!("{}: {note}", asked.source)),
+                    [note, rest @ ..] => {
+                        printer.warning(&format!("{}: {note}; and {} more (`gpuplan refresh` lists all)", asked.source, rest.len()));
+                    }
+                },
+            }
+        }
+        if !self.asked.is_empty() && self.asked.iter().all(|asked| matches!(asked.outcome, Outcome::Failed(_))) {
+            printer.warning("no cloud answered: every price is from the cache or the snapshot, with its age; `gpuplan doctor` says why");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -79,19 +248,8 @@ mod tests {
         let settings = Settings::new(&Arguments::parse_from(["gpuplan", "--offline", "prices", "--live"]).global).unwrap();
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
-        let diagnostic = merge_live(market, &hardware, &settings, &Printer, &[]).unwrap_err();
+        let Err(diagnostic) = ask_clouds(&market, &hardware, &settings, &Printer, &Wanted::default()) else { panic!("it asked") };
         assert_eq!(diagnostic.exit, Exit::Usage);
         assert_eq!(diagnostic.hints.len(), 1);
-    }
-
-    #[test]
-    fn a_cloud_that_cannot_be_asked_leaves_the_market_as_it_was() {
-        let mut settings = Settings::new(&Arguments::parse_from(["gpuplan", "prices", "--live"]).global).unwrap();
-        settings.offline = false;
-        let hardware = Hardware::embedded().unwrap();
-        let market = Market::embedded(&hardware).unwrap();
-        let offers = market.offers().to_vec();
-        let market = merge_live(market, &hardware, &settings, &Printer, &[CloudId::new("vultr")]).unwrap();
-        assert_eq!(market.offers(), offers);
     }
 }

@@ -8,11 +8,13 @@ pub mod diagnostic;
 pub mod estimate;
 pub mod explain;
 pub mod here;
+pub mod home;
 pub mod live;
 pub mod plan;
 pub mod prices;
 pub mod printer;
 pub mod refit;
+pub mod refresh;
 pub mod settings;
 pub mod workload;
 
@@ -46,6 +48,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Estimate(arguments) => estimate::run(arguments, settings, printer),
         Command::Accuracy(arguments) => accuracy::run(arguments, settings, printer),
         Command::Prices(arguments) => prices::run(arguments, settings, printer),
+        Command::Refresh(arguments) => refresh::run(arguments, settings, printer),
         Command::Catalog { what } => catalog::run(what, settings, printer),
         Command::Completions { shell } => completions::completions(*shell, printer),
         Command::Man { folder } => completions::man(folder.as_deref(), printer),

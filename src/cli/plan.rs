@@ -5,13 +5,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cli::args::{OutputFormat, PlanArguments};
+use crate::cli::args::{OutputFormat, PlanArguments, PriceArguments};
 use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::live;
 use crate::cli::printer::Printer;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::cli::workload;
 use crate::plan::choose::World;
-use crate::plan::{Limits, PlanSet};
+use crate::plan::{Limits, PlanSet, Rejection};
 use crate::report::plan_json::{Context, document};
 use crate::report::{plan_csv, plan_text};
 use crate::workload::file::{Resolved, WorkloadFile};
@@ -35,17 +36,27 @@ pub struct Answered {
 }
 
 /// The whole computation, without a word printed but the age of the prices.
-pub fn compute(file: &WorkloadFile, settings: &Settings) -> Result<Answered, Diagnostic> {
-    let catalogs = settings.catalogs()?;
+pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings, printer: &Printer) -> Result<Answered, Diagnostic> {
+    let mut catalogs = settings.catalogs(printer)?;
     let resolved = workload::resolve(file, &settings.models()?)?;
-    let limits = Limits::read(&file.limits, &catalogs.hardware, settings.now)?;
+    let mut limits = Limits::read(&file.limits, &catalogs.hardware, settings.now)?;
+    limits.policy = settings.policy(prices.policy.as_deref(), &catalogs.hardware)?;
+    limits.accept_stale = prices.accept_stale_prices;
+    if prices.live {
+        let wanted = live::Wanted { clouds: limits.clouds.clone(), max_age: live::age(prices.max_age.as_deref())? };
+        let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
+        said.warn(printer);
+        catalogs.market = said.over(catalogs.market, &catalogs.hardware);
+        limits.fresh_at = Some(settings.now);
+    }
+    catalogs.market = settings.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market };
     let set = crate::plan::plan(world, &resolved.workload, &limits);
     Ok(Answered { catalogs, resolved, set })
 }
 
 fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let answered = compute(file, settings)?;
+    let answered = compute(file, &arguments.prices, settings, printer)?;
     let headline = settings.warn_about_age(&answered.catalogs.market, printer);
     let context = context(&answered, file, settings)?;
     match settings.output {
@@ -60,7 +71,7 @@ fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, p
 }
 
 pub fn context<'a>(answered: &'a Answered, file: &'a WorkloadFile, settings: &Settings) -> Result<Context<'a>, Diagnostic> {
-    let (catalog_sha256, offers_sha256) = settings.catalog_sha256()?;
+    let (catalog_sha256, offers_sha256) = settings.catalog_sha256(&answered.catalogs)?;
     Ok(Context {
         world: World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market },
         workload: &answered.resolved.workload,
@@ -79,17 +90,21 @@ fn pretty(value: &Value) -> String {
 
 /// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.
 pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
-    let (exit, message) = if set.only_money {
+    let (exit, message) = if set.only_policy {
+        (Exit::OnlyMoney, "only policy.toml is in the way: without it there is a plan")
+    } else if set.only_money {
         (Exit::OnlyMoney, "only the money limit is in the way: every plan that runs costs more")
     } else {
         (Exit::NoPlanFits, "no plan fits")
     };
     let mut message = message.to_owned();
-    for nearest in &set.nearest {
+    let by_policy = |rejection: &&Rejection| !set.only_policy || rejection.detail.starts_with("policy.toml");
+    let candidates = if set.only_policy { &set.rejected } else { &set.nearest };
+    for nearest in candidates.iter().filter(by_policy).take(3) {
         message.push_str(&format!("\n  nearest: {}: {}", nearest.what, nearest.detail));
     }
     let diagnostic = Diagnostic::new(exit, message);
-    match set.nearest.first() {
+    match candidates.iter().find(by_policy) {
         Some(nearest) => diagnostic.hint(nearest.nearest_fix.clone()),
         None => diagnostic,
     }
@@ -106,7 +121,7 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
     let seed = field("/inputs/seed")?.as_u64().ok_or_else(|| broken("`seed` is no number"))?;
     let mut settings = settings.clone();
     (settings.now, settings.seed, settings.output) = (made_at, seed, OutputFormat::Json);
-    let (catalog, offers) = settings.catalog_sha256()?;
+    let (catalog, offers) = settings.catalog_sha256(&settings.catalogs(printer)?)?;
     let now = [("catalog", "/inputs/catalog_sha256", catalog), ("offers", "/inputs/offers_sha256", offers)];
     let version = crate::estimate::constants::Fitted::embedded().version.clone();
     let mut gone = Vec::new();

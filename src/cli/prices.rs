@@ -29,14 +29,17 @@ struct Filter<'a> {
 }
 
 pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let mut catalogs = settings.catalogs()?;
+    let mut catalogs = settings.catalogs(printer)?;
     let query = Query {
         gpus: arguments.gpus.as_deref().map(|text| GpuSelector::parse(text, &catalogs.hardware)).transpose()?,
         clouds: arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?,
         regions: arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect(),
     };
     if arguments.live {
-        catalogs.market = live::merge_live(catalogs.market, &catalogs.hardware, settings, printer, &query.clouds)?;
+        let wanted = live::Wanted { clouds: query.clouds.clone(), max_age: live::age(arguments.max_age.as_deref())? };
+        let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
+        said.warn(printer);
+        catalogs.market = said.over(catalogs.market, &catalogs.hardware);
     }
     let filters = filters(arguments, &query, &catalogs);
     let mut offers: Vec<&Offer> =

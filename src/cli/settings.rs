@@ -8,10 +8,12 @@ use sha2::{Digest, Sha256};
 
 use crate::cli::args::{GlobalArguments, OutputFormat};
 use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::home::Home;
 use crate::cli::printer::Printer;
 use crate::embedded::{ARCHIVES, Archive};
 use crate::hardware::Hardware;
-use crate::market::Market;
+use crate::market::{Cache, Capacity, Market};
+use crate::plan::Policy;
 use crate::units::Hours;
 use crate::workload::Models;
 
@@ -30,6 +32,7 @@ pub struct Settings {
     pub seed: u64,
     pub offline: bool,
     pub width: u16,
+    pub home: Home,
     catalog_dir: Option<PathBuf>,
 }
 
@@ -55,6 +58,7 @@ impl Settings {
             seed: arguments.seed,
             offline: arguments.offline,
             width,
+            home: Home::from_environment(),
             catalog_dir: arguments.catalog_dir.clone(),
         })
     }
@@ -73,7 +77,8 @@ impl Settings {
         }
     }
 
-    pub fn catalogs(&self) -> Result<Catalogs, Diagnostic> {
+    /// The snapshot alone.
+    pub fn snapshot(&self) -> Result<Catalogs, Diagnostic> {
         let hardware = self.hardware()?;
         let market = match &self.catalog_dir {
             None => Market::embedded(&hardware)?,
@@ -82,8 +87,58 @@ impl Settings {
         Ok(Catalogs { hardware, market })
     }
 
-    /// Hashes of the catalog (physics) and of the offers (money) that a plan rests on.
-    pub fn catalog_sha256(&self) -> Result<(String, String), Diagnostic> {
+    /// The snapshot with what earlier runs heard from the clouds laid over it.
+    pub fn catalogs(&self, printer: &Printer) -> Result<Catalogs, Diagnostic> {
+        let Catalogs { hardware, market } = self.snapshot()?;
+        let market = match self.home.price_cache().map(|path| Cache::open_existing(&path)) {
+            Some(Ok(Some(cache))) => overlay(market, &cache, &hardware, printer),
+            Some(Err(error)) => {
+                printer.warning(&format!("{error}; the snapshot alone is used"));
+                market
+            }
+            Some(Ok(None)) | None => market,
+        };
+        Ok(Catalogs { hardware, market })
+    }
+
+    /// The price cache, made if it is not there. A cache that cannot be used costs speed and nothing else.
+    pub fn cache(&self, printer: &Printer) -> Option<Cache> {
+        let path = self.home.price_cache()?;
+        let opened = Cache::open(&path);
+        if let Err(error) = &opened {
+            printer.warning(&format!("{error} ({}); answers are not kept", path.display()));
+        }
+        opened.ok()
+    }
+
+    /// Rules of the house: the named file, else the one among the settings. None is no rule.
+    pub fn policy(&self, named: Option<&Path>, hardware: &Hardware) -> Result<Option<Policy>, Diagnostic> {
+        let text = self.settings_file(named, "policy.toml")?;
+        let read = |text: String| Policy::read(&text, hardware).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()));
+        text.map(read).transpose()
+    }
+
+    /// The market with what the user has already: the named file, else the one among the settings.
+    pub fn with_capacity(&self, named: Option<&Path>, market: Market, hardware: &mut Hardware) -> Result<Market, Diagnostic> {
+        let Some(text) = self.settings_file(named, "capacity.toml")? else { return Ok(market) };
+        let applied = Capacity::read(&text).and_then(|capacity| capacity.apply(market, hardware, self.now));
+        applied.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))
+    }
+
+    /// A file that was named must be there; one that is only looked for may not be.
+    fn settings_file(&self, named: Option<&Path>, usual: &str) -> Result<Option<String>, Diagnostic> {
+        let path = match named {
+            Some(path) => path.to_owned(),
+            None => match self.home.config_file(usual).filter(|path| path.is_file()) {
+                Some(path) => path,
+                None => return Ok(None),
+            },
+        };
+        fs::read_to_string(&path).map(Some).map_err(|error| Diagnostic::file(&path, &error))
+    }
+
+    /// Hashes of the catalog (physics) and of the offers (money) that a plan rests on: the snapshot and what lies over it.
+    pub fn catalog_sha256(&self, catalogs: &Catalogs) -> Result<(String, String), Diagnostic> {
         let bytes = |name: &str, embedded: &[u8]| -> Result<Vec<u8>, Diagnostic> {
             match &self.catalog_dir {
                 None => Ok(embedded.to_vec()),
@@ -92,13 +147,16 @@ impl Settings {
         };
         let mut physics = bytes("hardware", Hardware::embedded_bytes())?;
         physics.extend(bytes("models", Models::embedded_bytes())?);
-        Ok((sha256(&physics), sha256(&bytes("market", Market::embedded_bytes())?)))
+        let mut money = bytes("market", Market::embedded_bytes())?;
+        money.extend(catalogs.market.laid_over(&catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?);
+        Ok((sha256(&physics), sha256(&money)))
     }
 
     /// Warns about old prices; the second is a line for the head of a plan.
     pub fn warn_about_age(&self, market: &Market, printer: &Printer) -> Option<String> {
-        let age = Hours(self.now.duration_since(market.taken_at).as_secs_f64() / 3600.0);
-        let taken = market.taken_at.strftime("%Y-%m-%d");
+        let newest = market.newest();
+        let age = Hours(self.now.duration_since(newest).as_secs_f64() / 3600.0);
+        let taken = newest.strftime("%Y-%m-%d");
         if age > VERY_OLD {
             return Some(format!("PRICES ARE {:.0} DAYS OLD (newest of {taken}): treat every amount as a rough guide", age.0 / 24.0));
         }
@@ -109,6 +167,17 @@ impl Settings {
             ));
         }
         None
+    }
+}
+
+/// A damaged cache is a warning: everything in it can be asked again.
+fn overlay(market: Market, cache: &Cache, hardware: &Hardware, printer: &Printer) -> Market {
+    match (cache.offers(hardware), cache.risks(hardware)) {
+        (Ok(offers), Ok(known)) => market.merged(offers, hardware).informed(&known.risks, &known.signals),
+        (Err(error), _) | (_, Err(error)) => {
+            printer.warning(&format!("{error}; the snapshot alone is used. `gpuplan refresh` fills it again"));
+            market
+        }
     }
 }
 

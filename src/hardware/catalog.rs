@@ -1,6 +1,7 @@
 //! `Hardware`: every known GPU, link and instance type, from the embedded archive or from text a user gave.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use crate::embedded::{Archive, EmbeddedError, Table};
 use crate::hardware::cloud::CloudId;
@@ -111,6 +112,19 @@ impl Hardware {
 
     pub fn find_link(&self, id: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.id == id)
+    }
+
+    /// A machine that no catalog file has. `None` if its cloud has one of that name.
+    pub fn add_instance(&mut self, instance: InstanceType) -> Option<InstanceId> {
+        let id = InstanceId(self.instances.len() as u32);
+        match self.by_instance.entry((instance.cloud.clone(), instance.name.clone())) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(free) => {
+                free.insert(id);
+                self.instances.push(instance);
+                Some(id)
+            }
+        }
     }
 
     /// Every cloud with machines, in alphabetical order.

@@ -13,7 +13,7 @@ pub mod selector;
 pub use catalog::Hardware;
 pub use cloud::CloudId;
 pub use gpu::{Architecture, Gpu, GpuId, NumberFormat};
-pub use instance::{InstanceId, InstanceType};
+pub use instance::{InstanceId, InstanceType, SoldAs};
 pub use link::Link;
 pub use node::{Fabric, GpuLink, NodeShape};
 pub use selector::GpuSelector;

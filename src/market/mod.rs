@@ -1,5 +1,8 @@
 //! Offers: where machines are sold, on what terms, at what quote, and what else is charged beside them.
 
+pub mod cache;
+pub mod cached_rows;
+pub mod capacity;
 pub mod charges;
 pub mod check;
 pub mod offer;
@@ -8,6 +11,8 @@ pub mod rules;
 pub mod snapshot;
 pub mod source;
 
+pub use cache::{Cache, CacheError};
+pub use capacity::{Capacity, CapacityError, Owned};
 pub use charges::{Charge, ChargeKind, Charges};
 pub use offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::hardware::InstanceId;
+use crate::market::capacity::Owned;
 use crate::market::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
 use crate::units::UsdPerHour;
 
@@ -217,6 +218,8 @@ pub struct Offer {
     pub risk: Option<Arc<RiskEvidence>>,
     pub availability: Availability,
     pub signals: Vec<Signal>,
+    /// Machines that the user has already; the quote is what using them costs beside that.
+    pub owned: Option<Arc<Owned>>,
 }
 
 impl Offer {
@@ -233,6 +236,7 @@ impl Offer {
             risk: None,
             availability: Availability::Unknown,
             signals: Vec::new(),
+            owned: None,
         }
     }
 

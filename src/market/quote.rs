@@ -21,6 +21,22 @@ pub enum Origin {
     User,
 }
 
+impl Origin {
+    pub fn is_of_the_snapshot(self) -> bool {
+        matches!(self, Self::Snapshot | Self::Estimate)
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Cached => "cached",
+            Self::Snapshot => "snapshot",
+            Self::Estimate => "estimate",
+            Self::User => "yours",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quote {
     /// For the whole machine.

@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::embedded::{Archive, EmbeddedError, Table};
 use crate::hardware::{CloudId, Hardware, InstanceId};
+use crate::market::cached_rows::{self, RowsError};
 use crate::market::charges::Charges;
-use crate::market::offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Suspicion};
+use crate::market::offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::market::quote::{Origin, Quote};
 use crate::market::rules;
 use crate::units::UsdPerHour;
@@ -99,21 +100,60 @@ impl Market {
         self
     }
 
-    /// The same market with fresh offers in the place of older ones of the same machine, place and terms. An offer for a
-    /// whole region gives way to those of its zones, and a risk that was known of a pool stays known.
-    pub fn refreshed(mut self, mut fresh: Vec<Offer>, hardware: &Hardware) -> Self {
-        let known: Risks =
-            self.offers.iter().filter_map(|offer| Some(((offer.instance, offer.place.region.clone()), offer.risk.clone()?))).collect();
-        let mut replaced = HashSet::new();
-        for offer in &mut fresh {
-            if offer.purchase == Purchase::Spot && offer.risk.is_none() {
-                offer.risk = known.get(&(offer.instance, offer.place.region.clone())).cloned();
-            }
-            let whole_region = Place { region: offer.place.region.clone(), zone_id: None };
-            replaced.extend([offer.place.clone(), whole_region].map(|place| (offer.instance, place, offer.purchase)));
+    /// The same market with these offers laid over it. Of one machine, place and terms the newest observation stands, of two
+    /// as new the one that came later. An offer for a whole region and those of its zones exclude each other: the zones stand
+    /// unless they are out of date beside it. A risk that was known of a pool stays known.
+    pub fn merged(mut self, newer: Vec<Offer>, hardware: &Hardware) -> Self {
+        if newer.is_empty() {
+            return self;
         }
-        self.offers.retain(|offer| !replaced.contains(&(offer.instance, offer.place.clone(), offer.purchase)));
-        self.with_offers(fresh, hardware)
+        let risks: Risks =
+            self.offers.iter().filter_map(|offer| Some(((offer.instance, offer.place.region.clone()), offer.risk.clone()?))).collect();
+        let first = self.offers.len();
+        self.offers.extend(newer);
+        for offer in self.offers[first..].iter_mut().filter(|offer| offer.purchase == Purchase::Spot && offer.risk.is_none()) {
+            offer.risk = risks.get(&(offer.instance, offer.place.region.clone())).cloned();
+        }
+        let mut stands = stand(&self.offers, first).into_iter();
+        self.offers.retain(|_| stands.next().unwrap_or(true));
+        rules::mark(&mut self.offers, hardware);
+        self
+    }
+
+    /// Evidence of risk and capacity, given to the offers that it is about: by zone where it names one, else to the region.
+    pub fn informed(mut self, risks: &[(InstanceId, Place, Arc<RiskEvidence>)], signals: &[(InstanceId, Place, Signal)]) -> Self {
+        let key = |instance: &InstanceId, place: &Place| (*instance, place.region.clone(), place.zone_id.clone());
+        let risks: HashMap<_, _> = risks.iter().map(|(instance, place, risk)| (key(instance, place), risk)).collect();
+        let mut found: HashMap<_, Vec<Signal>> = HashMap::new();
+        for (instance, place, signal) in signals {
+            found.entry(key(instance, place)).or_default().push(*signal);
+        }
+        for offer in self.offers.iter_mut().filter(|offer| offer.purchase == Purchase::Spot) {
+            let zone = key(&offer.instance, &offer.place);
+            let region = (offer.instance, offer.place.region.clone(), None);
+            let risk = risks
+                .get(&zone)
+                .or_else(|| risks.get(&region))
+                .filter(|risk| offer.risk.as_ref().is_none_or(|known| known.observed_at <= risk.observed_at));
+            if let Some(risk) = risk {
+                offer.risk = Some((*risk).clone());
+            }
+            if let Some(signals) = found.get(&zone).or_else(|| found.get(&region)) {
+                offer.signals.clone_from(signals);
+            }
+        }
+        self
+    }
+
+    /// The offers that lie over the snapshot, as bytes; empty where there are none.
+    pub fn laid_over(&self, hardware: &Hardware) -> Result<Vec<u8>, RowsError> {
+        let over: Vec<&Offer> = self.offers.iter().filter(|offer| !offer.quote.origin.is_of_the_snapshot()).collect();
+        if over.is_empty() { Ok(Vec::new()) } else { cached_rows::pack_offers(&over, hardware) }
+    }
+
+    /// When the newest price of the market was seen.
+    pub fn newest(&self) -> Timestamp {
+        self.offers.iter().map(|offer| offer.quote.observed_at).max().unwrap_or(self.taken_at)
     }
 
     pub fn offers(&self) -> &[Offer] {
@@ -131,6 +171,38 @@ impl Market {
     pub fn source(&self, id: &str) -> Option<&Source> {
         self.sources.iter().find(|source| source.id == id)
     }
+}
+
+/// Zones of a region whose prices are older than that of the whole region by more than this give way to it.
+const OUT_OF_DATE: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Whether each offer stands beside the others of its machine, terms and region, if an offer from `first` on touches these.
+fn stand(offers: &[Offer], first: usize) -> Vec<bool> {
+    let pools = |offer: &Offer| (offer.instance, offer.purchase, offer.place.region.clone());
+    let touched: HashSet<_> = offers[first..].iter().map(pools).collect();
+    let touched: Vec<bool> = offers.iter().map(|offer| touched.contains(&pools(offer))).collect();
+    let mut newest: HashMap<(InstanceId, Purchase, &Place), usize> = HashMap::new();
+    for (index, offer) in offers.iter().enumerate().filter(|(index, _)| touched[*index]) {
+        let held = newest.entry((offer.instance, offer.purchase, &offer.place)).or_insert(index);
+        if offers[*held].quote.observed_at <= offer.quote.observed_at {
+            *held = index;
+        }
+    }
+    let is_newest = |index: usize, offer: &Offer| newest.get(&(offer.instance, offer.purchase, &offer.place)) == Some(&index);
+    // The newest look at the whole region and at any of its zones.
+    let mut seen: HashMap<_, [Option<Timestamp>; 2]> = HashMap::new();
+    for (_, offer) in offers.iter().enumerate().filter(|(index, offer)| touched[*index] && is_newest(*index, offer)) {
+        let last = &mut seen.entry(pools(offer)).or_default()[usize::from(offer.place.zone_id.is_some())];
+        *last = (*last).max(Some(offer.quote.observed_at));
+    }
+    let zones_stand = |offer: &Offer| match seen.get(&pools(offer)) {
+        Some([Some(region), Some(zones)]) => region.duration_since(*zones) <= OUT_OF_DATE,
+        Some([_, zones]) => zones.is_some(),
+        None => true,
+    };
+    let stands =
+        |(index, offer): (usize, &Offer)| !touched[index] || is_newest(index, offer) && offer.place.zone_id.is_some() == zones_stand(offer);
+    offers.iter().enumerate().map(stands).collect()
 }
 
 type Risks = HashMap<(InstanceId, Arc<str>), Arc<RiskEvidence>>;
@@ -192,6 +264,7 @@ pub fn read_prices(
             risk,
             availability: Availability::Unknown,
             signals: Vec::new(),
+            owned: None,
         });
     }
     Ok(())
@@ -242,11 +315,11 @@ mod tests {
         let is_spot = |offer: &&Offer| offer.purchase == Purchase::Spot && offer.place.zone_id.is_some() && offer.risk.is_some();
         let old = market.offers().iter().find(is_spot).unwrap().clone();
         let mut fresh = old.clone();
-        fresh.quote = Quote { rate: UsdPerHour::parse("0.123").unwrap(), origin: Origin::Live, observed_at: Timestamp::UNIX_EPOCH };
+        fresh.quote = Quote { rate: UsdPerHour::parse("0.123").unwrap(), origin: Origin::Live, observed_at: Timestamp::MAX };
         fresh.risk = None;
         let (count, key) = (market.offers().len(), |offer: &&Offer| offer.instance == old.instance && offer.place == old.place);
         let others = market.offers().iter().filter(key).count();
-        let market = market.refreshed(vec![fresh], &hardware);
+        let market = market.merged(vec![fresh], &hardware);
         assert_eq!(market.offers().len(), count);
         let found: Vec<&Offer> = market.offers().iter().filter(key).collect();
         assert_eq!(found.len(), others, "other terms of the place stay");
@@ -264,7 +337,11 @@ mod tests {
         let mut fresh = market.offers().iter().find(is_regional).unwrap().clone();
         let regional = (fresh.instance, fresh.place.clone());
         fresh.place.zone_id = Some("some-zone-a".into());
-        let market = market.refreshed(vec![fresh], &hardware);
+        let mut late = fresh.clone();
+        (late.place.zone_id, late.quote.observed_at) = (None, late.quote.observed_at + SignedDuration::from_hours(24 * 8));
+        let stale_zones = market.clone().merged(vec![fresh.clone(), late], &hardware);
+        assert!(!stale_zones.offers().iter().any(|offer| offer.place == fresh.place), "zones that are out of date give way");
+        let market = market.merged(vec![fresh], &hardware);
         assert!(!market.offers().iter().any(|offer| (offer.instance, offer.place.clone()) == regional && offer.purchase == Purchase::Spot));
     }
 }

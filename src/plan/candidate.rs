@@ -19,6 +19,8 @@ pub struct Plan {
     pub run: RunTime,
     pub bill: Bill,
     pub cost: Quantiles<Usd>,
+    /// For machines that the user has already: the same run at what they cost whether used or not. `cost` is marginal cash.
+    pub full_cost: Option<Usd>,
     /// `None`: no deadline was given, or the wait for capacity is unknown.
     pub chance_by_deadline: Option<f64>,
     pub because: Vec<String>,

@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::estimate::{Machine, StepEstimate};
 use crate::hardware::{Hardware, InstanceId};
-use crate::market::{Market, Offer, OfferId, Purchase};
+use crate::market::{Market, Offer, OfferId, Purchase, Quote};
 use crate::plan::advice;
 use crate::plan::bill::{BillInput, PlaceCharges};
 use crate::plan::candidate::Plan;
 use crate::plan::filters::{Rejection, Why, count_is_asked, refuse_offer};
 use crate::plan::limits::{Limits, Objective, PurchaseChoice};
 use crate::plan::physics::{NODE_COUNTS, Physics};
+use crate::plan::refused::Refused;
 use crate::plan::run::{RunInput, RunTime};
 use crate::spot::{hardware_failure_rate, spot_rate};
 use crate::units::{Hours, Quantiles};
@@ -44,6 +47,8 @@ pub struct PlanSet {
     pub nearest: Vec<Rejection>,
     /// Money alone keeps a plan out.
     pub only_money: bool,
+    /// A rule of the house alone keeps a plan out.
+    pub only_policy: bool,
     pub counts: Counts,
     pub notes: Vec<String>,
 }
@@ -55,21 +60,26 @@ pub struct World<'a> {
     pub market: &'a Market,
 }
 
-/// Every refused candidate of one machine type and terms, told by the one that came closest.
-#[derive(Default)]
-struct Refused {
-    by_type: BTreeMap<(InstanceId, Purchase), (Why, u32, u64)>,
-    by_policy: BTreeMap<&'static str, (Why, u64)>,
+pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
+    let mut set = plan_under(world, workload, limits);
+    if set.recommendation.is_none() && limits.policy.is_some() {
+        // The rules of the house are in the way if a plan stands without them.
+        set.only_policy = plan_under(world, workload, &Limits { policy: None, ..limits.clone() }).recommendation.is_some();
+    }
+    set
 }
 
-pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
+fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
     let global_batch = workload.training.global_batch.unwrap_or(1);
     let mut refused = Refused::default();
     let mut kept_offers = Vec::new();
+    let mut limits = limits.clone();
+    limits.fresh_at = limits.fresh_at.filter(|now| any_fresh(world, &limits, *now));
+    let limits = &limits;
     for id in world.market.offer_ids() {
         let offer = world.market.offer(id);
         match refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, limits) {
-            Some(why) => refused.add(offer.instance, offer.purchase, 1, why),
+            Some(why) => refused.add_offer(id, offer, why),
             None => kept_offers.push(id),
         }
     }
@@ -99,6 +109,13 @@ pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
         candidates,
     };
     choose(world, workload, limits, plans, refused, counts)
+}
+
+/// Whether anything of what was asked for has a fresh price. Without one, stale prices are all there is.
+fn any_fresh(world: World, limits: &Limits, now: Timestamp) -> bool {
+    let anything = Limits { fresh_at: None, ..limits.clone() };
+    let asked = |offer: &&Offer| refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, &anything).is_none();
+    world.market.offers().iter().filter(|offer| !offer.is_stale(now)).any(|offer| asked(&offer))
 }
 
 /// The usual counts, and those that a stated number of GPUs needs.
@@ -145,6 +162,10 @@ impl Builder<'_> {
             self.candidates += 1;
             match &best.outcome {
                 Err(misfit) => self.refused.add(offer.instance, offer.purchase, best.nodes, Why::Misfit(misfit.clone())),
+                Ok(_) if offer.owned.as_ref().is_some_and(|owned| best.nodes > owned.nodes) => {
+                    let have = offer.owned.as_ref().map_or(0, |owned| owned.nodes);
+                    self.refused.add(offer.instance, offer.purchase, best.nodes, Why::OwnedNodes { have });
+                }
                 Ok(_) if best.nodes > 1 && instance.node.fabric.is_none() && !self.limits.allow_slow_network => {
                     self.refused.add(offer.instance, offer.purchase, best.nodes, Why::NoNetwork);
                 }
@@ -185,7 +206,14 @@ impl Builder<'_> {
         }
         .time();
         let chance = self.check_deadline(&run, spot)?;
+        let ends_with = offer.owned.as_ref().and_then(|owned| owned.until).zip(self.limits.now);
+        if let Some((until, _)) = ends_with.filter(|(until, now)| until.duration_since(*now).as_secs_f64() < run.hours.p90 * 3600.0) {
+            return Err(Why::OwnedUntil { until });
+        }
         let rate = offer.quote.rate.times(nodes);
+        if let Some(broken) = self.limits.policy.as_ref().and_then(|policy| policy.breaks_rate(rate)) {
+            return Err(Why::PolicyCost(broken));
+        }
         if let Some(limit) = self.limits.max_price_per_hour.filter(|limit| rate > *limit) {
             return Err(Why::MaxPrice { rate, limit });
         }
@@ -198,7 +226,13 @@ impl Builder<'_> {
         if let Some(budget) = self.limits.budget.filter(|budget| p90 > *budget) {
             return Err(Why::Budget { p90, budget });
         }
+        if let Some(broken) = self.limits.policy.as_ref().and_then(|policy| policy.breaks_cost(p90)) {
+            return Err(Why::PolicyCost(broken));
+        }
+        let full = offer.owned.as_ref().map(|owned| Offer { quote: Quote { rate: owned.full_rate, ..offer.quote }, ..offer.clone() });
+        let full_cost = full.and_then(|offer| BillInput { offer: &offer, ..input }.bill()).map(|bill| bill.total());
         Ok(Plan {
+            full_cost,
             offer: id,
             instance: offer.instance,
             nodes,
@@ -225,47 +259,12 @@ impl Builder<'_> {
     }
 }
 
-impl Refused {
-    fn add(&mut self, instance: InstanceId, purchase: Purchase, nodes: u32, why: Why) {
-        if why.progress() == 0 {
-            let key = match why {
-                Why::GpuNotAsked => "other GPUs",
-                Why::CloudNotAsked => "other clouds",
-                _ => "other regions",
-            };
-            self.by_policy.entry(key).or_insert((why, 0)).1 += 1;
-            return;
-        }
-        let entry = self.by_type.entry((instance, purchase)).or_insert_with(|| (why.clone(), nodes, 0));
-        entry.2 += 1;
-        let (progress, held) = (why.progress(), entry.0.progress());
-        if progress > held || (progress == held && why.distance() < entry.0.distance()) {
-            (entry.0, entry.1) = (why, nodes);
-        }
-    }
-
-    fn lines(&self, hardware: &Hardware) -> Vec<(u8, f64, Rejection)> {
-        let policy = self.by_policy.iter().map(|(what, (why, count))| (0, 0.0, rejection((*what).to_owned(), why, *count)));
-        let types = self.by_type.iter().map(|((instance, purchase), (why, nodes, count))| {
-            let instance = hardware.instance(*instance);
-            let what = format!("{}/{} x{nodes} {purchase}", instance.cloud, instance.name);
-            (why.progress(), why.distance(), rejection(what, why, *count))
-        });
-        types.chain(policy).collect()
-    }
-}
-
-fn rejection(what: String, why: &Why, count: u64) -> Rejection {
-    Rejection { what, reason: why.reason(), detail: why.detail(), nearest_fix: why.fix(), count }
-}
-
 fn choose(world: World, workload: &Workload, limits: &Limits, mut plans: Vec<Plan>, mut refused: Refused, counts: Counts) -> PlanSet {
     plans.sort_by(|a, b| {
         let key = |plan: &Plan| (plan.cost.expected, plan.run.hours.expected.to_bits(), plan.offer, plan.nodes);
         key(a).cmp(&key(b))
     });
-    let only_money =
-        plans.is_empty() && refused.by_type.values().any(|(why, _, _)| matches!(why, Why::Budget { .. } | Why::MaxPrice { .. }));
+    let only_money = plans.is_empty() && refused.has_money_in_the_way();
     let best = recommend(&plans, limits);
     let mut frontier = Vec::new();
     let mut rest: Vec<Plan> = Vec::new();
@@ -288,8 +287,10 @@ fn choose(world: World, workload: &Workload, limits: &Limits, mut plans: Vec<Pla
     lines.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.what.cmp(&b.2.what)));
     let nearest = if plans.is_empty() { lines.iter().take(3).map(|(_, _, rejection)| rejection.clone()).collect() } else { Vec::new() };
     let rejected = lines.into_iter().map(|(_, _, rejection)| rejection).collect();
-    let mut set = PlanSet { recommendation, frontier, alternatives, rejected, nearest, only_money, counts, notes: Vec::new() };
+    let mut set =
+        PlanSet { recommendation, frontier, alternatives, rejected, nearest, only_money, only_policy: false, counts, notes: Vec::new() };
     advice::annotate(world, workload, limits, plans.len(), &mut set);
+    refused.name_doubtful(world, &mut set);
     set
 }
 

@@ -1,11 +1,13 @@
 //! Named reasons why something is not in the answer. Data, not log lines: `explain` and the JSON show them.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::estimate::Misfit;
 use crate::hardware::{Hardware, InstanceType};
-use crate::market::{Offer, Purchase, Suspicion};
+use crate::market::{Availability, Offer, Purchase, Suspicion};
 use crate::plan::limits::{Limits, PurchaseChoice};
+use crate::plan::policy::Broken;
 use crate::units::{Hours, Usd};
 
 /// Word of the contract.
@@ -15,6 +17,8 @@ pub enum Reason {
     Policy,
     NotOffered,
     PriceSuspect,
+    PriceStale,
+    NoCapacity,
     NoNetwork,
     Memory,
     Layout,
@@ -37,7 +41,24 @@ pub enum Why {
     UnfittedVendor,
     NotSold,
     Suspect(Suspicion),
+    /// Older than a price may be that a machine is started on.
+    Stale {
+        age: Hours,
+    },
+    /// The cloud said that it has none.
+    SoldOut,
     NoNetwork,
+    /// A rule of `policy.toml` about what may be rented, or about what a run may cost.
+    Policy(Broken),
+    PolicyCost(Broken),
+    /// More machines than the user has.
+    OwnedNodes {
+        have: u32,
+    },
+    /// The user's capacity ends before the run.
+    OwnedUntil {
+        until: Timestamp,
+    },
     Misfit(Misfit),
     Deadline {
         p90: Hours,
@@ -77,10 +98,14 @@ impl Why {
             | Self::RegionNotAsked
             | Self::TermsNotAsked
             | Self::SpecialAccount
+            | Self::Policy(_)
+            | Self::PolicyCost(_)
             | Self::UnfittedVendor => Reason::Policy,
-            Self::NotSold => Reason::NotOffered,
+            Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => Reason::NotOffered,
             Self::Suspect(Suspicion::ZoneUnverified | Suspicion::PlaceUnknown) => Reason::NotOffered,
+            Self::Suspect(Suspicion::NotRepeated) | Self::Stale { .. } => Reason::PriceStale,
             Self::Suspect(_) => Reason::PriceSuspect,
+            Self::SoldOut => Reason::NoCapacity,
             Self::NoNetwork => Reason::NoNetwork,
             Self::Misfit(Misfit::NeedsMemory { .. }) => Reason::Memory,
             Self::Misfit(Misfit::Indivisible { .. }) => Reason::Layout,
@@ -96,15 +121,15 @@ impl Why {
     pub fn progress(&self) -> u8 {
         match self {
             Self::GpuNotAsked | Self::CloudNotAsked | Self::RegionNotAsked => 0,
-            Self::TermsNotAsked | Self::SpecialAccount | Self::UnfittedVendor | Self::NotSold => 1,
-            Self::Suspect(_) => 2,
-            Self::Misfit(Misfit::Unsupported { .. }) | Self::NoNetwork => 3,
+            Self::Policy(_) | Self::TermsNotAsked | Self::SpecialAccount | Self::UnfittedVendor | Self::NotSold => 1,
+            Self::Suspect(_) | Self::Stale { .. } | Self::SoldOut => 2,
+            Self::Misfit(Misfit::Unsupported { .. }) | Self::NoNetwork | Self::OwnedNodes { .. } => 3,
             Self::Misfit(Misfit::Indivisible { .. }) => 4,
             Self::Misfit(Misfit::NeedsMemory { .. }) => 5,
             Self::NoPromise => 6,
-            Self::Deadline { .. } => 7,
+            Self::Deadline { .. } | Self::OwnedUntil { .. } => 7,
             Self::MaxPrice { .. } => 8,
-            Self::Budget { .. } => 9,
+            Self::Budget { .. } | Self::PolicyCost(_) => 9,
             Self::Dominated { .. } => 10,
         }
     }
@@ -129,8 +154,13 @@ impl Why {
             Self::TermsNotAsked => "these terms were not asked for".to_owned(),
             Self::SpecialAccount => "the region needs an account of its own".to_owned(),
             Self::UnfittedVendor => "no published run on this vendor's chips is in the fit".to_owned(),
+            Self::Policy(broken) | Self::PolicyCost(broken) => format!("policy.toml line {}: {}", broken.line, broken.detail),
+            Self::OwnedNodes { have } => format!("capacity.toml has {have} of these machines"),
+            Self::OwnedUntil { until } => format!("capacity.toml has them until {} only", until.strftime("%Y-%m-%d")),
             Self::NotSold => "the cloud does not sell this machine on these terms".to_owned(),
             Self::Suspect(suspicion) => suspicion.explanation().to_owned(),
+            Self::Stale { age } => format!("its price was seen {age} ago, and newer ones are known"),
+            Self::SoldOut => "the cloud says that it has none of it now".to_owned(),
             Self::NoNetwork => "no network between these machines is known that GPUs can use".to_owned(),
             Self::Misfit(Misfit::NeedsMemory { need, have }) => format!("needs {need} of {have} a GPU in the smallest layout"),
             Self::Misfit(Misfit::Indivisible { what, by }) => format!("no layout divides {what} over {by} GPUs"),
@@ -150,10 +180,14 @@ impl Why {
             Self::CloudNotAsked => "add it with --cloud".to_owned(),
             Self::RegionNotAsked => "add it with --region".to_owned(),
             Self::TermsNotAsked => "change --purchase".to_owned(),
+            Self::Policy(broken) | Self::PolicyCost(broken) => format!("line {} of policy.toml, by whoever keeps it", broken.line),
+            Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => "capacity.toml, if there is more".to_owned(),
             Self::SpecialAccount => "name the region with --region".to_owned(),
             Self::UnfittedVendor => "name the chip with --gpus".to_owned(),
             Self::Suspect(Suspicion::PlaceUnknown) => "name its cloud with --cloud".to_owned(),
             Self::Suspect(Suspicion::LocalZone | Suspicion::ZoneOutlier) => "name its zone with --region".to_owned(),
+            Self::Stale { .. } | Self::Suspect(Suspicion::NotRepeated) => "--accept-stale-prices".to_owned(),
+            Self::SoldOut => "another place, or later".to_owned(),
             Self::NotSold | Self::Suspect(_) => "--include-suspect after checking the price yourself".to_owned(),
             Self::NoNetwork => "--allow-slow-network".to_owned(),
             Self::Misfit(Misfit::NeedsMemory { need, .. }) => format!("a GPU with {need}, more GPUs to split over, or a shorter sequence"),
@@ -182,13 +216,15 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
     if limits.gpus.is_empty() && limits.instance_type.is_none() && gpu.architecture.is_amd() {
         return Some(Why::UnfittedVendor);
     }
-    if !limits.clouds.is_empty() && !limits.clouds.contains(&instance.cloud) {
+    if offer.owned.is_none() && !limits.clouds.is_empty() && !limits.clouds.contains(&instance.cloud) {
         return Some(Why::CloudNotAsked);
     }
-    if !limits.regions.is_empty() && !region_named && !zone_named {
+    if offer.owned.is_none() && !limits.regions.is_empty() && !region_named && !zone_named {
         return Some(Why::RegionNotAsked);
     }
     let asked = match (limits.purchase, offer.purchase) {
+        // What is paid for already is used first, unless only spot was asked for.
+        (choice, _) if offer.owned.is_some() => choice != PurchaseChoice::Spot,
         (PurchaseChoice::Any | PurchaseChoice::Commitment, Purchase::OnDemand | Purchase::Spot) => true,
         (PurchaseChoice::OnDemand, purchase) => purchase == Purchase::OnDemand,
         (PurchaseChoice::Spot, purchase) => purchase == Purchase::Spot,
@@ -197,6 +233,9 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
     };
     if !asked {
         return Some(Why::TermsNotAsked);
+    }
+    if let Some(broken) = limits.policy.as_ref().and_then(|policy| policy.breaks(offer, instance, hardware)) {
+        return Some(Why::Policy(broken));
     }
     if offer.needs_special_account() && !region_named {
         return Some(Why::SpecialAccount);
@@ -209,13 +248,19 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
     if !sold {
         return Some(Why::NotSold);
     }
+    if offer.availability == Availability::SoldOut {
+        return Some(Why::SoldOut);
+    }
     let accepted = |suspicion: &Suspicion| match suspicion {
+        Suspicion::NotRepeated => limits.accept_stale,
         Suspicion::LocalZone | Suspicion::ZoneOutlier => zone_named,
         Suspicion::PlaceUnknown => limits.clouds.contains(&instance.cloud),
         _ => false,
     };
     let suspicion = offer.suspicions.iter().find(|suspicion| !accepted(suspicion));
-    suspicion.filter(|_| !limits.include_suspect).map(|suspicion| Why::Suspect(*suspicion))
+    let suspect = suspicion.filter(|_| !limits.include_suspect).map(|suspicion| Why::Suspect(*suspicion));
+    let stale = limits.fresh_at.filter(|now| !limits.accept_stale && offer.is_stale(*now));
+    suspect.or_else(|| stale.map(|now| Why::Stale { age: offer.quote.age(now) }))
 }
 
 /// Whether a selector's count admits this many GPUs of this chip.

@@ -4,6 +4,7 @@ use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 
 use crate::hardware::{CloudId, GpuSelector, Hardware, selector::SelectorError};
+use crate::plan::policy::Policy;
 use crate::units::{Hours, Usd};
 use crate::workload::file::LimitsSection;
 
@@ -52,6 +53,14 @@ pub struct Limits {
     pub max_nodes: Option<u32>,
     /// Offers with a suspicion may be recommended.
     pub include_suspect: bool,
+    /// Rules of the house.
+    pub policy: Option<Policy>,
+    /// When the plan is made, for capacity that ends on a day.
+    pub now: Option<Timestamp>,
+    /// Stale offers may be recommended.
+    pub accept_stale: bool,
+    /// Only prices that are not stale at this moment; where none is, stale ones are ranked all the same and marked.
+    pub fresh_at: Option<Timestamp>,
     /// Several machines may be joined by a network that GPUs cannot use directly.
     pub allow_slow_network: bool,
 }
@@ -91,6 +100,10 @@ impl Limits {
             objective: choice("objective", section.objective.as_deref())?,
             purchase: choice("purchase", section.purchase.as_deref())?,
             max_nodes: section.max_nodes.map(nodes).transpose()?,
+            policy: None,
+            now: Some(now),
+            accept_stale: false,
+            fresh_at: None,
             include_suspect: section.include_suspect.unwrap_or(false),
             allow_slow_network: section.allow_slow_network.unwrap_or(false),
         })

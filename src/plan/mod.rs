@@ -9,6 +9,8 @@ pub mod filters;
 pub mod layouts;
 pub mod limits;
 pub mod physics;
+pub mod policy;
+pub mod refused;
 pub mod run;
 
 pub use bill::{Bill, BillLine};
@@ -16,3 +18,4 @@ pub use candidate::Plan;
 pub use choose::{PlanSet, plan};
 pub use filters::{Reason, Rejection};
 pub use limits::{Limits, Objective, PurchaseChoice};
+pub use policy::{Policy, PolicyError};

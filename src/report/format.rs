@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::market::Quote;
 use crate::units::{Band, Usd, UsdPerHour};
 
 /// Dollars with cents below a thousand, whole dollars with separators above.
@@ -64,10 +65,21 @@ pub fn step_band(band: Band) -> String {
 }
 
 /// Age of an observation: `3 h`, `113 d`.
+/// Where a price came from and how long ago it was seen, such as `live 4 s` or `snapshot 113 d`.
+pub fn seen(quote: &Quote, now: Timestamp) -> String {
+    format!("{} {}", quote.origin.word(), age(quote.observed_at, now))
+}
+
+/// A clock that is ahead by no more than this is a question that took a while: `now` is when the program started. Seconds.
+const WHILE_ASKING: f64 = 120.0;
+
 pub fn age(observed_at: Timestamp, now: Timestamp) -> String {
-    let hours = now.duration_since(observed_at).as_secs_f64() / 3600.0;
-    if hours < 0.0 {
+    let seconds = now.duration_since(observed_at).as_secs_f64();
+    let hours = seconds / 3600.0;
+    if seconds < -WHILE_ASKING {
         "in the future".to_owned()
+    } else if seconds < 60.0 {
+        format!("{:.0} s", seconds.max(0.0))
     } else if hours < 1.0 {
         format!("{:.0} min", hours * 60.0)
     } else if hours < 48.0 {

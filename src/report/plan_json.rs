@@ -61,6 +61,9 @@ pub struct PlanJson {
     pub run_hours: Quantiles<f64>,
     pub gpu_hours: f64,
     pub cost_usd: Quantiles<Usd>,
+    /// For machines that the user has already, whose `cost_usd` is marginal cash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_cost_usd: Option<Usd>,
     pub bill: Vec<BillLineJson>,
     pub chance_by_deadline: Option<f64>,
     pub checkpoint: CheckpointJson,
@@ -213,6 +216,7 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         run_hours: plan.run.hours,
         gpu_hours: plan.gpu_hours(),
         cost_usd: plan.cost,
+        full_cost_usd: plan.full_cost,
         bill: plan.bill.lines.iter().map(bill_line).collect(),
         chance_by_deadline: plan.chance_by_deadline,
         checkpoint: CheckpointJson {

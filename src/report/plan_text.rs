@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::market::Offer;
 use crate::plan::explain::plan_id;
 use crate::plan::filters::Reason;
 use crate::plan::{Plan, PlanSet, Rejection};
@@ -94,11 +95,18 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     };
     row("where", format!("{} {}{place}, {} x {}", instance.cloud.label(), offer.place.region, plan.nodes, instance.name));
     row("cost", format!("{} expected, {} at 90 %", format::usd(plan.cost.expected), format::usd(plan.cost.p90)));
+    if let (Some(full), Some(owned)) = (plan.full_cost, &offer.owned) {
+        row(
+            "",
+            format!("that is marginal cash; {} in full, since `{}` is paid for already (capacity.toml)", format::usd(full), owned.name),
+        );
+    }
     row(
         "rate",
         format!(
-            "{} an hour a machine, seen {} ago ({}){}",
+            "{} an hour a machine, {} price seen {} ago ({}){}",
             format::rate(offer.quote.rate),
+            offer.quote.origin.word(),
             format::age(offer.quote.observed_at, context.now),
             offer.source,
             if offer.is_stale(context.now) { ", stale" } else { "" }
@@ -177,7 +185,7 @@ pub fn plans_table(title: &str, plans: &[Plan], set: &PlanSet, context: &Context
         Column::left("where", 0),
         Column::left("terms", 0),
         Column::right("$/h", 100),
-        Column::right("age", WIDE),
+        Column::right("price seen", 80),
         Column::left("layout", 120),
         Column::right("step", 140),
         Column::left("bound by", 150),
@@ -206,7 +214,7 @@ fn plan_row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         format!("{} {}", instance.cloud, offer.place.zone_id.as_deref().unwrap_or(&offer.place.region)),
         offer.purchase.to_string(),
         format::usd(total),
-        format::age(offer.quote.observed_at, context.now),
+        seen(offer, context),
         plan.step.setting.layout.to_string(),
         format::step_seconds(plan.step.time.total),
         serde_word(&plan.step.bound),
@@ -214,6 +222,12 @@ fn plan_row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         format::usd(plan.cost.expected),
         format::usd(plan.cost.p90),
     ]
+}
+
+/// Origin and age; a star for what is too old to start a machine on.
+fn seen(offer: &Offer, context: &Context) -> String {
+    let stale = if offer.is_stale(context.now) { "!" } else { "" };
+    format!("{}{stale}", format::seen(&offer.quote, context.now))
 }
 
 /// How many of what were refused, and the nearest of each kind.

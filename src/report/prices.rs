@@ -7,7 +7,7 @@ use crate::hardware::{Hardware, InstanceType};
 use crate::market::{Offer, Origin, Purchase, Suspicion};
 use crate::report::catalog::machine;
 use crate::report::fit::{ALWAYS, WIDE, Wish, fit, wrap};
-use crate::report::format::{age, rate};
+use crate::report::format::{rate, seen};
 use crate::report::table::{Column, footer, render};
 use crate::units::{GpuCount, UsdPerHour};
 
@@ -141,7 +141,7 @@ pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16,
         Wish::needed(Column::left("terms", 0), 3),
         Wish::needed(Column::right("$/GPU-h", 0), ALWAYS),
         Wish::extra(Column::right("$/h", 0), 4),
-        Wish::extra(Column::right("age", 0), 3),
+        Wish::needed(Column::right("seen", 0), 1),
         Wish::extra(Column::right(if is_wide { "taken/month" } else { "taken" }, 0), 2),
         Wish::extra(Column::right("GiB/GPU", 0), 1),
         Wish::extra(Column::right("vCPU", 0), 0),
@@ -181,7 +181,7 @@ fn cells(offer: &Offer, hardware: &Hardware, now: Timestamp, layout: (bool, usiz
         terms(offer.purchase, is_wide),
         format!("{}{marks}", rate(per_gpu).trim_start_matches('$')),
         rate(offer.quote.rate).trim_start_matches('$').to_owned(),
-        age(offer.quote.observed_at, now),
+        seen(&offer.quote, now),
         offer.risk.as_deref().map_or(String::new(), |risk| match (risk.monthly_percent_low, risk.monthly_percent_high) {
             (0, high) => format!("<{high} %"),
             (low, 100) => format!(">{low} %"),

@@ -1,0 +1,89 @@
+//! What each source said when it was asked: one row a source, its notes below.
+
+use serde::Serialize;
+
+use crate::report::fit::wrap;
+use crate::report::table::{Column, render};
+
+/// Notes of a source that are printed; the rest are counted. JSON has all.
+const NOTES_SHOWN: usize = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    Answered,
+    Recent,
+    NoCredentials,
+    Failed,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceRow {
+    pub cloud: String,
+    pub source: String,
+    pub is_public: bool,
+    #[serde(rename = "outcome")]
+    pub word: Word,
+    /// Prices, or pools with evidence of risk.
+    pub rows: usize,
+    pub details: Vec<String>,
+}
+
+impl SourceRow {
+    fn said(&self) -> &'static str {
+        match self.word {
+            Word::Answered => "answered",
+            Word::Recent => "not asked",
+            Word::NoCredentials => "no account",
+            Word::Failed => "failed",
+        }
+    }
+}
+
+pub fn json(rows: &[SourceRow]) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(rows).map(|text| text + "\n")
+}
+
+pub fn csv(rows: &[SourceRow]) -> Result<String, csv::Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(["cloud", "source", "is_public", "outcome", "rows", "details"])?;
+    for row in rows {
+        let (public, count) = (row.is_public.to_string(), row.rows.to_string());
+        writer.write_record([&row.cloud, &row.source, &public, row.said(), &count, &row.details.join("; ")])?;
+    }
+    let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub fn table(rows: &[SourceRow], width: u16) -> String {
+    let columns = [
+        Column::left("cloud", 0),
+        Column::left("source", 0),
+        Column::left("for", 100),
+        Column::left("said", 0),
+        Column::right("rows", 0),
+        Column::left("first note", 110),
+    ];
+    let cells = rows.iter().map(|row| {
+        let first = row.details.first().map(String::as_str).unwrap_or_default();
+        vec![
+            row.cloud.clone(),
+            row.source.clone(),
+            if row.is_public { "anybody" } else { "accounts" }.to_owned(),
+            row.said().to_owned(),
+            if row.rows > 0 { row.rows.to_string() } else { String::new() },
+            first.to_owned(),
+        ]
+    });
+    let mut text = render(&columns, cells, width);
+    for row in rows.iter().filter(|row| row.details.len() > 1 || width < 110 && row.word == Word::Failed) {
+        text.push_str(&format!("\n{}:\n", row.source));
+        for detail in row.details.iter().take(NOTES_SHOWN) {
+            text.push_str(&wrap(&format!("- {detail}"), width, 2));
+        }
+        if row.details.len() > NOTES_SHOWN {
+            text.push_str(&format!("- and {} more (`--output json` has all)\n", row.details.len() - NOTES_SHOWN));
+        }
+    }
+    text
+}
