@@ -6,6 +6,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use crate::hardware::{CloudId, GpuId, Hardware, InstanceId};
 use crate::market::{Answer, Availability, Offer, Place, Purchase, SourceError, SourceNote, Suspicion};
@@ -19,6 +22,23 @@ pub const ANYWHERE: &str = "any";
 const NAMED: usize = 5;
 /// A card of another memory size under the same name is another card. Labels differ from visible memory by less than this.
 const MEMORY_TOLERANCE: f64 = 0.12;
+
+/// Rows of an answer that could be read, and how many could not: one odd row costs only itself.
+#[derive(Clone, Debug, Default)]
+pub struct Rows<T> {
+    pub read: Vec<T>,
+    pub unreadable: usize,
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Rows<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Vec::<Value>::deserialize(deserializer)?;
+        let all = values.len();
+        let read: Vec<T> = values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect();
+        let unreadable = all - read.len();
+        Ok(Self { read, unreadable })
+    }
+}
 
 /// Offers of one source as its answers are read. Of several prices for the same machine, place and terms the lowest stays:
 /// where a cloud sells under several names what is one machine in the catalog, a buyer takes the cheapest.
@@ -100,10 +120,22 @@ impl<'a> Listing<'a> {
         }
     }
 
+    /// Whether any place sells this machine on these terms, as far as has been read.
+    pub fn has(&self, instance: InstanceId, purchase: Purchase) -> bool {
+        self.offers.keys().any(|(known, _, terms)| (*known, *terms) == (instance, purchase))
+    }
+
     fn refuse(&mut self, instance: InstanceId, region: Option<&str>, detail: String) -> Option<&mut Offer> {
         let name = &self.hardware.instance(instance).name;
         self.note(&region.map_or_else(|| name.clone(), |region| format!("{region}, {name}")), detail);
         None
+    }
+
+    /// Says how many rows of an answer were left out, if any.
+    pub fn unreadable(&mut self, place: &str, rows: usize) {
+        if rows > 0 {
+            self.note(place, format!("{rows} rows cannot be read; they are left out"));
+        }
     }
 
     pub fn note(&mut self, place: &str, detail: String) {
@@ -141,6 +173,10 @@ pub async fn within<T>(place: &str, question: impl Future<Output = Result<T, Sou
         Err(SourceError::Unreachable { place: place.to_owned(), detail: format!("no answer within {} s", WHOLE.as_secs()) })
     })
 }
+
+/// The embedded catalog, read once for the tests of all readers.
+#[cfg(test)]
+pub static HARDWARE: std::sync::LazyLock<Hardware> = std::sync::LazyLock::new(|| Hardware::embedded().unwrap_or_default());
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 pub mod charges;
 pub mod check;
+pub mod import;
 pub mod offer;
 pub mod quote;
 pub mod rules;

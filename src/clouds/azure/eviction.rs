@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::clouds::listing::Rows;
 use crate::hardware::{CloudId, Hardware};
 use crate::market::{Place, RiskAnswer, Signal, SourceNote};
 
@@ -13,7 +14,7 @@ pub const SOURCE: &str = "azure-eviction-rates";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Page {
-    pub data: Vec<Row>,
+    pub data: Rows<Row>,
     #[serde(rename = "$skipToken")]
     pub skip_token: Option<String>,
 }
@@ -28,8 +29,12 @@ pub struct Row {
 
 /// The bands of known machine types. A band is percent of machines within an hour, as Azure documents it, so it is a signal
 /// and not a monthly share.
-pub fn list(rows: &[Row], hardware: &Hardware, cloud: &CloudId, answer: &mut RiskAnswer) {
-    for row in rows {
+pub fn list(rows: &Rows<Row>, hardware: &Hardware, cloud: &CloudId, answer: &mut RiskAnswer) {
+    if rows.unreadable > 0 {
+        let detail = format!("{} rows cannot be read; they are left out", rows.unreadable);
+        answer.notes.push(SourceNote { place: cloud.to_string(), detail });
+    }
+    for row in &rows.read {
         let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
         let (sku, location) = (text(&row.sku), text(&row.location).to_ascii_lowercase());
         // Resource Graph writes names in lower case.
@@ -67,11 +72,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::clouds::listing::HARDWARE;
 
     fn read(rows: Value) -> RiskAnswer {
         let page: Page = serde_json::from_value(json!({ "data": rows })).unwrap();
         let mut answer = RiskAnswer::default();
-        list(&page.data, &Hardware::embedded().unwrap(), &CloudId::new("azure"), &mut answer);
+        list(&page.data, &HARDWARE, &CloudId::new("azure"), &mut answer);
         answer
     }
 

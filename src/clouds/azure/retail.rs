@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::Listing;
+use crate::clouds::listing::{Listing, Rows};
 use crate::clouds::price;
 use crate::market::Purchase;
 use crate::units::UsdPerHour;
@@ -24,7 +24,7 @@ const OTHER_PRODUCTS: [&str; 5] = ["Windows", "CloudServices", "Cloud Services",
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct Page {
-    pub items: Vec<Row>,
+    pub items: Rows<Row>,
     pub next_page_link: Option<String>,
 }
 
@@ -89,9 +89,10 @@ fn text(value: &Value) -> &str {
 
 /// Adds the rows in force in one region. Of several rows for the same machine and terms the one that began last is in force;
 /// of two that began together the dearer is taken, and a note says so.
-pub fn list(rows: &[Row], region: &str, listing: &mut Listing) {
+pub fn list(rows: &Rows<Row>, region: &str, listing: &mut Listing) {
+    listing.unreadable(region, rows.unreadable);
     let mut pools: BTreeMap<(&str, Purchase), Vec<&Row>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| text(&row.arm_region_name) == region && !text(&row.arm_sku_name).is_empty()) {
+    for row in rows.read.iter().filter(|row| text(&row.arm_region_name) == region && !text(&row.arm_sku_name).is_empty()) {
         if let Some(purchase) = row.purchase() {
             pools.entry((text(&row.arm_sku_name), purchase)).or_default().push(row);
         }
@@ -157,15 +158,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::hardware::Hardware;
+    use crate::clouds::listing::HARDWARE;
     use crate::market::Answer;
 
     const NOW: &str = "2026-08-01T00:00:00Z";
 
     fn read(rows: &[Value]) -> Answer {
-        let hardware = Hardware::embedded().unwrap();
         let page: Page = serde_json::from_value(json!({ "Items": rows })).unwrap();
-        let mut listing = Listing::new(&hardware, "azure", SOURCE, NOW.parse().unwrap());
+        let mut listing = Listing::new(&HARDWARE, "azure", SOURCE, NOW.parse().unwrap());
         list(&page.items, "eastus", &mut listing);
         listing.answer()
     }
@@ -213,7 +213,7 @@ mod tests {
         let page: Page = serde_json::from_str(include_str!("../../../tests/fixtures/azure/retail_page.json")).unwrap();
         assert_eq!(page.next_page_link.as_deref(), Some("https://prices.azure.com/api/retail/prices?$skip=100"));
         let priced: Vec<_> =
-            page.items.iter().filter_map(|row| Some((text(&row.arm_sku_name), row.purchase()?, row.rate(Purchase::Spot)))).collect();
+            page.items.read.iter().filter_map(|row| Some((text(&row.arm_sku_name), row.purchase()?, row.rate(Purchase::Spot)))).collect();
         assert_eq!(priced.len(), 2, "Low Priority and Cloud Services are other products");
         assert_eq!(priced[0].0, "Standard_D2s_v5");
         assert_eq!(priced[0].2.as_ref().unwrap().to_string(), "0.0412");

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::clouds::azure::CLOUD;
 use crate::clouds::azure::retail::{self, Page, Row, SOURCE};
 use crate::clouds::http::{Http, Reply, Request};
-use crate::clouds::listing::{Listing, within};
+use crate::clouds::listing::{Listing, Rows, within};
 use crate::clouds::{endpoint, one_line};
 use crate::hardware::CloudId;
 use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
@@ -63,12 +63,12 @@ impl RetailPrices {
         Ok(answer)
     }
 
-    fn question<'a>(&'a self, http: &'a Http, region: &'a str) -> BoxFuture<'a, Result<Reply<Vec<Row>>, SourceError>> {
+    fn question<'a>(&'a self, http: &'a Http, region: &'a str) -> BoxFuture<'a, Result<Reply<Rows<Row>>, SourceError>> {
         Box::pin(within(region, self.region(http, region)))
     }
 
     /// All rows of a region, dated by its first page.
-    async fn region(&self, http: &Http, region: &str) -> Result<Reply<Vec<Row>>, SourceError> {
+    async fn region(&self, http: &Http, region: &str) -> Result<Reply<Rows<Row>>, SourceError> {
         let mut reply = http.json::<Page>(&Request::get(self.first_page(region))).await?;
         let (answered_at, modified_at) = (reply.answered_at, reply.modified_at);
         let mut rows = std::mem::take(&mut reply.value.items);
@@ -77,7 +77,8 @@ impl RetailPrices {
                 return Ok(Reply { value: rows, answered_at, modified_at });
             };
             reply = http.json::<Page>(&Request::get(self.next_page(&link)?)).await?;
-            rows.append(&mut reply.value.items);
+            rows.read.append(&mut reply.value.items.read);
+            rows.unreadable += reply.value.items.unreadable;
         }
         Err(SourceError::Malformed { field: "NextPageLink".to_owned(), detail: format!("{region} has more than {MOST_PAGES} pages") })
     }

@@ -83,12 +83,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::hardware::Hardware;
+    use crate::clouds::listing::HARDWARE;
     use crate::market::{Answer, Suspicion};
 
     fn read(text: &str) -> Answer {
-        let hardware = Hardware::embedded().unwrap();
-        let mut listing = Listing::new(&hardware, "lambda", SOURCE, Timestamp::UNIX_EPOCH);
+        let mut listing = Listing::new(&HARDWARE, "lambda", SOURCE, Timestamp::UNIX_EPOCH);
         list(&serde_json::from_str(text).unwrap(), &mut listing);
         listing.answer()
     }
@@ -96,7 +95,10 @@ mod tests {
     fn one(price: &Value, gpus: &Value, regions: &[&str]) -> Answer {
         let regions: Vec<Value> = regions.iter().map(|name| json!({ "name": name })).collect();
         let machine = json!({ "description": "8x H100 (80 GB SXM5)", "price_cents_per_hour": price, "specs": { "gpus": gpus } });
-        read(&json!({ "data": { "gpu_8x_h100_sxm5": { "instance_type": machine, "regions_with_capacity_available": regions } } }).to_string())
+        read(
+            &json!({ "data": { "gpu_8x_h100_sxm5": { "instance_type": machine, "regions_with_capacity_available": regions } } })
+                .to_string(),
+        )
     }
 
     #[test]
@@ -125,7 +127,9 @@ mod tests {
         assert_eq!(one(&json!(129.5), &json!(null), &["a", "b"]).offers[1].quote.rate.to_string(), "1.295");
         let answer = one(&json!(3192), &json!(4), &["us-east-1"]);
         assert_eq!(answer.notes[0].detail, "the cloud says 4 GPUs and the catalog 8; it is left out");
-        let answer = read(r#"{"data":{"gpu_1x_new":{"instance_type":{"price_cents_per_hour":1,"specs":{"gpus":1}}},"cpu_4x":{"instance_type":{"specs":{"gpus":0}}}}}"#);
+        let answer = read(
+            r#"{"data":{"gpu_1x_new":{"instance_type":{"price_cents_per_hour":1,"specs":{"gpus":1}}},"cpu_4x":{"instance_type":{"specs":{"gpus":0}}}}}"#,
+        );
         assert_eq!(answer.notes[0].detail, "1 machine type is not in the catalog: gpu_1x_new");
     }
 

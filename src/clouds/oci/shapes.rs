@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::Listing;
+use crate::clouds::listing::{Listing, Rows};
 use crate::clouds::price::{self, NANO};
 use crate::market::Purchase;
 use crate::units::{Usd, UsdPerHour};
@@ -18,8 +18,9 @@ const PREEMPTIBLE_PARTS: i128 = 2;
 
 /// A document of either kind. Unknown fields are ignored, every field may be missing.
 #[derive(Debug, Deserialize)]
+#[serde(bound = "T: serde::de::DeserializeOwned")]
 pub struct Document<T> {
-    pub items: Vec<T>,
+    pub items: Rows<T>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -116,9 +117,11 @@ impl Shape {
 }
 
 /// Every shape with GPUs. The list names no region.
-pub fn list(shapes: &[Shape], products: &[Product], listing: &mut Listing) {
-    let products: BTreeMap<&str, &Product> = products.iter().map(|product| (product.part_number.as_str(), product)).collect();
-    for shape in shapes.iter().filter(|shape| !shape.hidden && shape.status == "ACTIVE") {
+pub fn list(shapes: &Rows<Shape>, products: &Rows<Product>, listing: &mut Listing) {
+    listing.unreadable("oci shapes", shapes.unreadable);
+    listing.unreadable("oci products", products.unreadable);
+    let products: BTreeMap<&str, &Product> = products.read.iter().map(|product| (product.part_number.as_str(), product)).collect();
+    for shape in shapes.read.iter().filter(|shape| !shape.hidden && shape.status == "ACTIVE") {
         let Some(gpus) = shape.gpu_qty.as_u64().filter(|gpus| *gpus > 0) else { continue };
         let Some(instance) = listing.named(shape.name()) else { continue };
         let known = listing.hardware().instance(instance).node.devices();
@@ -147,14 +150,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::hardware::Hardware;
+    use crate::clouds::listing::HARDWARE;
     use crate::market::{Answer, Suspicion};
 
     fn read(shapes: Value, products: Value) -> Answer {
-        let hardware = Hardware::embedded().unwrap();
         let shapes: Document<Shape> = serde_json::from_value(json!({ "items": shapes })).unwrap();
         let products: Document<Product> = serde_json::from_value(json!({ "items": products })).unwrap();
-        let mut listing = Listing::new(&hardware, "oci", SOURCE, Timestamp::UNIX_EPOCH);
+        let mut listing = Listing::new(&HARDWARE, "oci", SOURCE, Timestamp::UNIX_EPOCH);
         list(&shapes.items, &products.items, &mut listing);
         listing.answer()
     }
@@ -202,9 +204,8 @@ mod tests {
     #[test]
     fn the_recorded_shapes_have_no_gpu_and_say_nothing() {
         let shapes: Document<Shape> = serde_json::from_str(include_str!("../../../tests/fixtures/oci/shapes.json")).unwrap();
-        let hardware = Hardware::embedded().unwrap();
-        let mut listing = Listing::new(&hardware, "oci", SOURCE, Timestamp::UNIX_EPOCH);
-        list(&shapes.items, &[], &mut listing);
+        let mut listing = Listing::new(&HARDWARE, "oci", SOURCE, Timestamp::UNIX_EPOCH);
+        list(&shapes.items, &Rows::default(), &mut listing);
         let answer = listing.answer();
         assert!(answer.offers.is_empty() && answer.notes.is_empty());
     }
@@ -216,12 +217,18 @@ mod tests {
         let mut committed = product("B98415", json!(10));
         committed["currencyCodeLocalizations"][1]["prices"][0]["model"] = json!("COMMIT");
         let mut tiered = product("B98415", json!(10));
-        tiered["currencyCodeLocalizations"][1]["prices"] = json!([{ "model": "PAY_AS_YOU_GO", "value": 0 }, { "model": "PAY_AS_YOU_GO", "value": 1 }]);
-        for product in [by_month, committed, tiered, product("B98415", json!(0)), product("B98415", json!("N/A*")), product("other", json!(1))] {
+        tiered["currencyCodeLocalizations"][1]["prices"] =
+            json!([{ "model": "PAY_AS_YOU_GO", "value": 0 }, { "model": "PAY_AS_YOU_GO", "value": 1 }]);
+        for product in
+            [by_month, committed, tiered, product("B98415", json!(0)), product("B98415", json!("N/A*")), product("other", json!(1))]
+        {
             let answer = read(json!([shape("BM.GPU.H100.8", 8, gpus_only())]), json!([product]));
             assert!(answer.offers.is_empty() && answer.notes.len() == 1, "{product}");
         }
-        let answer = read(json!([shape("BM.GPU.H100.8", 4, gpus_only()), shape("BM.GPU.H100.8", 8, json!([]))]), json!([product("B98415", json!(10))]));
+        let answer = read(
+            json!([shape("BM.GPU.H100.8", 4, gpus_only()), shape("BM.GPU.H100.8", 8, json!([]))]),
+            json!([product("B98415", json!(10))]),
+        );
         assert!(answer.offers.is_empty() && answer.notes.len() == 2);
     }
 
