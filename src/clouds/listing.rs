@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::hardware::{CloudId, GpuId, Hardware, InstanceId};
 use crate::market::{Answer, Availability, Offer, Place, Purchase, SourceError, SourceNote, Suspicion};
@@ -167,11 +168,15 @@ fn gpu_named(hardware: &Hardware, name: &str, memory_gb: Option<f64>) -> Option<
     memory_gb.is_none_or(|gb| (gb / label - 1.0).abs() <= MEMORY_TOLERANCE).then_some(id)
 }
 
-/// Gives a question up when it takes too long, so that its source ends by itself.
-pub async fn within<T>(place: &str, question: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
-    tokio::time::timeout(WHOLE, question).await.unwrap_or_else(|_| {
-        Err(SourceError::Unreachable { place: place.to_owned(), detail: format!("no answer within {} s", WHOLE.as_secs()) })
-    })
+/// When a source that begins now has to end. What it has heard by then is its answer.
+pub fn deadline() -> Instant {
+    Instant::now() + WHOLE
+}
+
+/// Gives a question up when its source has to end, so that it costs no other question its answer.
+pub async fn within<T>(place: &str, until: Instant, question: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
+    let late = || SourceError::Unreachable { place: place.to_owned(), detail: format!("no answer within {} s", WHOLE.as_secs()) };
+    tokio::time::timeout_at(until, question).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// The embedded catalog, read once for the tests of all readers.
@@ -213,6 +218,13 @@ mod tests {
             assert_eq!(gpu(name, memory_gb), None, "{name} {memory_gb}");
         }
         assert_eq!(gpu("L4", f64::NAN), None);
+    }
+
+    #[test]
+    fn a_question_without_an_answer_ends_with_its_source() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let silent = async { within("a place", Instant::now(), std::future::pending::<Result<(), SourceError>>()).await };
+        assert_eq!(runtime.block_on(silent).unwrap_err().to_string(), "cannot reach a place: no answer within 50 s");
     }
 
     #[test]

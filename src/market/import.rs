@@ -87,7 +87,7 @@ fn skypilot(file: CatalogFile, table: &Table, hardware: &Hardware) -> Result<Imp
                 reading.leave_out("name a zone by the name that one account has for it", names[row]);
                 continue;
             }
-            let place = reading.place(regions[row], zone);
+            let place = place(regions[row], zone);
             let Some(offer) = reading.offer(instance, place, purchase, price) else { continue };
             if is_product_of_all {
                 offer.suspicions.push(Suspicion::ZoneUnverified);
@@ -133,7 +133,7 @@ fn gpuhunt(file: CatalogFile, table: &Table, hardware: &Hardware) -> Result<Impo
             Some((region, _)) if file.cloud.as_str() == "gcp" && region.contains('-') => (region, locations[row]),
             _ => (locations[row], ""),
         };
-        let place = reading.place(region, if purchase == Purchase::Spot { zone } else { "" });
+        let place = place(region, if purchase == Purchase::Spot { zone } else { "" });
         reading.offer(instance, place, purchase, prices[row]);
     }
     Ok(reading.finished())
@@ -141,6 +141,11 @@ fn gpuhunt(file: CatalogFile, table: &Table, hardware: &Hardware) -> Result<Impo
 
 fn column<'t>(table: &'t Table, name: &str) -> Result<Vec<&'t str>, EmbeddedError> {
     table.column(name).map(Iterator::collect)
+}
+
+fn place(region: &str, zone: &str) -> Place {
+    let given = |text: &str| Some(Arc::from(text)).filter(|_| !text.is_empty());
+    Place { region: given(region).unwrap_or_else(|| ANYWHERE.into()), zone_id: given(zone) }
 }
 
 /// Offers and doubts of a file while its rows are read.
@@ -173,11 +178,6 @@ impl<'a> Reading<'a> {
             return None;
         }
         Some(id)
-    }
-
-    fn place(&self, region: &str, zone: &str) -> Place {
-        let given = |text: &str| Some(Arc::from(text)).filter(|_| !text.is_empty());
-        Place { region: given(region).unwrap_or_else(|| ANYWHERE.into()), zone_id: given(zone) }
     }
 
     /// Adds an offer; of two prices for one machine, place and terms the higher one stays, and is counted.

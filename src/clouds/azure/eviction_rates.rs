@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::clouds::azure::CLOUD;
 use crate::clouds::azure::eviction::{self, Page, SOURCE};
 use crate::clouds::http::{Http, Request};
-use crate::clouds::listing::within;
+use crate::clouds::listing::{deadline, within};
 use crate::clouds::{endpoint, variable};
 use crate::hardware::CloudId;
 use crate::market::{Access, BoxFuture, OfferQuery, RiskAnswer, RiskSource, SourceError};
@@ -70,6 +70,6 @@ impl RiskSource for EvictionRates {
     }
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>> {
-        Box::pin(within("Azure Resource Graph", self.ask(query)))
+        Box::pin(within("Azure Resource Graph", deadline(), self.ask(query)))
     }
 }

@@ -3,11 +3,12 @@
 use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::clouds::azure::CLOUD;
 use crate::clouds::azure::retail::{self, Page, Row, SOURCE};
 use crate::clouds::http::{Http, Reply, Request};
-use crate::clouds::listing::{Listing, Rows, within};
+use crate::clouds::listing::{Listing, Rows, deadline, within};
 use crate::clouds::{endpoint, one_line};
 use crate::hardware::CloudId;
 use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
@@ -39,7 +40,8 @@ impl RetailPrices {
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
         let http = Http::new()?;
-        let questions: Vec<BoxFuture<_>> = query.wanted.keys().map(|region| self.question(&http, region)).collect();
+        let until = deadline();
+        let questions: Vec<BoxFuture<_>> = query.wanted.keys().map(|region| self.question(&http, region, until)).collect();
         let answers: Vec<_> = stream::iter(questions).buffered(LANES).collect().await;
         let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, Timestamp::UNIX_EPOCH);
         let mut refused: Vec<(&str, SourceError)> = Vec::new();
@@ -63,8 +65,8 @@ impl RetailPrices {
         Ok(answer)
     }
 
-    fn question<'a>(&'a self, http: &'a Http, region: &'a str) -> BoxFuture<'a, Result<Reply<Rows<Row>>, SourceError>> {
-        Box::pin(within(region, self.region(http, region)))
+    fn question<'a>(&'a self, http: &'a Http, region: &'a str, until: Instant) -> BoxFuture<'a, Result<Reply<Rows<Row>>, SourceError>> {
+        Box::pin(within(region, until, self.region(http, region)))
     }
 
     /// All rows of a region, dated by its first page.

@@ -3,7 +3,7 @@
 use crate::clouds::http::{Http, Request};
 use crate::clouds::lambda::CLOUD;
 use crate::clouds::lambda::types::{self, SOURCE};
-use crate::clouds::listing::{Listing, within};
+use crate::clouds::listing::{Listing, deadline, within};
 use crate::clouds::{endpoint, variable};
 use crate::hardware::CloudId;
 use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
@@ -50,6 +50,6 @@ impl PriceSource for InstanceTypes {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
-        Box::pin(within("Lambda", self.ask(query)))
+        Box::pin(within("Lambda", deadline(), self.ask(query)))
     }
 }

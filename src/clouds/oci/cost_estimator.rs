@@ -2,7 +2,7 @@
 
 use crate::clouds::endpoint;
 use crate::clouds::http::{Http, Request};
-use crate::clouds::listing::{Listing, within};
+use crate::clouds::listing::{Listing, deadline, within};
 use crate::clouds::oci::CLOUD;
 use crate::clouds::oci::shapes::{self, Document, Product, SOURCE, Shape};
 use crate::hardware::CloudId;
@@ -51,6 +51,6 @@ impl PriceSource for CostEstimator {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
-        Box::pin(within("Oracle's cost estimator", self.ask(query)))
+        Box::pin(within("Oracle's cost estimator", deadline(), self.ask(query)))
     }
 }

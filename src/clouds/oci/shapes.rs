@@ -36,9 +36,10 @@ pub struct Shape {
 
 /// What a shape is billed by.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default)]
 struct Part {
-    part_number: String,
+    #[serde(rename = "partNumber")]
+    number: String,
     qty: Value,
     #[serde(rename = "type")]
     kind: Kind,
@@ -100,15 +101,15 @@ impl Shape {
         let mut total: Option<UsdPerHour> = None;
         let mut has_gpus = false;
         for part in &self.products {
-            let product = products.get(part.part_number.as_str());
-            let unit = product.ok_or_else(|| format!("product {} is not in the price list; it is left out", part.part_number))?.hourly()?;
+            let product = products.get(part.number.as_str());
+            let unit = product.ok_or_else(|| format!("product {} is not in the price list; it is left out", part.number))?.hourly()?;
             let rate = match part.kind.value.as_str() {
                 Some("ocpu") if !has_gpus => {
                     has_gpus = true;
                     price::hourly(unit, i128::from(gpus), 1)?
                 }
                 Some("memory") => price::hourly(unit, price::amount(&part.qty)?.nanos(), NANO)?,
-                _ => return Err(format!("product {} is of an unknown kind; it is left out", part.part_number)),
+                _ => return Err(format!("product {} is of an unknown kind; it is left out", part.number)),
             };
             total = Some(total.map_or(Ok(rate), |total| price::sum(total, rate))?);
         }

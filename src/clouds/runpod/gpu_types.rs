@@ -4,9 +4,10 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::clouds::http::{Http, Reply, Request};
-use crate::clouds::listing::{Listing, within};
+use crate::clouds::listing::{Listing, deadline, within};
 use crate::clouds::runpod::CLOUD;
 use crate::clouds::runpod::stock::{self, DataCenters, SOURCE};
 use crate::clouds::{endpoint, one_line, variable};
@@ -43,10 +44,10 @@ impl GpuTypes {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
-        let http = Http::new()?;
-        let places = self.graphql::<DataCenters>(&http, DATA_CENTERS, json!({})).await?;
+        let (http, until) = (Http::new()?, deadline());
+        let places = within("RunPod", until, self.graphql::<DataCenters>(&http, DATA_CENTERS, json!({}))).await?;
         let places: Vec<String> = places.value.data_centers.read.into_iter().filter(|place| place.listed).map(|place| place.id).collect();
-        let questions: Vec<Stock> = places.iter().map(|place| self.stock(&http, place)).collect();
+        let questions: Vec<Stock> = places.iter().map(|place| self.stock(&http, place, until)).collect();
         let answers: Vec<_> = stream::iter(questions).buffered(LANES).collect().await;
         let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, jiff::Timestamp::UNIX_EPOCH);
         let (mut newest, mut first_error) = (None, None);
@@ -74,8 +75,8 @@ impl GpuTypes {
         }
     }
 
-    fn stock<'a>(&'a self, http: &'a Http, place: &'a str) -> Stock<'a> {
-        Box::pin(within(place, self.graphql(http, GPU_TYPES, json!({ "place": place }))))
+    fn stock<'a>(&'a self, http: &'a Http, place: &'a str, until: Instant) -> Stock<'a> {
+        Box::pin(within(place, until, self.graphql(http, GPU_TYPES, json!({ "place": place }))))
     }
 
     async fn graphql<T: DeserializeOwned>(&self, http: &Http, query: &str, variables: Value) -> Result<Reply<T>, SourceError> {
@@ -113,6 +114,6 @@ impl PriceSource for GpuTypes {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
-        Box::pin(within("RunPod", self.ask(query)))
+        Box::pin(self.ask(query))
     }
 }

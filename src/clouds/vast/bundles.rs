@@ -49,7 +49,10 @@ pub struct Row {
 
 impl Row {
     fn is_for_rent(&self) -> bool {
-        self.rentable != false && self.rented != true && self.verification.as_str().is_none_or(|state| state == "verified")
+        self.id.is_u64()
+            && self.rentable != false
+            && self.rented != true
+            && self.verification.as_str().is_none_or(|state| state == "verified")
     }
 
     /// A host that nobody has measured is not reliable.

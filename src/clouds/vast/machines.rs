@@ -2,7 +2,7 @@
 
 use crate::clouds::endpoint;
 use crate::clouds::http::{Http, Request};
-use crate::clouds::listing::{Listing, within};
+use crate::clouds::listing::{Listing, deadline, within};
 use crate::clouds::vast::CLOUD;
 use crate::clouds::vast::bundles::{self, Bundles, SOURCE};
 use crate::hardware::CloudId;
@@ -47,6 +47,6 @@ impl PriceSource for Machines {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
-        Box::pin(within("Vast", self.ask(query)))
+        Box::pin(within("Vast", deadline(), self.ask(query)))
     }
 }

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::clouds::http::{Http, Reply, Request};
-use crate::clouds::listing::{Listing, Rows, within};
+use crate::clouds::listing::{Listing, Rows, deadline, within};
 use crate::clouds::verda::CLOUD;
 use crate::clouds::verda::types::{self, Location, SOURCE, Type};
 use crate::clouds::{endpoint, variable};
@@ -100,6 +100,6 @@ impl PriceSource for InstanceTypes {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
-        Box::pin(within("Verda", self.ask(query)))
+        Box::pin(within("Verda", deadline(), self.ask(query)))
     }
 }

@@ -15,7 +15,8 @@ pub const SOURCE: &str = "verda-instance-types";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Type {
-    instance_type: String,
+    #[serde(rename = "instance_type")]
+    name: String,
     gpu: Gpus,
     gpu_memory: Memory,
     currency: Value,
@@ -68,17 +69,17 @@ pub fn list(types: &Rows<Type>, purchase: Purchase, locations: Option<&Rows<Loca
             continue;
         }
         if row.currency.as_str().is_some_and(|currency| !currency.eq_ignore_ascii_case("usd")) {
-            listing.note(&row.instance_type, "the price is not in dollars; it is left out".to_owned());
+            listing.note(&row.name, "the price is not in dollars; it is left out".to_owned());
             continue;
         }
         let rate = price::rate(row.price(purchase));
         let mut is_somewhere = false;
         let known = locations.iter().flat_map(|locations| &locations.read);
-        for location in known.filter(|location| location.availabilities.contains(&row.instance_type)) {
+        for location in known.filter(|location| location.availabilities.contains(&row.name)) {
             is_somewhere = true;
             if let Some(offer) = listing.offer(instance, Some(&location.location_code), purchase, rate.clone()) {
                 offer.availability = Availability::Seen;
-                offer.flags = format!("instance_type={}", row.instance_type).into();
+                offer.flags = format!("instance_type={}", row.name).into();
             }
         }
         if !is_somewhere {
