@@ -8,11 +8,11 @@ mod aws;
 #[cfg(feature = "gcp")]
 #[path = "contracts/gcp.rs"]
 mod gcp;
-#[cfg(any(feature = "aws", feature = "gcp"))]
+#[path = "contracts/public.rs"]
+mod public;
 #[path = "contracts/server.rs"]
 mod server;
 
-#[cfg(any(feature = "aws", feature = "gcp"))]
 mod prices {
     use std::collections::BTreeMap;
 
@@ -60,4 +60,62 @@ fn gcp_prices_keep_the_contract() {
     let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(gcp::sells_in_us_central1_only));
     let source = gpuplan::clouds::gcp::spot_prices::SpotPrices::at(&server.endpoint, "some-project");
     prices::keep_the_contract(&source, &hardware, &["a2-highgpu-1g"], &["us-central1", "europe-west9"], &[]);
+}
+
+/// The source of a cloud that is asked over plain HTTP, at a server with these answers.
+fn keeps_the_contract(
+    answers: fn(&server::Request) -> server::Reply,
+    source: impl Fn(&str) -> Box<dyn gpuplan::market::PriceSource>,
+    types: &[&str],
+    regions: &[&str],
+) {
+    let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(answers));
+    prices::keep_the_contract(&*source(&server.endpoint), &hardware, types, regions, &[public::KEY, public::CLIENT]);
+}
+
+#[test]
+fn azure_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::azure::retail_prices::RetailPrices::at(endpoint)) as _;
+    keeps_the_contract(public::azure, source, &["Standard_ND96isr_H100_v5"], &["eastus", "westus3"]);
+}
+
+#[test]
+fn lambda_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::lambda::instance_types::InstanceTypes::at(endpoint, public::KEY)) as _;
+    keeps_the_contract(public::lambda, source, &["gpu_8x_h100_sxm5", "gpu_1x_h100_sxm5"], &["us-east-1", "us-west-2", "any"]);
+}
+
+#[test]
+fn runpod_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::runpod::gpu_types::GpuTypes::at(endpoint, public::KEY)) as _;
+    keeps_the_contract(public::runpod, source, &["h100-sxm.1x", "h100-sxm.8x"], &["EU-RO-1"]);
+}
+
+#[test]
+fn vast_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::vast::machines::Machines::at(endpoint)) as _;
+    keeps_the_contract(public::vast, source, &["h100-sxm.8x"], &["IS"]);
+}
+
+#[test]
+fn verda_prices_keep_the_contract() {
+    let source =
+        |endpoint: &str| Box::new(gpuplan::clouds::verda::instance_types::InstanceTypes::at(endpoint, public::CLIENT, public::KEY)) as _;
+    keeps_the_contract(public::verda, source, &["h100-sxm.8x"], &["FIN-01", "any"]);
+}
+
+#[test]
+fn oci_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::oci::cost_estimator::CostEstimator::at(endpoint)) as _;
+    keeps_the_contract(public::oci, source, &["BM.GPU.H100.8"], &["any"]);
+}
+
+#[test]
+fn nebius_tells_no_price_without_grpc_and_claims_none() {
+    assert!(public::has_no_price_source("nebius"));
+}
+
+#[test]
+fn crusoe_has_no_price_interface_and_claims_none() {
+    assert!(public::has_no_price_source("crusoe"));
 }

@@ -7,8 +7,10 @@ pub mod crusoe;
 pub mod gcp;
 pub mod http;
 pub mod lambda;
+pub mod listing;
 pub mod nebius;
 pub mod oci;
+pub mod price;
 pub mod runpod;
 pub mod vast;
 pub mod verda;
@@ -50,6 +52,11 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
 /// A variable of the environment; empty is the same as not set.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Address of an interface: what the variable says, else the cloud's own. Without a slash at the end.
+pub fn endpoint(name: &str, base: &str) -> String {
+    variable(name).as_deref().unwrap_or(base).trim_end_matches('/').to_owned()
 }
 
 /// Host of an address is this machine's own.

@@ -5,6 +5,7 @@ pub mod cached_rows;
 pub mod capacity;
 pub mod charges;
 pub mod check;
+pub mod import;
 pub mod offer;
 pub mod quote;
 pub mod rules;

@@ -108,6 +108,8 @@ pub enum Signal {
     UptimeHours(f64),
     /// Google's share of such spot machines that were preempted in a day.
     DailyPreemptionShare(f64),
+    /// Azure's band of percent of such spot machines evicted within an hour, over the last days. It is no share of a month.
+    HourlyEvictionPercent { low: u8, high: u8 },
 }
 
 /// Whether a machine can be had now, as far as its cloud says.

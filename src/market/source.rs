@@ -106,7 +106,7 @@ pub enum Access {
 /// - Only reads; asking twice is harmless. A call ends within about a minute, whatever the network does.
 /// - Every offer has `Origin::Live` and the time of the answer it stands on, never the time of asking. It is of one of the
 ///   wanted machine types; where prices differ by zone it names the zone's id, not the account's name for it. A source that
-///   answers for all regions at once may name regions that nobody asked for.
+///   answers for all regions at once may name regions, and machine types of the catalog, that nobody asked for.
 /// - A value that cannot be read, a price of zero, and a region that does not answer or refuses are a note and cost only
 ///   themselves. No price is ever replaced by another.
 /// - An error means that nothing could be had at all. The caller keeps what it had, with its old time, and says so.

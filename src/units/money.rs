@@ -44,7 +44,12 @@ impl Usd {
     }
 
     pub fn parse(text: &str) -> Result<Self, MoneyError> {
-        nanos(text).map(Self)
+        nanos(text, false).map(Self)
+    }
+
+    /// The same, with what is finer than a nano-dollar rounded up: for amounts that somebody computed instead of quoting.
+    pub fn parse_up(text: &str) -> Result<Self, MoneyError> {
+        nanos(text, true).map(Self)
     }
 
     /// Nearest nano-dollar; `None` for what is no number or beyond counting.
@@ -70,7 +75,7 @@ impl UsdPerHour {
 
     /// Reads a decimal as clouds write it, `9.0E-4` included, without passing through binary floating point.
     pub fn parse(text: &str) -> Result<Self, MoneyError> {
-        i64::try_from(nanos(text)?).map(Self).map_err(|_| MoneyError::TooLarge(text.to_owned()))
+        i64::try_from(nanos(text, false)?).map(Self).map_err(|_| MoneyError::TooLarge(text.to_owned()))
     }
 
     pub fn dollars(self) -> f64 {
@@ -93,7 +98,7 @@ impl UsdPerHour {
 }
 
 /// Exact decimal reading: sign, digits, point, digits, and the exponent that some feeds use.
-fn nanos(text: &str) -> Result<i128, MoneyError> {
+fn nanos(text: &str, round_up: bool) -> Result<i128, MoneyError> {
     let malformed = || MoneyError::Malformed(text.to_owned());
     let trimmed = text.trim().trim_start_matches('$');
     if trimmed.starts_with('-') {
@@ -115,11 +120,14 @@ fn nanos(text: &str) -> Result<i128, MoneyError> {
         Ok(drop) if drop > 0 => digits.split_at(digits.len().saturating_sub(drop)),
         _ => (digits, ""),
     };
-    if dropped.bytes().any(|digit| digit != b'0') {
+    let has_rest = dropped.bytes().any(|digit| digit != b'0');
+    // Less than a nano-dollar altogether is no amount that could be rounded.
+    if has_rest && (!round_up || kept.is_empty()) {
         return Err(MoneyError::TooFine(text.to_owned()));
     }
     let too_large = || MoneyError::TooLarge(text.to_owned());
     let value: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| too_large())? };
+    let value = value + i128::from(has_rest);
     if shift <= 0 || value == 0 {
         return Ok(value);
     }
@@ -215,6 +223,14 @@ mod tests {
         assert!(matches!(UsdPerHour::parse("0.0000000001"), Err(MoneyError::TooFine(_))));
         assert!(matches!(UsdPerHour::parse("1e99"), Err(MoneyError::TooLarge(_))));
         assert!(matches!(UsdPerHour::parse("1e2147483647"), Err(MoneyError::TooLarge(_))));
+    }
+
+    #[test]
+    fn a_computed_amount_is_rounded_up_and_never_to_more_than_a_nano_dollar_above() {
+        assert_eq!(Usd::parse_up("0.13370370370370369").unwrap().nanos(), 133_703_704);
+        assert_eq!(Usd::parse_up("0.4").unwrap(), Usd::parse("0.4").unwrap());
+        assert!(matches!(Usd::parse_up("0.0000000001"), Err(MoneyError::TooFine(_))));
+        assert!(matches!(Usd::parse_up("1e-2147483647"), Err(MoneyError::TooFine(_))));
     }
 
     #[test]

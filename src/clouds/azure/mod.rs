@@ -1,4 +1,9 @@
-//! Microsoft Azure: its public or keyed price interface.
+//! Microsoft Azure: public retail prices without an account, and eviction bands with one.
+
+pub mod eviction;
+pub mod eviction_rates;
+pub mod retail;
+pub mod retail_prices;
 
 use crate::clouds::Sources;
 
@@ -6,5 +11,9 @@ use crate::clouds::Sources;
 pub const CLOUD: &str = "azure";
 
 pub fn sources() -> Sources {
-    Sources::default()
+    Sources {
+        prices: vec![Box::new(retail_prices::RetailPrices::from_environment())],
+        risks: vec![Box::new(eviction_rates::EvictionRates::from_environment())],
+        ..Sources::default()
+    }
 }

@@ -1,4 +1,4 @@
-//! Crusoe: its public or keyed price interface.
+//! Crusoe: its interface tells capacities and no prices, and an offer without a price is none, so no live source stands here.
 
 use crate::clouds::Sources;
 

@@ -1,4 +1,7 @@
-//! Lambda: its public or keyed price interface.
+//! Lambda: its machine types with prices and the regions that have some, for who has a key.
+
+pub mod instance_types;
+pub mod types;
 
 use crate::clouds::Sources;
 
@@ -6,5 +9,5 @@ use crate::clouds::Sources;
 pub const CLOUD: &str = "lambda";
 
 pub fn sources() -> Sources {
-    Sources::default()
+    Sources { prices: vec![Box::new(instance_types::InstanceTypes::from_environment())], ..Sources::default() }
 }

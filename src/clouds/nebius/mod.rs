@@ -1,4 +1,4 @@
-//! Nebius: its public or keyed price interface.
+//! Nebius: its prices are told over gRPC with a service account only, so no live source stands here; the snapshot's prices do.
 
 use crate::clouds::Sources;
 

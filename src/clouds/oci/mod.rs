@@ -1,4 +1,7 @@
-//! Oracle Cloud Infrastructure: its public or keyed price interface.
+//! Oracle Cloud: the public data of its cost estimator. One price for all commercial regions, so no region is named.
+
+pub mod cost_estimator;
+pub mod shapes;
 
 use crate::clouds::Sources;
 
@@ -6,5 +9,5 @@ use crate::clouds::Sources;
 pub const CLOUD: &str = "oci";
 
 pub fn sources() -> Sources {
-    Sources::default()
+    Sources { prices: vec![Box::new(cost_estimator::CostEstimator::from_environment())], ..Sources::default() }
 }

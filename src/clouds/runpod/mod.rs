@@ -1,4 +1,7 @@
-//! RunPod: its public or keyed price interface.
+//! RunPod: prices and stock of its secure cloud by data centre. The community tier is hosts of strangers and is left out.
+
+pub mod gpu_types;
+pub mod stock;
 
 use crate::clouds::Sources;
 
@@ -6,5 +9,5 @@ use crate::clouds::Sources;
 pub const CLOUD: &str = "runpod";
 
 pub fn sources() -> Sources {
-    Sources::default()
+    Sources { prices: vec![Box::new(gpu_types::GpuTypes::from_environment())], ..Sources::default() }
 }

@@ -1,4 +1,7 @@
-//! Vast.ai: its public or keyed price interface.
+//! Vast: a marketplace of single machines. For each GPU, number and country the cheapest verified and reliable one.
+
+pub mod bundles;
+pub mod machines;
 
 use crate::clouds::Sources;
 
@@ -6,5 +9,5 @@ use crate::clouds::Sources;
 pub const CLOUD: &str = "vast";
 
 pub fn sources() -> Sources {
-    Sources::default()
+    Sources { prices: vec![Box::new(machines::Machines::from_environment())], ..Sources::default() }
 }

@@ -1,4 +1,7 @@
-//! Verda (formerly DataCrunch): its public or keyed price interface.
+//! Verda (formerly DataCrunch): prices, spot prices and what its locations have, for who has an API client.
+
+pub mod instance_types;
+pub mod types;
 
 use crate::clouds::Sources;
 
@@ -6,5 +9,5 @@ use crate::clouds::Sources;
 pub const CLOUD: &str = "verda";
 
 pub fn sources() -> Sources {
-    Sources::default()
+    Sources { prices: vec![Box::new(instance_types::InstanceTypes::from_environment())], ..Sources::default() }
 }

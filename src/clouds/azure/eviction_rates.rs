@@ -1,0 +1,75 @@
+//! `EvictionRates`: asks Azure Resource Graph for the eviction bands of spot machines, over the whole tenant.
+
+use serde_json::json;
+
+use crate::clouds::azure::CLOUD;
+use crate::clouds::azure::eviction::{self, Page, SOURCE};
+use crate::clouds::http::{Http, Request};
+use crate::clouds::listing::{deadline, within};
+use crate::clouds::{endpoint, variable};
+use crate::hardware::CloudId;
+use crate::market::{Access, BoxFuture, OfferQuery, RiskAnswer, RiskSource, SourceError};
+
+const BASE: &str = "https://management.azure.com";
+const PATH: &str = "/providers/Microsoft.ResourceGraph/resources?api-version=2024-04-01";
+/// A bearer token for `https://management.azure.com`, as `az account get-access-token` prints it.
+const TOKEN: &str = "AZURE_ACCESS_TOKEN";
+/// Machines with a GPU only; the `id` must be among the columns for the answer to have further pages.
+const QUERY: &str = "SpotResources | where type =~ 'microsoft.compute/skuspotevictionrate/location' \
+    | where tostring(sku.name) startswith 'standard_n' \
+    | project id, sku = tostring(sku.name), location, rate = tostring(properties.evictionRate)";
+const MOST_PAGES: usize = 50;
+
+/// Eviction bands of the last days by machine type and region.
+pub struct EvictionRates {
+    endpoint: String,
+    token: Option<String>,
+}
+
+impl EvictionRates {
+    pub fn from_environment() -> Self {
+        Self { endpoint: endpoint("GPUPLAN_AZURE_ENDPOINT", BASE), token: variable(TOKEN) }
+    }
+
+    pub fn at(endpoint: &str, token: &str) -> Self {
+        Self { endpoint: endpoint.to_owned(), token: Some(token.to_owned()).filter(|token| !token.is_empty()) }
+    }
+
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<RiskAnswer, SourceError> {
+        let token = self.token.as_deref().ok_or(SourceError::MissingCredentials { variable: TOKEN })?;
+        let (http, mut answer, mut next) = (Http::new()?, RiskAnswer::default(), None::<String>);
+        for _ in 0..MOST_PAGES {
+            let body = match &next {
+                None => json!({ "query": QUERY }),
+                Some(skip) => json!({ "query": QUERY, "options": { "$skipToken": skip } }),
+            };
+            let url = format!("{}{PATH}", self.endpoint);
+            let request = Request::post(url, "application/json", body.to_string()).secret("authorization", token, "Bearer ");
+            let page: Page = http.json(&request).await?.value;
+            eviction::list(&page.data, query.hardware, &self.cloud(), &mut answer);
+            next = page.skip_token.filter(|token| !token.is_empty());
+            if next.is_none() {
+                return Ok(answer);
+            }
+        }
+        Err(SourceError::Malformed { field: "$skipToken".to_owned(), detail: format!("there are more than {MOST_PAGES} pages") })
+    }
+}
+
+impl RiskSource for EvictionRates {
+    fn id(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn cloud(&self) -> CloudId {
+        CloudId::new(CLOUD)
+    }
+
+    fn access(&self) -> Access {
+        Access::Account
+    }
+
+    fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>> {
+        Box::pin(within("Azure Resource Graph", deadline(), self.ask(query)))
+    }
+}

@@ -1,0 +1,55 @@
+//! `InstanceTypes`: asks Lambda for its machine types, one question for all regions.
+
+use crate::clouds::http::{Http, Request};
+use crate::clouds::lambda::CLOUD;
+use crate::clouds::lambda::types::{self, SOURCE};
+use crate::clouds::listing::{Listing, deadline, within};
+use crate::clouds::{endpoint, variable};
+use crate::hardware::CloudId;
+use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+
+const BASE: &str = "https://cloud.lambda.ai";
+const PATH: &str = "/api/v1/instance-types";
+const KEY: &str = "LAMBDA_API_KEY";
+
+pub struct InstanceTypes {
+    endpoint: String,
+    key: Option<String>,
+}
+
+impl InstanceTypes {
+    pub fn from_environment() -> Self {
+        Self { endpoint: endpoint("GPUPLAN_LAMBDA_ENDPOINT", BASE), key: variable(KEY) }
+    }
+
+    pub fn at(endpoint: &str, key: &str) -> Self {
+        Self { endpoint: endpoint.to_owned(), key: Some(key.to_owned()).filter(|key| !key.is_empty()) }
+    }
+
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+        let key = self.key.as_deref().ok_or(SourceError::MissingCredentials { variable: KEY })?;
+        let request = Request::get(format!("{}{PATH}", self.endpoint)).secret("authorization", key, "Bearer ");
+        let reply = Http::new()?.json(&request).await?;
+        let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, reply.answered_at);
+        types::list(&reply.value, &mut listing);
+        Ok(listing.answer())
+    }
+}
+
+impl PriceSource for InstanceTypes {
+    fn id(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn cloud(&self) -> CloudId {
+        CloudId::new(CLOUD)
+    }
+
+    fn access(&self) -> Access {
+        Access::Account
+    }
+
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+        Box::pin(within("Lambda", deadline(), self.ask(query)))
+    }
+}

@@ -1,0 +1,252 @@
+//! `Listing`: from the rows of a cloud's answer to offers. Machines by name or by GPU, one note for all that are unknown.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::hardware::{CloudId, GpuId, Hardware, InstanceId};
+use crate::market::{Answer, Availability, Offer, Place, Purchase, SourceError, SourceNote, Suspicion};
+use crate::units::{GpuCount, UsdPerHour};
+
+/// The longest that a source may take for the whole question.
+const WHOLE: Duration = Duration::from_secs(50);
+/// Region of a price whose source names none, as in the catalog.
+pub const ANYWHERE: &str = "any";
+/// Unknown machine types that a note names; the rest are counted.
+const NAMED: usize = 5;
+/// A card of another memory size under the same name is another card. Labels differ from visible memory by less than this.
+const MEMORY_TOLERANCE: f64 = 0.12;
+
+/// Rows of an answer that could be read, and how many could not: one odd row costs only itself.
+#[derive(Clone, Debug, Default)]
+pub struct Rows<T> {
+    pub read: Vec<T>,
+    pub unreadable: usize,
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Rows<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Vec::<Value>::deserialize(deserializer)?;
+        let all = values.len();
+        let read: Vec<T> = values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect();
+        let unreadable = all - read.len();
+        Ok(Self { read, unreadable })
+    }
+}
+
+/// Offers of one source as its answers are read. Of several prices for the same machine, place and terms the lowest stays:
+/// where a cloud sells under several names what is one machine in the catalog, a buyer takes the cheapest.
+pub struct Listing<'a> {
+    hardware: &'a Hardware,
+    cloud: CloudId,
+    source: &'static str,
+    /// When the answer was made that is being read.
+    pub answered_at: Timestamp,
+    offers: BTreeMap<(InstanceId, Place, Purchase), Offer>,
+    unknown: BTreeSet<String>,
+    notes: Vec<SourceNote>,
+}
+
+impl<'a> Listing<'a> {
+    pub fn new(hardware: &'a Hardware, cloud: &str, source: &'static str, answered_at: Timestamp) -> Self {
+        let (offers, unknown, notes) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        Self { hardware, cloud: CloudId::new(cloud), source, answered_at, offers, unknown, notes }
+    }
+
+    pub fn hardware(&self) -> &'a Hardware {
+        self.hardware
+    }
+
+    /// The machine type of this name. An unknown one is remembered for the note.
+    pub fn named(&mut self, name: &str) -> Option<InstanceId> {
+        let found = self.hardware.find_instance(&self.cloud, name);
+        if found.is_none() {
+            self.unknown.insert(name.to_owned());
+        }
+        found
+    }
+
+    /// The machine type with so many of these GPUs, for clouds that name GPUs only. An unknown one is remembered.
+    pub fn with_gpus(&mut self, gpu: &str, memory_gb: Option<f64>, count: u16) -> Option<InstanceId> {
+        let hardware = self.hardware;
+        let found = gpu_named(hardware, gpu, memory_gb).and_then(|gpu| {
+            hardware.instance_ids().find(|id| {
+                let instance = hardware.instance(*id);
+                instance.cloud == self.cloud && instance.node.gpu == gpu && instance.node.gpus == GpuCount::whole(count)
+            })
+        });
+        if found.is_none() {
+            self.unknown.insert(format!("{count} x {gpu}"));
+        }
+        found
+    }
+
+    /// Adds an offer, or a note where the price cannot be read. `None` also where the same is there for less already.
+    pub fn offer(
+        &mut self,
+        instance: InstanceId,
+        region: Option<&str>,
+        purchase: Purchase,
+        rate: Result<UsdPerHour, String>,
+    ) -> Option<&mut Offer> {
+        let rate = match rate {
+            Ok(rate) if rate > UsdPerHour::default() => rate,
+            Ok(_) => return self.refuse(instance, region, "a price of zero is no price; it is left out".to_owned()),
+            Err(detail) => return self.refuse(instance, region, detail),
+        };
+        let place = Place { region: region.unwrap_or(ANYWHERE).into(), zone_id: None };
+        let key = (instance, place.clone(), purchase);
+        if self.offers.get(&key).is_some_and(|known| known.quote.rate <= rate) {
+            return None;
+        }
+        let mut offer = Offer::live(instance, place, purchase, rate, self.source, self.answered_at);
+        if region.is_none() {
+            offer.suspicions.push(Suspicion::PlaceUnknown);
+        }
+        self.offers.insert(key.clone(), offer);
+        self.offers.get_mut(&key)
+    }
+
+    /// A machine that no place has now: the price is known, the place is not.
+    pub fn sold_out(&mut self, instance: InstanceId, purchase: Purchase, rate: Result<UsdPerHour, String>) {
+        if let Some(offer) = self.offer(instance, None, purchase, rate) {
+            offer.availability = Availability::SoldOut;
+        }
+    }
+
+    /// Whether any place sells this machine on these terms, as far as has been read.
+    pub fn has(&self, instance: InstanceId, purchase: Purchase) -> bool {
+        self.offers.keys().any(|(known, _, terms)| (*known, *terms) == (instance, purchase))
+    }
+
+    fn refuse(&mut self, instance: InstanceId, region: Option<&str>, detail: String) -> Option<&mut Offer> {
+        let name = &self.hardware.instance(instance).name;
+        self.note(&region.map_or_else(|| name.clone(), |region| format!("{region}, {name}")), detail);
+        None
+    }
+
+    /// Says how many rows of an answer were left out, if any.
+    pub fn unreadable(&mut self, place: &str, rows: usize) {
+        if rows > 0 {
+            self.note(place, format!("{rows} rows cannot be read; they are left out"));
+        }
+    }
+
+    pub fn note(&mut self, place: &str, detail: String) {
+        self.notes.push(SourceNote { place: place.to_owned(), detail });
+    }
+
+    /// Everything in the order of the catalog; the unknown machine types last, in one note.
+    pub fn answer(mut self) -> Answer {
+        if !self.unknown.is_empty() {
+            let named: Vec<&str> = self.unknown.iter().take(NAMED).map(String::as_str).collect();
+            let rest = if self.unknown.len() > NAMED { ", …" } else { "" };
+            let (is, type_) = if self.unknown.len() == 1 { ("is", "type") } else { ("are", "types") };
+            let detail = format!("{} machine {type_} {is} not in the catalog: {}{rest}", self.unknown.len(), named.join(", "));
+            self.note(&self.cloud.to_string(), detail);
+        }
+        Answer { offers: self.offers.into_values().collect(), history: Vec::new(), notes: self.notes }
+    }
+}
+
+/// The chip that a cloud means, if its name says it without a doubt and its memory agrees.
+fn gpu_named(hardware: &Hardware, name: &str, memory_gb: Option<f64>) -> Option<GpuId> {
+    let bare = match name.rsplit_once(' ') {
+        Some((bare, last)) if last.strip_suffix("GB").is_some_and(|number| number.parse::<u32>().is_ok()) => bare,
+        _ => name,
+    };
+    let sized = memory_gb.map_or_else(|| name.to_owned(), |gb| format!("{bare} {gb:.0}GB"));
+    let id = [name, &sized, bare, &format!("NVIDIA {bare}")].into_iter().find_map(|name| hardware.find_gpu(name))?;
+    let label = hardware.gpu(id).memory_label_gb;
+    memory_gb.is_none_or(|gb| (gb / label - 1.0).abs() <= MEMORY_TOLERANCE).then_some(id)
+}
+
+/// When a source that begins now has to end. What it has heard by then is its answer.
+pub fn deadline() -> Instant {
+    Instant::now() + WHOLE
+}
+
+/// Gives a question up when its source has to end, so that it costs no other question its answer.
+pub async fn within<T>(place: &str, until: Instant, question: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
+    let late = || SourceError::Unreachable { place: place.to_owned(), detail: format!("no answer within {} s", WHOLE.as_secs()) };
+    tokio::time::timeout_at(until, question).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// The embedded catalog, read once for the tests of all readers.
+#[cfg(test)]
+pub static HARDWARE: std::sync::LazyLock<Hardware> = std::sync::LazyLock::new(|| Hardware::embedded().unwrap_or_default());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(name: &str, memory_gb: f64) -> Option<String> {
+        let hardware = Hardware::embedded().unwrap();
+        gpu_named(&hardware, name, Some(memory_gb)).map(|id| hardware.gpu(id).id.clone())
+    }
+
+    #[test]
+    fn names_of_the_clouds_mean_one_chip_or_none() {
+        for (name, memory_gb, id) in [
+            ("NVIDIA A100 80GB PCIe", 80.0, "a100-pcie-80"),
+            ("NVIDIA A100-SXM4-80GB", 80.0, "a100-sxm4-80"),
+            ("NVIDIA H100 80GB HBM3", 80.0, "h100-sxm5-80"),
+            ("NVIDIA H200", 141.0, "h200-sxm-141"),
+            ("NVIDIA GeForce RTX 4090", 24.0, "rtx-4090"),
+            ("A100 SXM4", 40.0, "a100-sxm4-40"),
+            ("A100 SXM4", 80.0, "a100-sxm4-80"),
+            ("A100 PCIE", 80.0, "a100-pcie-80"),
+            ("H100 SXM", 79.6, "h100-sxm5-80"),
+            ("H200", 140.4, "h200-sxm-141"),
+            ("B200", 179.1, "b200-sxm-180"),
+            ("RTX 6000Ada", 48.0, "rtx-6000-ada"),
+            ("H100 SXM5 80GB", 80.0, "h100-sxm5-80"),
+            ("RTX A6000 48GB", 48.0, "rtx-a6000"),
+            ("L40S 48GB", 48.0, "l40s"),
+            ("B300 SXM6 262GB", 262.0, "b300-sxm-288"),
+        ] {
+            assert_eq!(gpu(name, memory_gb).as_deref(), Some(id), "{name} {memory_gb}");
+        }
+        for (name, memory_gb) in [("RTX 4090", 48.0), ("RTX 9999", 16.0), ("", 80.0), (" 80GB", 80.0), ("H100 NVL", 80.0)] {
+            assert_eq!(gpu(name, memory_gb), None, "{name} {memory_gb}");
+        }
+        assert_eq!(gpu("L4", f64::NAN), None);
+    }
+
+    #[test]
+    fn a_question_without_an_answer_ends_with_its_source() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let silent = async { within("a place", Instant::now(), std::future::pending::<Result<(), SourceError>>()).await };
+        assert_eq!(runtime.block_on(silent).unwrap_err().to_string(), "cannot reach a place: no answer within 50 s");
+    }
+
+    #[test]
+    fn the_lowest_price_stays_and_the_unknown_are_one_note() {
+        let hardware = Hardware::embedded().unwrap();
+        let mut listing = Listing::new(&hardware, "lambda", "test", Timestamp::UNIX_EPOCH);
+        let instance = listing.named("gpu_1x_a10").unwrap();
+        for cents in [129, 99, 130] {
+            listing.offer(instance, Some("r"), Purchase::OnDemand, Ok(UsdPerHour::from_nanos(cents * 10_000_000)));
+        }
+        listing.sold_out(instance, Purchase::OnDemand, Ok(UsdPerHour::from_nanos(1)));
+        listing.offer(instance, Some("s"), Purchase::OnDemand, Ok(UsdPerHour::default()));
+        for name in ["f", "e", "d", "c", "b", "a", "a"] {
+            listing.named(name);
+        }
+        let answer = listing.answer();
+        let found: Vec<_> = answer.offers.iter().map(|offer| (&*offer.place.region, offer.quote.rate.to_string())).collect();
+        assert_eq!(found, [("any", "0.000000001".to_owned()), ("r", "0.99".to_owned())]);
+        assert_eq!(answer.offers[0].availability, Availability::SoldOut);
+        assert_eq!(answer.offers[0].suspicions, [Suspicion::PlaceUnknown]);
+        let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
+        let zero = "s, gpu_1x_a10: a price of zero is no price; it is left out";
+        assert_eq!(notes, [zero, "lambda: 6 machine types are not in the catalog: a, b, c, d, e, …"]);
+    }
+}

@@ -1,0 +1,56 @@
+//! `CostEstimator`: asks for the two public documents behind Oracle's cost estimator.
+
+use crate::clouds::endpoint;
+use crate::clouds::http::{Http, Request};
+use crate::clouds::listing::{Listing, deadline, within};
+use crate::clouds::oci::CLOUD;
+use crate::clouds::oci::shapes::{self, Document, Product, SOURCE, Shape};
+use crate::hardware::CloudId;
+use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+
+const BASE: &str = "https://www.oracle.com";
+const PATH: &str = "/a/ocom/docs/cloudestimator2/data";
+
+pub struct CostEstimator {
+    endpoint: String,
+}
+
+impl CostEstimator {
+    pub fn from_environment() -> Self {
+        Self::at(&endpoint("GPUPLAN_OCI_ENDPOINT", BASE))
+    }
+
+    pub fn at(endpoint: &str) -> Self {
+        Self { endpoint: endpoint.to_owned() }
+    }
+
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+        let http = Http::new()?;
+        let document = |name: &str| Request::get(format!("{}{PATH}/{name}.json", self.endpoint));
+        let (shapes, products) = (document("shapes"), document("products"));
+        let (shapes, products) = tokio::try_join!(http.json::<Document<Shape>>(&shapes), http.json::<Document<Product>>(&products))?;
+        // A price stands on both documents, so it is as old as the older one.
+        let answered_at = shapes.answered_at.min(products.answered_at);
+        let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, answered_at);
+        shapes::list(&shapes.value.items, &products.value.items, &mut listing);
+        Ok(listing.answer())
+    }
+}
+
+impl PriceSource for CostEstimator {
+    fn id(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn cloud(&self) -> CloudId {
+        CloudId::new(CLOUD)
+    }
+
+    fn access(&self) -> Access {
+        Access::Public
+    }
+
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+        Box::pin(within("Oracle's cost estimator", deadline(), self.ask(query)))
+    }
+}

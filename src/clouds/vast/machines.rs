@@ -1,0 +1,52 @@
+//! `Machines`: asks Vast for everything on its marketplace, in one question. A key is not needed.
+
+use crate::clouds::endpoint;
+use crate::clouds::http::{Http, Request};
+use crate::clouds::listing::{Listing, deadline, within};
+use crate::clouds::vast::CLOUD;
+use crate::clouds::vast::bundles::{self, Bundles, SOURCE};
+use crate::hardware::CloudId;
+use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+
+const BASE: &str = "https://console.vast.ai";
+const PATH: &str = "/api/v0/bundles/";
+
+pub struct Machines {
+    endpoint: String,
+}
+
+impl Machines {
+    pub fn from_environment() -> Self {
+        Self::at(&endpoint("GPUPLAN_VAST_ENDPOINT", BASE))
+    }
+
+    pub fn at(endpoint: &str) -> Self {
+        Self { endpoint: endpoint.to_owned() }
+    }
+
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+        let request = Request::post(format!("{}{PATH}", self.endpoint), "application/json", bundles::question());
+        let reply = Http::new()?.json::<Bundles>(&request).await?;
+        let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, reply.answered_at);
+        bundles::list(&reply.value.offers, &mut listing);
+        Ok(listing.answer())
+    }
+}
+
+impl PriceSource for Machines {
+    fn id(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn cloud(&self) -> CloudId {
+        CloudId::new(CLOUD)
+    }
+
+    fn access(&self) -> Access {
+        Access::Public
+    }
+
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+        Box::pin(within("Vast", deadline(), self.ask(query)))
+    }
+}

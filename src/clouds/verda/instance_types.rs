@@ -1,0 +1,105 @@
+//! `InstanceTypes`: signs in at Verda, then asks for machine types and for what its locations have.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::clouds::http::{Http, Reply, Request};
+use crate::clouds::listing::{Listing, Rows, deadline, within};
+use crate::clouds::verda::CLOUD;
+use crate::clouds::verda::types::{self, Location, SOURCE, Type};
+use crate::clouds::{endpoint, variable};
+use crate::hardware::CloudId;
+use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, Purchase, SourceError};
+
+const BASE: &str = "https://api.verda.com";
+const CLIENT: &str = "VERDA_CLIENT_ID";
+const SECRET: &str = "VERDA_CLIENT_SECRET";
+
+pub struct InstanceTypes {
+    endpoint: String,
+    client: Option<String>,
+    secret: Option<String>,
+}
+
+/// The answer to a sign-in; never shown.
+#[derive(Deserialize)]
+struct Token {
+    access_token: String,
+}
+
+/// A signed-in conversation.
+struct Session<'a> {
+    http: Http,
+    endpoint: &'a str,
+    token: String,
+}
+
+impl Session<'_> {
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, SourceError> {
+        let request = Request::get(format!("{}/v1/{path}", self.endpoint)).secret("authorization", &self.token, "Bearer ");
+        self.http.json(&request).await
+    }
+}
+
+impl InstanceTypes {
+    pub fn from_environment() -> Self {
+        Self { endpoint: endpoint("GPUPLAN_VERDA_ENDPOINT", BASE), client: variable(CLIENT), secret: variable(SECRET) }
+    }
+
+    pub fn at(endpoint: &str, client: &str, secret: &str) -> Self {
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Self { endpoint: endpoint.to_owned(), client: given(client), secret: given(secret) }
+    }
+
+    async fn sign_in(&self) -> Result<Session<'_>, SourceError> {
+        let client = self.client.as_deref().ok_or(SourceError::MissingCredentials { variable: CLIENT })?;
+        let secret = self.secret.as_deref().ok_or(SourceError::MissingCredentials { variable: SECRET })?;
+        let http = Http::new()?;
+        let body = json!({ "grant_type": "client_credentials", "client_id": client, "client_secret": secret }).to_string();
+        let request = Request::post(format!("{}/v1/oauth2/token", self.endpoint), "application/json", body);
+        let token = http.json::<Token>(&request.hide(secret).hide(client)).await?.value.access_token;
+        Ok(Session { http, endpoint: &self.endpoint, token })
+    }
+
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+        let session = self.sign_in().await?;
+        let (types, stock, spot_stock) = tokio::join!(
+            session.get::<Rows<Type>>("instance-types?currency=usd"),
+            session.get::<Rows<Location>>("instance-availability?is_spot=false"),
+            session.get::<Rows<Location>>("instance-availability?is_spot=true"),
+        );
+        let types = types?;
+        let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, types.answered_at);
+        listing.unreadable(CLOUD, types.value.unreadable);
+        for (purchase, stock) in [(Purchase::OnDemand, stock), (Purchase::Spot, spot_stock)] {
+            let locations = match stock {
+                Ok(reply) => Some(reply.value),
+                Err(error) => {
+                    listing.note(&format!("{purchase} stock"), error.to_string());
+                    None
+                }
+            };
+            types::list(&types.value, purchase, locations.as_ref(), &mut listing);
+        }
+        Ok(listing.answer())
+    }
+}
+
+impl PriceSource for InstanceTypes {
+    fn id(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn cloud(&self) -> CloudId {
+        CloudId::new(CLOUD)
+    }
+
+    fn access(&self) -> Access {
+        Access::Account
+    }
+
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+        Box::pin(within("Verda", deadline(), self.ask(query)))
+    }
+}

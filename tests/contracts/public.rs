@@ -1,0 +1,265 @@
+//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle.
+
+use std::collections::BTreeMap;
+
+use gpuplan::clouds::ask::all;
+use gpuplan::clouds::azure::eviction_rates::EvictionRates;
+use gpuplan::clouds::azure::retail_prices::RetailPrices;
+use gpuplan::clouds::lambda::instance_types::InstanceTypes as Lambda;
+use gpuplan::clouds::runpod::gpu_types::GpuTypes;
+use gpuplan::clouds::verda::instance_types::InstanceTypes as Verda;
+use gpuplan::clouds::{ask, sources};
+use gpuplan::hardware::{CloudId, Hardware};
+use gpuplan::market::{Answer, Availability, OfferQuery, PriceSource, Purchase, RiskSource, Signal, SourceError};
+use serde_json::{Value, json};
+
+use crate::server::{Reply, Request, Server};
+
+/// A planted key, which no answer may repeat.
+pub const KEY: &str = "planted-key-7f3a";
+pub const CLIENT: &str = "planted-client-9b1c";
+
+fn says(status: u16, body: &Value) -> Reply {
+    Reply::Text(status, "application/json", body.to_string())
+}
+
+/// A server that repeats what it was sent, as careless ones do.
+fn refuses(request: &Request) -> Reply {
+    says(401, &json!({ "error": format!("bad key {} {}", request.header("authorization"), request.body) }))
+}
+
+fn query<'a>(hardware: &'a Hardware, regions: &[&str]) -> OfferQuery<'a> {
+    OfferQuery { hardware, wanted: regions.iter().map(|region| ((*region).into(), Vec::new())).collect() }
+}
+
+fn answer_of(source: &dyn PriceSource, regions: &[&str]) -> Result<Answer, SourceError> {
+    let hardware = Hardware::embedded().unwrap();
+    ask(&[(source, query(&hardware, regions))]).unwrap().remove(0)
+}
+
+fn assert_hides_keys(error: &SourceError) {
+    for said in [error.to_string(), format!("{error:?}")] {
+        assert!(!said.contains(KEY) && !said.contains(CLIENT), "{said}");
+    }
+}
+
+fn azure_row(region: &str, price: &Value, name: &str) -> Value {
+    json!({
+        "currencyCode": "USD", "retailPrice": price, "armRegionName": region, "effectiveStartDate": "2026-01-01T00:00:00Z",
+        "meterName": name, "productName": "Virtual Machines NDsrH100v5 Series", "skuName": name,
+        "unitOfMeasure": "1 Hour", "type": "Consumption", "armSkuName": "Standard_ND96isr_H100_v5", "someNewField": {}
+    })
+}
+
+/// eastus answers in two pages, the second with a price of zero; westus3 is broken.
+pub fn azure(request: &Request) -> Reply {
+    if request.path.contains("armRegionName%20eq%20%27westus3%27") {
+        return says(400, &json!({ "Error": "no such region" }));
+    }
+    if request.path.ends_with("$skip=1000") {
+        let rows = [azure_row("eastus", &json!(29.5), "ND96isr H100 v5 Spot"), json!("no row at all")];
+        return says(200, &json!({ "Items": rows, "NextPageLink": null }));
+    }
+    let link = "https://prices.azure.com:443/api/retail/prices?api-version=2023-01-01-preview&$skip=1000";
+    says(200, &json!({ "Items": [azure_row("eastus", &json!(98.32), "ND96isr H100 v5")], "NextPageLink": link }))
+}
+
+#[test]
+fn azure_follows_pages_on_its_own_host_and_a_broken_region_costs_only_itself() {
+    let server = Server::start(azure);
+    let answer = answer_of(&RetailPrices::at(&server.endpoint), &["eastus", "westus3"]).unwrap();
+    let found: Vec<_> = answer.offers.iter().map(|offer| (offer.purchase, offer.quote.rate.to_string())).collect();
+    assert_eq!(found, [(Purchase::OnDemand, "98.32".to_owned()), (Purchase::Spot, "29.50".to_owned())]);
+    let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
+    assert!(
+        notes[0].starts_with("westus3: refused with 400") && notes[1] == "eastus: 1 rows cannot be read; they are left out",
+        "{notes:?}"
+    );
+    assert!(server.asked().iter().all(|request| request.path.starts_with("/api/retail/prices?")));
+}
+
+#[test]
+fn azure_does_not_follow_a_link_to_another_host() {
+    let stranger = Server::start(|_| says(200, &json!({ "Items": [] })));
+    let link = format!("{}/api/retail/prices", stranger.endpoint);
+    let server = Server::start(move |_| says(200, &json!({ "Items": [], "NextPageLink": link })));
+    let error = answer_of(&RetailPrices::at(&server.endpoint), &["eastus"]).unwrap_err();
+    assert!(matches!(&error, SourceError::Malformed { field, .. } if field == "NextPageLink"), "{error}");
+    assert!(stranger.asked().is_empty());
+}
+
+#[test]
+fn azure_eviction_bands_come_over_all_pages_with_a_token() {
+    let server = Server::start(|request| {
+        if request.header("authorization") != format!("Bearer {KEY}") {
+            return refuses(request);
+        }
+        let row = |location: &str, rate: &str| json!({ "sku": "standard_nd96isr_h100_v5", "location": location, "rate": rate, "id": "x" });
+        if request.body.contains("\"$skipToken\":\"more\"") {
+            return says(200, &json!({ "data": [row("westus3", "20+")] }));
+        }
+        says(200, &json!({ "data": [row("eastus", "0-5")], "$skipToken": "more", "resultTruncated": "false" }))
+    });
+    let hardware = Hardware::embedded().unwrap();
+    let query = query(&hardware, &["eastus"]);
+    let asked = |token: &str| {
+        let source = EvictionRates::at(&server.endpoint, token);
+        all(vec![("azure", source.risks(&query))], &|_| {}).unwrap().remove(0)
+    };
+    let answer = asked(KEY).unwrap();
+    let found: BTreeMap<_, _> = answer.signals.iter().map(|(_, place, signal)| (place.region.to_string(), *signal)).collect();
+    assert_eq!(found["eastus"], Signal::HourlyEvictionPercent { low: 0, high: 5 });
+    assert_eq!(found["westus3"], Signal::HourlyEvictionPercent { low: 20, high: 100 });
+    assert_eq!(asked("").unwrap_err(), SourceError::MissingCredentials { variable: "AZURE_ACCESS_TOKEN" });
+    assert_hides_keys(&asked(CLIENT).unwrap_err());
+}
+
+/// One machine somewhere, one nowhere, one without a price, one that is not in the catalog.
+pub fn lambda(request: &Request) -> Reply {
+    if request.path != "/api/v1/instance-types" || request.header("authorization") != format!("Bearer {KEY}") {
+        return refuses(request);
+    }
+    let machine = |cents: Value, gpus: u32, regions: &[&str]| {
+        let regions: Vec<Value> = regions.iter().map(|name| json!({ "name": name, "description": "Somewhere" })).collect();
+        let specs = json!({ "vcpus": 26, "memory_gib": 200, "storage_gib": 512, "gpus": gpus });
+        let kind = json!({ "description": format!("{gpus}x H100 (80 GB SXM5)"), "price_cents_per_hour": cents, "specs": specs });
+        json!({ "instance_type": kind, "regions_with_capacity_available": regions })
+    };
+    says(
+        200,
+        &json!({ "data": {
+            "gpu_8x_h100_sxm5": machine(json!(3192), 8, &["us-east-1", "us-west-2"]), "gpu_1x_h100_sxm5": machine(json!(429), 1, &[]),
+            "gpu_1x_a10": machine(json!(null), 1, &["us-east-1"]), "gpu_1x_x900": machine(json!(1), 1, &["us-east-1"]),
+        } }),
+    )
+}
+
+#[test]
+fn lambda_says_what_is_somewhere_and_what_is_nowhere() {
+    let server = Server::start(lambda);
+    let answer = answer_of(&Lambda::at(&server.endpoint, KEY), &[]).unwrap();
+    let found: Vec<_> = answer.offers.iter().map(|offer| (&*offer.place.region, offer.availability)).collect();
+    let expected = [("any", Availability::SoldOut), ("us-east-1", Availability::Seen), ("us-west-2", Availability::Seen)];
+    assert_eq!(found, expected);
+    let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(notes, ["us-east-1, gpu_1x_a10: the price is missing", "lambda: 1 machine type is not in the catalog: gpu_1x_x900"]);
+}
+
+#[test]
+fn keys_are_asked_for_and_never_shown() {
+    let server = Server::start(refuses);
+    for (source, variable) in [
+        (Box::new(Lambda::at(&server.endpoint, "")) as Box<dyn PriceSource>, "LAMBDA_API_KEY"),
+        (Box::new(Verda::at(&server.endpoint, "", KEY)), "VERDA_CLIENT_ID"),
+        (Box::new(Verda::at(&server.endpoint, CLIENT, "")), "VERDA_CLIENT_SECRET"),
+    ] {
+        assert_eq!(answer_of(&*source, &[]).unwrap_err(), SourceError::MissingCredentials { variable });
+    }
+    assert!(server.asked().is_empty(), "nothing is asked without a key");
+    for source in [
+        Box::new(Lambda::at(&server.endpoint, KEY)) as Box<dyn PriceSource>,
+        Box::new(Verda::at(&server.endpoint, CLIENT, KEY)),
+        Box::new(GpuTypes::at(&server.endpoint, KEY)),
+    ] {
+        let error = answer_of(&*source, &[]).unwrap_err();
+        assert!(matches!(&error, SourceError::Refused { code, .. } if code == "401"), "{error}");
+        assert_hides_keys(&error);
+    }
+    assert_eq!(server.asked().len(), 3);
+}
+
+/// Two data centres; one has eight H100, the other is broken.
+pub fn runpod(request: &Request) -> Reply {
+    let body: Value = serde_json::from_str(&request.body).unwrap();
+    if body["query"].as_str().unwrap().contains("dataCenters") {
+        let places = json!([{ "id": "EU-RO-1", "listed": true }, { "id": "US-KS-2", "listed": true }, { "id": "XX-OLD", "listed": false }]);
+        return says(200, &json!({ "data": { "dataCenters": places } }));
+    }
+    if body["variables"]["place"] == "US-KS-2" {
+        return says(200, &json!({ "data": null, "errors": [{ "message": format!("no such place for {KEY}") }] }));
+    }
+    let gpu = json!({ "id": "NVIDIA H100 80GB HBM3", "memoryInGb": 80, "secureCloud": true, "securePrice": 3.29, "maxGpuCountSecureCloud": 8,
+        "x1": { "minimumBidPrice": 2.69, "stockStatus": "Low" }, "x8": { "minimumBidPrice": null, "stockStatus": "High" } });
+    says(200, &json!({ "data": { "gpuTypes": [gpu] } }))
+}
+
+#[test]
+fn runpod_asks_every_listed_data_centre_and_claims_nothing_about_a_broken_one() {
+    let server = Server::start(runpod);
+    let answer = answer_of(&GpuTypes::at(&server.endpoint, KEY), &[]).unwrap();
+    let found: Vec<_> = answer.offers.iter().map(|offer| (offer.purchase, offer.quote.rate.to_string(), offer.availability)).collect();
+    let expected = [
+        (Purchase::OnDemand, "3.29".to_owned(), Availability::Seen),
+        (Purchase::Spot, "2.69".to_owned(), Availability::Unknown),
+        (Purchase::OnDemand, "26.32".to_owned(), Availability::Seen),
+    ];
+    assert_eq!(found, expected, "nothing is called sold out while a data centre has not answered");
+    assert_eq!(answer.notes[0].to_string(), "US-KS-2: refused with GraphQL: no such place for [redacted]");
+    assert_eq!(server.asked().len(), 3);
+}
+
+pub fn vast(request: &Request) -> Reply {
+    let body: Value = serde_json::from_str(&request.body).unwrap();
+    assert_eq!(body["verified"], json!({ "eq": true }));
+    let machine = |id: u32, price: f64, reliability: f64| {
+        json!({ "id": id, "gpu_name": "H100 SXM", "num_gpus": 8, "gpu_ram": 81559, "dph_base": price, "min_bid": 8.0, "storage_cost": 0.1,
+                "disk_space": 2000.0, "geolocation": "Iceland, IS", "reliability2": reliability, "rentable": true, "rented": false })
+    };
+    says(200, &json!({ "offers": [machine(1, 17.5, 0.999), machine(2, 16.0, 0.95), machine(3, 16.5, 0.99), 5] }))
+}
+
+/// One machine in one location; the stock of spot is not told.
+pub fn verda(request: &Request) -> Reply {
+    if request.path == "/v1/oauth2/token" {
+        let body: Value = serde_json::from_str(&request.body).unwrap();
+        assert_eq!((body["client_id"].as_str(), body["client_secret"].as_str()), (Some(CLIENT), Some(KEY)));
+        return says(200, &json!({ "access_token": "planted-token-2d4e", "token_type": "Bearer", "expires_in": 3600 }));
+    }
+    if request.header("authorization") != "Bearer planted-token-2d4e" {
+        return refuses(request);
+    }
+    match request.path.as_str() {
+        "/v1/instance-types?currency=usd" => {
+            let machine = json!({ "instance_type": "8H100.80S.176V", "gpu": { "description": "8x H100 SXM5 80GB", "number_of_gpus": 8 },
+                "gpu_memory": { "size_in_gigabytes": 640 }, "currency": "usd", "price_per_hour": "18.32", "spot_price": "6.40" });
+            says(200, &json!([machine]))
+        }
+        "/v1/instance-availability?is_spot=false" => {
+            says(200, &json!([{ "location_code": "FIN-01", "availabilities": ["8H100.80S.176V"] }]))
+        }
+        _ => refuses(request),
+    }
+}
+
+#[test]
+fn verda_signs_in_and_an_unknown_stock_is_said_to_be_unknown() {
+    let server = Server::start(verda);
+    let answer = answer_of(&Verda::at(&server.endpoint, CLIENT, KEY), &[]).unwrap();
+    let found: Vec<_> = answer.offers.iter().map(|offer| (&*offer.place.region, offer.purchase, offer.availability)).collect();
+    assert_eq!(found, [("FIN-01", Purchase::OnDemand, Availability::Seen), ("any", Purchase::Spot, Availability::Unknown)]);
+    assert!(answer.notes[0].to_string().starts_with("spot stock: refused with 401"), "{:?}", answer.notes);
+    assert!(!format!("{answer:?}").contains("planted"));
+}
+
+pub fn oci(request: &Request) -> Reply {
+    let part = |number: &str| json!([{ "partNumber": number, "qty": 112, "type": { "value": "ocpu" } }]);
+    let shape = |name: &str, number: &str| json!({ "name": name, "hidden": false, "status": "ACTIVE", "allowPreemptible": true, "gpuQty": 8, "gpuMemoryQty": 640, "products": part(number) });
+    let price = |number: &str, value: Value| {
+        let dollars = json!([{ "currencyCode": "USD", "prices": [{ "model": "PAY_AS_YOU_GO", "value": value }] }]);
+        json!({ "partNumber": number, "billingModel": "UCM", "pricetype": "HOUR", "currencyCodeLocalizations": dollars })
+    };
+    match request.path.as_str() {
+        "/a/ocom/docs/cloudestimator2/data/shapes.json" => {
+            says(200, &json!({ "items": [shape("BM.GPU.H100.8", "B98415"), shape("BM.GPU.H200.8", "B110519")] }))
+        }
+        "/a/ocom/docs/cloudestimator2/data/products.json" => {
+            says(200, &json!({ "items": [price("B98415", json!(10)), price("B110519", json!(0))] }))
+        }
+        _ => says(404, &json!({})),
+    }
+}
+
+/// Why these two have none stands in their folders.
+pub fn has_no_price_source(cloud: &str) -> bool {
+    sources(&CloudId::new(cloud)).is_some_and(|sources| sources.prices.is_empty() && sources.risks.is_empty())
+}
