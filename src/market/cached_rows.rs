@@ -42,6 +42,8 @@ struct OfferRow {
 struct SignalRow {
     kind: u8,
     value: f64,
+    /// Upper end, where the signal is a band.
+    high: f64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -220,10 +222,11 @@ fn availability(code: u8) -> Option<Availability> {
 impl From<Signal> for SignalRow {
     fn from(signal: Signal) -> Self {
         match signal {
-            Signal::PlacementScore(score) => Self { kind: 0, value: f64::from(score) },
-            Signal::Obtainability(share) => Self { kind: 1, value: share },
-            Signal::UptimeHours(hours) => Self { kind: 2, value: hours },
-            Signal::DailyPreemptionShare(share) => Self { kind: 3, value: share },
+            Signal::PlacementScore(score) => Self { kind: 0, value: f64::from(score), high: 0.0 },
+            Signal::Obtainability(share) => Self { kind: 1, value: share, high: 0.0 },
+            Signal::UptimeHours(hours) => Self { kind: 2, value: hours, high: 0.0 },
+            Signal::DailyPreemptionShare(share) => Self { kind: 3, value: share, high: 0.0 },
+            Signal::HourlyEvictionPercent { low, high } => Self { kind: 4, value: f64::from(low), high: f64::from(high) },
         }
     }
 }
@@ -235,6 +238,7 @@ impl SignalRow {
             1 => Signal::Obtainability(self.value),
             2 => Signal::UptimeHours(self.value),
             3 => Signal::DailyPreemptionShare(self.value),
+            4 => Signal::HourlyEvictionPercent { low: self.value as u8, high: self.high as u8 },
             _ => return None,
         })
     }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::embedded::{EmbeddedError, Table};
 use crate::hardware::{CloudId, Hardware, InstanceId};
-use crate::market::offer::{Availability, Offer, Place, Purchase, Suspicion};
-use crate::market::quote::{Origin, Quote};
+use crate::market::offer::{Offer, Place, Purchase, Suspicion};
+use crate::market::quote::Origin;
 use crate::market::source::SourceNote;
 use crate::units::{Usd, UsdPerHour};
 
@@ -198,18 +198,10 @@ impl<'a> Reading<'a> {
             }
         }
         let suspicions = if &*place.region == ANYWHERE { vec![Suspicion::PlaceUnknown] } else { Vec::new() };
-        let offer = Offer {
-            instance,
-            place,
-            purchase,
-            quote: Quote { rate, origin: Origin::User, observed_at: self.file.as_of },
-            source: self.file.source.into(),
-            flags: "single_source".into(),
-            suspicions,
-            risk: None,
-            availability: Availability::Unknown,
-            signals: Vec::new(),
-        };
+        let mut offer = Offer::live(instance, place, purchase, rate, self.file.source, self.file.as_of);
+        offer.quote.origin = Origin::User;
+        offer.flags = "single_source".into();
+        offer.suspicions = suspicions;
         self.offers.insert(key.clone(), offer);
         self.offers.get_mut(&key)
     }
