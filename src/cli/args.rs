@@ -56,6 +56,10 @@ pub enum Command {
     Prices(PricesArguments),
     /// Ask every cloud for its prices of now and keep the answers
     Refresh(RefreshArguments),
+    /// Which credentials are found, what they may do, and which quotas would block the plan
+    Doctor(Box<DoctorArguments>),
+    /// What a launch needs in an account, as Terraform: print it, apply it or remove it
+    Setup(SetupArguments),
     /// Look into the catalog, or check it
     Catalog {
         #[command(subcommand)]
@@ -247,6 +251,43 @@ pub struct RefreshArguments {
 }
 
 #[derive(Debug, Args)]
+pub struct DoctorArguments {
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
+    #[command(flatten)]
+    pub limits: LimitsArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SetupCloud {
+    Aws,
+    Gcp,
+}
+
+#[derive(Debug, Args)]
+pub struct SetupArguments {
+    pub cloud: SetupCloud,
+    /// Print the Terraform file and do nothing
+    #[arg(long, conflicts_with_all = ["remove", "yes"])]
+    pub print: bool,
+    /// Remove what was set up from here
+    #[arg(long)]
+    pub remove: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Region of the bucket
+    #[arg(long)]
+    pub region: Option<String>,
+    /// Project (Google Cloud)
+    #[arg(long)]
+    pub project: Option<String>,
+    /// Beginning of every name
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct PlanArguments {
     #[command(flatten)]
     pub workload: WorkloadArguments,
@@ -348,6 +389,9 @@ pub struct PricesArguments {
     /// With --live, do not ask again what answered less than this ago: 10m, 6h
     #[arg(long, value_name = "TIME", requires = "live")]
     pub max_age: Option<String>,
+    /// What spot prices did in the last 90 days, as far as the cache knows; the cheapest pools of now first
+    #[arg(long, conflicts_with_all = ["on_demand", "commitments"])]
+    pub history: bool,
     /// Rows of the table (0: all)
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub max_results: usize,
@@ -376,4 +420,29 @@ pub enum CatalogCommand {
     },
     /// Check every row against the integrity rules
     Check,
+    /// Write the price files of a catalog folder anew from the clouds' answers
+    Refresh(CatalogRefreshArguments),
+    /// Keep the prices of a SkyPilot or gpuhunt catalog file as your own
+    Import(ImportArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct CatalogRefreshArguments {
+    /// Folder with SNAPSHOT.toml and prices/
+    pub folder: PathBuf,
+    /// Only this cloud (repeat for several)
+    #[arg(long = "cloud", value_name = "CLOUD")]
+    pub clouds: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArguments {
+    /// CSV file: SkyPilot's vms.csv or a gpuhunt catalog
+    pub file: PathBuf,
+    /// The cloud that it prices
+    #[arg(long, value_name = "CLOUD")]
+    pub cloud: String,
+    /// The day that its prices are of, which the file does not say
+    #[arg(long, value_name = "DAY")]
+    pub as_of: String,
 }

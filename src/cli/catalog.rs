@@ -8,6 +8,7 @@ use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::here;
 use crate::cli::printer::Printer;
 use crate::cli::settings::{Catalogs, Settings};
+use crate::cli::snapshot;
 use crate::hardware::names::{did_you_mean, plain};
 use crate::hardware::rules::{self, Finding, Severity};
 use crate::hardware::{CloudId, GpuId, GpuSelector};
@@ -23,6 +24,8 @@ pub fn run(what: &CatalogCommand, settings: &Settings, printer: &Printer) -> Res
         CatalogCommand::Instances { gpus, clouds } => list_instances(gpus.as_deref(), clouds, settings, printer),
         CatalogCommand::Models { name } => list_models(name.as_deref(), settings, printer),
         CatalogCommand::Check => check_catalog(settings, printer),
+        CatalogCommand::Refresh(arguments) => snapshot::refresh(arguments, settings, printer),
+        CatalogCommand::Import(arguments) => snapshot::import(arguments, settings, printer),
     }
 }
 

@@ -36,6 +36,7 @@ pub struct Asked {
     pub source: String,
     pub cloud: CloudId,
     pub access: Access,
+    pub address: String,
     pub outcome: Outcome,
 }
 
@@ -67,6 +68,7 @@ struct Question<'a> {
     source: &'static str,
     cloud: CloudId,
     access: Access,
+    address: String,
     future: BoxFuture<'a, Result<Reply, SourceError>>,
 }
 
@@ -93,16 +95,18 @@ pub fn ask_clouds(
                     source: question.source.to_owned(),
                     cloud: question.cloud,
                     access: question.access,
+                    address: question.address,
                     outcome: Outcome::Recent(age),
                 }),
                 None => questions.push(question),
             }
         }
     }
-    let about: Vec<_> = questions.iter().map(|question| (question.source, question.cloud.clone(), question.access)).collect();
-    for ((source, cloud, access), reply) in about.into_iter().zip(replies(questions, printer)?) {
+    let about: Vec<_> =
+        questions.iter().map(|question| (question.source, question.cloud.clone(), question.access, question.address.clone())).collect();
+    for ((source, cloud, access, address), reply) in about.into_iter().zip(replies(questions, printer)?) {
         let outcome = said.hear(source, &cloud, reply, cache.as_mut(), hardware, settings, printer);
-        said.asked.push(Asked { source: source.to_owned(), cloud, access, outcome });
+        said.asked.push(Asked { source: source.to_owned(), cloud, access, address, outcome });
     }
     Ok(said)
 }
@@ -132,12 +136,14 @@ fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Ques
         source: source.id(),
         cloud: source.cloud(),
         access: source.access(),
+        address: source.address(),
         future: Box::pin(async move { source.offers(query).await.map(Reply::Prices) }),
     });
     let risks = sources.risks.iter().map(|source| Question {
         source: source.id(),
         cloud: source.cloud(),
         access: source.access(),
+        address: source.id().to_owned(),
         future: Box::pin(async move { source.risks(query).await.map(Reply::Risks) }),
     });
     prices.chain(risks).collect()

@@ -5,6 +5,7 @@ pub mod args;
 pub mod catalog;
 pub mod completions;
 pub mod diagnostic;
+pub mod doctor;
 pub mod estimate;
 pub mod explain;
 pub mod here;
@@ -16,6 +17,8 @@ pub mod printer;
 pub mod refit;
 pub mod refresh;
 pub mod settings;
+pub mod setup;
+pub mod snapshot;
 pub mod workload;
 
 use clap::Parser;
@@ -49,6 +52,8 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Accuracy(arguments) => accuracy::run(arguments, settings, printer),
         Command::Prices(arguments) => prices::run(arguments, settings, printer),
         Command::Refresh(arguments) => refresh::run(arguments, settings, printer),
+        Command::Doctor(arguments) => doctor::run(arguments, settings, printer),
+        Command::Setup(arguments) => setup::run(arguments, settings, printer),
         Command::Catalog { what } => catalog::run(what, settings, printer),
         Command::Completions { shell } => completions::completions(*shell, printer),
         Command::Man { folder } => completions::man(folder.as_deref(), printer),

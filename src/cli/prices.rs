@@ -1,14 +1,19 @@
 //! `prices`: which offers were asked for, and where nothing is left, which filter took the last.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use crate::cli::args::{OutputFormat, PricesArguments};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live;
 use crate::cli::printer::Printer;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::hardware::names::did_you_mean;
-use crate::hardware::{CloudId, GpuSelector, InstanceType};
-use crate::market::{Offer, Purchase};
+use crate::hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
+use crate::market::trend::{self, Trend};
+use crate::market::{Cache, Offer, PricePoint, Purchase};
 use crate::plan::limits;
+use crate::report::history::{self, PoolTrend};
 use crate::report::prices::{self, PriceTable};
 
 /// Alternatives named where a filter leaves nothing.
@@ -45,6 +50,9 @@ pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) 
     let mut offers: Vec<&Offer> =
         catalogs.market.offers().iter().filter(|offer| filters.iter().all(|filter| (filter.keeps)(offer))).collect();
     sort(&mut offers, &catalogs);
+    if arguments.history {
+        return history(&offers, arguments, &catalogs, settings, printer);
+    }
     let head = settings.warn_about_age(&catalogs.market, printer);
     if let (Some(line), true) = (&head, settings.output != OutputFormat::Table || offers.is_empty()) {
         printer.warning(line);
@@ -64,6 +72,50 @@ pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) 
             }
             printer.data(&prices::table(&offers, &catalogs.hardware, settings.now, settings.width, &around))
         }
+    }
+}
+
+/// The course of every pool that the cache knows more than one price of.
+fn history(
+    offers: &[&Offer],
+    arguments: &PricesArguments,
+    catalogs: &Catalogs,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
+    let nothing = || {
+        Diagnostic::new(Exit::Usage, "the cache knows no history of these pools")
+            .hint("`gpuplan refresh --history` asks the clouds that tell theirs; every refresh adds to it")
+    };
+    let cache = settings.home.price_cache().and_then(|path| Cache::open_existing(&path).ok().flatten()).ok_or_else(nothing)?;
+    let from = settings.now - trend::WINDOW;
+    let mut points: HashMap<InstanceId, Vec<PricePoint>> = HashMap::new();
+    let mut pools = Vec::new();
+    for offer in offers.iter().filter(|offer| offer.purchase == Purchase::Spot) {
+        let known = match points.entry(offer.instance) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(free) => {
+                let read = cache.history(offer.instance, &catalogs.hardware, from).map_err(|error| Diagnostic::unexpected(&error))?;
+                free.insert(read)
+            }
+        };
+        let pool: Vec<PricePoint> = known.iter().filter(|point| point.place == offer.place).cloned().collect();
+        if let Some(trend) = Trend::of(&pool, settings.now).filter(|_| pool.len() > 1) {
+            pools.push(PoolTrend { instance: offer.instance, place: offer.place.clone(), trend });
+        }
+    }
+    if pools.is_empty() {
+        return Err(nothing());
+    }
+    if arguments.max_results > 0 {
+        pools.truncate(arguments.max_results);
+    }
+    match settings.output {
+        OutputFormat::Json => printer.data(&history::json(&pools, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Csv => {
+            Err(Diagnostic::new(Exit::Usage, "a history is no table of rows").hint("gpuplan prices --history --output json"))
+        }
+        OutputFormat::Table => printer.data(&history::table(&pools, &catalogs.hardware, settings.width)),
     }
 }
 

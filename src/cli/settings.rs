@@ -181,7 +181,7 @@ fn overlay(market: Market, cache: &Cache, hardware: &Hardware, printer: &Printer
     }
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         text.push_str(&format!("{byte:02x}"));
         text

@@ -105,15 +105,7 @@ impl Cache {
             let rows = cached_rows::pack_offers(&offers, hardware)?;
             change.execute("INSERT OR REPLACE INTO offers VALUES (?1, ?2, ?3, ?4)", params![source, region, cloud.as_str(), rows])?;
         }
-        {
-            let mut insert = change.prepare("INSERT OR REPLACE INTO history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
-            for point in &answer.history {
-                let instance = &hardware.instance(point.instance).name;
-                let zone = point.place.zone_id.as_deref().unwrap_or_default();
-                let (purchase, since) = (point.purchase.to_string(), point.since.as_second());
-                insert.execute(params![cloud.as_str(), instance, &*point.place.region, zone, purchase, since, point.rate.nanos()])?;
-            }
-        }
+        keep_history(&change, cloud, answer, hardware)?;
         let answered_at = answer.offers.iter().map(|offer| offer.quote.observed_at).max().unwrap_or(now);
         change.execute("INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3)", params![source, cloud.as_str(), answered_at.as_second()])?;
         change.commit()?;
@@ -214,6 +206,32 @@ impl Cache {
     }
 }
 
+/// What a source tells of the past, and its spot prices of now where they differ from the last ones known.
+fn keep_history(change: &Connection, cloud: &CloudId, answer: &Answer, hardware: &Hardware) -> Result<(), CacheError> {
+    let mut insert = change.prepare("INSERT OR REPLACE INTO history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+    let mut last = change.prepare(
+        "SELECT nanos FROM history WHERE cloud = ?1 AND instance = ?2 AND region = ?3 AND zone = ?4 AND purchase = ?5
+         ORDER BY since DESC LIMIT 1",
+    )?;
+    let mut keep = |instance: InstanceId, place: &Place, purchase: Purchase, since: Timestamp, rate: UsdPerHour, even_if_equal: bool| {
+        let (instance, zone, purchase) =
+            (&hardware.instance(instance).name, place.zone_id.as_deref().unwrap_or_default(), purchase.to_string());
+        let pool = params![cloud.as_str(), instance, &*place.region, zone, purchase];
+        let held: Option<i64> = if even_if_equal { None } else { last.query_row(pool, |row| row.get(0)).optional()? };
+        if held != Some(rate.nanos()) {
+            insert.execute(params![cloud.as_str(), instance, &*place.region, zone, purchase, since.as_second(), rate.nanos()])?;
+        }
+        Ok::<(), CacheError>(())
+    };
+    for point in &answer.history {
+        keep(point.instance, &point.place, point.purchase, point.since, point.rate, true)?;
+    }
+    for offer in answer.offers.iter().filter(|offer| offer.purchase == Purchase::Spot) {
+        keep(offer.instance, &offer.place, offer.purchase, offer.quote.observed_at, offer.quote.rate, false)?;
+    }
+    Ok(())
+}
+
 /// Borrowed cells, where another type in the file is an error of the database.
 trait Cell<'a> {
     fn as_str_checked(&self) -> rusqlite::Result<&'a str>;
@@ -298,6 +316,12 @@ mod tests {
         }
         assert_eq!(cache.history(pool.instance, &hardware, at("2026-10-01T00:00:00Z")).unwrap(), points);
         assert_eq!(cache.history(pool.instance, &hardware, at("2026-11-05T00:00:00Z")).unwrap(), points[1..]);
+        for (rate, seen, known) in [("9.5", "2026-11-19T00:00:00Z", 2), ("10", "2026-11-20T00:00:00Z", 3)] {
+            let answer = Answer { offers: vec![offer(&hardware, "us-east-1", "z", rate, seen)], ..Answer::default() };
+            cache.store("s", &cloud, &answer, &hardware, at(seen)).unwrap();
+            let kept = cache.history(pool.instance, &hardware, at("2026-10-01T00:00:00Z")).unwrap();
+            assert_eq!(kept.len(), known, "a price that has not moved is no news");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::hardware::{CloudId, Hardware, InstanceId};
+use crate::market::import::IMPORTED;
 use crate::market::offer::{Availability, Offer, Place, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::market::quote::{Origin, Quote};
 use crate::market::source::RiskAnswer;
@@ -106,17 +107,14 @@ pub fn unpack_offers(
 ) -> Result<(), RowsError> {
     let packed: Packed<OfferRow> = postcard::from_bytes(bytes)?;
     let known = Known::new(&packed.words, cloud, hardware);
+    let origin = if source.starts_with(IMPORTED) { Origin::User } else { Origin::Cached };
     let (source, region): (Arc<str>, Arc<str>) = (source.into(), region.into());
     offers.extend(packed.rows.into_iter().filter_map(|row| {
         Some(Offer {
             instance: known.instance(row.instance)?,
             place: known.place(&region, row.zone)?,
             purchase: known.purchase(row.purchase)?,
-            quote: Quote {
-                rate: UsdPerHour::from_nanos(row.nanos),
-                origin: Origin::Cached,
-                observed_at: Timestamp::from_second(row.observed_at).ok()?,
-            },
+            quote: Quote { rate: UsdPerHour::from_nanos(row.nanos), origin, observed_at: Timestamp::from_second(row.observed_at).ok()? },
             source: source.clone(),
             flags: known.words.get(row.flags as usize)?.clone(),
             suspicions: Suspicion::ALL.into_iter().filter(|suspicion| row.suspicions & (1 << *suspicion as u32) != 0).collect(),

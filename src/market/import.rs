@@ -12,6 +12,9 @@ use crate::market::quote::Origin;
 use crate::market::source::SourceNote;
 use crate::units::{Usd, UsdPerHour};
 
+/// Beginning of the name that an imported file has among the sources: what it says is the user's own word.
+pub const IMPORTED: &str = "import:";
+
 /// A file of one cloud. Neither format says when it was written, so the caller does.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogFile<'a> {

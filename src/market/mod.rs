@@ -11,6 +11,7 @@ pub mod quote;
 pub mod rules;
 pub mod snapshot;
 pub mod source;
+pub mod trend;
 
 pub use cache::{Cache, CacheError};
 pub use capacity::{Capacity, CapacityError, Owned};

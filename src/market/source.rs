@@ -119,6 +119,11 @@ pub trait PriceSource: Send + Sync {
 
     fn access(&self) -> Access;
 
+    /// Where it asks, for a manifest. Never with a secret.
+    fn address(&self) -> String {
+        self.id().to_owned()
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>>;
 }
 

@@ -2,13 +2,16 @@
 
 pub mod accuracy;
 pub mod catalog;
+pub mod doctor;
 pub mod estimate;
 pub mod explain;
 pub mod fit;
 pub mod format;
+pub mod history;
 pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;
 pub mod prices;
 pub mod refresh;
+pub mod snapshot;
 pub mod table;

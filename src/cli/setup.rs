@@ -1,0 +1,82 @@
+//! `setup`: what a launch needs in an account, as Terraform: printed, or applied and removed by Terraform or OpenTofu itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cli::args::{SetupArguments, SetupCloud};
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::printer::Printer;
+use crate::cli::settings::Settings;
+use crate::clouds::{aws, gcp};
+
+/// Programs that apply it, in the order in which they are looked for.
+const PROGRAMS: [&str; 2] = ["tofu", "terraform"];
+/// Folder of the state among the settings: without it nothing could be removed again.
+const FOLDER: &str = "setup";
+
+pub fn run(arguments: &SetupArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let (word, text) = match arguments.cloud {
+        SetupCloud::Aws => (aws::CLOUD, aws::SETUP),
+        SetupCloud::Gcp => (gcp::CLOUD, gcp::SETUP),
+    };
+    if arguments.print {
+        return printer.data(text);
+    }
+    if settings.offline {
+        return Err(Diagnostic::new(Exit::Usage, "setup asks the cloud, which --offline (or GPUPLAN_OFFLINE) forbids")
+            .hint(format!("gpuplan setup {word} --print")));
+    }
+    let folder = settings
+        .home
+        .config_file(FOLDER)
+        .map(|folder| folder.join(word))
+        .ok_or_else(|| Diagnostic::new(Exit::Usage, "there is no folder to keep the state in").hint("set HOME or GPUPLAN_HOME"))?;
+    let program = PROGRAMS.into_iter().find(|program| is_there(program)).ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, "neither `tofu` nor `terraform` is installed, and one of them does the work").hint(format!(
+            "install one from https://opentofu.org, or `gpuplan setup {word} --print` and give the file to whoever runs Terraform"
+        ))
+    })?;
+    if arguments.remove && !folder.join("terraform.tfstate").is_file() {
+        return Err(Diagnostic::new(Exit::Usage, format!("nothing was set up from here: {} has no state", folder.display()))
+            .hint(format!("gpuplan setup {word} --print shows what would be there")));
+    }
+    write(&folder, text)?;
+    printer.note(&format!("{program} works in {}; keep that folder, it is what `--remove` needs", folder.display()));
+    apply(program, &folder, arguments)
+}
+
+fn write(folder: &Path, text: &str) -> Result<(), Diagnostic> {
+    let cannot = |path: &Path| {
+        let path = path.to_owned();
+        move |error: std::io::Error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display()))
+    };
+    fs::create_dir_all(folder).map_err(cannot(folder))?;
+    let path = folder.join("main.tf");
+    fs::write(&path, text).map_err(cannot(&path))
+}
+
+/// Shows what would change, and asks before it does: the program's own question, unless `--yes`.
+fn apply(program: &str, folder: &Path, arguments: &SetupArguments) -> Result<Exit, Diagnostic> {
+    let init = ["init", "-input=false"].map(str::to_owned).to_vec();
+    let mut change = vec![if arguments.remove { "destroy" } else { "apply" }.to_owned()];
+    let variables = [("region", &arguments.region), ("project", &arguments.project), ("name", &arguments.name)];
+    change.extend(variables.into_iter().filter_map(|(name, value)| value.as_ref().map(|value| format!("-var={name}={value}"))));
+    change.extend(arguments.yes.then(|| "-auto-approve".to_owned()));
+    for arguments in [init, change] {
+        let status = Command::new(program).args(&arguments).current_dir(folder).status();
+        let status = status.map_err(|error| Diagnostic::new(Exit::Unexpected, format!("cannot run {program}: {error}")))?;
+        if !status.success() {
+            return Err(Diagnostic::new(
+                Exit::CloudRefused,
+                format!("`{program} {}` ended with {status}; what it said stands above", arguments[0]),
+            )
+            .hint("gpuplan doctor"));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn is_there(program: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|folders| std::env::split_paths(&folders).any(|folder: PathBuf| folder.join(program).is_file()))
+}

@@ -1,0 +1,187 @@
+# What gpuplan needs in an AWS account: a bucket for runs, a role for machines, a security group without a way in.
+# Written by `gpuplan setup aws --print`. Nothing here costs money until a run stores something.
+
+terraform {
+  required_version = ">= 1.6"
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 5.0"
+    }
+  }
+}
+
+variable "region" {
+  type        = string
+  description = "Region of the bucket and of the security group."
+}
+
+variable "name" {
+  type        = string
+  default     = "gpuplan"
+  description = "Beginning of every name."
+}
+
+variable "vpc_id" {
+  type        = string
+  default     = null
+  description = "Network of the machines; none: the default one."
+}
+
+variable "spot_p_vcpus" {
+  type        = number
+  default     = 0
+  description = "vCPUs of P machines (A100, H100, H200, B200) to ask for as spot; 0 asks for nothing."
+}
+
+variable "spot_g_vcpus" {
+  type        = number
+  default     = 0
+  description = "The same for G and VT machines (T4, A10G, L4, L40S)."
+}
+
+variable "on_demand_p_vcpus" {
+  type    = number
+  default = 0
+}
+
+variable "on_demand_g_vcpus" {
+  type    = number
+  default = 0
+}
+
+provider "aws" {
+  region = var.region
+  default_tags {
+    tags = { "gpuplan:owner" = var.name }
+  }
+}
+
+data "aws_caller_identity" "me" {}
+
+data "aws_vpc" "chosen" {
+  id      = var.vpc_id
+  default = var.vpc_id == null ? true : null
+}
+
+resource "aws_s3_bucket" "runs" {
+  bucket = "${var.name}-runs-${data.aws_caller_identity.me.account_id}-${var.region}"
+}
+
+resource "aws_s3_bucket_public_access_block" "runs" {
+  bucket                  = aws_s3_bucket.runs.id
+  block_public_acls       = true
+  block_public_policy     = true
+  ignore_public_acls      = true
+  restrict_public_buckets = true
+}
+
+# A checkpoint that was cut off half-way is billed until somebody ends it.
+resource "aws_s3_bucket_lifecycle_configuration" "runs" {
+  bucket = aws_s3_bucket.runs.id
+  rule {
+    id     = "unfinished-uploads"
+    status = "Enabled"
+    filter {}
+    abort_incomplete_multipart_upload {
+      days_after_initiation = 1
+    }
+  }
+}
+
+resource "aws_iam_role" "machine" {
+  name = "${var.name}-machine"
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "ec2.amazonaws.com" }
+    }]
+  })
+}
+
+# A machine reads and writes runs, and may end machines of gpuplan, itself first of all.
+resource "aws_iam_role_policy" "machine" {
+  role = aws_iam_role.machine.id
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Effect   = "Allow"
+        Action   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+        Resource = "${aws_s3_bucket.runs.arn}/*"
+      },
+      {
+        Effect   = "Allow"
+        Action   = "s3:ListBucket"
+        Resource = aws_s3_bucket.runs.arn
+      },
+      {
+        Effect    = "Allow"
+        Action    = "ec2:TerminateInstances"
+        Resource  = "*"
+        Condition = { StringLike = { "aws:ResourceTag/gpuplan:run" = "*" } }
+      }
+    ]
+  })
+}
+
+resource "aws_iam_instance_profile" "machine" {
+  name = "${var.name}-machine"
+  role = aws_iam_role.machine.name
+}
+
+# No way in but from machines of the same group, which all-reduce needs.
+resource "aws_security_group" "machine" {
+  name        = "${var.name}-machine"
+  description = "gpuplan machines: out to anywhere, in from each other"
+  vpc_id      = data.aws_vpc.chosen.id
+  ingress {
+    from_port = 0
+    to_port   = 0
+    protocol  = "-1"
+    self      = true
+  }
+  egress {
+    from_port   = 0
+    to_port     = 0
+    protocol    = "-1"
+    cidr_blocks = ["0.0.0.0/0"]
+  }
+  # Elastic Fabric Adapter counts traffic inside the group as leaving it.
+  egress {
+    from_port = 0
+    to_port   = 0
+    protocol  = "-1"
+    self      = true
+  }
+}
+
+locals {
+  quotas = {
+    "L-7212CCBC" = var.spot_p_vcpus
+    "L-3819A6DF" = var.spot_g_vcpus
+    "L-417A185B" = var.on_demand_p_vcpus
+    "L-DB2E81BA" = var.on_demand_g_vcpus
+  }
+}
+
+resource "aws_servicequotas_service_quota" "vcpus" {
+  for_each     = { for code, value in local.quotas : code => value if value > 0 }
+  service_code = "ec2"
+  quota_code   = each.key
+  value        = each.value
+}
+
+output "store" {
+  value = "s3://${aws_s3_bucket.runs.id}"
+}
+
+output "instance_profile" {
+  value = aws_iam_instance_profile.machine.name
+}
+
+output "security_group" {
+  value = aws_security_group.machine.id
+}

@@ -1,0 +1,195 @@
+//! What doctor found: accounts, permissions that are missing, quotas that block, each with what to type next.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::market::{Permission, Quota, Verdict};
+use crate::report::fit::wrap;
+use crate::report::table::{Column, render};
+
+/// Credentials of one cloud.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccountRow {
+    Found {
+        account: String,
+        principal: String,
+        found_in: String,
+    },
+    Missing(String),
+    /// This binary cannot ask the cloud's account.
+    NotBuilt(&'static str),
+    /// A key opens its prices; gpuplan knows no more of its accounts.
+    PricesOnly,
+    /// Everything that gpuplan asks is public.
+    NotNeeded,
+}
+
+/// Everything found about one cloud.
+#[derive(Clone, Debug)]
+pub struct Check {
+    pub cloud: String,
+    pub public_sources: usize,
+    pub account: AccountRow,
+    pub permissions: Vec<Permission>,
+    pub quotas: Vec<Quota>,
+    /// Questions that got no answer.
+    pub problems: Vec<String>,
+}
+
+pub struct Context {
+    pub has_plan: bool,
+    pub width: u16,
+}
+
+pub fn json(checks: &[Check]) -> Result<String, serde_json::Error> {
+    let list: Vec<Value> = checks.iter().map(value).collect();
+    serde_json::to_string_pretty(&list).map(|text| text + "\n")
+}
+
+fn value(check: &Check) -> Value {
+    let permission = |permission: &Permission| {
+        let (verdict, detail) = verdict(&permission.verdict);
+        json!({"action": permission.action, "needed_for": permission.needed_for, "verdict": verdict, "detail": detail})
+    };
+    let quota = |quota: &Quota| {
+        json!({"code": quota.code, "name": quota.name, "region": quota.region, "unit": quota.unit, "limit": quota.limit, "used": quota.used,
+               "needed": quota.needed, "blocks": quota.blocks(), "request": quota.request})
+    };
+    json!({
+        "cloud": check.cloud,
+        "account": check.account,
+        "public_sources": check.public_sources,
+        "permissions": check.permissions.iter().map(permission).collect::<Vec<_>>(),
+        "quotas": check.quotas.iter().map(quota).collect::<Vec<_>>(),
+        "problems": check.problems,
+    })
+}
+
+fn verdict(verdict: &Verdict) -> (&'static str, &str) {
+    match verdict {
+        Verdict::Allowed => ("allowed", ""),
+        Verdict::Denied { detail } => ("denied", detail),
+        Verdict::Unknown { detail } => ("unknown", detail),
+    }
+}
+
+pub fn text(checks: &[Check], context: &Context) -> String {
+    let columns = [
+        Column::left("cloud", 0),
+        Column::left("account", 0),
+        Column::right("permissions", 0),
+        Column::right("quotas", 0),
+        Column::right("public sources", 100),
+    ];
+    let mut text = render(&columns, checks.iter().map(row), context.width);
+    for check in checks {
+        section(check, context, &mut text);
+    }
+    if !context.has_plan {
+        text.push('\n');
+        text.push_str(&wrap("Quotas are checked for a plan: `gpuplan doctor FILE` names those that would block it.", context.width, 0));
+    }
+    text
+}
+
+fn row(check: &Check) -> Vec<String> {
+    let account = match &check.account {
+        AccountRow::Found { account, principal, found_in } => format!("{account} as {principal}, from {found_in}"),
+        AccountRow::Missing(why) => why.clone(),
+        AccountRow::NotBuilt(feature) => format!("this build cannot ask; build with the feature `{feature}`"),
+        AccountRow::PricesOnly => "a key opens its prices (`gpuplan refresh` says which)".to_owned(),
+        AccountRow::NotNeeded => "none needed".to_owned(),
+    };
+    let denied = check.permissions.iter().filter(|permission| matches!(permission.verdict, Verdict::Denied { .. })).count();
+    let unknown = check.permissions.iter().filter(|permission| matches!(permission.verdict, Verdict::Unknown { .. })).count();
+    let permissions = match (check.permissions.len(), denied, unknown) {
+        (0, ..) => String::new(),
+        (all, 0, 0) => format!("all {all}"),
+        (all, 0, unknown) => format!("{} of {all}, {unknown} unknown", all - unknown),
+        (all, denied, _) => format!("{denied} of {all} MISSING"),
+    };
+    let blocked = check.quotas.iter().filter(|quota| quota.blocks()).count();
+    let quotas = match (check.quotas.len(), blocked) {
+        (0, _) => String::new(),
+        (all, 0) => format!("{all} suffice"),
+        (all, blocked) => format!("{blocked} of {all} BLOCK"),
+    };
+    vec![check.cloud.clone(), account, permissions, quotas, check.public_sources.to_string()]
+}
+
+fn section(check: &Check, context: &Context, text: &mut String) {
+    let mut say = |line: String| text.push_str(&wrap(&line, context.width, 4));
+    let doubtful: Vec<&Permission> = check.permissions.iter().filter(|permission| permission.verdict != Verdict::Allowed).collect();
+    let blocking: Vec<&Quota> = check.quotas.iter().filter(|quota| quota.blocks()).collect();
+    if doubtful.is_empty() && check.quotas.is_empty() && check.problems.is_empty() {
+        return;
+    }
+    say(String::new());
+    say(format!("{}:", check.cloud));
+    for permission in doubtful {
+        let (word, detail) = verdict(&permission.verdict);
+        let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+        say(format!("  {word}: {}, needed {}{detail}", permission.action, permission.needed_for));
+    }
+    for quota in &check.quotas {
+        let used = quota.used.map_or(String::new(), |used| format!(", {used} in use"));
+        let word = if quota.blocks() { "BLOCKS" } else { "suffices" };
+        say(format!(
+            "  quota {word}: {} {} in {}: {} of {} {} needed{used}",
+            quota.code, quota.name, quota.region, quota.needed, quota.limit, quota.unit
+        ));
+    }
+    for quota in blocking {
+        say(format!("  to ask for more: {}", quota.request));
+    }
+    for problem in &check.problems {
+        say(format!("  not known: {problem}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_permission_and_a_zero_quota_are_named_with_what_to_type() {
+        let quota = Quota {
+            code: "L-7212CCBC".to_owned(),
+            name: "All P Spot Instance Requests".to_owned(),
+            region: "us-east-1".to_owned(),
+            unit: "vCPUs",
+            limit: 0.0,
+            used: None,
+            needed: 192.0,
+            request: "aws service-quotas request-service-quota-increase".to_owned(),
+        };
+        let denied = Permission {
+            action: "ec2:RunInstances".to_owned(),
+            needed_for: "to start machines",
+            verdict: Verdict::Denied { detail: "UnauthorizedOperation".to_owned() },
+        };
+        let check = Check {
+            cloud: "aws".to_owned(),
+            public_sources: 3,
+            account: AccountRow::Found { account: "1".to_owned(), principal: "me".to_owned(), found_in: "environment".to_owned() },
+            permissions: vec![denied],
+            quotas: vec![quota],
+            problems: Vec::new(),
+        };
+        let said = text(std::slice::from_ref(&check), &Context { has_plan: true, width: 100 });
+        for part in [
+            "1 of 1 MISSING",
+            "1 of 1 BLOCK",
+            "denied: ec2:RunInstances",
+            "L-7212CCBC",
+            "192 of 0 vCPUs",
+            "to ask for more: aws service-quotas",
+        ] {
+            assert!(said.contains(part), "{part} in\n{said}");
+        }
+        let value: Value = serde_json::from_str(&json(&[check]).unwrap()).unwrap();
+        assert_eq!(value[0]["quotas"][0]["blocks"], true);
+        assert_eq!(value[0]["permissions"][0]["verdict"], "denied");
+    }
+}
