@@ -6,6 +6,9 @@
 #[path = "contracts/aws.rs"]
 mod aws;
 #[cfg(feature = "gcp")]
+#[path = "testbed/fake_gce.rs"]
+mod fake_gce;
+#[cfg(feature = "gcp")]
 #[path = "contracts/gcp.rs"]
 mod gcp;
 #[cfg(any(feature = "aws", feature = "gcp"))]
@@ -58,6 +61,16 @@ fn aws_prices_keep_the_contract() {
 #[test]
 fn gcp_prices_keep_the_contract() {
     let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(gcp::sells_in_us_central1_only));
-    let source = gpuplan::clouds::gcp::spot_prices::SpotPrices::at(&server.endpoint, "some-project");
+    let project = gpuplan::clouds::gcp::project::Project::at(&server.endpoint, "some-project");
+    let source = gpuplan::clouds::gcp::spot_prices::SpotPrices { project };
     prices::keep_the_contract(&source, &hardware, &["a2-highgpu-1g"], &["us-central1", "europe-west9"], &[]);
+}
+
+#[cfg(feature = "gcp")]
+#[test]
+fn gcp_price_list_keeps_the_contract() {
+    let (hardware, fake) = (gpuplan::hardware::Hardware::embedded().unwrap(), fake_gce::FakeGce::start(gcp::project));
+    let project = gpuplan::clouds::gcp::project::Project::at(&fake.endpoint, "some-project");
+    let source = gpuplan::clouds::gcp::billing::SkuPrices::at(project, Some(gcp::SECRET));
+    prices::keep_the_contract(&source, &hardware, &["a3-highgpu-8g", "a2-highgpu-1g"], &["us-central1"], &[gcp::SECRET]);
 }
