@@ -41,10 +41,11 @@ impl SkuPrices {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
-        let (parts, answered_at, mut notes) = self.parts().await?;
+        let (parts, zones) = tokio::join!(self.parts(), sdk::zones(&self.project));
+        let (parts, answered_at, mut notes) = parts?;
         let (offers, missing) = compose::offers(query, &parts, answered_at);
         notes.extend(missing);
-        let offers = match sdk::zones(&self.project).await {
+        let offers = match zones {
             Ok(zones) => {
                 let (placed, without_zone) = zones.place(offers, query.hardware);
                 notes.extend(without_zone);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::clouds::gcp::skus::{
-    A2, A3, A3_MEGA, A3_ULTRA, A100_40, A100_80, B200, G2, G4, H100, H100_MEGA, H200, L4, Part, Priced, RTX_PRO_6000, RTX_PRO_6000_EIGHTH,
-    Unit,
+    A2, A3, A3_MEGA, A3_ULTRA, A100_40, A100_80, B200, G2, G4, H100, H100_MEGA, H200, L4, Part, PartRate, Priced, RTX_PRO_6000,
+    RTX_PRO_6000_EIGHTH, Unit,
 };
 use crate::hardware::{InstanceId, InstanceType};
-use crate::market::{Offer, OfferQuery, Place, Purchase, SourceNote};
+use crate::market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
 use crate::units::UsdPerHour;
 
 /// Id of this source in an offer.
@@ -45,20 +45,18 @@ enum Amount {
     Mib(i128),
 }
 
-/// Prices of parts by part, terms and region. Two different prices for the same are none.
+/// Rates by part, terms and region. Of two different rates for the same none is kept.
 #[derive(Default)]
-pub struct Parts(BTreeMap<(Part, Purchase, Arc<str>), Result<(i64, Unit), Conflict>>);
-
-struct Conflict;
+pub struct Parts(BTreeMap<(Part, Purchase, Arc<str>), Option<PartRate>>);
 
 impl Parts {
     /// Adds a part; where it contradicts another of the same place and terms, both are lost and the note says so.
     pub fn add(&mut self, priced: &Priced) -> Option<SourceNote> {
         let mut contradicted = Vec::new();
         for region in &priced.regions {
-            let known = self.0.entry((priced.part, priced.purchase, region.clone())).or_insert(Ok((priced.nanos, priced.unit)));
-            if known.as_ref().is_ok_and(|price| *price != (priced.nanos, priced.unit)) {
-                *known = Err(Conflict);
+            let known = self.0.entry((priced.part, priced.purchase, region.clone())).or_insert(Some(priced.rate));
+            if known.is_some_and(|rate| rate != priced.rate) {
+                *known = None;
                 contradicted.push(&**region);
             }
         }
@@ -67,8 +65,8 @@ impl Parts {
             .then(|| SourceNote { place: listed(&contradicted), detail: format!("{}: {}", priced.purchase, detail()) })
     }
 
-    fn get(&self, part: Part, purchase: Purchase, region: &Arc<str>) -> Option<(i64, Unit)> {
-        self.0.get(&(part, purchase, region.clone())).and_then(|price| price.as_ref().ok().copied())
+    fn get(&self, part: Part, purchase: Purchase, region: &Arc<str>) -> Option<PartRate> {
+        self.0.get(&(part, purchase, region.clone())).copied().flatten()
     }
 
     /// Terms and regions that a part is known for, with or without a usable price.
@@ -85,7 +83,7 @@ pub fn offers(query: &OfferQuery, parts: &Parts, answered_at: Timestamp) -> (Vec
             notes.push(SourceNote { place: name.to_owned(), detail: "it is not known which parts make its price".to_owned() });
             continue;
         };
-        let machine = Machine { id, instance: query.hardware.instance(id), recipe };
+        let machine = Machine { id, instance: query.hardware.instance(id), recipe, query };
         machine.compose(parts, answered_at, &mut offers, &mut notes);
     }
     (offers, notes)
@@ -96,6 +94,7 @@ struct Machine<'a> {
     instance: &'a InstanceType,
     /// Its GPU stands first.
     recipe: Vec<(Part, Amount)>,
+    query: &'a OfferQuery<'a>,
 }
 
 impl Machine<'_> {
@@ -108,16 +107,22 @@ impl Machine<'_> {
         let mut missing: BTreeMap<(Purchase, String), Vec<&str>> = BTreeMap::new();
         for (purchase, region) in places {
             match self.rate(parts, purchase, region) {
-                Ok(rate) => {
-                    let place = Place { region: region.clone(), zone_id: None };
-                    let mut offer = Offer::live(self.id, place, purchase, rate, SOURCE, answered_at);
-                    offer.flags = "composed".into();
-                    offers.push(offer);
-                }
+                Ok(rate) => offers.push(self.offer(purchase, region, rate, answered_at)),
                 Err(why) => missing.entry((purchase, why)).or_default().push(region),
             }
         }
         notes.extend(missing.iter().map(|((purchase, why), regions)| self.note(&format!("{purchase}: {why} in {}", listed(regions)))));
+    }
+
+    /// Parts have prices in regions without such a machine, so outside the regions that were asked for the place is doubted.
+    fn offer(&self, purchase: Purchase, region: &Arc<str>, rate: UsdPerHour, answered_at: Timestamp) -> Offer {
+        let place = Place { region: region.clone(), zone_id: None };
+        let mut offer = Offer::live(self.id, place, purchase, rate, SOURCE, answered_at);
+        offer.flags = "composed".into();
+        if !self.query.wanted.get(region).is_some_and(|wanted| wanted.contains(&self.id)) {
+            offer.suspicions.push(Suspicion::ZoneUnverified);
+        }
+        offer
     }
 
     fn note(&self, detail: &str) -> SourceNote {
@@ -140,8 +145,8 @@ impl Machine<'_> {
     fn rate(&self, parts: &Parts, purchase: Purchase, region: &Arc<str>) -> Result<UsdPerHour, String> {
         let mut sum = (0, 1);
         for (part, amount) in &self.recipe {
-            let (nanos, unit) = parts.get(*part, purchase, region).ok_or_else(|| format!("no single price of {part}"))?;
-            let term = term(nanos, unit, *amount).and_then(|term| plus(sum, term));
+            let rate = parts.get(*part, purchase, region).ok_or_else(|| format!("no single price of {part}"))?;
+            let term = term(rate, *amount).and_then(|term| plus(sum, term));
             sum = term.ok_or_else(|| format!("the price of {part} cannot be multiplied"))?;
         }
         let (top, bottom) = sum;
@@ -175,15 +180,15 @@ fn recipe(instance: &InstanceType) -> Option<Vec<(Part, Amount)>> {
 }
 
 /// Exact nano-dollars an hour as a fraction.
-fn term(nanos: i64, unit: Unit, amount: Amount) -> Option<(i128, i128)> {
-    let (factor, divisor) = match (amount, unit) {
+fn term(rate: PartRate, amount: Amount) -> Option<(i128, i128)> {
+    let (factor, divisor) = match (amount, rate.unit) {
         (Amount::Pieces(count), Unit::Hour) => (count, 1),
         (Amount::Mib(mib), Unit::GibibyteHour) => (mib, 1024),
         (Amount::Mib(mib), Unit::GigabyteHour) => (mib.checked_mul(1 << 20)?, 1_000_000_000),
         (Amount::Mib(mib), Unit::GibibyteMonth) => (mib, 1024 * HOURS_PER_MONTH),
         _ => return None,
     };
-    Some((i128::from(nanos).checked_mul(factor)?, divisor))
+    Some((i128::from(rate.nanos).checked_mul(factor)?, divisor))
 }
 
 fn plus(a: (i128, i128), b: (i128, i128)) -> Option<(i128, i128)> {
@@ -228,8 +233,12 @@ mod tests {
     }
 
     fn ask(hardware: &Hardware, names: &[&str], parts: &Parts) -> (Vec<Offer>, Vec<SourceNote>) {
+        ask_in("us-central1", hardware, names, parts)
+    }
+
+    fn ask_in(region: &str, hardware: &Hardware, names: &[&str], parts: &Parts) -> (Vec<Offer>, Vec<SourceNote>) {
         let wanted = names.iter().map(|name| hardware.find_instance(&CloudId::new("gcp"), name).unwrap()).collect();
-        offers(&OfferQuery { hardware, wanted: BTreeMap::from([("us-central1".into(), wanted)]) }, parts, at())
+        offers(&OfferQuery { hardware, wanted: BTreeMap::from([(region.into(), wanted)]) }, parts, at())
     }
 
     fn rates(name: &str) -> Vec<(String, String, String)> {
@@ -273,6 +282,14 @@ mod tests {
     }
 
     #[test]
+    fn a_price_where_the_machine_is_not_known_to_be_is_doubted() {
+        let (hardware, parts) = (Hardware::embedded().unwrap(), parts().0);
+        let suspicions = |region: &str| ask_in(region, &hardware, &["g2-standard-4"], &parts).0[0].suspicions.clone();
+        assert_eq!(suspicions("us-central1"), []);
+        assert_eq!(suspicions("elsewhere"), [Suspicion::ZoneUnverified]);
+    }
+
+    #[test]
     fn a_missing_part_is_a_note_and_no_offer() {
         let hardware = Hardware::embedded().unwrap();
         let (offers, notes) = ask(&hardware, &["a2-ultragpu-8g", "a3-ultragpu-8g", "a4x-highgpu-4g"], &parts().0);
@@ -295,8 +312,7 @@ mod tests {
             part: Part::Gpu(L4),
             purchase: Purchase::OnDemand,
             regions: vec!["us-central1".into(), "us-east1".into()],
-            nanos: 1,
-            unit: Unit::Hour,
+            rate: PartRate { nanos: 1, unit: Unit::Hour },
             id: "X".to_owned(),
         };
         let note = parts.add(&again).unwrap().to_string();
@@ -308,10 +324,10 @@ mod tests {
 
     #[test]
     fn a_decimal_gigabyte_is_not_a_gibibyte() {
-        let mib = Amount::Mib(1024);
-        assert_eq!(term(1_000_000_000, Unit::GigabyteHour, mib).map(|(top, bottom)| top / bottom), Some(1_073_741_824));
-        assert_eq!(term(1_000_000_000, Unit::GibibyteHour, mib).map(|(top, bottom)| top / bottom), Some(1_000_000_000));
-        assert_eq!(term(1, Unit::Hour, mib), None);
+        let one_gib = |unit| term(PartRate { nanos: 1_000_000_000, unit }, Amount::Mib(1024)).map(|(top, bottom)| top / bottom);
+        assert_eq!(one_gib(Unit::GigabyteHour), Some(1_073_741_824));
+        assert_eq!(one_gib(Unit::GibibyteHour), Some(1_000_000_000));
+        assert_eq!(one_gib(Unit::Hour), None);
     }
 
     proptest! {
@@ -321,7 +337,7 @@ mod tests {
             let sum = |gpu_nanos: i64| {
                 let mut parts = Parts::default();
                 for (part, nanos, unit) in [(Part::Gpu(L4), gpu_nanos, Unit::Hour), (Part::Core(G2), 7, Unit::Hour), (Part::Memory(G2), 3, Unit::GibibyteHour)] {
-                    parts.add(&Priced { part, purchase: Purchase::Spot, regions: vec!["r".into()], nanos, unit, id: String::new() });
+                    parts.add(&Priced { part, purchase: Purchase::Spot, regions: vec!["r".into()], rate: PartRate { nanos, unit }, id: String::new() });
                 }
                 ask(&hardware, &["g2-standard-4"], &parts).0[0].quote.rate
             };

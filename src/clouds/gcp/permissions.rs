@@ -1,4 +1,4 @@
-//! The permissions that a plan and a launch need, asked of a project and read from its answer. Pure but for the words.
+//! The permissions that a plan and a launch need, asked of a project and read from its answer. Pure.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,7 +19,8 @@ pub struct Group {
     needed: &'static [(&'static str, &'static str)],
 }
 
-/// What stands in references of Google's methods (cloud.google.com/compute/docs/access/iam-permissions, 2026).
+/// What the methods used here and by a launch need, as their references name it (cloud.google.com/compute/docs/reference/rest/v1
+/// and cloud.google.com/storage/docs/access-control/iam-permissions).
 pub const GROUPS: &[Group] = &[
     Group {
         held: Held::ByProject,

@@ -57,6 +57,7 @@ pub async fn signed(project: &Project, request: Request) -> Result<Request, Sour
     if project.is_stand_in() {
         return Ok(request);
     }
+    #[expect(clippy::default_trait_access, reason = "the type is of a crate that is no dependency of this one")]
     let headers = credentials(project)?.headers(Default::default()).await.map_err(|_| missing())?;
     let CacheableResource::New { data: headers, .. } = headers else { return Err(missing()) };
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());

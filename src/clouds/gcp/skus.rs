@@ -48,14 +48,19 @@ pub enum Unit {
     GibibyteMonth,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartRate {
+    /// Nano-dollars for one unit, above zero.
+    pub nanos: i64,
+    pub unit: Unit,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Priced {
     pub part: Part,
     pub purchase: Purchase,
     pub regions: Vec<Arc<str>>,
-    /// Nano-dollars for one unit, above zero.
-    pub nanos: i64,
-    pub unit: Unit,
+    pub rate: PartRate,
     /// The catalog's own id, for a note.
     pub id: String,
 }
@@ -189,7 +194,7 @@ fn price(row: Row, part: Part, purchase: Purchase, answered_at: Timestamp) -> Re
     if row.service_regions.is_empty() {
         return Err("it names no region".to_owned());
     }
-    Ok(Priced { part, purchase, regions: row.service_regions, nanos, unit, id: row.sku_id })
+    Ok(Priced { part, purchase, regions: row.service_regions, rate: PartRate { nanos, unit }, id: row.sku_id })
 }
 
 fn nanos(money: &Money) -> Option<i64> {
@@ -333,7 +338,7 @@ mod tests {
         let gpu = "Nvidia H100 80GB GPU running in Americas";
         let read = |row: &Value| read(row, at()).unwrap();
         let priced = read(&row(gpu, "OnDemand", "h", &json!("9"), 796_550_569)).unwrap();
-        assert_eq!((priced.nanos, priced.unit, &*priced.regions[0]), (9_796_550_569, Unit::Hour, "us-central1"));
+        assert_eq!((priced.rate.nanos, priced.rate.unit, &*priced.regions[0]), (9_796_550_569, Unit::Hour, "us-central1"));
         for bad in [
             row(gpu, "OnDemand", "h", &json!("0"), 0),
             row(gpu, "OnDemand", "h", &json!("-1"), 0),
@@ -362,7 +367,7 @@ mod tests {
             let gpu = row("Nvidia L4 GPU running in Americas", "OnDemand", &unit, &json!(units.to_string()), nanos);
             if let Some(Ok(priced)) = read(&gpu, at()) {
                 prop_assert!(units >= 0 && (0..1_000_000_000).contains(&nanos) && unit == "h");
-                prop_assert_eq!(i128::from(priced.nanos), i128::from(units) * 1_000_000_000 + i128::from(nanos));
+                prop_assert_eq!(i128::from(priced.rate.nanos), i128::from(units) * 1_000_000_000 + i128::from(nanos));
             }
         }
     }

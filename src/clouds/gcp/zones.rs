@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::clouds::gcp::compose::listed;
 use crate::hardware::Hardware;
-use crate::market::{Availability, Offer, SourceNote};
+use crate::market::{Availability, Offer, SourceNote, Suspicion};
 
 /// A machine type in a zone, as the list of all zones says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,7 @@ fn in_zone(offer: &Offer, zone: &Arc<str>) -> Offer {
     let mut offer = offer.clone();
     offer.place.zone_id = Some(zone.clone());
     offer.availability = Availability::Listed;
+    offer.suspicions.retain(|suspicion| *suspicion != Suspicion::ZoneUnverified);
     offer
 }
 
@@ -105,9 +106,9 @@ mod tests {
         );
         let regions = ["us-central1", "europe-west9", "europe-west4", "africa-south1", "asia-east1"];
         let (placed, notes) = zones.place(regions.map(offer).to_vec(), &hardware);
-        let places: Vec<_> = placed.iter().map(|offer| (offer.place.zone_id.as_deref(), offer.availability)).collect();
+        let found: Vec<_> = placed.iter().map(|offer| (offer.place.zone_id.as_deref(), offer.availability)).collect();
         let listed = Availability::Listed;
-        assert_eq!(places, [(Some("us-central1-a"), listed), (Some("us-central1-ai1a"), listed), (None, Availability::Unknown)]);
+        assert_eq!(found, [(Some("us-central1-a"), listed), (Some("us-central1-ai1a"), listed), (None, Availability::Unknown)]);
         assert_eq!(notes[0].to_string(), "a2-highgpu-1g: priced in africa-south1, europe-west4 and 1 more, where no zone lists it");
     }
 }
