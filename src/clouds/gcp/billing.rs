@@ -12,6 +12,8 @@ use crate::clouds::variable;
 use crate::hardware::CloudId;
 use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
 
+/// The one secret that the price list needs, and the easiest to have.
+const KEY: &str = "GPUPLAN_GCP_API_KEY";
 const ADDRESS: &str = "https://cloudbilling.googleapis.com";
 /// Compute Engine in the Cloud Billing Catalog.
 const SERVICE: &str = "services/6F81-5844-456A/skus";
@@ -32,7 +34,7 @@ impl SkuPrices {
     /// The key of the environment is not read for a stand-in on this machine.
     pub fn from_environment() -> Self {
         let project = Project::from_environment();
-        let key = if project.is_stand_in() { None } else { variable("GPUPLAN_GCP_API_KEY") };
+        let key = if project.is_stand_in() { None } else { variable(KEY) };
         Self { project, key }
     }
 
@@ -94,7 +96,10 @@ impl SkuPrices {
                 self.project.may_have_keys()?;
                 Ok(Request::get(url).secret("x-goog-api-key", key, ""))
             }
-            None => sdk::signed(&self.project, Request::get(url)).await,
+            None => sdk::signed(&self.project, Request::get(url)).await.map_err(|error| match error {
+                SourceError::MissingCredentials { .. } => SourceError::MissingCredentials { variable: KEY },
+                other => other,
+            }),
         }
     }
 
