@@ -6,6 +6,9 @@
 #[path = "contracts/aws.rs"]
 mod aws;
 #[cfg(feature = "gcp")]
+#[path = "testbed/fake_gce.rs"]
+mod fake_gce;
+#[cfg(feature = "gcp")]
 #[path = "contracts/gcp.rs"]
 mod gcp;
 #[path = "contracts/public.rs"]
@@ -58,7 +61,8 @@ fn aws_prices_keep_the_contract() {
 #[test]
 fn gcp_prices_keep_the_contract() {
     let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(gcp::sells_in_us_central1_only));
-    let source = gpuplan::clouds::gcp::spot_prices::SpotPrices::at(&server.endpoint, "some-project");
+    let project = gpuplan::clouds::gcp::project::Project::at(&server.endpoint, "some-project");
+    let source = gpuplan::clouds::gcp::spot_prices::SpotPrices { project };
     prices::keep_the_contract(&source, &hardware, &["a2-highgpu-1g"], &["us-central1", "europe-west9"], &[]);
 }
 
@@ -118,4 +122,13 @@ fn nebius_tells_no_price_without_grpc_and_claims_none() {
 #[test]
 fn crusoe_has_no_price_interface_and_claims_none() {
     assert!(public::has_no_price_source("crusoe"));
+}
+
+#[cfg(feature = "gcp")]
+#[test]
+fn gcp_price_list_keeps_the_contract() {
+    let (hardware, fake) = (gpuplan::hardware::Hardware::embedded().unwrap(), fake_gce::FakeGce::start(gcp::project));
+    let project = gpuplan::clouds::gcp::project::Project::at(&fake.endpoint, "some-project");
+    let source = gpuplan::clouds::gcp::billing::SkuPrices::at(project, Some(gcp::SECRET));
+    prices::keep_the_contract(&source, &hardware, &["a3-highgpu-8g", "a2-highgpu-1g"], &["us-central1"], &[gcp::SECRET]);
 }

@@ -19,6 +19,7 @@ const ATTEMPTS: u32 = 3;
 const BACKOFF: Duration = Duration::from_millis(500);
 /// The longest wait that a server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
+const MOST_REDIRECTS: usize = 5;
 /// Largest answer that is kept in memory.
 const LARGEST: usize = 128 << 20;
 /// Largest line of an answer that is read line by line.
@@ -98,6 +99,7 @@ impl Http {
             .user_agent(concat!("gpuplan/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
+            .redirect(reqwest::redirect::Policy::custom(same_host))
             .build()
             .map_err(|error| SourceError::Unreachable { place: "the network".to_owned(), detail: root_cause(&error) })?;
         Ok(Self { client })
@@ -181,6 +183,12 @@ impl Http {
         };
         request.headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, value)).send().await
     }
+}
+
+/// A key in a header of its own would follow a redirect to anybody, so only the host that was asked may redirect, to itself.
+fn same_host(attempt: reqwest::redirect::Attempt) -> reqwest::redirect::Action {
+    let asked = attempt.previous().first().map(reqwest::Url::origin);
+    if asked == Some(attempt.url().origin()) && attempt.previous().len() < MOST_REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
 fn malformed(request: &Request, error: &dyn std::error::Error) -> SourceError {

@@ -1,4 +1,4 @@
-//! HTTP status codes of the Compute Engine interface that a question for prices can meet, and how far each reaches.
+//! HTTP status codes of Google's interfaces that a question can meet, and how far each reaches.
 
 /// What a refusal means for the rest of the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub fn reach(status: u16) -> Reach {
     }
 }
 
-/// What to add to the cloud's own words, where they do not say it.
-pub fn explanation(status: u16) -> Option<&'static str> {
+/// The cloud's own words, and what to do where they do not say it. `permission` is what the question needs.
+pub fn explained(status: u16, words: &str, permission: &str) -> String {
     match status {
-        401 => Some("sign in with `gcloud auth application-default login`"),
-        403 => Some("the account needs compute.advice.capacityHistory on the project, and the Compute Engine interface enabled"),
-        429 => Some("the project asks too often; wait a minute"),
-        _ => None,
+        401 => format!("{words} (sign in with `gcloud auth application-default login`)"),
+        403 => format!("{words} (the account needs {permission} on the project, and the interface enabled)"),
+        429 => format!("{words} (the project asks too often; wait a minute)"),
+        _ => words.to_owned(),
     }
 }
 
@@ -38,5 +38,11 @@ mod tests {
         assert_eq!(reach(404), Reach::Pool);
         assert_eq!(reach(403), Reach::Everywhere);
         assert_eq!(reach(302), Reach::Unknown);
+    }
+
+    #[test]
+    fn a_refusal_names_the_permission() {
+        assert!(explained(403, "No.", "compute.regions.get").contains("compute.regions.get"));
+        assert_eq!(explained(404, "No.", "compute.regions.get"), "No.");
     }
 }

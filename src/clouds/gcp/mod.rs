@@ -1,9 +1,27 @@
 //! Google Cloud. Only the files that name the SDK need the feature `gcp`.
 
+#[cfg(feature = "gcp")]
+pub mod account;
+pub mod advice;
+pub mod billing;
+#[cfg(feature = "gcp")]
+pub mod capacity;
+pub mod compose;
 pub mod errors;
 pub mod history;
+pub mod identity;
+pub mod permissions;
+pub mod pools;
+#[cfg(feature = "gcp")]
+pub mod preemptions;
+pub mod project;
+pub mod quotas;
+#[cfg_attr(not(feature = "gcp"), path = "without_sdk.rs")]
+mod sdk;
+pub mod skus;
 #[cfg(feature = "gcp")]
 pub mod spot_prices;
+pub mod zones;
 
 use crate::clouds::Sources;
 
@@ -15,10 +33,19 @@ pub const SETUP: &str = include_str!("setup.tf");
 
 #[cfg(feature = "gcp")]
 pub fn sources() -> Sources {
-    Sources { prices: vec![Box::new(spot_prices::SpotPrices::from_environment())], ..Sources::default() }
+    let project = project::Project::from_environment();
+    Sources {
+        prices: vec![Box::new(billing::SkuPrices::from_environment()), Box::new(spot_prices::SpotPrices { project: project.clone() })],
+        risks: vec![
+            Box::new(preemptions::Preemptions { project: project.clone() }),
+            Box::new(capacity::Capacity { project: project.clone() }),
+        ],
+        account: Some(Box::new(account::Account { project })),
+        needs_feature: None,
+    }
 }
 
 #[cfg(not(feature = "gcp"))]
 pub fn sources() -> Sources {
-    Sources { needs_feature: Some(CLOUD), ..Sources::default() }
+    Sources { prices: vec![Box::new(billing::SkuPrices::from_environment())], needs_feature: Some(CLOUD), ..Sources::default() }
 }

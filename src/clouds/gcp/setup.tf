@@ -35,7 +35,7 @@ variable "network" {
 variable "quotas" {
   type        = map(number)
   default     = {}
-  description = "GPUs to ask for in the region, by metric: { \"compute.googleapis.com/preemptible_nvidia_h100_gpus\" = 8 }."
+  description = "GPUs to ask for in the region, by quota id: { \"PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region\" = 8 }."
 }
 
 provider "google" {

@@ -1,0 +1,117 @@
+//! What the other files need of Google's SDK: credentials, signed requests, the list of machine types, and its errors.
+
+use std::time::Duration;
+
+use google_cloud_auth::credentials::{self, CacheableResource, Credentials, anonymous};
+use google_cloud_compute_v1::Error as CallError;
+use google_cloud_compute_v1::client::MachineTypes;
+use google_cloud_compute_v1::model::MachineType;
+use google_cloud_compute_v1::model::deprecation_status::State;
+use google_cloud_gax::client_builder::{ClientBuilder, Error as BuildError};
+use google_cloud_gax::paginator::Paginator;
+use google_cloud_gax::retry_policy::NeverRetry;
+
+use crate::clouds::gcp::errors::{Reach, explained, reach};
+use crate::clouds::gcp::pools::Failure;
+use crate::clouds::gcp::project::Project;
+use crate::clouds::gcp::zones::{Listing, Zones, last_segment};
+use crate::clouds::http::Request;
+use crate::clouds::{one_line, root_cause};
+use crate::market::SourceError;
+
+/// One call and its answer.
+const ATTEMPT: Duration = Duration::from_secs(15);
+/// The whole list of machine types, some pages of it.
+const LIST: Duration = Duration::from_secs(45);
+/// Machine series with GPUs, as Google's filters write a regular expression over the whole name.
+const GPU_SERIES: &str = r#"name eq "(a2|a3|a4|a4x|g2|g4)-.*""#;
+
+/// A client's builder with the project's address and keys.
+pub fn configured<F>(builder: ClientBuilder<F, Credentials>, project: &Project) -> Result<ClientBuilder<F, Credentials>, SourceError> {
+    let builder = builder.with_attempt_timeout(ATTEMPT).with_retry_policy(NeverRetry).with_credentials(credentials(project)?);
+    Ok(match project.endpoint() {
+        Some(endpoint) => builder.with_endpoint(endpoint),
+        None => builder,
+    })
+}
+
+pub fn not_built(error: &BuildError) -> SourceError {
+    SourceError::Unreachable { place: "Compute Engine".to_owned(), detail: root_cause(error) }
+}
+
+/// Nobody's for a stand-in on this machine.
+fn credentials(project: &Project) -> Result<Credentials, SourceError> {
+    if project.is_stand_in() {
+        return Ok(anonymous::Builder::new().build());
+    }
+    project.may_have_keys()?;
+    credentials::Builder::default().build().map_err(|_| missing())
+}
+
+fn missing() -> SourceError {
+    SourceError::MissingCredentials { variable: "GOOGLE_APPLICATION_CREDENTIALS" }
+}
+
+/// The request with the application default credentials, and the project that pays for the question where they name one.
+pub async fn signed(project: &Project, request: Request) -> Result<Request, SourceError> {
+    if project.is_stand_in() {
+        return Ok(request);
+    }
+    #[expect(clippy::default_trait_access, reason = "the type is of a crate that is no dependency of this one")]
+    let headers = credentials(project)?.headers(Default::default()).await.map_err(|_| missing())?;
+    let CacheableResource::New { data: headers, .. } = headers else { return Err(missing()) };
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let request = request.secret("authorization", text("authorization").ok_or_else(missing)?, "");
+    Ok(match text("x-goog-user-project") {
+        Some(payer) => request.header("x-goog-user-project", payer),
+        None => request,
+    })
+}
+
+/// Which zones list which machine types with GPUs.
+pub async fn zones(project: &Project) -> Result<Zones, SourceError> {
+    let client = configured(MachineTypes::builder(), project)?.build().await.map_err(|error| not_built(&error))?;
+    let list = client.aggregated_list().set_project(project.id()?).set_filter(GPU_SERIES);
+    let (mut listings, mut unreachable) = (Vec::new(), Vec::new());
+    let read = async {
+        let mut pages = list.by_page();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| refusal("machine types", "compute.machineTypes.list", &error))?;
+            unreachable.extend(page.unreachables);
+            listings.extend(page.items.into_values().flat_map(|scope| scope.machine_types).filter_map(listing));
+        }
+        Ok(())
+    };
+    let late = |_| SourceError::Unreachable { place: "machine types".to_owned(), detail: format!("no answer within {} s", LIST.as_secs()) };
+    tokio::time::timeout(LIST, read).await.map_err(late)??;
+    Ok(Zones::new(listings, unreachable))
+}
+
+fn listing(machine: MachineType) -> Option<Listing> {
+    let is_deprecated = machine.deprecated.and_then(|status| status.state).is_some_and(|state| state != State::Active);
+    Some(Listing { zone: last_segment(&machine.zone?).to_owned(), machine_type: machine.name?, is_deprecated })
+}
+
+/// A call's error for what asks once.
+pub fn refusal(place: &str, permission: &str, error: &CallError) -> SourceError {
+    match failure(place, permission, error) {
+        Failure::Pool(error) | Failure::Everywhere(error) => error,
+        Failure::Nothing(detail) => SourceError::Malformed { field: place.to_owned(), detail },
+    }
+}
+
+/// A call's error for what asks for many pools.
+pub fn failure(place: &str, permission: &str, error: &CallError) -> Failure {
+    if error.is_authentication() {
+        return Failure::Everywhere(missing());
+    }
+    if error.is_deserialization() {
+        return Failure::Pool(SourceError::Malformed { field: "answer of Compute Engine".to_owned(), detail: root_cause(error) });
+    }
+    let Some(status) = error.http_status_code() else {
+        return Failure::Everywhere(SourceError::Unreachable { place: place.to_owned(), detail: root_cause(error) });
+    };
+    let words = error.status().map_or_else(|| error.to_string(), |status| status.message.clone());
+    let refused = SourceError::Refused { code: format!("HTTP {status}"), detail: explained(status, &one_line(&words), permission) };
+    if reach(status) == Reach::Pool { Failure::Pool(refused) } else { Failure::Everywhere(refused) }
+}
