@@ -3,11 +3,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
 
 #[cfg(feature = "aws")]
+#[path = "testbed/answers.rs"]
+mod answers;
+#[cfg(feature = "aws")]
 #[path = "contracts/aws.rs"]
 mod aws;
 #[cfg(feature = "gcp")]
 #[path = "contracts/gcp.rs"]
 mod gcp;
+#[cfg(feature = "aws")]
+#[path = "testbed/moto.rs"]
+mod moto;
+#[cfg(feature = "aws")]
+#[path = "testbed/proxy.rs"]
+mod proxy;
 #[cfg(any(feature = "aws", feature = "gcp"))]
 #[path = "contracts/server.rs"]
 mod server;
@@ -50,7 +59,7 @@ mod prices {
 #[test]
 fn aws_prices_keep_the_contract() {
     let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(aws::account));
-    let source = aws::source(&server.endpoint, aws::quick());
+    let source = gpuplan::clouds::aws::spot_prices::SpotPrices::new(aws::session(&server.endpoint, aws::quick()));
     prices::keep_the_contract(&source, &hardware, &aws::TYPES, &["us-east-1", "us-west-1"], &aws::KEYS);
 }
 
