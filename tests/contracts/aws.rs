@@ -36,7 +36,7 @@ pub fn session(endpoint: &str, limits: TimeLimits) -> Session {
 
 pub fn quick() -> TimeLimits {
     let seconds = Duration::from_secs;
-    TimeLimits { connect: seconds(2), attempt: seconds(10), attempts: 1, region: seconds(20), credentials: seconds(2) }
+    TimeLimits { connect: seconds(2), attempt: seconds(10), attempts: 1, answer: seconds(20), credentials: seconds(2) }
 }
 
 fn query<'a>(hardware: &'a Hardware, types: &[&str], regions: &[&str]) -> OfferQuery<'a> {
@@ -161,12 +161,15 @@ fn prices_come_by_zone_id_over_all_pages_and_a_closed_region_costs_only_itself()
     assert_eq!(found, expected);
     let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
     assert_eq!(notes.len(), 5, "{notes:?}");
-    assert!(notes.iter().any(|note| note.starts_with("us-east-1: machine types could not be compared: refused with Unauth")), "{notes:?}");
-    assert!(notes.iter().any(|note| note.starts_with("us-east-1: nobody said which zones list a machine: refused")), "{notes:?}");
-    let notes = &notes[2..];
-    assert!(notes[0].starts_with("us-east-1b, p5.48xlarge: `N/A*` is not an amount"), "{notes:?}");
-    assert!(notes[1].starts_with("us-east-1z, g5.xlarge: no zone id is known"), "{notes:?}");
-    assert!(notes[2].starts_with("us-west-1: refused with AuthFailure: not here (the region may not be enabled"), "{notes:?}");
+    for start in [
+        "us-east-1: machine types could not be compared: refused with UnauthorizedOperation",
+        "us-east-1: nobody said which zones list a machine: refused with UnauthorizedOperation",
+        "us-east-1b, p5.48xlarge: `N/A*` is not an amount",
+        "us-east-1z, g5.xlarge: no zone id is known",
+        "us-west-1: refused with AuthFailure: not here (the region may not be enabled",
+    ] {
+        assert!(notes.iter().any(|note| note.starts_with(start)), "{start}: {notes:?}");
+    }
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn one_question_asks_for_the_price_in_force_of_every_type_and_both_products() {
 fn a_region_that_hangs_is_given_up_and_the_others_are_kept() {
     let hardware = Hardware::embedded().unwrap();
     let server = Server::start(|request| if region(request) == "eu-west-1" { Reply::Silence } else { account(request) });
-    let limits = TimeLimits { attempt: Duration::from_millis(400), attempts: 2, region: Duration::from_secs(2), ..quick() };
+    let limits = TimeLimits { attempt: Duration::from_millis(400), attempts: 2, answer: Duration::from_secs(2), ..quick() };
     let started = Instant::now();
     let answer = ask_spot(&hardware, &server.endpoint, &["eu-west-1", "us-east-1"], limits).unwrap();
     assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
@@ -478,7 +481,7 @@ fn all_regions_take_as_long_as_the_slowest_and_not_as_their_sum() {
         answer.offers.len(),
         LATENCY * calls as u32
     );
-    assert!(regions > 20 && answer.offers.len() > regions);
+    assert!(regions > 10 && answer.offers.len() > regions);
     assert!(took < LATENCY * calls as u32 / 2, "{took:?}");
 }
 
@@ -538,7 +541,7 @@ fn faults_cost_only_their_region(moto: &Moto, hardware: &Hardware) {
         answers::spot_history(zones.map(spot).to_vec(), 1000),
     ];
     let proxy = Proxy::start(Some(moto.address.clone()), rules);
-    let limits = TimeLimits { attempts: 2, attempt: Duration::from_secs(8), region: Duration::from_secs(12), ..quick() };
+    let limits = TimeLimits { attempts: 2, attempt: Duration::from_secs(8), answer: Duration::from_secs(12), ..quick() };
     let source = SpotPrices::new(session(&proxy.endpoint, limits));
     let regions = ["us-east-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1"];
     let begun = Instant::now();

@@ -63,7 +63,7 @@ fn installed() -> Result<PathBuf, String> {
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
-    let name = format!("{:?}", command.get_program());
+    let name = command.get_program().display().to_string();
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
     let last = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().last().unwrap_or_default().to_owned();
     if output.status.success() { Ok(()) } else { Err(format!("{name}: {}", last(&output.stderr))) }

@@ -34,7 +34,7 @@ impl Call {
             (None, None) => format!("GET {}", request.path),
         };
         let region = request.header("authorization").split('/').nth(2).unwrap_or_default().to_owned();
-        Self { action, region, number: 0, body: request.body.clone(), is_json: !target.is_empty() || request.path.ends_with(".json") }
+        Self { action, region, number: 0, body: request.body.clone(), is_json: !target.is_empty() }
     }
 
     /// A parameter of a query, decoded.
@@ -57,7 +57,13 @@ impl Call {
             return Reply::Text(status, "application/x-amz-json-1.1", body);
         }
         let error = format!("<Error><Code>{code}</Code><Message>{message}</Message></Error>");
-        Reply::Text(status, "text/xml", format!("<Response><Errors>{error}</Errors><RequestID>r</RequestID></Response>"))
+        // STS words its refusals as the older services do.
+        let body = if self.action == "GetCallerIdentity" {
+            format!("<ErrorResponse>{error}<RequestId>r</RequestId></ErrorResponse>")
+        } else {
+            format!("<Response><Errors>{error}</Errors><RequestID>r</RequestID></Response>")
+        };
+        Reply::Text(status, "text/xml", body)
     }
 }
 
@@ -169,10 +175,13 @@ fn answer(request: &Request, call: &Call, rules: &[Rule], upstream: Option<&str>
             thread::sleep(*pause);
             otherwise()
         }
-        Fault::CutInHalf => match otherwise() {
-            Reply::Text(status, kind, body) => Reply::Text(status, kind, body.chars().take(body.chars().count() / 2).collect()),
-            other => other,
-        },
+        Fault::CutInHalf => {
+            let mut reply = otherwise();
+            if let Reply::Text(_, _, body) = &mut reply {
+                *body = body.chars().take(body.chars().count() / 2).collect();
+            }
+            reply
+        }
     }
 }
 

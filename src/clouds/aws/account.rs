@@ -29,14 +29,14 @@ impl AwsAccount {
         let account = &self.session.sign_in().await?;
         let region = account.home_region().unwrap_or(ANY_REGION);
         let said = async { account.sts(region).get_caller_identity().send().await.map_err(|error| account.error(region, &error)) };
-        let said = account.within_limit(region, said).await?;
+        let said = account.in_time(region, said).await?;
         let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
         Ok(Identity { account: text(said.account()), principal: text(said.arn()), found_in: account.found_in().to_owned() })
     }
 
     async fn allowed(&self, region: &str) -> Result<Vec<Permission>, SourceError> {
         let account = &self.session.sign_in().await?;
-        account.within_limit(region, async { Ok(permissions::try_all(account, region).await) }).await
+        account.in_time(region, async { Ok(Box::pin(permissions::try_all(account, region)).await) }).await
     }
 
     async fn quota(&self, need: QuotaNeed<'_>) -> Result<Vec<Quota>, SourceError> {
@@ -47,8 +47,8 @@ impl AwsAccount {
         };
         let account = &self.session.sign_in().await?;
         let (quota, used) = tokio::join!(
-            account.within_limit(need.region, find(account, need.region, machine, bought)),
-            account.within_limit(need.region, running(account, need.region, bought)),
+            account.in_time(need.region, find(account, need.region, machine, bought)),
+            account.in_time(need.region, running(account, need.region, bought)),
         );
         let (quota, running) = (quota?, used.ok());
         let missing = |field: &str| SourceError::Malformed { field: field.to_owned(), detail: "the quota does not say it".to_owned() };

@@ -1,10 +1,11 @@
 //! From capacity block offerings to offers: an upfront fee becomes a rate. Names no SDK.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::clouds::aws::spot::Region;
 use crate::hardware::InstanceId;
 use crate::market::{Availability, Offer, Place, Purchase, SourceNote};
 use crate::units::{Usd, UsdPerHour};
@@ -46,22 +47,16 @@ impl Block {
 }
 
 /// The block of each machine type and zone that starts first: it is what can be had next.
-pub fn offers(
-    region: &str,
-    blocks: &[Block],
-    zone_ids: &HashMap<String, String>,
-    instances: &HashMap<String, InstanceId>,
-    answered_at: Timestamp,
-) -> (Vec<Offer>, Vec<SourceNote>) {
+pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>) {
     let mut first: BTreeMap<(InstanceId, Arc<str>), (Option<Timestamp>, Offer)> = BTreeMap::new();
     let mut notes = Vec::new();
     for block in blocks {
-        let Some(instance) = instances.get(&block.instance_type) else { continue };
-        let read = zone_ids.get(&block.zone_name).ok_or_else(|| "no zone id is known for this zone; the fee is left out".to_owned());
+        let Some(instance) = region.instances.get(&block.instance_type) else { continue };
+        let read = region.zone_ids.get(&block.zone_name).ok_or_else(|| "no zone id is known for this zone; the fee is left out".to_owned());
         match read.and_then(|zone_id| Ok((zone_id.as_str().into(), block.rate()?))) {
             Ok((zone_id, rate)) => {
-                let place = Place { region: region.into(), zone_id: Some(Arc::clone(&zone_id)) };
-                let mut offer = Offer::live(*instance, place, Purchase::CapacityBlock, rate, SOURCE, answered_at);
+                let place = Place { region: region.name.into(), zone_id: Some(Arc::clone(&zone_id)) };
+                let mut offer = Offer::live(*instance, place, Purchase::CapacityBlock, rate, SOURCE, region.answered_at);
                 let starts = block.starts.map_or_else(|| "unknown".to_owned(), |starts| starts.to_string());
                 offer.flags = format!("block={} starts={starts} hours={}", block.id, block.hours).into();
                 offer.availability = Availability::Seen;
@@ -101,7 +96,8 @@ mod tests {
     fn read(blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>) {
         let zone_ids = [("us-east-2a".to_owned(), "use2-az1".to_owned())].into();
         let instances = [("p5e.48xlarge".to_owned(), InstanceId(3))].into();
-        offers("us-east-2", blocks, &zone_ids, &instances, "2026-08-01T00:00:00Z".parse().unwrap())
+        let answered_at = "2026-08-01T00:00:00Z".parse().unwrap();
+        offers(&Region { name: "us-east-2", zone_ids: &zone_ids, instances: &instances, listed: None, answered_at }, blocks)
     }
 
     #[test]

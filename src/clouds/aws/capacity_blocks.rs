@@ -10,6 +10,7 @@ use crate::clouds::aws::CLOUD;
 use crate::clouds::aws::block::{self, Block};
 use crate::clouds::aws::gather::gather;
 use crate::clouds::aws::session::{Account, Session};
+use crate::clouds::aws::spot::Region;
 use crate::clouds::aws::zones::zone_ids;
 use crate::hardware::{CloudId, InstanceId};
 use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
@@ -34,7 +35,7 @@ impl CapacityBlocks {
         let named = |id: &InstanceId| (query.hardware.instance(*id).name.clone(), *id);
         let regions = query.wanted.iter().map(|(region, ids)| (region, ids.iter().filter(is_sold_so).map(named).collect()));
         let questions = regions.filter(|(_, instances): &(_, HashMap<_, _>)| !instances.is_empty()).map(|(region, instances)| async move {
-            (region.to_string(), account.within_limit(region, ask_region(account, region, &instances)).await)
+            (region.to_string(), account.in_time(region, ask_region(account, region, &instances)).await)
         });
         let outcomes = join_all(questions).await;
         let mut answer = Answer::default();
@@ -58,7 +59,8 @@ async fn ask_region(account: &Account, region: &str, instances: &HashMap<String,
     let blocks: Vec<Block> = gather(outcomes, &mut notes)?.into_iter().flatten().collect();
     let answered_at = Timestamp::now();
     let zones = if blocks.is_empty() { HashMap::new() } else { zone_ids(account, client, region, &mut notes).await };
-    let (offers, unread) = block::offers(region, &blocks, &zones, instances, answered_at);
+    let region = Region { name: region, zone_ids: &zones, instances, listed: None, answered_at };
+    let (offers, unread) = block::offers(&region, &blocks);
     notes.extend(unread);
     Ok(Answer { offers, history: Vec::new(), notes })
 }

@@ -20,7 +20,7 @@ use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, RiskAnsw
 /// Price files read at the same time; each is some hundred megabytes.
 const LANES: usize = 4;
 /// All price files together. What was read by then is kept.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Bands of interruption by machine type and region.
 pub struct SpotAdvisor {

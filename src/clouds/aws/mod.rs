@@ -31,6 +31,8 @@ pub mod spot_prices;
 pub mod spot_series;
 pub mod vcpu_quotas;
 #[cfg(feature = "aws")]
+pub mod whole;
+#[cfg(feature = "aws")]
 pub mod zones;
 
 use crate::clouds::Sources;

@@ -1,7 +1,7 @@
 //! Which zones of a region list a machine type, and whether its figures are those of the catalog.
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::types::{Filter, GpuDeviceInfo, InstanceType, LocationType};
+use aws_sdk_ec2::types::{Filter, GpuDeviceInfo, GpuDeviceMemoryInfo, InstanceType, LocationType};
 
 use crate::clouds::aws::CLOUD;
 use crate::clouds::aws::machine_types::{Cards, difference};
@@ -63,6 +63,6 @@ fn cards(info: &GpuDeviceInfo) -> Cards {
     Cards {
         count: info.count().unwrap_or_default(),
         partition: info.gpu_partition_size(),
-        memory_mib: info.memory_info().and_then(|memory| memory.size_in_mib()),
+        memory_mib: info.memory_info().and_then(GpuDeviceMemoryInfo::size_in_mib),
     }
 }

@@ -33,7 +33,7 @@ impl ListedPrices {
         let client = &account.pricing(REGION);
         let lanes = query.instances().into_keys().map(|name| async move {
             let question = products(account, client, name);
-            (name.to_owned(), account.within_limit(name, question).await)
+            (name.to_owned(), account.in_time(name, question).await)
         });
         let outcomes: Vec<_> = stream::iter(lanes.collect::<Vec<_>>()).buffered(LANES).collect().await;
         let answered_at = Timestamp::now();

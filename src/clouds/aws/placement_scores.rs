@@ -41,7 +41,7 @@ impl PlacementScores {
         let client = &account.ec2(account.home_region().unwrap_or(&first_regions[0]));
         let lanes = questions.into_iter().map(|(instance, regions)| async move {
             let name = &query.hardware.instance(instance).name;
-            let scores = account.within_limit(name, scores(account, client, name, &regions)).await;
+            let scores = account.in_time(name, scores(account, client, name, &regions)).await;
             (name.clone(), scores.map(|scores| (instance, scores)))
         });
         let outcomes: Vec<_> = stream::iter(lanes).buffered(LANES).collect().await;

@@ -11,8 +11,10 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::config::{Credentials, ProvideCredentials, SharedCredentialsProvider};
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use tokio::time::Instant;
 
 use crate::clouds::aws::errors::explanation;
+use crate::clouds::aws::whole::{BROKEN, WholeAnswers};
 use crate::clouds::{one_line, root_cause};
 use crate::market::SourceError;
 
@@ -23,8 +25,8 @@ pub struct TimeLimits {
     /// One request and its answer.
     pub attempt: Duration,
     pub attempts: u32,
-    /// All pages of one region together.
-    pub region: Duration,
+    /// A whole answer, all its regions and pages together. What was not said by then costs only itself.
+    pub answer: Duration,
     /// Finding credentials, which may ask a network address.
     pub credentials: Duration,
 }
@@ -32,7 +34,7 @@ pub struct TimeLimits {
 impl Default for TimeLimits {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { connect: seconds(5), attempt: seconds(15), attempts: 2, region: seconds(40), credentials: seconds(15) }
+        Self { connect: seconds(5), attempt: seconds(15), attempts: 2, answer: seconds(40), credentials: seconds(15) }
     }
 }
 
@@ -73,7 +75,7 @@ impl Session {
         let missing = SourceError::MissingCredentials { variable: "AWS_ACCESS_KEY_ID" };
         let Some(provider) = config.credentials_provider() else { return Err(missing) };
         match tokio::time::timeout(self.limits.credentials, provider.provide_credentials()).await {
-            Ok(Ok(credentials)) => Ok(Account { config, credentials, limits: self.limits }),
+            Ok(Ok(credentials)) => Ok(Account { config, credentials, limits: self.limits, deadline: Instant::now() + self.limits.answer }),
             Ok(Err(CredentialsError::CredentialsNotLoaded(_))) => Err(missing),
             Ok(Err(error)) => Err(SourceError::Refused { code: "credentials".to_owned(), detail: root_cause(&error) }),
             Err(error) => Err(SourceError::Unreachable { place: "the source of credentials".to_owned(), detail: root_cause(&error) }),
@@ -87,11 +89,13 @@ pub struct Account {
     config: SdkConfig,
     credentials: Credentials,
     limits: TimeLimits,
+    deadline: Instant,
 }
 
 impl Account {
     pub fn ec2(&self, region: &str) -> aws_sdk_ec2::Client {
-        aws_sdk_ec2::Client::new(&self.config_in(region))
+        let config = aws_sdk_ec2::config::Builder::from(&self.config_in(region)).interceptor(WholeAnswers);
+        aws_sdk_ec2::Client::from_conf(config.build())
     }
 
     pub fn pricing(&self, region: &str) -> aws_sdk_pricing::Client {
@@ -106,8 +110,9 @@ impl Account {
         aws_sdk_sts::Client::new(&self.config_in(region))
     }
 
-    pub fn limits(&self) -> TimeLimits {
-        self.limits
+    /// Half-way to the deadline, for a part that must not cost the others anything.
+    pub fn soon(&self) -> Instant {
+        Instant::now() + self.deadline.saturating_duration_since(Instant::now()) / 2
     }
 
     fn config_in(&self, region: &str) -> SdkConfig {
@@ -145,11 +150,11 @@ impl Account {
         }
     }
 
-    /// Gives up a question about a region that takes longer than a region may.
-    pub async fn within_limit<T>(&self, place: &str, question: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
-        let limit = self.limits.region;
-        tokio::time::timeout(limit, question).await.unwrap_or_else(|_| {
-            Err(SourceError::Unreachable { place: place.to_owned(), detail: format!("no answer within {} s", limit.as_secs_f64()) })
+    /// Gives up a part of the question when the time for the whole answer is over.
+    pub async fn in_time<T>(&self, place: &str, part: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
+        tokio::time::timeout_at(self.deadline, part).await.unwrap_or_else(|_| {
+            let detail = format!("no answer within {} s", self.limits.answer.as_secs_f64());
+            Err(SourceError::Unreachable { place: place.to_owned(), detail })
         })
     }
 
@@ -173,6 +178,7 @@ impl Account {
                 SourceError::Refused { code, detail }
             }
             SdkError::ResponseError(_) => malformed(),
+            _ if root_cause(error) == BROKEN => malformed(),
             _ => SourceError::Unreachable { place: place.to_owned(), detail: self.blanked(&root_cause(error)) },
         }
     }

@@ -8,7 +8,6 @@ use aws_sdk_ec2::operation::describe_spot_price_history::paginator::DescribeSpot
 use aws_sdk_ec2::types::{InstanceType, SpotPrice};
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use tokio::time::Instant;
 
 use crate::clouds::aws::CLOUD;
 use crate::clouds::aws::gather::gather;
@@ -23,9 +22,8 @@ use crate::market::{Access, Answer, BoxFuture, OfferQuery, PricePoint, PriceSour
 /// Both are asked for: accounts of before 2014 have the first, all others the second.
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 /// How far back EC2 remembers (documentation of DescribeSpotPriceHistory).
-const HISTORY: Duration = Duration::from_secs(90 * 24 * 3600);
-/// Earlier prices are given up after so long or so many rows; EC2 gives a thousand a page, newest first.
-const HISTORY_PATIENCE: Duration = Duration::from_secs(20);
+const HISTORY: Duration = Duration::from_hours(90 * 24);
+/// Earlier prices are given up after so many rows of a region; EC2 gives a thousand a page, newest first.
 const HISTORY_ROWS: usize = 100_000;
 
 /// EC2's spot price history, read with the account's own credentials.
@@ -53,7 +51,7 @@ impl SpotPrices {
             to_check.sort();
             let client = account.ec2(region);
             let question = Question { account, client, region, instances, to_check, with_history: self.with_history };
-            async move { (region.to_string(), account.within_limit(region, question.ask(query.hardware)).await) }
+            async move { (region.to_string(), account.in_time(region, question.ask(query.hardware)).await) }
         });
         let outcomes = join_all(questions.collect::<Vec<_>>()).await;
         let mut answer = Answer::default();
@@ -144,7 +142,7 @@ impl Question<'_> {
         let zones = zone_ids(self.account, &self.client, self.region, &mut notes).await;
         let region = self.named(&zones, None, Timestamp::now());
         let mut pages = self.pages(SystemTime::now() - HISTORY).send();
-        let deadline = Instant::now() + HISTORY_PATIENCE.min(self.account.limits().region / 2);
+        let deadline = self.account.soon();
         let why = loop {
             match tokio::time::timeout_at(deadline, pages.next()).await {
                 Ok(None) => break None,
