@@ -63,6 +63,15 @@ fn aws_prices_keep_the_contract() {
     prices::keep_the_contract(&source, &hardware, &aws::TYPES, &["us-east-1", "us-west-1"], &aws::KEYS);
 }
 
+#[cfg(feature = "aws")]
+#[test]
+fn aws_other_prices_keep_the_contract() {
+    let (hardware, (_proxy, sources)) = (gpuplan::hardware::Hardware::embedded().unwrap(), aws::other_price_sources());
+    for source in sources {
+        prices::keep_the_contract(source.as_ref(), &hardware, &aws::TYPES, &["us-east-1", "eu-west-1"], &aws::KEYS);
+    }
+}
+
 #[cfg(feature = "gcp")]
 #[test]
 fn gcp_prices_keep_the_contract() {

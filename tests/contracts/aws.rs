@@ -426,6 +426,23 @@ fn public_documents_are_read_without_an_account() {
     assert!(proxy.calls().iter().all(|call| call.region.is_empty()), "nothing is signed");
 }
 
+/// Every source of prices but the spot history, each with something to sell and something that cannot be read.
+pub fn other_price_sources() -> (Proxy, Vec<Box<dyn PriceSource>>) {
+    let mut rules = public_documents();
+    rules.push(answers::products(vec![("g5.xlarge", "us-east-1", "USD", "1.006"), ("p5.48xlarge", "us-east-1", "CNY", "500")]));
+    rules.push(answers::capacity_blocks(vec![("p5.48xlarge", "us-east-1a", 10, "900"), ("p5.48xlarge", "us-east-1b", 10, "N/A")]));
+    rules.push(Rule::answer("DescribeAvailabilityZones", |_| zones()));
+    let proxy = Proxy::start(None, rules);
+    let (session, addresses) = (session(&proxy.endpoint, quick()), Addresses::at(&proxy.endpoint));
+    let sources: Vec<Box<dyn PriceSource>> = vec![
+        Box::new(ListedPrices::new(session.clone())),
+        Box::new(CapacityBlocks::new(session)),
+        Box::new(SpotFeed::new(addresses.clone())),
+        Box::new(OfferFiles::new(addresses)),
+    ];
+    (proxy, sources)
+}
+
 #[test]
 fn no_secret_stands_in_an_error_a_note_or_an_answer() {
     let hardware = Hardware::embedded().unwrap();

@@ -173,7 +173,8 @@ impl Account {
                     None if status.is_success() => return malformed(),
                     None => format!("HTTP {}", status.as_u16()),
                 };
-                let message = one_line(&self.blanked(refusal.err().message().unwrap_or_default()));
+                let message = refusal.err().message().filter(|message| !message.trim().is_empty());
+                let message = message.map_or_else(|| format!("without a word, asked about {place}"), |text| one_line(&self.blanked(text)));
                 let detail = explanation(&code).map_or_else(|| message.clone(), |more| format!("{message} ({more})"));
                 SourceError::Refused { code, detail }
             }

@@ -37,7 +37,7 @@ fn generation(family: &str) -> &str {
     &family[..end]
 }
 
-/// The code to ask for first (Service Quotas pages of EC2; launch reference of this project). Its name decides whether it is
+/// The code to ask for first (Service Quotas page of EC2). Its name decides whether it is
 /// the right one, so a wrong or outdated line costs a second question and never a wrong limit.
 pub fn likely_code(instance_type: &str, bought: Bought) -> Option<&'static str> {
     let family = family(instance_type);
