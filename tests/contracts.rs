@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
 
 #[cfg(feature = "aws")]
+#[path = "testbed/answers.rs"]
+mod answers;
+#[cfg(feature = "aws")]
 #[path = "contracts/aws.rs"]
 mod aws;
 #[cfg(feature = "gcp")]
@@ -11,6 +14,12 @@ mod fake_gce;
 #[cfg(feature = "gcp")]
 #[path = "contracts/gcp.rs"]
 mod gcp;
+#[cfg(feature = "aws")]
+#[path = "testbed/moto.rs"]
+mod moto;
+#[cfg(feature = "aws")]
+#[path = "testbed/proxy.rs"]
+mod proxy;
 #[path = "contracts/public.rs"]
 mod public;
 #[path = "contracts/server.rs"]
@@ -29,7 +38,7 @@ mod prices {
     pub fn keep_the_contract(source: &dyn PriceSource, hardware: &Hardware, types: &[&str], regions: &[&str], secrets: &[&str]) {
         let instances: Vec<_> = types.iter().map(|name| hardware.find_instance(&source.cloud(), name).unwrap()).collect();
         let wanted: BTreeMap<_, _> = regions.iter().map(|region| ((*region).into(), instances.clone())).collect();
-        let query = OfferQuery { hardware, wanted };
+        let query = OfferQuery::of(hardware, wanted);
         let answers = ask(&[(source, query.clone()), (source, query)]).unwrap();
         let rates = answers.iter().map(|answer| {
             let answer = answer.as_ref().unwrap();
@@ -53,8 +62,17 @@ mod prices {
 #[test]
 fn aws_prices_keep_the_contract() {
     let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(aws::account));
-    let source = aws::source(&server.endpoint, aws::quick());
+    let source = gpuplan::clouds::aws::spot_prices::SpotPrices::new(aws::session(&server.endpoint, aws::quick()));
     prices::keep_the_contract(&source, &hardware, &aws::TYPES, &["us-east-1", "us-west-1"], &aws::KEYS);
+}
+
+#[cfg(feature = "aws")]
+#[test]
+fn aws_other_prices_keep_the_contract() {
+    let (hardware, (_proxy, sources)) = (gpuplan::hardware::Hardware::embedded().unwrap(), aws::other_price_sources());
+    for source in sources {
+        prices::keep_the_contract(source.as_ref(), &hardware, &aws::TYPES, &["us-east-1", "eu-west-1"], &aws::KEYS);
+    }
 }
 
 #[cfg(feature = "gcp")]

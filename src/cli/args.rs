@@ -245,6 +245,9 @@ pub struct RefreshArguments {
     /// Only this cloud (repeat for several)
     #[arg(long = "cloud", value_name = "CLOUD")]
     pub clouds: Vec<String>,
+    /// The prices of the last 90 days as well, where the cloud tells them: many questions more
+    #[arg(long)]
+    pub history: bool,
     /// Do not ask again what answered less than this ago: 10m, 6h
     #[arg(long, value_name = "TIME")]
     pub max_age: Option<String>,

@@ -17,6 +17,8 @@ use crate::units::Hours;
 pub struct Wanted {
     /// None: every cloud that can be asked.
     pub clouds: Vec<CloudId>,
+    /// Earlier prices too.
+    pub history: bool,
     /// A source that answered less than this ago is not asked again.
     pub max_age: Option<Hours>,
 }
@@ -86,7 +88,8 @@ pub fn ask_clouds(
     }
     let mut cache = settings.cache(printer);
     let clouds = clouds_to_ask(hardware, printer, &wanted.clouds);
-    let queries: Vec<OfferQuery> = clouds.iter().map(|(cloud, _)| OfferQuery::known(market, hardware, cloud)).collect();
+    let queries: Vec<OfferQuery> =
+        clouds.iter().map(|(cloud, _)| OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) }).collect();
     let (mut said, mut questions) = (Said::default(), Vec::new());
     for ((_, sources), query) in clouds.iter().zip(&queries) {
         for question in questions_of(sources, query) {

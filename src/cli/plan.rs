@@ -43,7 +43,8 @@ pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings
     limits.policy = settings.policy(prices.policy.as_deref(), &catalogs.hardware)?;
     limits.accept_stale = prices.accept_stale_prices;
     if prices.live {
-        let wanted = live::Wanted { clouds: limits.clouds.clone(), max_age: live::age(prices.max_age.as_deref())? };
+        let wanted =
+            live::Wanted { clouds: limits.clouds.clone(), max_age: live::age(prices.max_age.as_deref())?, ..live::Wanted::default() };
         let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
         said.warn(printer);
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);

@@ -41,7 +41,8 @@ pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) 
         regions: arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect(),
     };
     if arguments.live {
-        let wanted = live::Wanted { clouds: query.clouds.clone(), max_age: live::age(arguments.max_age.as_deref())? };
+        let wanted =
+            live::Wanted { clouds: query.clouds.clone(), max_age: live::age(arguments.max_age.as_deref())?, ..live::Wanted::default() };
         let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
         said.warn(printer);
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);

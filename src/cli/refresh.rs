@@ -12,7 +12,7 @@ use crate::report::refresh::{self, SourceRow, Word};
 pub fn run(arguments: &RefreshArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let catalogs = settings.snapshot()?;
     let clouds = arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?;
-    let wanted = Wanted { clouds, max_age: live::age(arguments.max_age.as_deref())? };
+    let wanted = Wanted { clouds, history: arguments.history, max_age: live::age(arguments.max_age.as_deref())? };
     let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
     let rows: Vec<SourceRow> = said.asked.iter().map(row).collect();
     match settings.output {

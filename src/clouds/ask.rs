@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn one_failing_source_costs_the_others_nothing() {
         let hardware = Hardware::default();
-        let query = OfferQuery { hardware: &hardware, wanted: std::collections::BTreeMap::default() };
+        let query = OfferQuery::of(&hardware, std::collections::BTreeMap::default());
         let note = SourceNote { place: "here".to_owned(), detail: "nothing".to_owned() };
         let good = Canned(Ok(Answer { notes: vec![note.clone()], ..Answer::default() }));
         let bad = Canned(Err(SourceError::MissingCredentials { variable: "KEY" }));

@@ -20,9 +20,19 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub struct OfferQuery<'a> {
     pub hardware: &'a Hardware,
     pub wanted: BTreeMap<Arc<str>, Vec<InstanceId>>,
+    /// Earlier prices are wanted too, from sources where they cost many questions more.
+    pub history: bool,
 }
 
 impl<'a> OfferQuery<'a> {
+    pub fn of(hardware: &'a Hardware, wanted: BTreeMap<Arc<str>, Vec<InstanceId>>) -> Self {
+        Self { hardware, wanted, history: false }
+    }
+
+    pub fn with_history(self) -> Self {
+        Self { history: true, ..self }
+    }
+
     /// The pools of a cloud that the market knows to exist, without partitions that need an account of their own.
     pub fn known(market: &Market, hardware: &'a Hardware, cloud: &CloudId) -> Self {
         let mut wanted: BTreeMap<Arc<str>, Vec<InstanceId>> = BTreeMap::new();
@@ -33,7 +43,7 @@ impl<'a> OfferQuery<'a> {
             instances.sort();
             instances.dedup();
         }
-        Self { hardware, wanted }
+        Self::of(hardware, wanted)
     }
 
     /// Names of the wanted machine types in every region together, with their places in the catalog.
@@ -44,7 +54,7 @@ impl<'a> OfferQuery<'a> {
 
 fn is_known_pool(offer: &Offer) -> bool {
     use crate::market::offer::Suspicion::ZoneUnverified;
-    matches!(offer.purchase, Purchase::OnDemand | Purchase::Spot)
+    matches!(offer.purchase, Purchase::OnDemand | Purchase::Spot | Purchase::CapacityBlock)
         && !offer.suspicions.contains(&ZoneUnverified)
         && !offer.needs_special_account()
 }

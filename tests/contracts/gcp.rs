@@ -27,7 +27,7 @@ pub const SECRET: &str = "AIzaPlantedKey";
 
 fn query<'a>(hardware: &'a Hardware, types: &[&str], regions: &[&str]) -> OfferQuery<'a> {
     let instances: Vec<_> = types.iter().map(|name| hardware.find_instance(&CloudId::new("gcp"), name).unwrap()).collect();
-    OfferQuery { hardware, wanted: regions.iter().map(|region| ((*region).into(), instances.clone())).collect() }
+    OfferQuery::of(hardware, regions.iter().map(|region| ((*region).into(), instances.clone())).collect())
 }
 
 fn ask_gcp(hardware: &Hardware, endpoint: &str, types: &[&str], regions: &[&str]) -> Result<Answer, SourceError> {

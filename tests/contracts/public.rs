@@ -29,7 +29,7 @@ fn refuses(request: &Request) -> Reply {
 }
 
 fn query<'a>(hardware: &'a Hardware, regions: &[&str]) -> OfferQuery<'a> {
-    OfferQuery { hardware, wanted: regions.iter().map(|region| ((*region).into(), Vec::new())).collect() }
+    OfferQuery::of(hardware, regions.iter().map(|region| ((*region).into(), Vec::new())).collect())
 }
 
 fn answer_of(source: &dyn PriceSource, regions: &[&str]) -> Result<Answer, SourceError> {

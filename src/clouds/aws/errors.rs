@@ -1,4 +1,4 @@
-//! Error codes of EC2 that a question for prices can meet, and what each means for the rest of the question.
+//! Error codes of AWS that a question can meet, and what each means for the rest of the question.
 
 /// How far a refusal reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +22,18 @@ pub fn reach(code: &str) -> Reach {
         | "ExpiredTokenException"
         | "RequestExpired"
         | "IncompleteSignature"
+        | "InvalidSignatureException"
         | "MissingAuthenticationToken"
         | "Blocked"
         | "PendingVerification" => Reach::Everywhere,
         "AuthFailure"
         | "OptInRequired"
         | "UnauthorizedOperation"
+        | "AccessDenied"
+        | "AccessDeniedException"
+        | "MaxConfigLimitExceeded"
         | "RequestLimitExceeded"
+        | "TooManyRequestsException"
         | "Throttling"
         | "ThrottlingException"
         | "InternalError"
@@ -43,10 +48,15 @@ pub fn reach(code: &str) -> Reach {
 pub fn explanation(code: &str) -> Option<&'static str> {
     match code {
         "AuthFailure" | "OptInRequired" => Some("the region may not be enabled for this account"),
-        "UnauthorizedOperation" => Some("the policy must allow ec2:DescribeSpotPriceHistory and ec2:DescribeAvailabilityZones"),
-        "RequestExpired" | "SignatureDoesNotMatch" => Some("check the clock of this machine and the secret key"),
+        "UnauthorizedOperation" | "AccessDenied" | "AccessDeniedException" => Some("the policy of the account must allow this action"),
+        "MaxConfigLimitExceeded" => Some("the account asked for too many different placement scores today"),
+        "RequestExpired" | "SignatureDoesNotMatch" | "InvalidSignatureException" => {
+            Some("check the clock of this machine and the secret key")
+        }
         "ExpiredToken" | "ExpiredTokenException" => Some("sign in again"),
-        "RequestLimitExceeded" | "Throttling" | "ThrottlingException" => Some("the account asks too often; wait a minute"),
+        "RequestLimitExceeded" | "TooManyRequestsException" | "Throttling" | "ThrottlingException" => {
+            Some("the account asks too often; wait a minute")
+        }
         _ => None,
     }
 }

@@ -238,7 +238,7 @@ mod tests {
 
     fn ask_in(region: &str, hardware: &Hardware, names: &[&str], parts: &Parts) -> (Vec<Offer>, Vec<SourceNote>) {
         let wanted = names.iter().map(|name| hardware.find_instance(&CloudId::new("gcp"), name).unwrap()).collect();
-        offers(&OfferQuery { hardware, wanted: BTreeMap::from([(region.into(), wanted)]) }, parts, at())
+        offers(&OfferQuery::of(hardware, BTreeMap::from([(region.into(), wanted)])), parts, at())
     }
 
     fn rates(name: &str) -> Vec<(String, String, String)> {

@@ -1,0 +1,68 @@
+//! Where the public documents of AWS lie, and when they may be asked for at all.
+
+/// Base addresses; the paths behind them are the same everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    pub advisor: String,
+    pub feed: String,
+    pub offer_files: String,
+}
+
+/// Variables of the AWS tools that point them elsewhere; with one of them set, an environment is private or a test.
+pub const OVERRIDES: [&str; 2] = ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_EC2"];
+
+/// Whether the price list may be asked: not where only EC2 lies elsewhere, since the list would then be the internet's.
+pub fn may_ask_price_list(is_set: impl Fn(&str) -> bool) -> bool {
+    !is_set("AWS_ENDPOINT_URL_EC2") || is_set("AWS_ENDPOINT_URL") || is_set("AWS_ENDPOINT_URL_PRICING")
+}
+
+impl Addresses {
+    /// At one given base, or at their public hosts, which a private environment must not reach.
+    pub fn choose(given: Option<String>, is_set: impl Fn(&str) -> bool) -> Option<Self> {
+        match given {
+            Some(base) => Some(Self::at(&base)),
+            None if OVERRIDES.into_iter().any(is_set) => None,
+            None => Some(Self {
+                advisor: "https://spot-bid-advisor.s3.amazonaws.com".to_owned(),
+                feed: "https://website.spot.ec2.aws.a2z.com".to_owned(),
+                offer_files: "https://pricing.us-east-1.amazonaws.com".to_owned(),
+            }),
+        }
+    }
+
+    pub fn at(base: &str) -> Self {
+        let base = base.trim_end_matches('/').to_owned();
+        Self { advisor: base.clone(), feed: base.clone(), offer_files: base }
+    }
+
+    pub fn advisor_document(&self) -> String {
+        format!("{}/spot-advisor-data.json", self.advisor)
+    }
+
+    pub fn feed_document(&self) -> String {
+        format!("{}/spot.json", self.feed)
+    }
+
+    pub fn offer_file(&self, region: &str) -> String {
+        format!("{}/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv", self.offer_files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_environment_never_reaches_a_public_host() {
+        for set in OVERRIDES {
+            assert_eq!(Addresses::choose(None, |name| name == set), None);
+            let given = Addresses::choose(Some("http://127.0.0.1:1/".to_owned()), |name| name == set).unwrap();
+            assert_eq!(given.advisor_document(), "http://127.0.0.1:1/spot-advisor-data.json");
+            assert_eq!(given.offer_file("eu-west-1"), "http://127.0.0.1:1/offers/v1.0/aws/AmazonEC2/current/eu-west-1/index.csv");
+        }
+        let public = Addresses::choose(None, |_| false).unwrap();
+        assert_eq!(public.feed_document(), "https://website.spot.ec2.aws.a2z.com/spot.json");
+        assert!(may_ask_price_list(|_| false) && may_ask_price_list(|name| name == "AWS_ENDPOINT_URL"));
+        assert!(!may_ask_price_list(|name| name == "AWS_ENDPOINT_URL_EC2"));
+    }
+}

@@ -1,0 +1,119 @@
+//! Reads the spot advisor's document: how much spot capacity was reclaimed in a month, by machine type and region.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::hardware::InstanceId;
+use crate::market::{Place, RiskAnswer, RiskEvidence, SourceNote};
+
+/// Id of this source in a risk.
+pub const SOURCE: &str = "aws-spot-advisor";
+
+/// The document. Its savings are left alone: they can be negative, and no price may be made of them.
+#[derive(Debug, Deserialize)]
+pub struct Document {
+    ranges: Vec<Range>,
+    /// Region, operating system, machine type.
+    spot_advisor: BTreeMap<String, BTreeMap<String, BTreeMap<String, Row>>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Range {
+    index: i64,
+    label: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    /// Index of a range.
+    r: i64,
+}
+
+impl Document {
+    pub fn risks(&self, instances: &BTreeMap<&str, InstanceId>, observed_at: Timestamp) -> RiskAnswer {
+        let bands: HashMap<i64, (u8, u8)> = self.ranges.iter().filter_map(|range| Some((range.index, band(&range.label)?))).collect();
+        let mut answer = RiskAnswer::default();
+        for (region, systems) in &self.spot_advisor {
+            for (name, row) in systems.get("Linux").into_iter().flatten() {
+                let Some(instance) = instances.get(name.as_str()) else { continue };
+                let Some((low, high)) = bands.get(&row.r) else {
+                    let detail = format!("the advisor names a band `{}` that it does not explain; the risk stays unknown", row.r);
+                    answer.notes.push(SourceNote { place: format!("{region}, {name}"), detail });
+                    continue;
+                };
+                let place = Place { region: region.as_str().into(), zone_id: None };
+                let evidence =
+                    RiskEvidence { monthly_percent_low: *low, monthly_percent_high: *high, observed_at, source: Arc::from(SOURCE) };
+                answer.risks.push((*instance, place, Arc::new(evidence)));
+            }
+        }
+        answer
+    }
+}
+
+/// `<5%`, `5-10%`, `>20%`. The document's own maxima differ from its labels by rounding; the labels are what AWS shows.
+fn band(label: &str) -> Option<(u8, u8)> {
+    let text = label.trim().strip_suffix('%')?;
+    let (low, high) = match (text.strip_prefix('<'), text.strip_prefix('>')) {
+        (Some(high), _) => (0, high.parse().ok()?),
+        (_, Some(low)) => (low.parse().ok()?, 100),
+        _ => text.split_once('-').and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)))?,
+    };
+    (low < high && high <= 100).then_some((low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RECORDED: &str = include_str!("../../../tests/fixtures/aws/spot_advisor.json");
+
+    fn read(text: &str) -> RiskAnswer {
+        let document: Document = serde_json::from_str(text).unwrap();
+        document.risks(&[("p5.48xlarge", InstanceId(1)), ("g5.xlarge", InstanceId(2))].into(), Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn bands_come_by_region_and_negative_savings_change_nothing() {
+        let answer = read(RECORDED);
+        assert_eq!(answer.notes, []);
+        let row = |(id, place, risk): &(InstanceId, Place, Arc<RiskEvidence>)| {
+            (id.0, place.region.to_string(), risk.monthly_percent_low, risk.monthly_percent_high)
+        };
+        let mut found: Vec<_> = answer.risks.iter().map(row).collect();
+        found.sort_unstable();
+        let expected = [(1, "ca-central-1", 0, 5), (1, "us-east-1", 20, 100), (2, "ca-central-1", 20, 100), (2, "us-east-1", 20, 100)];
+        assert_eq!(found, expected.map(|(id, region, low, high)| (id, region.to_owned(), low, high)));
+    }
+
+    #[test]
+    fn a_band_that_is_not_explained_is_a_note() {
+        let answer =
+            read(r#"{"ranges": [{"index": 0, "label": "few"}], "spot_advisor": {"x": {"Linux": {"g5.xlarge": {"s": 1, "r": 0}}}}}"#);
+        assert_eq!((answer.risks.len(), answer.notes.len()), (0, 1));
+    }
+
+    #[test]
+    fn labels_are_read_as_shown() {
+        let labels = ["<5%", "5-10%", ">20%", "10-5%", "5%", "", "%", "5-200%"];
+        let bands = labels.map(band);
+        assert_eq!(bands[..3], [Some((0, 5)), Some((5, 10)), Some((20, 100))]);
+        assert!(bands[3..].iter().all(Option::is_none), "{bands:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_label_is_read_or_refused(label in ".{0,12}") {
+            let _ = band(&label);
+        }
+
+        #[test]
+        fn any_text_is_a_document_or_an_error(text in ".{0,60}") {
+            let _ = serde_json::from_str::<Document>(&text);
+        }
+    }
+}

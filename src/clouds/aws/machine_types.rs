@@ -1,0 +1,70 @@
+//! Holds a row of the catalog against what EC2 says of the same machine type. Names no SDK.
+
+use crate::hardware::InstanceType;
+use crate::units::Bytes;
+
+/// Figures of EC2 and of the catalog may differ by this share before somebody must look; they come from the same interface.
+const TOLERANCE: f64 = 0.01;
+
+/// The cards of a machine type, one entry for each kind of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cards {
+    /// Zero where the machine has a share of a card.
+    pub count: i32,
+    /// Share of a card, where it is one.
+    pub partition: Option<f64>,
+    /// Of each card or share.
+    pub memory_mib: Option<i32>,
+}
+
+/// What EC2 says otherwise than the catalog, in words; `None` where both agree or EC2 does not say.
+pub fn difference(known: &InstanceType, cards: &[Cards]) -> Option<String> {
+    let [first, ..] = cards else { return None };
+    let count: f64 = cards.iter().map(gpus).sum();
+    let catalog = known.node.gpus;
+    if (count - catalog.as_f64()).abs() > 1e-9 {
+        return Some(format!("AWS says {count} GPUs, the catalog of this program {catalog}"));
+    }
+    let memory = Bytes::from_mib(f64::from(first.memory_mib?)).0;
+    let known = known.node.gpu_memory.0;
+    let mib = |bytes: f64| (bytes / f64::from(1 << 20)).round();
+    ((memory - known).abs() > known * TOLERANCE)
+        .then(|| format!("AWS says {} MiB of memory for each GPU, the catalog of this program {}", mib(memory), mib(known)))
+}
+
+fn gpus(cards: &Cards) -> f64 {
+    match cards.partition {
+        Some(share) if cards.count == 0 => share,
+        _ => f64::from(cards.count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::{CloudId, Hardware};
+    use proptest::prelude::*;
+
+    fn check(name: &str, count: i32, partition: Option<f64>, memory_mib: Option<i32>) -> Option<String> {
+        let hardware = Hardware::embedded().unwrap();
+        let id = hardware.find_instance(&CloudId::new("aws"), name).unwrap();
+        difference(hardware.instance(id), &[Cards { count, partition, memory_mib }])
+    }
+
+    #[test]
+    fn shares_of_a_card_count_zero_cards_and_agree() {
+        assert_eq!(check("g6f.large", 0, Some(0.125), Some(2861)), None);
+        assert_eq!(check("p5.48xlarge", 8, None, Some(81_920)), None);
+        assert_eq!(check("p5.48xlarge", 8, None, None), None, "what is not said is no difference");
+        assert_eq!(check("g6f.large", 0, Some(0.5), None).unwrap(), "AWS says 0.5 GPUs, the catalog of this program 1/8");
+        assert_eq!(check("g6f.large", 0, None, None).unwrap(), "AWS says 0 GPUs, the catalog of this program 1/8");
+        assert!(check("p5.48xlarge", 8, None, Some(40_960)).unwrap().contains("40960 MiB"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_figures_are_compared(count in any::<i32>(), partition in any::<Option<f64>>(), memory in any::<Option<i32>>()) {
+            let _ = check("p5.48xlarge", count, partition, memory);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! moto, a fake AWS, as a process of its own on a loopback port. Installed once into the target folder.
+//!
+//! To use it from another test program: `#[path = "testbed/moto.rs"] mod moto;`.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The version whose answers the tests were written against; where it cannot be had, any version will do.
+const WANTED: &str = "moto[server]==5.2.5";
+const ANY: &str = "moto[server]";
+/// A cold start compiles a hundred Python modules.
+const STARTS_WITHIN: Duration = Duration::from_secs(90);
+
+pub struct Moto {
+    server: Child,
+    /// Host and port.
+    pub address: String,
+}
+
+impl Moto {
+    /// `None` where moto cannot be had here. Then the test is waived, and a line on stderr says so whatever the test runner hides.
+    pub fn start(test: &str) -> Option<Self> {
+        let started = installed().and_then(|folder| serve(&folder));
+        started.map_err(|why| say(&format!("WAIVED {test}: it needs moto, which cannot run here: {why}"))).ok()
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Past the capture of the test runner, which looks at the macros only.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "\n{line}");
+}
+
+/// The folder with moto in it, made by whoever comes first while the others wait.
+fn installed() -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto");
+    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
+    lock.lock().map_err(|error| error.to_string())?;
+    let ready = folder.join("ready");
+    if !ready.exists() {
+        say("installing moto into the target folder, once; this takes a minute");
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder.join("venv")))?;
+        let install = |what: &str| {
+            let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2", what];
+            run(Command::new(folder.join("venv/bin/python")).args(quiet))
+        };
+        install(WANTED).or_else(|_| install(ANY))?;
+        fs::write(ready, "").map_err(|error| error.to_string())?;
+    }
+    Ok(folder)
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().display().to_string();
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
+    let last = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().last().unwrap_or_default().to_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{name}: {}", last(&output.stderr))) }
+}
+
+fn serve(folder: &Path) -> Result<Moto, String> {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(|error| error.to_string())?;
+    let mut command = Command::new(folder.join("venv/bin/moto_server"));
+    command.args(["-H", "127.0.0.1", "-p", &free.port().to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = command.spawn().map_err(|error| error.to_string())?;
+    let mut moto = Moto { server, address: free.to_string() };
+    let begun = Instant::now();
+    while TcpStream::connect(free).is_err() {
+        if let Ok(Some(status)) = moto.server.try_wait() {
+            return Err(format!("moto_server ended with {status}"));
+        }
+        if begun.elapsed() > STARTS_WITHIN {
+            return Err(format!("moto_server did not listen within {} s", STARTS_WITHIN.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(moto)
+}
