@@ -6,6 +6,7 @@ pub mod capacity;
 pub mod charges;
 pub mod check;
 pub mod import;
+mod numbers;
 pub mod offer;
 pub mod quote;
 pub mod rules;

@@ -3,9 +3,10 @@
 //! Why each exists: published catalogs have carried on-demand below spot, eight GPUs at a third of their price in six
 //! regions, and rows of one cent; each of these rules catches one of those.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 use crate::hardware::{GpuId, Hardware, InstanceId};
+use crate::market::numbers::Numbers;
 use crate::market::offer::{Offer, Purchase, Suspicion};
 use crate::units::Hours;
 
@@ -30,7 +31,41 @@ const ROUNDING: f64 = 1.0005;
 const FEWEST_ROWS: usize = 3;
 
 /// Offers of one machine in one region on the same terms, by position.
-type SamePlace<'a> = HashMap<(InstanceId, &'a str, Purchase), Vec<usize>>;
+struct SamePlace {
+    groups: Vec<Group>,
+    by_place: HashMap<(InstanceId, u32, Purchase), usize>,
+}
+
+struct Group {
+    instance: InstanceId,
+    region: u32,
+    purchase: Purchase,
+    rows: Vec<usize>,
+}
+
+impl SamePlace {
+    fn new(offers: &[Offer]) -> Self {
+        let (mut groups, mut by_place) = (Vec::new(), HashMap::default());
+        for (index, (offer, region)) in offers.iter().zip(Numbers::of(offers).regions).enumerate() {
+            let group = *by_place.entry((offer.instance, region, offer.purchase)).or_insert_with(|| {
+                groups.push(Group { instance: offer.instance, region, purchase: offer.purchase, rows: Vec::new() });
+                groups.len() - 1
+            });
+            groups[group].rows.push(index);
+        }
+        Self { groups, by_place }
+    }
+
+    fn spots(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().filter(|group| group.purchase == Purchase::Spot)
+    }
+
+    /// List prices of the same machine in the same region.
+    fn lists(&self, group: &Group) -> &[usize] {
+        self.by_place.get(&(group.instance, group.region, Purchase::OnDemand)).map_or(&[], |index| &self.groups[*index].rows)
+    }
+}
+
 /// What a rule found: position of the offer and the suspicion.
 type Marks = Vec<(usize, Suspicion)>;
 
@@ -48,8 +83,9 @@ pub fn mark(offers: &mut [Offer], hardware: &Hardware) {
     let marks = far_from_median(offers, hardware, &medians);
     apply(offers, marks);
     // What is wrong about list prices must be known before spot prices are held against them.
+    let places = SamePlace::new(offers);
     for rule in [disagreeing_lists, disagreeing_spots, spot_above_on_demand, zone_outliers] {
-        let marks = rule(offers, &same_places(offers), &medians);
+        let marks = rule(offers, &places, &medians);
         apply(offers, marks);
     }
 }
@@ -63,19 +99,11 @@ fn apply(offers: &mut [Offer], marks: Marks) {
     }
 }
 
-fn same_places(offers: &[Offer]) -> SamePlace<'_> {
-    let mut places = SamePlace::new();
-    for (index, offer) in offers.iter().enumerate() {
-        places.entry((offer.instance, &*offer.place.region, offer.purchase)).or_default().push(index);
-    }
-    places
-}
-
 type Medians = HashMap<(InstanceId, Purchase), f64>;
 
 /// Median rate of a machine over its regions, of rows whose place is certain.
 fn type_medians(offers: &[Offer]) -> Medians {
-    let mut rates: HashMap<(InstanceId, Purchase), Vec<f64>> = HashMap::new();
+    let mut rates: HashMap<(InstanceId, Purchase), Vec<f64>> = HashMap::default();
     for offer in offers.iter().filter(|offer| !offer.suspicions.contains(&Suspicion::ZoneUnverified)) {
         rates.entry((offer.instance, offer.purchase)).or_default().push(offer.quote.rate.dollars());
     }
@@ -84,7 +112,7 @@ fn type_medians(offers: &[Offer]) -> Medians {
 
 fn far_from_median(offers: &[Offer], hardware: &Hardware, medians: &Medians) -> Marks {
     let per_gpu = |offer: &Offer| offer.quote.rate.dollars() / hardware.instance(offer.instance).node.gpus.as_f64();
-    let mut by_chip: HashMap<GpuId, Vec<f64>> = HashMap::new();
+    let mut by_chip: HashMap<GpuId, Vec<f64>> = HashMap::default();
     for offer in offers.iter().filter(|offer| !offer.suspicions.contains(&Suspicion::ZoneUnverified)) {
         if offer.purchase == Purchase::OnDemand {
             by_chip.entry(hardware.instance(offer.instance).node.gpu).or_default().push(per_gpu(offer));
@@ -105,10 +133,10 @@ fn far_from_median(offers: &[Offer], hardware: &Hardware, medians: &Medians) -> 
 /// Two sources, one list price: the row farther from the machine's median is marked, or both where neither clearly is.
 fn disagreeing_lists(offers: &[Offer], places: &SamePlace, medians: &Medians) -> Marks {
     let mut marks = Marks::new();
-    for ((instance, _, purchase), rows) in places.iter().filter(|((_, _, purchase), rows)| *purchase != Purchase::Spot && rows.len() > 1) {
-        let median = medians.get(&(*instance, *purchase));
+    for group in places.groups.iter().filter(|group| group.purchase != Purchase::Spot && group.rows.len() > 1) {
+        let median = medians.get(&(group.instance, group.purchase));
         let distance = |offer: &Offer| median.map_or(0.0, |median| (offer.quote.rate.dollars() / median).ln().abs());
-        for (a, b) in pairs(rows).filter(|(a, b)| contradict(&offers[*a], &offers[*b])) {
+        for (a, b) in pairs(&group.rows).filter(|(a, b)| contradict(&offers[*a], &offers[*b])) {
             let farther = distance(&offers[a]) - distance(&offers[b]);
             if farther > -CLEARLY_FARTHER.ln() {
                 marks.push((a, Suspicion::SourcesDisagree));
@@ -124,18 +152,12 @@ fn disagreeing_lists(offers: &[Offer], places: &SamePlace, medians: &Medians) ->
 /// A source that is wrong about the list price of a place is not believed about its spot price. Spot rates of regions
 /// really differ by threes, so no median decides between two believed sources: both are marked.
 fn disagreeing_spots(offers: &[Offer], places: &SamePlace, _: &Medians) -> Marks {
-    let disbelieved = |offer: &Offer| {
-        let lists = places.get(&(offer.instance, &*offer.place.region, Purchase::OnDemand));
-        lists.is_some_and(|rows| {
-            let mut lists = rows.iter().map(|row| &offers[*row]);
-            lists.any(|list| {
-                list.source == offer.source && list.suspicions.contains(&Suspicion::SourcesDisagree) && can_be_same_zone(list, offer)
-            })
-        })
-    };
     let mut marks = Marks::new();
-    for (_, rows) in places.iter().filter(|((_, _, purchase), _)| *purchase == Purchase::Spot) {
-        let (wrong, believed): (Vec<usize>, Vec<usize>) = rows.iter().partition(|row| disbelieved(&offers[**row]));
+    for group in places.spots() {
+        let lists: Vec<&Offer> = places.lists(group).iter().map(|row| &offers[*row]).collect();
+        let wrong_lists: Vec<&Offer> = lists.into_iter().filter(|list| list.suspicions.contains(&Suspicion::SourcesDisagree)).collect();
+        let disbelieved = |offer: &Offer| wrong_lists.iter().any(|list| list.source == offer.source && can_be_same_zone(list, offer));
+        let (wrong, believed): (Vec<usize>, Vec<usize>) = group.rows.iter().partition(|row| disbelieved(&offers[**row]));
         let together = |a: &Offer, b: &Offer| a.quote.age(b.quote.observed_at).0.abs() <= SPOT_COMPARABLE.0;
         let contradicting = pairs(&believed).filter(|(a, b)| contradict(&offers[*a], &offers[*b]) && together(&offers[*a], &offers[*b]));
         marks.extend(wrong.into_iter().chain(contradicting.flat_map(|(a, b)| [a, b])).map(|row| (row, Suspicion::SourcesDisagree)));
@@ -147,13 +169,14 @@ fn disagreeing_spots(offers: &[Offer], places: &SamePlace, _: &Medians) -> Marks
 /// and no other confirms the list price, either may be the wrong one.
 fn spot_above_on_demand(offers: &[Offer], places: &SamePlace, _: &Medians) -> Marks {
     let mut marks = Marks::new();
-    for ((instance, region, _), rows) in places.iter().filter(|((_, _, purchase), _)| *purchase == Purchase::Spot) {
-        let Some(lists) = places.get(&(*instance, *region, Purchase::OnDemand)) else { continue };
+    for group in places.spots() {
+        let lists = places.lists(group);
         let is_doubted = |list: &usize| {
             let doubts = &offers[*list].suspicions;
             doubts.contains(&Suspicion::FarFromMedian) || doubts.contains(&Suspicion::SourcesDisagree)
         };
-        for (spot, list) in rows.iter().flat_map(|spot| lists.iter().filter(|list| !is_doubted(list)).map(move |list| (*spot, *list))) {
+        for (spot, list) in group.rows.iter().flat_map(|spot| lists.iter().filter(|list| !is_doubted(list)).map(move |list| (*spot, *list)))
+        {
             let (spot_offer, list_offer) = (&offers[spot], &offers[list]);
             if !can_be_same_zone(spot_offer, list_offer) || spot_offer.quote.rate.dollars() <= list_offer.quote.rate.dollars() * ROUNDING {
                 continue;
@@ -171,8 +194,8 @@ fn spot_above_on_demand(offers: &[Offer], places: &SamePlace, _: &Medians) -> Ma
 /// Spot rates of one region differ between zones; one that is far below the rest is shown and taken only by name.
 fn zone_outliers(offers: &[Offer], places: &SamePlace, _: &Medians) -> Marks {
     let mut marks = Marks::new();
-    for (_, rows) in places.iter().filter(|((_, _, purchase), _)| *purchase == Purchase::Spot) {
-        let zoned: Vec<usize> = rows.iter().copied().filter(|row| offers[*row].place.zone_id.is_some()).collect();
+    for group in places.spots() {
+        let zoned: Vec<usize> = group.rows.iter().copied().filter(|row| offers[*row].place.zone_id.is_some()).collect();
         let Some(median) = median(zoned.iter().map(|row| offers[*row].quote.rate.dollars()).collect()) else { continue };
         let low = zoned.into_iter().filter(|row| offers[*row].quote.rate.dollars() * ZONE_FACTOR < median);
         marks.extend(low.map(|row| (row, Suspicion::ZoneOutlier)));
@@ -191,15 +214,15 @@ fn can_be_same_zone(a: &Offer, b: &Offer) -> bool {
 
 fn contradict(a: &Offer, b: &Offer) -> bool {
     let (a_rate, b_rate) = (a.quote.rate.dollars(), b.quote.rate.dollars());
-    a.source != b.source && can_be_same_zone(a, b) && a_rate.max(b_rate) > a_rate.min(b_rate) * (1.0 + SOURCE_DIFFERENCE)
+    a_rate.max(b_rate) > a_rate.min(b_rate) * (1.0 + SOURCE_DIFFERENCE) && a.source != b.source && can_be_same_zone(a, b)
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
     if values.len() < FEWEST_ROWS {
         return None;
     }
-    values.sort_by(f64::total_cmp);
-    Some(values[values.len() / 2])
+    let middle = values.len() / 2;
+    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
 #[cfg(test)]

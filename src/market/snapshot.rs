@@ -1,15 +1,17 @@
 //! `Market`: every offer, side charge and source of the embedded snapshot, checked as it is read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
 
 use crate::embedded::{Archive, EmbeddedError, Table};
 use crate::hardware::{CloudId, Hardware, InstanceId};
 use crate::market::cached_rows::{self, RowsError};
 use crate::market::charges::Charges;
+use crate::market::numbers::Numbers;
 use crate::market::offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::market::quote::{Origin, Quote};
 use crate::market::rules;
@@ -178,31 +180,41 @@ const OUT_OF_DATE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Whether each offer stands beside the others of its machine, terms and region, if an offer from `first` on touches these.
 fn stand(offers: &[Offer], first: usize) -> Vec<bool> {
-    let pools = |offer: &Offer| (offer.instance, offer.purchase, offer.place.region.clone());
-    let touched: HashSet<_> = offers[first..].iter().map(pools).collect();
-    let touched: Vec<bool> = offers.iter().map(|offer| touched.contains(&pools(offer))).collect();
-    let mut newest: HashMap<(InstanceId, Purchase, &Place), usize> = HashMap::new();
-    for (index, offer) in offers.iter().enumerate().filter(|(index, _)| touched[*index]) {
-        let held = newest.entry((offer.instance, offer.purchase, &offer.place)).or_insert(index);
-        if offers[*held].quote.observed_at <= offer.quote.observed_at {
+    let Numbers { regions, zones } = Numbers::of(offers);
+    let pool = |index: usize| (offers[index].instance, offers[index].purchase, regions[index]);
+    let place = |index: usize| (pool(index), zones[index]);
+    let touched: FxHashSet<_> = (first..offers.len()).map(pool).collect();
+    let touched: Vec<bool> = (0..offers.len()).map(|index| index >= first || touched.contains(&pool(index))).collect();
+    let among = || (0..offers.len()).filter(|index| touched[*index]);
+    let mut newest: FxHashMap<_, usize> = FxHashMap::default();
+    for index in among() {
+        let held = newest.entry(place(index)).or_insert(index);
+        if offers[*held].quote.observed_at <= offers[index].quote.observed_at {
             *held = index;
         }
     }
-    let is_newest = |index: usize, offer: &Offer| newest.get(&(offer.instance, offer.purchase, &offer.place)) == Some(&index);
+    let is_newest: Vec<bool> = (0..offers.len()).map(|index| touched[index] && newest[&place(index)] == index).collect();
     // The newest look at the whole region and at any of its zones.
-    let mut seen: HashMap<_, [Option<Timestamp>; 2]> = HashMap::new();
-    for (_, offer) in offers.iter().enumerate().filter(|(index, offer)| touched[*index] && is_newest(*index, offer)) {
-        let last = &mut seen.entry(pools(offer)).or_default()[usize::from(offer.place.zone_id.is_some())];
-        *last = (*last).max(Some(offer.quote.observed_at));
+    let mut seen: FxHashMap<_, [Option<Timestamp>; 2]> = FxHashMap::default();
+    for index in among().filter(|index| is_newest[*index]) {
+        let last = &mut seen.entry(pool(index)).or_default()[usize::from(zones[index] > 0)];
+        *last = (*last).max(Some(offers[index].quote.observed_at));
     }
-    let zones_stand = |offer: &Offer| match seen.get(&pools(offer)) {
+    let zones_stand = |index: usize| match seen.get(&pool(index)) {
         Some([Some(region), Some(zones)]) => region.duration_since(*zones) <= OUT_OF_DATE,
         Some([_, zones]) => zones.is_some(),
         None => true,
     };
-    let stands =
-        |(index, offer): (usize, &Offer)| !touched[index] || is_newest(index, offer) && offer.place.zone_id.is_some() == zones_stand(offer);
-    offers.iter().enumerate().map(stands).collect()
+    // A price without a place gives way to newer ones that name places.
+    let is_placed = |index: usize| &*offers[index].place.region != ANYWHERE;
+    let placed: FxHashSet<_> =
+        (first..offers.len()).filter(|index| is_placed(*index)).map(|index| (offers[index].instance, offers[index].purchase)).collect();
+    let gives_way = |index: usize| !is_placed(index) && placed.contains(&(offers[index].instance, offers[index].purchase));
+    let stands = |index: usize| {
+        let is_old = index < first;
+        !(is_old && gives_way(index)) && (!touched[index] || is_newest[index] && (zones[index] > 0) == zones_stand(index))
+    };
+    (0..offers.len()).map(stands).collect()
 }
 
 type Risks = HashMap<(InstanceId, Arc<str>), Arc<RiskEvidence>>;
