@@ -1,5 +1,6 @@
 //! Capacity that can be taken away: how often, what it costs in lost work, how often to save, what to run when.
 
+pub mod availability;
 pub mod checkpoint;
 pub mod hazard;
 pub mod omniscient;
