@@ -14,6 +14,7 @@ pub mod prices;
 pub mod printer;
 pub mod refit;
 pub mod settings;
+pub mod simulate;
 pub mod workload;
 
 use clap::Parser;
@@ -46,6 +47,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Estimate(arguments) => estimate::run(arguments, settings, printer),
         Command::Accuracy(arguments) => accuracy::run(arguments, settings, printer),
         Command::Prices(arguments) => prices::run(arguments, settings, printer),
+        Command::Simulate(arguments) => simulate::run(arguments, settings, printer),
         Command::Catalog { what } => catalog::run(what, settings, printer),
         Command::Completions { shell } => completions::completions(*shell, printer),
         Command::Man { folder } => completions::man(folder.as_deref(), printer),

@@ -1,7 +1,12 @@
 //! Capacity that can be taken away: how often, what it costs in lost work, how often to save, what to run when.
 
 pub mod availability;
+pub mod case;
+pub mod chain;
 pub mod checkpoint;
+pub mod draw;
+pub mod expected_cost;
+pub mod forecast;
 pub mod hazard;
 pub mod omniscient;
 pub mod policy;

@@ -41,6 +41,16 @@ impl Watch {
         &self.views
     }
 
+    /// Whether there has been a probe at all.
+    pub fn has_probed(&self) -> bool {
+        self.started
+    }
+
+    /// The same knowledge of one pool alone, probed at every tick from now on.
+    pub fn only(&self, pool: usize) -> Self {
+        Self { every: 0.0, views: vec![self.views[pool]], up: vec![self.up[pool]], ..*self }
+    }
+
     /// A tick begins. `truth` is asked only for pools whose probe is due and for the one that runs.
     pub fn advance(&mut self, running: Option<usize>, truth: impl Fn(usize) -> bool) {
         self.weight = self.weight * self.decay + self.tick;

@@ -25,3 +25,14 @@ pub fn best(state: &State, observation: &Observation, limits: &Limits) -> Option
         by_rate.then(observation.pools[*b].age.total_cmp(&observation.pools[*a].age))
     })
 }
+
+/// Whether spot that runs should move to a pool that is up: only if it is cheaper with the changeover and the move paid.
+pub fn is_worth_the_move(running: usize, to: usize, state: &State, limits: &Limits) -> bool {
+    running != to && effective_rate(to, state, limits) < limits.rate(Action::Spot(running)).dollars()
+}
+
+/// While none is up: the pool that has been up most lately.
+pub fn likeliest(observation: &Observation) -> usize {
+    let pools = 0..observation.pools.len();
+    pools.max_by(|a, b| observation.pools[*a].availability.total_cmp(&observation.pools[*b].availability)).unwrap_or(0)
+}

@@ -21,8 +21,9 @@ pub enum Reason {
     KeepDeadline,
     SoldOut,
     SoldOutTakeSpot,
-    /// The table of expected cost says so.
-    CheapestExpected,
+    /// Spot is up, but too young to be expected to pay for its changeover.
+    SpotTooShort,
+    WaitForSteadySpot,
     /// A cheaper pool is up and worth the move.
     CheaperPool,
 }
@@ -42,7 +43,8 @@ impl fmt::Display for Reason {
             Self::KeepDeadline => "anything else could miss the deadline",
             Self::SoldOut => "on-demand is sold out and no spot is up",
             Self::SoldOutTakeSpot => "on-demand is sold out, spot is up",
-            Self::CheapestExpected => "the lowest expected cost to the end",
+            Self::SpotTooShort => "spot is up but not expected to last long enough to pay for its changeover",
+            Self::WaitForSteadySpot => "spot is up but not expected to last, and there is time to wait",
             Self::CheaperPool => "a cheaper pool is up and pays for the move",
         })
     }
