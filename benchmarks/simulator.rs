@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use gpuplan::spot::availability::Availability;
+use gpuplan::spot::availability::AvailabilityModel;
 use gpuplan::spot::draw::Draws;
 use gpuplan::spot::forecast::forecast;
 use gpuplan::spot::policy::semi_markov::Tables;
@@ -37,7 +37,7 @@ fn limits() -> Limits {
 /// Ticks a second of one policy on one core.
 #[divan::bench(args = ["uniform-progress", "slack-reserve", "semi-markov"])]
 fn replays(bencher: Bencher, name: &str) {
-    let (limits, model) = (limits(), Availability::prior());
+    let (limits, model) = (limits(), AvailabilityModel::prior());
     let policy = match name {
         "uniform-progress" => Policy::UniformProgress,
         "slack-reserve" => Policy::SlackReserve,
@@ -53,13 +53,13 @@ fn replays(bencher: Bencher, name: &str) {
 
 #[divan::bench]
 fn table() -> Tables {
-    Tables::new(&Availability::prior(), &limits())
+    Tables::new(&AvailabilityModel::prior(), &limits())
 }
 
 /// Table and draws together: what one plan waits for.
 #[divan::bench]
 fn one_forecast() {
-    let (limits, model) = (limits(), Availability::prior());
+    let (limits, model) = (limits(), AvailabilityModel::prior());
     let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits)));
     divan::black_box(forecast(&policy, &limits, &model, Watch::new(1, limits.tick, 0.0), 0).is_ok());
 }

@@ -11,8 +11,10 @@ use crate::cli::args::{OutputFormat, SimulateArguments};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
-use crate::spot::availability::Availability;
+use crate::report::simulate as report;
+use crate::spot::availability::AvailabilityModel;
 use crate::spot::case::Simulator;
+use crate::spot::evaluate::evaluate;
 use crate::spot::trace::Trace;
 
 /// Text larger than this, unpacked, is no file of traces or cases.
@@ -21,7 +23,8 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 pub fn run(arguments: &SimulateArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     if settings.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "answers to cases are JSON lines").hint("leave out `--output csv`"));
+        return Err(Diagnostic::new(Exit::Usage, "answers to cases are JSON lines")
+            .hint("gpuplan simulate --traces TRACES --cases FILE --output json"));
     }
     let mut traces = Vec::new();
     for path in &arguments.traces {
@@ -29,8 +32,14 @@ pub fn run(arguments: &SimulateArguments, settings: &Settings, printer: &Printer
         let found = Trace::parse_all(&read(path)?, &name);
         traces.extend(found.map_err(|error| Diagnostic::new(Exit::Usage, format!("{name}: {error}")))?);
     }
-    let Some(cases) = &arguments.cases else { return Err(Diagnostic::new(Exit::Usage, "not yet")) };
-    let simulator = Simulator::new(traces, Availability::prior(), settings.seed);
+    let Some(cases) = &arguments.cases else {
+        let done = evaluate(&traces, settings.seed);
+        return printer.data(&match settings.output {
+            OutputFormat::Json => format!("{:#}\n", serde_json::to_value(&done).map_err(|error| Diagnostic::unexpected(&error))?),
+            _ => report::text(&done, settings.width),
+        });
+    };
+    let simulator = Simulator::new(traces, AvailabilityModel::prior(), settings.seed);
     let text = read(cases)?;
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let answers: Vec<String> = lines.par_iter().map(|line| format!("{}\n", simulator.answer(line))).collect();

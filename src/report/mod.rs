@@ -10,4 +10,5 @@ pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;
 pub mod prices;
+pub mod simulate;
 pub mod table;

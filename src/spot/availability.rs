@@ -12,8 +12,8 @@ pub const REGIMES: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
 /// A cell counts its own events as if these hours at the rate of all regimes were added.
 const PRIOR_HOURS: f64 = 6.0;
 /// No pool is the average pool: in a forecast each has rates of its own, off by a lognormal factor of this deviation. Chosen
-/// among 0, 0.2, 0.3, 0.4 and 0.8 by the coverage of the 90th percentile on windows later than those fitted.
-const OWN_DEVIATION: f64 = 0.25;
+/// among 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4 and 0.8 by the coverage of the 90th percentile on windows later than those fitted.
+const OWN_DEVIATION: f64 = 0.2;
 /// More than this share of ticks with an event says nothing finer about the rate.
 const MOST_EVENTS_A_TICK: f64 = 0.95;
 
@@ -22,7 +22,7 @@ type ByAge = [f64; AGES.len()];
 
 /// Rates an hour of leaving a state.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Availability {
+pub struct AvailabilityModel {
     /// By recent availability, then down (0) or up (1), then age.
     pub rates: [[ByAge; 2]; REGIMES.len()],
 }
@@ -37,7 +37,7 @@ pub fn bins(view: &PoolView) -> (usize, usize, usize) {
     (bin(view.availability, &REGIMES), usize::from(view.up), bin(view.age / 3600.0, &AGES))
 }
 
-impl Availability {
+impl AvailabilityModel {
     /// Rates of probes on eight AWS pools (V100 and K80 in us-west-2a and us-west-2b), every ten minutes for 27 days from
     /// 26 October 2022: skypilot-org/spot-traces, published with "Can't Be Late" (NSDI'24). Made by `fit`.
     pub const fn prior() -> Self {
@@ -95,7 +95,7 @@ impl Counts {
         self.ticks += up.len().saturating_sub(1) as f64;
     }
 
-    fn rates(&self) -> Availability {
+    fn rates(&self) -> AvailabilityModel {
         let watched: f64 = self.hours.iter().flatten().flatten().sum();
         let gap = watched / self.ticks.max(1.0);
         let mut rates = self.events;
@@ -112,31 +112,16 @@ impl Counts {
                 }
             }
         }
-        Availability { rates }
+        AvailabilityModel { rates }
     }
 }
 
 const AWS_OCTOBER_2022: [[ByAge; 2]; REGIMES.len()] = [
-    [
-        [2.902, 1.069, 0.852, 0.272, 0.195, 0.080, 0.021],
-        [3.152, 1.720, 1.807, 0.573, 0.786, 0.153, 0.070],
-    ],
-    [
-        [3.292, 1.373, 0.834, 0.573, 0.341, 0.177, 0.053],
-        [2.822, 1.888, 1.267, 0.769, 0.548, 0.229, 0.070],
-    ],
-    [
-        [3.530, 1.405, 1.232, 0.494, 0.287, 0.165, 0.073],
-        [2.980, 1.743, 1.025, 0.664, 0.483, 0.104, 0.039],
-    ],
-    [
-        [4.552, 1.468, 1.243, 0.577, 0.301, 0.161, 0.026],
-        [1.902, 1.100, 0.768, 0.457, 0.224, 0.182, 0.056],
-    ],
-    [
-        [4.867, 2.165, 1.030, 0.699, 0.544, 0.136, 0.026],
-        [1.470, 1.103, 0.554, 0.346, 0.141, 0.143, 0.073],
-    ],
+    [[2.902, 1.069, 0.852, 0.272, 0.195, 0.080, 0.021], [3.152, 1.720, 1.807, 0.573, 0.786, 0.153, 0.070]],
+    [[3.292, 1.373, 0.834, 0.573, 0.341, 0.177, 0.053], [2.822, 1.888, 1.267, 0.769, 0.548, 0.229, 0.070]],
+    [[3.530, 1.405, 1.232, 0.494, 0.287, 0.165, 0.073], [2.980, 1.743, 1.025, 0.664, 0.483, 0.104, 0.039]],
+    [[4.552, 1.468, 1.243, 0.577, 0.301, 0.161, 0.026], [1.902, 1.100, 0.768, 0.457, 0.224, 0.182, 0.056]],
+    [[4.867, 2.165, 1.030, 0.699, 0.544, 0.136, 0.026], [1.470, 1.103, 0.554, 0.346, 0.141, 0.143, 0.073]],
 ];
 
 #[cfg(test)]
@@ -145,18 +130,18 @@ mod tests {
 
     #[test]
     fn older_spells_last_longer_in_every_regime() {
-        for state in Availability::prior().rates.iter().flatten() {
+        for state in AvailabilityModel::prior().rates.iter().flatten() {
             assert!(state[6] < 0.2 * state[0], "{state:?}");
         }
     }
 
     #[test]
     fn a_fit_finds_the_rates_that_made_its_traces() {
-        let model = Availability::prior();
+        let model = AvailabilityModel::prior();
         let drawn: Vec<Vec<bool>> =
             (0..60).map(|stream| model.draw(&Watch::new(1, 600.0, 0.0), 0, 4000, 600.0, &mut Draws::new(5, stream))).collect();
         let traces: Vec<(&[bool], f64)> = drawn.iter().map(|up| (up.as_slice(), 600.0)).collect();
-        let fitted = Availability::fit(&traces);
+        let fitted = AvailabilityModel::fit(&traces);
         for regime in [1, 2, 3] {
             for state in 0..2 {
                 let (made, found) = (model.rates[regime][state][0], fitted.rates[regime][state][0]);
@@ -167,6 +152,6 @@ mod tests {
 
     #[test]
     fn no_traces_give_no_nonsense() {
-        assert!(Availability::fit(&[]).rates.iter().flatten().flatten().all(|rate| rate.is_finite() && *rate > 0.0));
+        assert!(AvailabilityModel::fit(&[]).rates.iter().flatten().flatten().all(|rate| rate.is_finite() && *rate > 0.0));
     }
 }

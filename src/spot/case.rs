@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::spot::availability::Availability;
+use crate::spot::availability::AvailabilityModel;
 use crate::spot::forecast::{self, Forecast};
 use crate::spot::omniscient::least_cost;
 use crate::spot::policy::semi_markov::Tables;
@@ -116,13 +116,13 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Simulator {
     traces: Vec<Trace>,
-    model: Availability,
+    model: AvailabilityModel,
     tables: Mutex<Vec<(Limits, Arc<Tables>)>>,
     seed: u64,
 }
 
 impl Simulator {
-    pub fn new(traces: Vec<Trace>, model: Availability, seed: u64) -> Self {
+    pub fn new(traces: Vec<Trace>, model: AvailabilityModel, seed: u64) -> Self {
         Self { traces, model, tables: Mutex::default(), seed }
     }
 
@@ -166,7 +166,14 @@ impl Simulator {
         let forecast = known.map(|watch| forecast::forecast(&policy, &limits, &self.model, watch, self.seed)).transpose();
         let forecast = forecast.map_err(|error| error.to_string())?;
         let (cost_usd, met_deadline) = (outcome.cost, outcome.met_deadline);
-        Ok(Answer { id, policy: case.policy, cost_usd, met_deadline, run: Some(Run::new(outcome, case.decisions, pools.len() > 1)), forecast })
+        Ok(Answer {
+            id,
+            policy: case.policy,
+            cost_usd,
+            met_deadline,
+            run: Some(Run::new(outcome, case.decisions, pools.len() > 1)),
+            forecast,
+        })
     }
 
     /// By its source, or by the end of a path where only one trace has it.

@@ -1,6 +1,6 @@
 //! The availability of a pool as a Markov chain over regime, state and age, in steps of fixed length.
 
-use crate::spot::availability::{AGES, Availability, REGIMES, bins};
+use crate::spot::availability::{AGES, AvailabilityModel, REGIMES, bins};
 use crate::spot::policy::PoolView;
 use crate::spot::watch::HALF_LIFE_HOURS;
 
@@ -30,7 +30,7 @@ pub struct Onward {
 
 /// All phases. A bin of age is left after its width on average; recent availability moves to the next regime as fast as its
 /// weights decay, up while the pool is up and down while it is down.
-pub fn onward(model: &Availability, step: f64) -> Vec<Onward> {
+pub fn onward(model: &AvailabilityModel, step: f64) -> Vec<Onward> {
     let phases = (0..REGIMES.len()).flat_map(|regime| (0..2).flat_map(move |state| (0..AGES.len()).map(move |age| (regime, state, age))));
     let hours = step / 3600.0;
     phases
@@ -38,7 +38,7 @@ pub fn onward(model: &Availability, step: f64) -> Vec<Onward> {
             let up = state == 1;
             let leaves = -(-model.rates[regime][state][age] * hours).exp_m1();
             let end = REGIMES.get(regime + 1).copied().unwrap_or(1.0);
-            let (middle, width) = ((REGIMES[regime] + end) / 2.0, end - REGIMES[regime]);
+            let (middle, width) = (f64::midpoint(REGIMES[regime], end), end - REGIMES[regime]);
             let drift = std::f64::consts::LN_2 / HALF_LIFE_HOURS * if up { 1.0 - middle } else { middle };
             let moves = (drift * hours / width).min(1.0);
             let next = if up { (regime + 1).min(REGIMES.len() - 1) } else { regime.saturating_sub(1) };
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn shares_add_up() {
-        for way in onward(&Availability::prior(), 600.0) {
+        for way in onward(&AvailabilityModel::prior(), 600.0) {
             let sum = |parts: &[(usize, f32)]| parts.iter().map(|(_, share)| share).sum::<f32>();
             assert!((sum(&way.left) - 1.0).abs() < 1e-6 && (sum(&way.stays) - 1.0).abs() < 1e-6, "{way:?}");
             assert!((0.0..1.0).contains(&way.leaves));

@@ -1,6 +1,6 @@
 //! The least expected cost of a job on one pool: a dynamic programme over time left, slack and the phase of the pool.
 
-use crate::spot::availability::Availability;
+use crate::spot::availability::AvailabilityModel;
 use crate::spot::chain::{Onward, PHASES, onward};
 
 /// Cells of slack. With 121 instead, jobs with a changeover of half an hour cost up to 1 % more on the development traces and
@@ -46,7 +46,7 @@ const LEAVE: u8 = 4;
 
 impl Table {
     /// Solves backwards from the deadline. Costs are in hours of spot.
-    pub fn new(model: &Availability, terms: &Terms) -> Self {
+    pub fn new(model: &AvailabilityModel, terms: &Terms) -> Self {
         let most = (terms.work * MOST_SLACK_OF_WORK).max(MOST_SLACK);
         let slack = (terms.deadline - terms.work).clamp(terms.tick, most);
         let horizon = terms.work + slack;
@@ -196,7 +196,7 @@ mod tests {
     use crate::spot::policy::PoolView;
 
     const TERMS: Terms =
-        Terms { work: 48.0 * 3600.0, deadline: 60.0 * 3600.0, tick: 600.0, changeover: 720.0, worst_changeover: 2160.0, price_ratio: 3.14 };
+        Terms { work: 48.0 * 3600.0, deadline: 60.0 * 3600.0, tick: 600.0, changeover: 720.0, worst_changeover: 2160.0, price_ratio: 3.0 };
 
     fn view(up: bool, hours: f64) -> usize {
         phase(&PoolView { up, age: hours * 3600.0, availability: 0.5, probed: 0.0 })
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn slack_is_waited_with_and_its_lack_is_not() {
-        let table = Table::new(&Availability::prior(), &TERMS);
+        let table = Table::new(&AvailabilityModel::prior(), &TERMS);
         assert_eq!(table.best(TERMS.work, 12.0 * 3600.0, view(false, 0.0)).0, Start::Wait);
         assert_eq!(table.best(TERMS.work, 2000.0, view(false, 0.0)).0, Start::OnDemand);
         assert_eq!(table.best(TERMS.work, 12.0 * 3600.0, view(true, 5.0)).0, Start::Spot);
@@ -212,14 +212,14 @@ mod tests {
 
     #[test]
     fn on_demand_is_left_for_spot_that_has_lasted() {
-        let table = Table::new(&Availability::prior(), &TERMS);
+        let table = Table::new(&AvailabilityModel::prior(), &TERMS);
         assert!(table.best(TERMS.work, 2.0 * 3600.0, view(true, 8.0)).1);
         assert!(!table.best(TERMS.work, 2.0 * 3600.0, view(true, 0.0)).1);
     }
 
     #[test]
     fn spot_that_saves_nothing_is_never_started() {
-        let table = Table::new(&Availability::prior(), &Terms { price_ratio: 0.9, ..TERMS });
+        let table = Table::new(&AvailabilityModel::prior(), &Terms { price_ratio: 0.9, ..TERMS });
         assert!((0..PHASES).all(|phase| !table.best(TERMS.work, 3.0 * 3600.0, phase).1));
     }
 
@@ -227,7 +227,7 @@ mod tests {
     fn odd_terms_give_a_table_all_the_same() {
         for (work, deadline, changeover) in [(3600.0, 1800.0, 0.0), (1e7, 1e9, 7200.0), (60.0, 60.0, 36_000.0)] {
             let terms = Terms { work, deadline, changeover, worst_changeover: 3.0 * changeover, ..TERMS };
-            let table = Table::new(&Availability::prior(), &terms);
+            let table = Table::new(&AvailabilityModel::prior(), &terms);
             let _ = table.best(work, deadline - work, 0);
         }
     }

@@ -2,15 +2,15 @@
 
 use serde::Serialize;
 
-use crate::spot::availability::Availability;
+use crate::spot::availability::AvailabilityModel;
 use crate::spot::draw::Draws;
 use crate::spot::policy::{Limits, Policy};
 use crate::spot::replay::{Outcome, ReplayError, World, replay};
 use crate::spot::watch::Watch;
 use crate::units::Usd;
 
-/// Futures drawn for one forecast: the 90th percentile then rests on twenty draws above it.
-const DRAWS: u64 = 200;
+/// Futures drawn for one forecast: the 90th percentile then rests on thirty draws above it.
+const DRAWS: u64 = 300;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Forecast {
@@ -36,12 +36,13 @@ pub struct FinishQuantiles {
 }
 
 /// Forecast from what `watch` knows before the start.
-pub fn forecast(policy: &Policy, limits: &Limits, model: &Availability, watch: Watch, seed: u64) -> Result<Forecast, ReplayError> {
+pub fn forecast(policy: &Policy, limits: &Limits, model: &AvailabilityModel, watch: Watch, seed: u64) -> Result<Forecast, ReplayError> {
     let ticks = (limits.deadline.max(limits.work) * 1.5 / limits.tick).ceil() as usize + 10;
     let mut outcomes = Vec::with_capacity(DRAWS as usize);
     for stream in 0..DRAWS {
         let mut draws = Draws::new(seed, stream);
-        let futures: Vec<Vec<bool>> = (0..limits.pools.len()).map(|pool| model.draw(&watch, pool, ticks, limits.tick, &mut draws)).collect();
+        let futures: Vec<Vec<bool>> =
+            (0..limits.pools.len()).map(|pool| model.draw(&watch, pool, ticks, limits.tick, &mut draws)).collect();
         let pools: Vec<&[bool]> = futures.iter().map(Vec::as_slice).collect();
         let world = World { pools: &pools, outages: &[], changeovers: &[] };
         outcomes.push(replay(policy, limits, &world, 0, watch.clone(), false)?);

@@ -5,6 +5,8 @@ pub mod case;
 pub mod chain;
 pub mod checkpoint;
 pub mod draw;
+pub mod evaluate;
+pub mod evidence;
 pub mod expected_cost;
 pub mod forecast;
 pub mod hazard;

@@ -65,24 +65,24 @@ impl Table {
     }
 
     fn tick(&mut self, limits: &Limits, up: &[bool], on_demand_up: bool) {
-        let pools = up.len();
         // The best of all that ran last in the same place: from here one may idle or start.
         let mut best: Vec<Vec<f64>> = (0..self.lasts).map(|last| lower(&self.idle[last], &self.on_demand[last])).collect();
-        for pool in 0..pools {
+        for pool in 0..up.len() {
             let last = self.last_of(pool);
             best[last] = lower(&lower(&best[last], &self.spot[pool]), &self.own[pool]);
         }
-        for pool in 0..pools {
+        for (pool, up) in up.iter().enumerate() {
             self.spot[pool] =
-                if up[pool] { self.run(limits, Action::Spot(pool), &self.spot[pool], &best, true) } else { vec![f64::INFINITY; self.width] };
+                if *up { self.run(limits, Action::Spot(pool), &self.spot[pool], &best, true) } else { vec![f64::INFINITY; self.width] };
             if limits.pools[pool].on_demand.is_some() {
                 self.own[pool] = self.run(limits, Action::OnDemand(Some(pool)), &self.own[pool], &best, on_demand_up);
             }
         }
-        for last in 0..self.lasts {
-            let from = std::slice::from_ref(&best[last]);
-            self.on_demand[last] = self.run(limits, Action::OnDemand(None), &self.on_demand[last], from, on_demand_up);
-        }
+        self.on_demand = best
+            .iter()
+            .zip(&self.on_demand)
+            .map(|(from, running)| self.run(limits, Action::OnDemand(None), running, std::slice::from_ref(from), on_demand_up))
+            .collect();
         self.idle = best;
     }
 

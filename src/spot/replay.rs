@@ -1,7 +1,7 @@
 //! Replays a policy on traces, tick by tick: a tick is paid in full, a start makes no progress while it changes over.
 
-use crate::spot::policy::{Action, Decision, Limits, Observation, Policy, State, decide};
 use crate::spot::policy::reason::Reason;
+use crate::spot::policy::{Action, Decision, Limits, Observation, Policy, State, decide};
 use crate::spot::watch::Watch;
 use crate::units::Usd;
 
@@ -95,7 +95,11 @@ pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut
             changing = match limits.switched_to(action, state.last_pool) {
                 Some(terms) => {
                     meter.moves = meter.moves + terms.switch_cost;
-                    if terms.switch_changeover == limits.changeover { sampled.unwrap_or(limits.changeover) } else { terms.switch_changeover }
+                    if terms.switch_changeover == limits.changeover {
+                        sampled.unwrap_or(limits.changeover)
+                    } else {
+                        terms.switch_changeover
+                    }
                 }
                 None => sampled.unwrap_or(limits.changeover),
             };
@@ -181,7 +185,8 @@ impl Meter {
         for (action, ticks) in &lines {
             outcome.cost = outcome.cost + limits.rate(*action).for_hours(1, hours(*ticks))?;
         }
-        let of = |on_demand: bool| lines.iter().filter(move |(action, _)| action.is_on_demand() == on_demand).map(|(_, ticks)| hours(*ticks));
+        let of =
+            |on_demand: bool| lines.iter().filter(move |(action, _)| action.is_on_demand() == on_demand).map(|(_, ticks)| hours(*ticks));
         outcome.spot_hours = of(false).sum();
         outcome.on_demand_hours = of(true).sum();
         Some(outcome)

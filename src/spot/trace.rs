@@ -1,4 +1,4 @@
-//! Availability traces: how many machines of a pool could be had at every tick. Reads JSON lines and the public spot-traces form.
+//! AvailabilityModel traces: how many machines of a pool could be had at every tick. Reads JSON lines and the public spot-traces form.
 
 use serde::Deserialize;
 
@@ -47,9 +47,7 @@ impl Trace {
         let traces: Vec<Self> = lines
             .map(|(index, line)| {
                 let document = serde_json::from_str(line).map_err(|error| error.to_string());
-                document
-                    .and_then(|document| Self::new(document, name))
-                    .map_err(|detail| TraceError::Unreadable { line: index + 1, detail })
+                document.and_then(|document| Self::new(document, name)).map_err(|detail| TraceError::Unreadable { line: index + 1, detail })
             })
             .collect::<Result<_, _>>()?;
         if traces.is_empty() { Err(TraceError::Empty) } else { Ok(traces) }

@@ -37,6 +37,16 @@ impl Watch {
         }
     }
 
+    /// The same before the first probe, with another share of time than the average pool's.
+    #[must_use]
+    pub fn assuming(mut self, availability: f64) -> Self {
+        for (view, up) in self.views.iter_mut().zip(&mut self.up) {
+            view.availability = availability;
+            *up = availability * self.weight;
+        }
+        self
+    }
+
     pub fn views(&self) -> &[PoolView] {
         &self.views
     }

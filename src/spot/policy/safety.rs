@@ -21,8 +21,7 @@ pub fn is_safe(action: Action, state: &State, limits: &Limits) -> bool {
         Action::OnDemand(_) => return true,
         Action::Idle => state.left,
         Action::Spot(_) => {
-            let pending =
-                if action == state.running { state.pending_worst } else { limits.worst_changeover_to(action, state.last_pool) };
+            let pending = if action == state.running { state.pending_worst } else { limits.worst_changeover_to(action, state.last_pool) };
             state.left - (limits.tick - pending).max(0.0)
         }
     };

@@ -1,6 +1,6 @@
 //! Semi-Markov policy: the least expected cost to the end, by time left, slack and what the pool does and has done.
 
-use crate::spot::availability::Availability;
+use crate::spot::availability::AvailabilityModel;
 use crate::spot::chain::phase;
 use crate::spot::expected_cost::{Start, Table, Terms};
 use crate::spot::policy::reason::Reason;
@@ -15,7 +15,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    pub fn new(model: &Availability, limits: &Limits) -> Self {
+    pub fn new(model: &AvailabilityModel, limits: &Limits) -> Self {
         let mut rates: Vec<UsdPerHour> = limits.pools.iter().map(|terms| terms.spot).collect();
         rates.sort();
         rates.dedup();
