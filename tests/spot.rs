@@ -111,8 +111,8 @@ fn several_pools_pay_for_the_move() {
         { "trace": "b", "spot_usd_per_hour": "1", "switch_usd": "5", "switch_hours": 0.5 }
     ]);
     let answer = simulator(vec![first, second]).answer(&case(json!({ "pools": pools, "policy": "greedy" })));
-    assert_eq!(answer["decisions"], "s@0x20s@1x32", "{answer}");
-    assert_eq!(usd(&answer), Usd::parse("13.666666667").unwrap());
+    assert_eq!(answer["decisions"], "s@0x20s@1x33", "{answer}");
+    assert_eq!(usd(&answer), Usd::parse("13.833333333").unwrap());
     assert_eq!((answer["starts"].as_u64(), answer["interruptions"].as_u64()), (Some(2), Some(1)));
 }
 

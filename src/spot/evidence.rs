@@ -69,9 +69,9 @@ pub fn updated(model: &AvailabilityModel, spells: &[Spell]) -> AvailabilityModel
         for age in 0..AGES.len() {
             let regimes = model.rates.len() as f64;
             let mean = model.rates.iter().map(|regime| regime[state][age]).sum::<f64>() / regimes;
-            let posterior = (mean * PRIOR_HOURS + events[age]) / (PRIOR_HOURS + hours[age]);
+            let factor = (PRIOR_HOURS + events[age] / mean) / (PRIOR_HOURS + hours[age]);
             for regime in &mut updated.rates {
-                regime[state][age] *= posterior / mean;
+                regime[state][age] *= factor;
             }
         }
     }

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::support::gpuplan;
 
-const TRACE: &str = "{\"source\":\"zone-a_gpu\",\"gap_seconds\":600,\"ticks\":400,\"rle\":[[1,100],[0,40],[1,260]]}\n";
+const TRACE: &str = "{\"source\":\"zone-a_gpu\",\"gap_seconds\":600,\"ticks\":400,\"rle\":[[1,100],[0,10],[1,290]]}\n";
 const CASE: &str = "{\"id\":\"x\",\"trace\":\"zone-a_gpu\",\"work_hours\":24,\"deadline_hours\":30,\"changeover_hours\":0.2,\
-    \"on_demand_usd_per_hour\":\"3\",\"spot_usd_per_hour\":\"1\",\"decisions\":true}\nnonsense\n";
+    \"on_demand_usd_per_hour\":\"3\",\"spot_usd_per_hour\":\"1\",\"policy\":\"greedy\",\"decisions\":true}\nnonsense\n";
 
 #[test]
 fn plain_and_packed_traces_give_the_same_answers() {
@@ -25,7 +25,7 @@ fn plain_and_packed_traces_give_the_same_answers() {
     let (plain, packed) = (run("traces.jsonl"), run("traces.jsonl.gz"));
     assert_eq!((plain.code, &plain.stdout), (0, &packed.stdout), "{}", plain.stderr);
     let answers: Vec<Value> = plain.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(answers[0]["decisions"], "s100i40s47", "{}", answers[0]);
+    assert_eq!(answers[0]["decisions"], "s100i10s47", "{}", answers[0]);
     assert!(answers[1]["unsupported"].is_string() && answers.len() == 2);
 }
 

@@ -47,7 +47,7 @@ pub fn calibrate(field: &Field, shape: &Shape, seed: u64) -> Option<Calibration>
     let windows: Vec<(&[bool], usize)> = field
         .pools
         .iter()
-        .flat_map(|pool| Part::Late.starts(pool.up.len(), needed, WINDOWS).into_iter().map(|start| (pool.up.as_slice(), start)))
+        .flat_map(|pool| Part::Late.starts(pool.up.len(), field.tick, needed, WINDOWS).into_iter().map(|start| (pool.up.as_slice(), start)))
         .collect();
     let pairs: Vec<Pair> = windows
         .par_iter()

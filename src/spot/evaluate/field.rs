@@ -13,6 +13,10 @@ use crate::units::{Usd, UsdPerHour};
 /// The on-demand rate of every job: that of the traces' instance type. Only ratios are shown.
 const ON_DEMAND: UsdPerHour = UsdPerHour::from_nanos(3_060_000_000);
 
+/// "Can't Be Late" (NSDI'24) takes windows of 554 ticks from the first 1,767 ticks of its traces. Seconds.
+const PAPER_SPAN: f64 = 1767.0 * 600.0;
+const PAPER_WINDOW: f64 = 554.0 * 600.0;
+
 /// Traces of one tick.
 #[derive(Clone, Debug)]
 pub struct Field {
@@ -102,12 +106,15 @@ impl Part {
         }
     }
 
-    /// First ticks of `count` windows of `needed` ticks, spread evenly; none where not one fits.
-    pub fn starts(self, ticks: usize, needed: usize, count: usize) -> Vec<usize> {
-        let (from, to) = match self {
-            Self::Early => (0, ticks / 2),
-            Self::Late => (ticks / 2, ticks),
-            Self::Whole => (0, ticks),
+    /// First ticks of `count` windows of `needed` ticks, spread evenly; none where not one fits. The first half of a long trace
+    /// has the span of the paper's windows, and the same starts for every shape that its windows are long enough for.
+    pub fn starts(self, ticks: usize, tick: f64, needed: usize, count: usize) -> Vec<usize> {
+        let is_long = ticks as f64 * tick >= 2.0 * PAPER_SPAN;
+        let (from, to, needed) = match self {
+            Self::Early if is_long => (0, (PAPER_SPAN / tick) as usize, needed.max((PAPER_WINDOW / tick) as usize)),
+            Self::Early => (0, ticks / 2, needed),
+            Self::Late => (ticks / 2, ticks, needed),
+            Self::Whole => (0, ticks, needed),
         };
         let Some(room) = to.checked_sub(from + needed).filter(|_| count > 0) else { return Vec::new() };
         (0..count).map(|index| from + room * index / count.max(2).saturating_sub(1)).collect()
@@ -223,9 +230,10 @@ mod tests {
 
     #[test]
     fn windows_stay_inside_their_part() {
-        assert_eq!(Part::Early.starts(1000, 100, 3), [0, 200, 400]);
-        assert_eq!(Part::Late.starts(1000, 100, 3), [500, 700, 900]);
-        assert_eq!(Part::Whole.starts(1000, 1000, 1), [0]);
-        assert!(Part::Early.starts(1000, 501, 3).is_empty());
+        assert_eq!(Part::Early.starts(1000, 600.0, 100, 3), [0, 200, 400]);
+        assert_eq!(Part::Late.starts(1000, 600.0, 100, 3), [500, 700, 900]);
+        assert_eq!(Part::Whole.starts(1000, 600.0, 1000, 1), [0]);
+        assert!(Part::Early.starts(1000, 600.0, 501, 3).is_empty());
+        assert_eq!(Part::Early.starts(3895, 600.0, 312, 3), [0, 606, 1213]);
     }
 }

@@ -62,7 +62,8 @@ pub struct Pair {
 
 /// Runs the protocol. The same traces and seed give the same tables.
 pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
-    let mut done = Evaluation { sections: Vec::new(), matrix: Vec::new(), pairs: Vec::new(), calibration: Vec::new(), notes: Vec::new() };
+    let notes = vec!["a window whose trace ends before the work does is left out, so spot-only shows its luckier windows".to_owned()];
+    let mut done = Evaluation { sections: Vec::new(), matrix: Vec::new(), pairs: Vec::new(), calibration: Vec::new(), notes };
     for field in Field::groups(traces) {
         let name = format!("{} traces, tick {} s", field.pools.len(), field.tick);
         if !field.has_other_zones() {

@@ -38,7 +38,7 @@ pub struct Row {
     pub interval: (f64, f64),
     /// Mean saving under uniform progress, as a share of its cost, and 95 % of it.
     pub saving: Option<(f64, f64, f64)>,
-    /// Share of the way from uniform progress to the optimum.
+    /// Share of the way from uniform progress to the optimum; none for who does not keep the deadline.
     pub gap_closed: Option<f64>,
     pub missed: usize,
     pub starts: f64,
@@ -81,7 +81,10 @@ pub fn rows(field: &Field, shape: &Shape, run: &Run, entrants: &[Entrant], seed:
                     let (low, high) = resampled(scores.len(), seed, |pools| saving(&pick(scores, pools), &pick(base, pools)));
                     (saving(scores, base), low, high)
                 }),
-                gap_closed: uniform.zip(optimum).map(|(base, best)| (cost(base) - mean) / (cost(base) - cost(best))),
+                gap_closed: uniform
+                    .zip(optimum)
+                    .filter(|_| *entrant != Entrant::SpotOnly)
+                    .map(|(base, best)| (cost(base) - mean) / (cost(base) - cost(best))),
                 missed: flat.iter().filter(|score| score.missed).count(),
                 starts: average(|score| score.starts),
                 interruptions: average(|score| score.interruptions),
@@ -126,7 +129,7 @@ fn scores(field: &Field, shape: &Shape, run: &Run, entrant: Entrant) -> Option<S
             if policy.is_none() && entrant != Entrant::Omniscient {
                 return None;
             }
-            let starts = run.part.starts(pool.up.len(), needed, run.windows);
+            let starts = run.part.starts(pool.up.len(), field.tick, needed, run.windows);
             Some(starts.into_iter().filter_map(|start| score(pool, policy.as_ref(), &limits, shape, run, start)).collect())
         })
         .collect();
@@ -157,7 +160,7 @@ pub fn pair(field: &Field, (a, b): (usize, usize), shape: &Shape, entrant: Entra
     let (a, b) = (&field.pools[a], &field.pools[b]);
     let run = Run { windows, ..Run::default() };
     let limits = shape.limits(field.tick, 1);
-    let starts = run.part.starts(a.up.len(), (limits.deadline / field.tick).ceil() as usize, windows);
+    let starts = run.part.starts(a.up.len(), field.tick, (limits.deadline / field.tick).ceil() as usize, windows);
     let policy = entrant.policy(a, &limits)?;
     let alone = |pool: &Pool| -> Option<f64> {
         starts.par_iter().map(|start| score(pool, Some(&policy), &limits, shape, &run, *start).map(|score| score.cost)).sum()
