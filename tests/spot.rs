@@ -182,6 +182,29 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Any terms are answered or refused, and a cost is never below that of the work on the cheapest machine.
+    #[test]
+    fn odd_terms_are_answered_or_refused(
+        times in prop::collection::vec(prop_oneof![Just(0.0), Just(1e300), 1e-6_f64..1e-3, 0.0_f64..30.0, 1e3_f64..1e7], 6),
+        gap in prop_oneof![Just(1.0), Just(1e9), 30.0_f64..4000.0],
+        start_tick in prop_oneof![0_u64..500, Just(u64::MAX)],
+        policy in prop::sample::select([&POLICIES[..], &["omniscient", "spot-only"]].concat()),
+    ) {
+        let simulator = simulator(vec![trace("t", gap, (0..400).map(|tick| u32::from(tick % 7 < 4)).collect())]);
+        let terms = json!({
+            "work_hours": times[0], "deadline_hours": times[1], "changeover_hours": times[2], "worst_changeover_hours": times[3],
+            "changeover_hours_samples": [times[4]], "probe_minutes": times[5], "start_tick": start_tick, "policy": policy
+        });
+        let answer = simulator.answer(&case(terms));
+        if answer["unsupported"].is_null() {
+            prop_assert!(usd(&answer).dollars() > 0.9999 * times[0] * 0.9731 - 1e-6, "{}", answer);
+        }
+    }
+}
+
 /// Cost, starts, interruptions and finish of the published policies, recorded from the public reference simulator.
 #[test]
 #[ignore = "needs the public traces and recorded vectors: GPUPLAN_SPOT_TRACES and GPUPLAN_SPOT_GOLDEN name the unpacked files"]

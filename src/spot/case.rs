@@ -22,6 +22,8 @@ const WORST_CHANGEOVER_RATIO: f64 = 3.0;
 const SLICES: u32 = 8;
 /// Tables kept for the next case of the same shape. Each is some megabytes.
 const MOST_TABLES: usize = 64;
+/// A changeover longer than this, in hours, is no changeover.
+const MOST_CHANGEOVER_HOURS: f64 = 1000.0;
 /// Decisions of one job: longer ones belong to no machine that is rented.
 const MOST_TICKS: f64 = 1e8;
 
@@ -235,10 +237,13 @@ impl Case {
 
     fn limits(&self, places: &[CasePool], tick: f64) -> Result<Limits, String> {
         let worst = self.worst_changeover_hours.unwrap_or(WORST_CHANGEOVER_RATIO * self.changeover_hours).max(self.changeover_hours);
-        let switches = places.iter().filter_map(|pool| pool.switch_hours);
-        let given = [self.work_hours, self.deadline_hours, self.changeover_hours, worst, self.probe_minutes];
-        let times = given.into_iter().chain(switches).chain(self.changeover_hours_samples.iter().copied());
-        if times.clone().any(|hours| !(hours.is_finite() && hours >= 0.0 && hours * 3600.0 / tick < MOST_TICKS)) {
+        let switches: Vec<f64> = places.iter().filter_map(|pool| pool.switch_hours).collect();
+        let changeovers = [self.changeover_hours, worst].into_iter().chain(switches).chain(self.changeover_hours_samples.iter().copied());
+        if changeovers.clone().any(|hours| hours > MOST_CHANGEOVER_HOURS) {
+            return Err(format!("a changeover of more than {MOST_CHANGEOVER_HOURS} h"));
+        }
+        let times = [self.work_hours, self.deadline_hours, self.probe_minutes].into_iter().chain(changeovers);
+        if times.into_iter().any(|hours| !(hours.is_finite() && hours >= 0.0 && hours * 3600.0 / tick < MOST_TICKS)) {
             return Err("a time is negative or beyond counting".to_owned());
         }
         if self.work_hours <= 0.0 || self.nodes == 0 {

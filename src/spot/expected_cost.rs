@@ -48,7 +48,7 @@ impl Table {
     /// Solves backwards from the deadline. Costs are in hours of spot.
     pub fn new(model: &AvailabilityModel, terms: &Terms) -> Self {
         let most = (terms.work * MOST_SLACK_OF_WORK).max(MOST_SLACK);
-        let slack = (terms.deadline - terms.work).clamp(terms.tick, most);
+        let slack = (terms.deadline - terms.work).min(most).max(terms.tick);
         let horizon = terms.work + slack;
         let fine = (terms.changeover / 2.0 / terms.tick).floor().max(1.0);
         let step = terms.tick * fine.max((horizon / MOST_STEPS / terms.tick).ceil());

@@ -12,6 +12,9 @@ use crate::units::Usd;
 /// Futures drawn for one forecast: the 90th percentile then rests on thirty draws above it.
 const DRAWS: u64 = 300;
 
+/// Ticks of one future; ten weeks of 32-second ticks.
+const MOST_TICKS: usize = 200_000;
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Forecast {
     pub cost_usd: CostQuantiles,
@@ -37,7 +40,12 @@ pub struct FinishQuantiles {
 
 /// Forecast from what `watch` knows before the start.
 pub fn forecast(policy: &Policy, limits: &Limits, model: &AvailabilityModel, watch: Watch, seed: u64) -> Result<Forecast, ReplayError> {
-    let ticks = (limits.deadline.max(limits.work) * 1.5 / limits.tick).ceil() as usize + 10;
+    // Room for a policy that ignores the deadline, and for what is late.
+    let changeovers = 10.0 * limits.worst_changeover;
+    let ticks = ((limits.deadline.max(limits.work) * 1.5 + changeovers) / limits.tick).ceil() as usize + 10;
+    if ticks > MOST_TICKS {
+        return Err(ReplayError::TooLong(MOST_TICKS));
+    }
     let mut outcomes = Vec::with_capacity(DRAWS as usize);
     for stream in 0..DRAWS {
         let mut draws = Draws::new(seed, stream);

@@ -15,11 +15,12 @@ const MOST_STEPS: f64 = 40_000.0;
 /// `MOST_STEPS` of the work, a changeover is rounded up.
 pub fn least_cost(limits: &Limits, world: &World, start: usize) -> Option<Usd> {
     let ticks = (limits.deadline / limits.tick + 1e-9).floor() as usize;
-    if world.pools.iter().any(|pool| pool.len() < start + ticks) {
+    let end = start.checked_add(ticks)?;
+    if world.pools.iter().any(|pool| pool.len() < end) {
         return None;
     }
     let mut table = Table::new(limits);
-    for tick in start..start + ticks {
+    for tick in start..end {
         let up: Vec<bool> = world.pools.iter().map(|pool| pool[tick]).collect();
         table.tick(limits, &up, world.on_demand(tick));
     }

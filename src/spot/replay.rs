@@ -59,6 +59,8 @@ pub enum ReplayError {
     TraceEnds,
     #[error("the cost is no amount of money")]
     Uncountable,
+    #[error("a forecast over more than {0} ticks")]
+    TooLong(usize),
 }
 
 /// Lets `watch` see the ticks before `start`, as probes before the job began.

@@ -183,8 +183,9 @@ pub fn decide(policy: &Policy, state: &State, observation: &Observation, limits:
         return decision;
     }
     // On-demand machines are sold out: spot is better than waiting, and the next tick asks again.
-    match pools::best(state, observation, limits) {
-        Some(pool) => Decision { action: Action::Spot(pool), reason: Reason::SoldOutTakeSpot },
-        None => Decision { action: Action::Idle, reason: Reason::SoldOut },
+    match (state.running, pools::best(state, observation, limits)) {
+        (Action::Spot(_), _) => Decision { action: state.running, reason: Reason::SoldOutTakeSpot },
+        (_, Some(pool)) => Decision { action: Action::Spot(pool), reason: Reason::SoldOutTakeSpot },
+        _ => Decision { action: Action::Idle, reason: Reason::SoldOut },
     }
 }
