@@ -148,7 +148,7 @@ fn pairs(field: &Field) -> Vec<Pair> {
     for (work, deadline, changeover) in &SHAPES[..2] {
         let shape = Shape::new(*work, *deadline, *changeover, USUAL_RATIO);
         for (a, b) in field.pairs() {
-            for entrant in [Entrant::UniformProgress, Entrant::SlackReserve, Entrant::Default] {
+            for entrant in [Entrant::UniformProgress, Entrant::SlackReserve, Entrant::Default, Entrant::Omniscient] {
                 if let Some((alone, together)) = score::pair(field, (a, b), &shape, entrant, 2 * WINDOWS) {
                     let pools = format!("{} and {}", field.pools[a].name, field.pools[b].name);
                     made.push(Pair { pools, shape: shape.to_string(), policy: entrant.name(), alone, together });
@@ -180,7 +180,7 @@ mod tests {
         let safe = |row: &Row| !["default", "default, constants of other zones", "slack-reserve"].contains(&row.policy) || row.missed == 0;
         assert!(!done.sections.is_empty() && done.sections.iter().flat_map(|section| &section.rows).all(safe), "{done:#?}");
         assert!(done.matrix.iter().all(|row| row.missed == 0));
-        assert_eq!(done.pairs.len(), 6);
+        assert_eq!(done.pairs.len(), 8);
         assert!(!done.calibration.is_empty());
     }
 }

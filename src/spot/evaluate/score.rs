@@ -130,21 +130,21 @@ fn scores(field: &Field, shape: &Shape, run: &Run, entrant: Entrant) -> Option<S
                 return None;
             }
             let starts = run.part.starts(pool.up.len(), field.tick, needed, run.windows);
-            Some(starts.into_iter().filter_map(|start| score(pool, policy.as_ref(), &limits, shape, run, start)).collect())
+            Some(starts.into_iter().filter_map(|start| score(&[pool], policy.as_ref(), &limits, shape, run, start)).collect())
         })
         .collect();
     by_pool.filter(|scores| scores.iter().all(|windows| !windows.is_empty()))
 }
 
 /// Without a policy, the optimum.
-fn score(pool: &Pool, policy: Option<&Policy>, limits: &Limits, shape: &Shape, run: &Run, start: usize) -> Option<Score> {
-    let pools = [pool.up.as_slice()];
+fn score(pools: &[&Pool], policy: Option<&Policy>, limits: &Limits, shape: &Shape, run: &Run, start: usize) -> Option<Score> {
+    let pools: Vec<&[bool]> = pools.iter().map(|pool| pool.up.as_slice()).collect();
     let world = World { pools: &pools, outages: &[], changeovers: &run.changeovers };
     let Some(policy) = policy else {
         let cost = least_cost(limits, &world, start)?.dollars() / shape.on_demand_dollars();
         return Some(Score { cost, ..Score::default() });
     };
-    let mut watch = Watch::new(1, limits.tick, run.probe);
+    let mut watch = Watch::new(pools.len(), limits.tick, run.probe);
     look_back(&mut watch, &world, start);
     let outcome = replay(policy, limits, &world, start, watch, false).ok()?;
     Some(Score {
@@ -157,29 +157,19 @@ fn score(pool: &Pool, policy: Option<&Policy>, limits: &Limits, shape: &Shape, r
 
 /// Mean cost of two pools alone and of both together, over windows of the whole traces.
 pub fn pair(field: &Field, (a, b): (usize, usize), shape: &Shape, entrant: Entrant, windows: usize) -> Option<(f64, f64)> {
+    if entrant == Entrant::Omniscient && field.tick < FINEST_OPTIMUM {
+        return None;
+    }
     let (a, b) = (&field.pools[a], &field.pools[b]);
-    let run = Run { windows, ..Run::default() };
-    let limits = shape.limits(field.tick, 1);
-    let starts = run.part.starts(a.up.len(), field.tick, (limits.deadline / field.tick).ceil() as usize, windows);
-    let policy = entrant.policy(a, &limits)?;
-    let alone = |pool: &Pool| -> Option<f64> {
-        starts.par_iter().map(|start| score(pool, Some(&policy), &limits, shape, &run, *start).map(|score| score.cost)).sum()
+    let needed = (shape.deadline * 3600.0 / field.tick).ceil() as usize;
+    let starts = Part::Whole.starts(a.up.len(), field.tick, needed, windows);
+    let run = Run::default();
+    let mean = |pools: &[&Pool]| -> Option<f64> {
+        let limits = shape.limits(field.tick, pools.len());
+        let policy = entrant.policy(a, &limits);
+        let cost = |start: &usize| score(pools, policy.as_ref(), &limits, shape, &run, *start).map(|score| score.cost);
+        let sum: Option<f64> = starts.par_iter().map(cost).sum();
+        sum.filter(|_| !starts.is_empty()).map(|sum| sum / starts.len() as f64)
     };
-    let sum = alone(a)? + alone(b)?;
-    let limits = shape.limits(field.tick, 2);
-    let policy = entrant.policy(a, &limits)?;
-    let together: Option<f64> = starts
-        .par_iter()
-        .map(|start| {
-            let pools = [a.up.as_slice(), b.up.as_slice()];
-            let world = World { pools: &pools, outages: &[], changeovers: &[] };
-            let mut watch = Watch::new(2, limits.tick, 0.0);
-            look_back(&mut watch, &world, *start);
-            let outcome = replay(&policy, &limits, &world, *start, watch, false).ok()?;
-            Some(outcome.cost.dollars() / shape.on_demand_dollars())
-        })
-        .sum();
-    let count = starts.len() as f64;
-    (count > 0.0).then_some(())?;
-    Some((sum / (2.0 * count), together? / count))
+    Some((f64::midpoint(mean(&[a])?, mean(&[b])?), mean(&[a, b])?))
 }
