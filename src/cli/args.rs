@@ -60,6 +60,8 @@ pub enum Command {
     Doctor(Box<DoctorArguments>),
     /// What a launch needs in an account, as Terraform: print it, apply it or remove it
     Setup(SetupArguments),
+    /// Replay spot policies on availability traces
+    Simulate(SimulateArguments),
     /// Look into the catalog, or check it
     Catalog {
         #[command(subcommand)]
@@ -398,6 +400,19 @@ pub struct PricesArguments {
     /// Rows of the table (0: all)
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub max_results: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct SimulateArguments {
+    /// Traces: JSON lines, plain or gzip, or a file in the public spot-traces form (repeat for several)
+    #[arg(long, value_name = "FILE", required = true)]
+    pub traces: Vec<PathBuf>,
+    /// File of cases, one JSON object a line (`-`: standard input)
+    #[arg(long, value_name = "FILE", required_unless_present = "evaluate")]
+    pub cases: Option<PathBuf>,
+    /// Compare all policies on windows of the traces
+    #[arg(long, conflicts_with = "cases")]
+    pub evaluate: bool,
 }
 
 #[derive(Debug, Subcommand)]

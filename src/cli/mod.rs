@@ -18,6 +18,7 @@ pub mod refit;
 pub mod refresh;
 pub mod settings;
 pub mod setup;
+pub mod simulate;
 pub mod snapshot;
 pub mod workload;
 
@@ -54,6 +55,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Refresh(arguments) => refresh::run(arguments, settings, printer),
         Command::Doctor(arguments) => doctor::run(arguments, settings, printer),
         Command::Setup(arguments) => setup::run(arguments, settings, printer),
+        Command::Simulate(arguments) => simulate::run(arguments, settings, printer),
         Command::Catalog { what } => catalog::run(what, settings, printer),
         Command::Completions { shell } => completions::completions(*shell, printer),
         Command::Man { folder } => completions::man(folder.as_deref(), printer),

@@ -13,5 +13,6 @@ pub mod plan_json;
 pub mod plan_text;
 pub mod prices;
 pub mod refresh;
+pub mod simulate;
 pub mod snapshot;
 pub mod table;

@@ -5,4 +5,5 @@
 mod answers;
 mod examples;
 mod refusals;
+mod simulate;
 mod support;

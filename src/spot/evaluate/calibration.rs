@@ -1,0 +1,82 @@
+//! Whether forecasts hold: constants from the first half of the traces, forecasts and outcomes from the second.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::spot::availability::AvailabilityModel;
+use crate::spot::evaluate::field::{Field, Part, Shape};
+use crate::spot::forecast::forecast;
+use crate::spot::policy::Policy;
+use crate::spot::policy::semi_markov::Tables;
+use crate::spot::replay::{World, look_back, replay};
+use crate::spot::watch::Watch;
+
+/// Windows of a trace.
+const WINDOWS: usize = 40;
+const NINETY: f64 = 0.9;
+
+/// Forecasts of one shape against what happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Calibration {
+    pub shape: String,
+    pub windows: usize,
+    /// Shares of windows that cost no more than the forecast's percentile.
+    pub under_p50: f64,
+    pub under_p75: f64,
+    pub under_p90: f64,
+    /// Pinball loss of the 90th percentile over that of the best single amount for all windows, found in hindsight.
+    pub pinball_over_constant: f64,
+}
+
+struct Pair {
+    cost: f64,
+    p50: f64,
+    p75: f64,
+    p90: f64,
+}
+
+/// `None` where no window fits.
+pub fn calibrate(field: &Field, shape: &Shape, seed: u64) -> Option<Calibration> {
+    let halves: Vec<(&[bool], f64)> = field.pools.iter().map(|pool| (&pool.up[..pool.up.len() / 2], field.tick)).collect();
+    let model = AvailabilityModel::fit(&halves);
+    let limits = shape.limits(field.tick, 1);
+    let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits)));
+    let needed = (limits.deadline / field.tick).ceil() as usize;
+    let windows: Vec<(&[bool], usize)> = field
+        .pools
+        .iter()
+        .flat_map(|pool| Part::Late.starts(pool.up.len(), field.tick, needed, WINDOWS).into_iter().map(|start| (pool.up.as_slice(), start)))
+        .collect();
+    let pairs: Vec<Pair> = windows
+        .par_iter()
+        .enumerate()
+        .filter_map(|(index, (up, start))| {
+            let pools = [*up];
+            let world = World { pools: &pools, outages: &[], changeovers: &[] };
+            let mut watch = Watch::new(1, field.tick, 0.0);
+            look_back(&mut watch, &world, *start);
+            // Draws of its own for each window, so that the chance of one set of draws averages out.
+            let said = forecast(&policy, &limits, &model, watch.clone(), seed.wrapping_add(index as u64)).ok()?.cost_usd;
+            let cost = replay(&policy, &limits, &world, *start, watch, false).ok()?.cost.dollars();
+            Some(Pair { cost, p50: said.p50.dollars(), p75: said.p75.dollars(), p90: said.p90.dollars() })
+        })
+        .collect();
+    let count = pairs.len() as f64;
+    let under = |said: fn(&Pair) -> f64| pairs.iter().filter(|pair| pair.cost <= said(pair) + 1e-6).count() as f64 / count;
+    let loss = |said: &dyn Fn(&Pair) -> f64| pairs.iter().map(|pair| pinball(pair.cost, said(pair))).sum::<f64>();
+    let constant = pairs.iter().map(|best| loss(&|_| best.cost)).fold(f64::INFINITY, f64::min);
+    (!pairs.is_empty()).then(|| Calibration {
+        shape: format!("{shape}, tick {} s", field.tick),
+        windows: pairs.len(),
+        under_p50: under(|pair| pair.p50),
+        under_p75: under(|pair| pair.p75),
+        under_p90: under(|pair| pair.p90),
+        pinball_over_constant: loss(&|pair| pair.p90) / constant,
+    })
+}
+
+fn pinball(happened: f64, said: f64) -> f64 {
+    if happened > said { NINETY * (happened - said) } else { (1.0 - NINETY) * (said - happened) }
+}

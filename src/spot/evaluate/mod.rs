@@ -1,0 +1,186 @@
+//! The evaluation protocol: every policy on windows of real traces, with the constants of other zones, intervals and misses.
+
+pub mod calibration;
+pub mod field;
+pub mod score;
+
+use serde::Serialize;
+
+use crate::spot::evaluate::calibration::{Calibration, calibrate};
+use crate::spot::evaluate::field::{Entrant, Field, Part, Shape};
+use crate::spot::evaluate::score::{Row, Run, rows};
+use crate::spot::trace::Trace;
+
+/// The job shapes of the tables: work, deadline and changeover in hours.
+const SHAPES: [(f64, f64, f64); 3] = [(48.0, 52.0, 0.2), (48.0, 60.0, 0.2), (48.0, 70.0, 0.2)];
+/// The matrix of the regression check: work, deadline over work, changeover, on-demand over spot rate.
+const WORKS: [f64; 4] = [8.0, 24.0, 48.0, 72.0];
+const STRETCHES: [f64; 3] = [1.08, 1.25, 1.46];
+const CHANGEOVERS: [f64; 3] = [0.05, 0.2, 0.5];
+const PRICE_RATIOS: [f64; 3] = [1.5, USUAL_RATIO, 6.0];
+/// Windows of a trace in the tables, and in the matrix, which has 108 shapes.
+const WINDOWS: usize = 30;
+const MATRIX_WINDOWS: usize = 10;
+/// The rate of the paper's instance type (p3.2xlarge) over its spot rate.
+const USUAL_RATIO: f64 = 3.06 / 0.9731;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Evaluation {
+    pub sections: Vec<Section>,
+    pub matrix: Vec<MatrixRow>,
+    pub pairs: Vec<Pair>,
+    pub calibration: Vec<Calibration>,
+    pub notes: Vec<String>,
+}
+
+/// All policies on one shape of job.
+#[derive(Clone, Debug, Serialize)]
+pub struct Section {
+    pub title: String,
+    pub rows: Vec<Row>,
+}
+
+/// The default against uniform progress on one shape.
+#[derive(Clone, Debug, Serialize)]
+pub struct MatrixRow {
+    pub shape: String,
+    pub windows: usize,
+    pub uniform_progress: f64,
+    pub default: f64,
+    pub missed: usize,
+}
+
+/// Two zones of one type together, against the mean of the two alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    pub pools: String,
+    pub shape: String,
+    pub policy: &'static str,
+    pub alone: f64,
+    pub together: f64,
+}
+
+/// Runs the protocol. The same traces and seed give the same tables.
+pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
+    let notes = vec!["a window whose trace ends before the work does is left out, so spot-only shows its luckier windows".to_owned()];
+    let mut done = Evaluation { sections: Vec::new(), matrix: Vec::new(), pairs: Vec::new(), calibration: Vec::new(), notes };
+    for field in Field::groups(traces) {
+        let name = format!("{} traces, tick {} s", field.pools.len(), field.tick);
+        if !field.has_other_zones() {
+            done.notes.push(format!("{name}: one zone only, so no row has the constants of another zone"));
+        }
+        for part in [Part::Early, Part::Late] {
+            for (work, deadline, changeover) in SHAPES {
+                let shape = Shape::new(work, deadline, changeover, USUAL_RATIO);
+                let run = Run { windows: WINDOWS, part, ..Run::default() };
+                push(&mut done, format!("{name}, {}: {shape}", part.name()), &field, &shape, &run, Entrant::ALL, seed);
+            }
+        }
+        rough(&mut done, &name, &field, seed);
+        done.matrix.extend(matrix(&field, seed));
+        done.pairs.extend(pairs(&field));
+        done.calibration.extend(
+            SHAPES.iter().filter_map(|(work, deadline, changeover)| {
+                calibrate(&field, &Shape::new(*work, *deadline, *changeover, USUAL_RATIO), seed)
+            }),
+        );
+    }
+    done
+}
+
+fn push(done: &mut Evaluation, title: String, field: &Field, shape: &Shape, run: &Run, entrants: &[Entrant], seed: u64) {
+    let rows = rows(field, shape, run, entrants, seed);
+    if rows.is_empty() {
+        done.notes.push(format!("{title}: no window is long enough"));
+    } else {
+        done.sections.push(Section { title, rows });
+    }
+}
+
+/// What is less than perfect: changeovers longer than expected, with a reserve of three, and probes every ten minutes.
+fn rough(done: &mut Evaluation, name: &str, field: &Field, seed: u64) {
+    let entrants = &[Entrant::UniformProgress, Entrant::SlackReserve, Entrant::Default, Entrant::HeldOut];
+    for (work, deadline, changeover) in SHAPES {
+        let shape = Shape { worst: 3.0, ..Shape::new(work, deadline, changeover, USUAL_RATIO) };
+        let usual = 3600.0 * changeover;
+        let mut tail = vec![usual; 10];
+        tail[9] = 3.0 * usual;
+        for (what, changeovers) in
+            [("none takes longer", Vec::new()), ("one start in ten takes 3x", tail), ("every start takes 2x", vec![2.0 * usual])]
+        {
+            let run = Run { windows: WINDOWS, changeovers, ..Run::default() };
+            push(done, format!("{name}, reserve 3x, {what}: {shape}"), field, &shape, &run, entrants, seed);
+        }
+        if field.tick < 600.0 {
+            let shape = Shape::new(work, deadline, changeover, USUAL_RATIO);
+            let run = Run { windows: WINDOWS, probe: 600.0, ..Run::default() };
+            push(done, format!("{name}, probed every 10 min: {shape}"), field, &shape, &run, entrants, seed);
+        }
+    }
+    if field.tick >= 600.0 {
+        done.notes.push(format!("{name}: probes every 10 minutes see what full sight sees, tick by tick"));
+    }
+}
+
+fn matrix(field: &Field, seed: u64) -> Vec<MatrixRow> {
+    let mut made = Vec::new();
+    for work in WORKS {
+        for stretch in STRETCHES {
+            for changeover in CHANGEOVERS {
+                for ratio in PRICE_RATIOS {
+                    let shape = Shape::new(work, work * stretch, changeover, ratio);
+                    let run = Run { windows: MATRIX_WINDOWS, part: Part::Whole, ..Run::default() };
+                    let rows = rows(field, &shape, &run, &[Entrant::UniformProgress, Entrant::HeldOut], seed);
+                    if let [uniform, default] = rows.as_slice() {
+                        let (uniform_progress, windows) = (uniform.mean, default.windows);
+                        let shape = format!("{shape}, price ratio {ratio:.2}, tick {} s", field.tick);
+                        made.push(MatrixRow { shape, windows, uniform_progress, default: default.mean, missed: default.missed });
+                    }
+                }
+            }
+        }
+    }
+    made
+}
+
+fn pairs(field: &Field) -> Vec<Pair> {
+    let mut made = Vec::new();
+    for (work, deadline, changeover) in &SHAPES[..2] {
+        let shape = Shape::new(*work, *deadline, *changeover, USUAL_RATIO);
+        for (a, b) in field.pairs() {
+            for entrant in [Entrant::UniformProgress, Entrant::SlackReserve, Entrant::Default, Entrant::Omniscient] {
+                if let Some((alone, together)) = score::pair(field, (a, b), &shape, entrant, 2 * WINDOWS) {
+                    let pools = format!("{} and {}", field.pools[a].name, field.pools[b].name);
+                    made.push(Pair { pools, shape: shape.to_string(), policy: entrant.name(), alone, together });
+                }
+            }
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spot::availability::AvailabilityModel;
+    use crate::spot::draw::Draws;
+    use crate::spot::watch::Watch;
+
+    #[test]
+    fn drawn_traces_go_through_the_whole_protocol() {
+        let traces: Vec<Trace> = ["z1_a", "z2_a"]
+            .into_iter()
+            .enumerate()
+            .map(|(stream, source)| {
+                let up = AvailabilityModel::prior().draw(&Watch::new(1, 1800.0, 0.0), 0, 400, 1800.0, &mut Draws::new(3, stream as u64));
+                Trace { source: source.to_owned(), gap: 1800.0, obtainable: up.into_iter().map(u32::from).collect() }
+            })
+            .collect();
+        let done = evaluate(&traces, 1);
+        let safe = |row: &Row| !["default", "default, constants of other zones", "slack-reserve"].contains(&row.policy) || row.missed == 0;
+        assert!(!done.sections.is_empty() && done.sections.iter().flat_map(|section| &section.rows).all(safe), "{done:#?}");
+        assert!(done.matrix.iter().all(|row| row.missed == 0));
+        assert_eq!(done.pairs.len(), 8);
+        assert!(!done.calibration.is_empty());
+    }
+}

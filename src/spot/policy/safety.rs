@@ -1,0 +1,63 @@
+//! Whether the deadline still holds after a tick if everything that may go wrong does.
+
+use crate::spot::policy::reason::Reason;
+use crate::spot::policy::{Action, Decision, Limits, Observation, State};
+
+/// Rounding errors of sums of seconds stay far below this.
+const EPSILON: f64 = 1e-6;
+
+/// Up to whole ticks, since a tick is paid and used in full.
+pub fn whole_ticks_up(seconds: f64, tick: f64) -> f64 {
+    (seconds / tick - 1e-9).ceil() * tick
+}
+
+pub fn whole_ticks_down(seconds: f64, tick: f64) -> f64 {
+    (seconds / tick + 1e-9).floor() * tick
+}
+
+/// After `action` for one tick, on-demand that starts at the next one, with the longest changeover, still meets the deadline.
+pub fn is_safe(action: Action, state: &State, limits: &Limits) -> bool {
+    let left = match action {
+        Action::OnDemand(_) => return true,
+        Action::Idle => state.left,
+        Action::Spot(_) => {
+            let pending = if action == state.running { state.pending_worst } else { limits.worst_changeover_to(action, state.last_pool) };
+            state.left - (limits.tick - pending).max(0.0)
+        }
+    };
+    if action != Action::Idle && left <= EPSILON {
+        return true;
+    }
+    let after = state.until(limits) - limits.tick;
+    let last = action.pool().or(state.last_pool);
+    let fallback = limits.worst_changeover_to(limits.cheapest_on_demand(), last);
+    ((left + fallback) / limits.tick - EPSILON).ceil() * limits.tick <= after + EPSILON
+}
+
+/// Lets a decision pass if the deadline holds after it; else spot that runs already and is safe, else on-demand.
+pub fn keep_deadline(wish: Decision, state: &State, limits: &Limits) -> Decision {
+    if is_safe(wish.action, state, limits) {
+        return wish;
+    }
+    match state.running {
+        Action::Spot(_) if is_safe(state.running, state, limits) => Decision { action: state.running, reason: Reason::KeepDeadline },
+        Action::OnDemand(_) => Decision { action: state.running, reason: Reason::KeepDeadline },
+        _ => Decision { action: limits.cheapest_on_demand(), reason: Reason::KeepDeadline },
+    }
+}
+
+/// The net of the published rules (NSDI'24, as its public code has it): on-demand while two changeovers still fit.
+pub fn published_net(wish: Decision, state: &State, observation: &Observation, limits: &Limits) -> Decision {
+    let need = |changeovers: f64| whole_ticks_up(state.left + changeovers * limits.changeover, limits.tick);
+    let remaining = whole_ticks_down(state.until(limits), limits.tick);
+    let on_spot = matches!(state.running, Action::Spot(_));
+    let last_call = need(1.0) >= remaining;
+    if !last_call && (on_spot || need(2.0) < remaining) {
+        return wish;
+    }
+    if last_call && on_spot && state.pending_worst <= 0.0 && state.running.pool().is_some_and(|pool| observation.pools[pool].up) {
+        return Decision { action: state.running, reason: Reason::KeepDeadline };
+    }
+    let action = if state.running.is_on_demand() { state.running } else { limits.cheapest_on_demand() };
+    Decision { action, reason: Reason::KeepDeadline }
+}

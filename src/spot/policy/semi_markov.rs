@@ -1,0 +1,70 @@
+//! Semi-Markov policy: the least expected cost to the end, by time left, slack and what the pool does and has done.
+
+use crate::spot::availability::AvailabilityModel;
+use crate::spot::chain::phase;
+use crate::spot::expected_cost::{Start, Table, Terms};
+use crate::spot::policy::reason::Reason;
+use crate::spot::policy::safety::keep_deadline;
+use crate::spot::policy::{Action, Decision, Limits, Observation, State, pools};
+use crate::units::UsdPerHour;
+
+/// A table for each spot rate among the pools of a job.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    by_rate: Vec<(UsdPerHour, Table)>,
+}
+
+impl Tables {
+    pub fn new(model: &AvailabilityModel, limits: &Limits) -> Self {
+        let mut rates: Vec<UsdPerHour> = limits.pools.iter().map(|terms| terms.spot).collect();
+        rates.sort();
+        rates.dedup();
+        let on_demand = limits.rate(limits.cheapest_on_demand());
+        let table = |rate: UsdPerHour| {
+            let terms = Terms {
+                work: limits.work,
+                deadline: limits.deadline,
+                tick: limits.tick,
+                changeover: limits.changeover,
+                worst_changeover: limits.worst_changeover,
+                price_ratio: on_demand.dollars() / rate.dollars(),
+            };
+            (rate, Table::new(model, &terms))
+        };
+        Self { by_rate: rates.into_iter().map(table).collect() }
+    }
+
+    fn of(&self, limits: &Limits, pool: usize) -> Option<&Table> {
+        let rate = limits.pools.get(pool)?.spot;
+        self.by_rate.iter().find(|(of, _)| *of == rate).map(|(_, table)| table)
+    }
+}
+
+pub fn decide(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Decision {
+    keep_deadline(wish(tables, state, observation, limits), state, limits)
+}
+
+fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Decision {
+    let say = |action, reason| Decision { action, reason };
+    let on_demand = limits.cheapest_on_demand();
+    let best = pools::best(state, observation, limits);
+    if let Action::Spot(running) = state.running {
+        return match best {
+            Some(pool) if pools::is_worth_the_move(running, pool, state, limits) => say(Action::Spot(pool), Reason::CheaperPool),
+            _ => say(state.running, Reason::StayOnSpot),
+        };
+    }
+    let pool = best.unwrap_or_else(|| pools::likeliest(observation));
+    let Some(table) = tables.of(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
+    let slack = state.until(limits) - state.left - state.pending;
+    let (start, leave) = table.best(state.left + state.pending, slack, phase(&observation.pools[pool]));
+    match (state.running, best) {
+        (Action::OnDemand(_), Some(pool)) if leave => say(Action::Spot(pool), Reason::SpotHasLasted),
+        (Action::OnDemand(_), _) => say(state.running, Reason::StayOnDemand),
+        (_, Some(pool)) if start == Start::Spot => say(Action::Spot(pool), Reason::SpotIsUp),
+        (_, Some(_)) if start == Start::OnDemand => say(on_demand, Reason::SpotTooShort),
+        (_, None) if start == Start::OnDemand => say(on_demand, Reason::NoTimeToWait),
+        (_, Some(_)) => say(Action::Idle, Reason::WaitForSteadySpot),
+        (_, None) => say(Action::Idle, Reason::WaitForSpot),
+    }
+}

@@ -1,0 +1,115 @@
+//! What is known about the pools from probes: up or down, for how long, how often lately.
+
+use crate::spot::policy::PoolView;
+
+/// Half-life of the weights of past availability, and what is assumed before the first probe: up 60 % of the time, with the
+/// weight of six hours of probes.
+pub const HALF_LIFE_HOURS: f64 = 24.0;
+pub const PRIOR_AVAILABILITY: f64 = 0.6;
+pub const PRIOR_HOURS: f64 = 6.0;
+
+/// The probes of all pools of a job.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    tick: f64,
+    /// Seconds from one probe to the next; 0: a probe every tick.
+    every: f64,
+    decay: f64,
+    views: Vec<PoolView>,
+    /// Weighted seconds that the pool was up. The weight of all seconds is the same for every pool.
+    up: Vec<f64>,
+    weight: f64,
+    started: bool,
+}
+
+impl Watch {
+    pub fn new(pools: usize, tick: f64, probe_every: f64) -> Self {
+        let weight = PRIOR_HOURS * 3600.0;
+        let view = PoolView { availability: PRIOR_AVAILABILITY, ..PoolView::default() };
+        Self {
+            tick,
+            every: probe_every,
+            decay: 0.5_f64.powf(tick / (HALF_LIFE_HOURS * 3600.0)),
+            views: vec![view; pools],
+            up: vec![PRIOR_AVAILABILITY * weight; pools],
+            weight,
+            started: false,
+        }
+    }
+
+    /// The same before the first probe, with another share of time than the average pool's.
+    #[must_use]
+    pub fn assuming(mut self, availability: f64) -> Self {
+        for (view, up) in self.views.iter_mut().zip(&mut self.up) {
+            view.availability = availability;
+            *up = availability * self.weight;
+        }
+        self
+    }
+
+    pub fn views(&self) -> &[PoolView] {
+        &self.views
+    }
+
+    /// Whether there has been a probe at all.
+    pub fn has_probed(&self) -> bool {
+        self.started
+    }
+
+    /// The same knowledge of one pool alone, probed at every tick from now on.
+    pub fn only(&self, pool: usize) -> Self {
+        Self { every: 0.0, views: vec![self.views[pool]], up: vec![self.up[pool]], ..*self }
+    }
+
+    /// A tick begins. `truth` is asked only for pools whose probe is due and for the one that runs.
+    pub fn advance(&mut self, running: Option<usize>, truth: impl Fn(usize) -> bool) {
+        self.weight = self.weight * self.decay + self.tick;
+        for pool in 0..self.views.len() {
+            let (view, up) = (&mut self.views[pool], &mut self.up[pool]);
+            view.probed += self.tick;
+            let found = if !self.started || view.probed + 1e-6 >= self.every || running == Some(pool) {
+                view.probed = 0.0;
+                truth(pool)
+            } else {
+                view.up
+            };
+            view.age = if self.started && found == view.up { view.age + self.tick } else { 0.0 };
+            view.up = found;
+            *up = *up * self.decay + if found { self.tick } else { 0.0 };
+            view.availability = *up / self.weight;
+        }
+        self.started = true;
+    }
+
+    /// An attempt to start in a pool that was thought to be up has failed.
+    pub fn failed(&mut self, pool: usize) {
+        let view = &mut self.views[pool];
+        *view = PoolView { up: false, age: 0.0, probed: 0.0, ..*view };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_count_from_the_first_tick_of_a_spell() {
+        let mut watch = Watch::new(1, 600.0, 0.0);
+        for (up, age) in [(true, 0.0), (true, 600.0), (false, 0.0), (false, 600.0), (true, 0.0)] {
+            watch.advance(None, |_| up);
+            assert_eq!((watch.views()[0].up, watch.views()[0].age), (up, age));
+        }
+    }
+
+    #[test]
+    fn between_probes_only_the_running_pool_is_known() {
+        let mut watch = Watch::new(2, 60.0, 600.0);
+        watch.advance(None, |_| true);
+        watch.advance(Some(1), |_| false);
+        assert_eq!(watch.views().iter().map(|view| (view.up, view.probed)).collect::<Vec<_>>(), [(true, 60.0), (false, 0.0)]);
+        for _ in 0..9 {
+            watch.advance(None, |_| false);
+        }
+        assert!(!watch.views()[0].up && watch.views()[0].age == 0.0);
+    }
+}
