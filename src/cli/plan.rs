@@ -48,7 +48,6 @@ pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings
         let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
         said.warn(printer);
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);
-        limits.fresh_at = Some(settings.now);
     }
     catalogs.market = settings.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market };

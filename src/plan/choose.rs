@@ -1,13 +1,11 @@
 //! `plan`: every offer x node count x setting, filtered with reasons, priced, and the choice among what is left.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-
-use jiff::Timestamp;
 
 use crate::estimate::{Machine, StepEstimate};
 use crate::hardware::{Hardware, InstanceId};
-use crate::market::{Market, Offer, OfferId, Purchase, Quote};
+use crate::market::{Market, Offer, OfferId, Origin, Purchase, Quote};
 use crate::plan::advice;
 use crate::plan::bill::{BillInput, PlaceCharges};
 use crate::plan::candidate::Plan;
@@ -73,9 +71,6 @@ fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
     let global_batch = workload.training.global_batch.unwrap_or(1);
     let mut refused = Refused::default();
     let mut kept_offers = Vec::new();
-    let mut limits = limits.clone();
-    limits.fresh_at = limits.fresh_at.filter(|now| any_fresh(world, &limits, *now));
-    let limits = &limits;
     for id in world.market.offer_ids() {
         let offer = world.market.offer(id);
         match refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, limits) {
@@ -102,20 +97,29 @@ fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
         builder.try_offer(*id);
     }
     let (plans, candidates) = (builder.plans, builder.candidates);
+    let answered = answered_terms(world.market, &kept_offers, limits);
+    let is_outdated = |plan: &Plan| {
+        let offer = world.market.offer(plan.offer);
+        answered.contains(&offer.purchase) && limits.now.is_some_and(|now| offer.is_stale(now))
+    };
+    let (outdated, plans): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_outdated);
+    // Where nothing that was answered will do, older prices are better than none.
+    let (plans, outdated) = if plans.is_empty() { (outdated, plans) } else { (plans, outdated) };
     let counts = Counts {
         offers: world.market.offers().len() as u64,
         shapes: physics.shapes as u64,
         layouts_estimated: physics.estimated,
         candidates,
     };
-    choose(world, workload, limits, plans, refused, counts)
+    choose(world, workload, limits, (plans, outdated), refused, counts)
 }
 
-/// Whether anything of what was asked for has a fresh price. Without one, stale prices are all there is.
-fn any_fresh(world: World, limits: &Limits, now: Timestamp) -> bool {
-    let anything = Limits { fresh_at: None, ..limits.clone() };
-    let asked = |offer: &&Offer| refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, &anything).is_none();
-    world.market.offers().iter().filter(|offer| !offer.is_stale(now)).any(|offer| asked(&offer))
+/// Terms for which a cloud has answered lately among what was asked for. There, older prices are listed with a mark and not
+/// recommended; elsewhere they are all there is.
+fn answered_terms(market: &Market, kept: &[OfferId], limits: &Limits) -> BTreeSet<Purchase> {
+    let Some(now) = limits.now.filter(|_| !limits.accept_stale) else { return BTreeSet::new() };
+    let is_answer = |offer: &&Offer| matches!(offer.quote.origin, Origin::Live | Origin::Cached) && !offer.is_stale(now);
+    kept.iter().map(|id| market.offer(*id)).filter(is_answer).map(|offer| offer.purchase).collect()
 }
 
 /// The usual counts, and those that a stated number of GPUs needs.
@@ -259,7 +263,14 @@ impl Builder<'_> {
     }
 }
 
-fn choose(world: World, workload: &Workload, limits: &Limits, mut plans: Vec<Plan>, mut refused: Refused, counts: Counts) -> PlanSet {
+fn choose(
+    world: World,
+    workload: &Workload,
+    limits: &Limits,
+    (mut plans, outdated): (Vec<Plan>, Vec<Plan>),
+    mut refused: Refused,
+    counts: Counts,
+) -> PlanSet {
     plans.sort_by(|a, b| {
         let key = |plan: &Plan| (plan.cost.expected, plan.run.hours.expected.to_bits(), plan.offer, plan.nodes);
         key(a).cmp(&key(b))
@@ -282,6 +293,7 @@ fn choose(world: World, workload: &Workload, limits: &Limits, mut plans: Vec<Pla
     let recommendation = best.map(|index| plans[index].clone());
     let mut alternatives = best_of_each_gpu(world, &frontier, &rest, limits);
     alternatives.extend(best_on_demand(world, &plans, &frontier, &alternatives, limits));
+    alternatives.extend(cheaper_but_outdated(world, recommendation.as_ref(), outdated, limits, &mut refused));
     alternatives.sort_by_key(|plan| plan.cost.expected);
     let mut lines = refused.lines(world.hardware);
     lines.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.what.cmp(&b.2.what)));
@@ -327,6 +339,18 @@ fn best_on_demand(world: World, plans: &[Plan], frontier: &[Plan], shown: &[Plan
     let best = &firm[recommend(&firm, limits)?];
     let listed = |plan: &Plan| plan.offer == best.offer && plan.nodes == best.nodes;
     (!frontier.iter().chain(shown).any(listed)).then(|| best.clone())
+}
+
+/// Of every GPU the best plan on a price older than the clouds' answers, if it would cost less; each offer is told apart.
+fn cheaper_but_outdated(world: World, best: Option<&Plan>, outdated: Vec<Plan>, limits: &Limits, refused: &mut Refused) -> Vec<Plan> {
+    let Some((best, now)) = best.zip(limits.now) else { return Vec::new() };
+    let mut cheaper: Vec<Plan> = outdated.into_iter().filter(|plan| plan.cost.expected < best.cost.expected).collect();
+    for plan in &cheaper {
+        let offer = world.market.offer(plan.offer);
+        refused.add_offer(plan.offer, offer, Why::Stale { age: offer.quote.age(now) });
+    }
+    cheaper.sort_by_key(|plan| (plan.cost.expected, plan.offer, plan.nodes));
+    best_of_each_gpu(world, &[], &cheaper, limits)
 }
 
 /// For every GPU without a plan on the frontier, the plan that the objective would choose.

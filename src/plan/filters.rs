@@ -258,9 +258,7 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
         _ => false,
     };
     let suspicion = offer.suspicions.iter().find(|suspicion| !accepted(suspicion));
-    let suspect = suspicion.filter(|_| !limits.include_suspect).map(|suspicion| Why::Suspect(*suspicion));
-    let stale = limits.fresh_at.filter(|now| !limits.accept_stale && offer.is_stale(*now));
-    suspect.or_else(|| stale.map(|now| Why::Stale { age: offer.quote.age(now) }))
+    suspicion.filter(|_| !limits.include_suspect).map(|suspicion| Why::Suspect(*suspicion))
 }
 
 /// Whether a selector's count admits this many GPUs of this chip.

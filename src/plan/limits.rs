@@ -57,10 +57,8 @@ pub struct Limits {
     pub policy: Option<Policy>,
     /// When the plan is made, for capacity that ends on a day.
     pub now: Option<Timestamp>,
-    /// Stale offers may be recommended.
+    /// Stale offers may be recommended even where the clouds answered for others.
     pub accept_stale: bool,
-    /// Only prices that are not stale at this moment; where none is, stale ones are ranked all the same and marked.
-    pub fresh_at: Option<Timestamp>,
     /// Several machines may be joined by a network that GPUs cannot use directly.
     pub allow_slow_network: bool,
 }
@@ -103,7 +101,6 @@ impl Limits {
             policy: None,
             now: Some(now),
             accept_stale: false,
-            fresh_at: None,
             include_suspect: section.include_suspect.unwrap_or(false),
             allow_slow_network: section.allow_slow_network.unwrap_or(false),
         })

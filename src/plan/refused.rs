@@ -68,8 +68,12 @@ impl Refused {
             |offer: &Offer| (offer.instance, offer.purchase) == (chosen.instance, chosen.purchase) && offer.quote.rate <= chosen.quote.rate;
         let mut named: Vec<(&Offer, Why)> =
             self.doubtful.into_iter().map(|(id, why)| (world.market.offer(id), why)).filter(|(offer, _)| cheaper(offer)).collect();
-        named.sort_by_key(|(offer, _)| (offer.quote.rate, offer.place.clone()));
+        named.sort_by_key(|(offer, _)| (offer.place.region != chosen.place.region, offer.quote.rate, offer.place.clone()));
+        named.dedup_by_key(|(offer, _)| offer.place.clone());
         let instance = world.hardware.instance(best.instance);
+        if named.len() > MOST_NAMED {
+            set.notes.push(format!("{} more offers of this machine ask less and are stale or doubtful", named.len() - MOST_NAMED));
+        }
         for (offer, why) in named.into_iter().take(MOST_NAMED) {
             let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region);
             let what = format!("{}/{} in {place}, {} at ${}", instance.cloud, instance.name, offer.purchase, offer.quote.rate);

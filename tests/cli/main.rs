@@ -3,7 +3,24 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
 
 mod answers;
+#[cfg(feature = "aws")]
+#[path = "../testbed/answers.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod answers_of_aws;
 mod examples;
+#[cfg(feature = "aws")]
+mod live;
+#[cfg(feature = "aws")]
+#[path = "../testbed/moto.rs"]
+mod moto;
+#[cfg(feature = "aws")]
+#[path = "../testbed/proxy.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod proxy;
 mod refusals;
+#[cfg(feature = "aws")]
+#[path = "../contracts/server.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod server;
 mod simulate;
 mod support;

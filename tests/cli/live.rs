@@ -1,0 +1,152 @@
+//! Prices from clouds that run here: moto behind the fault proxy as AWS, a server that refuses everything as the others.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::answers_of_aws::{self as answers, Spot};
+use crate::moto::Moto;
+use crate::proxy::{Fault, Proxy, Rule};
+use crate::server::{Reply, Server};
+use crate::support::Ran;
+
+const KEY: &str = "AKIAPLANTEDPLANTED00";
+const SECRET: &str = "planted/secret/of/the/account/0123456789";
+/// One machine with an A10G, which zones of us-east-1 price differently.
+const QUESTION: [&str; 10] =
+    ["examples/resnet-50-imagenet.toml", "--cloud", "aws", "--gpus", "A10G:1", "--spot", "--max-nodes", "1", "--deadline", "10d"];
+
+/// The cheapest believable zone is b; c was not repeated for days, d asks far less than its neighbours.
+fn market() -> Vec<Spot> {
+    let spot = |zone, price, hours_ago| Spot { machine: "g5.xlarge", zone, price, hours_ago };
+    vec![
+        spot("us-east-1a", "0.5100", 2),
+        spot("us-east-1b", "0.4200", 1),
+        spot("us-east-1b", "0.4600", 300),
+        spot("us-east-1c", "0.3900", 70),
+        spot("us-east-1d", "0.0500", 3),
+    ]
+}
+
+struct Clouds {
+    aws: String,
+    others: String,
+    home: tempfile::TempDir,
+}
+
+impl Clouds {
+    fn run(&self, arguments: &[&str], more: &[(&str, &str)]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", "120").stdin(Stdio::null());
+        command.env("GPUPLAN_HOME", self.home.path()).env("HOME", self.home.path());
+        command.env("AWS_ENDPOINT_URL", &self.aws).env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
+        command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_REGION", "us-east-1");
+        command.env("GOOGLE_CLOUD_PROJECT", "some-project").env("GPUPLAN_AZURE_PRICES_ENDPOINT", &self.others);
+        for cloud in ["GCP", "AZURE", "LAMBDA", "RUNPOD", "VAST", "VERDA", "NEBIUS", "OCI", "CRUSOE"] {
+            command.env(format!("GPUPLAN_{cloud}_ENDPOINT"), &self.others);
+        }
+        let output = command.envs(more.iter().copied()).output().unwrap();
+        let ran = Ran {
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+            code: output.status.code().unwrap_or(-1),
+        };
+        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET) && !ran.stderr.contains(KEY), "{}", ran.stderr);
+        ran
+    }
+
+    fn plan(&self, more: &[&str], environment: &[(&str, &str)]) -> (Value, String) {
+        let ran = self.run(&[&["plan"], &QUESTION[..], &["--output", "json"], more].concat(), environment);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        (ran.json(), ran.stderr)
+    }
+}
+
+fn rules() -> Vec<Rule> {
+    let quotas =
+        vec![("L-DB2E81BA", "Running On-Demand G and VT instances", 64.0), ("L-3819A6DF", "All G and VT Spot Instance Requests", 0.0)];
+    let mut rules = answers::quotas(quotas);
+    rules.push(answers::spot_history(market(), 3));
+    rules.push(Rule::on("RunInstances", Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized to perform this operation.")));
+    // A busy region costs only itself.
+    rules.push(
+        Rule::on("DescribeAvailabilityZones", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded.")).region("eu-west-1"),
+    );
+    rules
+}
+
+#[test]
+fn live_prices_are_taken_kept_and_doubted() {
+    let Some(moto) = Moto::start("live_prices_are_taken_kept_and_doubted") else { return };
+    let proxy = Proxy::start(Some(moto.address.clone()), rules());
+    let refusing = Server::start(|_| Reply::Text(404, "text/plain", "nothing here".to_owned()));
+    let home = tempfile::tempdir().unwrap();
+    let mut clouds = Clouds { aws: proxy.endpoint.clone(), others: refusing.endpoint.clone(), home };
+    refreshes(&clouds);
+    recommends_the_cheapest_eligible_zone(&clouds);
+    names_what_is_missing(&clouds);
+    drop(moto);
+    clouds.aws = closed_port();
+    clouds.others.clone_from(&clouds.aws);
+    gives_the_same_plan_from_the_cache(&clouds);
+}
+
+fn refreshes(clouds: &Clouds) {
+    let ran = clouds.run(&["refresh", "--history"], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let line = ran.stdout.lines().find(|line| line.contains("aws-spot-history")).unwrap();
+    assert!(line.contains("answered") && line.contains('4'), "{line}");
+    assert!(ran.stdout.lines().any(|line| line.contains("azure-retail-prices") && line.contains("failed")), "{}", ran.stdout);
+    let history = clouds.run(&["prices", "A10G", "--cloud", "aws", "--history"], &[]);
+    assert_eq!(history.code, 0, "{}", history.stderr);
+    assert!(history.stdout.contains("use1-az1") && history.stdout.contains("-9 %") && history.stdout.contains('█'), "{}", history.stdout);
+}
+
+fn recommends_the_cheapest_eligible_zone(clouds: &Clouds) {
+    let (plan, _) = clouds.plan(&["--live"], &[]);
+    let best = &plan["recommendation"];
+    let chosen = (best["zone_id"].as_str(), best["rate_usd_per_hour"].as_str(), best["price"]["origin"].as_str());
+    assert_eq!(chosen, (Some("use1-az1"), Some("0.42"), Some("live")), "{best:#}");
+    let notes = plan["notes"].to_string();
+    assert!(notes.contains("use1-az2, spot at $0.39: its cloud has not repeated this price for days"), "{notes}");
+    assert!(notes.contains("use1-az4, spot at $0.05: "), "{notes}");
+    for plan in crate::support::plans(&plan) {
+        assert!(plan["price"]["origin"].is_string() && plan["price"]["observed_at"].is_string());
+    }
+    let reasons: Vec<_> = plan["rejected"].as_array().unwrap().iter().map(|line| line["reason"].as_str().unwrap()).collect();
+    assert!(reasons.contains(&"price-stale") && reasons.contains(&"price-suspect"), "{reasons:?}");
+    let table = clouds.run(&[&["plan", "--live", "--max-age", "10m"], &QUESTION[..]].concat(), &[]);
+    assert!(table.stdout.contains("$0.4200 an hour a machine, cached price seen"), "{}", table.stdout);
+    assert!(table.stdout.lines().filter(|line| line.contains("g5.xlarge") || line.contains(" x A10G")).count() > 1, "{}", table.stdout);
+}
+
+fn names_what_is_missing(clouds: &Clouds) {
+    let ran = clouds.run(&[&["doctor"], &QUESTION[..]].concat(), &[]);
+    assert_eq!(ran.code, 7, "a quota is in the way: {}{}", ran.stdout, ran.stderr);
+    for part in
+        ["123456789012", "denied: ec2:RunInstances", "quota BLOCKS: L-3819A6DF", "4 of 0 vCPUs", "to ask for more: aws service-quotas"]
+    {
+        assert!(ran.stdout.contains(part), "{part}\n{}", ran.stdout);
+    }
+}
+
+fn gives_the_same_plan_from_the_cache(clouds: &Clouds) {
+    let (live, said) = clouds.plan(&["--live"], &[]);
+    assert!(said.contains("cannot reach"), "{said}");
+    let (offline, _) = clouds.plan(&[], &[("GPUPLAN_OFFLINE", "1")]);
+    for plan in [live, offline] {
+        let best = &plan["recommendation"];
+        let chosen = (best["zone_id"].as_str(), best["rate_usd_per_hour"].as_str(), best["price"]["origin"].as_str());
+        assert_eq!(chosen, (Some("use1-az1"), Some("0.42"), Some("cached")), "{best:#}");
+    }
+    let ran = clouds.run(&["refresh", "--cloud", "aws"], &[]);
+    assert_eq!(ran.code, 8, "nothing answered: {}", ran.stderr);
+    assert!(Path::new(&clouds.home.path().join("prices.sqlite")).exists());
+}
+
+/// An address where nothing listens any more.
+fn closed_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
