@@ -5,6 +5,10 @@
 use divan::Bencher;
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{Answer, Cache, Market, Offer, Place};
+use gpuplan::plan::choose::World;
+use gpuplan::plan::{Limits, plan};
+use gpuplan::workload::Models;
+use gpuplan::workload::file::WorkloadFile;
 
 const OFFERS: usize = 100_000;
 
@@ -46,4 +50,25 @@ fn read_100_000_offers(bencher: Bencher) {
             .unwrap();
     }
     bencher.bench_local(|| cache.offers(&hardware).unwrap().len());
+}
+
+/// Everything that a plan does after the program has started: the snapshot, the cache of this many offers, and the plan over all of
+/// them, without a limit on GPUs.
+#[divan::bench(args = [10_000, 100_000], sample_count = 10)]
+fn plan_with_a_warm_cache(bencher: Bencher, cached: usize) {
+    let hardware = Hardware::embedded().unwrap();
+    let mut offers = offers(&Market::embedded(&hardware).unwrap());
+    offers.truncate(cached);
+    let mut cache = Cache::in_memory().unwrap();
+    for cloud in hardware.clouds() {
+        let mine = offers.iter().filter(|offer| hardware.instance(offer.instance).cloud == cloud).cloned();
+        let answer = Answer { offers: mine.collect(), ..Answer::default() };
+        cache.store(&format!("{cloud}-bench"), &cloud, &answer, &hardware, "2026-11-20T00:00:00Z".parse().unwrap()).unwrap();
+    }
+    let text = "[model]\npreset = \"llama-2-7b\"\n[training]\ntask = \"pretrain\"\ntokens = \"1T\"\nsequence_length = 2048\nglobal_batch_tokens = \"4M\"\n";
+    let workload = WorkloadFile::parse(text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
+    bencher.bench_local(|| {
+        let market = Market::embedded(&hardware).unwrap().merged(cache.offers(&hardware).unwrap(), &hardware);
+        plan(World { hardware: &hardware, market: &market }, &workload, &Limits::default()).counts.offers
+    });
 }

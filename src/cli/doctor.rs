@@ -157,7 +157,12 @@ fn quotas(
                     }
                 }
             }
-            Err(error) => check.problems.push(format!("quota of {} in {}: {error}", instance.name, machines.region)),
+            Err(error) => {
+                let problem = format!("quotas in {}: {error}", machines.region);
+                if !check.problems.contains(&problem) {
+                    check.problems.push(problem);
+                }
+            }
         }
     }
     Ok(())

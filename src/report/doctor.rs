@@ -119,7 +119,7 @@ fn row(check: &Check) -> Vec<String> {
 }
 
 fn section(check: &Check, context: &Context, text: &mut String) {
-    let mut say = |line: String| text.push_str(&wrap(&line, context.width, 4));
+    let mut say = |line: String| text.push_str(&wrap(&line, context.width, 2));
     let doubtful: Vec<&Permission> = check.permissions.iter().filter(|permission| permission.verdict != Verdict::Allowed).collect();
     let blocking: Vec<&Quota> = check.quotas.iter().filter(|quota| quota.blocks()).collect();
     if doubtful.is_empty() && check.quotas.is_empty() && check.problems.is_empty() {
@@ -130,21 +130,21 @@ fn section(check: &Check, context: &Context, text: &mut String) {
     for permission in doubtful {
         let (word, detail) = verdict(&permission.verdict);
         let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
-        say(format!("  {word}: {}, needed {}{detail}", permission.action, permission.needed_for));
+        say(format!("- {word}: {}, needed {}{detail}", permission.action, permission.needed_for));
     }
     for quota in &check.quotas {
         let used = quota.used.map_or(String::new(), |used| format!(", {used} in use"));
         let word = if quota.blocks() { "BLOCKS" } else { "suffices" };
         say(format!(
-            "  quota {word}: {} {} in {}: {} of {} {} needed{used}",
+            "- quota {word}: {} {} in {}: {} of {} {} needed{used}",
             quota.code, quota.name, quota.region, quota.needed, quota.limit, quota.unit
         ));
     }
     for quota in blocking {
-        say(format!("  to ask for more: {}", quota.request));
+        say(format!("- to ask for more: {}", quota.request));
     }
     for problem in &check.problems {
-        say(format!("  not known: {problem}"));
+        say(format!("- not known: {problem}"));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Prices from clouds that run here: moto behind the fault proxy as AWS, a server that refuses everything as the others.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -86,6 +87,7 @@ fn live_prices_are_taken_kept_and_doubted() {
     refreshes(&clouds);
     recommends_the_cheapest_eligible_zone(&clouds);
     names_what_is_missing(&clouds);
+    rebuilds_a_catalog_folder(&clouds);
     drop(moto);
     clouds.aws = closed_port();
     clouds.others.clone_from(&clouds.aws);
@@ -131,6 +133,32 @@ fn names_what_is_missing(clouds: &Clouds) {
     }
 }
 
+fn rebuilds_a_catalog_folder(clouds: &Clouds) {
+    let folder = clouds.home.path().join("catalogs");
+    fs::create_dir_all(folder.join("prices")).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("catalogs");
+    for name in ["SNAPSHOT.toml", "prices/aws.csv"] {
+        fs::copy(root.join(name), folder.join(name)).unwrap();
+    }
+    let refresh = ["catalog", "refresh", folder.to_str().unwrap(), "--cloud", "aws"];
+    let ran = clouds.run(&refresh, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("aws: ") && ran.stdout.contains(" as before"), "{}", ran.stdout);
+    let manifest = fs::read_to_string(folder.join("SNAPSHOT.toml")).unwrap();
+    for part in ["id = \"aws-spot-history@", "sha256 = \"", "parser_version = \"gpuplan ", "fetched_at = \""] {
+        assert!(manifest.contains(part), "{part}");
+    }
+    let prices = fs::read_to_string(folder.join("prices/aws.csv")).unwrap();
+    assert!(prices.lines().any(|row| row.starts_with("g5.xlarge,us-east-1,use1-az1,spot,,0.42,list,")), "the live price is in the file");
+    // Three times as many rows as any answer has: a refresh that loses rows keeps the old file.
+    let many: String = prices.lines().enumerate().map(|(index, row)| format!("{row}\n{row}{index}\n{row}x{index}\n")).collect();
+    fs::write(folder.join("prices/aws.csv"), &many).unwrap();
+    let ran = clouds.run(&refresh, &[]);
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    assert!(ran.stderr.contains("rows are fewer than 90 %"), "{}", ran.stderr);
+    assert_eq!(fs::read_to_string(folder.join("prices/aws.csv")).unwrap(), many);
+}
+
 fn gives_the_same_plan_from_the_cache(clouds: &Clouds) {
     let (live, said) = clouds.plan(&["--live"], &[]);
     assert!(said.contains("cannot reach"), "{said}");
@@ -140,6 +168,8 @@ fn gives_the_same_plan_from_the_cache(clouds: &Clouds) {
         let chosen = (best["zone_id"].as_str(), best["rate_usd_per_hour"].as_str(), best["price"]["origin"].as_str());
         assert_eq!(chosen, (Some("use1-az1"), Some("0.42"), Some("cached")), "{best:#}");
     }
+    let (stale, _) = clouds.plan(&["--accept-stale-prices"], &[("GPUPLAN_OFFLINE", "1")]);
+    assert_eq!(stale["recommendation"]["price"]["stale"], true, "an older price asks less, and was asked for");
     let ran = clouds.run(&["refresh", "--cloud", "aws"], &[]);
     assert_eq!(ran.code, 8, "nothing answered: {}", ran.stderr);
     assert!(Path::new(&clouds.home.path().join("prices.sqlite")).exists());

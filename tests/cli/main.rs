@@ -8,6 +8,7 @@ mod answers;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod answers_of_aws;
 mod examples;
+mod house;
 #[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "aws")]
