@@ -29,14 +29,15 @@ mod prices {
     use std::collections::BTreeMap;
 
     use gpuplan::clouds::ask;
-    use gpuplan::hardware::Hardware;
+    use gpuplan::hardware::{CloudId, Hardware};
     use gpuplan::market::{OfferQuery, Origin, PriceSource};
     use gpuplan::units::UsdPerHour;
     use jiff::Timestamp;
 
     /// What the doc comment of `PriceSource` promises and an answer can show. `secrets` may stand nowhere in it.
     pub fn keep_the_contract(source: &dyn PriceSource, hardware: &Hardware, types: &[&str], regions: &[&str], secrets: &[&str]) {
-        let instances: Vec<_> = types.iter().map(|name| hardware.find_instance(&source.cloud(), name).unwrap()).collect();
+        let instances: Vec<_> =
+            types.iter().map(|name| hardware.find_instance(&CloudId::new(source.about().cloud), name).unwrap()).collect();
         let wanted: BTreeMap<_, _> = regions.iter().map(|region| ((*region).into(), instances.clone())).collect();
         let query = OfferQuery::of(hardware, wanted);
         let answers = ask(&[(source, query.clone()), (source, query)]).unwrap();

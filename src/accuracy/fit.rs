@@ -14,7 +14,8 @@ use crate::accuracy::prediction::Prediction;
 use crate::accuracy::published::Run;
 use crate::estimate::answer::prepared_estimate;
 use crate::estimate::case::Prepared;
-use crate::estimate::constants::{Constants, PARAMETERS, Parameter, Scale};
+use crate::estimate::constants::{Constants, PARAMETERS};
+use crate::estimate::parameters::{Parameter, Scale};
 use crate::hardware::Hardware;
 use crate::workload::Models;
 
@@ -104,7 +105,7 @@ fn constants(z: &[f64]) -> Constants {
 }
 
 /// A share moves on the logit scale, where its relative width becomes width / (1 - prior); it never leaves 0 to 1.
-fn at_distance(parameter: &Parameter, distance: f64) -> f64 {
+fn at_distance(parameter: &Parameter<Constants>, distance: f64) -> f64 {
     let Parameter { prior, width, .. } = *parameter;
     match parameter.scale {
         Scale::Log => prior * (distance * width).exp(),

@@ -12,7 +12,8 @@ use crate::accuracy::published::Run;
 use crate::estimate::case::Prepared;
 use crate::estimate::defaults;
 use crate::estimate::memory::MemoryInput;
-use crate::estimate::memory_constants::{FittedMemory, HeldOutSource, MEMORY_PARAMETERS, MemoryConstants, MemoryParameter};
+use crate::estimate::memory_constants::{FittedMemory, HeldOutSource, MEMORY_PARAMETERS, MemoryConstants};
+use crate::estimate::parameters::Parameter;
 use crate::estimate::{Setting, Subject};
 use crate::hardware::Hardware;
 use crate::workload::Models;
@@ -92,19 +93,19 @@ pub fn mape_percent(runs: &[&MemoryRun], constants: &MemoryConstants) -> f64 {
 
 /// Fits every constant that is not judged.
 pub fn fit(runs: &[&MemoryRun]) -> MemoryConstants {
-    let fitted: Vec<&MemoryParameter> = MEMORY_PARAMETERS.iter().filter(|parameter| parameter.width > 0.0).collect();
+    let fitted: Vec<&Parameter<MemoryConstants>> = MEMORY_PARAMETERS.iter().filter(|parameter| parameter.width > 0.0).collect();
     let at = minimise(fitted.len(), |at| residuals(at, &fitted, runs), MOST_ITERATIONS, ENOUGH).at;
     constants(&at, &fitted)
 }
 
-fn residuals(at: &[f64], fitted: &[&MemoryParameter], runs: &[&MemoryRun]) -> DVector<f64> {
+fn residuals(at: &[f64], fitted: &[&Parameter<MemoryConstants>], runs: &[&MemoryRun]) -> DVector<f64> {
     let constants = constants(at, fitted);
     let errors = runs.iter().map(|run| robust(run.ratio(&constants).max(1e-3).ln(), ROBUST) / NOISE);
     DVector::from_iterator(runs.len() + at.len(), errors.chain(at.iter().copied()))
 }
 
 /// Constants at distances from their priors, in prior widths, on the log scale.
-fn constants(at: &[f64], fitted: &[&MemoryParameter]) -> MemoryConstants {
+fn constants(at: &[f64], fitted: &[&Parameter<MemoryConstants>]) -> MemoryConstants {
     let mut constants = MemoryConstants::prior();
     for (parameter, distance) in fitted.iter().zip(at) {
         (parameter.set)(&mut constants, parameter.prior * (distance * parameter.width).exp());

@@ -96,7 +96,7 @@ fn machines(answered: &Answered) -> Vec<Machines> {
 }
 
 fn check(cloud: &CloudId, sources: &Sources, wanted: &[Machines], hardware: &crate::hardware::Hardware) -> Result<Check, Diagnostic> {
-    let public = sources.prices.iter().filter(|source| source.access() == crate::market::Access::Public).count();
+    let public = sources.prices.iter().filter(|source| source.about().access == crate::market::Access::Public).count();
     let row = |account: AccountRow| Check {
         cloud: cloud.to_string(),
         public_sources: public,

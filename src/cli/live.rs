@@ -9,7 +9,7 @@ use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::clouds::{Sources, ask, sources};
 use crate::hardware::{CloudId, Hardware};
-use crate::market::{Access, Answer, BoxFuture, Cache, Market, OfferQuery, RiskAnswer, SourceError, SourceNote};
+use crate::market::{About, Answer, BoxFuture, Cache, CacheError, Market, OfferQuery, RiskAnswer, SourceError, SourceNote};
 use crate::units::Hours;
 
 /// What is wanted of the clouds.
@@ -35,9 +35,7 @@ pub fn age(text: Option<&str>) -> Result<Option<Hours>, Diagnostic> {
 
 /// What became of one source.
 pub struct Asked {
-    pub source: String,
-    pub cloud: CloudId,
-    pub access: Access,
+    pub about: About,
     pub address: String,
     pub outcome: Outcome,
 }
@@ -67,9 +65,7 @@ enum Reply {
 
 /// One source of either port.
 struct Question<'a> {
-    source: &'static str,
-    cloud: CloudId,
-    access: Access,
+    about: About,
     address: String,
     future: BoxFuture<'a, Result<Reply, SourceError>>,
 }
@@ -93,23 +89,19 @@ pub fn ask_clouds(
     let (mut said, mut questions) = (Said::default(), Vec::new());
     for ((_, sources), query) in clouds.iter().zip(&queries) {
         for question in questions_of(sources, query) {
-            match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.source, settings, limit)) {
-                Some(age) => said.asked.push(Asked {
-                    source: question.source.to_owned(),
-                    cloud: question.cloud,
-                    access: question.access,
-                    address: question.address,
-                    outcome: Outcome::Recent(age),
-                }),
+            match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.about.id, settings, limit)) {
+                Some(age) => said.asked.push(Asked { about: question.about, address: question.address, outcome: Outcome::Recent(age) }),
                 None => questions.push(question),
             }
         }
     }
-    let about: Vec<_> =
-        questions.iter().map(|question| (question.source, question.cloud.clone(), question.access, question.address.clone())).collect();
-    for ((source, cloud, access, address), reply) in about.into_iter().zip(replies(questions, printer)?) {
-        let outcome = said.hear(source, &cloud, reply, cache.as_mut(), hardware, settings, printer);
-        said.asked.push(Asked { source: source.to_owned(), cloud, access, address, outcome });
+    let asked: Vec<_> = questions.iter().map(|question| (question.about, question.address.clone())).collect();
+    for ((about, address), reply) in asked.into_iter().zip(replies(questions, printer)?) {
+        if let Err(error) = keep(cache.as_mut(), about, &reply, hardware, settings) {
+            printer.warning(&format!("{}: its answer could not be kept: {error}", about.id));
+        }
+        let outcome = said.hear(reply);
+        said.asked.push(Asked { about, address, outcome });
     }
     Ok(said)
 }
@@ -136,17 +128,13 @@ fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> V
 
 fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Question<'a>> {
     let prices = sources.prices.iter().map(|source| Question {
-        source: source.id(),
-        cloud: source.cloud(),
-        access: source.access(),
+        about: source.about(),
         address: source.address(),
         future: Box::pin(async move { source.offers(query).await.map(Reply::Prices) }),
     });
     let risks = sources.risks.iter().map(|source| Question {
-        source: source.id(),
-        cloud: source.cloud(),
-        access: source.access(),
-        address: source.id().to_owned(),
+        about: source.about(),
+        address: source.about().id.to_owned(),
         future: Box::pin(async move { source.risks(query).await.map(Reply::Risks) }),
     });
     prices.chain(risks).collect()
@@ -169,7 +157,7 @@ fn replies(questions: Vec<Question>, printer: &Printer) -> Result<Vec<Result<Rep
         ProgressStyle::with_template("{bar:20} {pos}/{len} sources, {elapsed}; waiting for {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    let waiting: RefCell<Vec<Option<&str>>> = RefCell::new(questions.iter().map(|question| Some(question.source)).collect());
+    let waiting: RefCell<Vec<Option<&str>>> = RefCell::new(questions.iter().map(|question| Some(question.about.id)).collect());
     let show = || bar.set_message(waiting.borrow().iter().flatten().copied().collect::<Vec<_>>().join(", "));
     show();
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
@@ -178,45 +166,45 @@ fn replies(questions: Vec<Question>, printer: &Printer) -> Result<Vec<Result<Rep
         bar.inc(1);
         show();
     };
-    let futures = questions.into_iter().map(|question| (question.source, question.future)).collect();
+    let futures = questions.into_iter().map(|question| (question.about.id, question.future)).collect();
     let replies = ask::all(futures, &ended).map_err(|error| Diagnostic::unexpected(&error));
     bar.finish_and_clear();
     replies
 }
 
+/// Puts an answer into the cache, where there is one.
+fn keep(
+    cache: Option<&mut Cache>,
+    about: About,
+    reply: &Result<Reply, SourceError>,
+    hardware: &Hardware,
+    settings: &Settings,
+) -> Result<(), CacheError> {
+    let (Some(cache), cloud) = (cache, CloudId::new(about.cloud)) else { return Ok(()) };
+    match reply {
+        Err(_) => Ok(()),
+        Ok(Reply::Prices(answer)) => cache.store(about.id, &cloud, answer, hardware, settings.now),
+        Ok(Reply::Risks(answer)) => cache.store_risks(about.id, &cloud, answer, hardware, settings.now),
+    }
+}
+
 impl Said {
-    #[allow(clippy::too_many_arguments, reason = "what is said, by whom, and where it is kept")]
-    fn hear(
-        &mut self,
-        source: &str,
-        cloud: &CloudId,
-        reply: Result<Reply, SourceError>,
-        cache: Option<&mut Cache>,
-        hardware: &Hardware,
-        settings: &Settings,
-        printer: &Printer,
-    ) -> Outcome {
-        let (stored, outcome) = match reply {
-            Err(error) => (Ok(()), Outcome::Failed(error)),
+    fn hear(&mut self, reply: Result<Reply, SourceError>) -> Outcome {
+        match reply {
+            Err(error) => Outcome::Failed(error),
             Ok(Reply::Prices(answer)) => {
-                let stored = cache.map_or(Ok(()), |cache| cache.store(source, cloud, &answer, hardware, settings.now));
-                let outcome = Outcome::Answered { rows: answer.offers.len(), notes: answer.notes.clone() };
+                let rows = answer.offers.len();
                 self.answer.offers.extend(answer.offers);
                 self.answer.history.extend(answer.history);
-                (stored, outcome)
+                Outcome::Answered { rows, notes: answer.notes }
             }
             Ok(Reply::Risks(answer)) => {
-                let stored = cache.map_or(Ok(()), |cache| cache.store_risks(source, cloud, &answer, hardware, settings.now));
-                let outcome = Outcome::Answered { rows: answer.risks.len() + answer.signals.len(), notes: answer.notes.clone() };
+                let rows = answer.risks.len() + answer.signals.len();
                 self.risks.risks.extend(answer.risks);
                 self.risks.signals.extend(answer.signals);
-                (stored, outcome)
+                Outcome::Answered { rows, notes: answer.notes }
             }
-        };
-        if let Err(error) = stored {
-            printer.warning(&format!("{source}: its answer could not be kept: {error}"));
         }
-        outcome
     }
 
     /// The market with everything that was said laid over it.
@@ -230,12 +218,14 @@ impl Said {
             match &asked.outcome {
                 // Most people have an account with one cloud: the others are told by `refresh` and `doctor`.
                 Outcome::Failed(SourceError::MissingCredentials { .. }) | Outcome::Recent(_) => {}
-                Outcome::Failed(error) => printer.warning(&format!("{}: {error}; what was known before stays, with its age", asked.source)),
+                Outcome::Failed(error) => {
+                    printer.warning(&format!("{}: {error}; what was known before stays, with its age", asked.about.id));
+                }
                 Outcome::Answered { notes, .. } => match notes.as_slice() {
                     [] => {}
-                    [note] => printer.warning(&format!("{}: {note}", asked.source)),
+                    [note] => printer.warning(&format!("{}: {note}", asked.about.id)),
                     [note, rest @ ..] => {
-                        printer.warning(&format!("{}: {note}; and {} more (`gpuplan refresh` lists all)", asked.source, rest.len()));
+                        printer.warning(&format!("{}: {note}; and {} more (`gpuplan refresh` lists all)", asked.about.id, rest.len()));
                     }
                 },
             }

@@ -36,9 +36,9 @@ fn row(asked: &Asked) -> SourceRow {
         Outcome::Failed(error) => (Word::Failed, 0, vec![error.to_string()]),
     };
     SourceRow {
-        cloud: asked.cloud.to_string(),
-        source: asked.source.clone(),
-        is_public: asked.access == Access::Public,
+        cloud: asked.about.cloud.to_owned(),
+        source: asked.about.id.to_owned(),
+        is_public: asked.about.access == Access::Public,
         word,
         rows,
         details,

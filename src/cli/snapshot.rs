@@ -23,7 +23,7 @@ pub fn refresh(arguments: &CatalogRefreshArguments, settings: &Settings, printer
     let clouds = arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
     let said = live::ask_clouds(&market, &hardware, settings, printer, &Wanted { clouds, ..Wanted::default() })?;
     said.warn(printer);
-    let addresses: BTreeMap<String, String> = said.asked.iter().map(|asked| (asked.source.clone(), asked.address.clone())).collect();
+    let addresses: BTreeMap<String, String> = said.asked.iter().map(|asked| (asked.about.id.to_owned(), asked.address.clone())).collect();
     let answered: Vec<CloudId> = hardware
         .clouds()
         .into_iter()

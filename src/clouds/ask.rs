@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(75);
 
 /// The prices in the order of the questions. One source that fails costs the others nothing.
 pub fn ask(questions: &[(&dyn PriceSource, OfferQuery)]) -> io::Result<Vec<Result<Answer, SourceError>>> {
-    let questions = questions.iter().map(|(source, query)| (source.id(), source.offers(query))).collect();
+    let questions = questions.iter().map(|(source, query)| (source.about().id, source.offers(query))).collect();
     all(questions, &|_| {})
 }
 
@@ -37,22 +37,14 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::hardware::{CloudId, Hardware};
-    use crate::market::{Access, SourceNote};
+    use crate::hardware::Hardware;
+    use crate::market::{About, SourceNote};
 
     struct Canned(Result<Answer, SourceError>);
 
     impl PriceSource for Canned {
-        fn id(&self) -> &'static str {
-            "canned"
-        }
-
-        fn cloud(&self) -> CloudId {
-            CloudId::new("canned")
-        }
-
-        fn access(&self) -> Access {
-            Access::Public
+        fn about(&self) -> About {
+            About::public("canned", "canned")
         }
 
         fn offers<'a>(&'a self, _query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

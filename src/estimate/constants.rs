@@ -9,63 +9,14 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::estimate::parameters::{Parameter, Scale, constants};
 use crate::hardware::Architecture;
 
 /// Values of the last fit, with what it rested on.
 static FITTED: &str = include_str!("../../benchmarks/results/constants.toml");
 
-/// Scale on which a constant is fitted: a positive number, or a share between 0 and 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    Log,
-    Share,
-}
-
-/// What is known of a constant before any run is looked at.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameter {
-    pub name: &'static str,
-    pub scale: Scale,
-    pub prior: f64,
-    /// Relative standard deviation.
-    pub width: f64,
-    pub unit: &'static str,
-    pub get: fn(&Constants) -> f64,
-    pub set: fn(&mut Constants, f64),
-}
-
-macro_rules! constants {
-    ($($(#[$doc:meta])* $name:ident: $scale:ident $prior:literal +- $width:literal $unit:literal;)*) => {
-        /// One value for every constant.
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub struct Constants {
-            $($(#[$doc])* pub $name: f64,)*
-        }
-
-        impl Constants {
-            /// The priors themselves.
-            pub fn prior() -> Self {
-                Self { $($name: $prior,)* }
-            }
-        }
-
-        /// Every constant that is fitted.
-        pub const PARAMETERS: &[Parameter] = &[
-            $(Parameter {
-                name: stringify!($name),
-                scale: Scale::$scale,
-                prior: $prior,
-                width: $width,
-                unit: $unit,
-                get: |constants| constants.$name,
-                set: |constants, value| constants.$name = value,
-            },)*
-        ];
-    };
-}
-
 constants! {
+    Constants, PARAMETERS;
     /// Share of the matmul ceiling that training GEMMs reach on GA100.
     gemm_share: Share 0.93 +- 0.04 "";
     /// Reduction length at which the main loop of a GEMM is half of its time on an A100-class multiprocessor.

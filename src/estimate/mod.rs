@@ -15,6 +15,7 @@ pub mod memory_constants;
 #[cfg(test)]
 mod memory_properties;
 mod memory_states;
+pub mod parameters;
 pub mod setting;
 pub mod step;
 pub mod subject;

@@ -101,6 +101,25 @@ impl fmt::Display for SourceNote {
     }
 }
 
+/// Which source it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    pub cloud: &'static str,
+    /// Name among all sources, such as `aws-spot-history`; the offers of it carry the same as their `source`.
+    pub id: &'static str,
+    pub access: Access,
+}
+
+impl About {
+    pub const fn public(cloud: &'static str, id: &'static str) -> Self {
+        Self { cloud, id, access: Access::Public }
+    }
+
+    pub const fn account(cloud: &'static str, id: &'static str) -> Self {
+        Self { cloud, id, access: Access::Account }
+    }
+}
+
 /// Who may ask a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -122,16 +141,11 @@ pub enum Access {
 /// - An error means that nothing could be had at all. The caller keeps what it had, with its old time, and says so.
 /// - No secret stands in an error, a note or an offer.
 pub trait PriceSource: Send + Sync {
-    /// Name among all sources, such as `aws-spot-history`; the offers of it carry the same as their `source`.
-    fn id(&self) -> &'static str;
-
-    fn cloud(&self) -> CloudId;
-
-    fn access(&self) -> Access;
+    fn about(&self) -> About;
 
     /// Where it asks, for a manifest. Never with a secret.
     fn address(&self) -> String {
-        self.id().to_owned()
+        self.about().id.to_owned()
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>>;
@@ -139,11 +153,7 @@ pub trait PriceSource: Send + Sync {
 
 /// A place where a cloud says how likely its capacity is had and kept. The contract is that of `PriceSource`.
 pub trait RiskSource: Send + Sync {
-    fn id(&self) -> &'static str;
-
-    fn cloud(&self) -> CloudId;
-
-    fn access(&self) -> Access;
+    fn about(&self) -> About;
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>>;
 }

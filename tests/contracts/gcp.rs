@@ -36,7 +36,7 @@ fn ask_gcp(hardware: &Hardware, endpoint: &str, types: &[&str], regions: &[&str]
 }
 
 fn risks(source: &dyn RiskSource, query: &OfferQuery) -> Result<RiskAnswer, SourceError> {
-    all(vec![(source.id(), source.risks(query))], &|_| {}).unwrap().remove(0)
+    all(vec![(source.about().id, source.risks(query))], &|_| {}).unwrap().remove(0)
 }
 
 fn json(status: u16, body: &str) -> Reply {

@@ -12,8 +12,8 @@ use crate::clouds::aws::gather::gather;
 use crate::clouds::aws::session::{Account, Session};
 use crate::clouds::aws::spot::Region;
 use crate::clouds::aws::zones::zone_ids;
-use crate::hardware::{CloudId, InstanceId};
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::hardware::InstanceId;
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The shortest block (documentation of Capacity Blocks for ML: one day). Longer ones cost about as much an hour.
 const HOURS: i32 = 24;
@@ -87,16 +87,8 @@ async fn offerings(account: &Account, client: &Client, region: &str, name: &str)
 }
 
 impl PriceSource for CapacityBlocks {
-    fn id(&self) -> &'static str {
-        block::SOURCE
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
+    fn about(&self) -> About {
+        About::account(CLOUD, block::SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

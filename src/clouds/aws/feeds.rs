@@ -14,8 +14,7 @@ use crate::clouds::aws::offer_file::OfferFile;
 use crate::clouds::aws::price_list::{ListPrice, ListPrices};
 use crate::clouds::aws::{advisor, feed, offer_file};
 use crate::clouds::http::{Http, Request};
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, RiskAnswer, RiskSource, SourceError};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, RiskAnswer, RiskSource, SourceError};
 
 /// Price files read at the same time; each is some hundred megabytes.
 const LANES: usize = 4;
@@ -111,16 +110,8 @@ async fn read_file(http: &Http, request: &Request, wanted: impl Fn(&str) -> bool
 }
 
 impl RiskSource for SpotAdvisor {
-    fn id(&self) -> &'static str {
-        advisor::SOURCE
-    }
-
-    fn access(&self) -> Access {
-        Access::Public
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
+    fn about(&self) -> About {
+        About::public(CLOUD, advisor::SOURCE)
     }
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>> {
@@ -129,16 +120,8 @@ impl RiskSource for SpotAdvisor {
 }
 
 impl PriceSource for SpotFeed {
-    fn id(&self) -> &'static str {
-        feed::SOURCE
-    }
-
-    fn access(&self) -> Access {
-        Access::Public
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
+    fn about(&self) -> About {
+        About::public(CLOUD, feed::SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
@@ -147,16 +130,8 @@ impl PriceSource for SpotFeed {
 }
 
 impl PriceSource for OfferFiles {
-    fn id(&self) -> &'static str {
-        offer_file::SOURCE
-    }
-
-    fn access(&self) -> Access {
-        Access::Public
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
+    fn about(&self) -> About {
+        About::public(CLOUD, offer_file::SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

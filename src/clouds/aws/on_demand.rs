@@ -10,8 +10,7 @@ use crate::clouds::aws::CLOUD;
 use crate::clouds::aws::gather::gather;
 use crate::clouds::aws::price_list::{self, ListPrices, PLAIN};
 use crate::clouds::aws::session::{Account, Session};
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The interface stands in three regions and answers for all of them (documentation of the Price List API).
 const REGION: &str = "us-east-1";
@@ -62,16 +61,8 @@ async fn products(account: &Account, client: &Client, name: &str) -> Result<Vec<
 }
 
 impl PriceSource for ListedPrices {
-    fn id(&self) -> &'static str {
-        price_list::SOURCE
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
+    fn about(&self) -> About {
+        About::account(CLOUD, price_list::SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

@@ -10,8 +10,8 @@ use futures_util::stream;
 use crate::clouds::aws::CLOUD;
 use crate::clouds::aws::gather::gather;
 use crate::clouds::aws::session::{Account, Session};
-use crate::hardware::{CloudId, InstanceId};
-use crate::market::{Access, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError, SourceNote};
+use crate::hardware::InstanceId;
+use crate::market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError, SourceNote};
 
 const SOURCE: &str = "aws-placement-scores";
 /// Regions of one question (documentation of GetSpotPlacementScores: at most ten).
@@ -94,16 +94,8 @@ async fn scores(account: &Account, client: &Client, name: &str, regions: &[Arc<s
 }
 
 impl RiskSource for PlacementScores {
-    fn id(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
+    fn about(&self) -> About {
+        About::account(CLOUD, SOURCE)
     }
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>> {

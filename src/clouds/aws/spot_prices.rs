@@ -16,8 +16,8 @@ use crate::clouds::aws::session::{Account, Session};
 use crate::clouds::aws::spot::{self, Pool, Region, Row};
 use crate::clouds::aws::spot_series::Series;
 use crate::clouds::aws::zones::zone_ids;
-use crate::hardware::{CloudId, Hardware, InstanceId};
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
+use crate::hardware::{Hardware, InstanceId};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
 
 /// Both are asked for: accounts of before 2014 have the first, all others the second.
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
@@ -59,16 +59,8 @@ impl SpotPrices {
 }
 
 impl PriceSource for SpotPrices {
-    fn id(&self) -> &'static str {
-        spot::SOURCE
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
+    fn about(&self) -> About {
+        About::account(CLOUD, spot::SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

@@ -8,7 +8,7 @@ use crate::clouds::http::{Http, Request};
 use crate::clouds::listing::{deadline, within};
 use crate::clouds::{endpoint, variable};
 use crate::hardware::CloudId;
-use crate::market::{Access, BoxFuture, OfferQuery, RiskAnswer, RiskSource, SourceError};
+use crate::market::{About, BoxFuture, OfferQuery, RiskAnswer, RiskSource, SourceError};
 
 const BASE: &str = "https://management.azure.com";
 const PATH: &str = "/providers/Microsoft.ResourceGraph/resources?api-version=2024-04-01";
@@ -46,7 +46,7 @@ impl EvictionRates {
             let url = format!("{}{PATH}", self.endpoint);
             let request = Request::post(url, "application/json", body.to_string()).secret("authorization", token, "Bearer ");
             let page: Page = http.json(&request).await?.value;
-            eviction::list(&page.data, query.hardware, &self.cloud(), &mut answer);
+            eviction::list(&page.data, query.hardware, &CloudId::new(CLOUD), &mut answer);
             next = page.skip_token.filter(|token| !token.is_empty());
             if next.is_none() {
                 return Ok(answer);
@@ -57,16 +57,8 @@ impl EvictionRates {
 }
 
 impl RiskSource for EvictionRates {
-    fn id(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
+    fn about(&self) -> About {
+        About::account(CLOUD, SOURCE)
     }
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>> {

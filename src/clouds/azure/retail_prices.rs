@@ -10,8 +10,7 @@ use crate::clouds::azure::retail::{self, Page, Row, SOURCE};
 use crate::clouds::http::{Http, Reply, Request};
 use crate::clouds::listing::{Listing, Rows, deadline, within};
 use crate::clouds::{endpoint, one_line};
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
 
 const BASE: &str = "https://prices.azure.com";
 const PATH: &str = "/api/retail/prices";
@@ -112,16 +111,8 @@ fn escaped(text: &str) -> String {
 }
 
 impl PriceSource for RetailPrices {
-    fn id(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Public
+    fn about(&self) -> About {
+        About::public(CLOUD, SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

@@ -9,8 +9,7 @@ use crate::clouds::gcp::project::Project;
 use crate::clouds::gcp::{CLOUD, sdk, skus};
 use crate::clouds::http::{Http, Request};
 use crate::clouds::variable;
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
 
 /// The one secret that the price list needs, and the easiest to have.
 const KEY: &str = "GPUPLAN_GCP_API_KEY";
@@ -110,16 +109,8 @@ impl SkuPrices {
 }
 
 impl PriceSource for SkuPrices {
-    fn id(&self) -> &'static str {
-        compose::SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
+    fn about(&self) -> About {
+        About::account(CLOUD, compose::SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

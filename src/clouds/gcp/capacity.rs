@@ -15,8 +15,8 @@ use crate::clouds::gcp::pools::{Failure, Pool, ask_each, sold_as_spot};
 use crate::clouds::gcp::project::Project;
 use crate::clouds::gcp::sdk::failure;
 use crate::clouds::gcp::spot_prices::client;
-use crate::hardware::{CloudId, InstanceId};
-use crate::market::{Access, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError};
+use crate::hardware::InstanceId;
+use crate::market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError};
 
 /// What the question needs.
 const PERMISSION: &str = "compute.advice.capacity";
@@ -41,16 +41,8 @@ impl Capacity {
 }
 
 impl RiskSource for Capacity {
-    fn id(&self) -> &'static str {
-        "gcp-capacity"
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
+    fn about(&self) -> About {
+        About::account(CLOUD, "gcp-capacity")
     }
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>> {

@@ -7,8 +7,7 @@ use crate::clouds::gcp::history::daily_preemption_share;
 use crate::clouds::gcp::pools::{Failure, ask_each, sold_as_spot};
 use crate::clouds::gcp::project::Project;
 use crate::clouds::gcp::spot_prices::{client, history_of, zone};
-use crate::hardware::CloudId;
-use crate::market::{Access, BoxFuture, OfferQuery, RiskAnswer, RiskSource, Signal, SourceError};
+use crate::market::{About, BoxFuture, OfferQuery, RiskAnswer, RiskSource, Signal, SourceError};
 
 /// The preemption history, some thirty days of it, read with the application default credentials.
 pub struct Preemptions {
@@ -33,16 +32,8 @@ impl Preemptions {
 }
 
 impl RiskSource for Preemptions {
-    fn id(&self) -> &'static str {
-        "gcp-preemption-history"
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
+    fn about(&self) -> About {
+        About::account(CLOUD, "gcp-preemption-history")
     }
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>> {

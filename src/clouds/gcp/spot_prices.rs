@@ -15,8 +15,7 @@ use crate::clouds::gcp::pools::{Failure, Pool, ask_each, sold_as_spot};
 use crate::clouds::gcp::project::Project;
 use crate::clouds::gcp::sdk::{configured, failure, not_built};
 use crate::clouds::gcp::zones::last_segment;
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// What the question needs.
 const PERMISSION: &str = "compute.advice.capacityHistory";
@@ -45,16 +44,8 @@ impl SpotPrices {
 }
 
 impl PriceSource for SpotPrices {
-    fn id(&self) -> &'static str {
-        history::SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
+    fn about(&self) -> About {
+        About::account(CLOUD, history::SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

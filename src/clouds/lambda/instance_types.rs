@@ -5,8 +5,7 @@ use crate::clouds::lambda::CLOUD;
 use crate::clouds::lambda::types::{self, SOURCE};
 use crate::clouds::listing::{Listing, deadline, within};
 use crate::clouds::{endpoint, variable};
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://cloud.lambda.ai";
 const PATH: &str = "/api/v1/instance-types";
@@ -37,16 +36,8 @@ impl InstanceTypes {
 }
 
 impl PriceSource for InstanceTypes {
-    fn id(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
+    fn about(&self) -> About {
+        About::account(CLOUD, SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

@@ -5,8 +5,7 @@ use crate::clouds::http::{Http, Request};
 use crate::clouds::listing::{Listing, deadline, within};
 use crate::clouds::oci::CLOUD;
 use crate::clouds::oci::shapes::{self, Document, Product, SOURCE, Shape};
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://www.oracle.com";
 const PATH: &str = "/a/ocom/docs/cloudestimator2/data";
@@ -38,16 +37,8 @@ impl CostEstimator {
 }
 
 impl PriceSource for CostEstimator {
-    fn id(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Public
+    fn about(&self) -> About {
+        About::public(CLOUD, SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

@@ -11,8 +11,7 @@ use crate::clouds::listing::{Listing, deadline, within};
 use crate::clouds::runpod::CLOUD;
 use crate::clouds::runpod::stock::{self, DataCenters, SOURCE};
 use crate::clouds::{endpoint, one_line, variable};
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://api.runpod.io";
 const PATH: &str = "/graphql";
@@ -101,16 +100,8 @@ impl GpuTypes {
 }
 
 impl PriceSource for GpuTypes {
-    fn id(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Public
+    fn about(&self) -> About {
+        About::public(CLOUD, SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

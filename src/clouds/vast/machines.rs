@@ -5,8 +5,7 @@ use crate::clouds::http::{Http, Request};
 use crate::clouds::listing::{Listing, deadline, within};
 use crate::clouds::vast::CLOUD;
 use crate::clouds::vast::bundles::{self, Bundles, SOURCE};
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://console.vast.ai";
 const PATH: &str = "/api/v0/bundles/";
@@ -34,16 +33,8 @@ impl Machines {
 }
 
 impl PriceSource for Machines {
-    fn id(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Public
+    fn about(&self) -> About {
+        About::public(CLOUD, SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

@@ -9,8 +9,7 @@ use crate::clouds::listing::{Listing, Rows, deadline, within};
 use crate::clouds::verda::CLOUD;
 use crate::clouds::verda::types::{self, Location, SOURCE, Type};
 use crate::clouds::{endpoint, variable};
-use crate::hardware::CloudId;
-use crate::market::{Access, Answer, BoxFuture, OfferQuery, PriceSource, Purchase, SourceError};
+use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, Purchase, SourceError};
 
 const BASE: &str = "https://api.verda.com";
 const CLIENT: &str = "VERDA_CLIENT_ID";
@@ -87,16 +86,8 @@ impl InstanceTypes {
 }
 
 impl PriceSource for InstanceTypes {
-    fn id(&self) -> &'static str {
-        SOURCE
-    }
-
-    fn cloud(&self) -> CloudId {
-        CloudId::new(CLOUD)
-    }
-
-    fn access(&self) -> Access {
-        Access::Account
+    fn about(&self) -> About {
+        About::account(CLOUD, SOURCE)
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
