@@ -16,9 +16,15 @@ const MOST_STEPS: f64 = 40_000.0;
 pub fn least_cost(limits: &Limits, world: &World, start: usize) -> Option<Usd> {
     let ticks = (limits.deadline / limits.tick + 1e-9).floor() as usize;
     let end = start.checked_add(ticks)?;
-    if world.pools.iter().any(|pool| pool.len() < end) {
+    if world.pools.iter().any(|pool| pool.len() < end) || limits.work > limits.deadline {
         return None;
     }
+    // A changeover that outlasts the deadline gains nothing, however long it is; the table need not hold its length.
+    let mut limits = limits.clone();
+    let deadline = limits.deadline;
+    let longest = std::iter::once(&mut limits.changeover).chain(limits.pools.iter_mut().map(|terms| &mut terms.switch_changeover));
+    longest.for_each(|time| *time = time.min(deadline));
+    let limits = &limits;
     let mut table = Table::new(limits);
     for tick in start..end {
         let up: Vec<bool> = world.pools.iter().map(|pool| pool[tick]).collect();
@@ -51,7 +57,7 @@ impl Table {
         let times = limits.pools.iter().map(|terms| terms.switch_changeover).chain([limits.changeover, limits.tick]);
         let measure = times.clone().map(|time| (time * 1000.0).round() as u64).fold(0, common_measure).max(1) as f64 / 1000.0;
         // A tick stays a whole number of steps.
-        let finest = limits.work / MOST_STEPS;
+        let finest = times.clone().fold(limits.work, f64::max) / MOST_STEPS;
         let step = if measure >= finest { measure } else { limits.tick / (limits.tick / finest).floor().max(1.0) };
         let below = times.map(|time| (time / step - 1e-9).ceil() as usize).max().unwrap_or(0);
         let width = (limits.work / step - 1e-9).ceil() as usize + below + 1;
