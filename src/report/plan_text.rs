@@ -9,6 +9,7 @@ use crate::plan::filters::Reason;
 use crate::plan::{Plan, PlanSet, Rejection};
 use crate::report::format;
 use crate::report::plan_json::{Context, plan_json};
+use crate::report::spot_text;
 use crate::report::table::{Column, footer, render};
 use crate::units::{Bytes, Hours};
 use crate::workload::{Amount, Workload};
@@ -89,7 +90,7 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     let gpu = world.hardware.gpu(instance.node.gpu);
     let place = offer.place.zone_id.as_deref().map_or(String::new(), |zone| format!(" ({zone})"));
     let count = if instance.node.gpus.is_slice() { instance.node.gpus.to_string() } else { plan.gpus().to_string() };
-    let mut out = format!("Recommended: {count} x {}, {}\n", gpu.name, offer.purchase);
+    let mut out = format!("Recommended: {count} x {}, {}\n", gpu.name, terms(plan, offer));
     let mut row = |name: &str, value: String| {
         let _ = writeln!(out, "{}", wrap(&format!("  {name:<9} {value}"), width, "            "));
     };
@@ -115,6 +116,9 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     let chance =
         plan.chance_by_deadline.map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
     row("time", format!("{} expected, {} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
+    for (name, value) in spot_text::rows(plan, context) {
+        row(name, value);
+    }
     row(
         "layout",
         format!("{}, micro batch {}, {} accumulation steps", json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation),
@@ -138,7 +142,16 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     }
     out.push('\n');
     out.push_str(&bill(plan, width));
+    if plan.spot.is_some() {
+        out.push('\n');
+        out.push_str(&spot_text::tables(plan, context, width));
+    }
     out
+}
+
+/// Terms for people; a commitment says its years.
+fn terms(plan: &Plan, offer: &Offer) -> String {
+    if plan.spot.is_some() { plan.terms(offer.purchase).to_owned() } else { offer.purchase.to_string() }
 }
 
 /// The bill as lines with quantity, price and basis.
@@ -212,7 +225,7 @@ fn plan_row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         format!("{count} x {}", gpu.name),
         format!("{} x {}", plan.nodes, instance.name),
         format!("{} {}", instance.cloud, offer.place.zone_id.as_deref().unwrap_or(&offer.place.region)),
-        offer.purchase.to_string(),
+        terms(plan, offer).replace("spot-with-fallback", "spot+fallback"),
         format::usd(total),
         seen(offer, context),
         plan.step.setting.layout.to_string(),

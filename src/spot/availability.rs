@@ -3,6 +3,7 @@
 use crate::spot::draw::Draws;
 use crate::spot::policy::PoolView;
 use crate::spot::watch::Watch;
+use crate::units::Hours;
 
 /// Starts of the bins of age, in hours. Rates fall with age by more than ten times, so the bins widen.
 pub const AGES: [f64; 7] = [0.0, 0.08, 0.25, 0.75, 2.0, 6.0, 16.0];
@@ -48,6 +49,19 @@ impl AvailabilityModel {
     pub fn rate(&self, view: &PoolView) -> f64 {
         let (regime, state, age) = bins(view);
         self.rates[regime][state][age]
+    }
+
+    /// Mean length of a spell that begins now, if recent availability stays as it is: the chance to last, added up over time.
+    pub fn mean_spell(&self, availability: f64, up: bool) -> Hours {
+        let rates = &self.rates[bin(availability, &REGIMES)][usize::from(up)];
+        let (mut lasts, mut mean) = (1.0, 0.0);
+        for (age, rate) in rates.iter().enumerate() {
+            let width = AGES.get(age + 1).map_or(f64::INFINITY, |end| end - AGES[age]);
+            let passes = (-rate * width).exp();
+            mean += lasts * (1.0 - passes) / rate;
+            lasts *= passes;
+        }
+        Hours(mean)
     }
 
     /// One future of a pool, from what is known of it now. Before the first probe it is up as often as any pool.
@@ -149,6 +163,13 @@ mod tests {
                 assert!((found / made - 1.0).abs() < 0.3, "{regime} {state}: {made} {found}");
             }
         }
+    }
+
+    #[test]
+    fn a_mean_spell_is_the_mean_of_spells_that_are_drawn() {
+        // Every rate the same: the mean of an exponential distribution.
+        let even = AvailabilityModel { rates: [[[0.5; AGES.len()]; 2]; REGIMES.len()] };
+        assert!((even.mean_spell(0.5, true).0 - 2.0).abs() < 1e-9);
     }
 
     #[test]
