@@ -40,7 +40,10 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
             set.notes.push(format!("not in the bill, because {} publishes no rate here: {}", instance.cloud.label(), unpriced.join(", ")));
         }
         if best.spot.is_some() {
-            set.notes.push("spot: hours, cost and chance are replayed on availability fitted to V100 and K80 probes on AWS in 2022 (docs/risk.md)".to_owned());
+            set.notes.push(
+                "spot: hours, cost and chance are replayed on availability fitted to V100 and K80 probes on AWS in 2022 (docs/risk.md)"
+                    .to_owned(),
+            );
             let firm =
                 set.frontier.iter().chain(&set.alternatives).filter(|plan| world.market.offer(plan.offer).purchase == Purchase::OnDemand);
             if let Some(firm) = firm.min_by_key(|plan| plan.cost.expected) {
@@ -206,7 +209,10 @@ fn spot_advice(plan: &Plan, spot: &Outlook, said: &mut Vec<String>) {
     let saving = &plan.run.saving;
     match saving.notice {
         Some(notice) if notice.saves_all => {
-            said.push(format!("on the notice of {:.0} s save at once: all of {} is safe before the machine is gone", notice.seconds, saving.bytes));
+            said.push(format!(
+                "on the notice of {:.0} s save at once: all of {} is safe before the machine is gone",
+                notice.seconds, saving.bytes
+            ));
         }
         Some(notice) => said.push(format!(
             "a notice of {:.0} s saves only {} of {}: an interruption costs the work since the last save",

@@ -18,8 +18,8 @@ use crate::plan::price::Pricer;
 use crate::plan::refused::Refused;
 use crate::plan::shown;
 use crate::plan::spot::Forecaster;
-use crate::workload::Workload;
 use crate::units::Hours;
+use crate::workload::Workload;
 
 /// Without a deadline, plans that end within this are preferred: nobody waits a year to save a dollar.
 pub const PATIENCE: Hours = Hours(30.0 * 24.0);

@@ -72,6 +72,13 @@ pub enum Why {
     NoForecast {
         detail: String,
     },
+    /// The run takes so little longer than a start that waiting for spot is not worth it.
+    TooShortForSpot {
+        work: Hours,
+        start: Hours,
+    },
+    /// On-demand costs hardly more than spot.
+    SpotSavesLittle,
     /// Falling back has nothing to be in time for.
     NoDeadline,
     MaxPrice {
@@ -112,6 +119,7 @@ impl Why {
             | Self::Policy(_)
             | Self::PolicyCost(_)
             | Self::UnfittedVendor => Reason::Policy,
+            Self::TooShortForSpot { .. } | Self::SpotSavesLittle => Reason::Dominated,
             Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => Reason::NotOffered,
             Self::Suspect(Suspicion::ZoneUnverified | Suspicion::PlaceUnknown) => Reason::NotOffered,
             Self::Suspect(Suspicion::NotRepeated) | Self::Stale { .. } => Reason::PriceStale,
@@ -138,7 +146,7 @@ impl Why {
             Self::Misfit(Misfit::Unsupported { .. }) | Self::NoNetwork | Self::OwnedNodes { .. } => 3,
             Self::Misfit(Misfit::Indivisible { .. }) => 4,
             Self::Misfit(Misfit::NeedsMemory { .. }) => 5,
-            Self::NoPromise | Self::NoDeadline | Self::NoForecast { .. } => 6,
+            Self::NoPromise | Self::NoDeadline | Self::NoForecast { .. } | Self::TooShortForSpot { .. } | Self::SpotSavesLittle => 6,
             Self::Deadline { .. } | Self::OwnedUntil { .. } => 7,
             Self::MaxPrice { .. } => 8,
             Self::Budget { .. } | Self::PolicyCost(_) => 9,
@@ -182,6 +190,10 @@ impl Why {
             }
             Self::NoPromise => "spot may be gone for hours, and its region has no on-demand price to fall back to".to_owned(),
             Self::NoForecast { detail } => format!("nobody can say what spot will do for so long: {detail}"),
+            Self::TooShortForSpot { work, start } => {
+                format!("{work} of work is too little to wait for spot, when a start alone takes {start}")
+            }
+            Self::SpotSavesLittle => "on-demand costs hardly more than spot here".to_owned(),
             Self::NoDeadline => "without a deadline there is nothing to fall back for".to_owned(),
             Self::MaxPrice { rate, limit } => format!("${:.2} an hour is over ${:.2}", rate.dollars(), limit.dollars()),
             Self::Budget { most, budget, confidence } => {
@@ -213,6 +225,7 @@ impl Why {
             Self::Misfit(Misfit::Unsupported { .. }) => "-".to_owned(),
             Self::Deadline { needed, .. } => format!("--deadline {:.0}h", needed.0.ceil()),
             Self::NoForecast { .. } => "--purchase on-demand".to_owned(),
+            Self::TooShortForSpot { .. } | Self::SpotSavesLittle => "--purchase spot-with-fallback".to_owned(),
             Self::NoDeadline => "--deadline 48h".to_owned(),
             Self::NoPromise => "--purchase spot accepts it without a promise".to_owned(),
             Self::MaxPrice { rate, .. } => format!("--max-price {:.2}", (rate.dollars() * 100.0).ceil() / 100.0),

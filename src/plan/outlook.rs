@@ -52,7 +52,8 @@ fn promise(pricer: &Pricer, plan: &Plan) -> Option<String> {
         || format!("within {deadline}"),
         |now| {
             let end = now.as_second().saturating_add((deadline.0 * 3600.0) as i64);
-            jiff::Timestamp::from_second(end).map_or_else(|_| format!("within {deadline}"), |end| format!("by {}", end.strftime("%Y-%m-%d %H:%M UTC")))
+            jiff::Timestamp::from_second(end)
+                .map_or_else(|_| format!("within {deadline}"), |end| format!("by {}", end.strftime("%Y-%m-%d %H:%M UTC")))
         },
     );
     let allowance = (plan.run.worst_changeover.0 - plan.run.changeover.0) * 60.0;

@@ -93,6 +93,7 @@ impl<'a> Pricer<'a> {
                 self.used(&run, outlook.fallback, guess)
             }
         };
+        self.check_use(offer, &run, outlook.as_ref())?;
         let chance = self.check_time(offer, &run, outlook.as_ref())?;
         self.check_rate(offer, nodes, outlook.as_ref())?;
         let input = self.bill_input(counter, offer, nodes, &run);
@@ -164,13 +165,7 @@ impl<'a> Pricer<'a> {
             Some(id) => Some(rate(id)?),
             None => None,
         };
-        Some(Job {
-            run: &plan.run,
-            availability: outlook.availability,
-            spot: rate(plan.offer)?,
-            on_demand,
-            deadline: self.limits.deadline,
-        })
+        Some(Job { run: &plan.run, availability: outlook.availability, spot: rate(plan.offer)?, on_demand, deadline: self.limits.deadline })
     }
 
     /// Of all machines together.
@@ -216,6 +211,17 @@ impl<'a> Pricer<'a> {
             rate_basis: &counter.rate_basis,
             risk_basis: run.interruptions.basis,
         }
+    }
+
+    /// Falling back is worth its trouble, unless it was asked for.
+    fn check_use(&self, offer: &Offer, run: &RunTime, outlook: Option<&Outlook>) -> Result<(), Why> {
+        let fallback = outlook.and_then(|outlook| outlook.fallback).filter(|_| self.limits.purchase != PurchaseChoice::SpotWithFallback);
+        let Some(fallback) = fallback.map(|id| self.world.market.offer(id)) else { return Ok(()) };
+        if run.work.expected < spot::LEAST_STARTS * run.changeover.0 {
+            return Err(Why::TooShortForSpot { work: Hours(run.work.expected), start: run.changeover });
+        }
+        let is_worth_it = fallback.quote.rate.dollars() >= spot::LEAST_RATIO * offer.quote.rate.dollars();
+        if is_worth_it { Ok(()) } else { Err(Why::SpotSavesLittle) }
     }
 
     /// The deadline must be kept with the asked confidence; a plan on spot is judged by its forecast. Own machines have an end.

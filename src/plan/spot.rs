@@ -1,6 +1,7 @@
 //! Spot machines in a plan: what is assumed of a pool, a first guess of what it means, and the forecast of the shipped policy.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -8,6 +9,7 @@ use crate::market::{Offer, OfferId};
 use crate::plan::run::{RunTime, START, deviations, point};
 use crate::spot::AvailabilityModel;
 use crate::spot::evidence::assumed_availability;
+use crate::spot::expected_cost::{Table, Terms};
 use crate::spot::forecast::{DRAWS, Forecast, Futures, summary};
 use crate::spot::policy::semi_markov::Tables;
 use crate::spot::policy::{Limits, Policy, PoolTerms};
@@ -22,12 +24,19 @@ const LONGEST_TICK: f64 = 1800.0;
 const TICKS: f64 = 1500.0;
 /// Ticks drawn for one forecast, over all draws: a long run averages over its own ups and downs and needs fewer draws.
 const DRAWN_TICKS: usize = 150_000;
-/// A 90th percentile rests on at least six draws above it.
-const FEWEST_DRAWS: usize = 60;
-/// Draws for each point of the search for the break-even.
-const BREAK_EVEN_DRAWS: usize = 100;
-/// A run that spot cannot end inside so many times its horizon has no forecast.
-const MOST_DOUBLINGS: u32 = 4;
+/// A 90th percentile rests on at least four draws above it.
+const FEWEST_DRAWS: usize = 40;
+/// The search for the break-even draws less for each of its points.
+const BREAK_EVEN_DRAWN_TICKS: usize = 25_000;
+/// Work of fewer starts than this is not worth waiting for spot, nor is spot that saves less than this factor. Guesses.
+pub const LEAST_STARTS: f64 = 10.0;
+pub const LEAST_RATIO: f64 = 1.2;
+/// Plans share a table of the policy whose price ratios differ by less than this factor, whose slack by less than this part of
+/// the deadline, and whose changeovers by less than this many seconds. The table only weighs waiting against starting: prices,
+/// changeovers and the deadline of a replay are always the plan's own.
+const SHARED_RATIO: f64 = 1.1;
+const SHARED_SLACK: f64 = 20.0;
+const SHARED_CHANGEOVER: f64 = 180.0;
 /// Work beyond which nobody knows what spot will be like: twice as long as the traces. Hours.
 const MOST_WORK: f64 = 1300.0;
 /// Of the spot hours before a deadline, the share that the policy uses where it cannot know when they come: 0.8 gives the mean
@@ -36,7 +45,7 @@ const CAUGHT: f64 = 0.8;
 /// No window of the development traces cost more than on-demand and so many changeovers (at work of 8 and 48 h).
 const CEILING_CHANGEOVERS: f64 = 10.0;
 /// Shares of time that a pool was up lately at which spot is compared with on-demand.
-const BREAK_EVEN_AT: [f64; 6] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9];
+const BREAK_EVEN_AT: [f64; 5] = [0.0, 0.1, 0.3, 0.6, 0.9];
 
 /// What may become of a plan on spot machines, and what it rests on.
 #[derive(Clone, Debug)]
@@ -119,56 +128,64 @@ pub struct Job<'a> {
     pub deadline: Option<Hours>,
 }
 
-/// Length and number of the futures that a forecast needs.
+/// Which futures a forecast needs: the availability that they start from, and their tick in seconds, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Grid {
+struct Kind {
     availability: u64,
     tick: u64,
-    ticks: usize,
-    draws: usize,
-}
-
-impl Grid {
-    fn new(availability: f64, horizon: f64, draws: usize) -> Self {
-        let tick = (TICK * (horizon / TICK / TICKS).ceil()).clamp(TICK, LONGEST_TICK);
-        let ticks = (horizon / tick).ceil() as usize + 10;
-        let draws = (DRAWN_TICKS / ticks).clamp(FEWEST_DRAWS, DRAWS).min(draws);
-        Self { availability: availability.to_bits(), tick: tick.to_bits(), ticks, draws }
-    }
-
-    fn longer(self) -> Self {
-        Self { ticks: self.ticks * 2, ..self }
-    }
-
-    fn tick(self) -> f64 {
-        f64::from_bits(self.tick)
-    }
 }
 
 impl Job<'_> {
     /// Falling back ends the run by the deadline, or little later; waiting for spot alone may take several times the work.
-    fn grid(&self, availability: f64, draws: usize) -> Grid {
+    fn horizon(&self) -> f64 {
         let work = self.run.work.high * 3600.0;
-        let horizon = match (self.on_demand, self.deadline) {
-            (Some(_), Some(deadline)) => (deadline.0 * 3600.0).max(work + 3600.0 * self.run.worst_changeover.0) * 1.1,
-            // Rounded, so that plans of about the same length share their draws.
-            _ => (4.0 * work + 86_400.0).log2().ceil().exp2(),
-        };
-        Grid::new(availability, horizon, draws)
+        match (self.on_demand, self.deadline) {
+            (Some(_), Some(deadline)) => (deadline.0 * 3600.0).max(work),
+            _ => 2.0 * work,
+        }
     }
 
-    fn limits(&self, grid: Grid) -> Limits {
-        let end = grid.tick() * grid.ticks as f64;
+    fn tick(&self) -> f64 {
+        (TICK * (self.horizon() / TICK / TICKS).ceil()).clamp(TICK, LONGEST_TICK)
+    }
+
+    fn kind(&self, availability: f64) -> Kind {
+        Kind { availability: availability.to_bits(), tick: self.tick().to_bits() }
+    }
+
+    fn draws(&self, drawn_ticks: usize) -> usize {
+        let ticks = (self.horizon() / self.tick()).ceil() as usize;
+        (drawn_ticks / ticks.max(1)).clamp(FEWEST_DRAWS, DRAWS)
+    }
+
+    fn limits(&self) -> Limits {
         let changeover = self.run.changeover.0 * 3600.0;
         Limits {
             work: self.run.work.expected * 3600.0,
-            deadline: self.deadline.map_or(end, |deadline| deadline.0 * 3600.0),
-            tick: grid.tick(),
+            deadline: self.deadline.map_or(self.horizon(), |deadline| deadline.0 * 3600.0),
+            tick: self.tick(),
             changeover,
             worst_changeover: self.run.worst_changeover.0 * 3600.0,
             on_demand: self.on_demand.unwrap_or(self.spot),
             pools: vec![PoolTerms { spot: self.spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }],
         }
+    }
+
+    /// What the table of the policy is solved for; `None`: this plan needs none.
+    fn terms(&self) -> Option<Terms> {
+        let (on_demand, deadline) = (self.on_demand?, self.deadline?.0 * 3600.0);
+        let nearest = |hours: f64| (hours * 3600.0 / SHARED_CHANGEOVER).round() * SHARED_CHANGEOVER;
+        let unit = deadline / SHARED_SLACK;
+        let slack = ((deadline - self.run.work.expected * 3600.0) / unit).ceil().clamp(1.0, SHARED_SLACK - 1.0) * unit;
+        let ratio = on_demand.dollars() / self.spot.dollars();
+        Some(Terms {
+            work: deadline - slack,
+            deadline,
+            tick: self.tick(),
+            changeover: nearest(self.run.changeover.0),
+            worst_changeover: nearest(self.run.worst_changeover.0),
+            price_ratio: SHARED_RATIO.powf((ratio.ln() / SHARED_RATIO.ln()).round()),
+        })
     }
 }
 
@@ -176,7 +193,8 @@ impl Job<'_> {
 pub struct Forecaster<'a> {
     model: &'a AvailabilityModel,
     seed: u64,
-    futures: BTreeMap<Grid, Futures>,
+    futures: BTreeMap<Kind, Futures>,
+    tables: Vec<(Terms, Arc<Table>)>,
     /// Step times of the draws, in 90th percentiles: spread evenly, in an order of its own.
     deviations: Vec<f64>,
 }
@@ -186,70 +204,64 @@ impl<'a> Forecaster<'a> {
         // Multiples of the golden ratio fill the unit interval evenly, however many are taken.
         let golden = 0.618_033_988_749_895;
         let deviations = (0..DRAWS).map(|draw| deviations(((draw as f64 + 0.5) * golden).fract())).collect();
-        Self { model, seed, futures: BTreeMap::new(), deviations }
+        Self { model, seed, futures: BTreeMap::new(), tables: Vec::new(), deviations }
     }
 
     /// One forecast a job, in their order.
     pub fn forecasts(&mut self, jobs: &[Job]) -> Vec<Result<Forecast, ReplayError>> {
-        self.draw(jobs.iter().filter(|job| is_foreseeable(job)).map(|job| job.grid(job.availability, DRAWS)).collect());
-        jobs.par_iter().map(|job| self.outcomes(job, job.availability, DRAWS).map(|outcomes| summary(&outcomes))).collect()
+        self.solve(jobs);
+        jobs.iter().map(|job| self.outcomes(job, job.availability, DRAWN_TICKS).map(|outcomes| summary(&outcomes))).collect()
     }
 
     /// The share of time up at which the job costs on average what `on_demand` does.
     pub fn break_even(&mut self, job: &Job, on_demand: Usd) -> Option<f64> {
-        self.draw(BREAK_EVEN_AT.iter().map(|at| job.grid(*at, BREAK_EVEN_DRAWS)).collect());
-        let more = |at: &f64| {
-            let outcomes = self.outcomes(job, *at, BREAK_EVEN_DRAWS).ok()?;
-            Some(summary(&outcomes).cost_usd.expected.dollars() - on_demand.dollars())
-        };
-        let more: Vec<f64> = BREAK_EVEN_AT.par_iter().map(more).collect::<Option<_>>()?;
+        self.solve(std::slice::from_ref(job));
+        let mut more = Vec::new();
+        for at in BREAK_EVEN_AT {
+            let outcomes = self.outcomes(job, at, BREAK_EVEN_DRAWN_TICKS).ok()?;
+            more.push(summary(&outcomes).cost_usd.expected.dollars() - on_demand.dollars());
+        }
         let Some(last_dearer) = more.iter().rposition(|more| *more > 0.0) else { return Some(0.0) };
         let Some((next, at)) = more.get(last_dearer + 1).zip(BREAK_EVEN_AT.get(last_dearer + 1)) else { return Some(1.0) };
         let from = BREAK_EVEN_AT[last_dearer];
         Some(from + (at - from) * more[last_dearer] / (more[last_dearer] - next))
     }
 
-    /// Draws what is not drawn yet.
-    fn draw(&mut self, mut grids: Vec<Grid>) {
-        grids.sort();
-        grids.dedup();
-        let missing: Vec<Grid> = grids.into_iter().filter(|grid| !self.futures.contains_key(grid)).collect();
-        let drawn: Vec<(Grid, Futures)> = missing.into_par_iter().map(|grid| (grid, self.futures(grid))).collect();
-        self.futures.extend(drawn);
+    /// Solves the tables that these jobs need and nobody has solved yet.
+    fn solve(&mut self, jobs: &[Job]) {
+        let mut missing: Vec<Terms> = Vec::new();
+        for terms in jobs.iter().filter_map(Job::terms) {
+            if !missing.contains(&terms) && !self.tables.iter().any(|(of, _)| *of == terms) {
+                missing.push(terms);
+            }
+        }
+        let model = self.model;
+        self.tables.par_extend(missing.into_par_iter().map(|terms| (terms, Arc::new(Table::new(model, &terms)))));
     }
 
-    fn futures(&self, grid: Grid) -> Futures {
-        let watch = Watch::new(1, grid.tick(), 0.0).assuming(f64::from_bits(grid.availability));
-        Futures::draw(self.model, watch, grid.tick(), grid.ticks, grid.draws, self.seed)
+    fn policy(&self, job: &Job) -> Policy {
+        let table = job.terms().and_then(|terms| self.tables.iter().find(|(of, _)| *of == terms));
+        table.map_or(Policy::SpotOnly, |(_, table)| Policy::SemiMarkov(Tables::of_one(job.spot, table.clone()).into()))
     }
 
-    fn outcomes(&self, job: &Job, availability: f64, draws: usize) -> Result<Vec<Outcome>, ReplayError> {
-        if !is_foreseeable(job) {
+    fn outcomes(&mut self, job: &Job, availability: f64, drawn_ticks: usize) -> Result<Vec<Outcome>, ReplayError> {
+        if job.run.work.high > MOST_WORK {
             return Err(ReplayError::TooLong((MOST_WORK * 3600.0 / TICK) as usize));
         }
-        let mut grid = job.grid(availability, draws);
-        let limits = job.limits(grid);
-        let policy =
-            if job.on_demand.is_some() { Policy::SemiMarkov(Tables::new(self.model, &limits).into()) } else { Policy::SpotOnly };
+        let policy = self.policy(job);
+        let (model, seed, tick) = (self.model, self.seed, job.tick());
+        let futures = self.futures.entry(job.kind(availability)).or_insert_with(|| {
+            let watch = Watch::new(1, tick, 0.0).assuming(availability);
+            Futures::new(model, watch, tick, DRAWS, seed)
+        });
+        let limits = job.limits();
         let work = |draw: usize| point(job.run.work, self.deviations[draw % DRAWS]) * 3600.0;
-        let run = |futures: &Futures| futures.run(&policy, &limits, work);
-        let mut outcomes = self.futures.get(&grid).map_or_else(|| run(&self.futures(grid)), run);
-        for _ in 0..MOST_DOUBLINGS {
-            if outcomes != Err(ReplayError::TraceEnds) {
-                break;
-            }
-            grid = grid.longer();
-            outcomes = run(&self.futures(grid));
-        }
+        let outcomes = futures.run(&policy, &limits, job.draws(drawn_ticks), work)?;
         // A probe sees nothing finer than a tick, so half of one is the least wait that can be said.
-        let least_wait = grid.tick() / 2.0 / 3600.0;
+        let least_wait = tick / 2.0 / 3600.0;
         let exact = |outcome: Outcome| Outcome { wait_hours: outcome.wait_hours.max(least_wait), ..outcome.to_the_second(&limits) };
-        Ok(outcomes?.into_iter().map(exact).collect())
+        Ok(outcomes.into_iter().map(exact).collect())
     }
-}
-
-fn is_foreseeable(job: &Job) -> bool {
-    job.run.work.high <= MOST_WORK
 }
 
 /// What the run costs at most, as far as the development traces tell: all of it on-demand, with ten changeovers.

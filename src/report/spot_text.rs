@@ -38,7 +38,11 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
         let rate = format::rate(fallback.quote.rate);
         rows.push((
             "fallback",
-            format!("on-demand in {} at {rate} an hour: {:.0} % of the machine hours", fallback.place.region, forecast.on_demand_share() * 100.0),
+            format!(
+                "on-demand in {} at {rate} an hour: {:.0} % of the machine hours",
+                fallback.place.region,
+                forecast.on_demand_share() * 100.0
+            ),
         ));
     }
     match spot.break_even {

@@ -1,8 +1,9 @@
 //! What a job will cost and when it will end: the shipped policy, run on availability drawn from the fitted model.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::spot::availability::AvailabilityModel;
+use crate::spot::availability::{AvailabilityModel, Future};
 use crate::spot::draw::Draws;
 use crate::spot::policy::{Limits, Policy};
 use crate::spot::replay::{Outcome, ReplayError, World, replay};
@@ -57,46 +58,61 @@ impl Forecast {
 #[derive(Clone, Debug)]
 pub struct Futures {
     watch: Watch,
-    /// By draw, then pool, then tick.
-    up: Vec<Vec<Vec<bool>>>,
+    /// By draw, then pool.
+    drawn: Vec<Vec<Future>>,
 }
 
 impl Futures {
     /// From what `watch` knows before the start. `tick` in seconds.
-    pub fn draw(model: &AvailabilityModel, watch: Watch, tick: f64, ticks: usize, draws: usize, seed: u64) -> Self {
+    pub fn new(model: &AvailabilityModel, watch: Watch, tick: f64, draws: usize, seed: u64) -> Self {
         let pools = watch.views().len();
-        let future = |stream: usize| {
-            let mut draws = Draws::new(seed, stream as u64);
-            (0..pools).map(|pool| model.draw(&watch, pool, ticks, tick, &mut draws)).collect()
-        };
-        let up = (0..draws).map(future).collect();
-        Self { watch, up }
+        let future = |draw: usize, pool: usize| Future::new(model, &watch, pool, tick, Draws::new(seed, (draw * pools + pool) as u64));
+        let drawn = (0..draws).map(|draw| (0..pools).map(|pool| future(draw, pool)).collect()).collect();
+        Self { watch, drawn }
     }
 
-    /// Runs the job on every future, each time with the work of that draw, in seconds. `limits` must have the tick of the draws.
-    pub fn run(&self, policy: &Policy, limits: &Limits, work: impl Fn(usize) -> f64) -> Result<Vec<Outcome>, ReplayError> {
-        let mut limits = limits.clone();
-        let mut outcomes = Vec::with_capacity(self.up.len());
-        for (draw, futures) in self.up.iter().enumerate() {
-            let pools: Vec<&[bool]> = futures.iter().map(Vec::as_slice).collect();
-            let world = World { pools: &pools, outages: &[], changeovers: &[] };
-            limits.work = work(draw);
-            outcomes.push(replay(policy, &limits, &world, 0, self.watch.clone(), false)?);
+    /// Runs the job on the first `draws` futures, each with the work of that draw, in seconds. `limits` must have their tick.
+    pub fn run(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        draws: usize,
+        work: impl Fn(usize) -> f64 + Sync,
+    ) -> Result<Vec<Outcome>, ReplayError> {
+        let first = (limits.deadline.max(limits.work) / limits.tick).ceil();
+        if first > MOST_TICKS as f64 {
+            return Err(ReplayError::TooLong(MOST_TICKS));
         }
-        Ok(outcomes)
+        let watch = &self.watch;
+        let run = |(draw, futures): (usize, &mut Vec<Future>)| {
+            let limits = Limits { work: work(draw), ..limits.clone() };
+            run_to_the_end(policy, &limits, futures, watch, first as usize + 10)
+        };
+        self.drawn.par_iter_mut().take(draws).enumerate().map(run).collect()
+    }
+}
+
+/// Draws on until the work is done.
+fn run_to_the_end(policy: &Policy, limits: &Limits, futures: &mut [Future], watch: &Watch, first: usize) -> Result<Outcome, ReplayError> {
+    let mut ticks = first.min(MOST_TICKS);
+    loop {
+        for future in futures.iter_mut() {
+            future.reach(ticks);
+        }
+        let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
+        let outcome = replay(policy, limits, &World { pools: &pools, outages: &[], changeovers: &[] }, 0, watch.clone(), false);
+        match outcome {
+            Err(ReplayError::TraceEnds) if ticks < MOST_TICKS => ticks = (2 * ticks).min(MOST_TICKS),
+            Err(ReplayError::TraceEnds) => return Err(ReplayError::TooLong(MOST_TICKS)),
+            other => return other,
+        }
     }
 }
 
 /// Forecast from what `watch` knows before the start, in whole ticks.
 pub fn forecast(policy: &Policy, limits: &Limits, model: &AvailabilityModel, watch: Watch, seed: u64) -> Result<Forecast, ReplayError> {
-    // Room for a policy that ignores the deadline, and for what is late.
-    let changeovers = 10.0 * limits.worst_changeover;
-    let ticks = ((limits.deadline.max(limits.work) * 1.5 + changeovers) / limits.tick).ceil() as usize + 10;
-    if ticks > MOST_TICKS {
-        return Err(ReplayError::TooLong(MOST_TICKS));
-    }
-    let futures = Futures::draw(model, watch, limits.tick, ticks, DRAWS, seed);
-    futures.run(policy, limits, |_| limits.work).map(|outcomes| summary(&outcomes))
+    let mut futures = Futures::new(model, watch, limits.tick, DRAWS, seed);
+    futures.run(policy, limits, DRAWS, |_| limits.work).map(|outcomes| summary(&outcomes))
 }
 
 /// Means and percentiles of the outcomes of one job.
