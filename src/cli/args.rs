@@ -204,7 +204,7 @@ pub struct LimitsArguments {
     /// cost, time or balanced
     #[arg(long)]
     pub objective: Option<String>,
-    /// any, on-demand, spot, spot-with-fallback or commitment
+    /// any, on-demand, spot, spot-with-fallback, commitment or capacity-block
     #[arg(long)]
     pub purchase: Option<String>,
     /// Only spot

@@ -220,6 +220,12 @@ fn spot_advice(plan: &Plan, spot: &Outlook, said: &mut Vec<String>) {
         )),
         None => said.push("no notice before an interruption is known of this cloud: it costs the work since the last save".to_owned()),
     }
+    if plan.nodes > 1 {
+        said.push(format!(
+            "nobody has probed {} machines at once: the forecast takes them as one, and they may be had less often",
+            plan.nodes
+        ));
+    }
     if spot.basis.starts_with("nothing known") {
         said.push("no interruption data for this machine: the forecast starts from the average pool of other machines".to_owned());
     }

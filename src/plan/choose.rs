@@ -18,6 +18,7 @@ use crate::plan::price::Pricer;
 use crate::plan::refused::Refused;
 use crate::plan::shown;
 use crate::plan::spot::Forecaster;
+use crate::plan::terms::{self, Terms};
 use crate::units::Hours;
 use crate::workload::Workload;
 
@@ -43,6 +44,8 @@ pub struct PlanSet {
     pub frontier: Vec<Plan>,
     /// The best of every GPU that is not on the frontier, cheapest first.
     pub alternatives: Vec<Plan>,
+    /// The recommended machines on every way to buy them.
+    pub terms: Vec<Terms>,
     pub rejected: Vec<Rejection>,
     /// Closest of what was refused, where nothing is left.
     pub nearest: Vec<Rejection>,
@@ -191,12 +194,23 @@ fn choose(pricer: &Pricer, spots: &[OfferId], mut plans: Vec<Plan>, mut refused:
     if let Some(best) = &mut recommendation {
         outlook::find_break_even(pricer, &mut forecaster, best);
     }
+    let terms = recommendation.as_ref().map_or_else(Vec::new, |best| terms::compare(pricer, &mut forecaster, best));
     let mut lines = refused.lines(world.hardware);
     lines.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.what.cmp(&b.2.what)));
     let nearest = if plans.is_empty() { lines.iter().take(3).map(|(_, _, rejection)| rejection.clone()).collect() } else { Vec::new() };
     let rejected = lines.into_iter().map(|(_, _, rejection)| rejection).collect();
-    let mut set =
-        PlanSet { recommendation, frontier, alternatives, rejected, nearest, only_money, only_policy: false, counts, notes: Vec::new() };
+    let mut set = PlanSet {
+        recommendation,
+        frontier,
+        alternatives,
+        terms,
+        rejected,
+        nearest,
+        only_money,
+        only_policy: false,
+        counts,
+        notes: Vec::new(),
+    };
     advice::annotate(world, pricer.workload, limits, plans.len(), &mut set);
     refused.name_doubtful(world, &mut set);
     set

@@ -262,6 +262,7 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
         (PurchaseChoice::OnDemand, purchase) => purchase == Purchase::OnDemand,
         (choice, purchase) if choice.is_spot() => purchase == Purchase::Spot,
         (PurchaseChoice::Commitment, Purchase::Commitment { .. }) => true,
+        (PurchaseChoice::CapacityBlock, purchase) => purchase == Purchase::CapacityBlock,
         _ => false,
     };
     if !asked {

@@ -34,6 +34,8 @@ pub enum PurchaseChoice {
     SpotWithFallback,
     /// Also one- and three-year promises.
     Commitment,
+    /// Blocks of days that are paid for in advance.
+    CapacityBlock,
 }
 
 impl PurchaseChoice {

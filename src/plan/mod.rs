@@ -16,6 +16,7 @@ pub mod refused;
 pub mod run;
 pub mod shown;
 pub mod spot;
+pub mod terms;
 
 pub use bill::{Bill, BillLine};
 pub use candidate::Plan;

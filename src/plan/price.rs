@@ -73,8 +73,8 @@ impl<'a> Pricer<'a> {
             return Ok(None);
         }
         let fallback = match (self.limits.purchase, self.limits.deadline) {
-            (PurchaseChoice::Spot, _) | (PurchaseChoice::Any | PurchaseChoice::Commitment, None) => None,
-            (_, None) => return Err(Why::NoDeadline),
+            (PurchaseChoice::SpotWithFallback, None) => return Err(Why::NoDeadline),
+            (PurchaseChoice::Spot, _) | (_, None) => None,
             _ => Some(self.on_demand_beside(offer).ok_or(Why::NoPromise)?),
         };
         Ok(Some(Outlook::new(&Pool::new(id, offer), fallback)))
@@ -96,7 +96,7 @@ impl<'a> Pricer<'a> {
         self.check_use(offer, &run, outlook.as_ref())?;
         let chance = self.check_time(offer, &run, outlook.as_ref())?;
         self.check_rate(offer, nodes, outlook.as_ref())?;
-        let input = self.bill_input(counter, offer, nodes, &run);
+        let input = bill_input(counter, offer, nodes, &run);
         let bill = input.bill(&used).ok_or_else(beyond_counting)?;
         let expected = bill.total();
         let total_for = |hours: f64| input.bill(&Used::held(hours, 0.0)).map(|bill| bill.total().max(expected));
@@ -141,7 +141,7 @@ impl<'a> Pricer<'a> {
         let used = self.used(&plan.run, plan.spot.as_ref().and_then(|spot| spot.fallback), division);
         plan.run.lost_hours = used.lost;
         let counter = self.counter(plan.offer);
-        let input = self.bill_input(&counter, offer, plan.nodes, &plan.run);
+        let input = bill_input(&counter, offer, plan.nodes, &plan.run);
         let with_sides = |machines: Usd, hours: f64| input.beside_machines(hours).map(|sides| machines + sides);
         let bill = input.bill(&used).ok_or_else(beyond_counting)?;
         let expected = bill.total();
@@ -202,17 +202,6 @@ impl<'a> Pricer<'a> {
         Used { working: hours.spot - lost, lost, fallback, elapsed: hours.finish }
     }
 
-    fn bill_input<'b>(&self, counter: &'b Counter, offer: &'b Offer, nodes: u32, run: &RunTime) -> BillInput<'b> {
-        BillInput {
-            offer,
-            nodes,
-            saved: run.saving.bytes,
-            charges: &counter.charges,
-            rate_basis: &counter.rate_basis,
-            risk_basis: run.interruptions.basis,
-        }
-    }
-
     /// Falling back is worth its trouble, unless it was asked for.
     fn check_use(&self, offer: &Offer, run: &RunTime, outlook: Option<&Outlook>) -> Result<(), Why> {
         let fallback = outlook.and_then(|outlook| outlook.fallback).filter(|_| self.limits.purchase != PurchaseChoice::SpotWithFallback);
@@ -264,6 +253,17 @@ impl<'a> Pricer<'a> {
             Some(broken) => Err(Why::PolicyCost(broken)),
             None => Ok(()),
         }
+    }
+}
+
+fn bill_input<'b>(counter: &'b Counter, offer: &'b Offer, nodes: u32, run: &RunTime) -> BillInput<'b> {
+    BillInput {
+        offer,
+        nodes,
+        saved: run.saving.bytes,
+        charges: &counter.charges,
+        rate_basis: &counter.rate_basis,
+        risk_basis: run.interruptions.basis,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::market::{Origin, Suspicion};
 use crate::plan::bill::BillLine;
 use crate::plan::choose::World;
 use crate::plan::explain::plan_id;
+use crate::plan::terms::Terms;
 use crate::plan::{Plan, PlanSet};
 use crate::report::spot_json::{SpotJson, WaitJson, spot_json, wait};
 use crate::units::{Band, Quantiles, Usd, UsdPerHour};
@@ -146,11 +147,25 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
         "recommendation": set.recommendation.as_ref().map(plan),
         "frontier": set.frontier.iter().map(plan).collect::<Vec<_>>(),
         "alternatives": set.alternatives.iter().map(plan).collect::<Vec<_>>(),
+        "terms": set.terms.iter().map(terms_json).collect::<Vec<_>>(),
         "rejected": set.rejected,
         "nearest": set.nearest,
         "counts": set.counts,
         "notes": set.notes,
     })
+}
+
+fn terms_json(terms: &Terms) -> Value {
+    match &terms.outcome {
+        Ok(plan) => json!({
+            "purchase": terms.purchase,
+            "run_hours": plan.run.hours,
+            "cost_usd": plan.cost,
+            "chance_by_deadline": plan.chance_by_deadline,
+            "bound_to_usd": terms.bound_to,
+        }),
+        Err(why) => json!({ "purchase": terms.purchase, "refused": why }),
+    }
 }
 
 /// What was asked and what was assumed; `file` alone is enough to ask again.

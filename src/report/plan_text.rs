@@ -38,6 +38,9 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     if let Some(best) = &set.recommendation {
         say(recommendation(best, context, width));
     }
+    if set.terms.len() > 1 {
+        say(terms_table(set, context, width));
+    }
     say(plans_table("Cheaper or faster (nothing beats these in both)", &set.frontier, set, context, width, most_rows));
     if !set.alternatives.is_empty() {
         say(plans_table("Best of other GPUs and terms", &set.alternatives, set, context, width, most_rows));
@@ -115,7 +118,8 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     );
     let chance =
         plan.chance_by_deadline.map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
-    row("time", format!("{} expected, {} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
+    let half = if plan.spot.is_some() { format!("{} at 50 %, ", Hours(plan.run.hours.p50)) } else { String::new() };
+    row("time", format!("{} expected, {half}{} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);
     }
@@ -186,6 +190,39 @@ pub fn bill(plan: &Plan, width: u16) -> String {
     let mut total = vec![String::new(); columns.len()];
     (total[0], total[4]) = ("total".to_owned(), format::usd(plan.cost.expected));
     rows.push(total);
+    render(&columns, rows, width)
+}
+
+/// The recommended machines on every way to buy them.
+fn terms_table(set: &PlanSet, context: &Context, width: u16) -> String {
+    let columns = [
+        Column::left("the same machines", 0),
+        Column::left("where", 90),
+        Column::right("hours", 0),
+        Column::right("90 %", 0),
+        Column::right("cost", 0),
+        Column::right("90 %", 0),
+        Column::left("but", 0),
+    ];
+    let rows = set.terms.iter().map(|terms| match &terms.outcome {
+        Ok(plan) => {
+            let place = &context.world.market.offer(plan.offer).place;
+            vec![
+                terms.purchase.to_owned(),
+                place.zone_id.as_deref().unwrap_or(&place.region).to_owned(),
+                plan.hours().to_string(),
+                Hours(plan.run.hours.p90).to_string(),
+                format::usd(plan.cost.expected),
+                format::usd(plan.cost.p90),
+                terms.bound_to.map_or(String::new(), |amount| format!("binds to {}", format::usd(amount))),
+            ]
+        }
+        Err(why) => {
+            let mut row = vec![String::new(); 7];
+            (row[0], row[6]) = (terms.purchase.to_owned(), why.clone());
+            row
+        }
+    });
     render(&columns, rows, width)
 }
 

@@ -59,7 +59,7 @@ impl Forecast {
 pub struct Futures {
     watch: Watch,
     /// By draw, then pool.
-    drawn: Vec<Vec<Future>>,
+    by_draw: Vec<Vec<Future>>,
 }
 
 impl Futures {
@@ -67,8 +67,8 @@ impl Futures {
     pub fn new(model: &AvailabilityModel, watch: Watch, tick: f64, draws: usize, seed: u64) -> Self {
         let pools = watch.views().len();
         let future = |draw: usize, pool: usize| Future::new(model, &watch, pool, tick, Draws::new(seed, (draw * pools + pool) as u64));
-        let drawn = (0..draws).map(|draw| (0..pools).map(|pool| future(draw, pool)).collect()).collect();
-        Self { watch, drawn }
+        let by_draw = (0..draws).map(|draw| (0..pools).map(|pool| future(draw, pool)).collect()).collect();
+        Self { watch, by_draw }
     }
 
     /// Runs the job on the first `draws` futures, each with the work of that draw, in seconds. `limits` must have their tick.
@@ -88,7 +88,7 @@ impl Futures {
             let limits = Limits { work: work(draw), ..limits.clone() };
             run_to_the_end(policy, &limits, futures, watch, first as usize + 10)
         };
-        self.drawn.par_iter_mut().take(draws).enumerate().map(run).collect()
+        self.by_draw.par_iter_mut().take(draws).enumerate().map(run).collect()
     }
 }
 
