@@ -79,6 +79,15 @@ pub enum Why {
     },
     /// On-demand costs hardly more than spot.
     SpotSavesLittle,
+    /// On spot, too much or too long already on average, by a first guess without a forecast.
+    GuessedDear {
+        expected: Usd,
+        budget: Usd,
+    },
+    GuessedLate {
+        expected: Hours,
+        deadline: Hours,
+    },
     /// Falling back has nothing to be in time for.
     NoDeadline,
     MaxPrice {
@@ -130,9 +139,9 @@ impl Why {
             Self::Misfit(Misfit::Indivisible { .. }) => Reason::Layout,
             Self::Misfit(Misfit::Unsupported { .. }) => Reason::Unsupported,
             Self::NoForecast { .. } => Reason::Unsupported,
-            Self::Deadline { .. } | Self::NoPromise | Self::NoDeadline => Reason::Deadline,
+            Self::Deadline { .. } | Self::GuessedLate { .. } | Self::NoPromise | Self::NoDeadline => Reason::Deadline,
             Self::MaxPrice { .. } => Reason::MaxPrice,
-            Self::Budget { .. } => Reason::Budget,
+            Self::Budget { .. } | Self::GuessedDear { .. } => Reason::Budget,
             Self::Dominated { .. } => Reason::Dominated,
         }
     }
@@ -146,7 +155,13 @@ impl Why {
             Self::Misfit(Misfit::Unsupported { .. }) | Self::NoNetwork | Self::OwnedNodes { .. } => 3,
             Self::Misfit(Misfit::Indivisible { .. }) => 4,
             Self::Misfit(Misfit::NeedsMemory { .. }) => 5,
-            Self::NoPromise | Self::NoDeadline | Self::NoForecast { .. } | Self::TooShortForSpot { .. } | Self::SpotSavesLittle => 6,
+            Self::NoPromise
+            | Self::NoDeadline
+            | Self::NoForecast { .. }
+            | Self::GuessedLate { .. }
+            | Self::GuessedDear { .. }
+            | Self::TooShortForSpot { .. }
+            | Self::SpotSavesLittle => 6,
             Self::Deadline { .. } | Self::OwnedUntil { .. } => 7,
             Self::MaxPrice { .. } => 8,
             Self::Budget { .. } | Self::PolicyCost(_) => 9,
@@ -161,6 +176,8 @@ impl Why {
             Self::Deadline { needed, deadline, .. } => needed.0 / deadline.0,
             Self::MaxPrice { rate, limit } => rate.dollars() / limit.dollars(),
             Self::Budget { most, budget, .. } => most.dollars() / budget.dollars(),
+            Self::GuessedDear { expected, budget } => expected.dollars() / budget.dollars(),
+            Self::GuessedLate { expected, deadline } => expected.0 / deadline.0,
             Self::Dominated { cost, .. } => cost.dollars(),
             _ => 0.0,
         }
@@ -190,6 +207,10 @@ impl Why {
             }
             Self::NoPromise => "spot may be gone for hours, and its region has no on-demand price to fall back to".to_owned(),
             Self::NoForecast { detail } => format!("nobody can say what spot will do for so long: {detail}"),
+            Self::GuessedDear { expected, budget } => {
+                format!("costs ${:.2} on average by a first guess, over ${:.2}", expected.dollars(), budget.dollars())
+            }
+            Self::GuessedLate { expected, deadline } => format!("takes {expected} on average by a first guess, {deadline} are left"),
             Self::TooShortForSpot { work, start } => {
                 format!("{work} of work is too little to wait for spot, when a start alone takes {start}")
             }
@@ -224,6 +245,8 @@ impl Why {
             Self::Misfit(Misfit::Indivisible { .. }) => "a global batch that more counts divide".to_owned(),
             Self::Misfit(Misfit::Unsupported { .. }) => "-".to_owned(),
             Self::Deadline { needed, .. } => format!("--deadline {:.0}h", needed.0.ceil()),
+            Self::GuessedDear { expected, .. } => format!("--budget {:.0}", (expected.dollars() * 2.0).ceil()),
+            Self::GuessedLate { expected, .. } => format!("--deadline {:.0}h", (expected.0 * 2.0).ceil()),
             Self::NoForecast { .. } => "--purchase on-demand".to_owned(),
             Self::TooShortForSpot { .. } | Self::SpotSavesLittle => "--purchase spot-with-fallback".to_owned(),
             Self::NoDeadline => "--deadline 48h".to_owned(),

@@ -11,7 +11,7 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::filters::{Why, refuse_offer};
 use crate::plan::limits::{Limits, PurchaseChoice};
-use crate::plan::run::{Notice, RunInput, RunTime, START, deviations};
+use crate::plan::run::{Notice, RunInput, RunTime, START, deviations, point};
 use crate::plan::spot::{self, Division, Job, Outlook, Pool};
 use crate::spot::forecast::Forecast;
 use crate::spot::{AvailabilityModel, hardware_failure_rate, spot_rate};
@@ -100,12 +100,15 @@ impl<'a> Pricer<'a> {
         let bill = input.bill(&used).ok_or_else(beyond_counting)?;
         let expected = bill.total();
         let total_for = |hours: f64| input.bill(&Used::held(hours, 0.0)).map(|bill| bill.total().max(expected));
-        let (p90, most) = match outlook {
-            None => (total_for(run.hours.p90), total_for(run.hours_with(self.certainty).0)),
-            Some(_) => (Some(expected), Some(expected)),
+        let p90 = match (&outlook, self.limits.budget) {
+            (Some(_), Some(budget)) if expected > budget => return Err(Why::GuessedDear { expected, budget }),
+            (Some(_), _) => expected,
+            (None, _) => {
+                let p90 = total_for(run.hours.p90).ok_or_else(beyond_counting)?;
+                self.check_cost(p90, total_for(run.hours_with(self.certainty).0).ok_or_else(beyond_counting)?)?;
+                p90
+            }
         };
-        let (p90, most) = p90.zip(most).ok_or_else(beyond_counting)?;
-        self.check_cost(p90, most)?;
         let full = offer.owned.as_ref().map(|owned| Offer { quote: Quote { rate: owned.full_rate, ..offer.quote }, ..offer.clone() });
         let full_cost = full.and_then(|offer| BillInput { offer: &offer, ..input }.bill(&used)).map(|bill| bill.total());
         Ok(Plan {
@@ -216,11 +219,15 @@ impl<'a> Pricer<'a> {
     /// The deadline must be kept with the asked confidence; a plan on spot is judged by its forecast. Own machines have an end.
     fn check_time(&self, offer: &Offer, run: &RunTime, outlook: Option<&Outlook>) -> Result<Option<f64>, Why> {
         let needed = match outlook {
-            // On-demand alone must be able to do it, with the reserve that the policy keeps for its start.
-            Some(Outlook { fallback: Some(_), .. }) => Hours(run.work.expected + run.changeover.0),
-            Some(_) => Hours(run.hours.expected),
+            // On-demand alone must be able to do it.
+            Some(Outlook { fallback: Some(_), .. }) => Hours(point(run.work, self.certainty) + run.changeover.0),
+            Some(_) => Hours(0.0),
             None => run.hours_with(self.certainty),
         };
+        let guess = Hours(run.hours.expected);
+        if let Some(deadline) = self.limits.deadline.filter(|deadline| outlook.is_some() && guess > *deadline) {
+            return Err(Why::GuessedLate { expected: guess, deadline });
+        }
         if let Some(deadline) = self.limits.deadline.filter(|deadline| needed > *deadline) {
             return Err(Why::Deadline { needed, deadline, confidence: self.limits.confidence });
         }

@@ -56,11 +56,11 @@ fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &
     let mut refused: Option<Why> = None;
     let mut plans: Vec<Plan> = Vec::new();
     for id in ids {
-        let priced = match refuse_offer(world.market.offer(id), instance, world.hardware, &limits) {
+        let outcome = match refuse_offer(world.market.offer(id), instance, world.hardware, &limits) {
             Some(why) => Err(why),
             None => pricer.price(&pricer.counter(id), best.nodes, best.step.clone()),
         };
-        match priced {
+        match outcome {
             Ok(plan) => plans.push(plan),
             // Of several reasons, that of the offer that came closest.
             Err(why) if refused.as_ref().is_none_or(|held| why.progress() > held.progress()) => refused = Some(why),

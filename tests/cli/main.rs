@@ -6,4 +6,5 @@ mod answers;
 mod examples;
 mod refusals;
 mod simulate;
+mod spot;
 mod support;
