@@ -39,7 +39,13 @@ pub struct Counter {
 impl<'a> Pricer<'a> {
     pub fn new(world: World<'a>, workload: &'a Workload, limits: &'a Limits) -> Self {
         let mut fallbacks: HashMap<(InstanceId, Arc<str>), OfferId> = HashMap::new();
-        let firm = Limits { purchase: PurchaseChoice::OnDemand, ..limits.clone() };
+        // On-demand is sold by region: who names a zone for spot may fall back to its region.
+        let named = |zone: &&Offer| zone.place.zone_id.as_deref().is_some_and(|id| limits.regions.iter().any(|name| name == id));
+        let of_zones = world.market.offers().iter().filter(named).map(|offer| offer.place.region.to_string());
+        let mut regions: Vec<String> = limits.regions.iter().cloned().chain(of_zones).collect();
+        regions.sort();
+        regions.dedup();
+        let firm = Limits { purchase: PurchaseChoice::OnDemand, regions, ..limits.clone() };
         for id in world.market.offer_ids() {
             let offer = world.market.offer(id);
             let is_firm = offer.purchase == Purchase::OnDemand && offer.owned.is_none();

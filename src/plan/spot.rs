@@ -29,7 +29,7 @@ const FEWEST_DRAWS: usize = 40;
 /// The search for the break-even draws less for each of its points.
 const BREAK_EVEN_DRAWN_TICKS: usize = 25_000;
 /// Work of fewer starts than this is not worth waiting for spot, nor is spot that saves less than this factor. Guesses.
-pub const LEAST_STARTS: f64 = 10.0;
+pub const LEAST_STARTS: f64 = 3.0;
 pub const LEAST_RATIO: f64 = 1.2;
 /// Plans share a table of the policy whose price ratios differ by less than this factor, whose slack by less than this part of
 /// the deadline, and whose changeovers by less than this many seconds. The table only weighs waiting against starting: prices,

@@ -84,7 +84,10 @@ fn falling_back_needs_a_deadline_and_an_on_demand_price() {
 
 #[test]
 fn another_seed_draws_other_futures() {
-    let ask = |seed: &str| plan(FINETUNE, &["--gpus", "A100:8", "--seed", seed])["recommendation"]["cost_usd"]["p90"].clone();
+    let ask = |seed: &str| {
+        plan(FINETUNE, &["--gpus", "A100:8", "--purchase", "spot-with-fallback", "--seed", seed])["recommendation"]["cost_usd"]["p90"]
+            .clone()
+    };
     assert_eq!(ask("1"), ask("1"));
     assert_ne!(ask("1"), ask("2"));
 }
