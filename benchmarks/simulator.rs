@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use gpuplan::spot::availability::AvailabilityModel;
+use gpuplan::spot::availability::{AvailabilityModel, Future};
 use gpuplan::spot::draw::Draws;
 use gpuplan::spot::forecast::forecast;
 use gpuplan::spot::policy::semi_markov::Tables;
@@ -43,8 +43,8 @@ fn replays(bencher: Bencher, name: &str) {
         "slack-reserve" => Policy::SlackReserve,
         _ => Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits))),
     };
-    let up = model.draw(&Watch::new(1, limits.tick, 0.0), 0, 1000, limits.tick, &mut Draws::new(1, 0));
-    let pools = [up.as_slice()];
+    let mut future = Future::new(&model, &Watch::new(1, limits.tick, 0.0), 0, limits.tick, Draws::new(1, 0));
+    let pools = [future.reach(1000)];
     let world = World { pools: &pools, outages: &[], changeovers: &[] };
     let run = || replay(&policy, &limits, &world, 0, Watch::new(1, limits.tick, 0.0), false);
     let ticks = run().map_or(0, |outcome| outcome.ticks);

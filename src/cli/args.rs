@@ -177,12 +177,15 @@ pub struct WorkloadArguments {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitsArguments {
-    /// Must end by then with 90 % certainty: 36h, 5d, 2026-12-24
+    /// Must end by then: 36h, 5d, 2026-12-24
     #[arg(long)]
     pub deadline: Option<String>,
-    /// Must cost no more than this with 90 % certainty
+    /// Must cost no more than this
     #[arg(long)]
     pub budget: Option<String>,
+    /// Certainty with which deadline and budget are kept (0.9)
+    #[arg(long, value_name = "SHARE")]
+    pub confidence: Option<String>,
     /// Most dollars an hour for all machines together
     #[arg(long, value_name = "USD")]
     pub max_price: Option<String>,
@@ -201,7 +204,7 @@ pub struct LimitsArguments {
     /// cost, time or balanced
     #[arg(long)]
     pub objective: Option<String>,
-    /// any, on-demand, spot or commitment
+    /// any, on-demand, spot, spot-with-fallback, commitment or capacity-block
     #[arg(long)]
     pub purchase: Option<String>,
     /// Only spot

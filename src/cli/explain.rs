@@ -68,6 +68,7 @@ fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, settings: &Sett
     } else {
         limits.gpus = vec![crate::hardware::GpuSelector::parse(name, world.hardware)?];
     }
+    limits.seed = settings.seed;
     let set = crate::plan::plan(world, &answered.resolved.workload, &limits);
     let wanted = |set: &PlanSet| match nodes {
         None => set.recommendation.clone(),

@@ -41,6 +41,7 @@ pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings
     let resolved = workload::resolve(file, &settings.models()?)?;
     let mut limits = Limits::read(&file.limits, &catalogs.hardware, settings.now)?;
     limits.policy = settings.policy(prices.policy.as_deref(), &catalogs.hardware)?;
+    limits.seed = settings.seed;
     limits.accept_stale = prices.accept_stale_prices;
     if prices.live {
         let wanted =

@@ -125,6 +125,7 @@ pub fn limits(arguments: &LimitsArguments) -> LimitsSection {
     LimitsSection {
         deadline: arguments.deadline.clone(),
         budget: arguments.budget.clone(),
+        confidence: arguments.confidence.clone(),
         max_price: arguments.max_price.clone(),
         clouds,
         regions,

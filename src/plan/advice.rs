@@ -2,11 +2,12 @@
 
 use crate::estimate::Bound;
 use crate::hardware::{Architecture, InstanceType};
-use crate::market::{Offer, Purchase};
+use crate::market::Purchase;
 use crate::plan::bill::PlaceCharges;
 use crate::plan::candidate::Plan;
 use crate::plan::choose::{PATIENCE, PlanSet, World};
 use crate::plan::limits::{Limits, Objective};
+use crate::plan::spot::Outlook;
 use crate::units::{Bytes, Hours};
 use crate::workload::{Optimizer, Recompute, Shard, Workload};
 
@@ -38,8 +39,11 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
         if !unpriced.is_empty() {
             set.notes.push(format!("not in the bill, because {} publishes no rate here: {}", instance.cloud.label(), unpriced.join(", ")));
         }
-        if offer.purchase == Purchase::Spot {
-            set.notes.push("the wait for spot capacity is unknown and not part of the hours".to_owned());
+        if best.spot.is_some() {
+            set.notes.push(
+                "spot: hours, cost and chance are replayed on availability fitted to V100 and K80 probes on AWS in 2022 (docs/risk.md)"
+                    .to_owned(),
+            );
             let firm =
                 set.frontier.iter().chain(&set.alternatives).filter(|plan| world.market.offer(plan.offer).purchase == Purchase::OnDemand);
             if let Some(firm) = firm.min_by_key(|plan| plan.cost.expected) {
@@ -86,7 +90,7 @@ fn because(world: World, limits: &Limits, plans: usize, best: &Plan, runner_up: 
             "next: {} x {} {} in {}, {:+.0} % cost, {} instead of {}",
             other.gpus(),
             gpu.name,
-            offer.purchase,
+            other.terms(offer.purchase),
             offer.place.region,
             (dearer - 1.0) * 100.0,
             other.hours(),
@@ -115,10 +119,9 @@ fn bound_sentence(plan: &Plan) -> String {
 /// Everything worth saying about running this plan well.
 pub fn advice(world: World, workload: &Workload, plan: &Plan) -> Vec<String> {
     let instance = world.hardware.instance(plan.instance);
-    let offer = world.market.offer(plan.offer);
     let mut said = Vec::new();
     training_advice(workload, plan, world, instance, &mut said);
-    machine_advice(workload, plan, instance, offer, &mut said);
+    machine_advice(workload, plan, instance, &mut said);
     said
 }
 
@@ -164,7 +167,7 @@ fn training_advice(workload: &Workload, plan: &Plan, world: World, instance: &In
     }
 }
 
-fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, offer: &Offer, said: &mut Vec<String>) {
+fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, said: &mut Vec<String>) {
     let gpus = f64::from(instance.node.devices());
     if let Some(cost) = workload.data.as_ref().and_then(|data| data.cpu_per_sample) {
         let samples = plan.step.setting.global_batch / plan.step.time.total / f64::from(plan.nodes);
@@ -196,7 +199,34 @@ fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, off
     if gpus > 1.0 && !instance.node.link.is_fast() && plan.step.setting.layout.shard != Shard::None {
         said.push("these GPUs talk over PCIe: sharding can cost more than it saves".to_owned());
     }
-    if offer.purchase == Purchase::Spot && offer.risk.is_none() {
-        said.push("no interruption data for this machine: the cost of interruptions is a guess".to_owned());
+    if let Some(spot) = &plan.spot {
+        spot_advice(plan, spot, said);
+    }
+}
+
+/// What a warning before an interruption is good for, and on what little the forecast rests.
+fn spot_advice(plan: &Plan, spot: &Outlook, said: &mut Vec<String>) {
+    let saving = &plan.run.saving;
+    match saving.notice {
+        Some(notice) if notice.saves_all => {
+            said.push(format!(
+                "on the notice of {:.0} s save at once: all of {} is safe before the machine is gone",
+                notice.seconds, saving.bytes
+            ));
+        }
+        Some(notice) => said.push(format!(
+            "a notice of {:.0} s saves only {} of {}: an interruption costs the work since the last save",
+            notice.seconds, notice.saves, saving.bytes
+        )),
+        None => said.push("no notice before an interruption is known of this cloud: it costs the work since the last save".to_owned()),
+    }
+    if plan.nodes > 1 {
+        said.push(format!(
+            "nobody has probed {} machines at once: the forecast takes them as one, and they may be had less often",
+            plan.nodes
+        ));
+    }
+    if spot.basis.starts_with("nothing known") {
+        said.push("no interruption data for this machine: the forecast starts from the average pool of other machines".to_owned());
     }
 }

@@ -18,6 +18,8 @@ const CHECKPOINTS_KEPT: f64 = 2.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BillItem {
     Machines,
+    /// On-demand machines of a plan that rents spot first.
+    Fallback,
     LostWork,
     Disk,
     CheckpointStorage,
@@ -28,6 +30,7 @@ impl BillItem {
     pub fn label(self) -> &'static str {
         match self {
             Self::Machines => "machines",
+            Self::Fallback => "on-demand fallback",
             Self::LostWork => "saving, lost work and restarts",
             Self::Disk => "network disk",
             Self::CheckpointStorage => "checkpoint storage",
@@ -130,57 +133,81 @@ impl PlaceCharges {
     }
 }
 
-/// Everything a bill needs. `training` and `lost` in hours.
+/// Everything a bill needs beside the hours.
 pub struct BillInput<'a> {
     pub offer: &'a Offer,
     pub nodes: u32,
-    pub run: &'a RunTime,
+    pub saved: Bytes,
     pub charges: &'a PlaceCharges,
     pub rate_basis: &'a Arc<str>,
-    pub risk_basis: &'a Arc<str>,
+    pub risk_basis: &'static str,
+}
+
+/// Hours that a bill is for.
+#[derive(Clone, Debug, Default)]
+pub struct Used {
+    /// On the offer's machines, without what is lost.
+    pub working: f64,
+    /// On the offer's machines: saving, redone work and restarts.
+    pub lost: f64,
+    /// On machines to fall back to, their rate and its basis.
+    pub fallback: Option<(f64, Usd, Arc<str>)>,
+    /// From the request to the last save; what is stored is paid for as long.
+    pub elapsed: f64,
+}
+
+impl Used {
+    /// A run that holds its machines from the first moment to the last.
+    pub fn held(working: f64, lost: f64) -> Self {
+        Self { working, lost, fallback: None, elapsed: working + lost }
+    }
+
+    /// The expected hours of a run on machines that are not taken back.
+    pub fn expected(run: &RunTime) -> Self {
+        Self::held(Hours::from(START).0 + run.training.expected, run.lost_hours)
+    }
 }
 
 impl BillInput<'_> {
-    /// The expected bill; `None` if a figure is beyond counting.
-    pub fn bill(&self) -> Option<Bill> {
-        let start = Hours::from(START).0;
-        self.for_hours(start + self.run.training.expected, self.run.lost_hours)
-    }
-
-    /// Total with `hours` of wall clock instead of the expected ones.
-    pub fn total_for(&self, hours: f64) -> Option<Usd> {
-        self.for_hours(hours, 0.0).map(|bill| bill.total())
-    }
-
-    fn for_hours(&self, working: f64, lost: f64) -> Option<Bill> {
+    /// `None` if a figure is beyond counting.
+    pub fn bill(&self, used: &Used) -> Option<Bill> {
         let nodes = f64::from(self.nodes);
-        let working = BillingRule::PER_SECOND.billed_seconds(working * 3600.0) / 3600.0;
-        let hours = working + lost;
-        let mut lines = Vec::with_capacity(5);
+        let working = BillingRule::PER_SECOND.billed_seconds(used.working * 3600.0) / 3600.0;
+        let elapsed = working + (used.elapsed - used.working);
+        let mut lines = Vec::with_capacity(6);
         let rate = self.offer.quote.rate.times(1);
         lines.push(line(BillItem::Machines, working * nodes, "machine-hour", rate, self.rate_basis)?);
-        if lost > 0.0 {
-            lines.push(line(BillItem::LostWork, lost * nodes, "machine-hour", rate, self.risk_basis)?);
+        if let Some((hours, rate, basis)) = used.fallback.as_ref().filter(|(hours, _, _)| *hours > 0.0) {
+            lines.push(line(BillItem::Fallback, hours * nodes, "machine-hour", *rate, basis)?);
         }
-        let months = hours / HOURS_PER_MONTH;
+        if used.lost > 0.0 {
+            lines.push(line(BillItem::LostWork, used.lost * nodes, "machine-hour", rate, &self.risk_basis.into())?);
+        }
+        lines.extend(self.kept(elapsed / HOURS_PER_MONTH)?);
+        Some(Bill { lines })
+    }
+
+    /// What is not machines, when the run takes so long: the same for every way to rent them.
+    pub fn beside_machines(&self, elapsed: f64) -> Option<Usd> {
+        Some(self.kept(elapsed / HOURS_PER_MONTH)?.iter().map(|line| line.cost).sum())
+    }
+
+    /// Disk, storage and egress for so many months.
+    fn kept(&self, months: f64) -> Option<Vec<BillLine>> {
+        let mut lines = Vec::new();
         if let Some(disk) = &self.charges.disk {
             let bytes = ROOT_DISK_GIB * f64::from(1 << 30) + self.charges.staged.map_or(0.0, |size| size.0);
-            lines.push(line(BillItem::Disk, bytes / disk.unit_bytes * nodes * months, disk.unit, disk.price, &disk.basis)?);
+            let quantity = bytes / disk.unit_bytes * f64::from(self.nodes) * months;
+            lines.push(line(BillItem::Disk, quantity, disk.unit, disk.price, &disk.basis)?);
         }
         if let Some(storage) = &self.charges.storage {
-            let bytes = self.run.saving.bytes.0 * CHECKPOINTS_KEPT;
-            lines.push(line(
-                BillItem::CheckpointStorage,
-                bytes / storage.unit_bytes * months,
-                storage.unit,
-                storage.price,
-                &storage.basis,
-            )?);
+            let quantity = self.saved.0 * CHECKPOINTS_KEPT / storage.unit_bytes * months;
+            lines.push(line(BillItem::CheckpointStorage, quantity, storage.unit, storage.price, &storage.basis)?);
         }
         if let (Some(egress), Some(moved)) = (&self.charges.egress, self.charges.moved) {
             lines.push(line(BillItem::Egress, moved.0 / egress.unit_bytes, egress.unit, egress.price, &egress.basis)?);
         }
-        Some(Bill { lines })
+        Some(lines)
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::estimate::StepEstimate;
 use crate::hardware::InstanceId;
-use crate::market::OfferId;
+use crate::market::{OfferId, Purchase};
 use crate::plan::bill::Bill;
 use crate::plan::run::RunTime;
+use crate::plan::spot::Outlook;
 use crate::units::{Hours, Quantiles, Usd};
 
 /// A way to carry out the workload. Cheap to clone: the physics is shared.
@@ -21,8 +22,10 @@ pub struct Plan {
     pub cost: Quantiles<Usd>,
     /// For machines that the user has already: the same run at what they cost whether used or not. `cost` is marginal cash.
     pub full_cost: Option<Usd>,
-    /// `None`: no deadline was given, or the wait for capacity is unknown.
+    /// `None`: no deadline was given.
     pub chance_by_deadline: Option<f64>,
+    /// For spot machines: what may become of them, and what it rests on.
+    pub spot: Option<Box<Outlook>>,
     pub because: Vec<String>,
     pub advice: Vec<String>,
 }
@@ -30,6 +33,16 @@ pub struct Plan {
 impl Plan {
     pub fn hours(&self) -> Hours {
         Hours(self.run.hours.expected)
+    }
+
+    /// Word of the contract for the terms, of which the offer's are only a part where there is a fallback.
+    pub fn terms(&self, offered: Purchase) -> &'static str {
+        if self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) { "spot-with-fallback" } else { offered.word() }
+    }
+
+    /// A plan on spot machines of which only the mean is known so far.
+    pub fn needs_forecast(&self) -> bool {
+        self.spot.as_ref().is_some_and(|spot| spot.forecast.is_none())
     }
 
     pub fn gpus(&self) -> u32 {

@@ -55,5 +55,5 @@ pub fn plan_id(world: World, plan: &Plan) -> String {
     let offer = world.market.offer(plan.offer);
     let instance = world.hardware.instance(plan.instance);
     let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region);
-    format!("{}/{}/{}x{}/{}", instance.cloud, place, instance.name, plan.nodes, offer.purchase.word())
+    format!("{}/{}/{}x{}/{}", instance.cloud, place, instance.name, plan.nodes, plan.terms(offer.purchase))
 }

@@ -60,18 +60,45 @@ pub enum Why {
         until: Timestamp,
     },
     Misfit(Misfit),
+    /// The hours that are needed with the asked confidence.
     Deadline {
-        p90: Hours,
+        needed: Hours,
+        deadline: Hours,
+        confidence: f64,
+    },
+    /// Spot machines without on-demand machines to fall back to.
+    NoPromise,
+    /// The policy could not be run on what may come.
+    NoForecast {
+        detail: String,
+    },
+    /// The run takes so little longer than a start that waiting for spot is not worth it.
+    TooShortForSpot {
+        work: Hours,
+        start: Hours,
+    },
+    /// On-demand costs hardly more than spot.
+    SpotSavesLittle,
+    /// On spot, too much or too long already on average, by a first guess without a forecast.
+    GuessedDear {
+        expected: Usd,
+        budget: Usd,
+    },
+    GuessedLate {
+        expected: Hours,
         deadline: Hours,
     },
-    NoPromise,
+    /// Falling back has nothing to be in time for.
+    NoDeadline,
     MaxPrice {
         rate: Usd,
         limit: Usd,
     },
+    /// What it costs at most with the asked confidence.
     Budget {
-        p90: Usd,
+        most: Usd,
         budget: Usd,
+        confidence: f64,
     },
     Dominated {
         cost: Usd,
@@ -101,6 +128,7 @@ impl Why {
             | Self::Policy(_)
             | Self::PolicyCost(_)
             | Self::UnfittedVendor => Reason::Policy,
+            Self::TooShortForSpot { .. } | Self::SpotSavesLittle => Reason::Dominated,
             Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => Reason::NotOffered,
             Self::Suspect(Suspicion::ZoneUnverified | Suspicion::PlaceUnknown) => Reason::NotOffered,
             Self::Suspect(Suspicion::NotRepeated) | Self::Stale { .. } => Reason::PriceStale,
@@ -110,9 +138,10 @@ impl Why {
             Self::Misfit(Misfit::NeedsMemory { .. }) => Reason::Memory,
             Self::Misfit(Misfit::Indivisible { .. }) => Reason::Layout,
             Self::Misfit(Misfit::Unsupported { .. }) => Reason::Unsupported,
-            Self::Deadline { .. } | Self::NoPromise => Reason::Deadline,
+            Self::NoForecast { .. } => Reason::Unsupported,
+            Self::Deadline { .. } | Self::GuessedLate { .. } | Self::NoPromise | Self::NoDeadline => Reason::Deadline,
             Self::MaxPrice { .. } => Reason::MaxPrice,
-            Self::Budget { .. } => Reason::Budget,
+            Self::Budget { .. } | Self::GuessedDear { .. } => Reason::Budget,
             Self::Dominated { .. } => Reason::Dominated,
         }
     }
@@ -126,7 +155,13 @@ impl Why {
             Self::Misfit(Misfit::Unsupported { .. }) | Self::NoNetwork | Self::OwnedNodes { .. } => 3,
             Self::Misfit(Misfit::Indivisible { .. }) => 4,
             Self::Misfit(Misfit::NeedsMemory { .. }) => 5,
-            Self::NoPromise => 6,
+            Self::NoPromise
+            | Self::NoDeadline
+            | Self::NoForecast { .. }
+            | Self::GuessedLate { .. }
+            | Self::GuessedDear { .. }
+            | Self::TooShortForSpot { .. }
+            | Self::SpotSavesLittle => 6,
             Self::Deadline { .. } | Self::OwnedUntil { .. } => 7,
             Self::MaxPrice { .. } => 8,
             Self::Budget { .. } | Self::PolicyCost(_) => 9,
@@ -138,9 +173,11 @@ impl Why {
     pub fn distance(&self) -> f64 {
         match self {
             Self::Misfit(Misfit::NeedsMemory { need, have }) => need.0 / have.0,
-            Self::Deadline { p90, deadline } => p90.0 / deadline.0,
+            Self::Deadline { needed, deadline, .. } => needed.0 / deadline.0,
             Self::MaxPrice { rate, limit } => rate.dollars() / limit.dollars(),
-            Self::Budget { p90, budget } => p90.dollars() / budget.dollars(),
+            Self::Budget { most, budget, .. } => most.dollars() / budget.dollars(),
+            Self::GuessedDear { expected, budget } => expected.dollars() / budget.dollars(),
+            Self::GuessedLate { expected, deadline } => expected.0 / deadline.0,
             Self::Dominated { cost, .. } => cost.dollars(),
             _ => 0.0,
         }
@@ -165,10 +202,24 @@ impl Why {
             Self::Misfit(Misfit::NeedsMemory { need, have }) => format!("needs {need} of {have} a GPU in the smallest layout"),
             Self::Misfit(Misfit::Indivisible { what, by }) => format!("no layout divides {what} over {by} GPUs"),
             Self::Misfit(Misfit::Unsupported { detail }) => detail.clone(),
-            Self::Deadline { p90, deadline } => format!("ends after {p90} with 90 % certainty, {deadline} are left"),
-            Self::NoPromise => "spot capacity may be gone for hours, so no end can be promised".to_owned(),
+            Self::Deadline { needed, deadline, confidence } => {
+                format!("ends after {needed} with {:.0} % certainty, {deadline} are left", confidence * 100.0)
+            }
+            Self::NoPromise => "spot may be gone for hours, and its region has no on-demand price to fall back to".to_owned(),
+            Self::NoForecast { detail } => format!("nobody can say what spot will do for so long: {detail}"),
+            Self::GuessedDear { expected, budget } => {
+                format!("costs ${:.2} on average by a first guess, over ${:.2}", expected.dollars(), budget.dollars())
+            }
+            Self::GuessedLate { expected, deadline } => format!("takes {expected} on average by a first guess, {deadline} are left"),
+            Self::TooShortForSpot { work, start } => {
+                format!("{work} of work is too little to wait for spot, when a start alone takes {start}")
+            }
+            Self::SpotSavesLittle => "on-demand costs hardly more than spot here".to_owned(),
+            Self::NoDeadline => "without a deadline there is nothing to fall back for".to_owned(),
             Self::MaxPrice { rate, limit } => format!("${:.2} an hour is over ${:.2}", rate.dollars(), limit.dollars()),
-            Self::Budget { p90, budget } => format!("${:.2} with 90 % certainty is over ${:.2}", p90.dollars(), budget.dollars()),
+            Self::Budget { most, budget, confidence } => {
+                format!("${:.2} with {:.0} % certainty is over ${:.2}", most.dollars(), confidence * 100.0, budget.dollars())
+            }
             Self::Dominated { cost, hours } => format!("${:.2} and {hours} at best: another plan is cheaper and no slower", cost.dollars()),
         }
     }
@@ -193,10 +244,15 @@ impl Why {
             Self::Misfit(Misfit::NeedsMemory { need, .. }) => format!("a GPU with {need}, more GPUs to split over, or a shorter sequence"),
             Self::Misfit(Misfit::Indivisible { .. }) => "a global batch that more counts divide".to_owned(),
             Self::Misfit(Misfit::Unsupported { .. }) => "-".to_owned(),
-            Self::Deadline { p90, .. } => format!("--deadline {:.0}h", p90.0.ceil()),
+            Self::Deadline { needed, .. } => format!("--deadline {:.0}h", needed.0.ceil()),
+            Self::GuessedDear { expected, .. } => format!("--budget {:.0}", (expected.dollars() * 2.0).ceil()),
+            Self::GuessedLate { expected, .. } => format!("--deadline {:.0}h", (expected.0 * 2.0).ceil()),
+            Self::NoForecast { .. } => "--purchase on-demand".to_owned(),
+            Self::TooShortForSpot { .. } | Self::SpotSavesLittle => "--purchase spot-with-fallback".to_owned(),
+            Self::NoDeadline => "--deadline 48h".to_owned(),
             Self::NoPromise => "--purchase spot accepts it without a promise".to_owned(),
             Self::MaxPrice { rate, .. } => format!("--max-price {:.2}", (rate.dollars() * 100.0).ceil() / 100.0),
-            Self::Budget { p90, .. } => format!("--budget {:.0}", p90.dollars().ceil()),
+            Self::Budget { most, .. } => format!("--budget {:.0}", most.dollars().ceil()),
             Self::Dominated { .. } => "name it with --gpus, --cloud or --region".to_owned(),
         }
     }
@@ -224,11 +280,12 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
     }
     let asked = match (limits.purchase, offer.purchase) {
         // What is paid for already is used first, unless only spot was asked for.
-        (choice, _) if offer.owned.is_some() => choice != PurchaseChoice::Spot,
+        (choice, _) if offer.owned.is_some() => !choice.is_spot(),
         (PurchaseChoice::Any | PurchaseChoice::Commitment, Purchase::OnDemand | Purchase::Spot) => true,
         (PurchaseChoice::OnDemand, purchase) => purchase == Purchase::OnDemand,
-        (PurchaseChoice::Spot, purchase) => purchase == Purchase::Spot,
+        (choice, purchase) if choice.is_spot() => purchase == Purchase::Spot,
         (PurchaseChoice::Commitment, Purchase::Commitment { .. }) => true,
+        (PurchaseChoice::CapacityBlock, purchase) => purchase == Purchase::CapacityBlock,
         _ => false,
     };
     if !asked {

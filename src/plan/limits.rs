@@ -28,19 +28,38 @@ pub enum PurchaseChoice {
     #[default]
     Any,
     OnDemand,
+    /// Spot alone; a deadline is kept with the stated confidence, without a promise.
     Spot,
+    /// Spot, and on-demand in the same region when the deadline calls.
+    SpotWithFallback,
     /// Also one- and three-year promises.
     Commitment,
+    /// Blocks of days that are paid for in advance.
+    CapacityBlock,
 }
+
+impl PurchaseChoice {
+    /// Only spot offers are looked at.
+    pub fn is_spot(self) -> bool {
+        matches!(self, Self::Spot | Self::SpotWithFallback)
+    }
+}
+
+/// Certainty with which limits are kept where nothing is said.
+pub const CONFIDENCE: f64 = 0.9;
 
 /// More machines than this are beyond what the planner looks at.
 pub const MOST_NODES: u32 = 64;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Hours from now.
     pub deadline: Option<Hours>,
     pub budget: Option<Usd>,
+    /// Certainty with which deadline and budget are kept, 0.5 to 0.99.
+    pub confidence: f64,
+    /// Of every draw.
+    pub seed: u64,
     /// Of all machines together, an hour.
     pub max_price_per_hour: Option<Usd>,
     pub clouds: Vec<CloudId>,
@@ -61,6 +80,31 @@ pub struct Limits {
     pub accept_stale: bool,
     /// Several machines may be joined by a network that GPUs cannot use directly.
     pub allow_slow_network: bool,
+}
+
+impl Default for Limits {
+    /// No limit at all.
+    fn default() -> Self {
+        Self {
+            deadline: None,
+            budget: None,
+            confidence: CONFIDENCE,
+            seed: 0,
+            max_price_per_hour: None,
+            clouds: Vec::new(),
+            regions: Vec::new(),
+            gpus: Vec::new(),
+            instance_type: None,
+            objective: Objective::default(),
+            purchase: PurchaseChoice::default(),
+            max_nodes: None,
+            include_suspect: false,
+            policy: None,
+            now: None,
+            accept_stale: false,
+            allow_slow_network: false,
+        }
+    }
 }
 
 /// Why limits make no sense.
@@ -94,15 +138,14 @@ impl Limits {
                 .flat_map(|text| text.split(';'))
                 .map(|text| GpuSelector::parse(text, hardware))
                 .collect::<Result<_, _>>()?,
-            instance_type: None,
+            confidence: section.confidence.as_deref().map(confidence).transpose()?.unwrap_or(CONFIDENCE),
             objective: choice("objective", section.objective.as_deref())?,
             purchase: choice("purchase", section.purchase.as_deref())?,
             max_nodes: section.max_nodes.map(nodes).transpose()?,
-            policy: None,
             now: Some(now),
-            accept_stale: false,
             include_suspect: section.include_suspect.unwrap_or(false),
             allow_slow_network: section.allow_slow_network.unwrap_or(false),
+            ..Self::default()
         })
     }
 
@@ -125,6 +168,16 @@ fn deadline(text: &str, now: Timestamp) -> Result<Hours, LimitsError> {
         moment.ok_or_else(|| invalid("deadline", format!("`{text}` is neither a length such as 36h nor a date such as 2026-12-24")))?;
     let hours = moment.duration_since(now).as_secs_f64() / 3600.0;
     if hours > 0.0 { Ok(Hours(hours)) } else { Err(LimitsError::DeadlinePassed { deadline: moment, now }) }
+}
+
+/// `0.9`, `90 %` or `90%`.
+fn confidence(text: &str) -> Result<f64, LimitsError> {
+    let refused = || invalid("confidence", format!("`{text}` is no certainty between 0.5 and 0.99, such as 0.9 or 90%"));
+    let share = match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.trim().parse(),
+    };
+    share.ok().filter(|share| (0.5..=0.99).contains(share)).ok_or_else(refused)
 }
 
 fn money(key: &'static str, text: &str) -> Result<Usd, LimitsError> {
@@ -178,6 +231,12 @@ mod tests {
         assert!(matches!(deadline("2026-07-01", now()), Err(LimitsError::DeadlinePassed { .. })));
         assert!(deadline("soon", now()).is_err());
         assert!(deadline("0h", now()).is_err());
+    }
+
+    #[test]
+    fn a_confidence_is_a_share_or_a_percentage() {
+        assert_eq!((confidence("0.9").unwrap(), confidence("95 %").unwrap()), (0.9, 0.95));
+        assert!(["1", "0.4", "nan", "90", "sure", ""].into_iter().all(|text| confidence(text).is_err()));
     }
 
     #[test]

@@ -8,10 +8,15 @@ pub mod explain;
 pub mod filters;
 pub mod layouts;
 pub mod limits;
+pub mod outlook;
 pub mod physics;
 pub mod policy;
+pub mod price;
 pub mod refused;
 pub mod run;
+pub mod shown;
+pub mod spot;
+pub mod terms;
 
 pub use bill::{Bill, BillLine};
 pub use candidate::Plan;

@@ -57,7 +57,7 @@ impl Refused {
 
     /// Whether money alone keeps a plan out.
     pub fn has_money_in_the_way(&self) -> bool {
-        self.by_type.values().any(|(why, _, _)| matches!(why, Why::Budget { .. } | Why::MaxPrice { .. }))
+        self.by_type.values().any(|(why, _, _)| matches!(why, Why::Budget { .. } | Why::GuessedDear { .. } | Why::MaxPrice { .. }))
     }
 
     /// Offers of the recommended machine on the same terms that ask less and were not taken: each with its place and the reason.

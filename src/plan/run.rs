@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::estimate::{Machine, StepEstimate, memory::adapter_parameters};
-use crate::spot::{CheckpointPlan, InterruptionRate, optimal_interval};
+use crate::spot::policy::WORST_CHANGEOVER_RATIO;
+use crate::spot::{CheckpointPlan, InterruptionRate, hardware_failure_rate, optimal_interval};
 use crate::units::{Band, Bytes, Hours, Quantiles, Seconds};
 use crate::workload::{Optimizer, Precision, Workload};
 
@@ -16,8 +17,8 @@ const UPLOAD_SHARE: f64 = 0.5;
 const LEAST_INTERVAL: Seconds = Seconds(300.0);
 /// Host network where the catalog knows none. Gb/s. A guess on the low side of machines with a GPU.
 const UNKNOWN_HOST_GBIT: f64 = 10.0;
-/// The 90th percentile of a bad month: interruptions twice as often. A guess.
-const BAD_INTERRUPTIONS: f64 = 2.0;
+/// A notice is looked for this often, as AWS advises (EC2 user guide, "Spot Instance interruption notices"). Seconds.
+const NOTICE_SEEN_AFTER: f64 = 5.0;
 
 /// Saving: how much, how often, how long it takes to be safe.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -28,6 +29,36 @@ pub struct Saving {
     pub stall_seconds: f64,
     /// Until the copy is in the bucket.
     pub upload_seconds: f64,
+    /// What a notice before an interruption is good for; `None` where machines are not taken back or give none that is known.
+    pub notice: Option<Notice>,
+}
+
+/// The time between the announcement of an interruption and the end of the machine. Best effort of every cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Notice {
+    pub seconds: f64,
+    /// How much of a checkpoint can be safe by then.
+    pub saves: Bytes,
+    pub saves_all: bool,
+}
+
+impl Notice {
+    /// Seconds of warning that a cloud documents for spot machines; `None`: it documents none, or nobody has looked.
+    pub fn seconds(cloud: &str) -> Option<f64> {
+        match cloud {
+            // EC2 user guide, "Spot Instance interruption notices".
+            "aws" => Some(120.0),
+            // Compute Engine, "Spot VMs": up to 30 s; Azure, "Scheduled Events": at least 30 s for Preempt.
+            "gcp" | "azure" => Some(30.0),
+            _ => None,
+        }
+    }
+
+    fn new(seconds: f64, bytes: Bytes, stall: Seconds, bytes_per_second: f64) -> Self {
+        let left = (seconds - NOTICE_SEEN_AFTER - stall.0).max(0.0);
+        let saves = Bytes((left * bytes_per_second).min(bytes.0));
+        Self { seconds, saves, saves_all: saves.0 >= bytes.0 }
+    }
 }
 
 /// A whole run on given machines.
@@ -42,6 +73,12 @@ pub struct RunTime {
     pub lost_hours: f64,
     pub saving: Saving,
     pub interruptions: InterruptionRate,
+    /// Training with the stalls of saving and with hardware failures, but without spot interruptions. Hours.
+    pub work: Band,
+    /// From asking for spot machines until new work is done: start, restoring, and redoing what was not saved.
+    pub changeover: Hours,
+    /// What the same may take at worst; a notice that comes too late to save is inside it.
+    pub worst_changeover: Hours,
 }
 
 /// What a run needs beside the step.
@@ -52,7 +89,8 @@ pub struct RunInput<'a> {
     pub nodes: u32,
     pub host_network_gbit_per_s: Option<f64>,
     pub interruptions: InterruptionRate,
-    pub takes_capacity_back: bool,
+    /// Seconds of warning before the capacity is taken back.
+    pub notice_seconds: Option<f64>,
 }
 
 impl RunInput<'_> {
@@ -71,23 +109,35 @@ impl RunInput<'_> {
         let chosen = optimal_interval(stall, mean).0.max(upload.0).max(LEAST_INTERVAL.0).min(whole.0.max(1.0));
         let interval = self.workload.checkpoint.interval.map_or(chosen, |stated| stated.0.max(1.0));
         let restart = Seconds(START.0 + 2.0 * upload.0);
-        let stretch = CheckpointPlan::new(stall, Seconds(interval), mean, restart).stretch;
-        let bad = if self.takes_capacity_back { Seconds(mean.0 / BAD_INTERRUPTIONS) } else { mean };
-        let bad_stretch = CheckpointPlan::new(stall, Seconds(interval), bad, restart).stretch;
+        let stretch = |mean| CheckpointPlan::new(stall, Seconds(interval), mean, restart).stretch;
         let start = Hours::from(START).0;
-        let expected = start + training.expected * stretch;
+        let hours = training.map(|hours| start + hours * stretch(mean));
+        let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, bytes, stall, host));
+        // Without a save at the last moment, half an interval and what was still being uploaded are lost.
+        let redone = if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };
+        let changeover = START.0 + upload.0 + redone;
+        let worst = (WORST_CHANGEOVER_RATIO * changeover).max(START.0 + upload.0 + interval.min(whole.0) + upload.0);
+        let failures = Seconds::from(hardware_failure_rate(setting.gpus()).mean_time());
         RunTime {
             steps,
             training,
-            hours: Quantiles { expected, p50: expected, p90: start + training.high * bad_stretch },
-            lost_hours: training.expected * (stretch - 1.0),
-            saving: Saving { bytes, interval_seconds: interval, stall_seconds: stall.0, upload_seconds: upload.0 },
+            hours: Quantiles { expected: hours.expected, p50: hours.expected, p90: hours.high },
+            lost_hours: training.expected * (stretch(mean) - 1.0),
+            saving: Saving { bytes, interval_seconds: interval, stall_seconds: stall.0, upload_seconds: upload.0, notice },
             interruptions: self.interruptions,
+            work: training.map(|hours| hours * stretch(failures)),
+            changeover: Hours::from(Seconds(changeover)),
+            worst_changeover: Hours::from(Seconds(worst)),
         }
     }
 }
 
 impl RunTime {
+    /// The hours that the run needs no more than with this certainty, in `deviations`.
+    pub fn hours_with(&self, deviations: f64) -> Hours {
+        Hours(self.hours.p50 * (self.hours.p90 / self.hours.p50).powf(deviations))
+    }
+
     /// Chance that the run has ended by `deadline`, from the band as a split log-normal; the wait for machines is not in it.
     pub fn chance_by(&self, deadline: Hours) -> f64 {
         let (centre, at_90) = (self.hours.p50, self.hours.p90);
@@ -101,6 +151,22 @@ impl RunTime {
 
 /// 90th percentile of the standard normal distribution.
 const NORMAL_90: f64 = 1.281_551_6;
+
+/// Deviations of the standard normal distribution at `share`, in units of its 90th percentile, by halving.
+pub fn deviations(share: f64) -> f64 {
+    let (mut low, mut high) = (-8.0, 8.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if normal_distribution(middle) < share { low = middle } else { high = middle }
+    }
+    low / NORMAL_90
+}
+
+/// A point of a band as a split log-normal: -1 is its 10th percentile, 0 the best guess, 1 its 90th percentile.
+pub fn point(band: Band, deviations: f64) -> f64 {
+    let ratio = if deviations >= 0.0 { band.high / band.expected } else { band.expected / band.low };
+    band.expected * ratio.powf(deviations)
+}
 
 /// Abramowitz and Stegun 1964, formula 26.2.17; absolute error below 7.5e-8.
 fn normal_distribution(x: f64) -> f64 {
@@ -139,12 +205,31 @@ pub fn checkpoint_bytes(workload: &Workload) -> Bytes {
             }
         }
     };
-    Bytes(trained * each)
+    // FSDP and the Hugging Face trainer keep 32-bit weights and no 16-bit copy beside them (PyTorch, "FullyShardedDataParallel").
+    let framework = training.framework.0.as_str();
+    let keeps_one_copy = each > 12.0 && (framework.starts_with("fsdp") || framework == "hf-trainer");
+    Bytes(trained * if keeps_one_copy { each - 2.0 } else { each })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certainty_is_counted_in_ninetieth_percentiles() {
+        assert!((deviations(0.9) - 1.0).abs() < 1e-6 && deviations(0.5).abs() < 1e-6 && (deviations(0.1) + 1.0).abs() < 1e-6);
+        let band = Band { low: 8.0, expected: 10.0, high: 15.0 };
+        assert!((point(band, 1.0) - 15.0).abs() < 1e-9 && (point(band, -1.0) - 8.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_short_notice_saves_only_a_part() {
+        // 98 GB at 5 Gb/s: 120 s carry 0.6 GB/s x 114 s.
+        let notice = |seconds| Notice::new(seconds, Bytes(98e9), Seconds(1.0), 0.625e9);
+        assert!(!notice(120.0).saves_all && (notice(120.0).saves.0 - 71.25e9).abs() < 1e6);
+        assert!(notice(30.0).saves.0 < 16e9);
+        assert!(Notice::new(30.0, Bytes(1e9), Seconds(1.0), 0.625e9).saves_all);
+    }
 
     #[test]
     fn the_normal_distribution_is_the_table_s() {

@@ -5,6 +5,7 @@ use crate::report::estimate::breakdown;
 use crate::report::format;
 use crate::report::plan_json::{Context, plan_json};
 use crate::report::plan_text::{bill, wrap};
+use crate::report::spot_text;
 
 pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context, width: u16) -> String {
     let json = plan_json(plan, context);
@@ -37,6 +38,9 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
     );
     row("step", format::step_band(json.step_seconds));
     row("run", format!("{} expected, {} at 90 %", plan.hours(), crate::units::Hours(plan.run.hours.p90)));
+    for (name, value) in spot_text::rows(plan, context) {
+        row(name, value);
+    }
     row("GPU-hours", format::thousands(plan.gpu_hours().round() as i128));
     row("cost", format!("{} expected, {} at 90 %", format::usd(plan.cost.expected), format::usd(plan.cost.p90)));
     row("interrupted", format!("every {} on average: {}", plan.run.interruptions.mean_time(), plan.run.interruptions.basis));

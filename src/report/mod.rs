@@ -15,4 +15,6 @@ pub mod prices;
 pub mod refresh;
 pub mod simulate;
 pub mod snapshot;
+pub mod spot_json;
+pub mod spot_text;
 pub mod table;

@@ -9,7 +9,9 @@ use crate::market::{Origin, Suspicion};
 use crate::plan::bill::BillLine;
 use crate::plan::choose::World;
 use crate::plan::explain::plan_id;
+use crate::plan::terms::Terms;
 use crate::plan::{Plan, PlanSet};
+use crate::report::spot_json::{SpotJson, WaitJson, spot_json, wait};
 use crate::units::{Band, Quantiles, Usd, UsdPerHour};
 use crate::workload::file::WorkloadFile;
 use crate::workload::{Layout, Workload};
@@ -57,7 +59,7 @@ pub struct PlanJson {
     pub gpu_memory_bytes: Band,
     pub bound_by: Bound,
     pub gpu_utilization: Band,
-    pub wait_hours: &'static str,
+    pub wait_hours: WaitJson,
     pub run_hours: Quantiles<f64>,
     pub gpu_hours: f64,
     pub cost_usd: Quantiles<Usd>,
@@ -66,6 +68,9 @@ pub struct PlanJson {
     pub full_cost_usd: Option<Usd>,
     pub bill: Vec<BillLineJson>,
     pub chance_by_deadline: Option<f64>,
+    /// For spot machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spot: Option<SpotJson>,
     pub checkpoint: CheckpointJson,
     pub because: Vec<String>,
     pub advice: Vec<String>,
@@ -107,6 +112,17 @@ pub struct CheckpointJson {
     pub interval_seconds: f64,
     pub upload_seconds: f64,
     pub stall_seconds: f64,
+    /// For spot machines whose cloud warns before it takes them back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<NoticeJson>,
+}
+
+/// What a warning before an interruption is good for.
+#[derive(Clone, Debug, Serialize)]
+pub struct NoticeJson {
+    pub seconds: f64,
+    pub saves_bytes: f64,
+    pub saves_all: bool,
 }
 
 /// The whole document.
@@ -131,11 +147,25 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
         "recommendation": set.recommendation.as_ref().map(plan),
         "frontier": set.frontier.iter().map(plan).collect::<Vec<_>>(),
         "alternatives": set.alternatives.iter().map(plan).collect::<Vec<_>>(),
+        "terms": set.terms.iter().map(terms_json).collect::<Vec<_>>(),
         "rejected": set.rejected,
         "nearest": set.nearest,
         "counts": set.counts,
         "notes": set.notes,
     })
+}
+
+fn terms_json(terms: &Terms) -> Value {
+    match &terms.outcome {
+        Ok(plan) => json!({
+            "purchase": terms.purchase,
+            "run_hours": plan.run.hours,
+            "cost_usd": plan.cost,
+            "chance_by_deadline": plan.chance_by_deadline,
+            "bound_to_usd": terms.bound_to,
+        }),
+        Err(why) => json!({ "purchase": terms.purchase, "refused": why }),
+    }
 }
 
 /// What was asked and what was assumed; `file` alone is enough to ask again.
@@ -188,7 +218,7 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         gpu: gpu.id.clone(),
         gpus_per_node: instance.node.devices(),
         nodes: plan.nodes,
-        purchase: offer.purchase.word(),
+        purchase: plan.terms(offer.purchase),
         rate_usd_per_hour: offer.quote.rate,
         price: PriceJson {
             origin: offer.quote.origin,
@@ -212,18 +242,24 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         gpu_memory_bytes: Band::around(plan.step.memory.required, low, high),
         bound_by: plan.step.bound,
         gpu_utilization: utilization(plan),
-        wait_hours: "unknown",
+        wait_hours: wait(plan),
         run_hours: plan.run.hours,
         gpu_hours: plan.gpu_hours(),
         cost_usd: plan.cost,
         full_cost_usd: plan.full_cost,
         bill: plan.bill.lines.iter().map(bill_line).collect(),
         chance_by_deadline: plan.chance_by_deadline,
+        spot: plan.spot.as_ref().and_then(|spot| spot_json(spot, world)),
         checkpoint: CheckpointJson {
             bytes: plan.run.saving.bytes.0,
             interval_seconds: plan.run.saving.interval_seconds,
             upload_seconds: plan.run.saving.upload_seconds,
             stall_seconds: plan.run.saving.stall_seconds,
+            notice: plan.run.saving.notice.map(|notice| NoticeJson {
+                seconds: notice.seconds,
+                saves_bytes: notice.saves.0,
+                saves_all: notice.saves_all,
+            }),
         },
         because: plan.because.clone(),
         advice: plan.advice.clone(),

@@ -9,6 +9,7 @@ use crate::plan::filters::Reason;
 use crate::plan::{Plan, PlanSet, Rejection};
 use crate::report::format;
 use crate::report::plan_json::{Context, plan_json};
+use crate::report::spot_text;
 use crate::report::table::{Column, footer, render};
 use crate::units::{Bytes, Hours};
 use crate::workload::{Amount, Workload};
@@ -36,6 +37,9 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     say(String::new());
     if let Some(best) = &set.recommendation {
         say(recommendation(best, context, width));
+    }
+    if set.terms.len() > 1 {
+        say(terms_table(set, context, width));
     }
     say(plans_table("Cheaper or faster (nothing beats these in both)", &set.frontier, set, context, width, most_rows));
     if !set.alternatives.is_empty() {
@@ -89,7 +93,7 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     let gpu = world.hardware.gpu(instance.node.gpu);
     let place = offer.place.zone_id.as_deref().map_or(String::new(), |zone| format!(" ({zone})"));
     let count = if instance.node.gpus.is_slice() { instance.node.gpus.to_string() } else { plan.gpus().to_string() };
-    let mut out = format!("Recommended: {count} x {}, {}\n", gpu.name, offer.purchase);
+    let mut out = format!("Recommended: {count} x {}, {}\n", gpu.name, terms(plan, offer));
     let mut row = |name: &str, value: String| {
         let _ = writeln!(out, "{}", wrap(&format!("  {name:<9} {value}"), width, "            "));
     };
@@ -114,7 +118,11 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     );
     let chance =
         plan.chance_by_deadline.map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
-    row("time", format!("{} expected, {} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
+    let half = if plan.spot.is_some() { format!("{} at 50 %, ", Hours(plan.run.hours.p50)) } else { String::new() };
+    row("time", format!("{} expected, {half}{} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
+    for (name, value) in spot_text::rows(plan, context) {
+        row(name, value);
+    }
     row(
         "layout",
         format!("{}, micro batch {}, {} accumulation steps", json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation),
@@ -138,7 +146,16 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     }
     out.push('\n');
     out.push_str(&bill(plan, width));
+    if plan.spot.is_some() {
+        out.push('\n');
+        out.push_str(&spot_text::tables(plan, context, width));
+    }
     out
+}
+
+/// Terms for people; a commitment says its years.
+fn terms(plan: &Plan, offer: &Offer) -> String {
+    if plan.spot.is_some() { plan.terms(offer.purchase).to_owned() } else { offer.purchase.to_string() }
 }
 
 /// The bill as lines with quantity, price and basis.
@@ -173,6 +190,39 @@ pub fn bill(plan: &Plan, width: u16) -> String {
     let mut total = vec![String::new(); columns.len()];
     (total[0], total[4]) = ("total".to_owned(), format::usd(plan.cost.expected));
     rows.push(total);
+    render(&columns, rows, width)
+}
+
+/// The recommended machines on every way to buy them.
+fn terms_table(set: &PlanSet, context: &Context, width: u16) -> String {
+    let columns = [
+        Column::left("the same machines", 0),
+        Column::left("where", 90),
+        Column::right("hours", 0),
+        Column::right("90 %", 0),
+        Column::right("cost", 0),
+        Column::right("90 %", 0),
+        Column::left("but", 0),
+    ];
+    let rows = set.terms.iter().map(|terms| match &terms.outcome {
+        Ok(plan) => {
+            let place = &context.world.market.offer(plan.offer).place;
+            vec![
+                terms.purchase.to_owned(),
+                place.zone_id.as_deref().unwrap_or(&place.region).to_owned(),
+                plan.hours().to_string(),
+                Hours(plan.run.hours.p90).to_string(),
+                format::usd(plan.cost.expected),
+                format::usd(plan.cost.p90),
+                terms.bound_to.map_or(String::new(), |amount| format!("binds to {}", format::usd(amount))),
+            ]
+        }
+        Err(why) => {
+            let mut row = vec![String::new(); 7];
+            (row[0], row[6]) = (terms.purchase.to_owned(), why.clone());
+            row
+        }
+    });
     render(&columns, rows, width)
 }
 
@@ -212,7 +262,7 @@ fn plan_row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         format!("{count} x {}", gpu.name),
         format!("{} x {}", plan.nodes, instance.name),
         format!("{} {}", instance.cloud, offer.place.zone_id.as_deref().unwrap_or(&offer.place.region)),
-        offer.purchase.to_string(),
+        terms(plan, offer).replace("spot-with-fallback", "spot+fallback"),
         format::usd(total),
         seen(offer, context),
         plan.step.setting.layout.to_string(),

@@ -3,6 +3,7 @@
 use crate::spot::draw::Draws;
 use crate::spot::policy::PoolView;
 use crate::spot::watch::Watch;
+use crate::units::Hours;
 
 /// Starts of the bins of age, in hours. Rates fall with age by more than ten times, so the bins widen.
 pub const AGES: [f64; 7] = [0.0, 0.08, 0.25, 0.75, 2.0, 6.0, 16.0];
@@ -50,19 +51,17 @@ impl AvailabilityModel {
         self.rates[regime][state][age]
     }
 
-    /// One future of a pool, from what is known of it now. Before the first probe it is up as often as any pool.
-    pub fn draw(&self, watch: &Watch, pool: usize, ticks: usize, tick: f64, draws: &mut Draws) -> Vec<bool> {
-        let mut watch = watch.only(pool);
-        let own = [(OWN_DEVIATION * draws.normal()).exp(), (OWN_DEVIATION * draws.normal()).exp()];
-        let mut up = Vec::with_capacity(ticks);
-        for _ in 0..ticks {
-            let view = watch.views()[0];
-            let leaves = -(-self.rate(&view) * own[usize::from(view.up)] * tick / 3600.0).exp_m1();
-            let next = if watch.has_probed() { view.up != (draws.uniform() < leaves) } else { draws.uniform() < view.availability };
-            watch.advance(None, |_| next);
-            up.push(next);
+    /// Mean length of a spell that begins now, if recent availability stays as it is: the chance to last, added up over time.
+    pub fn mean_spell(&self, availability: f64, up: bool) -> Hours {
+        let rates = &self.rates[bin(availability, &REGIMES)][usize::from(up)];
+        let (mut lasts, mut mean) = (1.0, 0.0);
+        for (age, rate) in rates.iter().enumerate() {
+            let width = AGES.get(age + 1).map_or(f64::INFINITY, |end| end - AGES[age]);
+            let passes = (-rate * width).exp();
+            mean += lasts * (1.0 - passes) / rate;
+            lasts *= passes;
         }
-        up
+        Hours(mean)
     }
 
     /// Fits the rates to traces of probes, each with its seconds between probes.
@@ -72,6 +71,53 @@ impl AvailabilityModel {
             counts.add(up, *gap);
         }
         counts.rates()
+    }
+}
+
+/// One future of a pool from what is known of it now, drawn as far as it is asked for. Before the first probe it is up as often
+/// as any pool.
+#[derive(Clone, Debug)]
+pub struct Future {
+    watch: Watch,
+    /// Chance that the state is left within a tick, as the rates of the model.
+    leaves: [[ByAge; 2]; REGIMES.len()],
+    draws: Draws,
+    up: Vec<bool>,
+}
+
+impl Future {
+    /// `tick` in seconds. `watch` may know other pools too.
+    pub fn new(model: &AvailabilityModel, watch: &Watch, pool: usize, tick: f64, mut draws: Draws) -> Self {
+        let own = [(OWN_DEVIATION * draws.normal()).exp(), (OWN_DEVIATION * draws.normal()).exp()];
+        let mut leaves = model.rates;
+        for regime in &mut leaves {
+            for (by_age, own) in regime.iter_mut().zip(own) {
+                for rate in by_age {
+                    *rate = -(-*rate * own * tick / 3600.0).exp_m1();
+                }
+            }
+        }
+        Self { watch: watch.only(pool), leaves, draws, up: Vec::new() }
+    }
+
+    /// Up or down for so many ticks at least. What was drawn stays as it was.
+    pub fn reach(&mut self, ticks: usize) -> &[bool] {
+        self.up.reserve(ticks.saturating_sub(self.up.len()));
+        while self.up.len() < ticks {
+            let view = self.watch.views()[0];
+            let (regime, state, age) = bins(&view);
+            let drawn = self.draws.uniform();
+            let next =
+                if self.watch.has_probed() { view.up != (drawn < self.leaves[regime][state][age]) } else { drawn < view.availability };
+            self.watch.advance(None, |_| next);
+            self.up.push(next);
+        }
+        &self.up
+    }
+
+    /// As far as it is drawn.
+    pub fn up(&self) -> &[bool] {
+        &self.up
     }
 }
 
@@ -138,9 +184,9 @@ mod tests {
     #[test]
     fn a_fit_finds_the_rates_that_made_its_traces() {
         let model = AvailabilityModel::prior();
-        let drawn: Vec<Vec<bool>> =
-            (0..60).map(|stream| model.draw(&Watch::new(1, 600.0, 0.0), 0, 4000, 600.0, &mut Draws::new(5, stream))).collect();
-        let traces: Vec<(&[bool], f64)> = drawn.iter().map(|up| (up.as_slice(), 600.0)).collect();
+        let watch = Watch::new(1, 600.0, 0.0);
+        let mut drawn: Vec<Future> = (0..60).map(|stream| Future::new(&model, &watch, 0, 600.0, Draws::new(5, stream))).collect();
+        let traces: Vec<(&[bool], f64)> = drawn.iter_mut().map(|future| (future.reach(4000), 600.0)).collect();
         let fitted = AvailabilityModel::fit(&traces);
         // Each drawn pool has rates of its own, so the regimes mix a little.
         for regime in [1, 2, 3] {
@@ -149,6 +195,21 @@ mod tests {
                 assert!((found / made - 1.0).abs() < 0.3, "{regime} {state}: {made} {found}");
             }
         }
+    }
+
+    #[test]
+    fn a_future_that_is_drawn_on_keeps_its_past() {
+        let future = || Future::new(&AvailabilityModel::prior(), &Watch::new(1, 600.0, 0.0), 0, 600.0, Draws::new(1, 2));
+        let (mut at_once, mut in_parts) = (future(), future());
+        in_parts.reach(10);
+        assert_eq!(at_once.reach(500), in_parts.reach(500));
+    }
+
+    #[test]
+    fn a_mean_spell_is_the_mean_of_spells_that_are_drawn() {
+        // Every rate the same: the mean of an exponential distribution.
+        let even = AvailabilityModel { rates: [[[0.5; AGES.len()]; 2]; REGIMES.len()] };
+        assert!((even.mean_spell(0.5, true).0 - 2.0).abs() < 1e-9);
     }
 
     #[test]

@@ -9,15 +9,12 @@ use crate::spot::availability::AvailabilityModel;
 use crate::spot::forecast::{self, Forecast};
 use crate::spot::omniscient::least_cost;
 use crate::spot::policy::semi_markov::Tables;
-use crate::spot::policy::{Action, Limits, Policy, PoolTerms};
+use crate::spot::policy::{Action, Limits, Policy, PoolTerms, WORST_CHANGEOVER_RATIO};
 use crate::spot::replay::{Outcome, Stretch, World, look_back, replay};
 use crate::spot::trace::Trace;
 use crate::spot::watch::Watch;
 use crate::units::{Usd, UsdPerHour};
 
-/// Of the declared changeover, where a case names no worst one: the 99th percentile of set-ups of which one in ten takes three
-/// times as long.
-const WORST_CHANGEOVER_RATIO: f64 = 3.0;
 /// Slices of the time-sliced rule, as NSDI'24 compares it.
 const SLICES: u32 = 8;
 /// Tables kept for the next case of the same shape. Each is some megabytes.

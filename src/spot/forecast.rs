@@ -1,27 +1,42 @@
 //! What a job will cost and when it will end: the shipped policy, run on availability drawn from the fitted model.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::spot::availability::AvailabilityModel;
+use crate::spot::availability::{AvailabilityModel, Future};
 use crate::spot::draw::Draws;
 use crate::spot::policy::{Limits, Policy};
 use crate::spot::replay::{Outcome, ReplayError, World, replay};
 use crate::spot::watch::Watch;
-use crate::units::Usd;
+use crate::units::{Quantiles, Usd};
 
 /// Futures drawn for one forecast: the 90th percentile then rests on thirty draws above it.
-const DRAWS: u64 = 300;
+pub const DRAWS: usize = 300;
 
 /// Ticks of one future; ten weeks of 32-second ticks.
 const MOST_TICKS: usize = 200_000;
 
+/// Keys as scripts read them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Forecast {
+    /// Of machines alone.
     pub cost_usd: CostQuantiles,
-    pub finish_hours: FinishQuantiles,
+    pub finish_hours: Quantiles<f64>,
+    /// Until the first machine runs.
+    pub wait_hours: Quantiles<f64>,
     pub chance_by_deadline: f64,
     /// Mean hours on on-demand machines.
     pub on_demand_hours: f64,
+    /// Mean hours on spot machines.
+    pub spot_hours: f64,
+    /// Mean number of spot machines taken away.
+    pub interruptions: f64,
+    /// The cost of every draw, cheapest first.
+    #[serde(skip)]
+    pub costs: Vec<Usd>,
+    /// The finish of every draw, soonest first. Hours.
+    #[serde(skip)]
+    pub finishes: Vec<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,44 +47,100 @@ pub struct CostQuantiles {
     pub p90: Usd,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FinishQuantiles {
-    pub p50: f64,
-    pub p90: f64,
+impl Forecast {
+    /// Of all machine hours.
+    pub fn on_demand_share(&self) -> f64 {
+        self.on_demand_hours / (self.on_demand_hours + self.spot_hours).max(f64::MIN_POSITIVE)
+    }
 }
 
-/// Forecast from what `watch` knows before the start.
+/// What pools may do from now on: drawn once, and then the same for every job that is compared on them.
+#[derive(Clone, Debug)]
+pub struct Futures {
+    watch: Watch,
+    /// By draw, then pool.
+    by_draw: Vec<Vec<Future>>,
+}
+
+impl Futures {
+    /// From what `watch` knows before the start. `tick` in seconds.
+    pub fn new(model: &AvailabilityModel, watch: Watch, tick: f64, draws: usize, seed: u64) -> Self {
+        let pools = watch.views().len();
+        let future = |draw: usize, pool: usize| Future::new(model, &watch, pool, tick, Draws::new(seed, (draw * pools + pool) as u64));
+        let by_draw = (0..draws).map(|draw| (0..pools).map(|pool| future(draw, pool)).collect()).collect();
+        Self { watch, by_draw }
+    }
+
+    /// Runs the job on the first `draws` futures, each with the work of that draw, in seconds. `limits` must have their tick.
+    pub fn run(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        draws: usize,
+        work: impl Fn(usize) -> f64 + Sync,
+    ) -> Result<Vec<Outcome>, ReplayError> {
+        let first = (limits.deadline.max(limits.work) / limits.tick).ceil();
+        if first > MOST_TICKS as f64 {
+            return Err(ReplayError::TooLong(MOST_TICKS));
+        }
+        let watch = &self.watch;
+        let run = |(draw, futures): (usize, &mut Vec<Future>)| {
+            let limits = Limits { work: work(draw), ..limits.clone() };
+            run_to_the_end(policy, &limits, futures, watch, first as usize + 10)
+        };
+        self.by_draw.par_iter_mut().take(draws).enumerate().map(run).collect()
+    }
+}
+
+/// Draws on until the work is done.
+fn run_to_the_end(policy: &Policy, limits: &Limits, futures: &mut [Future], watch: &Watch, first: usize) -> Result<Outcome, ReplayError> {
+    let mut ticks = first.min(MOST_TICKS);
+    loop {
+        for future in futures.iter_mut() {
+            future.reach(ticks);
+        }
+        let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
+        let outcome = replay(policy, limits, &World { pools: &pools, outages: &[], changeovers: &[] }, 0, watch.clone(), false);
+        match outcome {
+            Err(ReplayError::TraceEnds) if ticks < MOST_TICKS => ticks = (2 * ticks).min(MOST_TICKS),
+            Err(ReplayError::TraceEnds) => return Err(ReplayError::TooLong(MOST_TICKS)),
+            other => return other,
+        }
+    }
+}
+
+/// Forecast from what `watch` knows before the start, in whole ticks.
 pub fn forecast(policy: &Policy, limits: &Limits, model: &AvailabilityModel, watch: Watch, seed: u64) -> Result<Forecast, ReplayError> {
-    // Room for a policy that ignores the deadline, and for what is late.
-    let changeovers = 10.0 * limits.worst_changeover;
-    let ticks = ((limits.deadline.max(limits.work) * 1.5 + changeovers) / limits.tick).ceil() as usize + 10;
-    if ticks > MOST_TICKS {
-        return Err(ReplayError::TooLong(MOST_TICKS));
-    }
-    let mut outcomes = Vec::with_capacity(DRAWS as usize);
-    for stream in 0..DRAWS {
-        let mut draws = Draws::new(seed, stream);
-        let futures: Vec<Vec<bool>> =
-            (0..limits.pools.len()).map(|pool| model.draw(&watch, pool, ticks, limits.tick, &mut draws)).collect();
-        let pools: Vec<&[bool]> = futures.iter().map(Vec::as_slice).collect();
-        let world = World { pools: &pools, outages: &[], changeovers: &[] };
-        outcomes.push(replay(policy, limits, &world, 0, watch.clone(), false)?);
-    }
-    Ok(summary(outcomes))
+    let mut futures = Futures::new(model, watch, limits.tick, DRAWS, seed);
+    futures.run(policy, limits, DRAWS, |_| limits.work).map(|outcomes| summary(&outcomes))
 }
 
-fn summary(mut outcomes: Vec<Outcome>) -> Forecast {
+/// Means and percentiles of the outcomes of one job.
+pub fn summary(outcomes: &[Outcome]) -> Forecast {
     let count = outcomes.len().max(1);
     let at = |share: f64| ((share * count as f64).ceil() as usize).clamp(1, count) - 1;
     let mean = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>() / count as f64;
-    let chance_by_deadline = mean(|outcome| f64::from(u8::from(outcome.met_deadline)));
-    let on_demand_hours = mean(|outcome| outcome.on_demand_hours);
+    let quantiles = |value: fn(&Outcome) -> f64| {
+        let mut sorted: Vec<f64> = outcomes.iter().map(value).collect();
+        sorted.sort_by(f64::total_cmp);
+        let of = |share: f64| sorted.get(at(share)).copied().unwrap_or_default();
+        Quantiles { expected: mean(value), p50: of(0.5), p90: of(0.9) }
+    };
+    let mut costs: Vec<Usd> = outcomes.iter().map(|outcome| outcome.cost).collect();
+    costs.sort();
+    let mut finishes: Vec<f64> = outcomes.iter().map(|outcome| outcome.finish_hours).collect();
+    finishes.sort_by(f64::total_cmp);
+    let cost = |share: f64| costs.get(at(share)).copied().unwrap_or_default();
     let expected = Usd::from_dollars(mean(|outcome| outcome.cost.dollars())).unwrap_or_default();
-    outcomes.sort_by_key(|outcome| outcome.cost);
-    let cost = |share: f64| outcomes[at(share)].cost;
-    let cost_usd = CostQuantiles { expected, p50: cost(0.5), p75: cost(0.75), p90: cost(0.9) };
-    let mut finish: Vec<f64> = outcomes.iter().map(|outcome| outcome.finish_hours).collect();
-    finish.sort_by(f64::total_cmp);
-    let finish_hours = FinishQuantiles { p50: finish[at(0.5)], p90: finish[at(0.9)] };
-    Forecast { cost_usd, finish_hours, chance_by_deadline, on_demand_hours }
+    Forecast {
+        cost_usd: CostQuantiles { expected, p50: cost(0.5), p75: cost(0.75), p90: cost(0.9) },
+        finish_hours: quantiles(|outcome| outcome.finish_hours),
+        wait_hours: quantiles(|outcome| outcome.wait_hours),
+        chance_by_deadline: mean(|outcome| f64::from(u8::from(outcome.met_deadline))),
+        on_demand_hours: mean(|outcome| outcome.on_demand_hours),
+        spot_hours: mean(|outcome| outcome.spot_hours),
+        interruptions: mean(|outcome| f64::from(outcome.interruptions)),
+        costs,
+        finishes,
+    }
 }

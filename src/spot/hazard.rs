@@ -1,8 +1,8 @@
-//! How often a machine is lost: spot interruptions by regime of availability, hardware failures by GPU-hour.
+//! How often a machine is lost: spot interruptions by recent availability, hardware failures by GPU-hour.
 
 use serde::Serialize;
 
-use crate::market::RiskEvidence;
+use crate::spot::availability::AvailabilityModel;
 use crate::units::Hours;
 
 /// Failures of one GPU per hour: 419 unexpected interruptions of 16,384 H100 in 54 days (Llama 3 report,
@@ -22,35 +22,10 @@ impl InterruptionRate {
     }
 }
 
-/// Hazard of an up-spell by age: bin starts in hours and rates an hour, from launch probes of eight AWS pools in
-/// October 2022 (V100 and K80); a regime is poor, middling or good by its recent availability.
-const AGE_BINS: [f64; 6] = [0.0, 0.17, 0.5, 1.5, 4.0, 12.0];
-const POOR: [f64; 6] = [2.12, 1.23, 1.05, 0.54, 0.41, 0.083];
-const MIDDLING: [f64; 6] = [1.90, 0.93, 0.75, 0.45, 0.26, 0.069];
-const GOOD: [f64; 6] = [1.14, 0.86, 0.45, 0.19, 0.15, 0.085];
-
-/// Mean length of an up-spell that starts now, by integrating the survival of a piecewise constant hazard.
-fn mean_spell(rates: &[f64; 6]) -> Hours {
-    let (mut alive, mut mean) = (1.0, 0.0);
-    for (index, rate) in rates.iter().enumerate() {
-        let width = AGE_BINS.get(index + 1).map_or(f64::INFINITY, |end| end - AGE_BINS[index]);
-        let survives = (-rate * width).exp();
-        mean += alive * (1.0 - survives) / rate;
-        alive *= survives;
-    }
-    Hours(mean)
-}
-
-/// Rate for spot capacity. One gang in one zone is one failure unit, so the spot part does not grow with the machines.
-/// The cloud's monthly band is no hourly rate: it only chooses the regime.
-pub fn spot_rate(evidence: Option<&RiskEvidence>, gpus: u32) -> InterruptionRate {
-    let (rates, basis) = match evidence.map(|evidence| evidence.monthly_percent_high) {
-        Some(0..=5) => (&GOOD, "advisor band <5 %/month as a good regime of V100/K80 probes on AWS, 2022"),
-        Some(6..=20) => (&MIDDLING, "advisor band 5-20 %/month as a middling regime of V100/K80 probes on AWS, 2022"),
-        Some(_) => (&POOR, "advisor band >20 %/month as a poor regime of V100/K80 probes on AWS, 2022"),
-        None => (&MIDDLING, "no interruption data: middling regime of V100/K80 probes on AWS, 2022"),
-    };
-    InterruptionRate { per_hour: 1.0 / mean_spell(rates).0 + hardware_failure_rate(gpus).per_hour, basis }
+/// Mean rate for spot capacity that has just been started in a pool of this recent availability, known from `basis`. One gang
+/// in one zone is one failure unit, so the spot part does not grow with the machines.
+pub fn spot_rate(model: &AvailabilityModel, availability: f64, basis: &'static str, gpus: u32) -> InterruptionRate {
+    InterruptionRate { per_hour: 1.0 / model.mean_spell(availability, true).0 + hardware_failure_rate(gpus).per_hour, basis }
 }
 
 /// Rate for capacity that is not taken back.
@@ -66,9 +41,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn better_regimes_last_longer() {
-        let (poor, middling, good) = (mean_spell(&POOR).0, mean_spell(&MIDDLING).0, mean_spell(&GOOD).0);
-        assert!(0.8 < poor && poor < middling && middling < good && good < 4.0, "{poor} {middling} {good}");
+    fn better_availability_lasts_longer() {
+        let mean = |availability: f64| 1.0 / spot_rate(&AvailabilityModel::prior(), availability, "", 1).per_hour;
+        assert!(0.5 < mean(0.3) && mean(0.3) < mean(0.7) && mean(0.7) < mean(0.9) && mean(0.9) < 6.0);
     }
 
     #[test]

@@ -16,5 +16,6 @@ pub mod replay;
 pub mod trace;
 pub mod watch;
 
+pub use availability::AvailabilityModel;
 pub use checkpoint::{CheckpointPlan, optimal_interval};
 pub use hazard::{InterruptionRate, hardware_failure_rate, spot_rate};

@@ -43,13 +43,33 @@ pub struct Outcome {
     pub cost: Usd,
     pub ticks: usize,
     pub finish_hours: f64,
+    /// Until the first machine was started.
+    pub wait_hours: f64,
+    /// Part of the last tick after the work was done; paid for like the rest of it.
+    pub spare_hours: f64,
     pub starts: u32,
     /// Spot machines taken away.
     pub interruptions: u32,
     pub on_demand_hours: f64,
     pub spot_hours: f64,
     pub met_deadline: bool,
+    /// What ran in the last tick.
+    pub last: Action,
     pub decisions: Vec<Stretch>,
+}
+
+impl Outcome {
+    /// The same where machines are billed by the second: without the spare part of the last tick.
+    #[must_use]
+    pub fn to_the_second(mut self, limits: &Limits) -> Self {
+        let spare = std::mem::take(&mut self.spare_hours);
+        self.cost = self.cost - limits.rate(self.last).for_hours(1, spare).unwrap_or_default();
+        self.finish_hours -= spare;
+        let hours = if self.last.is_on_demand() { &mut self.on_demand_hours } else { &mut self.spot_hours };
+        *hours -= spare;
+        self.met_deadline = self.finish_hours * 3600.0 <= limits.deadline + 1e-6;
+        self
+    }
 }
 
 /// Why a replay has no end.
@@ -107,6 +127,9 @@ pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut
             };
             state.pending = limits.changeover_to(action, state.last_pool);
             state.pending_worst = limits.worst_changeover_to(action, state.last_pool);
+            if outcome.starts == 0 {
+                outcome.wait_hours = state.elapsed / 3600.0;
+            }
             outcome.starts += 1;
         }
         if action != Action::Idle {
@@ -126,6 +149,8 @@ pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut
     }
     outcome.ticks = tick - start;
     outcome.finish_hours = state.elapsed / 3600.0;
+    outcome.spare_hours = -state.left.min(0.0) / 3600.0;
+    outcome.last = state.running;
     outcome.met_deadline = state.elapsed <= limits.deadline + 1e-6;
     meter.settle(limits, outcome).ok_or(ReplayError::Uncountable)
 }

@@ -150,6 +150,9 @@ pub struct LimitsSection {
     pub deadline: Option<String>,
     #[serde(deserialize_with = "plain_text")]
     pub budget: Option<String>,
+    /// Certainty with which deadline and budget are kept.
+    #[serde(deserialize_with = "plain_text")]
+    pub confidence: Option<String>,
     #[serde(deserialize_with = "plain_text")]
     pub max_price: Option<String>,
     #[serde(deserialize_with = "words")]
@@ -219,7 +222,7 @@ impl TrainingSection {
 
 impl LimitsSection {
     fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; deadline budget max_price gpus objective purchase max_nodes include_suspect allow_slow_network);
+        lay_over!(*self, over; deadline budget confidence max_price gpus objective purchase max_nodes include_suspect allow_slow_network);
         for (mine, theirs) in [(&mut self.clouds, over.clouds), (&mut self.regions, over.regions)] {
             if !theirs.is_empty() {
                 *mine = theirs;

@@ -24,4 +24,5 @@ mod refusals;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod server;
 mod simulate;
+mod spot;
 mod support;

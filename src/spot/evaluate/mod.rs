@@ -162,7 +162,7 @@ fn pairs(field: &Field) -> Vec<Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spot::availability::AvailabilityModel;
+    use crate::spot::availability::{AvailabilityModel, Future};
     use crate::spot::draw::Draws;
     use crate::spot::watch::Watch;
 
@@ -172,7 +172,9 @@ mod tests {
             .into_iter()
             .enumerate()
             .map(|(stream, source)| {
-                let up = AvailabilityModel::prior().draw(&Watch::new(1, 1800.0, 0.0), 0, 400, 1800.0, &mut Draws::new(3, stream as u64));
+                let up = Future::new(&AvailabilityModel::prior(), &Watch::new(1, 1800.0, 0.0), 0, 1800.0, Draws::new(3, stream as u64))
+                    .reach(400)
+                    .to_vec();
                 Trace { source: source.to_owned(), gap: 1800.0, obtainable: up.into_iter().map(u32::from).collect() }
             })
             .collect();

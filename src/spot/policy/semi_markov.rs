@@ -1,5 +1,7 @@
 //! Semi-Markov policy: the least expected cost to the end, by time left, slack and what the pool does and has done.
 
+use std::sync::Arc;
+
 use crate::spot::availability::AvailabilityModel;
 use crate::spot::chain::phase;
 use crate::spot::expected_cost::{Start, Table, Terms};
@@ -11,7 +13,7 @@ use crate::units::UsdPerHour;
 /// A table for each spot rate among the pools of a job.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    by_rate: Vec<(UsdPerHour, Table)>,
+    by_rate: Vec<(UsdPerHour, Arc<Table>)>,
 }
 
 impl Tables {
@@ -29,14 +31,19 @@ impl Tables {
                 worst_changeover: limits.worst_changeover,
                 price_ratio: on_demand.dollars() / rate.dollars(),
             };
-            (rate, Table::new(model, &terms))
+            (rate, Arc::new(Table::new(model, &terms)))
         };
         Self { by_rate: rates.into_iter().map(table).collect() }
     }
 
+    /// For a job on one pool, with a table that others use too.
+    pub fn of_one(spot: UsdPerHour, table: Arc<Table>) -> Self {
+        Self { by_rate: vec![(spot, table)] }
+    }
+
     fn of(&self, limits: &Limits, pool: usize) -> Option<&Table> {
         let rate = limits.pools.get(pool)?.spot;
-        self.by_rate.iter().find(|(of, _)| *of == rate).map(|(_, table)| table)
+        self.by_rate.iter().find(|(of, _)| *of == rate).map(|(_, table)| &**table)
     }
 }
 

@@ -1,0 +1,85 @@
+//! What a plan on spot says beside its figures: places to try, the promise and its conditions, when on-demand is cheaper.
+
+use crate::market::{OfferId, Purchase};
+use crate::plan::candidate::Plan;
+use crate::plan::choose::World;
+use crate::plan::price::Pricer;
+use crate::plan::spot::{Forecaster, Pool, ceiling};
+use crate::units::Hours;
+
+/// Places that are listed.
+const MOST_POOLS: usize = 5;
+
+/// Pools and promise of a plan that has its forecast. `kept` are the offers that keep every limit.
+pub fn complete(pricer: &Pricer, kept: &[OfferId], plan: &mut Plan) {
+    if plan.spot.as_ref().is_none_or(|spot| spot.forecast.is_none()) {
+        return;
+    }
+    let pools = pools(pricer.world, kept, plan);
+    let promise = promise(pricer, plan);
+    if let Some(spot) = &mut plan.spot {
+        (spot.pools, spot.promise) = (pools, promise);
+    }
+}
+
+/// Offers of machines with as many of the same GPU, cheapest first, and the plan's own in any case.
+fn pools(world: World, kept: &[OfferId], plan: &Plan) -> Vec<Pool> {
+    let node = &world.hardware.instance(plan.instance).node;
+    let alike = |id: &OfferId| {
+        let offer = world.market.offer(*id);
+        let other = &world.hardware.instance(offer.instance).node;
+        offer.purchase == Purchase::Spot && offer.owned.is_none() && (other.gpu, other.devices()) == (node.gpu, node.devices())
+    };
+    let mut ids: Vec<OfferId> = kept.iter().copied().filter(alike).collect();
+    ids.sort_by_key(|id| (*id != plan.offer, world.market.offer(*id).quote.rate, *id));
+    let mut places = Vec::new();
+    ids.retain(|id| {
+        let offer = world.market.offer(*id);
+        let place = (offer.instance, offer.place.clone());
+        let is_new = !places.contains(&place);
+        places.push(place);
+        is_new
+    });
+    ids.truncate(MOST_POOLS);
+    ids.into_iter().map(|id| Pool::new(id, world.market.offer(id))).collect()
+}
+
+/// Only a plan that falls back promises an end, and only under the conditions that it says.
+fn promise(pricer: &Pricer, plan: &Plan) -> Option<String> {
+    let spot = plan.spot.as_ref()?;
+    let (fallback, deadline) = (spot.fallback?, pricer.limits.deadline?);
+    let end = pricer.limits.now.map_or_else(
+        || format!("within {deadline}"),
+        |now| {
+            let end = now.as_second().saturating_add((deadline.0 * 3600.0) as i64);
+            jiff::Timestamp::from_second(end)
+                .map_or_else(|_| format!("within {deadline}"), |end| format!("by {}", end.strftime("%Y-%m-%d %H:%M UTC")))
+        },
+    );
+    let allowance = (plan.run.worst_changeover.0 - plan.run.changeover.0) * 60.0;
+    let more_work = (plan.run.work.high / plan.run.work.expected - 1.0) * 100.0;
+    let most = ceiling(&plan.run, pricer.rate_of_all(fallback, plan.nodes)?)?;
+    Some(format!(
+        "finishes {end} unless on-demand capacity for {} is unavailable for more than {allowance:.0} minutes, or the job needs more \
+         than {more_work:.0} % more work than estimated. Expected cost ${:.2} (90 % of replayed cases at most ${:.2}). \
+         On-demand ceiling ${:.2}.",
+        pricer.world.hardware.instance(plan.instance).name,
+        plan.cost.expected.dollars(),
+        plan.cost.p90.dollars(),
+        most.dollars(),
+    ))
+}
+
+/// Against on-demand machines of the same type in the same region, for the same work.
+pub fn find_break_even(pricer: &Pricer, forecaster: &mut Forecaster, plan: &mut Plan) {
+    let offer = pricer.world.market.offer(plan.offer);
+    let found = (|| {
+        plan.spot.as_ref()?;
+        let rate = pricer.rate_of_all(pricer.on_demand_beside(offer)?, plan.nodes)?;
+        let on_demand = rate.for_hours(1, plan.run.work.expected + Hours::from(crate::plan::run::START).0)?;
+        forecaster.break_even(&pricer.job(plan)?, on_demand)
+    })();
+    if let Some(spot) = &mut plan.spot {
+        spot.break_even = found;
+    }
+}

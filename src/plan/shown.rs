@@ -1,0 +1,157 @@
+//! Which plans are shown: the recommended one, those that nothing beats in both cost and time, the best of every other GPU.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::market::Purchase;
+use crate::plan::candidate::Plan;
+use crate::plan::choose::{COST_TOLERANCE, PATIENCE, World};
+use crate::plan::filters::Why;
+use crate::plan::limits::{Limits, Objective};
+use crate::plan::price::Pricer;
+use crate::plan::refused::Refused;
+use crate::plan::spot::{Forecaster, Job};
+use crate::units::Usd;
+
+/// Rounds of choosing and forecasting. A forecast corrects the guesses of its kind, so that few rounds change anything.
+const MOST_ROUNDS: usize = 12;
+
+/// Positions in the list of plans.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    pub recommended: Option<usize>,
+    /// Cheapest first.
+    pub frontier: Vec<usize>,
+    /// Cheapest first.
+    pub alternatives: Vec<usize>,
+}
+
+impl Shown {
+    pub fn of(world: World, plans: &[Plan], limits: &Limits) -> Self {
+        let mut order: Vec<usize> = (0..plans.len()).collect();
+        order.sort_by_key(|index| {
+            let plan = &plans[*index];
+            (plan.cost.expected, plan.run.hours.expected.to_bits(), plan.offer, plan.nodes)
+        });
+        let (mut frontier, mut rest, mut fastest) = (Vec::new(), Vec::new(), f64::INFINITY);
+        for index in &order {
+            let hours = plans[*index].run.hours.expected;
+            if hours < fastest {
+                fastest = hours;
+                frontier.push(*index);
+            } else {
+                rest.push(*index);
+            }
+        }
+        let mut alternatives = best_of_each_gpu(world, plans, &frontier, &rest, limits);
+        let firm: Vec<usize> =
+            order.iter().copied().filter(|index| world.market.offer(plans[*index].offer).purchase == Purchase::OnDemand).collect();
+        // What capacity that nobody takes back would cost, where only spot is on the list.
+        alternatives.extend(recommend(plans, &firm, limits).filter(|best| !frontier.contains(best) && !alternatives.contains(best)));
+        alternatives.sort_by_key(|index| plans[*index].cost.expected);
+        Self { recommended: recommend(plans, &order, limits), frontier, alternatives }
+    }
+
+    fn all(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = self.recommended.iter().chain(&self.frontier).chain(&self.alternatives).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// The plan to recommend among those at `order`, which is by cost.
+pub fn recommend(plans: &[Plan], order: &[usize], limits: &Limits) -> Option<usize> {
+    let patient = |index: &usize| limits.deadline.is_some() || plans[*index].run.hours.expected <= PATIENCE.0;
+    let in_time: Vec<usize> = order.iter().copied().filter(patient).collect();
+    let by_hours = |a: &usize, b: &usize| {
+        let (a, b) = (&plans[*a], &plans[*b]);
+        a.run.hours.expected.total_cmp(&b.run.hours.expected).then(a.cost.expected.cmp(&b.cost.expected))
+    };
+    let product = |index: &usize| plans[*index].cost.expected.dollars() * plans[*index].run.hours.expected;
+    let Some(cheapest) = in_time.first() else { return order.iter().copied().min_by(by_hours) };
+    match limits.objective {
+        Objective::Time => in_time.into_iter().min_by(by_hours),
+        Objective::Balanced => in_time.into_iter().min_by(|a, b| product(a).total_cmp(&product(b))),
+        Objective::Cost => {
+            let most = plans[*cheapest].cost.expected.dollars() * (1.0 + COST_TOLERANCE);
+            in_time.into_iter().filter(|index| plans[*index].cost.expected.dollars() <= most).min_by(by_hours)
+        }
+    }
+}
+
+/// For every GPU without a plan on the frontier, the plan that the objective would choose.
+fn best_of_each_gpu(world: World, plans: &[Plan], frontier: &[usize], rest: &[usize], limits: &Limits) -> Vec<usize> {
+    let gpu_of = |index: &usize| world.hardware.instance(plans[*index].instance).node.gpu;
+    let on_frontier: HashSet<_> = frontier.iter().map(gpu_of).collect();
+    let mut by_gpu: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for index in rest.iter().filter(|index| !on_frontier.contains(&gpu_of(index))) {
+        by_gpu.entry(gpu_of(index)).or_default().push(*index);
+    }
+    by_gpu.into_values().filter_map(|order| recommend(plans, &order, limits)).collect()
+}
+
+/// Forecasts what would be shown on spot until nothing shown is a guess. Plans that break a limit after all are refused.
+pub fn settle(pricer: &Pricer, forecaster: &mut Forecaster, plans: &mut Vec<Plan>, refused: &mut Refused) -> Shown {
+    for _ in 0..MOST_ROUNDS {
+        let shown = Shown::of(pricer.world, plans, pricer.limits);
+        let open: Vec<usize> = shown.all().into_iter().filter(|index| plans[*index].needs_forecast()).collect();
+        if open.is_empty() {
+            return shown;
+        }
+        forecast(pricer, forecaster, plans, &open, refused);
+    }
+    // What still is a guess is not shown.
+    plans.retain(|plan| !plan.needs_forecast());
+    Shown::of(pricer.world, plans, pricer.limits)
+}
+
+fn forecast(pricer: &Pricer, forecaster: &mut Forecaster, plans: &mut Vec<Plan>, open: &[usize], refused: &mut Refused) {
+    let settled: Vec<(usize, Result<Plan, Why>)> = {
+        let jobs: Vec<(usize, Job)> = open.iter().filter_map(|index| Some((*index, pricer.job(&plans[*index])?))).collect();
+        let just_jobs: Vec<Job> = jobs.iter().map(|(_, job)| job.clone()).collect();
+        let forecasts = forecaster.forecasts(&just_jobs).into_iter();
+        let settle = |(index, forecast): (usize, Result<_, crate::spot::replay::ReplayError>)| {
+            let plan = forecast.map_err(|error| Why::NoForecast { detail: error.to_string() });
+            (index, plan.and_then(|forecast| pricer.settle(&plans[index], forecast)))
+        };
+        jobs.iter().map(|(index, _)| *index).zip(forecasts).map(settle).collect()
+    };
+    let mut gone = vec![false; plans.len()];
+    for (index, outcome) in settled {
+        match outcome {
+            Ok(plan) => {
+                let guess = std::mem::replace(&mut plans[index], plan.clone());
+                correct_guesses(plans, &guess, &plan);
+            }
+            Err(why) => {
+                for (other, gone) in plans.iter().zip(&mut gone).filter(|(other, gone)| !**gone && is_no_better(other, &plans[index])) {
+                    refused.add(other.instance, Purchase::Spot, other.nodes, why.clone());
+                    *gone = true;
+                }
+            }
+        }
+    }
+    let mut gone = gone.into_iter();
+    plans.retain(|_| !gone.next().unwrap_or(false));
+}
+
+/// The same machines, for no less money, in a pool that is up no more often: what breaks a limit for one breaks it for the other.
+fn is_no_better(plan: &Plan, than: &Plan) -> bool {
+    let availability = |plan: &Plan| plan.spot.as_ref().filter(|spot| spot.forecast.is_none()).map(|spot| spot.availability);
+    let is_up_no_more = availability(plan).zip(availability(than)).is_some_and(|(a, b)| a <= b);
+    is_up_no_more && is_same_kind(plan, than) && plan.cost.expected >= than.cost.expected
+}
+
+fn is_same_kind(plan: &Plan, other: &Plan) -> bool {
+    (plan.instance, plan.nodes) == (other.instance, other.nodes)
+}
+
+/// What the forecast made of a guess, it would make of the guesses for the same machines elsewhere.
+fn correct_guesses(plans: &mut [Plan], guess: &Plan, found: &Plan) {
+    let dearer = found.cost.expected.dollars() / guess.cost.expected.dollars().max(1e-9);
+    let longer = found.run.hours.expected / guess.run.hours.expected;
+    for plan in plans.iter_mut().filter(|plan| plan.needs_forecast() && is_same_kind(plan, guess)) {
+        plan.cost.expected = Usd::from_dollars(plan.cost.expected.dollars() * dearer).unwrap_or(plan.cost.expected);
+        plan.run.hours.expected *= longer;
+    }
+}
