@@ -16,7 +16,7 @@ const KEY: &str = "AKIAPLANTEDPLANTED00";
 const SECRET: &str = "planted/secret/of/the/account/0123456789";
 /// One machine with an A10G, which zones of us-east-1 price differently.
 const QUESTION: [&str; 10] =
-    ["examples/resnet-50-imagenet.toml", "--cloud", "aws", "--gpus", "A10G:1", "--spot", "--max-nodes", "1", "--deadline", "10d"];
+    ["examples/resnet-50-imagenet.toml", "--cloud", "aws", "--gpus", "A10G:1", "--spot", "--max-nodes", "1", "--deadline", "90d"];
 
 /// The cheapest believable zone is b; c was not repeated for days, d asks far less than its neighbours.
 fn market() -> Vec<Spot> {
