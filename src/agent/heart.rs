@@ -16,9 +16,11 @@ use crate::runstore::{Billed, ManifestName, Phase, Run, Status, StoreError};
 use crate::units::{BillingRule, Usd};
 
 /// Between two looks at the checkpoint folder; longer where a look takes long.
-const LOOK: Duration = Duration::from_millis(500);
-/// A look at the folder may use this share of the time.
-const SHARE_OF_LOOKING: u32 = 50;
+const LOOK: Duration = Duration::from_millis(200);
+/// The second look at what was seen for the first time comes sooner.
+const SECOND_LOOK: Duration = Duration::from_millis(50);
+/// A look at the folder may use this part of the time, 0.4 %.
+const SHARE_OF_LOOKING: u32 = 250;
 /// The bill is written at most so often.
 const BILL: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -202,7 +204,8 @@ impl Shipping {
             let last = *finish.borrow_and_update();
             let looked = Instant::now();
             let newest = self.newest(last.map(|finish| finish.over)).await;
-            let mut wait = LOOK.max(looked.elapsed() * SHARE_OF_LOOKING);
+            let pace = if self.settling.has_news() { SECOND_LOOK } else { LOOK };
+            let mut wait = pace.max(looked.elapsed() * SHARE_OF_LOOKING);
             let shipped = match &newest {
                 None if last.is_some() => return (self, true),
                 None => Ok(Shipped::Changed),

@@ -81,11 +81,17 @@ pub struct Settling {
     /// How long an entry without a marker has to stand still.
     settle: Duration,
     seen: BTreeMap<String, (Vec<Seen>, Duration)>,
+    looked: Duration,
 }
 
 impl Settling {
     pub fn new(framework: Framework, settle: Duration) -> Self {
-        Self { framework, settle, seen: BTreeMap::new() }
+        Self { framework, settle, seen: BTreeMap::new(), looked: Duration::ZERO }
+    }
+
+    /// The last look saw something for the first time.
+    pub fn has_news(&self) -> bool {
+        self.seen.values().any(|(_, since)| *since == self.looked)
     }
 
     /// Complete checkpoints, oldest first. `now` counts from any fixed moment.
@@ -112,7 +118,7 @@ impl Settling {
                 ready.push(Ready { entry, step, framework });
             }
         }
-        self.seen = seen;
+        (self.seen, self.looked) = (seen, now);
         ready.sort_by_key(|ready| ready.step);
         ready
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -92,8 +92,11 @@ impl Shipper {
                 Err(error) => failed = Some(error),
             }
         }
-        if let Some(error) = failed {
-            return Err(error);
+        match failed {
+            // The program deleted it meanwhile, as it does with old ones.
+            Some(StoreError::Local { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(Shipped::Changed),
+            Some(error) => return Err(error),
+            None => {}
         }
         self.measure(bytes, begun.elapsed());
         if entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone()).ok().flatten().as_ref() != Some(&ready.entry) {
