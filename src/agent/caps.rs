@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn a_cap_stops_when_it_is_reached_and_not_before() {
-        let caps = Caps { budget: usd("10"), lifetime: Some(Duration::from_secs(60)), ..Caps::default() };
+        let caps = Caps { budget: usd("10"), lifetime: Some(Duration::from_mins(1)), ..Caps::default() };
         assert_eq!(caps.reached(usd("9.999999999"), Duration::from_secs(59)), None);
         assert!(caps.reached(usd("10"), Duration::ZERO).unwrap().contains("budget"));
-        assert!(caps.reached(None, Duration::from_secs(60)).unwrap().contains("lifetime"));
+        assert!(caps.reached(None, Duration::from_mins(1)).unwrap().contains("lifetime"));
         assert_eq!(Caps::default().reached(usd("1000000"), Duration::MAX), None);
     }
 

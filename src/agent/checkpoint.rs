@@ -1,6 +1,7 @@
 //! Which entries of the checkpoint folder are checkpoints, of which step, and whether one is complete. Pure: a listing goes in.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::str::FromStr;
 
 /// How a training framework writes a checkpoint and marks it complete.
@@ -107,7 +108,7 @@ pub fn step_of(name: &str) -> Option<u64> {
         return after.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok();
     }
     let end = stem.rfind(|character: char| character.is_ascii_digit())? + 1;
-    let start = stem[..end].rfind(|character: char| !character.is_ascii_digit()).map_or(0, |at| at + 1);
+    let start = stem[..end].trim_end_matches(|character: char| character.is_ascii_digit()).len();
     // What follows the number has to belong to it: `step-5` and `5_final` are steps, `mp4` inside `run4b-config` is not.
     let follows = stem[end..].chars().next();
     if follows.is_some_and(char::is_alphanumeric) { None } else { stem[start..end].parse().ok() }
@@ -135,7 +136,7 @@ impl Framework {
             Self::Files if entry.has(is_done) => Completeness::Marked,
             Self::Files => Completeness::Unmarked,
             Self::HuggingFace => marked(entry.has(|file| file == HF_LAST) && !entry.has(|file| file == HF_INCOMPLETE)),
-            Self::Lightning if entry.name.ends_with(".ckpt") => Completeness::Unmarked,
+            Self::Lightning if Path::new(&entry.name).extension().is_some_and(|end| end == "ckpt") => Completeness::Unmarked,
             Self::Lightning => Completeness::Incomplete,
             Self::Dcp => marked(entry.has(|file| file == DCP_LAST)),
             Self::DeepSpeed => marked(reaches(trackers.get(DEEPSPEED_LATEST), &entry.name)),

@@ -22,7 +22,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(50);
 /// A look at the folder may use this part of the time, 0.4 %.
 const SHARE_OF_LOOKING: u32 = 250;
 /// The bill is written at most so often.
-const BILL: Duration = Duration::from_secs(60);
+const BILL: Duration = Duration::from_mins(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// An answer of a metadata service that takes longer is none.

@@ -10,7 +10,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// No cloud gives longer than this from the first sight, whatever a clock that is wrong makes of the announced time. AWS
 /// announces two minutes (spot-instance-termination-notices), Google and Azure 30 s.
-pub const LONGEST: Duration = Duration::from_secs(120);
+pub const LONGEST: Duration = Duration::from_mins(2);
 /// Of the time left, kept for recording the outcome.
 const RECORDING: Duration = Duration::from_secs(5);
 /// An upload may be this much slower than those before it.
@@ -75,7 +75,7 @@ pub fn grace(left: Duration, bytes: u64, bytes_per_second: Option<f64>) -> Durat
 mod tests {
     use super::*;
 
-    const TWO_MINUTES: Duration = Duration::from_secs(120);
+    const TWO_MINUTES: Duration = Duration::from_mins(2);
 
     #[test]
     fn sending_is_paid_for_out_of_the_time_left() {

@@ -92,9 +92,9 @@ impl Restore<'_> {
         for folder in &folders {
             self.on_disk(fs::create_dir_all(folder))?;
         }
-        let fetches: Vec<_> = manifest.files.iter().map(|file| self.fetch(file, &arriving)).collect();
-        let fetched: Vec<Option<String>> = stream::iter(fetches).buffer_unordered(FILES_AT_ONCE).try_collect().await?;
-        if let Some(why) = fetched.into_iter().flatten().next() {
+        let fetching: Vec<_> = manifest.files.iter().map(|file| self.fetch(file, &arriving)).collect();
+        let damage: Vec<Option<String>> = stream::iter(fetching).buffer_unordered(FILES_AT_ONCE).try_collect().await?;
+        if let Some(why) = damage.into_iter().flatten().next() {
             self.on_disk(fs::remove_dir_all(&arriving))?;
             return Ok(Some(why));
         }

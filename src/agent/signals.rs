@@ -9,8 +9,10 @@ use tokio::sync::mpsc;
 use crate::agent::heart::Event;
 use crate::agent::notice::{Notice, Urgency};
 
+type Kind = fn() -> SignalKind;
+
 /// Slurm sends SIGUSR1 where `--signal=USR1@SECONDS` says so.
-const HEARD: [(&str, fn() -> SignalKind); 4] = [
+const HEARD: [(&str, Kind); 4] = [
     ("SIGTERM", SignalKind::terminate),
     ("SIGINT", SignalKind::interrupt),
     ("SIGHUP", SignalKind::hangup),

@@ -28,12 +28,12 @@ use crate::runstore::{Phase, Run, StoreError};
 /// Between two looks at caps, progress and orphans.
 const TICK: Duration = Duration::from_millis(250);
 /// A store that is away at the end of a run that nobody hurries is waited for so long; the machine costs money meanwhile.
-const FINAL_PATIENCE: Duration = Duration::from_secs(15 * 60);
+const FINAL_PATIENCE: Duration = Duration::from_mins(15);
 /// Of the time left, kept for recording the outcome.
 const RECORDING: Duration = Duration::from_secs(2);
 const RESTORE_TRIES: u32 = 5;
 /// torchrun kills its workers 30 s after SIGTERM unless it is told otherwise; the agent ends them in time by itself.
-const LAUNCHER_PATIENCE: Duration = Duration::from_secs(120);
+const LAUNCHER_PATIENCE: Duration = Duration::from_mins(2);
 /// Warnings that a status shows.
 const MOST_WARNINGS: usize = 8;
 /// Folder of the agent among the checkpoints.

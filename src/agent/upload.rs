@@ -18,7 +18,7 @@ use crate::runstore::{Manifest, ManifestName, Run, StoreError, StoredFile};
 /// Files under way at the same time.
 pub const FILES_AT_ONCE: usize = 2;
 /// Data of an earlier epoch that no manifest names is deleted when it is so old that nobody can still be sending it.
-const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+const ABANDONED: Duration = Duration::from_hours(24);
 /// So much of a file is hashed before it is read whole to see whether it was sent before.
 const HEAD: u64 = 1 << 20;
 
@@ -197,3 +197,6 @@ fn head(path: &Path) -> std::io::Result<String> {
     file.take(HEAD).read_to_end(&mut beginning)?;
     Ok(format!("{size}:{:x}", Sha256::digest(&beginning)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::agent::NoticeSource;
+use crate::agent::{NoticeError, NoticeSource};
 use crate::clouds::{aws, azure, gcp, variable};
 
-type Made = Result<Arc<dyn NoticeSource>, crate::agent::NoticeError>;
+type Make = fn() -> Result<Arc<dyn NoticeSource>, NoticeError>;
 
 /// Cloud, variable that names another address, what the firmware says of the maker, and how to ask.
-const KNOWN: [(&str, &str, &str, fn() -> Made); 3] = [
+const KNOWN: [(&str, &str, &str, Make); 3] = [
     (aws::CLOUD, aws::notices::ENDPOINT, "Amazon EC2", || Ok(Arc::new(aws::notices::SpotNotices::from_environment()?))),
     (gcp::CLOUD, gcp::notices::ENDPOINT, "Google", || Ok(Arc::new(gcp::notices::Preemption::from_environment()?))),
     (azure::CLOUD, azure::notices::ENDPOINT, "Microsoft Corporation", || {

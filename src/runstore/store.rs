@@ -27,7 +27,7 @@ const PIECE: usize = 1 << 20;
 const LARGEST_TEXT: u64 = 256 << 20;
 /// A notice may leave two minutes for everything, so one request gives up earlier.
 const RETRY_FOR: Duration = Duration::from_secs(40);
-const REQUEST: Duration = Duration::from_secs(60);
+const REQUEST: Duration = Duration::from_mins(1);
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Where runs lie. Cheap to clone.
@@ -135,6 +135,12 @@ impl Store {
         std::fs::create_dir_all(folder)?;
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?.with_fsync(true);
         Ok(Self { objects: Arc::new(objects), root: Location::default() })
+    }
+
+    /// On any objects, such as ones that fail.
+    #[cfg(test)]
+    pub fn of(objects: Arc<dyn ObjectStore>) -> Self {
+        Self { objects, root: Location::default() }
     }
 
     fn at(&self, key: &str) -> Location {
@@ -374,7 +380,7 @@ fn words(error: &Error) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[cfg(test)]

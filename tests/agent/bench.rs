@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 /// Long enough for a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Bench {
     root: tempfile::TempDir,
@@ -54,7 +54,7 @@ impl Bench {
     pub fn start(&self, folder: &str, options: &[&str], command: &[&str]) -> Agent {
         let folder = self.path(folder);
         fs::create_dir_all(&folder).unwrap();
-        let log = (0..).map(|number| self.path(&format!("log-{number}"))).find(|path| !path.exists()).unwrap();
+        let log = (0..1000).map(|number| self.path(&format!("log-{number}"))).find(|path| !path.exists()).unwrap();
         let out = fs::File::create(&log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_gpuplan"))
             .args(["agent", "--store", &self.store, "--run", "t", "--heartbeat", "0.2s", "--settle", "1s", "--backoff", "0.05s"])
@@ -179,9 +179,14 @@ impl Drop for Agent {
 impl Drop for Bench {
     fn drop(&mut self) {
         // Programs of agents that were killed on purpose.
-        for pid in processes_with(&self.root.path().display().to_string()) {
-            signal(pid, "KILL");
-        }
+        kill_programs(&self.root.path().display().to_string());
+    }
+}
+
+/// Kills every program below an agent on that store.
+pub fn kill_programs(store: &str) {
+    for pid in processes_with(store) {
+        signal(pid, "KILL");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::{Bench, TRAINER, processes_with, signal, undisturbed};
+use crate::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
 
 #[test]
 fn a_stopped_owner_is_replaced_after_three_heartbeats_and_fenced_when_it_wakes() {
@@ -85,7 +85,7 @@ fn a_late_commit_of_the_old_owner_is_passed_over() {
     first.wait_until_safe(40);
     first.signal("KILL");
     first.wait();
-    processes_with(&bench.path("store").display().to_string()).into_iter().for_each(|pid| signal(pid, "KILL"));
+    kill_programs(&bench.path("store").display().to_string());
     let mut second = bench.start("b", &[], &[TRAINER]);
     second.wait_for("is safe");
     let newest = bench.committed().unwrap();

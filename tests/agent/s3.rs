@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::bench::{Bench, TRAINER, processes_with, signal, undisturbed};
+use crate::bench::{Bench, TRAINER, kill_programs, undisturbed};
 use crate::moto::Moto;
 
 fn environment(endpoint: &str) -> [(&'static str, &str); 4] {
@@ -34,7 +34,7 @@ fn a_run_survives_on_s3() {
     let mut first = bench.start("a", &["--machine", "one"], &[TRAINER, "--ballast", "20", "--seconds-per-step", "0.05"]);
     first.wait_until_safe(20);
     first.kill();
-    processes_with("s3://runs/team/a").into_iter().for_each(|pid| signal(pid, "KILL"));
+    kill_programs("s3://runs/team/a");
     let mut second = bench.start("b", &["--machine", "two"], &[TRAINER]);
     second.wait_for("restored step");
     second.wait_for("is safe");
@@ -56,7 +56,7 @@ fn unreliable(upstream: String, every: usize, answer: &'static str) -> String {
             let upstream = upstream.clone();
             thread::spawn(move || {
                 if number % every == every - 1 {
-                    let mut head = [0; 65536];
+                    let mut head = vec![0; 65536];
                     let _ = client.read(&mut head);
                     let _ = client.write_all(format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes());
                     return;

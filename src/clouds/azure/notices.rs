@@ -97,13 +97,14 @@ struct Document {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
 struct Event {
-    event_id: String,
-    event_type: String,
-    #[serde(default)]
+    #[serde(rename = "EventId")]
+    id: String,
+    #[serde(rename = "EventType")]
+    kind: String,
+    #[serde(rename = "NotBefore", default)]
     not_before: String,
-    #[serde(default)]
+    #[serde(rename = "Resources", default)]
     resources: Vec<String>,
 }
 
@@ -113,13 +114,13 @@ fn read(body: &str) -> Result<Vec<Event>, NoticeError> {
 
 /// The event that ends this machine first, and its notice. A freeze of some seconds ends nothing.
 fn soonest(events: &[Event], name: &str, answered: Option<Timestamp>) -> Option<(String, Notice)> {
-    let ends = |event: &&Event| ["Preempt", "Terminate", "Redeploy", "Reboot"].contains(&event.event_type.as_str());
+    let ends = |event: &&Event| ["Preempt", "Terminate", "Redeploy", "Reboot"].contains(&event.kind.as_str());
     let ours = events.iter().filter(ends).filter(|event| event.resources.iter().any(|resource| resource.eq_ignore_ascii_case(name)));
     let notices = ours.map(|event| {
         let then = rfc2822::parse(&event.not_before).ok().map(|then| then.timestamp());
         let left = then.zip(answered).map_or(LEAST, |(then, now)| Duration::try_from(then.duration_since(now)).unwrap_or_default());
-        let from = format!("azure {}", event.event_type.to_ascii_lowercase());
-        (event.event_id.clone(), Notice { urgency: Urgency::Leave, from, left: Some(left) })
+        let from = format!("azure {}", event.kind.to_ascii_lowercase());
+        (event.id.clone(), Notice { urgency: Urgency::Leave, from, left: Some(left) })
     });
     notices.min_by_key(|(_, notice)| notice.left)
 }
