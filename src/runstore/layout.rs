@@ -108,8 +108,24 @@ impl Layout {
 
 /// Where an epoch sends a file of a checkpoint, below the folder of the run. `attempt` keeps tries of one epoch apart, so that
 /// no object that a manifest names is ever written twice.
+///
+/// Stores and their listings write odd characters in different ways, and a key that is not recognised in a listing would be
+/// swept with its data; so keys have none: every other byte is `@` and two hexadecimal digits.
 pub fn data_key(epoch: u64, attempt: u32, path: &str) -> String {
-    format!("{}{attempt}/{path}", data_prefix(epoch))
+    let mut key = format!("{}{attempt}/", data_prefix(epoch));
+    for byte in path.bytes() {
+        match byte {
+            b'/' | b'.' | b'_' | b'-' | b'=' => key.push(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => key.push(char::from(byte)),
+            byte => key.push_str(&format!("@{byte:02x}")),
+        }
+    }
+    key
+}
+
+/// Whether a key is written as `data_key` writes it.
+pub fn is_plain_key(key: &str) -> bool {
+    key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-=@".contains(&byte))
 }
 
 /// Everything that an epoch sends begins so; an epoch names only data that it sent itself.
@@ -145,7 +161,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn keys_have_no_odd_characters() {
+        assert_eq!(data_key(3, 1, "step=5/a b%ä~@.pt"), "data/e3/1/step=5/a@20b@25@c3@a4@7e@40.pt");
+        assert!(is_plain_key("data/e3/1/a@20b") && !is_plain_key("data/e3/a b"));
+    }
+
     proptest! {
+        #[test]
+        fn every_path_has_a_plain_key_of_its_own(one in ".{0,20}", other in ".{0,20}") {
+            prop_assert!(is_plain_key(&data_key(1, 1, &one)));
+            prop_assert_eq!(data_key(1, 1, &one) == data_key(1, 1, &other), one == other);
+        }
+
         #[test]
         fn every_name_reads_back(step: u64, epoch: u64) {
             let name = ManifestName { step, epoch };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::layout::{ManifestName, data_prefix};
+use crate::runstore::layout::{ManifestName, data_prefix, is_plain_key};
 
 const VERSION: u32 = 1;
 
@@ -102,7 +102,7 @@ fn check(file: &StoredFile, entry: &str, epoch: u64) -> Result<(), ManifestError
     if parts.next() != Some(entry) || !parts.all(is_plain) {
         return Err(ManifestError::Escapes(file.path.clone()));
     }
-    if !file.key.starts_with(&data_prefix(epoch)) || !file.key.split('/').all(is_plain) {
+    if !file.key.starts_with(&data_prefix(epoch)) || !is_plain_key(&file.key) || !file.key.split('/').all(is_plain) {
         return Err(ManifestError::Foreign(file.key.clone()));
     }
     if file.sha256.len() != 64 || !file.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {

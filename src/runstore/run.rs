@@ -140,7 +140,7 @@ impl Run {
     /// Deletes data of earlier epochs that is not `named` and is older than `age` by the store's own clock. Gives how many. An
     /// owner that was fenced without knowing it can do no harm: it never touches its successors' data.
     pub async fn sweep(&self, epoch: u64, age: Duration, named: &BTreeSet<String>) -> Result<usize, StoreError> {
-        let named: BTreeSet<String> = named.iter().map(|key| self.store.listed_as(&self.layout.within(key))).collect();
+        let named: BTreeSet<String> = named.iter().map(|key| self.layout.within(key)).collect();
         let mut swept = 0;
         for object in self.store.list(&self.layout.data()).await? {
             let is_earlier = self.layout.epoch_of_data(object.key()).is_some_and(|owner| owner < epoch);

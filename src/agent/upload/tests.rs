@@ -132,7 +132,7 @@ async fn live(run: &Run, epoch: u64, folder: &Path) -> Option<u64> {
 #[tokio::test]
 async fn wherever_a_machine_vanishes_the_next_restores_what_was_safe() {
     for first in 0..40 {
-        for second in [0, 3, 5, 9, 40] {
+        for second in [0, 5, 40] {
             let objects = Arc::new(InMemory::new());
             let mut safe = None;
             for (epoch, changes) in [(1, first), (2, second), (3, 1000)] {
