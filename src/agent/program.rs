@@ -23,13 +23,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its output goes where the agent's goes. An error is the exit code that a shell would give, with the reason.
+    /// Its output goes where the agent's goes; there is nothing to read, as another start could not read it again. An error is the exit code that a shell would give, with the reason.
     pub fn start(command: &[String], environment: &[(String, String)]) -> Result<Self, (Exit, io::Error)> {
         let Some((name, arguments)) = command.split_first() else {
             return Err((Exit::Code(NOT_FOUND), io::Error::other("there is no command")));
         };
         let mut starting = Command::new(name);
-        starting.args(arguments).envs(environment.iter().cloned()).process_group(0);
+        starting.args(arguments).envs(environment.iter().cloned()).process_group(0).stdin(std::process::Stdio::null());
         let child = starting.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => (Exit::Code(NOT_FOUND), error),
             _ => (Exit::Code(NOT_EXECUTABLE), error),

@@ -25,8 +25,10 @@ use crate::agent::upload::Shipper;
 use crate::runstore::history::Keep;
 use crate::runstore::{Phase, Run, StoreError};
 
-/// Between two looks at caps, progress and orphans.
+/// Between two looks at caps and progress.
 const TICK: Duration = Duration::from_millis(250);
+/// Between two collections of orphans that ended: each reads the whole process table.
+const REAPING: Duration = Duration::from_secs(5);
 /// A store that is away at the end of a run that nobody hurries is waited for so long; the machine costs money meanwhile.
 const FINAL_PATIENCE: Duration = Duration::from_mins(15);
 /// Of the time left, kept for recording the outcome.
@@ -94,6 +96,7 @@ struct Supervisor {
     kill_at: Option<Instant>,
     leave_by: Option<Instant>,
     told: Option<u32>,
+    reaped: Instant,
     exit: Option<Exit>,
     synced: bool,
 }
@@ -112,9 +115,25 @@ pub async fn supervise(settings: Settings, talk: Arc<dyn Talk>) -> Result<Outcom
     talk.say(&format!("run {}, epoch {epoch}: {}", settings.run.name(), settings.framework.promise()));
     let pulse = Arc::new(std::sync::Mutex::new(Pulse { phase: Some(Phase::Running), ..Pulse::default() }));
     let (begun, begun_at) = (Instant::now(), Timestamp::now());
-    let (asked, kill_at, leave_by, told, exit, synced) = (None, None, None, None, None, true);
-    let mut supervisor =
-        Supervisor { settings, talk, mark, epoch, begun, begun_at, pulse, sender, events, asked, kill_at, leave_by, told, exit, synced };
+    let (asked, kill_at, leave_by, told, reaped, exit, synced) = (None, None, None, None, begun, None, true);
+    let mut supervisor = Supervisor {
+        settings,
+        talk,
+        mark,
+        epoch,
+        begun,
+        begun_at,
+        pulse,
+        sender,
+        events,
+        asked,
+        kill_at,
+        leave_by,
+        told,
+        reaped,
+        exit,
+        synced,
+    };
     supervisor.live().await
 }
 
@@ -386,7 +405,10 @@ impl Supervisor {
     }
 
     fn look(&mut self, program: Option<&Program>) {
-        tree::reap_orphans(program.and_then(Program::pid));
+        if self.reaped.elapsed() >= REAPING {
+            tree::reap_orphans(program.and_then(Program::pid));
+            self.reaped = Instant::now();
+        }
         self.read_progress();
         if self.asked.is_some() {
             return;
