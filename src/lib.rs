@@ -27,6 +27,7 @@
 //! pure: no clock, file, network or environment between `units` and `report`. See `docs/design.md`.
 
 pub mod accuracy;
+pub mod agent;
 pub mod calibration;
 pub mod cli;
 pub mod clouds;
@@ -36,6 +37,7 @@ pub mod hardware;
 pub mod market;
 pub mod plan;
 pub mod report;
+pub mod runstore;
 pub mod spot;
 pub mod units;
 pub mod workload;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::cli::agent::AgentArguments;
+
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
 #[derive(Debug, Parser)]
 #[command(name = "gpuplan", version, max_term_width = 100, arg_required_else_help = true)]
@@ -62,6 +64,8 @@ pub enum Command {
     Setup(SetupArguments),
     /// Replay spot policies on availability traces
     Simulate(SimulateArguments),
+    /// Run a training command so that nothing is lost: restore, save away, answer notices, resume
+    Agent(Box<AgentArguments>),
     /// Look into the catalog, or check it
     Catalog {
         #[command(subcommand)]

@@ -1,6 +1,7 @@
 //! Arguments, settings, wiring, printing: the only stage that talks to a person and decides the exit code.
 
 pub mod accuracy;
+pub mod agent;
 pub mod args;
 pub mod catalog;
 pub mod completions;
@@ -36,6 +37,10 @@ pub fn run() -> std::process::ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return printer.clap(&error),
     };
+    // The one command whose exit code is not its own.
+    if let Command::Agent(given) = &arguments.command {
+        return agent::run(given, arguments.global.offline, &printer);
+    }
     match Settings::new(&arguments.global).and_then(|settings| dispatch(&arguments.command, &settings, &printer)) {
         Ok(exit) => exit.into(),
         Err(diagnostic) => {
@@ -56,6 +61,8 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Doctor(arguments) => doctor::run(arguments, settings, printer),
         Command::Setup(arguments) => setup::run(arguments, settings, printer),
         Command::Simulate(arguments) => simulate::run(arguments, settings, printer),
+        // Answered in `run`.
+        Command::Agent(_) => Ok(Exit::Unexpected),
         Command::Catalog { what } => catalog::run(what, settings, printer),
         Command::Completions { shell } => completions::completions(*shell, printer),
         Command::Man { folder } => completions::man(folder.as_deref(), printer),

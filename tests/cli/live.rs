@@ -151,7 +151,7 @@ fn rebuilds_a_catalog_folder(clouds: &Clouds) {
     let prices = fs::read_to_string(folder.join("prices/aws.csv")).unwrap();
     assert!(prices.lines().any(|row| row.starts_with("g5.xlarge,us-east-1,use1-az1,spot,,0.42,list,")), "the live price is in the file");
     // Three times as many rows as any answer has: a refresh that loses rows keeps the old file.
-    let thrice = |(index, row)| [format!("{row}"), format!("{row}{index}"), format!("{row}x{index}")];
+    let thrice = |(index, row): (usize, &str)| [row.to_owned(), format!("{row}{index}"), format!("{row}x{index}")];
     let many = prices.lines().enumerate().flat_map(thrice).collect::<Vec<_>>().join("\n");
     fs::write(folder.join("prices/aws.csv"), &many).unwrap();
     let ran = clouds.run(&refresh, &[]);

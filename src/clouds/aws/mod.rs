@@ -13,6 +13,7 @@ pub mod feed;
 pub mod feeds;
 pub mod gather;
 pub mod machine_types;
+pub mod notices;
 pub mod offer_file;
 #[cfg(feature = "aws")]
 pub mod offerings;

@@ -2,6 +2,7 @@
 
 pub mod eviction;
 pub mod eviction_rates;
+pub mod notices;
 pub mod retail;
 pub mod retail_prices;
 

@@ -10,6 +10,7 @@ pub mod compose;
 pub mod errors;
 pub mod history;
 pub mod identity;
+pub mod notices;
 pub mod permissions;
 pub mod pools;
 #[cfg(feature = "gcp")]

@@ -1,0 +1,65 @@
+//! `Caps`: how much money and time a run may use, and how much of it is gone.
+
+use std::time::Duration;
+
+use crate::units::{Usd, UsdPerHour};
+
+/// Shares of the budget at which the user is told, percent.
+const TOLD_AT: [u32; 3] = [50, 80, 100];
+
+/// What the user allows. `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caps {
+    /// Of all machines and epochs together.
+    pub budget: Option<Usd>,
+    /// Price of this machine, frozen at launch.
+    pub rate: Option<UsdPerHour>,
+    /// Of this agent on this machine.
+    pub lifetime: Option<Duration>,
+}
+
+impl Caps {
+    /// Why the run must stop now.
+    pub fn reached(&self, spent: Option<Usd>, alive: Duration) -> Option<String> {
+        if let Some((budget, spent)) = self.budget.zip(spent)
+            && spent >= budget
+        {
+            return Some(format!("the budget of ${budget} is spent"));
+        }
+        let lifetime = self.lifetime.filter(|lifetime| alive >= *lifetime);
+        lifetime.map(|lifetime| format!("the lifetime of {} s is over", lifetime.as_secs()))
+    }
+
+    /// The highest share of the budget that is passed, percent.
+    pub fn passed(&self, spent: Option<Usd>) -> Option<u32> {
+        let (budget, spent) = self.budget.zip(spent)?;
+        let passed = |share: &u32| spent.nanos().saturating_mul(100) >= budget.nanos().saturating_mul(i128::from(*share));
+        TOLD_AT.into_iter().rev().find(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usd(text: &str) -> Option<Usd> {
+        Usd::parse(text).ok()
+    }
+
+    #[test]
+    fn a_cap_stops_when_it_is_reached_and_not_before() {
+        let caps = Caps { budget: usd("10"), lifetime: Some(Duration::from_mins(1)), ..Caps::default() };
+        assert_eq!(caps.reached(usd("9.999999999"), Duration::from_secs(59)), None);
+        assert!(caps.reached(usd("10"), Duration::ZERO).unwrap().contains("budget"));
+        assert!(caps.reached(None, Duration::from_mins(1)).unwrap().contains("lifetime"));
+        assert_eq!(Caps::default().reached(usd("1000000"), Duration::MAX), None);
+    }
+
+    #[test]
+    fn shares_of_the_budget_are_told() {
+        let caps = Caps { budget: usd("10"), ..Caps::default() };
+        for (spent, share) in [("4.99", None), ("5", Some(50)), ("8.5", Some(80)), ("12", Some(100))] {
+            assert_eq!(caps.passed(usd(spent)), share, "{spent}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What runs beside the program: the heartbeat with its look for a higher epoch, the notices, and the sending of checkpoints.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_blocking;
+
+use crate::agent::caps::Caps;
+use crate::agent::notice::{Notice, NoticeSource, Urgency};
+use crate::agent::scan::{Over, Ready, Settling, scan};
+use crate::agent::upload::{Shipped, Shipper};
+use crate::runstore::{Billed, ManifestName, Phase, Run, Status, StoreError};
+use crate::units::{BillingRule, Usd};
+
+/// Between two looks at the checkpoint folder; longer where a look takes long.
+const LOOK: Duration = Duration::from_millis(200);
+/// The second look at what was seen for the first time comes sooner.
+const SECOND_LOOK: Duration = Duration::from_millis(50);
+/// A look at the folder may use this part of the time, 0.4 %.
+const SHARE_OF_LOOKING: u32 = 250;
+/// The bill is written at most so often.
+const BILL: Duration = Duration::from_mins(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// An answer of a metadata service that takes longer is none.
+const NOTICE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// Failures in a row that are worth a warning.
+const WORTH_A_WARNING: u32 = 3;
+
+/// What happens beside the program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Notice(Notice),
+    Fenced,
+    Committed(ManifestName),
+    Warning(String),
+}
+
+/// What the tasks know of each other.
+#[derive(Clone, Debug, Default)]
+pub struct Pulse {
+    pub phase: Option<Phase>,
+    pub committed: Option<ManifestName>,
+    pub progress: Option<u64>,
+    pub starts: u32,
+    pub backlog_bytes: u64,
+    /// Bytes of the newest complete checkpoint: what the last one will have, too.
+    pub checkpoint_bytes: u64,
+    pub upload_bytes_per_second: Option<f64>,
+    /// Spent by all other machines and epochs, as last read.
+    pub spent_besides: Usd,
+    pub warnings: Vec<String>,
+}
+
+pub type Shared = Arc<Mutex<Pulse>>;
+
+/// Reads or changes the pulse. A task that died while it held it left whole values.
+pub fn with<T>(shared: &Shared, work: impl FnOnce(&mut Pulse) -> T) -> T {
+    work(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+pub struct Heart {
+    pub run: Run,
+    pub epoch: u64,
+    pub pace: Duration,
+    pub caps: Caps,
+    pub begun: Instant,
+    pub begun_at: Timestamp,
+    pub pulse: Shared,
+    pub events: mpsc::Sender<Event>,
+}
+
+impl Heart {
+    /// Beats until a higher epoch shows up. The store may be away for long: the program goes on.
+    pub async fn beat(self) {
+        let (mut beat, mut billed_at) = (0, None);
+        loop {
+            beat += 1;
+            match self.once(beat, &mut billed_at).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    let _ = self.events.send(Event::Fenced).await;
+                    return;
+                }
+                Err(error) => {
+                    let _ = self.events.send(Event::Warning(format!("no heartbeat: {error}"))).await;
+                }
+            }
+            tokio::time::sleep(self.pace).await;
+        }
+    }
+
+    async fn once(&self, beat: u64, billed_at: &mut Option<Instant>) -> Result<bool, StoreError> {
+        if self.run.has_epoch(self.epoch + 1).await? {
+            return Ok(false);
+        }
+        self.run.write_status(0, &self.status(beat)).await?;
+        if self.caps.rate.is_some() && billed_at.is_none_or(|at| at.elapsed() >= BILL) {
+            self.bill().await?;
+            *billed_at = Some(Instant::now());
+        }
+        Ok(true)
+    }
+
+    /// Writes what this machine costs so far and reads what all others did.
+    pub async fn bill(&self) -> Result<(), StoreError> {
+        if let Some(billed) = billed(self.caps, self.epoch, self.begun_at, self.begun.elapsed()) {
+            self.run.write_billed(&billed).await?;
+            let besides = self.run.spent_besides(self.epoch, 0).await?;
+            with(&self.pulse, |pulse| pulse.spent_besides = besides);
+        }
+        Ok(())
+    }
+
+    pub fn status(&self, beat: u64) -> Status {
+        let spent_usd = spent(self.caps, &self.pulse, self.epoch, self.begun_at, self.begun.elapsed());
+        with(&self.pulse, |pulse| Status {
+            epoch: self.epoch,
+            phase: pulse.phase.unwrap_or(Phase::Running),
+            beat,
+            at: Timestamp::now(),
+            committed: pulse.committed,
+            progress: pulse.progress,
+            starts: pulse.starts,
+            backlog_bytes: pulse.backlog_bytes,
+            upload_bytes_per_second: pulse.upload_bytes_per_second,
+            spent_usd,
+            warnings: pulse.warnings.clone(),
+        })
+    }
+}
+
+fn billed(caps: Caps, epoch: u64, from: Timestamp, elapsed: Duration) -> Option<Billed> {
+    let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    let rule = BillingRule::PER_SECOND;
+    caps.rate.map(|rate_usd_per_hour| Billed { epoch, node: 0, rate_usd_per_hour, rule, from, elapsed_nanos })
+}
+
+/// Of all machines and epochs up to now; `None` without a price.
+pub fn spent(caps: Caps, pulse: &Shared, epoch: u64, from: Timestamp, elapsed: Duration) -> Option<Usd> {
+    let own = billed(caps, epoch, from, elapsed)?.cost();
+    Some(own + with(pulse, |pulse| pulse.spent_besides))
+}
+
+/// Looks at one source of notices until it says that the machine goes.
+pub async fn listen(source: Arc<dyn NoticeSource>, events: mpsc::Sender<Event>) {
+    let (mut failures, mut advised) = (0, false);
+    loop {
+        let look = tokio::time::timeout(NOTICE_ANSWERS_WITHIN, source.look()).await;
+        let event = match look {
+            Ok(Ok(None)) => {
+                failures = 0;
+                None
+            }
+            Ok(Ok(Some(notice))) => {
+                failures = 0;
+                let leaves = notice.urgency == Urgency::Leave;
+                let is_news = leaves || !advised;
+                advised |= !leaves;
+                if leaves {
+                    let _ = events.send(Event::Notice(notice)).await;
+                    return;
+                }
+                is_news.then_some(Event::Notice(notice))
+            }
+            Ok(Err(_)) | Err(_) => {
+                failures += 1;
+                (failures == WORTH_A_WARNING).then(|| Event::Warning(format!("{} does not answer; SIGTERM is still heard", source.name())))
+            }
+        };
+        if let Some(event) = event {
+            let _ = events.send(event).await;
+        }
+        tokio::time::sleep(source.pace()).await;
+    }
+}
+
+/// The program is over: until when the last checkpoint may be sent, and whether its last files can be whole without a marker.
+#[derive(Clone, Copy, Debug)]
+pub struct Finish {
+    pub until: Instant,
+    pub over: Over,
+}
+
+/// Sends checkpoints as they become complete, newest first.
+pub struct Shipping {
+    pub shipper: Shipper,
+    pub settling: Settling,
+    pub folder: PathBuf,
+    pub begun: Instant,
+    pub pulse: Shared,
+    pub events: mpsc::Sender<Event>,
+}
+
+impl Shipping {
+    /// Runs until `finish` says when to end, then sends what is left. Gives back whether all that is complete is safe.
+    pub async fn run(mut self, mut finish: watch::Receiver<Option<Finish>>) -> (Self, bool) {
+        let mut pause = FIRST_PAUSE;
+        let clock = finish.clone();
+        loop {
+            let last = *finish.borrow_and_update();
+            let looked = Instant::now();
+            let newest = self.newest(last.map(|finish| finish.over)).await;
+            let pace = if self.settling.has_news() { SECOND_LOOK } else { LOOK };
+            let mut wait = pace.max(looked.elapsed() * SHARE_OF_LOOKING);
+            let shipped = match &newest {
+                None if last.is_some() => return (self, true),
+                None => Ok(Shipped::Changed),
+                Some(ready) => tokio::select! {
+                    shipped = self.ship(ready) => shipped,
+                    () = out_of_time(clock.clone()) => return (self, false),
+                },
+            };
+            match shipped {
+                Ok(Shipped::Fenced) => {
+                    let _ = self.events.send(Event::Fenced).await;
+                    return (self, false);
+                }
+                Ok(Shipped::Committed(name)) => {
+                    pause = FIRST_PAUSE;
+                    wait = Duration::ZERO;
+                    let _ = self.events.send(Event::Committed(name)).await;
+                    if last.is_none_or(|finish| finish.over == Over::Orderly) {
+                        // Pruning may be cut off anywhere.
+                        tokio::select! {
+                            () = self.prune() => {}
+                            Ok(()) = finish.changed() => {}
+                            () = out_of_time(clock.clone()) => return (self, true),
+                        }
+                    }
+                }
+                Ok(Shipped::Changed) => {}
+                Err(error) => {
+                    let _ = self.events.send(Event::Warning(format!("checkpoint not sent yet: {error}"))).await;
+                    wait = pause;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                // The sender outlives this task; if it went, the sleep ends the wait.
+                Ok(()) = finish.changed() => {}
+                () = out_of_time(clock.clone()) => return (self, false),
+            }
+        }
+    }
+
+    async fn ship(&mut self, ready: &Ready) -> Result<Shipped, StoreError> {
+        let shipped = self.shipper.ship(ready).await?;
+        let (rate, safe) = (self.shipper.rate(), self.shipper.safe());
+        with(&self.pulse, |pulse| {
+            (pulse.upload_bytes_per_second, pulse.committed) = (rate, safe);
+            if matches!(shipped, Shipped::Committed(_)) {
+                pulse.backlog_bytes = 0;
+            }
+        });
+        Ok(shipped)
+    }
+
+    /// The newest complete checkpoint that is not safe. Intermediate ones that were overtaken are passed over.
+    async fn newest(&mut self, over: Option<Over>) -> Option<Ready> {
+        let folder = self.folder.clone();
+        let scanned = spawn_blocking(move || scan(&folder)).await.ok()?;
+        let ready = self.settling.ready(scanned.ok()?, self.begun.elapsed(), over);
+        let newest = ready.into_iter().next_back()?;
+        let is_new = self.shipper.safe().is_none_or(|safe| newest.step > safe.step);
+        with(&self.pulse, |pulse| {
+            pulse.checkpoint_bytes = newest.entry.bytes();
+            pulse.backlog_bytes = if is_new { newest.entry.bytes() } else { 0 };
+        });
+        is_new.then_some(newest)
+    }
+
+    /// Deletes what is no longer kept. Nothing depends on it, so an error is a warning.
+    async fn prune(&mut self) {
+        if let Err(error) = self.shipper.prune().await {
+            let _ = self.events.send(Event::Warning(format!("old checkpoints not deleted: {error}"))).await;
+        }
+    }
+}
+
+async fn out_of_time(mut finish: watch::Receiver<Option<Finish>>) {
+    let until = finish.wait_for(Option::is_some).await.ok().and_then(|finish| *finish).map(|finish| finish.until);
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        // Nobody is left who could say when, so there is no limit.
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,170 @@
+//! Processes of this machine: who we are, who descends from us, and the end of a whole tree, orphans in other sessions included.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::runstore::Owner;
+
+/// Variable that every process below an agent inherits, in whatever session: run, store, machine and agent.
+pub const MARK: &str = "GPUPLAN_MARK";
+/// A killed process is gone within milliseconds unless it waits for a broken disk.
+const DIES_WITHIN: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A row of the process table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    parent: i32,
+    is_dead: bool,
+    start_ticks: u64,
+}
+
+/// Processes that lose their parent become ours, so that none escapes by ending its session.
+pub fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    {
+        // Where the kernel refuses, a killed tree may leave orphans to the next agent, which finds them by their mark.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    }
+}
+
+/// This process. `machine` replaces boot and namespace, for tests.
+pub fn myself(machine: Option<&str>) -> Owner {
+    let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default();
+    let pid = std::process::id() as i32;
+    Owner {
+        machine: machine.map_or_else(|| format!("{}/{namespace}", line("/proc/sys/kernel/random/boot_id")), str::to_owned),
+        host: line("/proc/sys/kernel/hostname"),
+        pid,
+        start_ticks: look(pid).map_or(0, |process| process.start_ticks),
+    }
+}
+
+/// Whether this very process still runs, here.
+pub fn is_alive(owner: &Owner) -> bool {
+    look(owner.pid).is_some_and(|process| !process.is_dead && process.start_ticks == owner.start_ticks)
+}
+
+/// Kills everything that descends from this process and waits until it is gone.
+pub fn end_descendants() -> io::Result<()> {
+    let own = std::process::id() as i32;
+    end("processes below this one", || descendants(own, &processes()))
+}
+
+/// Kills a former owner of the run on this machine, and everything that carries its mark or another of the run (`prefix`).
+pub fn end_predecessor(owner: Option<&Owner>, prefix: &str, own_mark: &str) -> io::Result<()> {
+    end("processes of the former owner", || {
+        let former = owner.filter(|owner| is_alive(owner)).map(|owner| owner.pid);
+        let marked = processes()
+            .into_iter()
+            .filter(|process| !process.is_dead)
+            .map(|process| process.pid)
+            .filter(|pid| mark_of(*pid).is_some_and(|mark| mark != own_mark && mark.starts_with(prefix)));
+        marked.chain(former).filter(|pid| *pid != std::process::id() as i32).collect()
+    })
+}
+
+/// Kills what `find` finds until it finds nothing: while one is killed another may be born.
+fn end(what: &str, find: impl Fn() -> BTreeSet<i32>) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        let found = find();
+        if found.is_empty() {
+            return Ok(());
+        }
+        if begun.elapsed() > DIES_WITHIN {
+            return Err(io::Error::other(format!("{what} cannot be killed: {found:?}")));
+        }
+        for pid in found.into_iter().filter_map(Pid::from_raw) {
+            // Whoever ended meanwhile is what was wanted.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Collects orphans that ended, except `ours`, whose end somebody waits for.
+pub fn reap_orphans(ours: Option<i32>) {
+    let own = std::process::id() as i32;
+    for process in processes().into_iter().filter(|process| process.parent == own && process.is_dead && Some(process.pid) != ours) {
+        if let Some(pid) = Pid::from_raw(process.pid) {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// How often the kernel has killed for lack of memory since it started.
+pub fn memory_kills() -> Option<u64> {
+    let text = fs::read_to_string("/proc/vmstat").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|count| count.trim().parse().ok())
+}
+
+fn processes() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+fn look(pid: i32) -> Option<Process> {
+    parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Reads a `stat` line (proc_pid_stat(5)). The name in brackets may hold spaces and brackets, so it is cut at the last one.
+fn parse(pid: i32, stat: &str) -> Option<Process> {
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
+    let is_dead = matches!(*fields.first()?, "Z" | "X" | "x");
+    Some(Process { pid, parent: fields.get(1)?.parse().ok()?, is_dead, start_ticks: fields.get(19)?.parse().ok()? })
+}
+
+fn descendants(root: i32, all: &[Process]) -> BTreeSet<i32> {
+    let mut family = BTreeSet::from([root]);
+    loop {
+        let before = family.len();
+        family.extend(all.iter().filter(|process| family.contains(&process.parent)).map(|process| process.pid).collect::<Vec<_>>());
+        if family.len() == before {
+            let dead: BTreeSet<_> = all.iter().filter(|process| process.is_dead).map(|process| process.pid).collect();
+            return family.into_iter().filter(|pid| *pid != root && !dead.contains(pid)).collect();
+        }
+    }
+}
+
+fn mark_of(pid: i32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let name = format!("{MARK}=");
+    let found = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(name.as_bytes()))?;
+    Some(String::from_utf8_lossy(found).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_whatever_the_name() {
+        let line = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1";
+        assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, is_dead: false, start_ticks: 4242 }));
+        assert!(parse(7, &line.replace(" S ", " Z ")).unwrap().is_dead);
+        for cut in ["", "7 (a", "7 (a) S", "7 (a) S x"] {
+            assert_eq!(parse(7, cut), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_over_generations() {
+        let process = |pid, parent| Process { pid, parent, is_dead: pid == 9, start_ticks: 0 };
+        let all = [process(5, 4), process(4, 2), process(2, 1), process(3, 1), process(9, 5), process(6, 3)];
+        assert_eq!(descendants(2, &all), BTreeSet::from([4, 5]));
+    }
+
+    #[test]
+    fn this_process_is_alive_and_its_namesake_is_not() {
+        let me = myself(None);
+        assert!(is_alive(&me) && me.machine.len() > 10);
+        assert!(!is_alive(&Owner { start_ticks: me.start_ticks + 1, ..me }));
+    }
+}

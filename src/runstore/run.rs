@@ -1,0 +1,173 @@
+//! `Run`: the objects of one run, read and written by what they mean.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::runstore::billed::Billed;
+use crate::runstore::epoch::Epoch;
+use crate::runstore::history::{Origins, restore_order};
+use crate::runstore::layout::{Layout, ManifestName};
+use crate::runstore::manifest::{Manifest, ManifestError};
+use crate::runstore::status::Status;
+use crate::runstore::store::{Sent, Store, StoreError};
+use crate::units::Usd;
+
+#[derive(Clone, Debug)]
+pub struct Run {
+    store: Store,
+    layout: Layout,
+}
+
+/// What was found where a manifest should be.
+pub type Found = Result<Manifest, ManifestError>;
+
+impl Run {
+    pub fn new(store: Store, layout: Layout) -> Self {
+        Self { store, layout }
+    }
+
+    pub fn name(&self) -> &str {
+        self.layout.run()
+    }
+
+    /// The number of the highest epoch, 0 before the first.
+    pub async fn highest_epoch(&self) -> Result<u64, StoreError> {
+        let numbers = self.store.list(&self.layout.epochs()).await?;
+        Ok(numbers.iter().filter_map(|object| object.file_name().parse().ok()).max().unwrap_or(0))
+    }
+
+    /// `None` for an epoch that is not there or cannot be read: its number counts all the same.
+    pub async fn epoch(&self, number: u64) -> Result<Option<Epoch>, StoreError> {
+        self.read(&self.layout.epoch(number)).await
+    }
+
+    /// False if somebody else has it.
+    pub async fn claim(&self, number: u64, epoch: &Epoch) -> Result<bool, StoreError> {
+        self.create(&self.layout.epoch(number), epoch).await
+    }
+
+    /// Whether an epoch exists. As each claims the next number, a higher owner exists exactly if the next number does.
+    pub async fn has_epoch(&self, number: u64) -> Result<bool, StoreError> {
+        self.store.exists(&self.layout.epoch(number)).await
+    }
+
+    pub async fn manifests(&self) -> Result<Vec<ManifestName>, StoreError> {
+        let objects = self.store.list(&self.layout.manifests()).await?;
+        Ok(objects.iter().filter_map(|object| ManifestName::parse(object.file_name())).collect())
+    }
+
+    /// `None` if it is gone.
+    pub async fn manifest(&self, name: ManifestName) -> Result<Option<Found>, StoreError> {
+        let bytes = self.store.read(&self.layout.manifest(name)).await?;
+        Ok(bytes.map(|bytes| Manifest::read(&bytes, name)))
+    }
+
+    /// Every manifest in the order in which a restore tries them.
+    pub async fn restore_order(&self) -> Result<Vec<ManifestName>, StoreError> {
+        let manifests = self.manifests().await?;
+        let mut origins = Origins::new();
+        for name in &manifests {
+            if origins.contains_key(&name.epoch) {
+                continue;
+            }
+            // One readable manifest tells for the whole epoch.
+            if let Some(Ok(manifest)) = self.manifest(*name).await? {
+                origins.insert(name.epoch, manifest.restored_from);
+            }
+        }
+        Ok(restore_order(&manifests, &origins))
+    }
+
+    /// The commit. False if the name is taken by something else.
+    pub async fn commit(&self, manifest: &Manifest) -> Result<bool, StoreError> {
+        self.create(&self.layout.manifest(manifest.id()), manifest).await
+    }
+
+    /// Deletes the manifest first: without it nothing points to the data any more.
+    pub async fn forget(&self, name: ManifestName) -> Result<(), StoreError> {
+        self.store.delete(&self.layout.manifest(name)).await
+    }
+
+    pub async fn delete_data(&self, key: &str) -> Result<(), StoreError> {
+        self.store.delete(&self.layout.within(key)).await
+    }
+
+    pub async fn send(&self, key: &str, from: &std::path::Path) -> Result<Sent, StoreError> {
+        self.store.send_file(&self.layout.within(key), from).await
+    }
+
+    pub async fn fetch(&self, key: &str, size: u64, to: &std::path::Path) -> Result<Sent, StoreError> {
+        self.store.fetch_file(&self.layout.within(key), size, to).await
+    }
+
+    pub async fn status(&self, node: u32) -> Result<Option<Status>, StoreError> {
+        self.read(&self.layout.status(node)).await
+    }
+
+    pub async fn write_status(&self, node: u32, status: &Status) -> Result<(), StoreError> {
+        self.store.write(&self.layout.status(node), text(status)).await
+    }
+
+    pub async fn write_billed(&self, billed: &Billed) -> Result<(), StoreError> {
+        self.store.write(&self.layout.billed(billed.epoch, billed.node), text(billed)).await
+    }
+
+    /// What all other machines and epochs cost.
+    pub async fn spent_besides(&self, epoch: u64, node: u32) -> Result<Usd, StoreError> {
+        let (mut total, own) = (Usd::ZERO, self.layout.billed(epoch, node));
+        for object in self.store.list(&self.layout.billed_all()).await? {
+            if object.key() != own
+                && let Some(billed) = self.read::<Billed>(object.key()).await?
+            {
+                total = total + billed.cost();
+            }
+        }
+        Ok(total)
+    }
+
+    /// Something that happened, kept for people. Twice the same name is the same event.
+    pub async fn event<T: Serialize>(&self, name: &str, what: &T) -> Result<(), StoreError> {
+        self.create(&self.layout.event(name), what).await.map(|_| ())
+    }
+
+    pub async fn write_result<T: Serialize>(&self, result: &T) -> Result<(), StoreError> {
+        self.store.write(&self.layout.result(), text(result)).await
+    }
+
+    /// Deletes data of earlier epochs that is not `named` and is older than `age` by the store's own clock. Gives how many. An
+    /// owner that was fenced without knowing it can do no harm: it never touches its successors' data.
+    pub async fn sweep(&self, epoch: u64, age: Duration, named: &BTreeSet<String>) -> Result<usize, StoreError> {
+        let named: BTreeSet<String> = named.iter().map(|key| self.layout.within(key)).collect();
+        let mut swept = 0;
+        for object in self.store.list(&self.layout.data()).await? {
+            let is_earlier = self.layout.epoch_of_data(object.key()).is_some_and(|owner| owner < epoch);
+            if is_earlier && !named.contains(object.key()) && object.is_older_than(age) {
+                self.store.delete_listed(&object).await?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+
+    /// An object that cannot be read is the same as none: whoever asks has an answer for that.
+    async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+        Ok(self.store.read(key).await?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// An answer may be lost on the way and the question repeated, so what is there already may be our own.
+    async fn create<T: Serialize>(&self, key: &str, what: &T) -> Result<bool, StoreError> {
+        let bytes = text(what);
+        if self.store.create(key, bytes.clone()).await? {
+            return Ok(true);
+        }
+        Ok(self.store.read(key).await?.is_some_and(|there| there == bytes))
+    }
+}
+
+fn text<T: Serialize>(what: &T) -> Vec<u8> {
+    // Types of this stage have text keys only, so they can always be written.
+    serde_json::to_vec_pretty(what).unwrap_or_default()
+}

@@ -1,0 +1,39 @@
+//! `Status`: what an owner says about itself at every heartbeat. The only object besides the bill that is written again.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::runstore::layout::ManifestName;
+use crate::units::Usd;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Running,
+    /// A notice came or a cap was reached: it saves and ends.
+    Draining,
+    Ended,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub epoch: u64,
+    pub phase: Phase,
+    /// Counts up, so that two statuses are never the same.
+    pub beat: u64,
+    pub at: Timestamp,
+    /// Newest checkpoint that is safe.
+    pub committed: Option<ManifestName>,
+    /// Step that the program reported itself.
+    pub progress: Option<u64>,
+    /// Times that the program was started in this epoch.
+    pub starts: u32,
+    /// Bytes of complete checkpoints that are not safe yet.
+    pub backlog_bytes: u64,
+    /// Measured while sending; `None` before the first file.
+    pub upload_bytes_per_second: Option<f64>,
+    /// Of all epochs; `None` without a price.
+    pub spent_usd: Option<Usd>,
+    /// What went wrong and did not stop the run.
+    pub warnings: Vec<String>,
+}

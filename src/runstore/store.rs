@@ -1,0 +1,434 @@
+//! `Store`: objects in a bucket or a folder, the only place that knows `object_store`. Bounded memory, hashed while it flows.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Location;
+use object_store::{ClientOptions, Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use sha2::{Digest, Sha256};
+use tokio::task::{JoinSet, spawn_blocking};
+
+/// Smallest part of a large object. S3 wants at least 5 MiB and at most 10,000 parts.
+const PART: u64 = 8 << 20;
+const MOST_PARTS: u64 = 9_000;
+/// Parts of one file under way at the same time. With `agent::upload::FILES_AT_ONCE` this bounds the memory.
+const PARTS_AT_ONCE: usize = 4;
+/// Piece that is hashed at a time.
+const PIECE: usize = 1 << 20;
+/// A manifest of a hundred thousand shards is smaller.
+const LARGEST_TEXT: u64 = 256 << 20;
+/// A notice may leave two minutes for everything, so one request gives up earlier.
+const RETRY_FOR: Duration = Duration::from_secs(40);
+const REQUEST: Duration = Duration::from_mins(1);
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Where runs lie. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    objects: Arc<dyn ObjectStore>,
+    root: Location,
+}
+
+/// An object as a listing shows it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    key: String,
+    location: Location,
+    modified_seconds: i64,
+}
+
+/// What was in a file on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub sha256: String,
+    pub size: u64,
+}
+
+/// Why the store did not do it, by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The user mends the address.
+    #[error("{address} is no store: {detail}")]
+    Address { address: String, detail: String },
+    /// Somebody mends the credentials; meanwhile it is tried again.
+    #[error("the store refuses {key}: {detail}")]
+    Denied { key: String, detail: String },
+    /// It is tried again.
+    #[error("the store does not answer for {key}: {detail}")]
+    Unavailable { key: String, detail: String },
+    /// It was listed and is gone or was cut short.
+    #[error("{key} is not in the store")]
+    Missing { key: String },
+    /// The disk of this machine.
+    #[error("{path}: {source}")]
+    Local { path: String, source: io::Error },
+}
+
+impl Listed {
+    /// Below the address of the store.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub fn file_name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The store says when an object was written and this machine what time it is: good for hours, not for seconds.
+    pub fn is_older_than(&self, age: Duration) -> bool {
+        jiff::Timestamp::now().as_second() - self.modified_seconds > age.as_secs() as i64
+    }
+}
+
+impl Store {
+    /// `file:///folder`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, or a bare path of a folder.
+    /// Credentials and endpoints come from the environment and the machine's own identity, as the clouds' tools take them.
+    pub fn open(address: &str) -> Result<Self, StoreError> {
+        let wrong = |detail: String| StoreError::Address { address: address.to_owned(), detail };
+        let refuse = |error: Error| wrong(words(&error));
+        let (scheme, rest) = address.split_once("://").unwrap_or(("file", address));
+        if rest.is_empty() {
+            return Err(wrong("it names no place".to_owned()));
+        }
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let objects: Arc<dyn ObjectStore> = match scheme {
+            "file" => return Self::folder(Path::new(rest)).map_err(|error| wrong(error.to_string())),
+            "s3" => Arc::new(
+                AmazonS3Builder::from_env()
+                    .with_bucket_name(bucket)
+                    .with_client_options(client("AWS_ENDPOINT_URL"))
+                    .with_retry(retry())
+                    .build()
+                    .map_err(refuse)?,
+            ),
+            "gs" => Arc::new(
+                GoogleCloudStorageBuilder::from_env()
+                    .with_bucket_name(bucket)
+                    .with_client_options(client("GOOGLE_BASE_URL"))
+                    .with_retry(retry())
+                    .build()
+                    .map_err(refuse)?,
+            ),
+            "az" => Arc::new(
+                MicrosoftAzureBuilder::from_env()
+                    .with_container_name(bucket)
+                    .with_client_options(client("AZURITE_BLOB_STORAGE_URL"))
+                    .with_retry(retry())
+                    .build()
+                    .map_err(refuse)?,
+            ),
+            _ => return Err(wrong("write file://, s3://, gs:// or az://".to_owned())),
+        };
+        Ok(Self { objects, root: Location::from(prefix) })
+    }
+
+    /// A folder of this machine or of a shared disk. What was written is flushed before it counts.
+    fn folder(folder: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?.with_fsync(true);
+        Ok(Self { objects: Arc::new(objects), root: Location::default() })
+    }
+
+    /// On any objects, such as ones that fail.
+    #[cfg(test)]
+    pub fn of(objects: Arc<dyn ObjectStore>) -> Self {
+        Self { objects, root: Location::default() }
+    }
+
+    fn at(&self, key: &str) -> Location {
+        self.root.parts().chain(Location::from(key).parts()).map(|part| part.as_ref().to_owned()).collect()
+    }
+
+    /// Writes an object that must not be there. False if it is.
+    pub async fn create(&self, key: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.objects.put_opts(&self.at(key), bytes.into(), options).await {
+            Ok(_) => Ok(true),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
+            Err(error) => Err(refused(key, &error)),
+        }
+    }
+
+    /// Writes an object whether or not it is there.
+    pub async fn write(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.objects.put(&self.at(key), bytes.into()).await.map(|_| ()).map_err(|error| refused(key, &error))
+    }
+
+    pub async fn read(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = match self.objects.get(&self.at(key)).await {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            found => found.map_err(|error| refused(key, &error))?,
+        };
+        if found.meta.size > LARGEST_TEXT {
+            return Err(StoreError::Missing { key: format!("{key} (what is there is too large to be it)") });
+        }
+        found.bytes().await.map(|bytes| Some(bytes.to_vec())).map_err(|error| refused(key, &error))
+    }
+
+    pub async fn exists(&self, key: &str) -> Result<bool, StoreError> {
+        match self.objects.head(&self.at(key)).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(refused(key, &error)),
+        }
+    }
+
+    /// Every object below a folder.
+    pub async fn list(&self, folder: &str) -> Result<Vec<Listed>, StoreError> {
+        let above = if self.root.as_ref().is_empty() { 0 } else { self.root.as_ref().len() + 1 };
+        let found = self.objects.list(Some(&self.at(folder))).map_ok(|object| Listed {
+            key: object.location.as_ref().get(above..).unwrap_or_default().to_owned(),
+            location: object.location,
+            modified_seconds: object.last_modified.timestamp(),
+        });
+        found.try_collect().await.map_err(|error| refused(folder, &error))
+    }
+
+    /// What is gone already is deleted.
+    pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.delete_at(key, &self.at(key)).await
+    }
+
+    pub async fn delete_listed(&self, object: &Listed) -> Result<(), StoreError> {
+        self.delete_at(&object.key, &object.location).await
+    }
+
+    async fn delete_at(&self, key: &str, location: &Location) -> Result<(), StoreError> {
+        match self.objects.delete(location).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(refused(key, &error)),
+        }
+    }
+
+    /// Sends a file, in parts if it is large, and says what was in it.
+    pub async fn send_file(&self, key: &str, from: &Path) -> Result<Sent, StoreError> {
+        let local = |source| StoreError::Local { path: from.display().to_string(), source };
+        let reading = Reading::open(from).map_err(local)?;
+        let part = PART.max(reading.file.metadata().map_err(local)?.len().div_ceil(MOST_PARTS));
+        let (reading, block) = next_block(reading, part, from).await?;
+        if (block.len() as u64) < part {
+            self.write(key, block).await?;
+            return Ok(reading.sent());
+        }
+        let mut upload = self.objects.put_multipart(&self.at(key)).await.map_err(|error| refused(key, &error))?;
+        match send_parts(&mut *upload, reading, block, part, (key, from)).await {
+            Ok(sent) => Ok(sent),
+            Err(error) => {
+                // Parts that stay behind cost storage; a store that cannot be reached now is told by its own lifecycle rule.
+                let _ = upload.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Fetches an object of `size` bytes into a new file, flushed to the disk, and says what was in it. In ranges, several at
+    /// once: a request that hangs costs its range and not the file. An object of another size is missing, not unavailable:
+    /// to ask again would change nothing.
+    pub async fn fetch_file(&self, key: &str, size: u64, to: &Path) -> Result<Sent, StoreError> {
+        let local = |source| StoreError::Local { path: to.display().to_string(), source };
+        let mut writing = Writing { file: File::create(to).map_err(local)?, hash: Sha256::new(), size: 0 };
+        let location = self.at(key);
+        let found = self.objects.head(&location).await.map_err(|error| refused(key, &error))?.size;
+        if found != size {
+            return Err(StoreError::Missing { key: format!("{key} with {size} bytes (it has {found})") });
+        }
+        let ranges = (0..size.div_ceil(PART)).map(|number| number * PART..size.min((number + 1) * PART));
+        let mut pieces = stream::iter(ranges).map(|range| self.objects.get_range(&location, range)).buffered(PARTS_AT_ONCE);
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| refused(key, &error))?;
+            writing = in_background(to, move || writing.add(&piece)).await?;
+        }
+        in_background(to, move || {
+            writing.file.sync_all()?;
+            Ok(Sent { sha256: hex(&writing.hash.finalize()), size: writing.size })
+        })
+        .await
+    }
+}
+
+async fn send_parts(
+    upload: &mut dyn MultipartUpload,
+    mut reading: Reading,
+    mut block: Vec<u8>,
+    part: u64,
+    (key, from): (&str, &Path),
+) -> Result<Sent, StoreError> {
+    let mut under_way = JoinSet::new();
+    let ended = |done: Result<Result<(), Error>, tokio::task::JoinError>| match done {
+        Ok(sent) => sent.map_err(|error| refused(key, &error)),
+        Err(error) => Err(StoreError::Unavailable { key: key.to_owned(), detail: error.to_string() }),
+    };
+    while !block.is_empty() {
+        if under_way.len() >= PARTS_AT_ONCE
+            && let Some(done) = under_way.join_next().await
+        {
+            ended(done)?;
+        }
+        under_way.spawn(upload.put_part(block.into()));
+        (reading, block) = next_block(reading, part, from).await?;
+    }
+    while let Some(done) = under_way.join_next().await {
+        ended(done)?;
+    }
+    upload.complete().await.map_err(|error| refused(key, &error))?;
+    Ok(reading.sent())
+}
+
+struct Reading {
+    file: File,
+    hash: Sha256,
+    size: u64,
+}
+
+impl Reading {
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)?, hash: Sha256::new(), size: 0 })
+    }
+
+    fn block(mut self, length: u64) -> io::Result<(Self, Vec<u8>)> {
+        let mut block = Vec::with_capacity(length as usize);
+        (&mut self.file).take(length).read_to_end(&mut block)?;
+        self.hash.update(&block);
+        self.size += block.len() as u64;
+        Ok((self, block))
+    }
+
+    fn sent(self) -> Sent {
+        Sent { sha256: hex(&self.hash.finalize()), size: self.size }
+    }
+}
+
+struct Writing {
+    file: File,
+    hash: Sha256,
+    size: u64,
+}
+
+impl Writing {
+    fn add(mut self, bytes: &[u8]) -> io::Result<Self> {
+        self.file.write_all(bytes)?;
+        self.hash.update(bytes);
+        self.size += bytes.len() as u64;
+        Ok(self)
+    }
+}
+
+/// Size and hash of a file of this machine.
+pub async fn hash_file(path: &Path) -> Result<Sent, StoreError> {
+    let owned = path.to_owned();
+    in_background(path, move || {
+        let mut reading = Reading::open(&owned)?;
+        loop {
+            let (next, block) = reading.block(PIECE as u64)?;
+            reading = next;
+            if block.is_empty() {
+                return Ok(reading.sent());
+            }
+        }
+    })
+    .await
+}
+
+async fn next_block(reading: Reading, length: u64, path: &Path) -> Result<(Reading, Vec<u8>), StoreError> {
+    in_background(path, move || reading.block(length)).await
+}
+
+/// Disk work, where it holds up nothing else.
+async fn in_background<T: Send + 'static>(path: &Path, work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, StoreError> {
+    let local = |source| StoreError::Local { path: path.display().to_string(), source };
+    spawn_blocking(work).await.map_err(|error| local(io::Error::other(error)))?.map_err(local)
+}
+
+fn retry() -> RetryConfig {
+    RetryConfig { retry_timeout: RETRY_FOR, ..RetryConfig::default() }
+}
+
+/// Plain HTTP is spoken only where the user's own endpoint says so.
+fn client(endpoint: &str) -> ClientOptions {
+    let names = [endpoint.to_owned(), format!("{endpoint}_S3")];
+    let is_plain = names.iter().any(|name| std::env::var(name).is_ok_and(|value| value.starts_with("http://")));
+    ClientOptions::new().with_connect_timeout(CONNECT).with_timeout(REQUEST).with_allow_http(is_plain)
+}
+
+fn refused(key: &str, error: &Error) -> StoreError {
+    let key = key.to_owned();
+    match error {
+        Error::NotFound { .. } => StoreError::Missing { key },
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => StoreError::Denied { key, detail: words(error) },
+        _ => StoreError::Unavailable { key, detail: words(error) },
+    }
+}
+
+/// An error on one line of bounded length. Queries, where signatures stand, are cut off.
+fn words(error: &Error) -> String {
+    let text = error.to_string();
+    let shown = text.split_whitespace().map(|word| word.split('?').next().unwrap_or_default());
+    shown.collect::<Vec<_>>().join(" ").chars().take(300).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Runtime::new().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn an_object_is_created_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&format!("file://{}", folder.path().display())).unwrap();
+        wait(async {
+            assert!(store.create("runs/a/epochs/1", b"x".to_vec()).await.unwrap());
+            assert!(!store.create("runs/a/epochs/1", b"y".to_vec()).await.unwrap());
+            assert_eq!(store.read("runs/a/epochs/1").await.unwrap().unwrap(), b"x");
+            assert!(store.exists("runs/a/epochs/1").await.unwrap() && !store.exists("runs/a/epochs/2").await.unwrap());
+            assert_eq!(store.read("runs/a/epochs/2").await.unwrap(), None);
+            let listed = store.list("runs/a/epochs").await.unwrap();
+            assert_eq!(listed.iter().map(Listed::key).collect::<Vec<_>>(), ["runs/a/epochs/1"]);
+            store.delete("runs/a/epochs/1").await.unwrap();
+            store.delete("runs/a/epochs/1").await.unwrap();
+            assert!(store.list("runs/a/epochs").await.unwrap().is_empty());
+        });
+    }
+
+    #[test]
+    fn files_of_every_size_come_back_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("store").display().to_string()).unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        for size in [0, 1, PART - 1, PART, PART + 1, 3 * PART + 5] {
+            let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            std::fs::write(&from, &bytes).unwrap();
+            wait(async {
+                let sent = store.send_file("data/e1/1/a@20b=5.x_y-z", &from).await.unwrap();
+                assert_eq!(sent, Sent { sha256: hex(&Sha256::digest(&bytes)), size });
+                assert_eq!(sent, hash_file(&from).await.unwrap());
+                assert_eq!(store.fetch_file("data/e1/1/a@20b=5.x_y-z", size, &to).await.unwrap(), sent);
+                let listed = store.list("data").await.unwrap();
+                assert_eq!(listed[0].key(), "data/e1/1/a@20b=5.x_y-z");
+            });
+            assert!(std::fs::read(&to).unwrap() == bytes);
+        }
+        assert!(matches!(wait(store.fetch_file("data/none", 1, &to)), Err(StoreError::Missing { .. })));
+    }
+
+    #[test]
+    fn an_address_is_a_store_or_refused() {
+        for address in ["ftp://x/y", "file://", "", "s3://"] {
+            assert!(matches!(Store::open(address), Err(StoreError::Address { .. })), "{address}");
+        }
+    }
+}

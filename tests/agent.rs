@@ -1,0 +1,20 @@
+//! The agent with real processes: nothing that was committed is lost, nothing incomplete is ever restored.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
+
+#[path = "agent/bench.rs"]
+mod bench;
+#[path = "agent/faults.rs"]
+mod faults;
+#[path = "agent/lives.rs"]
+mod lives;
+#[path = "testbed/moto.rs"]
+mod moto;
+#[path = "agent/notices.rs"]
+mod notices;
+#[path = "agent/owners.rs"]
+mod owners;
+#[path = "agent/s3.rs"]
+mod s3;
+#[path = "contracts/server.rs"]
+mod server;

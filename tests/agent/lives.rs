@@ -1,0 +1,182 @@
+//! One agent after the other on the same run: finished, killed, interrupted, crashed.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
+
+#[test]
+fn an_undisturbed_run_is_not_changed_and_a_finished_one_finishes_again() {
+    let bench = Bench::new();
+    let mut agent = bench.start("a", &[], &[TRAINER]);
+    agent.ends_with(0);
+    assert_eq!(agent.result(), undisturbed());
+    assert_eq!((bench.committed(), bench.objects("manifests").len()), (Some(120), 3));
+    assert_eq!(bench.json("result.json")["outcome"], "completed");
+    let mut again = bench.start("b", &[], &[TRAINER]);
+    again.ends_with(0);
+    assert_eq!(again.result(), undisturbed());
+    assert!(again.log().contains("restored step 120") && again.log().contains("from step 120 of 120"), "{}", again.log());
+    bench.assert_whole();
+}
+
+/// Kills the agent, and in every other life its program too, after more and more time, each life in an empty folder or in the
+/// one that the last left behind.
+fn sweep(seed: u64, same_folder: bool) {
+    let bench = Bench::new();
+    let (mut committed, begun) = (0, Instant::now());
+    for life in 0_u64.. {
+        assert!(begun.elapsed() < Duration::from_mins(2), "it never ends");
+        let folder = if same_folder { "a".to_owned() } else { format!("life-{life}") };
+        let mut agent = bench.start(&folder, &["--keep-last", "2"], &[TRAINER, "--every", "3", "--keep", "4"]);
+        let span = 150 + (life * 137 + seed * 61) % 1900;
+        let end = Instant::now() + Duration::from_millis(span);
+        let mut finished = false;
+        while Instant::now() < end && !finished {
+            finished = agent.has_ended();
+            sleep(Duration::from_millis(5));
+        }
+        if finished {
+            agent.ends_with(0);
+            assert_eq!(agent.result(), undisturbed());
+            break;
+        }
+        agent.kill();
+        if life % 2 == 0 {
+            kill_programs(&bench.path("store").display().to_string());
+        }
+        bench.assert_whole();
+        let now = bench.committed().unwrap_or(0);
+        assert!(now >= committed, "step {committed} was committed and is lost: {now}");
+        committed = now;
+    }
+    bench.assert_whole();
+}
+
+#[test]
+fn killed_at_any_moment_it_goes_on_in_an_empty_folder() {
+    sweep(1, false);
+}
+
+#[test]
+fn killed_at_any_moment_it_goes_on_where_it_was() {
+    sweep(2, true);
+}
+
+#[test]
+fn on_a_signal_the_program_saves_and_the_next_agent_goes_on() {
+    let bench = Bench::new();
+    for (life, name) in (0..).zip(["TERM", "USR1", "INT"]) {
+        let mut agent = bench.start(&format!("{life}"), &[], &[TRAINER]);
+        agent.wait_until_safe(20 + life * 30);
+        agent.signal(name);
+        agent.signal(name);
+        agent.ends_with(75);
+        let stopped: u64 = agent.log().split("interrupted at step ").nth(1).unwrap().trim().lines().next().unwrap().parse().unwrap();
+        assert_eq!(bench.committed(), Some(stopped), "the very step at which it stopped is safe");
+        assert_eq!(bench.json("result.json")["outcome"], "interrupted");
+    }
+    let mut last = bench.start("last", &[], &[TRAINER]);
+    last.ends_with(0);
+    assert_eq!(last.result(), undisturbed());
+}
+
+#[test]
+fn a_program_that_ignores_the_signal_is_killed_with_all_that_it_started() {
+    let bench = Bench::new();
+    let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & echo ready; while :; do sleep 0.1; done";
+    let mut agent = bench.start("a", &["--grace", "1s"], &["sh", "-c", script]);
+    agent.wait_for("ready");
+    sleep(Duration::from_millis(200));
+    let store = bench.path("store").display().to_string();
+    assert!(processes_with(&store).len() >= 2);
+    agent.signal("TERM");
+    agent.ends_with(75);
+    assert_eq!(processes_with(&store), [0_i32; 0]);
+}
+
+#[test]
+fn what_a_program_leaves_running_ends_with_it() {
+    let bench = Bench::new();
+    let mut agent = bench.start("a", &[], &["sh", "-c", "setsid sleep 600 & exit 0"]);
+    agent.ends_with(0);
+    assert_eq!(processes_with(&bench.path("store").display().to_string()), [0_i32; 0]);
+}
+
+#[test]
+fn the_outcome_goes_by_evidence_and_not_by_the_code() {
+    for code in [0, 1, 75, 143] {
+        let bench = Bench::new();
+        let script = format!("trap 'exit {code}' TERM; echo ready; while :; do sleep 0.05; done");
+        let mut agent = bench.start("a", &[], &["sh", "-c", &script]);
+        agent.wait_for("ready");
+        agent.signal("TERM");
+        agent.ends_with(75);
+    }
+    for (code, said) in [(0, 0), (3, 3), (70, 1), (75, 1), (76, 1), (77, 1), (143, 143)] {
+        let bench = Bench::new();
+        bench.start("a", &[], &["sh", "-c", &format!("exit {code}")]).ends_with(said);
+    }
+    let bench = Bench::new();
+    let mut missing = bench.start("a", &[], &["no-such-command"]);
+    missing.ends_with(127);
+    assert!(missing.log().contains("cannot be run"), "{}", missing.log());
+}
+
+#[test]
+fn a_crash_with_progress_is_started_again_and_one_without_is_not_for_ever() {
+    let bench = Bench::new();
+    let mut agent = bench.start("a", &[], &[TRAINER]);
+    for step in [20, 60] {
+        agent.wait_until_safe(step);
+        kill_programs(&bench.path("store").display().to_string());
+    }
+    agent.ends_with(0);
+    assert_eq!(agent.result(), undisturbed());
+    assert_eq!(bench.json("status/0.json")["starts"], 3);
+    let bench = Bench::new();
+    let mut hopeless = bench.start("a", &[], &["sh", "-c", "echo started; exit 5"]);
+    hopeless.ends_with(5);
+    assert_eq!(hopeless.log().matches("started\n").count(), 2, "{}", hopeless.log());
+    let script = "echo started; echo 7 > $GPUPLAN_PROGRESS_FILE; exit 6";
+    let bench = Bench::new();
+    let mut stuck = bench.start("a", &[], &["sh", "-c", script]);
+    stuck.ends_with(6);
+    assert!(stuck.log().contains("twice at the same step"), "{}", stuck.log());
+}
+
+#[test]
+fn a_cap_saves_and_stops() {
+    let bench = Bench::new();
+    let mut agent = bench.start("a", &["--lifetime", "0.8s"], &[TRAINER]);
+    agent.ends_with(77);
+    assert!(bench.committed().is_some());
+    // The minimum of a minute at this price is the whole budget at once.
+    let mut poor = bench.start("b", &["--rate", "60", "--budget", "1.00"], &[TRAINER]);
+    poor.ends_with(77);
+    assert!(poor.log().contains("budget"), "{}", poor.log());
+    // And it stays spent: the bill of the epoch before counts.
+    let mut next = bench.start("c", &["--rate", "0.000000001", "--budget", "0.90"], &[TRAINER]);
+    next.ends_with(77);
+    let spent = bench.json("result.json")["spent_usd"].as_str().unwrap().to_owned();
+    assert_eq!(spent, "1.000000001");
+}
+
+#[test]
+fn the_program_knows_where_it_stands() {
+    let bench = Bench::new();
+    let mut agent = bench.start("a", &[], &["sh", "-c", "env | grep -E '^(GPUPLAN_|TORCH_)' | sort"]);
+    agent.ends_with(0);
+    for wanted in [
+        "GPUPLAN_RUN_ID=t",
+        "GPUPLAN_EPOCH=1",
+        "GPUPLAN_RESUME_FROM=\n",
+        "GPUPLAN_RESTART_COUNT=0",
+        "GPUPLAN_NOTICE_FILE=/",
+        "GPUPLAN_PROGRESS_FILE=/",
+        "GPUPLAN_CKPT_DIR=/",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=120",
+    ] {
+        assert!(agent.log().contains(wanted), "{wanted} in:\n{}", agent.log());
+    }
+}
