@@ -1,11 +1,12 @@
 //! The least expected cost of a job on one pool: a dynamic programme over time left, slack and the phase of the pool.
 
-use crate::spot::availability::AvailabilityModel;
+use crate::spot::availability::{AGES, AvailabilityModel};
 use crate::spot::chain::{Onward, PHASES, onward};
 
 /// Cells of slack. With 121 instead, jobs with a changeover of half an hour cost up to 1 % more on the development traces and
 /// the others the same: a coarse grid blurs the value of waiting, and so is careful where the model is too sure.
 const CELLS: usize = 41;
+const WIDTH: usize = CELLS.next_multiple_of(4);
 /// Steps of time; longer ones are taken for longer jobs.
 const MOST_STEPS: f64 = 1500.0;
 /// Slack beyond this, in work and in seconds, changes nothing.
@@ -42,6 +43,9 @@ pub struct Table {
     actions: Vec<u8>,
 }
 
+/// To wait is 0.
+const START_SPOT: u8 = 1;
+const START_ON_DEMAND: u8 = 2;
 const LEAVE: u8 = 4;
 
 impl Table {
@@ -59,8 +63,13 @@ impl Table {
         let mut actions = vec![0_u8; (steps + 1) * PHASES * CELLS];
         for (left, block) in actions.chunks_exact_mut(PHASES * CELLS).enumerate().skip(1) {
             let done = ((left as f64 * step / cell - 1e-9).ceil() as usize).min(CELLS);
-            for (phase, (way, row)) in ways.iter().zip(block.chunks_exact_mut(CELLS)).enumerate() {
-                solver.solve(phase, way, done, row);
+            for (first, spell) in ways.chunks_exact(AGES.len()).enumerate().map(|(index, spell)| (index * AGES.len(), spell)) {
+                // A pool that leaves its state is at age 0 of the other, however old it was.
+                let gone = solver.gone(&spell[0]);
+                for (age, way) in spell.iter().enumerate() {
+                    let phase = first + age;
+                    solver.solve(phase, way, &gone, done, &mut block[phase * CELLS..(phase + 1) * CELLS]);
+                }
             }
             std::mem::swap(&mut solver.now, &mut solver.then);
         }
@@ -74,9 +83,9 @@ impl Table {
         let cell = ((slack / self.cell + 0.5).floor() as usize).min(CELLS - 1);
         let action = self.actions.get((left * PHASES + phase) * CELLS + cell).copied().unwrap_or_default();
         let start = match action & 3 {
-            0 => Start::Wait,
-            1 => Start::Spot,
-            _ => Start::OnDemand,
+            START_ON_DEMAND => Start::OnDemand,
+            START_SPOT => Start::Spot,
+            _ => Start::Wait,
         };
         (start, action & LEAVE != 0)
     }
@@ -90,8 +99,8 @@ struct Values {
     on_demand: Vec<Row>,
 }
 
-/// By slack.
-type Row = [f32; CELLS];
+/// By slack. Cells above the most slack only fill a processor's vectors: less slack never follows from more.
+type Row = [f32; WIDTH];
 
 struct Solver {
     /// With one step less to go.
@@ -111,9 +120,9 @@ struct Solver {
 
 impl Solver {
     fn new(terms: &Terms, step: f64, cell: f64) -> Self {
-        let values = || vec![[0.0; CELLS]; PHASES];
+        let values = || vec![[0.0; WIDTH]; PHASES];
         let all = Values { idle: values(), spot: values(), on_demand: values() };
-        let cells_for = |seconds: f64| (seconds / cell - 1e-6).ceil().max(0.0) as usize;
+        let cells_for = |seconds: f64| ((seconds / cell - 1e-6).ceil().max(0.0) as usize).min(WIDTH);
         let worst = terms.worst_changeover;
         Self {
             then: all.clone(),
@@ -128,42 +137,54 @@ impl Solver {
         }
     }
 
+    /// What is left to pay once the pool has left its state.
+    fn gone(&self, way: &Onward) -> Gone {
+        let idle = mixed(&way.left, &self.then.idle);
+        Gone { idle, while_starting: shifted(&idle, self.lost), on_demand: mixed(&way.left, &self.then.on_demand) }
+    }
+
     /// One phase of one step. From cell `done` on there is more slack than time left: no work is left.
-    fn solve(&mut self, phase: usize, way: &Onward, done: usize, actions: &mut [u8]) {
-        let (kept, gone) = (mixed(&way.stays, &self.then.idle), mixed(&way.left, &self.then.idle));
-        let wait = shifted(&between(way, &kept, &gone), self.wait);
-        let stay = between(way, &mixed(&way.stays, &self.then.on_demand), &mixed(&way.left, &self.then.on_demand));
+    fn solve(&mut self, phase: usize, way: &Onward, gone: &Gone, done: usize, actions: &mut [u8]) {
+        let mut wait = shifted(&between(way, &mixed(&way.stays, &self.then.idle), &gone.idle), self.wait);
+        let stay = between(way, &mixed(&way.stays, &self.then.on_demand), &gone.on_demand);
         let change = shifted(&stay, self.changeover);
-        let (on_spot, start_spot) = if way.up { self.spot(way, &gone) } else { ([0.0; CELLS], [0.0; CELLS]) };
-        let (now_idle, now_spot, now_on_demand) = (&mut self.now.idle[phase], &mut self.now.spot[phase], &mut self.now.on_demand[phase]);
-        for cell in 0..CELLS {
-            let (mut idle, mut action) = (self.on_demand + change[cell], 2);
-            let mut on_demand = self.on_demand + stay[cell];
-            if cell >= self.may_wait && wait[cell] <= idle {
-                (idle, action) = (wait[cell], 0);
-            }
-            if way.up && cell >= self.may_start_spot {
-                if start_spot[cell] <= idle {
-                    (idle, action) = (start_spot[cell], 1);
-                }
-                if start_spot[cell] < on_demand {
-                    on_demand = start_spot[cell];
-                    action |= LEAVE;
-                }
-            }
-            let values = if cell < done { (idle, on_spot[cell], on_demand) } else { (0.0, 0.0, 0.0) };
-            (now_idle[cell], now_spot[cell], now_on_demand[cell]) = values;
-            actions[cell] = action;
+        let (mut on_spot, mut start_spot) = if way.up { self.spot(way, gone) } else { ([0.0; WIDTH], [f32::INFINITY; WIDTH]) };
+        wait[..self.may_wait].fill(f32::INFINITY);
+        start_spot[..self.may_start_spot].fill(f32::INFINITY);
+        let (now_idle, now_on_demand) = (&mut self.now.idle[phase], &mut self.now.on_demand[phase]);
+        // Choices without a branch, for all cells at once.
+        let mut chosen = [0_u8; WIDTH];
+        for cell in 0..WIDTH {
+            let (start, keep) = (self.on_demand + change[cell], self.on_demand + stay[cell]);
+            let waits = wait[cell] <= start;
+            let idle = if waits { wait[cell] } else { start };
+            let (starts_spot, leaves) = (start_spot[cell] <= idle, start_spot[cell] < keep);
+            now_idle[cell] = if starts_spot { start_spot[cell] } else { idle };
+            now_on_demand[cell] = if leaves { start_spot[cell] } else { keep };
+            let idle_choice = if starts_spot { START_SPOT } else { START_ON_DEMAND * u8::from(!waits) };
+            chosen[cell] = idle_choice | (LEAVE * u8::from(leaves));
         }
+        for row in [now_idle, now_on_demand, &mut on_spot] {
+            row[done..].fill(0.0);
+        }
+        self.now.spot[phase] = on_spot;
+        actions.copy_from_slice(&chosen[..CELLS]);
     }
 
     /// Going on with spot, and starting it. A machine that is lost while it starts has cost only the time it ran.
-    fn spot(&self, way: &Onward, gone: &Row) -> (Row, Row) {
+    fn spot(&self, way: &Onward, gone: &Gone) -> (Row, Row) {
         let kept = mixed(&way.stays, &self.then.spot);
-        let (started, lost) = (shifted(&kept, self.changeover), shifted(gone, self.lost));
+        let started = shifted(&kept, self.changeover);
         let cost = |kept: &Row, gone: &Row| std::array::from_fn(|cell| self.spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]));
-        (cost(&kept, gone), cost(&started, &lost))
+        (cost(&kept, &gone.idle), cost(&started, &gone.while_starting))
     }
+}
+
+/// Costs after the pool has left its state, by slack: idle, with a start cut short, on on-demand.
+struct Gone {
+    idle: Row,
+    while_starting: Row,
+    on_demand: Row,
 }
 
 /// Mean of staying and leaving.
@@ -172,8 +193,8 @@ fn between(way: &Onward, stays: &Row, left: &Row) -> Row {
 }
 
 /// Mean over the phases that a pool may stay in, or leave to.
-fn mixed(parts: &[(usize, f32)], values: &[Row]) -> Row {
-    let mut mean = [0.0; CELLS];
+fn mixed<const PARTS: usize>(parts: &[(usize, f32); PARTS], values: &[Row]) -> Row {
+    let mut mean = [0.0; WIDTH];
     for (phase, share) in parts {
         for (sum, value) in mean.iter_mut().zip(&values[*phase]) {
             *sum += share * value;
@@ -184,11 +205,11 @@ fn mixed(parts: &[(usize, f32)], values: &[Row]) -> Row {
 
 /// The values with so many cells of slack less; there is never less than none.
 fn shifted(row: &Row, cells: f64) -> Row {
-    let (whole, part) = ((cells.floor() as usize).min(CELLS - 1), cells.fract() as f32);
-    // The row moved up by whole cells, and by one more: copies, which a processor does faster than looking up each cell.
-    let (mut above, mut below) = ([row[0]; CELLS], [row[0]; CELLS]);
-    above[whole..].copy_from_slice(&row[..CELLS - whole]);
-    below[1..].copy_from_slice(&above[..CELLS - 1]);
+    let (whole, part) = ((cells.floor() as usize).min(WIDTH - 1), cells.fract() as f32);
+    // Behind as many cells without slack, so that the row moved up by whole cells, and by one more, are two of its windows.
+    let mut padded = [row[0]; 2 * WIDTH];
+    padded[WIDTH..].copy_from_slice(row);
+    let (above, below) = (&padded[WIDTH - whole..][..WIDTH], &padded[WIDTH - whole - 1..][..WIDTH]);
     std::array::from_fn(|cell| above[cell] + part * (below[cell] - above[cell]))
 }
 

@@ -13,6 +13,7 @@ pub mod hazard;
 pub mod omniscient;
 pub mod policy;
 pub mod replay;
+pub mod spells;
 pub mod trace;
 pub mod watch;
 

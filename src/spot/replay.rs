@@ -2,11 +2,12 @@
 
 use crate::spot::policy::reason::Reason;
 use crate::spot::policy::{Action, Decision, Limits, Observation, Policy, State, decide};
+use crate::spot::spells;
 use crate::spot::watch::Watch;
 use crate::units::Usd;
 
 /// Work below this is done.
-const DONE: f64 = 1e-6;
+pub const DONE: f64 = 1e-6;
 
 /// What the pools really do. The policy sees it only through its probes.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +93,11 @@ pub fn look_back(watch: &mut Watch, world: &World, start: usize) {
 
 /// Runs the job from tick `start` on. `log` keeps every decision.
 pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut watch: Watch, log: bool) -> Result<Outcome, ReplayError> {
+    if let (Policy::SpotOnly, [pool], [], [], false) = (policy, world.pools, world.outages, world.changeovers, log)
+        && watch.probes_every_tick()
+    {
+        return spells::spot_only(limits, pool.get(start..).unwrap_or_default());
+    }
     let mut meter = Meter::new(limits.pools.len());
     let mut state = State { left: limits.work, ..State::default() };
     let mut outcome = Outcome::default();

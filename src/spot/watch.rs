@@ -51,6 +51,11 @@ impl Watch {
         &self.views
     }
 
+    /// Nothing about the pools is ever older than a tick.
+    pub fn probes_every_tick(&self) -> bool {
+        self.every <= self.tick
+    }
+
     /// Whether there has been a probe at all.
     pub fn has_probed(&self) -> bool {
         self.started
