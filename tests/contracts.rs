@@ -14,6 +14,9 @@ mod fake_gce;
 #[cfg(feature = "gcp")]
 #[path = "contracts/gcp.rs"]
 mod gcp;
+#[cfg(feature = "gcp")]
+#[path = "testbed/gcp_project.rs"]
+mod gcp_project;
 #[cfg(feature = "aws")]
 #[path = "testbed/moto.rs"]
 mod moto;
@@ -146,7 +149,7 @@ fn crusoe_has_no_price_interface_and_claims_none() {
 #[cfg(feature = "gcp")]
 #[test]
 fn gcp_price_list_keeps_the_contract() {
-    let (hardware, fake) = (gpuplan::hardware::Hardware::embedded().unwrap(), fake_gce::FakeGce::start(gcp::project));
+    let (hardware, fake) = (gpuplan::hardware::Hardware::embedded().unwrap(), fake_gce::FakeGce::start(gcp_project::project));
     let project = gpuplan::clouds::gcp::project::Project::at(&fake.endpoint, "some-project");
     let source = gpuplan::clouds::gcp::billing::SkuPrices::at(project, Some(gcp::SECRET));
     prices::keep_the_contract(&source, &hardware, &["a3-highgpu-8g", "a2-highgpu-1g"], &["us-central1"], &[gcp::SECRET]);

@@ -47,6 +47,10 @@ mod tests {
             About::public("canned", "canned")
         }
 
+        fn address(&self) -> String {
+            "http://127.0.0.1/canned".to_owned()
+        }
+
         fn offers<'a>(&'a self, _query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
             Box::pin(async { self.0.clone() })
         }

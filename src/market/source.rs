@@ -143,10 +143,8 @@ pub enum Access {
 pub trait PriceSource: Send + Sync {
     fn about(&self) -> About;
 
-    /// Where it asks, for a manifest. Never with a secret.
-    fn address(&self) -> String {
-        self.about().id.to_owned()
-    }
+    /// Where it asks, for a manifest; what differs by question is in capitals. Never with a secret.
+    fn address(&self) -> String;
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>>;
 }

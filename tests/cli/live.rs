@@ -145,7 +145,9 @@ fn rebuilds_a_catalog_folder(clouds: &Clouds) {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stdout.starts_with("aws: ") && ran.stdout.contains(" as before"), "{}", ran.stdout);
     let manifest = fs::read_to_string(folder.join("SNAPSHOT.toml")).unwrap();
-    for part in ["id = \"aws-spot-history@", "sha256 = \"", "parser_version = \"gpuplan ", "fetched_at = \""] {
+    for part in
+        ["id = \"aws-spot-history@", "/?Action=DescribeSpotPriceHistory\"", "sha256 = \"", "parser_version = \"gpuplan ", "fetched_at = \""]
+    {
         assert!(manifest.contains(part), "{part}");
     }
     let prices = fs::read_to_string(folder.join("prices/aws.csv")).unwrap();

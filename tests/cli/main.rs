@@ -8,9 +8,18 @@ mod answers;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod answers_of_aws;
 mod examples;
+#[cfg(feature = "gcp")]
+#[path = "../testbed/fake_gce.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod fake_gce;
+#[cfg(feature = "gcp")]
+#[path = "../testbed/gcp_project.rs"]
+mod gcp_project;
 mod house;
 #[cfg(feature = "aws")]
 mod live;
+#[cfg(feature = "gcp")]
+mod live_google;
 #[cfg(feature = "aws")]
 #[path = "../testbed/moto.rs"]
 mod moto;

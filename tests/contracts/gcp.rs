@@ -18,10 +18,10 @@ use gpuplan::market::{
 };
 use serde_json::{Value, json};
 
-use crate::fake_gce::{self, Call, FakeGce};
+use crate::fake_gce::{self, FakeGce};
+use crate::gcp_project::project;
 use crate::server::{Reply, Request, Server};
 
-const SKUS: &str = include_str!("../fixtures/gcp/skus.json");
 /// Planted wherever a key can be planted; it may come out nowhere.
 pub const SECRET: &str = "AIzaPlantedKey";
 
@@ -59,60 +59,6 @@ pub fn sells_in_us_central1_only(request: &Request) -> Reply {
             {"interval":{"startTime":"2026-06-01T00:00:00Z","endTime":"2026-07-01T00:00:00Z"},"listPrice":{"currencyCode":"USD","units":"1","nanos":500000000}},
             {"interval":{"startTime":"2026-07-01T00:00:00Z","endTime":"2026-07-30T06:00:00Z"},"listPrice":{"currencyCode":"USD","units":"1","nanos":750000000}}]}"#,
     )
-}
-
-/// A project that is answered by every interface.
-pub fn project(call: &Call) -> fake_gce::Answer {
-    let machine = || call.body["instanceProperties"]["machineType"].clone();
-    let interval = json!({"startTime": "2026-07-29T00:00:00Z", "endTime": "2026-07-30T00:00:00Z"});
-    fake_gce::Answer::Json(match call.method.as_str() {
-        "compute.advice.capacityHistory" if call.body["types"] == json!(["PREEMPTION"]) => json!({
-            "machineType": machine(), "location": "https://www.googleapis.com/compute/v1/projects/some-project/zones/us-central1-a",
-            "preemptionHistory": [{"interval": interval, "preemptionRate": 0.1}, {"interval": interval, "preemptionRate": 0.3}]}),
-        "compute.advice.capacityHistory" => json!({"machineType": machine(), "location": "regions/us-central1", "priceHistory": [
-            {"interval": interval, "listPrice": {"currencyCode": "USD", "units": "50", "nanos": 600_000_000}}]}),
-        "compute.advice.capacity" => json!({"recommendations": [{"scores": {"obtainability": 0.7, "estimatedUptime": "5400s"},
-            "shards": [{"zone": "zones/us-central1-b", "instanceCount": 1, "machineType": "a3-highgpu-8g", "provisioningModel": "SPOT"}]}]}),
-        "compute.machineTypes.aggregatedList" => machine_types(call),
-        "compute.regions.get" => json!({"name": "us-central1", "quotas": [
-            {"metric": "PREEMPTIBLE_NVIDIA_H100_GPUS", "limit": 8.0, "usage": 8.0},
-            {"metric": "PREEMPTIBLE_NVIDIA_H200_GPUS", "limit": 16.0, "usage": 0.0}]}),
-        "compute.projects.get" => json!({"name": "some-project", "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 0.0, "usage": 0.0}]}),
-        "GET /v1/services/6F81-5844-456A/skus" => billing(call),
-        "POST /v1/projects/some-project:testIamPermissions" => json!({"permissions":
-            call.body["permissions"].as_array().unwrap().iter().filter(|name| **name != "compute.instances.delete").collect::<Vec<_>>()}),
-        method if method.ends_with("/quotaInfos/GPUS-PER-GPU-FAMILY-per-project-region") => json!({"dimensionsInfos": [
-            {"dimensions": {"gpu_family": "NVIDIA_H100"}, "details": {"value": "64"}, "applicableLocations": ["us-central1"]}]}),
-        _ => return fake_gce::Answer::Refused(501, "notImplemented", call.method.clone()),
-    })
-}
-
-/// The list comes in two pages, as zones and as types that are no longer sold do.
-fn machine_types(call: &Call) -> Value {
-    assert_eq!(call.parameters["filter"], r#"name eq "(a2|a3|a4|a4x|g2|g4)-.*""#);
-    let machine = |zone: &str, name: &str, state: &str| json!({"name": name, "zone": zone, "deprecated": {"state": state}});
-    let (scope, types, token) = match call.parameters.get("pageToken").map_or("", String::as_str) {
-        "" => {
-            let a = "us-central1-a";
-            ("zones/us-central1-a", vec![machine(a, "a3-highgpu-8g", "ACTIVE"), machine(a, "a2-highgpu-1g", "DEPRECATED")], "second")
-        }
-        _ => ("zones/us-central1-c", vec![machine("us-central1-c", "a3-highgpu-8g", "ACTIVE")], ""),
-    };
-    let mut items = serde_json::Map::new();
-    items.insert(scope.to_owned(), json!({"machineTypes": types}));
-    json!({"items": items, "nextPageToken": token})
-}
-
-/// The price list in two pages.
-fn billing(call: &Call) -> Value {
-    let rows: Value = serde_json::from_str(SKUS).unwrap();
-    let rows = rows["skus"].as_array().unwrap();
-    let (first, second) = rows.split_at(rows.len() / 2);
-    match call.parameters.get("pageToken").map(String::as_str) {
-        None => json!({"skus": first, "nextPageToken": "a/b+c="}),
-        Some("a/b+c=") => json!({"skus": second}),
-        Some(other) => panic!("token {other}"),
-    }
 }
 
 #[test]

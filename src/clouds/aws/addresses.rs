@@ -1,5 +1,7 @@
 //! Where the public documents of AWS lie, and when they may be asked for at all.
 
+use crate::clouds::variable;
+
 /// Base addresses; the paths behind them are the same everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
@@ -14,6 +16,13 @@ pub const OVERRIDES: [&str; 2] = ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_EC2"];
 /// Whether the price list may be asked: not where only EC2 lies elsewhere, since the list would then be the internet's.
 pub fn may_ask_price_list(is_set: impl Fn(&str) -> bool) -> bool {
     !is_set("AWS_ENDPOINT_URL_EC2") || is_set("AWS_ENDPOINT_URL") || is_set("AWS_ENDPOINT_URL_PRICING")
+}
+
+/// A question to a service of an account, for a manifest: where it stands, which the tools' own variables may change.
+pub fn service(name: &str, question: &str) -> String {
+    let named = variable(&format!("AWS_ENDPOINT_URL_{name}")).or_else(|| variable("AWS_ENDPOINT_URL"));
+    let base = named.unwrap_or_else(|| format!("https://{}.REGION.amazonaws.com", name.to_ascii_lowercase()));
+    format!("{base}/?Action={question}")
 }
 
 impl Addresses {

@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use crate::clouds::aws::CLOUD;
+use crate::clouds::aws::addresses::service;
 use crate::clouds::aws::block::{self, Block};
 use crate::clouds::aws::gather::gather;
 use crate::clouds::aws::session::{Account, Session};
@@ -89,6 +90,10 @@ async fn offerings(account: &Account, client: &Client, region: &str, name: &str)
 impl PriceSource for CapacityBlocks {
     fn about(&self) -> About {
         About::account(CLOUD, block::SOURCE)
+    }
+
+    fn address(&self) -> String {
+        service("EC2", "DescribeCapacityBlockOfferings")
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

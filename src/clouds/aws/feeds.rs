@@ -124,6 +124,10 @@ impl PriceSource for SpotFeed {
         About::public(CLOUD, feed::SOURCE)
     }
 
+    fn address(&self) -> String {
+        self.addresses.feed_document()
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(self.ask(query))
     }
@@ -132,6 +136,10 @@ impl PriceSource for SpotFeed {
 impl PriceSource for OfferFiles {
     fn about(&self) -> About {
         About::public(CLOUD, offer_file::SOURCE)
+    }
+
+    fn address(&self) -> String {
+        self.addresses.offer_file("REGION")
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

@@ -7,6 +7,7 @@ use futures_util::stream;
 use jiff::Timestamp;
 
 use crate::clouds::aws::CLOUD;
+use crate::clouds::aws::addresses::service;
 use crate::clouds::aws::gather::gather;
 use crate::clouds::aws::price_list::{self, ListPrices, PLAIN};
 use crate::clouds::aws::session::{Account, Session};
@@ -63,6 +64,10 @@ async fn products(account: &Account, client: &Client, name: &str) -> Result<Vec<
 impl PriceSource for ListedPrices {
     fn about(&self) -> About {
         About::account(CLOUD, price_list::SOURCE)
+    }
+
+    fn address(&self) -> String {
+        service("PRICING", "GetProducts")
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

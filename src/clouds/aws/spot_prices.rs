@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use crate::clouds::aws::CLOUD;
+use crate::clouds::aws::addresses::service;
 use crate::clouds::aws::gather::gather;
 use crate::clouds::aws::offerings::{differences, listed};
 use crate::clouds::aws::session::{Account, Session};
@@ -61,6 +62,10 @@ impl SpotPrices {
 impl PriceSource for SpotPrices {
     fn about(&self) -> About {
         About::account(CLOUD, spot::SOURCE)
+    }
+
+    fn address(&self) -> String {
+        service("EC2", "DescribeSpotPriceHistory")
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {

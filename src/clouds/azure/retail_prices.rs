@@ -115,6 +115,10 @@ impl PriceSource for RetailPrices {
         About::public(CLOUD, SOURCE)
     }
 
+    fn address(&self) -> String {
+        format!("{}{PATH}", self.endpoint)
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(self.ask(query))
     }

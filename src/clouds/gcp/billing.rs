@@ -113,6 +113,10 @@ impl PriceSource for SkuPrices {
         About::account(CLOUD, compose::SOURCE)
     }
 
+    fn address(&self) -> String {
+        format!("{}/v1/{SERVICE}", self.project.address(ADDRESS))
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(self.ask(query))
     }

@@ -48,6 +48,13 @@ impl PriceSource for SpotPrices {
         About::account(CLOUD, history::SOURCE)
     }
 
+    fn address(&self) -> String {
+        format!(
+            "{}/compute/v1/projects/PROJECT/regions/REGION/advice/capacityHistory",
+            self.project.address("https://compute.googleapis.com")
+        )
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(self.ask(query))
     }

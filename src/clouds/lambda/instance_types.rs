@@ -40,6 +40,10 @@ impl PriceSource for InstanceTypes {
         About::account(CLOUD, SOURCE)
     }
 
+    fn address(&self) -> String {
+        format!("{}{PATH}", self.endpoint)
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(within("Lambda", deadline(), self.ask(query)))
     }

@@ -41,6 +41,10 @@ impl PriceSource for CostEstimator {
         About::public(CLOUD, SOURCE)
     }
 
+    fn address(&self) -> String {
+        format!("{}{PATH}", self.endpoint)
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(within("Oracle's cost estimator", deadline(), self.ask(query)))
     }

@@ -37,6 +37,10 @@ impl PriceSource for Machines {
         About::public(CLOUD, SOURCE)
     }
 
+    fn address(&self) -> String {
+        format!("{}{PATH}", self.endpoint)
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(within("Vast", deadline(), self.ask(query)))
     }

@@ -90,6 +90,10 @@ impl PriceSource for InstanceTypes {
         About::account(CLOUD, SOURCE)
     }
 
+    fn address(&self) -> String {
+        format!("{}/v1", self.endpoint)
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
         Box::pin(within("Verda", deadline(), self.ask(query)))
     }
