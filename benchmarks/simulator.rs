@@ -31,6 +31,7 @@ fn limits() -> Limits {
         worst_changeover: 720.0,
         on_demand,
         pools: vec![pool],
+        budget: None,
     }
 }
 
@@ -45,7 +46,7 @@ fn replays(bencher: Bencher, name: &str) {
     };
     let mut future = Future::new(&model, &Watch::new(1, limits.tick, 0.0), 0, limits.tick, Draws::new(1, 0));
     let pools = [future.reach(1000)];
-    let world = World { pools: &pools, outages: &[], changeovers: &[] };
+    let world = World::of(&pools);
     let run = || replay(&policy, &limits, &world, 0, Watch::new(1, limits.tick, 0.0), false);
     let ticks = run().map_or(0, |outcome| outcome.ticks);
     bencher.counter(ItemsCount::new(ticks)).bench(run);

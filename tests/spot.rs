@@ -88,6 +88,49 @@ fn the_worst_worlds_are_survived() {
     }
 }
 
+/// The stress cases of the protocol, each with a loss of unsaved work at every interruption, and a clock that is ten minutes off.
+#[test]
+fn saved_work_and_the_budget_survive_every_stress() {
+    let every = |up: u32, of: u32| (0..400).map(|tick| u32::from(tick % of < up)).collect();
+    let patterns: [(&str, Vec<u32>); 4] =
+        [("all down", vec![0; 400]), ("all up", vec![1; 400]), ("dies after each changeover", every(2, 3)), ("flickers", every(5, 9))];
+    for (name, pattern) in patterns {
+        let simulator = simulator(vec![trace("t", 600.0, pattern)]);
+        for policy in POLICIES {
+            for outages in [json!([]), json!([[0, 3], [20, 12]])] {
+                let stress = json!({
+                    "policy": policy, "on_demand_outages": outages, "save_every_hours": 0.5, "deadline_hours": 14,
+                    "worst_changeover_hours": 0.9
+                });
+                let on = |more: Value| {
+                    let mut terms = stress.as_object().unwrap().clone();
+                    terms.extend(more.as_object().unwrap().clone());
+                    simulator.answer(&case(Value::Object(terms)))
+                };
+                let free = on(json!({}));
+                // What was saved is never done again: at most half an hour for each interruption, and a changeover for each start.
+                let hours_run = hours(&free, "spot_hours") + hours(&free, "on_demand_hours");
+                let most = 8.0 + 0.2 * hours(&free, "starts") + (0.5 + 1.0 / 6.0) * hours(&free, "interruptions") + 1.0 / 6.0;
+                assert!(hours_run <= most + 1e-9, "{name}, {policy}: {free}");
+                for budget in ["3", "10", "24.48"] {
+                    let capped = on(json!({ "budget_usd": budget }));
+                    assert!(usd(&capped) <= Usd::parse(budget).unwrap(), "{name}, {policy}: {capped}");
+                    let ended = capped["out_of_budget"] == true;
+                    assert_eq!(ended, usd(&free) > Usd::parse(budget).unwrap(), "{name}, {policy}: {capped}\n{free}");
+                    assert!(!ended || capped["met_deadline"] == false);
+                }
+                for ahead in [-1.0 / 6.0, 1.0 / 6.0] {
+                    let skewed = on(json!({ "clock_ahead_hours": ahead, "on_demand_outages": [] }));
+                    if ["slack-reserve", "default"].contains(&policy) {
+                        // A clock that is slow by ten minutes may cost ten minutes of the deadline, and no more.
+                        assert!(hours(&skewed, "finish_hours") <= 14.0 + f64::max(0.0, -ahead) + 1e-9, "{name}, {policy}: {skewed}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn work_goes_on_when_on_demand_is_sold_out() {
     let simulator = simulator(vec![trace("t", 600.0, vec![0; 200])]);

@@ -168,6 +168,7 @@ impl Job<'_> {
             worst_changeover: self.run.worst_changeover.0 * 3600.0,
             on_demand: self.on_demand.unwrap_or(self.spot),
             pools: vec![PoolTerms { spot: self.spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }],
+            budget: None,
         }
     }
 

@@ -43,6 +43,13 @@ pub struct Case {
     pub pools: Vec<CasePool>,
     #[serde(default)]
     pub on_demand_outages: Vec<(usize, usize)>,
+    /// Progress between two saves, of which a loss without notice takes the rest.
+    #[serde(default)]
+    pub save_every_hours: f64,
+    /// How far the policy's clock runs ahead, or behind below zero.
+    #[serde(default)]
+    pub clock_ahead_hours: f64,
+    pub budget_usd: Option<Usd>,
     #[serde(default)]
     pub probe_minutes: f64,
     #[serde(default)]
@@ -104,6 +111,9 @@ pub struct Run {
     pub interruptions: u32,
     pub on_demand_hours: f64,
     pub spot_hours: f64,
+    /// The budget ended the run before its work was done.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_budget: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decisions: Option<String>,
     /// Why each stretch of `decisions` began.
@@ -152,7 +162,13 @@ impl Simulator {
         let up: Vec<Vec<bool>> = traces.iter().map(|trace| trace.up(case.nodes)).collect();
         let pools: Vec<&[bool]> = up.iter().map(Vec::as_slice).collect();
         let changeovers: Vec<f64> = case.changeover_hours_samples.iter().map(|hours| hours * 3600.0).collect();
-        let world = World { pools: &pools, outages: &case.on_demand_outages, changeovers: &changeovers };
+        let world = World {
+            outages: &case.on_demand_outages,
+            changeovers: &changeovers,
+            save_every: case.save_every_hours * 3600.0,
+            clock_ahead: case.clock_ahead_hours * 3600.0,
+            ..World::of(&pools)
+        };
         if case.policy == PolicyName::Omniscient {
             let cost_usd = least_cost(&limits, &world, case.start_tick).ok_or("no way to the deadline inside the trace")?;
             return Ok(Answer { id, policy: case.policy, cost_usd, run: None, met_deadline: true, forecast: None });
@@ -239,7 +255,9 @@ impl Case {
         if changeovers.clone().any(|hours| hours > MOST_CHANGEOVER_HOURS) {
             return Err(format!("a changeover of more than {MOST_CHANGEOVER_HOURS} h"));
         }
-        let times = [self.work_hours, self.deadline_hours, self.probe_minutes].into_iter().chain(changeovers);
+        let times = [self.work_hours, self.deadline_hours, self.probe_minutes, self.save_every_hours, self.clock_ahead_hours.abs()]
+            .into_iter()
+            .chain(changeovers);
         if times.into_iter().any(|hours| !(hours.is_finite() && hours >= 0.0 && hours * 3600.0 / tick < MOST_TICKS)) {
             return Err("a time is negative or beyond counting".to_owned());
         }
@@ -264,6 +282,7 @@ impl Case {
             worst_changeover: worst * 3600.0,
             on_demand: self.on_demand_usd_per_hour,
             pools: places.iter().map(terms).collect(),
+            budget: self.budget_usd,
         })
     }
 }
@@ -277,6 +296,7 @@ impl Run {
             interruptions: outcome.interruptions,
             on_demand_hours: outcome.on_demand_hours,
             spot_hours: outcome.spot_hours,
+            out_of_budget: outcome.out_of_budget,
             decisions: log.then(|| outcome.decisions.iter().map(|stretch| letters(stretch, several)).collect()),
             reasons: log.then(reasons),
         }

@@ -100,7 +100,7 @@ fn run_to_the_end(policy: &Policy, limits: &Limits, futures: &mut [Future], watc
             future.reach(ticks);
         }
         let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
-        let outcome = replay(policy, limits, &World { pools: &pools, outages: &[], changeovers: &[] }, 0, watch.clone(), false);
+        let outcome = replay(policy, limits, &World::of(&pools), 0, watch.clone(), false);
         match outcome {
             Err(ReplayError::TraceEnds) if ticks < MOST_TICKS => ticks = (2 * ticks).min(MOST_TICKS),
             Err(ReplayError::TraceEnds) => return Err(ReplayError::TooLong(MOST_TICKS)),

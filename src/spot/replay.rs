@@ -10,7 +10,7 @@ use crate::units::Usd;
 pub const DONE: f64 = 1e-6;
 
 /// What the pools really do. The policy sees it only through its probes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct World<'a> {
     /// For each pool, whether it is up at each tick.
     pub pools: &'a [&'a [bool]],
@@ -18,9 +18,18 @@ pub struct World<'a> {
     pub outages: &'a [(usize, usize)],
     /// What the starts really take, one after the other and again from the first; empty: what was expected.
     pub changeovers: &'a [f64],
+    /// Progress between two saves: what a machine that is taken without notice loses of it has to be done again. Seconds; 0: the
+    /// work of every tick is kept.
+    pub save_every: f64,
+    /// How far the policy's clock runs ahead of the true one. Seconds.
+    pub clock_ahead: f64,
 }
 
-impl World<'_> {
+impl<'a> World<'a> {
+    pub fn of(pools: &'a [&'a [bool]]) -> Self {
+        Self { pools, ..Self::default() }
+    }
+
     fn ticks(&self) -> usize {
         self.pools.iter().map(|pool| pool.len()).min().unwrap_or(0)
     }
@@ -54,6 +63,8 @@ pub struct Outcome {
     pub on_demand_hours: f64,
     pub spot_hours: f64,
     pub met_deadline: bool,
+    /// The budget ended the run before the work was done.
+    pub out_of_budget: bool,
     /// What ran in the last tick.
     pub last: Action,
     pub decisions: Vec<Stretch>,
@@ -93,16 +104,14 @@ pub fn look_back(watch: &mut Watch, world: &World, start: usize) {
 
 /// Runs the job from tick `start` on. `log` keeps every decision.
 pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut watch: Watch, log: bool) -> Result<Outcome, ReplayError> {
-    if let (Policy::SpotOnly, [pool], [], [], false) = (policy, world.pools, world.outages, world.changeovers, log)
-        && watch.probes_every_tick()
-    {
-        return spells::spot_only(limits, pool.get(start..).unwrap_or_default());
+    if is_spot_alone(policy, limits, world) && watch.probes_every_tick() && !log {
+        return spells::spot_only(limits, world.pools[0].get(start..).unwrap_or_default());
     }
     let mut meter = Meter::new(limits.pools.len());
     let mut state = State { left: limits.work, ..State::default() };
     let mut outcome = Outcome::default();
-    // True changeover left; the policy sees only how long it takes already.
-    let mut changing = 0.0_f64;
+    // True changeover left, of which the policy sees only how long it takes already, and progress since the last save.
+    let (mut changing, mut unsaved) = (0.0_f64, 0.0);
     let end = world.ticks();
     let mut tick = start;
     while state.left > DONE {
@@ -114,32 +123,36 @@ pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut
             && !world.pools[pool][tick]
         {
             outcome.interruptions += 1;
-            state = State { running: Action::Idle, pending: 0.0, pending_worst: 0.0, ..state };
+            let left = state.left + std::mem::take(&mut unsaved);
+            state = State { running: Action::Idle, pending: 0.0, pending_worst: 0.0, left, ..state };
         }
-        let decision = try_to_run(policy, &state, limits, world, tick, &mut watch);
+        let seen = State { elapsed: state.elapsed + world.clock_ahead, ..state };
+        let decision = try_to_run(policy, &seen, limits, world, tick, &mut watch);
         let action = decision.action;
+        if decision.reason == Reason::BudgetReached {
+            outcome.out_of_budget = true;
+            break;
+        }
         if action != Action::Idle && action != state.running {
-            let sampled = world.changeovers.get(outcome.starts as usize % world.changeovers.len().max(1)).copied();
-            changing = match limits.switched_to(action, state.last_pool) {
-                Some(terms) => {
-                    meter.moves = meter.moves + terms.switch_cost;
-                    if terms.switch_changeover == limits.changeover {
-                        sampled.unwrap_or(limits.changeover)
-                    } else {
-                        terms.switch_changeover
-                    }
-                }
-                None => sampled.unwrap_or(limits.changeover),
-            };
+            changing = changeover(action, &state, limits, world, outcome.starts);
+            meter.moves = meter.moves + limits.switched_to(action, state.last_pool).map_or(Usd::ZERO, |terms| terms.switch_cost);
             state.pending = limits.changeover_to(action, state.last_pool);
             state.pending_worst = limits.worst_changeover_to(action, state.last_pool);
+            // Who leaves a machine saves first.
+            unsaved = 0.0;
             if outcome.starts == 0 {
                 outcome.wait_hours = state.elapsed / 3600.0;
             }
             outcome.starts += 1;
         }
+        if limits.budget.is_some() {
+            let last = state.last_pool.filter(|_| action != state.running);
+            state.spent = state.spent + limits.cost(action, last).ok_or(ReplayError::Uncountable)?;
+        }
         if action != Action::Idle {
-            state.left -= (limits.tick - changing).max(0.0);
+            let progress = (limits.tick - changing).max(0.0);
+            state.left -= progress;
+            unsaved = if unsaved + progress >= world.save_every { 0.0 } else { unsaved + progress };
             changing = (changing - limits.tick).max(0.0);
             let known = |pending: f64| if changing < 1e-3 { 0.0 } else { (pending - limits.tick).max(1e-3) };
             (state.pending, state.pending_worst) = (known(state.pending), known(state.pending_worst));
@@ -157,8 +170,21 @@ pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut
     outcome.finish_hours = state.elapsed / 3600.0;
     outcome.spare_hours = -state.left.min(0.0) / 3600.0;
     outcome.last = state.running;
-    outcome.met_deadline = state.elapsed <= limits.deadline + 1e-6;
+    outcome.met_deadline = !outcome.out_of_budget && state.elapsed <= limits.deadline + 1e-6;
     meter.settle(limits, outcome).ok_or(ReplayError::Uncountable)
+}
+
+/// Nothing can happen but spells of one pool.
+fn is_spot_alone(policy: &Policy, limits: &Limits, world: &World) -> bool {
+    let is_plain = world.outages.is_empty() && world.changeovers.is_empty() && world.save_every <= 0.0;
+    matches!(policy, Policy::SpotOnly) && world.pools.len() == 1 && limits.budget.is_none() && is_plain
+}
+
+/// What this start really takes.
+fn changeover(action: Action, state: &State, limits: &Limits, world: &World, starts: u32) -> f64 {
+    let sampled = world.changeovers.get(starts as usize % world.changeovers.len().max(1)).copied();
+    let expected = limits.changeover_to(action, state.last_pool);
+    if expected == limits.changeover { sampled.unwrap_or(expected) } else { expected }
 }
 
 /// The first decision that the world allows: a refused start is an answer, and the policy is asked again at once.

@@ -59,10 +59,9 @@ mod tests {
             let spot = UsdPerHour::from_nanos(1_234_567_890);
             let pools = vec![PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }];
             let limits = Limits {
-                work, deadline: 50_000.0, tick: 600.0, changeover, worst_changeover: changeover, on_demand: spot, pools,
+                work, deadline: 50_000.0, tick: 600.0, changeover, worst_changeover: changeover, on_demand: spot, pools, budget: None,
             };
-            let world = World { pools: &[&up], outages: &[], changeovers: &[] };
-            let slow = replay(&Policy::SpotOnly, &limits, &world, 0, Watch::new(1, 600.0, 0.0), true);
+            let slow = replay(&Policy::SpotOnly, &limits, &World::of(&[&up]), 0, Watch::new(1, 600.0, 0.0), true);
             match (spot_only(&limits, &up), slow) {
                 (Ok(fast), Ok(slow)) => {
                     prop_assert!((fast.finish_hours - slow.finish_hours).abs() < 1e-9 && (fast.spare_hours - slow.spare_hours).abs() < 1e-9);

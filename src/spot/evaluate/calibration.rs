@@ -54,7 +54,7 @@ pub fn calibrate(field: &Field, shape: &Shape, seed: u64) -> Option<Calibration>
         .enumerate()
         .filter_map(|(index, (up, start))| {
             let pools = [*up];
-            let world = World { pools: &pools, outages: &[], changeovers: &[] };
+            let world = World::of(&pools);
             let mut watch = Watch::new(1, field.tick, 0.0);
             look_back(&mut watch, &world, *start);
             // Draws of its own for each window, so that the chance of one set of draws averages out.

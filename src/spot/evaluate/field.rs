@@ -39,6 +39,18 @@ impl Pool {
         self.name.split_once('_').map_or(self.name.as_str(), |(zone, _)| zone)
     }
 
+    /// Seconds that it stays up from each tick on, after `start`.
+    fn lasts(&self, start: usize, tick: f64) -> Arc<[f64]> {
+        let mut lasts = 0.0;
+        let backwards = self.up[start.min(self.up.len())..].iter().rev().map(|up| {
+            lasts = if *up { lasts + tick } else { 0.0 };
+            lasts
+        });
+        let mut lasts: Vec<f64> = backwards.collect();
+        lasts.reverse();
+        lasts.into()
+    }
+
     /// The part after it: the machine type.
     pub fn kind(&self) -> &str {
         self.name.split_once('_').map_or("", |(_, kind)| kind)
@@ -156,6 +168,7 @@ impl Shape {
             worst_changeover: changeover * self.worst,
             on_demand: ON_DEMAND,
             pools: vec![terms; pools],
+            budget: None,
         }
     }
 
@@ -172,6 +185,8 @@ pub enum Entrant {
     Greedy,
     TimeSliced,
     UniformProgress,
+    /// Uniform progress that knows how long spot will last.
+    Oracle,
     SlackReserve,
     /// With the constants that are shipped.
     Default,
@@ -187,6 +202,7 @@ impl Entrant {
         Self::Greedy,
         Self::TimeSliced,
         Self::UniformProgress,
+        Self::Oracle,
         Self::SlackReserve,
         Self::Default,
         Self::HeldOut,
@@ -200,6 +216,7 @@ impl Entrant {
             Self::Greedy => "greedy",
             Self::TimeSliced => "time-sliced",
             Self::UniformProgress => "uniform-progress",
+            Self::Oracle => "uniform-progress + oracle",
             Self::SlackReserve => "slack-reserve",
             Self::Default => "default",
             Self::HeldOut => "default, constants of other zones",
@@ -207,8 +224,8 @@ impl Entrant {
         }
     }
 
-    /// Its rule in this pool; `None` for the omniscient, and where no other zone gives constants.
-    pub fn policy(self, pool: &Pool, limits: &Limits) -> Option<Policy> {
+    /// Its rule in this pool from this tick on; `None` for the omniscient, and where no other zone gives constants.
+    pub fn policy(self, pool: &Pool, limits: &Limits, start: usize) -> Option<Policy> {
         let fitted = |model: &AvailabilityModel| Policy::SemiMarkov(Arc::new(Tables::new(model, limits)));
         match self {
             Self::OnDemand => Some(Policy::OnDemand),
@@ -216,6 +233,7 @@ impl Entrant {
             Self::Greedy => Some(Policy::Greedy),
             Self::TimeSliced => Some(Policy::TimeSliced { slices: 8 }),
             Self::UniformProgress => Some(Policy::UniformProgress),
+            Self::Oracle => Some(Policy::UniformProgressOracle(pool.lasts(start, limits.tick))),
             Self::SlackReserve => Some(Policy::SlackReserve),
             Self::Default => Some(fitted(&AvailabilityModel::prior())),
             Self::HeldOut => pool.others.as_ref().map(fitted),
@@ -235,5 +253,20 @@ mod tests {
         assert_eq!(Part::Whole.starts(1000, 600.0, 1000, 1), [0]);
         assert!(Part::Early.starts(1000, 600.0, 501, 3).is_empty());
         assert_eq!(Part::Early.starts(3895, 600.0, 312, 3), [0, 606, 1213]);
+    }
+
+    /// `benchmarks/spot_windows.csv` says which windows the figures of `docs/risk.md` are of.
+    #[test]
+    fn windows_are_those_of_the_committed_list() {
+        let listed = include_str!("../../../benchmarks/spot_windows.csv");
+        for line in listed.lines().skip(1) {
+            let cells: Vec<&str> = line.split(',').collect();
+            let [tick, ticks, part, _, deadline, count, firsts] = cells[..] else { panic!("{line}") };
+            let part = [Part::Early, Part::Late, Part::Whole].into_iter().find(|known| known.name() == part).unwrap();
+            let (tick, deadline): (f64, f64) = (tick.parse().unwrap(), deadline.parse().unwrap());
+            let needed = (deadline * 3600.0 / tick).ceil() as usize;
+            let firsts: Vec<usize> = firsts.split_whitespace().map(|first| first.parse().unwrap()).collect();
+            assert_eq!(part.starts(ticks.parse().unwrap(), tick, needed, count.parse().unwrap()), firsts, "{line}");
+        }
     }
 }

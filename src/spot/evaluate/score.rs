@@ -125,12 +125,16 @@ fn scores(field: &Field, shape: &Shape, run: &Run, entrant: Entrant) -> Option<S
         .pools
         .par_iter()
         .map(|pool| {
-            let policy = entrant.policy(pool, &limits);
-            if policy.is_none() && entrant != Entrant::Omniscient {
+            let usual = entrant.policy(pool, &limits, 0);
+            if usual.is_none() && entrant != Entrant::Omniscient {
                 return None;
             }
             let starts = run.part.starts(pool.up.len(), field.tick, needed, run.windows);
-            Some(starts.into_iter().filter_map(|start| score(&[pool], policy.as_ref(), &limits, shape, run, start)).collect())
+            let at = |start| {
+                let policy = if entrant == Entrant::Oracle { entrant.policy(pool, &limits, start) } else { usual.clone() };
+                score(&[pool], policy.as_ref(), &limits, shape, run, start)
+            };
+            Some(starts.into_iter().filter_map(at).collect())
         })
         .collect();
     by_pool.filter(|scores| scores.iter().all(|windows| !windows.is_empty()))
@@ -139,7 +143,7 @@ fn scores(field: &Field, shape: &Shape, run: &Run, entrant: Entrant) -> Option<S
 /// Without a policy, the optimum.
 fn score(pools: &[&Pool], policy: Option<&Policy>, limits: &Limits, shape: &Shape, run: &Run, start: usize) -> Option<Score> {
     let pools: Vec<&[bool]> = pools.iter().map(|pool| pool.up.as_slice()).collect();
-    let world = World { pools: &pools, outages: &[], changeovers: &run.changeovers };
+    let world = World { changeovers: &run.changeovers, ..World::of(&pools) };
     let Some(policy) = policy else {
         let cost = least_cost(limits, &world, start)?.dollars() / shape.on_demand_dollars();
         return Some(Score { cost, ..Score::default() });
@@ -166,7 +170,7 @@ pub fn pair(field: &Field, (a, b): (usize, usize), shape: &Shape, entrant: Entra
     let run = Run::default();
     let mean = |pools: &[&Pool]| -> Option<f64> {
         let limits = shape.limits(field.tick, pools.len());
-        let policy = entrant.policy(a, &limits);
+        let policy = entrant.policy(a, &limits, 0);
         let cost = |start: &usize| score(pools, policy.as_ref(), &limits, shape, &run, *start).map(|score| score.cost);
         let sum: Option<f64> = starts.par_iter().map(cost).sum();
         sum.filter(|_| !starts.is_empty()).map(|sum| sum / starts.len() as f64)

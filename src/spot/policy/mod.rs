@@ -60,6 +60,8 @@ pub struct Limits {
     pub worst_changeover: f64,
     pub on_demand: UsdPerHour,
     pub pools: Vec<PoolTerms>,
+    /// Nothing is started or kept running that would cost more than what is left of it.
+    pub budget: Option<Usd>,
 }
 
 /// What a pool costs and what it costs to move there.
@@ -100,6 +102,12 @@ impl Limits {
         }
     }
 
+    /// What the next tick of it costs, with the move there.
+    pub fn cost(&self, action: Action, last: Option<usize>) -> Option<Usd> {
+        let moves = self.switched_to(action, last).map_or(Usd::ZERO, |terms| terms.switch_cost);
+        Some(self.rate(action).for_hours(1, self.tick / 3600.0)? + moves)
+    }
+
     /// On-demand capacity at the lowest rate.
     pub fn cheapest_on_demand(&self) -> Action {
         let own = (0..self.pools.len()).filter(|pool| self.pools[*pool].on_demand.is_some()).map(|pool| Action::OnDemand(Some(pool)));
@@ -113,6 +121,8 @@ pub struct State {
     pub elapsed: f64,
     /// Work not yet done.
     pub left: f64,
+    /// Paid so far; counted only where there is a budget.
+    pub spent: Usd,
     /// What ran during the last tick and can go on; a machine that was taken away no longer runs.
     pub running: Action,
     /// The pool that ran last, whose storage holds the checkpoint.
@@ -168,18 +178,29 @@ pub enum Policy {
         slices: u32,
     },
     UniformProgress,
+    /// A reference that no controller can run: it knows how long spot will last.
+    UniformProgressOracle(Arc<[f64]>),
     SlackReserve,
     SemiMarkov(Arc<Tables>),
 }
 
-/// Decides the coming tick.
+/// Decides the coming tick: what the rule wants, as far as there is money for it.
 pub fn decide(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Decision {
+    let decision = wish(policy, state, observation, limits);
+    let Some(budget) = limits.budget.filter(|_| decision.action != Action::Idle) else { return decision };
+    let last = state.last_pool.filter(|_| decision.action != state.running);
+    let is_affordable = limits.cost(decision.action, last).is_some_and(|cost| state.spent + cost <= budget);
+    if is_affordable { decision } else { Decision { action: Action::Idle, reason: Reason::BudgetReached } }
+}
+
+fn wish(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Decision {
     let decision = match policy {
         Policy::OnDemand => rules::on_demand(limits),
         Policy::SpotOnly => rules::spot_only(state, observation, limits),
         Policy::Greedy => rules::greedy(state, observation, limits),
         Policy::TimeSliced { slices } => rules::time_sliced(*slices, state, observation, limits),
         Policy::UniformProgress => rules::uniform_progress(state, observation, limits),
+        Policy::UniformProgressOracle(lasts) => rules::uniform_progress_oracle(lasts, state, observation, limits),
         Policy::SlackReserve => slack_reserve::decide(state, observation, limits),
         Policy::SemiMarkov(tables) => semi_markov::decide(tables, state, observation, limits),
     };

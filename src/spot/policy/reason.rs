@@ -26,6 +26,8 @@ pub enum Reason {
     WaitForSteadySpot,
     /// A cheaper pool is up and worth the move.
     CheaperPool,
+    /// The run ends here.
+    BudgetReached,
 }
 
 impl fmt::Display for Reason {
@@ -45,6 +47,7 @@ impl fmt::Display for Reason {
             Self::SoldOutTakeSpot => "on-demand is sold out, spot is up",
             Self::SpotTooShort => "spot is up but not expected to last long enough to pay for its changeover",
             Self::WaitForSteadySpot => "spot is up but not expected to last, and there is time to wait",
+            Self::BudgetReached => "the next step would cost more than the budget has left",
             Self::CheaperPool => "a cheaper pool is up and pays for the move",
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::spot::policy::reason::Reason;
 use crate::spot::policy::safety::{is_safe, published_net, whole_ticks_down, whole_ticks_up};
-use crate::spot::policy::{Action, Decision, Limits, Observation, State, pools};
+use crate::spot::policy::{Action, Decision, Limits, Observation, PoolView, State, pools};
 
 pub fn on_demand(limits: &Limits) -> Decision {
     Decision { action: limits.cheapest_on_demand(), reason: Reason::AlwaysOnDemand }
@@ -41,6 +41,25 @@ pub fn uniform_progress(state: &State, observation: &Observation, limits: &Limit
         },
     };
     published_net(wish, state, observation, limits)
+}
+
+/// Uniform progress that starts spot only where it will last long enough to pay for its changeovers (NSDI'24, "next spot
+/// lifetime oracle"). `lasts` are the seconds that the one pool stays up from each tick on.
+pub fn uniform_progress_oracle(lasts: &[f64], state: &State, observation: &Observation, limits: &Limits) -> Decision {
+    let decision = uniform_progress(state, observation, limits);
+    let changeovers = match (decision.action, state.running) {
+        (Action::Spot(_), Action::Idle) => 1.0,
+        (Action::Spot(_), Action::OnDemand(_)) => 2.0,
+        _ => return decision,
+    };
+    let ratio = limits.on_demand.dollars() / limits.rate(decision.action).dollars();
+    let pays = changeovers * ratio * limits.changeover / (ratio - 1.0);
+    let tick = (state.elapsed / limits.tick).round() as usize;
+    if ratio > 1.0 && lasts.get(tick).is_some_and(|lasts| *lasts > pays) {
+        return decision;
+    }
+    let down = [PoolView { up: false, ..observation.pools[0] }];
+    uniform_progress(state, &Observation { pools: &down, ..*observation }, limits)
 }
 
 /// Equal slices of the time, each with its share of the work (NSDI'24, the deterministic form).
