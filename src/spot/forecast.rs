@@ -66,7 +66,10 @@ impl Futures {
     /// From what `watch` knows before the start. `tick` in seconds.
     pub fn new(model: &AvailabilityModel, watch: Watch, tick: f64, draws: usize, seed: u64) -> Self {
         let pools = watch.views().len();
-        let future = |draw: usize, pool: usize| Future::new(model, &watch, pool, tick, Draws::new(seed, (draw * pools + pool) as u64));
+        let future = |draw: usize, pool: usize| {
+            let alone = Future::new(model, &watch, pool, tick, Draws::new(seed, (draw * pools + pool) as u64));
+            if pools == 1 { alone } else { alone.together(Draws::new(!seed, draw as u64)) }
+        };
         let by_draw = (0..draws).map(|draw| (0..pools).map(|pool| future(draw, pool)).collect()).collect();
         Self { watch, by_draw }
     }

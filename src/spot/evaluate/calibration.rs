@@ -37,25 +37,37 @@ struct Pair {
     p90: f64,
 }
 
-/// `None` where no window fits.
-pub fn calibrate(field: &Field, shape: &Shape, seed: u64) -> Option<Calibration> {
+/// Each pool alone.
+pub fn calibrate_pools(field: &Field, shape: &Shape, seed: u64) -> Option<Calibration> {
+    let alone: Vec<Vec<usize>> = (0..field.pools.len()).map(|pool| vec![pool]).collect();
+    calibrate(field, shape, &alone, seed)
+}
+
+/// Two zones of one type together.
+pub fn calibrate_pairs(field: &Field, shape: &Shape, seed: u64) -> Option<Calibration> {
+    let pairs: Vec<Vec<usize>> = field.pairs().into_iter().map(|(a, b)| vec![a, b]).collect();
+    calibrate(field, shape, &pairs, seed)
+}
+
+/// Jobs on these pools; `None` where no window fits.
+fn calibrate(field: &Field, shape: &Shape, jobs: &[Vec<usize>], seed: u64) -> Option<Calibration> {
+    let together = jobs.first()?.len();
     let halves: Vec<(&[bool], f64)> = field.pools.iter().map(|pool| (&pool.up[..pool.up.len() / 2], field.tick)).collect();
     let model = AvailabilityModel::fit(&halves);
-    let limits = shape.limits(field.tick, 1);
+    let limits = shape.limits(field.tick, together);
     let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits)));
     let needed = (limits.deadline / field.tick).ceil() as usize;
-    let windows: Vec<(&[bool], usize)> = field
-        .pools
-        .iter()
-        .flat_map(|pool| Part::Late.starts(pool.up.len(), field.tick, needed, WINDOWS).into_iter().map(|start| (pool.up.as_slice(), start)))
-        .collect();
+    let windows_of = |job: &Vec<usize>| -> Vec<(Vec<&[bool]>, usize)> {
+        let pools: Vec<&[bool]> = job.iter().map(|pool| field.pools[*pool].up.as_slice()).collect();
+        Part::Late.starts(pools[0].len(), field.tick, needed, WINDOWS).into_iter().map(|start| (pools.clone(), start)).collect()
+    };
+    let windows: Vec<(Vec<&[bool]>, usize)> = jobs.iter().flat_map(windows_of).collect();
     let pairs: Vec<Pair> = windows
         .par_iter()
         .enumerate()
-        .filter_map(|(index, (up, start))| {
-            let pools = [*up];
-            let world = World::of(&pools);
-            let mut watch = Watch::new(1, field.tick, 0.0);
+        .filter_map(|(index, (pools, start))| {
+            let world = World::of(pools);
+            let mut watch = Watch::new(together, field.tick, 0.0);
             look_back(&mut watch, &world, *start);
             // Draws of its own for each window, so that the chance of one set of draws averages out.
             let said = forecast(&policy, &limits, &model, watch.clone(), seed.wrapping_add(index as u64)).ok()?.cost_usd;
@@ -68,7 +80,7 @@ pub fn calibrate(field: &Field, shape: &Shape, seed: u64) -> Option<Calibration>
     let loss = |said: &dyn Fn(&Pair) -> f64| pairs.iter().map(|pair| pinball(pair.cost, said(pair))).sum::<f64>();
     let constant = pairs.iter().map(|best| loss(&|_| best.cost)).fold(f64::INFINITY, f64::min);
     (!pairs.is_empty()).then(|| Calibration {
-        shape: format!("{shape}, tick {} s", field.tick),
+        shape: format!("{shape}, {}tick {} s", if together > 1 { "two zones, " } else { "" }, field.tick),
         windows: pairs.len(),
         under_p50: under(|pair| pair.p50),
         under_p75: under(|pair| pair.p75),

@@ -6,7 +6,7 @@ pub mod score;
 
 use serde::Serialize;
 
-use crate::spot::evaluate::calibration::{Calibration, calibrate};
+use crate::spot::evaluate::calibration::{Calibration, calibrate_pairs, calibrate_pools};
 use crate::spot::evaluate::field::{Entrant, Field, Part, Shape};
 use crate::spot::evaluate::score::{Row, Run, rows};
 use crate::spot::trace::Trace;
@@ -79,11 +79,10 @@ pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
         rough(&mut done, &name, &field, seed);
         done.matrix.extend(matrix(&field, seed));
         done.pairs.extend(pairs(&field));
-        done.calibration.extend(
-            SHAPES.iter().filter_map(|(work, deadline, changeover)| {
-                calibrate(&field, &Shape::new(*work, *deadline, *changeover, USUAL_RATIO), seed)
-            }),
-        );
+        for calibrate in [calibrate_pools, calibrate_pairs] {
+            let usual = |(work, deadline, changeover): (f64, f64, f64)| Shape::new(work, deadline, changeover, USUAL_RATIO);
+            done.calibration.extend(SHAPES.into_iter().filter_map(|shape| calibrate(&field, &usual(shape), seed)));
+        }
     }
     done
 }
