@@ -208,6 +208,9 @@ pub struct LimitsArguments {
     /// cost, time or balanced
     #[arg(long)]
     pub objective: Option<String>,
+    /// Dollars that an hour sooner is worth: plans are compared by cost and time together
+    #[arg(long, value_name = "USD")]
+    pub value_of_time: Option<String>,
     /// any, on-demand, spot, spot-with-fallback, commitment or capacity-block
     #[arg(long)]
     pub purchase: Option<String>,

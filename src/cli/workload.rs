@@ -127,6 +127,7 @@ pub fn limits(arguments: &LimitsArguments) -> LimitsSection {
         budget: arguments.budget.clone(),
         confidence: arguments.confidence.clone(),
         max_price: arguments.max_price.clone(),
+        value_of_time: arguments.value_of_time.clone(),
         clouds,
         regions,
         gpus: (!arguments.gpus.is_empty()).then(|| arguments.gpus.join(";")),

@@ -8,7 +8,7 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::{PATIENCE, PlanSet, World};
 use crate::plan::limits::{Limits, Objective};
 use crate::plan::spot::Outlook;
-use crate::units::{Bytes, Hours};
+use crate::units::{Bytes, Hours, Usd};
 use crate::workload::{Optimizer, Recompute, Shard, Workload};
 
 /// Tokens in a step beyond which published runs needed warm-up and tuned learning rates: GPT-3 175B used 3.2M
@@ -18,6 +18,9 @@ const LARGE_BATCH_TOKENS: f64 = 8e6;
 const LARGE_BATCH_IMAGES: f64 = 8192.0;
 /// A job that uses less of a card than this could share it.
 const SMALL_SHARE: f64 = 0.25;
+
+/// Dollars under which nobody waits an hour: a fraction of what an hour of an engineer costs. Judgement.
+const CHEAP_HOUR: f64 = 5.0;
 
 /// Reasons, advice and notes for the plans that will be shown.
 pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize, set: &mut PlanSet) {
@@ -32,6 +35,7 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
     if limits.deadline.is_none() && set.recommendation.is_some() {
         set.notes.push(format!("no deadline given: plans that end within {PATIENCE} are preferred"));
     }
+    set.notes.extend(sooner_for_little(world, limits, set));
     if let Some(best) = &set.recommendation {
         let offer = world.market.offer(best.offer);
         let instance = world.hardware.instance(best.instance);
@@ -54,6 +58,23 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
     }
 }
 
+/// Where hours are saved for little, the plan that saves them cheapest.
+fn sooner_for_little(world: World, limits: &Limits, set: &PlanSet) -> Option<String> {
+    let best = set.recommendation.as_ref().filter(|_| limits.objective == Objective::Cost)?;
+    let an_hour =
+        |plan: &&Plan| (plan.cost.expected.dollars() - best.cost.expected.dollars()) / (best.run.hours.expected - plan.run.hours.expected);
+    let sooner = set.frontier.iter().filter(|plan| plan.run.hours.expected + 1.0 < best.run.hours.expected);
+    let plan = sooner.filter(|plan| an_hour(plan) < CHEAP_HOUR).min_by(|a, b| an_hour(a).total_cmp(&an_hour(b)))?;
+    Some(format!(
+        "{} sooner for ${:.2} more: {} (--value-of-time {:.2} would choose it)",
+        Hours(best.run.hours.expected - plan.run.hours.expected),
+        plan.cost.expected.dollars() - best.cost.expected.dollars(),
+        crate::plan::explain::plan_id(world, plan),
+        // Rounded up, so that it does.
+        (an_hour(&plan) * 100.0).ceil() / 100.0,
+    ))
+}
+
 /// The best plan on other hardware or other terms.
 pub fn runner_up(set: &PlanSet) -> Option<&Plan> {
     let best = set.recommendation.as_ref()?;
@@ -63,6 +84,9 @@ pub fn runner_up(set: &PlanSet) -> Option<&Plan> {
 
 fn because(world: World, limits: &Limits, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<String> {
     let aim = match limits.objective {
+        Objective::Cost if limits.value_of_time > Usd::ZERO => {
+            "the least cost of machines and waiting, and of plans within 5 % of it the fastest"
+        }
         Objective::Cost => "the least cost, and of plans within 5 % of it the fastest",
         Objective::Time => "the shortest run",
         Objective::Balanced => "the least product of cost and time",

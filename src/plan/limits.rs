@@ -68,6 +68,8 @@ pub struct Limits {
     /// Only this instance type; `explain` looks closer at one.
     pub instance_type: Option<String>,
     pub objective: Objective,
+    /// What an hour sooner is worth: the least cost is that of machines and waiting together.
+    pub value_of_time: Usd,
     pub purchase: PurchaseChoice,
     pub max_nodes: Option<u32>,
     /// Offers with a suspicion may be recommended.
@@ -96,6 +98,7 @@ impl Default for Limits {
             gpus: Vec::new(),
             instance_type: None,
             objective: Objective::default(),
+            value_of_time: Usd::ZERO,
             purchase: PurchaseChoice::default(),
             max_nodes: None,
             include_suspect: false,
@@ -125,6 +128,7 @@ impl Limits {
     pub fn read(section: &LimitsSection, hardware: &Hardware, now: Timestamp) -> Result<Self, LimitsError> {
         let word = |key: &'static str, value: &Option<String>| value.clone().map(|text| (key, text));
         let budget = word("budget", &section.budget).map(|(key, text)| money(key, &text)).transpose()?;
+        let value_of_time = word("value_of_time", &section.value_of_time).map(|(key, text)| money(key, &text)).transpose()?;
         let max_price = word("max_price", &section.max_price).map(|(key, text)| money(key, &text)).transpose()?;
         Ok(Self {
             deadline: section.deadline.as_deref().map(|text| deadline(text, now)).transpose()?,
@@ -139,6 +143,7 @@ impl Limits {
                 .map(|text| GpuSelector::parse(text, hardware))
                 .collect::<Result<_, _>>()?,
             confidence: section.confidence.as_deref().map(confidence).transpose()?.unwrap_or(CONFIDENCE),
+            value_of_time: value_of_time.unwrap_or_default(),
             objective: choice("objective", section.objective.as_deref())?,
             purchase: choice("purchase", section.purchase.as_deref())?,
             max_nodes: section.max_nodes.map(nodes).transpose()?,

@@ -68,14 +68,15 @@ pub fn recommend(plans: &[Plan], order: &[usize], limits: &Limits) -> Option<usi
         a.run.hours.expected.total_cmp(&b.run.hours.expected).then(a.cost.expected.cmp(&b.cost.expected))
     };
     let product = |index: &usize| plans[*index].cost.expected.dollars() * plans[*index].run.hours.expected;
-    let Some(cheapest) = in_time.first() else { return order.iter().copied().min_by(by_hours) };
+    let dollars = |index: &usize| {
+        let plan = &plans[*index];
+        plan.cost.expected.dollars() + limits.value_of_time.dollars() * plan.run.hours.expected
+    };
+    let Some(least) = in_time.iter().map(dollars).min_by(f64::total_cmp) else { return order.iter().copied().min_by(by_hours) };
     match limits.objective {
         Objective::Time => in_time.into_iter().min_by(by_hours),
         Objective::Balanced => in_time.into_iter().min_by(|a, b| product(a).total_cmp(&product(b))),
-        Objective::Cost => {
-            let most = plans[*cheapest].cost.expected.dollars() * (1.0 + COST_TOLERANCE);
-            in_time.into_iter().filter(|index| plans[*index].cost.expected.dollars() <= most).min_by(by_hours)
-        }
+        Objective::Cost => in_time.into_iter().filter(|index| dollars(index) <= least * (1.0 + COST_TOLERANCE)).min_by(by_hours),
     }
 }
 

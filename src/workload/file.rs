@@ -155,6 +155,9 @@ pub struct LimitsSection {
     pub confidence: Option<String>,
     #[serde(deserialize_with = "plain_text")]
     pub max_price: Option<String>,
+    /// Dollars that an hour sooner is worth.
+    #[serde(deserialize_with = "plain_text")]
+    pub value_of_time: Option<String>,
     #[serde(deserialize_with = "words")]
     pub clouds: Vec<String>,
     #[serde(deserialize_with = "words")]
@@ -222,7 +225,7 @@ impl TrainingSection {
 
 impl LimitsSection {
     fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; deadline budget confidence max_price gpus objective purchase max_nodes include_suspect allow_slow_network);
+        lay_over!(*self, over; deadline budget confidence max_price value_of_time gpus objective purchase max_nodes include_suspect allow_slow_network);
         for (mine, theirs) in [(&mut self.clouds, over.clouds), (&mut self.regions, over.regions)] {
             if !theirs.is_empty() {
                 *mine = theirs;

@@ -43,22 +43,23 @@ pub fn uniform_progress(state: &State, observation: &Observation, limits: &Limit
     published_net(wish, state, observation, limits)
 }
 
-/// Uniform progress that starts spot only where it will last long enough to pay for its changeovers (NSDI'24, "next spot
-/// lifetime oracle"). `lasts` are the seconds that the one pool stays up from each tick on.
+/// Uniform progress that starts spot where it will last long enough to pay for its changeovers, and only there (NSDI'24, "next
+/// spot lifetime oracle"). `lasts` are the seconds that the one pool stays up from each tick on.
 pub fn uniform_progress_oracle(lasts: &[f64], state: &State, observation: &Observation, limits: &Limits) -> Decision {
-    let decision = uniform_progress(state, observation, limits);
-    let changeovers = match (decision.action, state.running) {
-        (Action::Spot(_), Action::Idle) => 1.0,
-        (Action::Spot(_), Action::OnDemand(_)) => 2.0,
-        _ => return decision,
+    let usual = || uniform_progress(state, observation, limits);
+    let changeovers = match state.running {
+        Action::Idle => 1.0,
+        Action::OnDemand(_) => 2.0,
+        Action::Spot(_) => return usual(),
     };
-    let ratio = limits.on_demand.dollars() / limits.rate(decision.action).dollars();
-    let pays = changeovers * ratio * limits.changeover / (ratio - 1.0);
+    let Some(pool) = pools::best(state, observation, limits) else { return usual() };
+    let ratio = limits.on_demand.dollars() / limits.rate(Action::Spot(pool)).dollars();
     let tick = (state.elapsed / limits.tick).round() as usize;
+    let pays = changeovers * ratio * limits.changeover / (ratio - 1.0);
     if ratio > 1.0 && lasts.get(tick).is_some_and(|lasts| *lasts > pays) {
-        return decision;
+        return published_net(Decision { action: Action::Spot(pool), reason: Reason::SpotIsUp }, state, observation, limits);
     }
-    let down = [PoolView { up: false, ..observation.pools[0] }];
+    let down: Vec<PoolView> = observation.pools.iter().map(|view| PoolView { up: false, ..*view }).collect();
     uniform_progress(state, &Observation { pools: &down, ..*observation }, limits)
 }
 
