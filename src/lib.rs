@@ -34,6 +34,7 @@ pub mod clouds;
 pub mod embedded;
 pub mod estimate;
 pub mod hardware;
+pub mod launch;
 pub mod market;
 pub mod plan;
 pub mod report;

@@ -86,6 +86,12 @@ impl Watch {
         self.started = true;
     }
 
+    /// Nobody knows better: an attempt will tell.
+    pub fn may_be_up(&mut self, pool: usize) {
+        let view = &mut self.views[pool];
+        *view = PoolView { up: true, age: 0.0, probed: 0.0, ..*view };
+    }
+
     /// An attempt to start in a pool that was thought to be up has failed.
     pub fn failed(&mut self, pool: usize) {
         let view = &mut self.views[pool];

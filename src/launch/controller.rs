@@ -1,0 +1,659 @@
+//! `Controller`: one run as a pure state machine. Answers, reports and the clock go in, calls to make come out.
+//!
+//! It rents gangs of machines, one epoch after the other: all machines of a gang or none, never a second gang before every
+//! machine of the first is known to be gone. What to rent is said by `spot::policy::decide`, the rule that plans and replays run.
+
+use crate::launch::blocks::Blocks;
+use crate::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Pool};
+use crate::launch::names;
+use crate::launch::rental::{Rental, spent};
+use crate::spot::policy::reason::Reason;
+use crate::spot::policy::{self, Limits, Observation, Policy, State};
+use crate::spot::watch::Watch;
+use crate::units::{BillingRule, Usd, UsdPerHour};
+
+/// Pauses between repeats of a call without a clear answer, doubled each time. Seconds.
+const FIRST_PAUSE: f64 = 5.0;
+const LONGEST_PAUSE: f64 = 60.0;
+/// Calls without a clear answer before the next place is tried.
+const MOST_TRIES: u32 = 6;
+/// A list may miss what was created less than this before. Seconds.
+const LISTS_ARE_LATE: f64 = 60.0;
+/// Between two looks at what the cloud says of the machines. Seconds.
+const LOOK: f64 = 30.0;
+/// Silences after which machines that look alive are taken for dead.
+const SILENCES: f64 = 3.0;
+
+/// A place to rent at, and one machine's rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    pub pool: Pool,
+    pub rate: UsdPerHour,
+    pub rule: BillingRule,
+}
+
+/// What the run is and what it may do; it does not change.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub run: String,
+    /// Machines of a gang.
+    pub nodes: u32,
+    /// In the order of `limits.pools`.
+    pub spot: Vec<Choice>,
+    /// Cheapest first.
+    pub on_demand: Vec<Choice>,
+    /// Work, deadline, budget and rates for all machines together.
+    pub limits: Limits,
+    pub policy: Policy,
+    /// No machine lives longer. Seconds.
+    pub lifetime: f64,
+    /// Time for all machines of a gang to be created. Seconds.
+    pub gang_limit: f64,
+    /// A run that says nothing for so long is looked after. Seconds.
+    pub silence: f64,
+}
+
+/// A machine to create. The call may be repeated: the token makes it one machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    pub epoch: u64,
+    pub node: u32,
+    pub choice: Choice,
+    pub token: String,
+    pub name: String,
+    /// Seconds until the machine has to end by itself, from the first call.
+    pub lifetime: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    Create(Order),
+    Destroy(MachineId),
+    /// Ask the clouds for every machine of the run.
+    List,
+    /// Send `Event::Clock` then, unless a later action says another time. Seconds of the run.
+    Wake(f64),
+    Say(String),
+}
+
+/// What a journal knows of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Past {
+    /// The highest that was ordered.
+    pub epoch: u64,
+    /// How many machines were ordered.
+    pub orders: u64,
+    pub done: f64,
+    pub interruptions: u32,
+    pub rentals: Vec<Rental>,
+    /// Of the last order.
+    pub last_pool: Option<Pool>,
+    /// The last order has no answer in the journal.
+    pub has_open_order: bool,
+}
+
+/// What the agent of a run says in the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub epoch: u64,
+    /// Share of the work that is safe.
+    pub done: f64,
+    pub outcome: Option<Outcome>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Completed,
+    /// The machine is being taken away; the run goes on elsewhere.
+    Interrupted,
+    /// The program itself failed for good.
+    Failed(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Clock,
+    /// The answer to an order, by its token. It may come late, twice, or for an order that is given up.
+    Answered {
+        token: String,
+        outcome: Result<Machine, LaunchError>,
+    },
+    /// Every machine of the run that the clouds list.
+    Listed(Vec<Machine>),
+    Destroyed(MachineId),
+    Reported(Report),
+    Stop,
+}
+
+/// How a run ended. Nothing of it costs money any more.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    Completed,
+    Failed(String),
+    Stopped,
+    OutOfBudget,
+    /// No place may be asked any more.
+    Refused(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Spot(usize),
+    OnDemand(usize),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Gang {
+    epoch: u64,
+    which: Which,
+    since: f64,
+    /// When work was safe for the last time, or the gang was whole.
+    machines: Vec<MachineId>,
+}
+
+/// An order that has no clear answer yet.
+#[derive(Clone, Debug, PartialEq)]
+struct Open {
+    order: Order,
+    sent_at: f64,
+    tries: u32,
+    /// `None`: the answer is awaited.
+    again_at: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Phase {
+    Choosing {
+        from: f64,
+    },
+    Creating {
+        gang: Gang,
+        open: Open,
+    },
+    Running {
+        gang: Gang,
+        heard_at: f64,
+        looked_at: f64,
+        decided_at: f64,
+        is_working: bool,
+    },
+    /// Every machine is being ended, and what an unclear order may have left is looked for.
+    Ending {
+        until: f64,
+        looked_at: f64,
+        next: Next,
+    },
+    Ended(End),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Next {
+    Choose,
+    End(End),
+}
+
+#[derive(Clone, Debug)]
+pub struct Controller {
+    terms: Terms,
+    phase: Phase,
+    watch: Watch,
+    blocks: Blocks,
+    rentals: Vec<Rental>,
+    epoch: u64,
+    orders: u64,
+    done: f64,
+    last_pool: Option<usize>,
+    /// An order may have left a machine that no list shows before then.
+    unclear_until: f64,
+    pub interruptions: u32,
+    last_refusal: String,
+}
+
+impl Controller {
+    /// `epoch` is the highest that the run has had; 0 for a new one.
+    pub fn new(terms: Terms, epoch: u64, now: f64) -> Self {
+        let mut watch = Watch::new(terms.spot.len(), terms.limits.tick, f64::INFINITY);
+        // Nobody has asked yet: every pool may have machines.
+        watch.advance(None, |_| true);
+        Self {
+            watch,
+            phase: Phase::Choosing { from: now },
+            blocks: Blocks::default(),
+            rentals: Vec::new(),
+            epoch,
+            orders: 0,
+            done: 0.0,
+            last_pool: None,
+            unclear_until: f64::NEG_INFINITY,
+            interruptions: 0,
+            last_refusal: String::new(),
+            terms,
+        }
+    }
+
+    /// The run as a journal knows it, after the one who led it is gone: a whole gang is kept, anything less is ended.
+    pub fn resume(terms: Terms, past: Past, now: f64) -> Self {
+        let mut resumed = Self::new(terms, past.epoch, now);
+        (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
+        resumed.rentals = past.rentals;
+        resumed.unclear_until = now + LISTS_ARE_LATE;
+        let open: Vec<&Rental> = resumed.rentals.iter().filter(|rental| rental.until.is_none()).collect();
+        let which = past.last_pool.and_then(|pool| {
+            let spot = resumed.terms.spot.iter().position(|choice| choice.pool == pool).map(Which::Spot);
+            spot.or_else(|| resumed.terms.on_demand.iter().position(|choice| choice.pool == pool).map(Which::OnDemand))
+        });
+        let is_whole = open.len() == resumed.terms.nodes as usize && !past.has_open_order;
+        resumed.phase = match which.filter(|_| is_whole) {
+            Some(which) => {
+                let since = open.iter().map(|rental| rental.since).fold(f64::INFINITY, f64::min);
+                let gang = Gang { epoch: past.epoch, which, since, machines: open.iter().map(|rental| rental.machine.clone()).collect() };
+                Phase::Running { gang, heard_at: now, looked_at: f64::NEG_INFINITY, decided_at: now, is_working: true }
+            }
+            None => Phase::Ending { until: now + LISTS_ARE_LATE, looked_at: f64::NEG_INFINITY, next: Next::Choose },
+        };
+        resumed
+    }
+
+    pub fn end(&self) -> Option<&End> {
+        if let Phase::Ended(end) = &self.phase { Some(end) } else { None }
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Share of the work that is safe.
+    pub fn done(&self) -> f64 {
+        self.done
+    }
+
+    pub fn rentals(&self) -> &[Rental] {
+        &self.rentals
+    }
+
+    pub fn spent(&self, now: f64) -> Usd {
+        spent(&self.rentals, now)
+    }
+
+    /// Takes one event and says what to do. Times are seconds since the run began; they never go back.
+    pub fn step(&mut self, now: f64, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Clock => {}
+            Event::Answered { token, outcome } => self.answered(now, &token, outcome, &mut actions),
+            Event::Listed(machines) => self.listed(now, &machines, &mut actions),
+            Event::Destroyed(machine) => self.is_gone(&machine, now),
+            Event::Reported(report) => self.reported(now, report, &mut actions),
+            Event::Stop => {
+                if self.end().is_none() {
+                    self.end_all(now, Next::End(End::Stopped), &mut actions);
+                }
+            }
+        }
+        self.advance(now, &mut actions);
+        actions
+    }
+
+    fn advance(&mut self, now: f64, actions: &mut Vec<Action>) {
+        match self.phase.clone() {
+            Phase::Choosing { from } if now >= from => self.choose(now, actions),
+            Phase::Choosing { from } => actions.push(Action::Wake(from)),
+            Phase::Creating { gang, open } => self.create(now, gang, open, actions),
+            Phase::Running { gang, .. } => self.run(now, &gang, actions),
+            Phase::Ending { until, looked_at, next } => self.finish(now, until, looked_at, next, actions),
+            Phase::Ended(_) => {}
+        }
+    }
+
+    /// Asks the policy, and orders the first machine of a gang.
+    fn choose(&mut self, now: f64, actions: &mut Vec<Action>) {
+        for pool in 0..self.terms.spot.len() {
+            if !self.watch.views()[pool].up && self.blocks.until(&self.terms.spot[pool].pool, now).is_none() {
+                self.watch.may_be_up(pool);
+            }
+        }
+        let decision = self.decide(now, policy::Action::Idle, 0.0);
+        let which = match decision.action {
+            policy::Action::Spot(pool) => Some(Which::Spot(pool)),
+            policy::Action::OnDemand(_) => self.free_on_demand(now).map(Which::OnDemand),
+            policy::Action::Idle => None,
+        };
+        match which {
+            Some(which) => self.order_gang(now, which, decision.reason, actions),
+            None if decision.reason == Reason::BudgetReached => self.end_all(now, Next::End(End::OutOfBudget), actions),
+            None => self.wait(now, decision.reason, actions),
+        }
+    }
+
+    fn free_on_demand(&self, now: f64) -> Option<usize> {
+        (0..self.terms.on_demand.len()).find(|choice| self.blocks.until(&self.terms.on_demand[*choice].pool, now).is_none())
+    }
+
+    /// Waits for the next tick; where nothing will ever be free again, the run ends.
+    fn wait(&mut self, now: f64, reason: Reason, actions: &mut Vec<Action>) {
+        let places = self.terms.spot.iter().chain(&self.terms.on_demand);
+        let first_free = places.map(|choice| self.blocks.until(&choice.pool, now).unwrap_or(now)).fold(f64::INFINITY, f64::min);
+        // Refusals that do not pass: quota, permission, offering.
+        if first_free > now + 24.0 * 3600.0 {
+            self.end_all(now, Next::End(End::Refused(self.last_refusal.clone())), actions);
+            return;
+        }
+        let from = now + self.terms.limits.tick;
+        actions.push(Action::Say(format!("waiting: {reason}")));
+        actions.push(Action::Wake(from));
+        self.phase = Phase::Choosing { from };
+    }
+
+    fn decide(&self, now: f64, running: policy::Action, pending: f64) -> policy::Decision {
+        let limits = &self.terms.limits;
+        let worst = if pending > 0.0 { pending + limits.worst_changeover - limits.changeover } else { 0.0 };
+        let state = State {
+            elapsed: now,
+            left: limits.work * (1.0 - self.done),
+            spent: self.spent(now),
+            running,
+            last_pool: self.last_pool,
+            pending,
+            pending_worst: worst,
+        };
+        let seen = Observation { pools: self.watch.views(), on_demand: self.free_on_demand(now).is_some() };
+        policy::decide(&self.terms.policy, &state, &seen, limits)
+    }
+
+    fn order_gang(&mut self, now: f64, which: Which, reason: Reason, actions: &mut Vec<Action>) {
+        self.epoch += 1;
+        actions.push(Action::Say(format!("asking for {} x {}: {reason}", self.terms.nodes, self.choice(which).pool)));
+        let gang = Gang { epoch: self.epoch, which, since: now, machines: Vec::new() };
+        self.order(now, gang, actions);
+    }
+
+    fn choice(&self, which: Which) -> &Choice {
+        match which {
+            Which::Spot(pool) => &self.terms.spot[pool],
+            Which::OnDemand(choice) => &self.terms.on_demand[choice],
+        }
+    }
+
+    /// The next machine of a gang.
+    fn order(&mut self, now: f64, gang: Gang, actions: &mut Vec<Action>) {
+        let (node, choice) = (gang.machines.len() as u32, self.choice(gang.which).clone());
+        self.orders += 1;
+        let order = Order {
+            epoch: gang.epoch,
+            node,
+            token: names::token(&self.terms.run, gang.epoch, node, self.orders),
+            name: names::machine(&self.terms.run, gang.epoch, node),
+            lifetime: self.affordable(now, choice.rate),
+            choice,
+        };
+        actions.push(Action::Create(order.clone()));
+        self.phase = Phase::Creating { gang, open: Open { order, sent_at: now, tries: 1, again_at: None } };
+    }
+
+    /// Seconds that a gang at this rate may live: the longest life, or as far as the money goes.
+    fn affordable(&self, now: f64, rate: UsdPerHour) -> f64 {
+        let Some(budget) = self.terms.limits.budget else { return self.terms.lifetime };
+        let left = (budget.dollars() - self.spent(now).dollars()).max(0.0);
+        let an_hour = rate.dollars() * f64::from(self.terms.nodes);
+        self.terms.lifetime.min(left / an_hour * 3600.0).floor()
+    }
+
+    fn create(&mut self, now: f64, gang: Gang, mut open: Open, actions: &mut Vec<Action>) {
+        if now > gang.since + self.terms.gang_limit {
+            actions.push(Action::Say(format!("not all {} machines came in time; those that did are given back", self.terms.nodes)));
+            if let Which::Spot(pool) = gang.which {
+                self.watch.failed(pool);
+            }
+            let refusal = LaunchError::Capacity { code: "incomplete gang".to_owned() };
+            self.blocks.refused(&self.choice(gang.which).pool.clone(), &refusal, now);
+            self.unclear_until = self.unclear_until.max(now + LISTS_ARE_LATE);
+            self.end_all(now, Next::Choose, actions);
+            return;
+        }
+        match open.again_at {
+            Some(at) if now >= at => {
+                (open.tries, open.again_at) = (open.tries + 1, None);
+                actions.push(Action::Create(open.order.clone()));
+            }
+            Some(at) => actions.push(Action::Wake(at)),
+            None => actions.push(Action::Wake(gang.since + self.terms.gang_limit + 1.0)),
+        }
+        self.phase = Phase::Creating { gang, open };
+    }
+
+    fn answered(&mut self, now: f64, token: &str, outcome: Result<Machine, LaunchError>, actions: &mut Vec<Action>) {
+        let Phase::Creating { gang, open } = self.phase.clone() else { return self.not_wanted(now, outcome, actions) };
+        if open.order.token != token {
+            return self.not_wanted(now, outcome, actions);
+        }
+        match outcome {
+            Ok(machine) => self.joined(now, gang, &open, &machine.id, actions),
+            Err(LaunchError::Unclear { code }) if open.tries < MOST_TRIES => {
+                let pause = (FIRST_PAUSE * 2_f64.powi(open.tries as i32 - 1)).min(LONGEST_PAUSE);
+                actions.push(Action::Say(format!("{}: no clear answer ({code}), asking again in {pause:.0} s", open.order.choice.pool)));
+                self.unclear_until = now + LISTS_ARE_LATE;
+                self.phase = Phase::Creating { gang, open: Open { again_at: Some(now + pause), ..open } };
+            }
+            Err(error) => self.was_refused(now, &gang, &open, &error, actions),
+        }
+    }
+
+    fn joined(&mut self, now: f64, mut gang: Gang, open: &Open, machine: &MachineId, actions: &mut Vec<Action>) {
+        self.rent(machine, &open.order.choice, open.sent_at);
+        gang.machines.push(machine.clone());
+        if (gang.machines.len() as u32) < self.terms.nodes {
+            return self.order(now, gang, actions);
+        }
+        let choice = self.choice(gang.which).clone();
+        self.blocks.gave(&choice.pool);
+        if let Which::Spot(pool) = gang.which {
+            self.last_pool = Some(pool);
+        }
+        actions.push(Action::Say(format!("rented {} x {} at ${} an hour a machine", self.terms.nodes, choice.pool, choice.rate)));
+        self.phase = Phase::Running { gang, heard_at: now, looked_at: now, decided_at: now, is_working: false };
+    }
+
+    fn was_refused(&mut self, now: f64, gang: &Gang, open: &Open, error: &LaunchError, actions: &mut Vec<Action>) {
+        let pool = &open.order.choice.pool;
+        self.last_refusal = format!("{pool}: {error}");
+        actions.push(Action::Say(self.last_refusal.clone()));
+        if let LaunchError::Unclear { .. } = error {
+            self.unclear_until = now + LISTS_ARE_LATE;
+        }
+        if let LaunchError::Request { .. } = error {
+            return self.end_all(now, Next::End(End::Refused(self.last_refusal.clone())), actions);
+        }
+        // Six calls without a clear answer say as much as none to be had.
+        let unclear = LaunchError::Capacity { code: "no clear answer".to_owned() };
+        self.blocks.refused(pool, if matches!(error, LaunchError::Unclear { .. }) { &unclear } else { error }, now);
+        if let Which::Spot(index) = gang.which {
+            self.watch.failed(index);
+            for other in 0..self.terms.spot.len() {
+                if self.blocks.until(&self.terms.spot[other].pool, now).is_some() {
+                    self.watch.failed(other);
+                }
+            }
+        }
+        if gang.machines.is_empty() && now >= self.unclear_until {
+            self.phase = Phase::Choosing { from: now };
+            self.choose(now, actions);
+        } else {
+            self.end_all(now, Next::Choose, actions);
+        }
+    }
+
+    /// A machine that nobody waits for any more is ended.
+    fn not_wanted(&mut self, now: f64, outcome: Result<Machine, LaunchError>, actions: &mut Vec<Action>) {
+        let Ok(machine) = outcome else { return };
+        if !self.has(&machine.id) {
+            self.give_back(now, &machine, actions);
+        }
+    }
+
+    fn has(&self, machine: &MachineId) -> bool {
+        match &self.phase {
+            Phase::Creating { gang, .. } | Phase::Running { gang, .. } => gang.machines.contains(machine),
+            _ => false,
+        }
+    }
+
+    fn give_back(&mut self, now: f64, machine: &Machine, actions: &mut Vec<Action>) {
+        let all = || self.terms.spot.iter().chain(&self.terms.on_demand);
+        if let Some(choice) = all().find(|choice| choice.pool == machine.pool).cloned() {
+            self.rent(&machine.id, &choice, now);
+        }
+        actions.push(Action::Destroy(machine.id.clone()));
+        if let Phase::Ending { until, .. } = &mut self.phase {
+            *until = until.max(now);
+        }
+    }
+
+    fn rent(&mut self, machine: &MachineId, choice: &Choice, since: f64) {
+        if !self.rentals.iter().any(|rental| rental.machine == *machine) {
+            self.rentals.push(Rental { machine: machine.clone(), rate: choice.rate, rule: choice.rule, since, until: None });
+        }
+    }
+
+    fn is_gone(&mut self, machine: &MachineId, now: f64) {
+        if let Some(rental) = self.rentals.iter_mut().find(|rental| rental.machine == *machine && rental.until.is_none()) {
+            rental.until = Some(now);
+        }
+    }
+
+    fn listed(&mut self, now: f64, machines: &[Machine], actions: &mut Vec<Action>) {
+        for machine in machines.iter().filter(|machine| machine.state == MachineState::Gone) {
+            self.is_gone(&machine.id, now);
+        }
+        let awaited = if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
+        for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
+            if awaited.as_deref() != Some(machine.token.as_str()) && !self.has(&machine.id) {
+                self.give_back(now, machine, actions);
+            }
+        }
+        if let Phase::Running { gang, looked_at, .. } = &mut self.phase {
+            *looked_at = now;
+            let gang = gang.clone();
+            let is_lost = |id: &MachineId| match machines.iter().find(|machine| machine.id == *id) {
+                Some(machine) => machine.state == MachineState::Gone,
+                None => now > gang.since + LISTS_ARE_LATE,
+            };
+            if gang.machines.iter().any(is_lost) {
+                self.lost(now, &gang, "a machine is gone", actions);
+            }
+        }
+        if let Phase::Ending { looked_at, .. } = &mut self.phase {
+            *looked_at = now;
+            // What a list does not name any more is gone, once lists are not late.
+            let open: Vec<MachineId> = self
+                .rentals
+                .iter()
+                .filter(|rental| rental.until.is_none() && now > rental.since + LISTS_ARE_LATE)
+                .map(|rental| rental.machine.clone())
+                .collect();
+            for id in open.into_iter().filter(|id| !machines.iter().any(|machine| machine.id == *id)) {
+                self.is_gone(&id, now);
+            }
+        }
+    }
+
+    fn reported(&mut self, now: f64, report: Report, actions: &mut Vec<Action>) {
+        let Phase::Running { gang, heard_at, is_working, .. } = &mut self.phase else { return };
+        // An agent of an earlier epoch has been fenced: what it says does not count.
+        if report.epoch != gang.epoch {
+            return;
+        }
+        *heard_at = now;
+        *is_working |= report.done > self.done;
+        self.done = self.done.max(report.done.clamp(0.0, 1.0));
+        let gang = gang.clone();
+        match report.outcome {
+            None => {}
+            Some(Outcome::Completed) => {
+                self.done = 1.0;
+                self.end_all(now, Next::End(End::Completed), actions);
+            }
+            Some(Outcome::Interrupted) => self.lost(now, &gang, "interrupted, its work is saved", actions),
+            Some(Outcome::Failed(why)) => self.end_all(now, Next::End(End::Failed(why)), actions),
+        }
+    }
+
+    fn lost(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
+        actions.push(Action::Say(format!("{}: {why}", self.choice(gang.which).pool)));
+        self.interruptions += 1;
+        if let Which::Spot(pool) = gang.which {
+            self.watch.failed(pool);
+            let refusal = LaunchError::Capacity { code: "taken away".to_owned() };
+            self.blocks.refused(&self.terms.spot[pool].pool.clone(), &refusal, now);
+        }
+        self.end_all(now, Next::Choose, actions);
+    }
+
+    fn run(&mut self, now: f64, gang: &Gang, actions: &mut Vec<Action>) {
+        let (tick, silence) = (self.terms.limits.tick, self.terms.silence);
+        let Phase::Running { heard_at, looked_at, decided_at, is_working, .. } = &mut self.phase else { return };
+        let (heard, working) = (*heard_at, *is_working);
+        // A machine that boots says nothing yet.
+        let patience = if working { SILENCES * silence } else { (SILENCES * silence).max(self.terms.limits.worst_changeover) };
+        if now - heard > patience {
+            return self.lost(now, gang, "nothing heard for too long", actions);
+        }
+        if now - *looked_at >= LOOK {
+            *looked_at = now;
+            actions.push(Action::List);
+        }
+        let next_look = *looked_at + LOOK;
+        if now - *decided_at >= tick {
+            *decided_at = now;
+            let running = match gang.which {
+                Which::Spot(pool) => policy::Action::Spot(pool),
+                Which::OnDemand(_) => self.terms.limits.cheapest_on_demand(),
+            };
+            self.watch.advance(running.pool().filter(|_| !running.is_on_demand()), |_| true);
+            let pending = if working { 0.0 } else { (self.terms.limits.changeover - (now - gang.since)).max(1e-3) };
+            let decision = self.decide(now, running, pending);
+            if decision.reason == Reason::BudgetReached {
+                return self.end_all(now, Next::End(End::OutOfBudget), actions);
+            }
+            if decision.action != running && decision.action != policy::Action::Idle {
+                actions.push(Action::Say(format!("moving: {}", decision.reason)));
+                return self.end_all(now, Next::Choose, actions);
+            }
+        }
+        actions.push(Action::Wake(next_look));
+    }
+
+    /// Ends every machine that may cost money, and then goes on.
+    fn end_all(&mut self, now: f64, next: Next, actions: &mut Vec<Action>) {
+        if let Phase::Creating { .. } = self.phase {
+            // The answer is still under way.
+            self.unclear_until = self.unclear_until.max(now + LISTS_ARE_LATE);
+        }
+        let open = self.rentals.iter().filter(|rental| rental.until.is_none());
+        actions.extend(open.map(|rental| Action::Destroy(rental.machine.clone())));
+        self.phase = Phase::Ending { until: self.unclear_until, looked_at: now, next };
+        // To see whether that is already all.
+        actions.push(Action::Wake(now));
+    }
+
+    fn finish(&mut self, now: f64, until: f64, looked_at: f64, next: Next, actions: &mut Vec<Action>) {
+        let still: Vec<MachineId> =
+            self.rentals.iter().filter(|rental| rental.until.is_none()).map(|rental| rental.machine.clone()).collect();
+        if still.is_empty() && now >= until {
+            match next {
+                Next::Choose => {
+                    self.phase = Phase::Choosing { from: now };
+                    self.choose(now, actions);
+                }
+                Next::End(end) => self.phase = Phase::Ended(end),
+            }
+            return;
+        }
+        let pause = FIRST_PAUSE;
+        if now - looked_at >= pause {
+            actions.extend(still.into_iter().map(Action::Destroy));
+            actions.push(Action::List);
+            self.phase = Phase::Ending { until, looked_at: now, next };
+        }
+        actions.push(Action::Wake(now + pause));
+    }
+}

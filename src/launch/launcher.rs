@@ -1,0 +1,178 @@
+//! `Launcher`: the port that a cloud implements so that machines can be rented, and what each of its errors means.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::market::BoxFuture;
+
+/// The cloud's own name of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MachineId(pub String);
+
+impl fmt::Display for MachineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Market {
+    Spot,
+    OnDemand,
+}
+
+impl fmt::Display for Market {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Spot => "spot",
+            Self::OnDemand => "on-demand",
+        })
+    }
+}
+
+/// What is asked for, and where.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Pool {
+    pub cloud: String,
+    pub region: String,
+    pub zone_id: Option<String>,
+    pub instance_type: String,
+    pub market: Market,
+}
+
+impl Pool {
+    /// Quotas count machine types of one family together: the name up to its first `.` or second `-`.
+    pub fn family(&self) -> &str {
+        let name = self.instance_type.as_str();
+        let end = name.find('.').or_else(|| name.match_indices('-').map(|(at, _)| at).nth(1).or_else(|| name.find('-')));
+        &name[..end.unwrap_or(name.len())]
+    }
+
+    pub fn place(&self) -> &str {
+        self.zone_id.as_deref().unwrap_or(&self.region)
+    }
+}
+
+impl fmt::Display for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{} {}", self.cloud, self.place(), self.instance_type, self.market)
+    }
+}
+
+/// One machine to rent. The same token is the same machine: a call that is repeated after a lost answer must not rent twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateRequest {
+    pub run: String,
+    pub epoch: u64,
+    pub node: u32,
+    pub pool: Pool,
+    pub token: String,
+    pub name: String,
+    /// The machine ends itself then, whoever else is still alive.
+    pub expires_at: Timestamp,
+    /// Run by the machine as it starts.
+    pub boot: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineState {
+    Starting,
+    Running,
+    /// It was told to end, or is being taken away, and may still cost money.
+    Ending,
+    /// It costs nothing any more.
+    Gone,
+}
+
+/// A machine as its cloud describes it, with the tags that it was created with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    pub id: MachineId,
+    pub run: String,
+    pub epoch: u64,
+    pub node: u32,
+    pub token: String,
+    pub pool: Pool,
+    pub state: MachineState,
+    /// Why it ended, in the cloud's words.
+    pub reason: Option<String>,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// How a machine ends by itself at `expires_at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelfDestruct {
+    /// A timer that the boot script arms before anything else, and a machine that ends as it shuts down.
+    Timer,
+    /// The cloud's own limit.
+    Cloud,
+}
+
+/// Why a machine was not created, by what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// This pool has none now.
+    #[error("no capacity ({code})")]
+    Capacity { code: String },
+    /// The zone does not sell the machine type.
+    #[error("not sold there ({code})")]
+    NotSold { code: String },
+    /// The account may not have more of this family, in this region, on these terms.
+    #[error("quota {code} is used up; to ask for more: {request}")]
+    Quota { code: String, request: String },
+    /// The account may not do this at all.
+    #[error("not allowed ({code}): {detail}")]
+    Credentials { code: String, detail: String },
+    /// The request is wrong: the next place would refuse it too.
+    #[error("the request was refused ({code}): {detail}")]
+    Request { code: String, detail: String },
+    /// Nobody knows whether a machine was created: the answer was lost, late, or says to try later.
+    #[error("no clear answer ({code})")]
+    Unclear { code: String },
+}
+
+/// A cloud that rents machines: the least that it must do.
+///
+/// Contract:
+/// - `create` is repeated with the same token after an unclear answer and gives the same machine. It puts every tag into the
+///   creating call. SDK retries are off: the controller decides.
+/// - `list` gives every machine with the tag of a run, or of any run, in every region of the account; machines that are gone may
+///   be left out. It may be late by a minute: what was just created may be missing.
+/// - `destroy` of a machine that is gone, or unknown, is done. It may be repeated.
+/// - No secret stands in an error.
+pub trait Launcher: Send + Sync {
+    fn cloud(&self) -> &str;
+
+    fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>>;
+
+    fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>>;
+
+    fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>>;
+
+    /// `None`: a machine here lives until somebody ends it.
+    fn self_destruct(&self) -> Option<SelfDestruct>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_what_a_quota_counts() {
+        let pool = |name: &str| Pool {
+            cloud: "aws".to_owned(),
+            region: "us-east-1".to_owned(),
+            zone_id: None,
+            instance_type: name.to_owned(),
+            market: Market::Spot,
+        };
+        let families = ["p5.48xlarge", "a3-highgpu-8g", "Standard_ND96isr_H100_v5", "gpu-1x"].map(|name| pool(name).family().to_owned());
+        assert_eq!(families, ["p5", "a3-highgpu", "Standard_ND96isr_H100_v5", "gpu"]);
+    }
+}

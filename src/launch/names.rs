@@ -1,0 +1,41 @@
+//! Names, tokens and tags of machines: the same run, epoch, node and attempt always have the same.
+
+use sha2::{Digest, Sha256};
+
+/// Characters of a client token: EC2 takes at most 64.
+const TOKEN: usize = 64;
+
+/// Tags of everything that is rented, as contract 7 names them; a cloud that forbids colons writes underscores.
+pub const RUN: &str = "gpuplan:run";
+pub const EPOCH: &str = "gpuplan:epoch";
+pub const NODE: &str = "gpuplan:node";
+pub const EXPIRES: &str = "gpuplan:expires";
+pub const OWNER: &str = "gpuplan:owner";
+
+/// Repeating a call with it never rents a second machine.
+pub fn token(run: &str, epoch: u64, node: u32, attempt: u64) -> String {
+    // Lengths keep apart what a run may be called.
+    let digest = Sha256::digest(format!("{}:{run}:{epoch}:{node}:{attempt}", run.len()).as_bytes());
+    let mut token: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    token.truncate(TOKEN);
+    token
+}
+
+/// A second safety on clouds where a name is unique.
+pub fn machine(run: &str, epoch: u64, node: u32) -> String {
+    let plain: String = run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    format!("gpuplan-{}-e{epoch}-n{node}", plain.trim_matches('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_differ_by_everything_and_stay() {
+        let one = token("a", 1, 2, 3);
+        assert_eq!((one.len(), &one), (64, &token("a", 1, 2, 3)));
+        assert!([token("b", 1, 2, 3), token("a", 2, 2, 3), token("a", 1, 1, 3), token("a", 1, 2, 4)].iter().all(|other| *other != one));
+        assert_eq!(machine("Llama_3.1", 2, 0), "gpuplan-llama-3-1-e2-n0");
+    }
+}

@@ -1,0 +1,46 @@
+//! `Rental`: a machine that is paid for, from when, at which rate; and what all of them cost.
+
+use crate::launch::launcher::MachineId;
+use crate::units::{BillingRule, Usd, UsdPerHour};
+
+/// A machine from its creation to its end, in seconds of the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rental {
+    pub machine: MachineId,
+    pub rate: UsdPerHour,
+    pub rule: BillingRule,
+    pub since: f64,
+    /// `None`: it may still cost money.
+    pub until: Option<f64>,
+}
+
+impl Rental {
+    pub fn cost(&self, now: f64) -> Usd {
+        let seconds = self.rule.billed_seconds((self.until.unwrap_or(now) - self.since).max(0.0));
+        // A rate times a few hours is an amount of money; a rate beyond counting was refused when the run began.
+        self.rate.for_hours(1, seconds / 3600.0).unwrap_or_default()
+    }
+}
+
+pub fn spent(rentals: &[Rental], now: f64) -> Usd {
+    rentals.iter().fold(Usd::ZERO, |sum, rental| sum + rental.cost(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rental_costs_until_it_ends_and_a_minute_at_least() {
+        let rule = BillingRule::PER_SECOND;
+        let rental = |since, until| Rental {
+            machine: MachineId("m".to_owned()),
+            rate: UsdPerHour::parse("3.60").unwrap_or_default(),
+            rule,
+            since,
+            until,
+        };
+        let all = [rental(0.0, Some(1000.0)), rental(1000.0, None), rental(1990.0, None)];
+        assert_eq!(spent(&all, 2000.0), Usd::from_dollars(1.0 + 1.0 + 0.06).unwrap_or_default());
+    }
+}
