@@ -39,7 +39,7 @@ const FREE_FOR_ALL: &str = "embedded";
 
 /// The only files and folders that may touch files, network, processes, threads, clocks, the environment or chance.
 const EDGE: &str = "main.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
-    launch/journal.rs launch/execute.rs runstore/store.rs budget/ledger.rs telemetry/nvml.rs telemetry/smi.rs telemetry/host.rs \
+    launch/journal.rs launch/execute.rs runstore/store.rs runstore/store/ budget/ledger.rs telemetry/nvml.rs telemetry/smi.rs telemetry/host.rs \
     agent/claim.rs agent/heart.rs agent/program.rs agent/restore.rs agent/sample.rs agent/scan.rs agent/signals.rs agent/supervise.rs \
     agent/tree.rs agent/upload.rs";
 
@@ -75,7 +75,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("aws_config", "clouds/aws/"),
     ("google_cloud", "clouds/gcp/"),
     ("reqwest", "clouds/http.rs clouds/metadata.rs"),
-    ("object_store", "runstore/store.rs"),
+    ("object_store", "runstore/store.rs runstore/store/"),
     ("rusqlite", "market/cache.rs workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),

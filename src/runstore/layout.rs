@@ -92,6 +92,15 @@ impl Layout {
         format!("{}/e{epoch}-{node}.json", self.billed_all())
     }
 
+    /// Chunks of what the program of a node said in an epoch, numbered from 0 without a gap.
+    pub fn logs(&self, epoch: u64, node: u32) -> String {
+        format!("runs/{}/logs/e{epoch}/{node}", self.run)
+    }
+
+    pub fn log(&self, epoch: u64, node: u32, number: u64) -> String {
+        format!("{}/{number:08}.zst", self.logs(epoch, node))
+    }
+
     pub fn event(&self, name: &str) -> String {
         format!("runs/{}/events/{name}.json", self.run)
     }

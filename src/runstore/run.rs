@@ -133,6 +133,17 @@ impl Run {
         self.create(&self.layout.event(name), what).await.map(|_| ())
     }
 
+    /// Adds a chunk of the log. False if the number is taken by other bytes.
+    pub async fn add_log(&self, epoch: u64, node: u32, number: u64, bytes: Vec<u8>) -> Result<bool, StoreError> {
+        self.create_bytes(&self.layout.log(epoch, node, number), bytes).await
+    }
+
+    /// The highest number of a chunk.
+    pub async fn last_log(&self, epoch: u64, node: u32) -> Result<Option<u64>, StoreError> {
+        let chunks = self.store.list(&self.layout.logs(epoch, node)).await?;
+        Ok(chunks.iter().filter_map(|chunk| chunk.file_name().strip_suffix(".zst")?.parse().ok()).max())
+    }
+
     pub async fn write_result<T: Serialize>(&self, result: &T) -> Result<(), StoreError> {
         self.store.write(&self.layout.result(), text(result)).await
     }
@@ -159,7 +170,10 @@ impl Run {
 
     /// An answer may be lost on the way and the question repeated, so what is there already may be our own.
     async fn create<T: Serialize>(&self, key: &str, what: &T) -> Result<bool, StoreError> {
-        let bytes = text(what);
+        self.create_bytes(key, text(what)).await
+    }
+
+    async fn create_bytes(&self, key: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
         if self.store.create(key, bytes.clone()).await? {
             return Ok(true);
         }
