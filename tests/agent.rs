@@ -16,7 +16,7 @@ mod notices;
 mod owners;
 #[path = "agent/s3.rs"]
 mod s3;
-#[path = "agent/speed.rs"]
-mod speed;
 #[path = "contracts/server.rs"]
 mod server;
+#[path = "agent/speed.rs"]
+mod speed;

@@ -17,8 +17,8 @@ use object_store::path::Path as Location;
 use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use tokio::task::spawn_blocking;
 
-use crate::runstore::store::send::{Hash, Room};
 pub use crate::runstore::store::send::hash_file;
+use crate::runstore::store::send::{Hash, Room};
 
 /// Smallest part of a large object. S3 wants at least 5 MiB and at most 10,000 parts.
 const PART: u64 = 8 << 20;

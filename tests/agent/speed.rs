@@ -146,7 +146,10 @@ fn measure(what: &str, bench: &Bench, large: &Path, plain: &dyn Fn() -> Box<dyn 
         assert!(std::process::Command::new("sync").status().unwrap().success());
     }
     let (copied, shipped, peak) = (median(copies.clone()), median(ships.clone()), median(peaks));
-    println!("{what}: plain {copied:.0} MB/s {copies:.0?}, agent {shipped:.0} MB/s {ships:.0?}: {:.0} %, {peak:.0} MiB", 100.0 * shipped / copied);
+    println!(
+        "{what}: plain {copied:.0} MB/s {copies:.0?}, agent {shipped:.0} MB/s {ships:.0?}: {:.0} %, {peak:.0} MiB",
+        100.0 * shipped / copied
+    );
 }
 
 fn large(bench: &Bench) -> std::path::PathBuf {
@@ -177,7 +180,8 @@ fn speed_of_a_large_checkpoint() {
     measure("folder", &bench, &file, &plain, &|| fs::read(bench.path("store/runs/t/status/0.json")).unwrap());
     let status = Arc::new(Mutex::new(Vec::new()));
     let endpoint = forgetful(status.clone());
-    let environment = [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "t"), ("AWS_SECRET_ACCESS_KEY", "t"), ("AWS_REGION", "us-east-1")];
+    let environment =
+        [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "t"), ("AWS_SECRET_ACCESS_KEY", "t"), ("AWS_REGION", "us-east-1")];
     let bench = Bench::at("s3://b/p", &environment);
     let file = large(&bench);
     measure("loopback", &bench, &file, &|| s3(&endpoint), &|| status.lock().unwrap().clone());
