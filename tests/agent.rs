@@ -20,3 +20,7 @@ mod s3;
 mod server;
 #[path = "agent/speed.rs"]
 mod speed;
+#[path = "agent/team.rs"]
+mod team;
+#[path = "agent/watch.rs"]
+mod watch;

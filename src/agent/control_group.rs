@@ -21,10 +21,12 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// `None` where there is no version 2, no right to make a group, or a kernel that is too old.
-    pub fn make(name: &str) -> Option<Self> {
+    /// The group of an agent, by the number of its process and its start, which no other has. `None` where there is no version
+    /// 2, no right to make a group, or a kernel that is too old.
+    pub fn make(pid: i32, start_ticks: u64, is_alive: impl Fn(i32, u64) -> bool) -> Option<Self> {
         let home = home(&fs::read_to_string("/proc/self/cgroup").ok()?, &fs::read_to_string("/proc/self/mountinfo").ok()?)?;
-        let path = home.join(format!("{NAME}{name}"));
+        sweep(&home, is_alive);
+        let path = home.join(format!("{NAME}{pid}-{start_ticks}"));
         fs::create_dir(&path).ok()?;
         let group = Self { path, home };
         // To stay in the group would be to die with the program, so the way back is tried first.
@@ -68,6 +70,18 @@ pub fn end_left_behind(path: &str) -> io::Result<()> {
     end(path)?;
     remove(path);
     Ok(())
+}
+
+/// Removes empty groups of agents that are gone. One that is not empty cannot be removed.
+fn sweep(home: &Path, is_alive: impl Fn(i32, u64) -> bool) {
+    for found in fs::read_dir(home).into_iter().flatten().flatten() {
+        let name = found.file_name().to_string_lossy().into_owned();
+        let agent = name.strip_prefix(NAME).and_then(|name| name.split_once('-'));
+        let agent = agent.and_then(|(pid, ticks)| Some((pid.parse().ok()?, ticks.parse().ok()?)));
+        if agent.is_some_and(|(pid, ticks)| !is_alive(pid, ticks)) {
+            let _ = fs::remove_dir(found.path());
+        }
+    }
 }
 
 /// `0` stands for whoever writes it.

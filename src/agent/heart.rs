@@ -139,9 +139,8 @@ impl Heart {
 
     /// Writes what this machine costs so far and reads what all others did.
     pub async fn bill(&self) -> Result<(), StoreError> {
-        let is_taken = with(&self.pulse, |pulse| pulse.is_taken);
         if let Some(billed) = self.billed() {
-            self.run.write_billed(&Billed { is_interrupted: is_taken, ..billed }).await?;
+            self.run.write_billed(&billed).await?;
             let besides = self.run.spent_besides(self.epoch, self.place.node).await?;
             with(&self.pulse, |pulse| pulse.spent_besides = besides);
         }
@@ -166,7 +165,7 @@ impl Heart {
             from: self.begun_at,
             elapsed_nanos,
             free_if_interrupted_within_seconds: billing.free_if_interrupted_within_seconds,
-            is_interrupted: false,
+            is_interrupted: with(&self.pulse, |pulse| pulse.is_taken),
         })
     }
 

@@ -94,9 +94,9 @@ impl Logs {
         thread::spawn(move || {
             let (mut block, mut line) = (vec![0; 64 << 10], Vec::new());
             while let Ok(length @ 1..) = from.read(&mut block) {
-                talk.pass(stream, &block[..length]);
-                // Without room on the disk the output still goes where it always went.
+                // Kept before it is shown, so that the store has all that anybody saw. Without room on the disk it is only shown.
                 let is_kept = logs.log().append(&block[..length]).is_ok();
+                talk.pass(stream, &block[..length]);
                 with(&pulse, |pulse| {
                     pulse.output_bytes += length as u64;
                     pulse.output_lost |= !is_kept;

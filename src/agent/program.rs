@@ -38,7 +38,7 @@ impl Program {
             return Err((Exit::Code(NOT_FOUND), io::Error::other("there is no command")));
         };
         let mut starting = Command::new(name);
-        starting.args(arguments).envs(environment.iter().cloned()).process_group(0).stdin(Stdio::null());
+        starting.args(arguments).envs(environment.iter().cloned()).process_group(0).stdin(Stdio::null()).kill_on_drop(true);
         if keep_output {
             starting.stdout(Stdio::piped()).stderr(Stdio::piped());
         }

@@ -137,6 +137,7 @@ struct Supervisor {
     looked: Instant,
     exit: Option<Exit>,
     synced: bool,
+    output_lost: bool,
 }
 
 /// Runs the command until it is done, may not go on, or is given up.
@@ -145,7 +146,7 @@ pub async fn supervise(settings: Settings, talk: Arc<dyn Talk>) -> Result<Outcom
     let (sender, events) = mpsc::channel(64);
     signals::listen(settings.grace, sender.clone())?;
     let mut me = tree::myself(settings.machine.as_deref());
-    let group = ControlGroup::make(&format!("{}-{}", me.pid, me.start_ticks));
+    let group = ControlGroup::make(me.pid, me.start_ticks, tree::is_running);
     me.control_group = group.as_ref().map(ControlGroup::path);
     let outcome = own_and_live(settings, talk, me, group.clone(), (sender, events)).await;
     if let Some(group) = group {
@@ -199,6 +200,7 @@ async fn own_and_live(
         looked: begun,
         exit: None,
         synced: true,
+        output_lost: false,
     };
     supervisor.live().await
 }

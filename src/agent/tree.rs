@@ -52,7 +52,11 @@ pub fn myself(machine: Option<&str>) -> Owner {
 
 /// Whether this very process still runs, here.
 pub fn is_alive(owner: &Owner) -> bool {
-    look(owner.pid).is_some_and(|process| !process.is_dead && process.start_ticks == owner.start_ticks)
+    is_running(owner.pid, owner.start_ticks)
+}
+
+pub fn is_running(pid: i32, start_ticks: u64) -> bool {
+    look(pid).is_some_and(|process| !process.is_dead && process.start_ticks == start_ticks)
 }
 
 /// Kills everything that descends from this process or is in its control group, and waits until it is gone.

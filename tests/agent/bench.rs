@@ -89,6 +89,15 @@ impl Bench {
         serde_json::from_slice(&fs::read(self.path("store/runs/t").join(name)).unwrap()).unwrap()
     }
 
+    /// What the program of an epoch said, as the store has it. No chunk is missing.
+    pub fn output(&self, epoch: u64, node: u32) -> String {
+        let chunks = self.objects(&format!("logs/e{epoch}/{node}"));
+        let numbers: Vec<usize> = chunks.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
+        assert_eq!(numbers, (0..numbers.len()).collect::<Vec<_>>());
+        let unpack = |path: &PathBuf| zstd::decode_all(fs::File::open(path).unwrap()).unwrap();
+        String::from_utf8(chunks.iter().flat_map(unpack).collect()).unwrap()
+    }
+
     /// Every file that a manifest names is there and is what was sent.
     pub fn assert_whole(&self) {
         use sha2::{Digest, Sha256};

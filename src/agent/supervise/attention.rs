@@ -104,7 +104,7 @@ impl Supervisor {
 
     pub(super) fn look(&mut self, program: Option<&Program>) {
         self.read_progress();
-        if self.looked.elapsed() >= TABLE {
+        if self.looked.elapsed() >= self.settings.stall.map_or(TABLE, |stall| TABLE.min(stall / 4)) {
             tree::reap_orphans(program.and_then(Program::pid));
             self.looked = Instant::now();
             if program.is_some() && self.ending.asked.is_none() {
@@ -135,6 +135,10 @@ impl Supervisor {
     }
 
     fn look_for_life(&mut self) {
+        if with(&self.pulse, |pulse| std::mem::take(&mut pulse.output_lost)) && !self.output_lost {
+            self.output_lost = true;
+            self.hear(Event::Warning("the disk takes no more of the program's output: the log in the store has gaps".to_owned()), None);
+        }
         if self.settings.stall.is_none() {
             return;
         }
