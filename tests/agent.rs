@@ -4,6 +4,8 @@
 
 #[path = "agent/bench.rs"]
 mod bench;
+#[path = "agent/bucket.rs"]
+mod bucket;
 #[path = "agent/faults.rs"]
 mod faults;
 #[path = "agent/lives.rs"]
@@ -20,6 +22,8 @@ mod s3;
 mod server;
 #[path = "agent/speed.rs"]
 mod speed;
+#[path = "agent/stores.rs"]
+mod stores;
 #[path = "agent/team.rs"]
 mod team;
 #[path = "agent/watch.rs"]

@@ -87,7 +87,9 @@ impl Supervisor {
                 Some(event) = self.events.recv() => {
                     self.hear(event, None);
                     if let Some(by) = self.ending.leave_by {
-                        let _ = finish.send(Some(Finish { until: until(by), over }));
+                        // Only news: whoever sends checkpoints tries again at once when this changes.
+                        let news = Finish { until: until(by), over };
+                        finish.send_if_modified(|known| known.replace(news).is_none_or(|known| known.until != news.until));
                     }
                 }
             }
