@@ -8,6 +8,8 @@ mod bench;
 mod bucket;
 #[path = "agent/faults.rs"]
 mod faults;
+#[path = "agent/frameworks.rs"]
+mod frameworks;
 #[path = "agent/lives.rs"]
 mod lives;
 #[path = "testbed/moto.rs"]

@@ -39,6 +39,13 @@ struct Sight {
     looks: u32,
 }
 
+/// What a machine has of a checkpoint.
+enum Found {
+    Unsettled,
+    Nothing,
+    Complete(Entry),
+}
+
 impl Sharing {
     /// Until the first machine has ended, or the time is over. Gives back whether it was served to the end.
     pub async fn run(mut self, finish: watch::Receiver<Option<Finish>>) -> bool {
@@ -68,11 +75,11 @@ impl Sharing {
 
     async fn serve(&mut self, sight: &mut Option<Sight>, given: &mut Option<u64>, over: Option<Over>) -> Result<(), StoreError> {
         let Some(wanted) = self.run.wanted(self.epoch).await?.filter(|wanted| *given < Some(wanted.step)) else { return Ok(()) };
-        let found = if self.shares_a_folder { Some(None) } else { self.settled(&wanted, sight, over) };
-        let Some(found) = found else { return Ok(()) };
+        let found = if self.shares_a_folder { Found::Nothing } else { self.look(&wanted, sight, over) };
         let files = match found {
-            None => Vec::new(),
-            Some(entry) => {
+            Found::Unsettled => return Ok(()),
+            Found::Nothing => Vec::new(),
+            Found::Complete(entry) => {
                 let framework = wanted.framework.parse().unwrap_or(self.framework);
                 let bytes = entry.bytes();
                 with(&self.pulse, |pulse| pulse.checkpoint_bytes = bytes);
@@ -89,26 +96,27 @@ impl Sharing {
         Ok(())
     }
 
-    /// This machine's files of a checkpoint, once they are complete: `Some(None)` if it has none of it.
+    /// This machine's files of a checkpoint.
     ///
     /// Where the first machine's marker is written after all shards of all machines (DCP, Trainer, DeepSpeed, Megatron, Orbax), it
     /// speaks for this machine's files, too. Where each machine writes a checkpoint of its own, each has to be complete here.
-    fn settled(&self, wanted: &Wanted, sight: &mut Option<Sight>, over: Option<Over>) -> Option<Option<Entry>> {
+    fn look(&self, wanted: &Wanted, sight: &mut Option<Sight>, over: Option<Over>) -> Found {
         let framework = wanted.framework.parse().unwrap_or(self.framework);
         let found = entry(&self.folder.join(&wanted.name), wanted.name.clone()).ok().flatten().filter(|entry| !entry.files.is_empty());
         let files = found.as_ref().map(|entry| entry.files.clone());
-        match sight {
-            Some(sight) if sight.step == wanted.step && sight.files == files => sight.looks += 1,
-            _ => *sight = Some(Sight { step: wanted.step, files, since: Instant::now(), looks: 1 }),
-        }
-        let sight = sight.as_ref()?;
-        let trackers = scan(&self.folder).ok()?.trackers;
+        let before = sight.take().filter(|sight| sight.step == wanted.step && sight.files == files);
+        let (since, looks) = before.map_or((Instant::now(), 1), |before| (before.since, before.looks + 1));
+        *sight = Some(Sight { step: wanted.step, files, since, looks });
+        let trackers = scan(&self.folder).map(|listing| listing.trackers).unwrap_or_default();
         let one_speaks_for_all = !matches!(framework, Framework::Auto | Framework::Files | Framework::Lightning);
         let is_marked = found.as_ref().is_some_and(|entry| framework.judge(entry, &trackers) == Completeness::Marked);
-        let is_settled = sight.since.elapsed() >= self.settle || over == Some(Over::Orderly);
-        let is_complete = if one_speaks_for_all || is_marked { sight.looks > 1 || over.is_some() } else { is_settled };
-        // Nothing to be seen of it is an answer only when nothing can come any more.
-        let is_nothing = found.is_none() && (is_settled || over.is_some() || one_speaks_for_all && sight.looks > 1);
-        (is_complete || is_nothing).then_some(found)
+        let is_settled = since.elapsed() >= self.settle || over == Some(Over::Orderly);
+        let is_complete = if one_speaks_for_all || is_marked { looks > 1 || over.is_some() } else { is_settled };
+        match found {
+            Some(entry) if is_complete => Found::Complete(entry),
+            // Nothing to be seen of it is an answer only when nothing can come any more.
+            None if is_settled || over.is_some() || one_speaks_for_all && looks > 1 => Found::Nothing,
+            _ => Found::Unsettled,
+        }
     }
 }

@@ -65,11 +65,11 @@ mod tests {
     #[test]
     fn silence_is_told_once_and_any_sign_ends_it() {
         let mut stall = Stall::new(Some(seconds(60)), Duration::ZERO);
-        let still = Signs { output_bytes: 5, ..Signs::default() };
-        let told: Vec<_> = (1..40).filter_map(|look| stall.look(seconds(look * 5), still)).collect();
+        let quiet = Signs { output_bytes: 5, ..Signs::default() };
+        let told: Vec<_> = (1..40).filter_map(|look| stall.look(seconds(look * 5), quiet)).collect();
         assert_eq!(told, [seconds(60)]);
-        assert_eq!(stall.look(seconds(200), Signs { step: Some(1), ..still }), None);
-        assert_eq!(stall.look(seconds(260), Signs { step: Some(1), ..still }), Some(seconds(60)));
+        assert_eq!(stall.look(seconds(200), Signs { step: Some(1), ..quiet }), None);
+        assert_eq!(stall.look(seconds(260), Signs { step: Some(1), ..quiet }), Some(seconds(60)));
     }
 
     #[test]

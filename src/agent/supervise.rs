@@ -217,8 +217,8 @@ async fn until_told_to_leave(events: &mut mpsc::Receiver<Event>) {
 impl Supervisor {
     fn heart(&self) -> Heart {
         let (run, pulse, events) = (self.settings.run.clone(), self.pulse.clone(), self.sender.clone());
-        let (pace, caps, place) = (self.settings.heartbeat, self.settings.caps, self.settings.place);
-        Heart { run, epoch: self.epoch, place, pace, caps, begun: self.begun, begun_at: self.begun_at, pulse, events }
+        let Settings { heartbeat, caps, place, .. } = self.settings;
+        Heart { run, epoch: self.epoch, place, pace: heartbeat, caps, begun: self.begun, begun_at: self.begun_at, pulse, events }
     }
 
     async fn live(&mut self) -> Result<Outcome, Fault> {

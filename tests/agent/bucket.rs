@@ -108,14 +108,14 @@ fn serve(mut stream: TcpStream, judge: &Judge, state: &Mutex<State>) {
     let Some(request) = read(&stream) else { return };
     let fate = judge(&request.asked);
     let answer = match fate {
-        Fate::Lost => return thread::sleep(Duration::from_secs(600)),
+        Fate::Lost => return thread::sleep(Duration::from_mins(10)),
         Fate::Refused(status, code) => {
             (status, String::new(), format!("<Error><Code>{code}</Code><Message>no</Message></Error>").into_bytes())
         }
         _ => act(&request, &mut state.lock().unwrap()),
     };
     match fate {
-        Fate::AnswerLost => return thread::sleep(Duration::from_secs(600)),
+        Fate::AnswerLost => return thread::sleep(Duration::from_mins(10)),
         Fate::Slow(time) => thread::sleep(time),
         _ => {}
     }
@@ -139,7 +139,7 @@ fn act(request: &Request, state: &mut State) -> (u16, String, Vec<u8>) {
             let text = String::from_utf8_lossy(&request.body).into_owned();
             let keys = text.split("<Key>").skip(1).filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned()));
             let gone: Vec<String> = keys.inspect(|key| drop(state.objects.remove(key))).collect();
-            let said: String = gone.iter().map(|key| format!("<Deleted><Key>{key}</Key></Deleted>")).collect();
+            let said = gone.iter().fold(String::new(), |text, key| text + &format!("<Deleted><Key>{key}</Key></Deleted>"));
             plain(200, &format!("<DeleteResult>{said}</DeleteResult>"))
         }
         "POST" if query.starts_with("uploads") => {

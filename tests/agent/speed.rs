@@ -132,12 +132,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn measure(what: &str, bench: &Bench, large: &Path, plain: &dyn Fn() -> Box<dyn ObjectStore>, status: &dyn Fn() -> Vec<u8>) {
+fn measure(what: &str, bench: &Bench, large: &Path, store: &dyn Fn() -> Box<dyn ObjectStore>, status: &dyn Fn() -> Vec<u8>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let bytes = fs::metadata(large).unwrap().len() as f64;
     let (mut copies, mut ships, mut peaks) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..PAIRS {
-        copies.push(bytes / 1e6 / runtime.block_on(copy(&*plain(), large)).as_secs_f64());
+        copies.push(bytes / 1e6 / runtime.block_on(copy(&*store(), large)).as_secs_f64());
         // What the copy left is not written to the disk in the other's time.
         assert!(std::process::Command::new("sync").status().unwrap().success());
         let (rate, peak) = ship(bench, number, large, status);
@@ -145,11 +145,11 @@ fn measure(what: &str, bench: &Bench, large: &Path, plain: &dyn Fn() -> Box<dyn 
         peaks.push(peak);
         assert!(std::process::Command::new("sync").status().unwrap().success());
     }
-    let (copied, shipped, peak) = (median(copies.clone()), median(ships.clone()), median(peaks));
-    println!(
-        "{what}: plain {copied:.0} MB/s {copies:.0?}, agent {shipped:.0} MB/s {ships:.0?}: {:.0} %, {peak:.0} MiB",
-        100.0 * shipped / copied
-    );
+    let (plain, agent, peak) = (median(copies.clone()), median(ships.clone()), median(peaks));
+    let share = 100.0 * agent / plain;
+    let line = format!("{what}: plain {plain:.0} MB/s {copies:.0?}, agent {agent:.0} MB/s {ships:.0?}: {share:.0} %, {peak:.0} MiB\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    assert!(peak < 150.0, "{peak:.0} MiB");
 }
 
 fn large(bench: &Bench) -> std::path::PathBuf {

@@ -129,7 +129,8 @@ fn a_claim_that_is_refused_is_looked_at_again() {
         let is_claim = asked.method == "PUT" && asked.path.contains("/epochs/");
         if is_claim && !is_refused.swap(true, Ordering::SeqCst) { Fate::Refused(412, "PreconditionFailed") } else { Fate::Done }
     });
-    let mut agent = bench(&bucket).start("a", &[], &QUICK);
+    let bench = bench(&bucket);
+    let mut agent = bench.start("a", &[], &QUICK);
     agent.ends_with(0);
     assert!(agent.log().contains("epoch 1"), "{}", agent.log());
 }
