@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
 
+#[path = "agent/azure.rs"]
+mod azure;
 #[path = "agent/bench.rs"]
 mod bench;
 #[path = "agent/bucket.rs"]

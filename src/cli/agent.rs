@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser, Subcommand};
 use regex_lite::Regex;
 
 use crate::agent::claim::ClaimError;
@@ -125,6 +125,28 @@ impl Talk for Printer {
             Stream::Out => self.pass_out(bytes),
             Stream::Err => self.pass_err(bytes),
         }
+    }
+}
+
+/// The program with this one command, written as in the whole program.
+#[derive(Debug, Parser)]
+#[command(name = "gpuplan", version, about = "Runs a training command so that nothing committed is lost")]
+struct Alone {
+    #[command(subcommand)]
+    command: Only,
+}
+
+#[derive(Debug, Subcommand)]
+enum Only {
+    /// Run a command, restore and keep its checkpoints, and hear notices
+    Agent(Box<AgentArguments>),
+}
+
+/// Runs the program that has no other command.
+pub fn alone() -> ExitCode {
+    match Alone::try_parse() {
+        Ok(Alone { command: Only::Agent(arguments) }) => run(&arguments, false, &Printer),
+        Err(error) => Printer.clap(&error),
     }
 }
 

@@ -152,7 +152,7 @@ fn azure_events_of_other_machines_are_none_and_the_own_is_acknowledged_at_the_en
 fn a_file_is_a_notice() {
     let bench = Bench::new();
     let file = bench.path("leave");
-    let mut agent = bench.start("a", &["--notice-from", &file.display().to_string()], &[TRAINER]);
+    let mut agent = bench.start("a", &["--notice-from", &file.display().to_string()], &[TRAINER, "--seconds-per-step", "0.1"]);
     agent.wait_until_safe(20);
     std::fs::write(&file, "").unwrap();
     agent.ends_with(75);
