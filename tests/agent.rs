@@ -2,10 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
 
+#[path = "agent/azure.rs"]
+mod azure;
 #[path = "agent/bench.rs"]
 mod bench;
+#[path = "agent/bucket.rs"]
+mod bucket;
 #[path = "agent/faults.rs"]
 mod faults;
+#[path = "agent/frameworks.rs"]
+mod frameworks;
 #[path = "agent/lives.rs"]
 mod lives;
 #[path = "testbed/moto.rs"]
@@ -18,3 +24,11 @@ mod owners;
 mod s3;
 #[path = "contracts/server.rs"]
 mod server;
+#[path = "agent/speed.rs"]
+mod speed;
+#[path = "agent/stores.rs"]
+mod stores;
+#[path = "agent/team.rs"]
+mod team;
+#[path = "agent/watch.rs"]
+mod watch;

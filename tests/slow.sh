@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What takes minutes: a fresh release build, with every feature and with none, against its time limit.
+# What takes minutes: a fresh release build, with every feature and with none, against its time limit; the agent with real
+# frameworks and at every fault point, its speed, and its static program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,4 +29,14 @@ build() {
 
 build default 600
 build no-default-features 180 --no-default-features
+
+# 5 GB, so only here: PyTorch, transformers and Lightning for tests/agent/frameworks.rs.
+if python3 -m venv "$folder/frameworks" \
+  && "$folder/frameworks/bin/pip" install --quiet --no-cache-dir torch numpy transformers accelerate lightning; then
+  export GPUPLAN_TEST_PYTHON="$folder/frameworks/bin/python"
+else
+  echo "==> WAIVED the agent with real frameworks: they cannot be installed here" >&2
+fi
+cargo test --release --locked --no-default-features --test agent -- --include-ignored --nocapture frameworks stores speed
+.ci/agent
 exit "$late"

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::runstore::Billing;
 use crate::units::{Usd, UsdPerHour};
 
 /// Shares of the budget at which the user is told, percent.
@@ -14,6 +15,8 @@ pub struct Caps {
     pub budget: Option<Usd>,
     /// Price of this machine, frozen at launch.
     pub rate: Option<UsdPerHour>,
+    /// How the cloud bills it.
+    pub billing: Billing,
     /// Of this agent on this machine.
     pub lifetime: Option<Duration>,
 }

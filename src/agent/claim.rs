@@ -6,9 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::agent::supervise::Talk;
+use crate::agent::team::{self, Place};
 use crate::agent::tree;
 use crate::runstore::epoch::{Sight, takeover};
-use crate::runstore::{Epoch, Owner, Run, StoreError, Takeover};
+use crate::runstore::{Epoch, Owner, Run, Start, StoreError, Takeover};
 
 /// Heartbeats that a broken object may claim to have are not believed beyond this.
 const LONGEST_HEARTBEAT: f64 = 120.0;
@@ -21,6 +22,8 @@ pub struct Claim<'a> {
     pub prefix: &'a str,
     pub heartbeat: Duration,
     pub force: bool,
+    /// Machines that run together.
+    pub nodes: u32,
     pub talk: &'a dyn Talk,
 }
 
@@ -46,7 +49,7 @@ impl Claim<'_> {
             }
             let restored_from = self.run.restore_order().await?.first().copied();
             let heartbeat_seconds = self.heartbeat.as_secs_f64();
-            let epoch = Epoch { owner: self.me.clone(), started_at: Timestamp::now(), heartbeat_seconds, restored_from };
+            let epoch = Epoch { owner: self.me.clone(), started_at: Timestamp::now(), heartbeat_seconds, restored_from, nodes: self.nodes };
             if self.run.claim(highest + 1, &epoch).await? {
                 let same_machine = former.map(|former| former.owner).filter(|owner| owner.machine == self.me.machine);
                 tree::end_predecessor(same_machine.as_ref(), self.prefix, self.mark).map_err(ClaimError::Predecessor)?;
@@ -54,6 +57,19 @@ impl Claim<'_> {
             }
             // Somebody was faster. Now it is the owner to be watched.
         }
+    }
+
+    /// Joins the epoch of the first machine. Afterwards no process of an earlier agent for this node runs on this machine.
+    pub async fn join(&self, place: Place) -> Result<(u64, Start), ClaimError> {
+        let highest = self.run.highest_epoch().await?;
+        let former = if highest == 0 { None } else { self.run.member(highest, place.node).await? };
+        let same_machine = former.map(|former| former.owner).filter(|owner| owner.machine == self.me.machine);
+        // One that still lives sees by itself that its epoch is over.
+        while same_machine.as_ref().is_some_and(tree::is_alive) {
+            tokio::time::sleep(team::LOOK).await;
+        }
+        tree::end_predecessor(same_machine.as_ref(), self.prefix, self.mark).map_err(ClaimError::Predecessor)?;
+        Ok(team::join(self.run, place, self.me, self.talk).await?)
     }
 
     /// Returns when the former owner may be replaced.

@@ -11,8 +11,10 @@ use tokio::task::spawn_blocking;
 use crate::agent::caps::Caps;
 use crate::agent::notice::{Notice, NoticeSource, Urgency};
 use crate::agent::scan::{Over, Ready, Settling, scan};
+use crate::agent::team::Place;
 use crate::agent::upload::{Shipped, Shipper};
-use crate::runstore::{Billed, ManifestName, Phase, Run, Status, StoreError};
+use crate::agent::worth::Worth;
+use crate::runstore::{Billed, Leaving, ManifestName, Phase, Run, Status, StoreError};
 use crate::units::{BillingRule, Usd};
 
 /// Between two looks at the checkpoint folder; longer where a look takes long.
@@ -33,7 +35,16 @@ const WORTH_A_WARNING: u32 = 3;
 /// What happens beside the program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    Notice(Notice),
+    Notice {
+        notice: Notice,
+        /// The cloud itself says so, not a person or a scheduler.
+        by_cloud: bool,
+    },
+    /// Another machine of the run has to leave, failed, or is gone.
+    PeerLeaves {
+        node: u32,
+        leaving: Leaving,
+    },
     Fenced,
     Committed(ManifestName),
     Warning(String),
@@ -52,7 +63,27 @@ pub struct Pulse {
     pub upload_bytes_per_second: Option<f64>,
     /// Spent by all other machines and epochs, as last read.
     pub spent_besides: Usd,
+    /// Of the whole run, as last worked out; `None` without a price.
+    pub spent: Option<Usd>,
+    /// The cloud takes this machine away.
+    pub is_taken: bool,
+    /// Once it has ended: whether nothing is left to do.
+    pub is_done: Option<bool>,
+    /// Bytes that the program wrote to stdout and stderr, and whether some are missing from the log.
+    pub output_bytes: u64,
+    pub output_lost: bool,
+    /// Where the user asked what improvement costs.
+    pub worth: Option<Worth>,
     pub warnings: Vec<String>,
+}
+
+impl Pulse {
+    /// A line of the program's output.
+    pub fn read(&mut self, line: &str) {
+        if let Some((worth, spent)) = self.worth.as_mut().zip(self.spent) {
+            worth.read(line, spent);
+        }
+    }
 }
 
 pub type Shared = Arc<Mutex<Pulse>>;
@@ -65,6 +96,7 @@ pub fn with<T>(shared: &Shared, work: impl FnOnce(&mut Pulse) -> T) -> T {
 pub struct Heart {
     pub run: Run,
     pub epoch: u64,
+    pub place: Place,
     pub pace: Duration,
     pub caps: Caps,
     pub begun: Instant,
@@ -97,7 +129,7 @@ impl Heart {
         if self.run.has_epoch(self.epoch + 1).await? {
             return Ok(false);
         }
-        self.run.write_status(0, &self.status(beat)).await?;
+        self.run.write_status(self.place.node, &self.status(beat)).await?;
         if self.caps.rate.is_some() && billed_at.is_none_or(|at| at.elapsed() >= BILL) {
             self.bill().await?;
             *billed_at = Some(Instant::now());
@@ -107,16 +139,38 @@ impl Heart {
 
     /// Writes what this machine costs so far and reads what all others did.
     pub async fn bill(&self) -> Result<(), StoreError> {
-        if let Some(billed) = billed(self.caps, self.epoch, self.begun_at, self.begun.elapsed()) {
+        if let Some(billed) = self.billed() {
             self.run.write_billed(&billed).await?;
-            let besides = self.run.spent_besides(self.epoch, 0).await?;
+            let besides = self.run.spent_besides(self.epoch, self.place.node).await?;
             with(&self.pulse, |pulse| pulse.spent_besides = besides);
         }
         Ok(())
     }
 
+    /// Of all machines and epochs up to now; `None` without a price.
+    pub fn spent(&self) -> Option<Usd> {
+        let own = self.billed()?.cost();
+        Some(own + with(&self.pulse, |pulse| pulse.spent_besides))
+    }
+
+    fn billed(&self) -> Option<Billed> {
+        let elapsed_nanos = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let billing = self.caps.billing;
+        let rule = BillingRule { step_seconds: billing.step_seconds, minimum_seconds: billing.minimum_seconds };
+        self.caps.rate.map(|rate_usd_per_hour| Billed {
+            epoch: self.epoch,
+            node: self.place.node,
+            rate_usd_per_hour,
+            rule,
+            from: self.begun_at,
+            elapsed_nanos,
+            free_if_interrupted_within_seconds: billing.free_if_interrupted_within_seconds,
+            is_interrupted: with(&self.pulse, |pulse| pulse.is_taken),
+        })
+    }
+
     pub fn status(&self, beat: u64) -> Status {
-        let spent_usd = spent(self.caps, &self.pulse, self.epoch, self.begun_at, self.begun.elapsed());
+        let spent_usd = self.spent();
         with(&self.pulse, |pulse| Status {
             epoch: self.epoch,
             phase: pulse.phase.unwrap_or(Phase::Running),
@@ -128,21 +182,10 @@ impl Heart {
             backlog_bytes: pulse.backlog_bytes,
             upload_bytes_per_second: pulse.upload_bytes_per_second,
             spent_usd,
+            is_done: pulse.is_done,
             warnings: pulse.warnings.clone(),
         })
     }
-}
-
-fn billed(caps: Caps, epoch: u64, from: Timestamp, elapsed: Duration) -> Option<Billed> {
-    let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-    let rule = BillingRule::PER_SECOND;
-    caps.rate.map(|rate_usd_per_hour| Billed { epoch, node: 0, rate_usd_per_hour, rule, from, elapsed_nanos })
-}
-
-/// Of all machines and epochs up to now; `None` without a price.
-pub fn spent(caps: Caps, pulse: &Shared, epoch: u64, from: Timestamp, elapsed: Duration) -> Option<Usd> {
-    let own = billed(caps, epoch, from, elapsed)?.cost();
-    Some(own + with(pulse, |pulse| pulse.spent_besides))
 }
 
 /// Looks at one source of notices until it says that the machine goes.
@@ -161,10 +204,10 @@ pub async fn listen(source: Arc<dyn NoticeSource>, events: mpsc::Sender<Event>) 
                 let is_news = leaves || !advised;
                 advised |= !leaves;
                 if leaves {
-                    let _ = events.send(Event::Notice(notice)).await;
+                    let _ = events.send(Event::Notice { notice, by_cloud: true }).await;
                     return;
                 }
-                is_news.then_some(Event::Notice(notice))
+                is_news.then_some(Event::Notice { notice, by_cloud: true })
             }
             Ok(Err(_)) | Err(_) => {
                 failures += 1;
@@ -282,7 +325,8 @@ impl Shipping {
     }
 }
 
-async fn out_of_time(mut finish: watch::Receiver<Option<Finish>>) {
+/// Ends when the program is over and the time after it, too.
+pub async fn out_of_time(mut finish: watch::Receiver<Option<Finish>>) {
     let until = finish.wait_for(Option::is_some).await.ok().and_then(|finish| *finish).map(|finish| finish.until);
     match until {
         Some(until) => tokio::time::sleep_until(until.into()).await,

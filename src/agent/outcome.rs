@@ -51,6 +51,18 @@ impl Outcome {
         }
     }
 
+    /// For people.
+    pub fn words(self) -> String {
+        match self {
+            Self::Completed => "completed".to_owned(),
+            Self::Interrupted => "interrupted, to be started again".to_owned(),
+            Self::Fenced => "taken over by another owner".to_owned(),
+            Self::CapReached => "stopped at its budget or lifetime".to_owned(),
+            Self::Failed(Exit::Code(code)) => format!("failed with exit code {code}"),
+            Self::Failed(Exit::Signal(number)) => format!("failed by signal {number}"),
+        }
+    }
+
     /// Exit code of the agent.
     pub fn code(self) -> u8 {
         match self {

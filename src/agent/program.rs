@@ -1,12 +1,15 @@
 //! The user's program: started in a process group of its own, asked to end, waited for.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::process::{Child, Command};
 
+use crate::agent::control_group::ControlGroup;
 use crate::agent::outcome::Exit;
 
 /// Programs that pass SIGTERM on to their workers themselves: to signal the workers too would run their handlers twice.
@@ -23,14 +26,27 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its output goes where the agent's goes; there is nothing to read, as another start could not read it again. An error is the exit code that a shell would give, with the reason.
-    pub fn start(command: &[String], environment: &[(String, String)]) -> Result<Self, (Exit, io::Error)> {
+    /// There is nothing to read, as another start could not read it again. Its output goes where the agent's goes, or is kept
+    /// for `output`. An error is the exit code that a shell would give, with the reason.
+    pub fn start(
+        command: &[String],
+        environment: &[(String, String)],
+        keep_output: bool,
+        group: Option<&ControlGroup>,
+    ) -> Result<Self, (Exit, io::Error)> {
         let Some((name, arguments)) = command.split_first() else {
             return Err((Exit::Code(NOT_FOUND), io::Error::other("there is no command")));
         };
         let mut starting = Command::new(name);
-        starting.args(arguments).envs(environment.iter().cloned()).process_group(0).stdin(std::process::Stdio::null());
-        let child = starting.spawn().map_err(|error| match error.kind() {
+        starting.args(arguments).envs(environment.iter().cloned()).process_group(0).stdin(Stdio::null()).kill_on_drop(true);
+        if keep_output {
+            starting.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let started = match group {
+            Some(group) => group.inside(|| starting.spawn()).and_then(|started| started),
+            None => starting.spawn(),
+        };
+        let child = started.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => (Exit::Code(NOT_FOUND), error),
             _ => (Exit::Code(NOT_EXECUTABLE), error),
         })?;
@@ -40,6 +56,14 @@ impl Program {
 
     pub fn pid(&self) -> Option<i32> {
         self.pid
+    }
+
+    /// What it writes to stdout and stderr, once.
+    pub fn output(&mut self) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
+        match (self.child.stdout.take(), self.child.stderr.take()) {
+            (Some(out), Some(err)) => Ok(Some((out.into_owned_fd()?, err.into_owned_fd()?))),
+            _ => Ok(None),
+        }
     }
 
     pub fn ask_to_end(&self) {

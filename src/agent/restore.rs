@@ -34,6 +34,10 @@ pub struct Restore<'a> {
     pub folder: &'a Path,
     pub framework: Framework,
     pub epoch: u64,
+    /// This machine.
+    pub node: u32,
+    /// Where no committed checkpoint verifies.
+    pub restart_from_nothing: bool,
     pub talk: &'a dyn Talk,
 }
 
@@ -61,8 +65,39 @@ impl Restore<'_> {
             self.talk.say(&format!("warning: the checkpoint of step {} (epoch {}) is not used: {why}", name.step, name.epoch));
             restored.rejected.push((name, why));
         }
-        restored.path = self.on_disk(self.adopt())?;
+        // To start from nothing although there was something is for the user to say.
+        if restored.rejected.is_empty() || self.restart_from_nothing {
+            restored.path = self.on_disk(self.adopt())?;
+        }
         Ok(restored)
+    }
+
+    /// Exactly what the first machine restored; `None` is nothing. `Err` inside is why it cannot be used here.
+    pub async fn exactly(&self, name: Option<ManifestName>) -> Result<Result<Restored, String>, StoreError> {
+        self.on_disk(fs::create_dir_all(self.folder))?;
+        self.on_disk(self.sweep())?;
+        let Some(name) = name else {
+            return Ok(Ok(Restored { path: self.on_disk(self.adopt())?, ..Restored::default() }));
+        };
+        let manifest = match self.run.manifest(name).await? {
+            None => return Ok(Err("its manifest is gone".to_owned())),
+            Some(Err(error)) => return Ok(Err(error.to_string())),
+            Some(Ok(manifest)) => manifest,
+        };
+        if let Some(why) = self.bring(&manifest).await? {
+            return Ok(Err(why));
+        }
+        self.on_disk(self.settle(&manifest))?;
+        Ok(Ok(Restored { name: Some(name), path: Some(self.folder.join(&manifest.name)), rejected: Vec::new() }))
+    }
+
+    /// On a disk that is shared with the first machine, which has restored it.
+    pub async fn there(&self, name: Option<ManifestName>) -> Result<Result<Restored, String>, StoreError> {
+        let Some(name) = name else { return Ok(Ok(Restored::default())) };
+        match self.run.manifest(name).await? {
+            Some(Ok(manifest)) => Ok(Ok(Restored { name: Some(name), path: Some(self.folder.join(manifest.name)), rejected: Vec::new() })),
+            _ => Ok(Err("its manifest is gone".to_owned())),
+        }
     }
 
     fn on_disk<T>(&self, done: io::Result<T>) -> Result<T, StoreError> {
@@ -88,11 +123,15 @@ impl Restore<'_> {
         }
         let arriving = self.folder.join(format!("{ARRIVING}{}", manifest.step));
         let mut folders = vec![arriving.clone()];
-        folders.extend(manifest.files.iter().filter_map(|file| arriving.join(&file.path).parent().map(Path::to_owned)));
+        let files = manifest.files_of(self.node);
+        if files.is_empty() {
+            return Ok(Some("it holds nothing for this machine".to_owned()));
+        }
+        folders.extend(files.iter().filter_map(|file| arriving.join(&file.path).parent().map(Path::to_owned)));
         for folder in &folders {
             self.on_disk(fs::create_dir_all(folder))?;
         }
-        let fetching: Vec<_> = manifest.files.iter().map(|file| self.fetch(file, &arriving)).collect();
+        let fetching: Vec<_> = files.iter().map(|file| self.fetch(file, &arriving)).collect();
         let damage: Vec<Option<String>> = stream::iter(fetching).buffer_unordered(FILES_AT_ONCE).try_collect().await?;
         if let Some(why) = damage.into_iter().flatten().next() {
             self.on_disk(fs::remove_dir_all(&arriving))?;
@@ -122,11 +161,12 @@ impl Restore<'_> {
     async fn is_here(&self, place: &Path, manifest: &Manifest) -> Result<bool, StoreError> {
         let Ok(Some(found)) = entry(place, manifest.name.clone()) else { return Ok(false) };
         let here: BTreeMap<&str, u64> = found.files.iter().map(|file| (file.path.as_str(), file.size)).collect();
-        let wanted: BTreeMap<&str, u64> = manifest.files.iter().map(|file| (file.path.as_str(), file.size)).collect();
+        let files = manifest.files_of(self.node);
+        let wanted: BTreeMap<&str, u64> = files.iter().map(|file| (file.path.as_str(), file.size)).collect();
         if here != wanted {
             return Ok(false);
         }
-        for file in &manifest.files {
+        for file in files {
             if hash_file(&self.folder.join(&file.path)).await?.sha256 != file.sha256 {
                 return Ok(false);
             }

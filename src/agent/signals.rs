@@ -26,7 +26,7 @@ pub fn listen(grace: Duration, events: mpsc::Sender<Event>) -> io::Result<()> {
         tokio::spawn(async move {
             while arriving.recv().await.is_some() {
                 let notice = Notice { urgency: Urgency::Leave, from: name.to_owned(), left: Some(grace) };
-                let _ = events.send(Event::Notice(notice)).await;
+                let _ = events.send(Event::Notice { notice, by_cloud: false }).await;
             }
         });
     }

@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid};
 
+use crate::agent::control_group::{ControlGroup, end_left_behind};
 use crate::runstore::Owner;
 
 /// Variable that every process below an agent inherits, in whatever session: run, store, machine and agent.
@@ -21,6 +22,8 @@ struct Process {
     pid: i32,
     parent: i32,
     is_dead: bool,
+    /// Of processor time, with that of its children that ended.
+    ticks: u64,
     start_ticks: u64,
 }
 
@@ -33,7 +36,7 @@ pub fn adopt_orphans() {
     }
 }
 
-/// This process. `machine` replaces boot and namespace, for tests.
+/// This process, without a control group. `machine` replaces boot and namespace, for tests.
 pub fn myself(machine: Option<&str>) -> Owner {
     let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default();
@@ -43,35 +46,51 @@ pub fn myself(machine: Option<&str>) -> Owner {
         host: line("/proc/sys/kernel/hostname"),
         pid,
         start_ticks: look(pid).map_or(0, |process| process.start_ticks),
+        control_group: None,
     }
 }
 
 /// Whether this very process still runs, here.
 pub fn is_alive(owner: &Owner) -> bool {
-    look(owner.pid).is_some_and(|process| !process.is_dead && process.start_ticks == owner.start_ticks)
+    is_running(owner.pid, owner.start_ticks)
 }
 
-/// Kills everything that descends from this process and waits until it is gone.
-pub fn end_descendants() -> io::Result<()> {
-    let own = std::process::id() as i32;
-    end("processes below this one", || descendants(own, &processes()))
+pub fn is_running(pid: i32, start_ticks: u64) -> bool {
+    look(pid).is_some_and(|process| !process.is_dead && process.start_ticks == start_ticks)
 }
 
-/// Kills a former owner of the run on this machine, and everything that carries its mark or another of the run (`prefix`).
+/// Kills everything that descends from this process or is in its control group, and waits until it is gone.
+pub fn end_descendants(group: Option<&ControlGroup>) -> io::Result<()> {
+    group.map_or(Ok(()), ControlGroup::end)?;
+    end("processes below this one", descendants_of_this)
+}
+
+fn descendants_of_this() -> Vec<Process> {
+    descendants(std::process::id() as i32, &processes())
+}
+
+/// Processor time of all that runs below this process.
+pub fn processor_time() -> Duration {
+    // The kernel counts for programs in hundredths of a second on every architecture (proc_pid_stat(5), `sysconf(_SC_CLK_TCK)`).
+    Duration::from_millis(descendants_of_this().iter().map(|process| process.ticks).sum::<u64>() * 10)
+}
+
+/// Kills a former owner of the run on this machine, its control group, and everything that carries its mark or another of the
+/// run (`prefix`).
 pub fn end_predecessor(owner: Option<&Owner>, prefix: &str, own_mark: &str) -> io::Result<()> {
+    let own = std::process::id() as i32;
     end("processes of the former owner", || {
-        let former = owner.filter(|owner| is_alive(owner)).map(|owner| owner.pid);
-        let marked = processes()
-            .into_iter()
-            .filter(|process| !process.is_dead)
-            .map(|process| process.pid)
-            .filter(|pid| mark_of(*pid).is_some_and(|mark| mark != own_mark && mark.starts_with(prefix)));
-        marked.chain(former).filter(|pid| *pid != std::process::id() as i32).collect()
-    })
+        let is_former = |process: &Process| {
+            let is_owner = owner.is_some_and(|owner| (owner.pid, owner.start_ticks) == (process.pid, process.start_ticks));
+            is_owner || mark_of(process.pid).is_some_and(|mark| mark != own_mark && mark.starts_with(prefix))
+        };
+        processes().into_iter().filter(|process| !process.is_dead && process.pid != own && is_former(process)).collect()
+    })?;
+    owner.and_then(|owner| owner.control_group.as_deref()).map_or(Ok(()), end_left_behind)
 }
 
 /// Kills what `find` finds until it finds nothing: while one is killed another may be born.
-fn end(what: &str, find: impl Fn() -> BTreeSet<i32>) -> io::Result<()> {
+fn end(what: &str, find: impl Fn() -> Vec<Process>) -> io::Result<()> {
     let begun = Instant::now();
     loop {
         let found = find();
@@ -79,14 +98,23 @@ fn end(what: &str, find: impl Fn() -> BTreeSet<i32>) -> io::Result<()> {
             return Ok(());
         }
         if begun.elapsed() > DIES_WITHIN {
-            return Err(io::Error::other(format!("{what} cannot be killed: {found:?}")));
+            let pids: Vec<i32> = found.iter().map(|process| process.pid).collect();
+            return Err(io::Error::other(format!("{what} cannot be killed: {pids:?}")));
         }
-        for pid in found.into_iter().filter_map(Pid::from_raw) {
-            // Whoever ended meanwhile is what was wanted.
-            let _ = kill_process(pid, Signal::KILL);
-        }
+        found.iter().for_each(kill);
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Kills this very process: its number may be another's by now, what a descriptor stands for may not.
+fn kill(process: &Process) {
+    let Some(pid) = Pid::from_raw(process.pid) else { return };
+    // Whoever ended meanwhile is what was wanted.
+    let _ = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(_) if look(process.pid).is_none_or(|now| now.start_ticks != process.start_ticks) => Ok(()),
+        Ok(descriptor) => pidfd_send_signal(descriptor, Signal::KILL),
+        Err(_) => kill_process(pid, Signal::KILL),
+    };
 }
 
 /// Collects orphans that ended, except `ours`, whose end somebody waits for.
@@ -118,17 +146,18 @@ fn look(pid: i32) -> Option<Process> {
 fn parse(pid: i32, stat: &str) -> Option<Process> {
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
     let is_dead = matches!(*fields.first()?, "Z" | "X" | "x");
-    Some(Process { pid, parent: fields.get(1)?.parse().ok()?, is_dead, start_ticks: fields.get(19)?.parse().ok()? })
+    let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(Process { pid, parent: fields.get(1)?.parse().ok()?, is_dead, ticks, start_ticks: fields.get(19)?.parse().ok()? })
 }
 
-fn descendants(root: i32, all: &[Process]) -> BTreeSet<i32> {
+fn descendants(root: i32, all: &[Process]) -> Vec<Process> {
     let mut family = BTreeSet::from([root]);
     loop {
         let before = family.len();
         family.extend(all.iter().filter(|process| family.contains(&process.parent)).map(|process| process.pid).collect::<Vec<_>>());
         if family.len() == before {
-            let dead: BTreeSet<_> = all.iter().filter(|process| process.is_dead).map(|process| process.pid).collect();
-            return family.into_iter().filter(|pid| *pid != root && !dead.contains(pid)).collect();
+            let is_below = |process: &&Process| process.pid != root && !process.is_dead && family.contains(&process.pid);
+            return all.iter().filter(is_below).copied().collect();
         }
     }
 }
@@ -146,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_stat_line_is_read_whatever_the_name() {
-        let line = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 1";
-        assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, is_dead: false, start_ticks: 4242 }));
+        let line = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 0 0 0 5 6 1 2 20 0 1 0 4242 1 1";
+        assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, is_dead: false, ticks: 14, start_ticks: 4242 }));
         assert!(parse(7, &line.replace(" S ", " Z ")).unwrap().is_dead);
         for cut in ["", "7 (a", "7 (a) S", "7 (a) S x"] {
             assert_eq!(parse(7, cut), None, "{cut}");
@@ -156,9 +185,9 @@ mod tests {
 
     #[test]
     fn descendants_are_found_over_generations() {
-        let process = |pid, parent| Process { pid, parent, is_dead: pid == 9, start_ticks: 0 };
+        let process = |pid, parent| Process { pid, parent, is_dead: pid == 9, ticks: 0, start_ticks: 0 };
         let all = [process(5, 4), process(4, 2), process(2, 1), process(3, 1), process(9, 5), process(6, 3)];
-        assert_eq!(descendants(2, &all), BTreeSet::from([4, 5]));
+        assert_eq!(descendants(2, &all).iter().map(|process| process.pid).collect::<Vec<_>>(), [5, 4]);
     }
 
     #[test]

@@ -10,10 +10,11 @@ use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 
 use crate::agent::scan::{Ready, entry};
+use crate::agent::team::{Place, collect};
 use crate::runstore::history::{Keep, to_prune};
 use crate::runstore::layout::data_key;
 use crate::runstore::store::hash_file;
-use crate::runstore::{Manifest, ManifestName, Run, StoreError, StoredFile};
+use crate::runstore::{Manifest, ManifestName, Run, StoreError, StoredFile, Wanted};
 
 /// Files under way at the same time.
 pub const FILES_AT_ONCE: usize = 2;
@@ -45,6 +46,7 @@ pub struct Shipper {
     run: Run,
     folder: PathBuf,
     epoch: u64,
+    place: Place,
     keep: Keep,
     /// What the program started from; not pruned before this epoch has a commit of its own.
     restored_from: Option<ManifestName>,
@@ -59,10 +61,10 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    pub fn new(run: Run, folder: PathBuf, epoch: u64, keep: Keep, restored_from: Option<ManifestName>) -> Self {
+    pub fn new(run: Run, folder: PathBuf, (epoch, place): (u64, Place), keep: Keep, restored_from: Option<ManifestName>) -> Self {
         let (known, manifests) = (BTreeMap::new(), BTreeMap::new());
         let (committed, attempt, rate, has_swept) = (None, 0, None, false);
-        Self { run, folder, epoch, keep, restored_from, committed, known, manifests, attempt, rate, has_swept }
+        Self { run, folder, epoch, place, keep, restored_from, committed, known, manifests, attempt, rate, has_swept }
     }
 
     /// The newest checkpoint that is safe.
@@ -77,6 +79,30 @@ impl Shipper {
 
     /// Sends a checkpoint and commits it. May be repeated after an error: what was sent is not sent again.
     pub async fn ship(&mut self, ready: &Ready) -> Result<Shipped, StoreError> {
+        let Some(mut files) = self.upload(ready).await? else { return Ok(Shipped::Changed) };
+        if self.run.has_epoch(self.epoch + 1).await? {
+            return Ok(Shipped::Fenced);
+        }
+        let (framework, entry) = (ready.framework.name(), &ready.entry.name);
+        if !self.place.is_alone() {
+            let wanted = Wanted { step: ready.step, name: entry.clone(), framework: framework.to_owned() };
+            files = collect(&self.run, self.epoch, self.place, &wanted, files).await?;
+            if self.run.has_epoch(self.epoch + 1).await? {
+                return Ok(Shipped::Fenced);
+            }
+        }
+        let name = ManifestName { step: ready.step, epoch: self.epoch };
+        let manifest = Manifest::new(name, entry, framework, self.restored_from, files);
+        // If the name is taken, this step is safe already, from an earlier start of the program in this epoch.
+        if self.run.commit(&manifest).await? {
+            self.manifests.insert(name, manifest);
+        }
+        self.committed = self.committed.max(Some(name));
+        Ok(Shipped::Committed(name))
+    }
+
+    /// Sends the files of a checkpoint; `None` if one of them changed on the way, so that it was not complete after all.
+    pub async fn upload(&mut self, ready: &Ready) -> Result<Option<Vec<StoredFile>>, StoreError> {
         self.attempt += 1;
         let begun = Instant::now();
         let sends: Vec<_> = ready.entry.files.iter().map(|file| self.send(&ready.entry.name, &file.path)).collect();
@@ -94,25 +120,13 @@ impl Shipper {
         }
         match failed {
             // The program deleted it meanwhile, as it does with old ones.
-            Some(StoreError::Local { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(Shipped::Changed),
+            Some(StoreError::Local { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
             Some(error) => return Err(error),
             None => {}
         }
         self.measure(bytes, begun.elapsed());
-        if entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone()).ok().flatten().as_ref() != Some(&ready.entry) {
-            return Ok(Shipped::Changed);
-        }
-        if self.run.has_epoch(self.epoch + 1).await? {
-            return Ok(Shipped::Fenced);
-        }
-        let name = ManifestName { step: ready.step, epoch: self.epoch };
-        let manifest = Manifest::new(name, &ready.entry.name, ready.framework.name(), self.restored_from, stored);
-        // If the name is taken, this step is safe already, from an earlier start of the program in this epoch.
-        if self.run.commit(&manifest).await? {
-            self.manifests.insert(name, manifest);
-        }
-        self.committed = self.committed.max(Some(name));
-        Ok(Shipped::Committed(name))
+        let now = entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone()).ok().flatten();
+        Ok((now.as_ref() == Some(&ready.entry)).then_some(stored))
     }
 
     fn measure(&mut self, bytes: u64, took: Duration) {
@@ -132,9 +146,9 @@ impl Shipper {
                 return Ok((Known { head, sent: StoredFile { path: path.to_owned(), ..known.sent.clone() } }, 0));
             }
         }
-        let key = data_key(self.epoch, self.attempt, path);
+        let key = data_key(self.epoch, self.place.node, self.attempt, path);
         let sent = self.run.send(&key, &from).await?;
-        let stored = StoredFile { path: path.to_owned(), key, sha256: sent.sha256, size: sent.size };
+        let stored = StoredFile { path: path.to_owned(), key, sha256: sent.sha256, size: sent.size, node: None };
         Ok((Known { head, sent: stored }, sent.size))
     }
 
@@ -153,6 +167,9 @@ impl Shipper {
         let named: BTreeSet<String> = order.iter().filter(|name| !gone.contains(name)).flat_map(|name| keys[name].clone()).collect();
         for name in &gone {
             self.run.forget(*name).await?;
+            if !self.place.is_alone() {
+                self.run.forget_parts(*name, self.place.nodes).await?;
+            }
             self.manifests.remove(name);
             self.known.retain(|_, known| !keys[name].contains(&known.sent.key) || named.contains(&known.sent.key));
             let unnamed: Vec<String> = keys[name].iter().filter(|key| !named.contains(*key)).cloned().collect();

@@ -1,22 +1,25 @@
 //! `agent`: wires the checkpoint-resume wrapper to the store, to this machine's notices and to the terminal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser, Subcommand};
+use regex_lite::Regex;
 
 use crate::agent::claim::ClaimError;
 use crate::agent::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
-use crate::agent::supervise::{Fault, Settings, Talk, supervise};
-use crate::agent::{Caps, Framework, NoticeSource};
+use crate::agent::supervise::{Fault, Settings, Stream, Talk, supervise};
+use crate::agent::{Caps, Framework, NoticeSource, Notifier, Place, Question};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::clouds::notices;
+use crate::clouds::webhook::Webhook;
 use crate::runstore::history::Keep;
 use crate::runstore::layout::Layout;
-use crate::runstore::{Run, Store, StoreError};
+use crate::runstore::{HandOff, Run, Store, StoreError};
+use crate::units::money::MoneyError;
 use crate::units::{Hours, Seconds, Usd, UsdPerHour};
 
 #[derive(Debug, Args)]
@@ -52,7 +55,7 @@ pub struct AgentArguments {
     #[arg(long, value_name = "FILE")]
     pub notice_from: Option<PathBuf>,
     /// Most dollars for all machines of the run together; needs --rate
-    #[arg(long, value_name = "USD", requires = "rate")]
+    #[arg(long, value_name = "USD")]
     pub budget: Option<String>,
     /// Price of this machine in dollars an hour
     #[arg(long, value_name = "USD")]
@@ -60,6 +63,41 @@ pub struct AgentArguments {
     /// Stop after so long on this machine
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub lifetime: Option<Duration>,
+    /// What the launch of this machine agreed on: run, price, billing, limits. Options given here win
+    #[arg(long, value_name = "FILE")]
+    pub hand_off: Option<PathBuf>,
+    /// Which machine this is, from 0, and of how many
+    #[arg(long, value_name = "N", requires = "nodes")]
+    pub node: Option<u32>,
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// Address that gets a JSON message on start, interruption and end, and at 50, 80 and 100 % of the budget
+    #[arg(long, env = "GPUPLAN_NOTIFY", hide_env_values = true, value_name = "URL")]
+    pub notify: Option<String>,
+    /// Without a step, checkpoint, output or work of a processor for so long the program is stalled; 0: never
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration)]
+    pub stall: Duration,
+    /// What happens to a stalled program: warn, or kill (which counts as a crash)
+    #[arg(long, value_name = "WHAT", default_value = "warn", value_parser = ["warn", "kill"])]
+    pub on_stall: String,
+    /// Finds a metric in the output of the program; the first group is the number, as in 'loss: ([0-9.]+)'
+    #[arg(long, value_name = "PATTERN", requires = "worth")]
+    pub metric: Option<String>,
+    /// Most dollars that one more percent of the metric is worth; beyond, stopping is advised. Needs --rate
+    #[arg(long, value_name = "USD", requires = "metric")]
+    pub worth: Option<String>,
+    /// The metric improves as it grows
+    #[arg(long)]
+    pub higher_is_better: bool,
+    /// Leave the program's output alone: it is not kept in the store
+    #[arg(long)]
+    pub no_logs: bool,
+    /// Start from nothing where checkpoints are committed and none of them verifies
+    #[arg(long)]
+    pub restart_from_nothing: bool,
+    /// Run when the agent has ended, whatever the outcome, as in 'shutdown -P now'
+    #[arg(long, value_name = "COMMAND")]
+    pub at_end: Option<String>,
     /// Between two signs of life in the store
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub heartbeat: Duration,
@@ -81,11 +119,58 @@ impl Talk for Printer {
     fn say(&self, line: &str) {
         self.note(&format!("gpuplan: {line}"));
     }
+
+    fn pass(&self, stream: Stream, bytes: &[u8]) {
+        match stream {
+            Stream::Out => self.pass_out(bytes),
+            Stream::Err => self.pass_err(bytes),
+        }
+    }
+}
+
+/// The program with this one command, written as in the whole program.
+#[derive(Debug, Parser)]
+#[command(name = "gpuplan", version, about = "Runs a training command so that nothing committed is lost")]
+struct Alone {
+    #[command(subcommand)]
+    command: Only,
+}
+
+#[derive(Debug, Subcommand)]
+enum Only {
+    /// Run a command, restore and keep its checkpoints, and hear notices
+    Agent(Box<AgentArguments>),
+}
+
+/// Runs the program that has no other command.
+pub fn alone() -> ExitCode {
+    match Alone::try_parse() {
+        Ok(Alone { command: Only::Agent(arguments) }) => run(&arguments, false, &Printer),
+        Err(error) => Printer.clap(&error),
+    }
 }
 
 /// Runs the command to its end. The exit code is the command's, or one of the agent's own (docs/agent.md).
 pub fn run(arguments: &AgentArguments, offline: bool, printer: &Printer) -> ExitCode {
-    let outcome = settings(arguments, offline).and_then(|settings| {
+    let hand_off = match arguments.hand_off.as_deref().map(read_hand_off).transpose() {
+        Ok(hand_off) => hand_off,
+        Err(diagnostic) => {
+            printer.diagnostic(&diagnostic);
+            return diagnostic.exit.into();
+        }
+    };
+    let code = supervised(arguments, hand_off.as_ref(), offline, printer);
+    if let Some(command) = arguments.at_end.as_deref().or(hand_off.as_ref().and_then(|hand_off| hand_off.at_end.as_deref())) {
+        let ended = std::process::Command::new("sh").args(["-c", command]).status();
+        if !ended.is_ok_and(|status| status.success()) {
+            printer.warning("the command of --at-end failed; this machine may go on costing money");
+        }
+    }
+    code
+}
+
+fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool, printer: &Printer) -> ExitCode {
+    let outcome = settings(arguments, hand_off, offline).and_then(|settings| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| Diagnostic::unexpected(&error))?;
         let outcome = runtime.block_on(supervise(settings, Arc::new(*printer)));
@@ -96,7 +181,13 @@ pub fn run(arguments: &AgentArguments, offline: bool, printer: &Printer) -> Exit
     match outcome {
         Ok(Ok(outcome)) => ExitCode::from(outcome.code()),
         Ok(Err(fault)) => {
-            printer.diagnostic(&Diagnostic::new(Exit::Unexpected, fault.to_string()));
+            let diagnostic = Diagnostic::new(Exit::Unexpected, fault.to_string());
+            printer.diagnostic(&match fault {
+                Fault::NothingVerifies(_) => {
+                    diagnostic.hint("look at runs/RUN/events in the store; gpuplan agent --restart-from-nothing ... gives them up")
+                }
+                _ => diagnostic,
+            });
             ExitCode::from(code_of(&fault))
         }
         Err(diagnostic) => {
@@ -115,23 +206,26 @@ fn code_of(fault: &Fault) -> u8 {
     }
 }
 
-fn settings(arguments: &AgentArguments, offline: bool) -> Result<Settings, Diagnostic> {
+fn read_hand_off(file: &Path) -> Result<HandOff, Diagnostic> {
+    let wrong = |error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, format!("{}: {error}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    HandOff::read(&text).map_err(|error| wrong(&error))
+}
+
+fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool) -> Result<Settings, Diagnostic> {
     let wrong = |error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, error.to_string());
+    let refuse = |error: String| Diagnostic::new(Exit::Usage, error);
     let here = std::env::current_dir().map_err(|error| Diagnostic::unexpected(&error))?;
     let folder_name = || here.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = arguments.run.clone().filter(|name| !name.is_empty()).unwrap_or_else(folder_name);
-    let layout = Layout::new(&name).map_err(|error| wrong(&error).hint("gpuplan agent --store URI --run NAME -- COMMAND"))?;
+    let given = arguments.run.clone().filter(|name| !name.is_empty()).or_else(|| hand_off.and_then(|hand_off| hand_off.run.clone()));
+    let layout = Layout::new(&given.unwrap_or_else(folder_name));
+    let layout = layout.map_err(|error| wrong(&error).hint("gpuplan agent --store URI --run NAME -- COMMAND"))?;
     if offline && arguments.store.contains("://") && !arguments.store.starts_with("file://") {
         return Err(Diagnostic::new(Exit::Usage, "the store is in the network, which --offline (or GPUPLAN_OFFLINE) forbids"));
     }
     let store = Store::open(&arguments.store).map_err(|error| wrong(&error))?;
-    let budget = arguments.budget.as_deref().map(Usd::parse).transpose().map_err(|error| wrong(&error))?;
-    let rate = arguments.rate.as_deref().map(UsdPerHour::parse).transpose().map_err(|error| wrong(&error))?;
-    if rate.is_some_and(|rate| rate.nanos() == 0) {
-        return Err(Diagnostic::new(Exit::Usage, "--rate 0 is no price; leave it out if it is not known"));
-    }
-    let notices: Vec<Arc<dyn NoticeSource>> =
-        if offline { Vec::new() } else { notices::sources(&arguments.notices).map_err(|error| Diagnostic::new(Exit::Usage, error))? };
+    let caps = caps(arguments, hand_off)?;
+    let notices: Vec<Arc<dyn NoticeSource>> = if offline { Vec::new() } else { notices::sources(&arguments.notices).map_err(refuse)? };
     Ok(Settings {
         run: Run::new(store, layout),
         store: arguments.store.clone(),
@@ -143,12 +237,65 @@ fn settings(arguments: &AgentArguments, offline: bool) -> Result<Settings, Diagn
         grace: arguments.grace,
         first_pause: arguments.backoff,
         keep: Keep { last: arguments.keep_last, every: arguments.keep_every },
-        caps: Caps { budget, rate, lifetime: arguments.lifetime },
+        worth: question(arguments, caps)?,
+        caps,
         force: arguments.force,
+        restart_from_nothing: arguments.restart_from_nothing,
+        place: place(arguments, hand_off)?,
+        keep_output: !arguments.no_logs,
+        stall: Some(arguments.stall).filter(|stall| !stall.is_zero()),
+        kill_stalled: arguments.on_stall == "kill",
+        notifier: notifier(arguments, hand_off, offline)?,
         machine: arguments.machine.clone(),
         notice_from: arguments.notice_from.clone(),
         notices,
     })
+}
+
+fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, Diagnostic> {
+    let wrong = |error: MoneyError| Diagnostic::new(Exit::Usage, error.to_string());
+    let budget = arguments.budget.as_deref().map(Usd::parse).transpose().map_err(wrong)?;
+    let rate = arguments.rate.as_deref().map(UsdPerHour::parse).transpose().map_err(wrong)?;
+    if rate.is_some_and(|rate| rate.nanos() == 0) {
+        return Err(Diagnostic::new(Exit::Usage, "--rate 0 is no price; leave it out if it is not known"));
+    }
+    let rate = rate.or_else(|| hand_off.and_then(|hand_off| hand_off.rate_usd_per_hour));
+    let budget = budget.or_else(|| hand_off.and_then(|hand_off| hand_off.budget_usd));
+    if budget.is_some() && rate.is_none() {
+        return Err(Diagnostic::new(Exit::Usage, "a budget needs --rate: without a price nobody knows what is spent"));
+    }
+    let agreed = hand_off.and_then(|hand_off| hand_off.lifetime_seconds).map(Duration::from_secs);
+    let billing = hand_off.map(|hand_off| hand_off.billing).unwrap_or_default();
+    Ok(Caps { budget, rate, billing, lifetime: arguments.lifetime.or(agreed) })
+}
+
+fn place(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place, Diagnostic> {
+    let node = arguments.node.or(hand_off.map(|hand_off| hand_off.node)).unwrap_or(0);
+    let nodes = arguments.nodes.or(hand_off.map(|hand_off| hand_off.nodes)).unwrap_or(1);
+    if node >= nodes {
+        return Err(Diagnostic::new(Exit::Usage, format!("--node {node} is none of --nodes {nodes}, which count from 0")));
+    }
+    Ok(Place { node, nodes })
+}
+
+fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<Question>, Diagnostic> {
+    let Some((metric, limit)) = arguments.metric.as_deref().zip(arguments.worth.as_deref()) else { return Ok(None) };
+    let metric = Regex::new(metric).map_err(|error| Diagnostic::new(Exit::Usage, format!("--metric: {error}")))?;
+    if metric.captures_len() < 2 {
+        return Err(Diagnostic::new(Exit::Usage, "--metric needs a group around the number, as in 'loss: ([0-9.]+)'"));
+    }
+    if caps.rate.is_none() {
+        return Err(Diagnostic::new(Exit::Usage, "--worth needs --rate: without a price nobody knows what an improvement costs"));
+    }
+    let limit = Usd::parse(limit).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
+    Ok(Some(Question { metric, higher_is_better: arguments.higher_is_better, limit }))
+}
+
+fn notifier(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool) -> Result<Option<Arc<dyn Notifier>>, Diagnostic> {
+    let url = arguments.notify.as_deref().or(hand_off.and_then(|hand_off| hand_off.notify.as_deref()));
+    let Some(url) = url.filter(|_| !offline) else { return Ok(None) };
+    let webhook = Webhook::new(url).map_err(|error| Diagnostic::new(Exit::Usage, error))?;
+    Ok(Some(Arc::new(webhook)))
 }
 
 /// `90s`, `10m`, `36h`; a bare number would be hours, which nobody means for a heartbeat.

@@ -28,6 +28,16 @@ impl Printer {
         self.note(&format!("warning: {text}"));
     }
 
+    /// What another program wrote, as it is.
+    pub fn pass_out(&self, bytes: &[u8]) {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(bytes).and_then(|()| out.flush());
+    }
+
+    pub fn pass_err(&self, bytes: &[u8]) {
+        let _ = io::stderr().write_all(bytes);
+    }
+
     pub fn diagnostic(&self, diagnostic: &Diagnostic) {
         let _ = write!(io::stderr(), "{}", diagnostic.render());
     }

@@ -16,6 +16,7 @@ pub mod price;
 pub mod runpod;
 pub mod vast;
 pub mod verda;
+pub mod webhook;
 
 pub use ask::ask;
 

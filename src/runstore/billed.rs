@@ -8,6 +8,25 @@ use crate::units::{BillingRule, Usd, UsdPerHour};
 const NANOS_PER_HOUR: i128 = 3_600_000_000_000;
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
+/// How a cloud bills a machine, copied in at launch: what it is paid for cannot change while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Billing {
+    pub step_seconds: u32,
+    pub minimum_seconds: u32,
+    /// Nothing is charged if the cloud takes the machine away before this; 0 where there is no such rule. AWS does so in the
+    /// first hour of a spot instance with Linux or Windows ("Billing for interrupted Spot Instances" in its EC2 user guide).
+    #[serde(default)]
+    pub free_if_interrupted_within_seconds: u32,
+}
+
+impl Default for Billing {
+    fn default() -> Self {
+        let BillingRule { step_seconds, minimum_seconds } = BillingRule::PER_SECOND;
+        Self { step_seconds, minimum_seconds, free_if_interrupted_within_seconds: 0 }
+    }
+}
+
 /// One machine in one epoch, written again as time passes. After a crash the last one stands, so it is a lower bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Billed {
@@ -19,11 +38,20 @@ pub struct Billed {
     pub from: Timestamp,
     /// Nanoseconds by the owner's monotonic clock, which no correction of the time changes.
     pub elapsed_nanos: u64,
+    #[serde(default)]
+    pub free_if_interrupted_within_seconds: u32,
+    /// The cloud took the machine away.
+    #[serde(default)]
+    pub is_interrupted: bool,
 }
 
 impl Billed {
     /// Rounded up: to the rule's step, and to the nano-dollar.
     pub fn cost(&self) -> Usd {
+        let free_nanos = u64::from(self.free_if_interrupted_within_seconds) * 1_000_000_000;
+        if self.is_interrupted && self.elapsed_nanos < free_nanos {
+            return Usd::ZERO;
+        }
         let step = i128::from(self.rule.step_seconds.max(1)) * NANOS_PER_SECOND;
         let elapsed = i128::from(self.elapsed_nanos).max(i128::from(self.rule.minimum_seconds) * NANOS_PER_SECOND);
         let paid = (elapsed + step - 1) / step * step;
@@ -36,10 +64,33 @@ impl Billed {
 mod tests {
     use super::*;
 
+    fn object(rate: &str, seconds: u64) -> Billed {
+        let (rule, from, elapsed_nanos) = (BillingRule::PER_SECOND, Timestamp::UNIX_EPOCH, seconds * 1_000_000_000);
+        let (rate_usd_per_hour, free_if_interrupted_within_seconds) = (UsdPerHour::parse(rate).unwrap(), 0);
+        Billed {
+            epoch: 1,
+            node: 0,
+            rate_usd_per_hour,
+            rule,
+            from,
+            elapsed_nanos,
+            free_if_interrupted_within_seconds,
+            is_interrupted: false,
+        }
+    }
+
     fn billed(rate: &str, seconds: u64) -> Usd {
-        let rate_usd_per_hour = UsdPerHour::parse(rate).unwrap();
-        let elapsed_nanos = seconds * 1_000_000_000;
-        Billed { epoch: 1, node: 0, rate_usd_per_hour, rule: BillingRule::PER_SECOND, from: Timestamp::UNIX_EPOCH, elapsed_nanos }.cost()
+        object(rate, seconds).cost()
+    }
+
+    #[test]
+    fn an_hour_is_free_only_where_the_rule_says_so_and_the_cloud_took_the_machine() {
+        let hour = Billed { free_if_interrupted_within_seconds: 3600, is_interrupted: true, ..object("3.60", 3599) };
+        assert_eq!(hour.cost(), Usd::ZERO);
+        assert_eq!(Billed { elapsed_nanos: 3_600_000_000_000, ..hour.clone() }.cost().to_string(), "3.60");
+        assert_eq!(Billed { is_interrupted: false, ..hour }.cost().to_string(), "3.599");
+        let hourly = BillingRule { step_seconds: 3600, minimum_seconds: 3600 };
+        assert_eq!(Billed { rule: hourly, ..object("2", 3601) }.cost().to_string(), "4.00");
     }
 
     #[test]

@@ -18,6 +18,13 @@ pub struct Epoch {
     pub heartbeat_seconds: f64,
     /// The newest committed checkpoint at that time; what was in fact restored stands in the manifests that follow.
     pub restored_from: Option<ManifestName>,
+    /// Machines that run together; this owner is the first of them.
+    #[serde(default = "one")]
+    pub nodes: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// One process of one boot of one machine; no other process ever has the same.
@@ -29,6 +36,9 @@ pub struct Owner {
     pub pid: i32,
     /// Clock ticks between boot and the start of the process: a process id is used again, this pair is not.
     pub start_ticks: u64,
+    /// Folder of the control group that holds the program, if there is one.
+    #[serde(default)]
+    pub control_group: Option<String>,
 }
 
 impl Owner {

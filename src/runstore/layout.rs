@@ -80,6 +80,31 @@ impl Layout {
         key.strip_prefix(&self.data())?.strip_prefix("/e")?.split('/').next()?.parse().ok()
     }
 
+    /// A machine takes part in an epoch.
+    pub fn node(&self, epoch: u64, node: u32) -> String {
+        format!("runs/{}/nodes/e{epoch}/{node}.json", self.run)
+    }
+
+    pub fn start(&self, epoch: u64) -> String {
+        format!("runs/{}/start/e{epoch}.json", self.run)
+    }
+
+    pub fn all_wanted(&self, epoch: u64) -> String {
+        format!("runs/{}/wanted/e{epoch}", self.run)
+    }
+
+    pub fn wanted(&self, epoch: u64, step: u64) -> String {
+        format!("{}/{step}.json", self.all_wanted(epoch))
+    }
+
+    pub fn part(&self, epoch: u64, step: u64, node: u32) -> String {
+        format!("runs/{}/parts/e{epoch}/{step}-{node}.json", self.run)
+    }
+
+    pub fn leaving(&self, epoch: u64, node: u32) -> String {
+        format!("runs/{}/leaving/e{epoch}/{node}.json", self.run)
+    }
+
     pub fn status(&self, node: u32) -> String {
         format!("runs/{}/status/{node}.json", self.run)
     }
@@ -90,6 +115,15 @@ impl Layout {
 
     pub fn billed(&self, epoch: u64, node: u32) -> String {
         format!("{}/e{epoch}-{node}.json", self.billed_all())
+    }
+
+    /// Chunks of what the program of a node said in an epoch, numbered from 0 without a gap.
+    pub fn logs(&self, epoch: u64, node: u32) -> String {
+        format!("runs/{}/logs/e{epoch}/{node}", self.run)
+    }
+
+    pub fn log(&self, epoch: u64, node: u32, number: u64) -> String {
+        format!("{}/{number:08}.zst", self.logs(epoch, node))
     }
 
     pub fn event(&self, name: &str) -> String {
@@ -106,13 +140,14 @@ impl Layout {
     }
 }
 
-/// Where an epoch sends a file of a checkpoint, below the folder of the run. `attempt` keeps tries of one epoch apart, so that
-/// no object that a manifest names is ever written twice.
+/// Where an epoch sends a file of a checkpoint, below the folder of the run. `attempt` keeps tries of one machine apart and
+/// `node` the machines, so that no object that a manifest names is ever written twice.
 ///
 /// Stores and their listings write odd characters in different ways, and a key that is not recognised in a listing would be
 /// swept with its data; so keys have none: every other byte is `@` and two hexadecimal digits.
-pub fn data_key(epoch: u64, attempt: u32, path: &str) -> String {
-    let mut key = format!("{}{attempt}/", data_prefix(epoch));
+pub fn data_key(epoch: u64, node: u32, attempt: u32, path: &str) -> String {
+    let place = if node == 0 { attempt.to_string() } else { format!("n{node}-{attempt}") };
+    let mut key = format!("{}{place}/", data_prefix(epoch));
     for byte in path.bytes() {
         match byte {
             b'/' | b'.' | b'_' | b'-' | b'=' => key.push(char::from(byte)),
@@ -162,16 +197,21 @@ mod tests {
     }
 
     #[test]
+    fn machines_do_not_share_keys() {
+        assert_eq!(data_key(3, 2, 1, "s/a"), "data/e3/n2-1/s/a");
+    }
+
+    #[test]
     fn keys_have_no_odd_characters() {
-        assert_eq!(data_key(3, 1, "step=5/a b%ä~@.pt"), "data/e3/1/step=5/a@20b@25@c3@a4@7e@40.pt");
+        assert_eq!(data_key(3, 0, 1, "step=5/a b%ä~@.pt"), "data/e3/1/step=5/a@20b@25@c3@a4@7e@40.pt");
         assert!(is_plain_key("data/e3/1/a@20b") && !is_plain_key("data/e3/a b"));
     }
 
     proptest! {
         #[test]
         fn every_path_has_a_plain_key_of_its_own(one in ".{0,20}", other in ".{0,20}") {
-            prop_assert!(is_plain_key(&data_key(1, 1, &one)));
-            prop_assert_eq!(data_key(1, 1, &one) == data_key(1, 1, &other), one == other);
+            prop_assert!(is_plain_key(&data_key(1, 0, 1, &one)));
+            prop_assert_eq!(data_key(1, 0, 1, &one) == data_key(1, 0, 1, &other), one == other);
         }
 
         #[test]

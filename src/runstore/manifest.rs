@@ -33,6 +33,9 @@ pub struct StoredFile {
     pub sha256: String,
     /// Bytes.
     pub size: u64,
+    /// The only machine that restores it; `None` for a file that all machines restore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
 }
 
 /// Why an object is not a manifest that may be restored. The next older one may be.
@@ -85,10 +88,11 @@ impl Manifest {
         if manifest.files.is_empty() {
             return Err(ManifestError::Empty);
         }
-        let mut paths: Vec<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
+        let mut paths: Vec<_> = manifest.files.iter().map(|file| (file.path.as_str(), file.node)).collect();
         paths.sort_unstable();
-        if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(ManifestError::Repeated(twice[0].to_owned()));
+        // No machine has it twice: the same path again is another machine's.
+        if let Some(twice) = paths.windows(2).find(|pair| pair[0].0 == pair[1].0 && (pair[0].1.is_none() || pair[0].1 == pair[1].1)) {
+            return Err(ManifestError::Repeated(twice[0].0.to_owned()));
         }
         for file in &manifest.files {
             check(file, &manifest.name, name.epoch)?;
@@ -125,7 +129,7 @@ mod tests {
     const NAME: ManifestName = ManifestName { step: 5, epoch: 2 };
 
     fn file(path: &str, key: &str) -> StoredFile {
-        StoredFile { path: path.to_owned(), key: key.to_owned(), sha256: "a".repeat(64), size: 3 }
+        StoredFile { path: path.to_owned(), key: key.to_owned(), sha256: "a".repeat(64), size: 3, node: None }
     }
 
     fn read(change: impl FnOnce(&mut Manifest)) -> Result<Manifest, ManifestError> {

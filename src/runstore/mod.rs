@@ -2,17 +2,22 @@
 
 pub mod billed;
 pub mod epoch;
+pub mod exchange;
+pub mod hand_off;
 pub mod history;
 pub mod layout;
 pub mod manifest;
 pub mod run;
 pub mod status;
 pub mod store;
+pub mod team;
 
-pub use billed::Billed;
+pub use billed::{Billed, Billing};
 pub use epoch::{Epoch, Owner, Takeover};
+pub use hand_off::HandOff;
 pub use layout::ManifestName;
 pub use manifest::{Manifest, ManifestError, StoredFile};
 pub use run::Run;
 pub use status::{Phase, Status};
 pub use store::{Store, StoreError};
+pub use team::{Leaving, Member, Part, Start, Wanted};

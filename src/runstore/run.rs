@@ -17,8 +17,8 @@ use crate::units::Usd;
 
 #[derive(Clone, Debug)]
 pub struct Run {
-    store: Store,
-    layout: Layout,
+    pub(in crate::runstore) store: Store,
+    pub(in crate::runstore) layout: Layout,
 }
 
 /// What was found where a manifest should be.
@@ -152,14 +152,25 @@ impl Run {
         Ok(swept)
     }
 
+    /// Deletes what only served to commit it.
+    pub async fn forget_parts(&self, name: ManifestName, nodes: u32) -> Result<(), StoreError> {
+        for node in 1..nodes {
+            self.store.delete(&self.layout.part(name.epoch, name.step, node)).await?;
+        }
+        self.store.delete(&self.layout.wanted(name.epoch, name.step)).await
+    }
+
     /// An object that cannot be read is the same as none: whoever asks has an answer for that.
-    async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+    pub(in crate::runstore) async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
         Ok(self.store.read(key).await?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// An answer may be lost on the way and the question repeated, so what is there already may be our own.
-    async fn create<T: Serialize>(&self, key: &str, what: &T) -> Result<bool, StoreError> {
-        let bytes = text(what);
+    pub(in crate::runstore) async fn create<T: Serialize>(&self, key: &str, what: &T) -> Result<bool, StoreError> {
+        self.create_bytes(key, text(what)).await
+    }
+
+    pub(in crate::runstore) async fn create_bytes(&self, key: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
         if self.store.create(key, bytes.clone()).await? {
             return Ok(true);
         }

@@ -34,6 +34,9 @@ pub struct Status {
     pub upload_bytes_per_second: Option<f64>,
     /// Of all epochs; `None` without a price.
     pub spent_usd: Option<Usd>,
+    /// Once it has ended: whether there is nothing left to do.
+    #[serde(default)]
+    pub is_done: Option<bool>,
     /// What went wrong and did not stop the run.
     pub warnings: Vec<String>,
 }

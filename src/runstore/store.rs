@@ -1,7 +1,9 @@
 //! `Store`: objects in a bucket or a folder, the only place that knows `object_store`. Bounded memory, hashed while it flows.
 
+mod send;
+
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +14,16 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Location;
-use object_store::{ClientOptions, Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
-use sha2::{Digest, Sha256};
-use tokio::task::{JoinSet, spawn_blocking};
+use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use tokio::task::spawn_blocking;
+
+pub use crate::runstore::store::send::hash_file;
+use crate::runstore::store::send::{Hash, Room};
 
 /// Smallest part of a large object. S3 wants at least 5 MiB and at most 10,000 parts.
 const PART: u64 = 8 << 20;
-const MOST_PARTS: u64 = 9_000;
-/// Parts of one file under way at the same time. With `agent::upload::FILES_AT_ONCE` this bounds the memory.
-const PARTS_AT_ONCE: usize = 4;
-/// Piece that is hashed at a time.
-const PIECE: usize = 1 << 20;
+/// Ranges of one file that are fetched at the same time. With `agent::upload::FILES_AT_ONCE` this bounds the memory.
+const RANGES_AT_ONCE: usize = 4;
 /// A manifest of a hundred thousand shards is smaller.
 const LARGEST_TEXT: u64 = 256 << 20;
 /// A notice may leave two minutes for everything, so one request gives up earlier.
@@ -35,6 +36,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
     root: Location,
+    /// What parts under way may take, of all files together.
+    room: Room,
 }
 
 /// An object as a listing shows it.
@@ -104,6 +107,8 @@ impl Store {
             "s3" => Arc::new(
                 AmazonS3Builder::from_env()
                     .with_bucket_name(bucket)
+                    // TLS keeps what is under way; a second hash of every part would take a core.
+                    .with_unsigned_payload(true)
                     .with_client_options(client("AWS_ENDPOINT_URL"))
                     .with_retry(retry())
                     .build()
@@ -127,20 +132,20 @@ impl Store {
             ),
             _ => return Err(wrong("write file://, s3://, gs:// or az://".to_owned())),
         };
-        Ok(Self { objects, root: Location::from(prefix) })
+        Ok(Self { objects, root: Location::from(prefix), room: Room::default() })
     }
 
     /// A folder of this machine or of a shared disk. What was written is flushed before it counts.
     fn folder(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?.with_fsync(true);
-        Ok(Self { objects: Arc::new(objects), root: Location::default() })
+        Ok(Self { objects: Arc::new(objects), root: Location::default(), room: Room::default() })
     }
 
     /// On any objects, such as ones that fail.
     #[cfg(test)]
     pub fn of(objects: Arc<dyn ObjectStore>) -> Self {
-        Self { objects, root: Location::default() }
+        Self { objects, root: Location::default(), room: Room::default() }
     }
 
     fn at(&self, key: &str) -> Location {
@@ -208,107 +213,34 @@ impl Store {
         }
     }
 
-    /// Sends a file, in parts if it is large, and says what was in it.
-    pub async fn send_file(&self, key: &str, from: &Path) -> Result<Sent, StoreError> {
-        let local = |source| StoreError::Local { path: from.display().to_string(), source };
-        let reading = Reading::open(from).map_err(local)?;
-        let part = PART.max(reading.file.metadata().map_err(local)?.len().div_ceil(MOST_PARTS));
-        let (reading, block) = next_block(reading, part, from).await?;
-        if (block.len() as u64) < part {
-            self.write(key, block).await?;
-            return Ok(reading.sent());
-        }
-        let mut upload = self.objects.put_multipart(&self.at(key)).await.map_err(|error| refused(key, &error))?;
-        match send_parts(&mut *upload, reading, block, part, (key, from)).await {
-            Ok(sent) => Ok(sent),
-            Err(error) => {
-                // Parts that stay behind cost storage; a store that cannot be reached now is told by its own lifecycle rule.
-                let _ = upload.abort().await;
-                Err(error)
-            }
-        }
-    }
-
     /// Fetches an object of `size` bytes into a new file, flushed to the disk, and says what was in it. In ranges, several at
     /// once: a request that hangs costs its range and not the file. An object of another size is missing, not unavailable:
     /// to ask again would change nothing.
     pub async fn fetch_file(&self, key: &str, size: u64, to: &Path) -> Result<Sent, StoreError> {
         let local = |source| StoreError::Local { path: to.display().to_string(), source };
-        let mut writing = Writing { file: File::create(to).map_err(local)?, hash: Sha256::new(), size: 0 };
+        let mut writing = Writing { file: File::create(to).map_err(local)?, hash: Hash::new(), size: 0 };
         let location = self.at(key);
         let found = self.objects.head(&location).await.map_err(|error| refused(key, &error))?.size;
         if found != size {
             return Err(StoreError::Missing { key: format!("{key} with {size} bytes (it has {found})") });
         }
         let ranges = (0..size.div_ceil(PART)).map(|number| number * PART..size.min((number + 1) * PART));
-        let mut pieces = stream::iter(ranges).map(|range| self.objects.get_range(&location, range)).buffered(PARTS_AT_ONCE);
+        let mut pieces = stream::iter(ranges).map(|range| self.objects.get_range(&location, range)).buffered(RANGES_AT_ONCE);
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|error| refused(key, &error))?;
             writing = in_background(to, move || writing.add(&piece)).await?;
         }
         in_background(to, move || {
             writing.file.sync_all()?;
-            Ok(Sent { sha256: hex(&writing.hash.finalize()), size: writing.size })
+            Ok(Sent { sha256: writing.hash.text(), size: writing.size })
         })
         .await
     }
 }
 
-async fn send_parts(
-    upload: &mut dyn MultipartUpload,
-    mut reading: Reading,
-    mut block: Vec<u8>,
-    part: u64,
-    (key, from): (&str, &Path),
-) -> Result<Sent, StoreError> {
-    let mut under_way = JoinSet::new();
-    let ended = |done: Result<Result<(), Error>, tokio::task::JoinError>| match done {
-        Ok(sent) => sent.map_err(|error| refused(key, &error)),
-        Err(error) => Err(StoreError::Unavailable { key: key.to_owned(), detail: error.to_string() }),
-    };
-    while !block.is_empty() {
-        if under_way.len() >= PARTS_AT_ONCE
-            && let Some(done) = under_way.join_next().await
-        {
-            ended(done)?;
-        }
-        under_way.spawn(upload.put_part(block.into()));
-        (reading, block) = next_block(reading, part, from).await?;
-    }
-    while let Some(done) = under_way.join_next().await {
-        ended(done)?;
-    }
-    upload.complete().await.map_err(|error| refused(key, &error))?;
-    Ok(reading.sent())
-}
-
-struct Reading {
-    file: File,
-    hash: Sha256,
-    size: u64,
-}
-
-impl Reading {
-    fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::open(path)?, hash: Sha256::new(), size: 0 })
-    }
-
-    fn block(mut self, length: u64) -> io::Result<(Self, Vec<u8>)> {
-        let mut block = Vec::with_capacity(length as usize);
-        (&mut self.file).take(length).read_to_end(&mut block)?;
-        self.hash.update(&block);
-        self.size += block.len() as u64;
-        Ok((self, block))
-    }
-
-    fn sent(self) -> Sent {
-        Sent { sha256: hex(&self.hash.finalize()), size: self.size }
-    }
-}
-
 struct Writing {
     file: File,
-    hash: Sha256,
+    hash: Hash,
     size: u64,
 }
 
@@ -319,26 +251,6 @@ impl Writing {
         self.size += bytes.len() as u64;
         Ok(self)
     }
-}
-
-/// Size and hash of a file of this machine.
-pub async fn hash_file(path: &Path) -> Result<Sent, StoreError> {
-    let owned = path.to_owned();
-    in_background(path, move || {
-        let mut reading = Reading::open(&owned)?;
-        loop {
-            let (next, block) = reading.block(PIECE as u64)?;
-            reading = next;
-            if block.is_empty() {
-                return Ok(reading.sent());
-            }
-        }
-    })
-    .await
-}
-
-async fn next_block(reading: Reading, length: u64, path: &Path) -> Result<(Reading, Vec<u8>), StoreError> {
-    in_background(path, move || reading.block(length)).await
 }
 
 /// Disk work, where it holds up nothing else.
@@ -374,12 +286,10 @@ fn words(error: &Error) -> String {
     shown.collect::<Vec<_>>().join(" ").chars().take(300).collect()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
     use super::*;
 
     fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -414,7 +324,7 @@ mod tests {
             std::fs::write(&from, &bytes).unwrap();
             wait(async {
                 let sent = store.send_file("data/e1/1/a@20b=5.x_y-z", &from).await.unwrap();
-                assert_eq!(sent, Sent { sha256: hex(&Sha256::digest(&bytes)), size });
+                assert_eq!(sent, Sent { sha256: format!("{:x}", Sha256::digest(&bytes)), size });
                 assert_eq!(sent, hash_file(&from).await.unwrap());
                 assert_eq!(store.fetch_file("data/e1/1/a@20b=5.x_y-z", size, &to).await.unwrap(), sent);
                 let listed = store.list("data").await.unwrap();

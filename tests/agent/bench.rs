@@ -17,6 +17,7 @@ pub struct Bench {
     root: tempfile::TempDir,
     store: String,
     environment: Vec<(String, String)>,
+    heartbeat: &'static str,
 }
 
 pub struct Agent {
@@ -29,7 +30,7 @@ impl Bench {
     pub fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let store = format!("file://{}/store", root.path().display());
-        Self { root, store, environment: Vec::new() }
+        Self { root, store, environment: Vec::new(), heartbeat: "0.2s" }
     }
 
     /// With variables that every agent gets.
@@ -46,6 +47,10 @@ impl Bench {
         bench
     }
 
+    pub fn heartbeat(&mut self, pace: &'static str) {
+        self.heartbeat = pace;
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
@@ -57,7 +62,7 @@ impl Bench {
         let log = (0..1000).map(|number| self.path(&format!("log-{number}"))).find(|path| !path.exists()).unwrap();
         let out = fs::File::create(&log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_gpuplan"))
-            .args(["agent", "--store", &self.store, "--run", "t", "--heartbeat", "0.2s", "--settle", "1s", "--backoff", "0.05s"])
+            .args(["agent", "--store", &self.store, "--run", "t", "--heartbeat", self.heartbeat, "--settle", "1s", "--backoff", "0.05s"])
             .args(options)
             .arg("--")
             .args(command)
@@ -87,6 +92,15 @@ impl Bench {
 
     pub fn json(&self, name: &str) -> Value {
         serde_json::from_slice(&fs::read(self.path("store/runs/t").join(name)).unwrap()).unwrap()
+    }
+
+    /// What the program of an epoch said, as the store has it. No chunk is missing.
+    pub fn output(&self, epoch: u64, node: u32) -> String {
+        let chunks = self.objects(&format!("logs/e{epoch}/{node}"));
+        let numbers: Vec<usize> = chunks.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
+        assert_eq!(numbers, (0..numbers.len()).collect::<Vec<_>>());
+        let unpack = |path: &PathBuf| zstd::decode_all(fs::File::open(path).unwrap()).unwrap();
+        String::from_utf8(chunks.iter().flat_map(unpack).collect()).unwrap()
     }
 
     /// Every file that a manifest names is there and is what was sent.

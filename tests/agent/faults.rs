@@ -79,6 +79,23 @@ fn a_manifest_that_leads_out_of_the_folder_is_passed_over() {
     falls_back(&bench, "outside the checkpoint folder");
 }
 
+/// To start from nothing may cost weeks. Who wants it says so.
+#[test]
+fn a_run_of_which_nothing_verifies_is_not_started_from_nothing() {
+    let bench = interrupted();
+    for manifest in bench.objects("manifests") {
+        fs::write(manifest, "{").unwrap();
+    }
+    let mut refused = bench.start("b", &[], &[TRAINER]);
+    refused.ends_with(70);
+    assert!(refused.log().contains("none of them verifies") && refused.log().contains("--restart-from-nothing"), "{}", refused.log());
+    assert!(!refused.log().contains("train:"));
+    let mut agent = bench.start("c", &["--restart-from-nothing"], &[TRAINER]);
+    agent.ends_with(0);
+    assert!(agent.log().contains("from step 0 of 120"), "{}", agent.log());
+    assert_eq!(agent.result(), undisturbed());
+}
+
 #[test]
 fn what_nobody_vouches_for_is_never_resumed_from() {
     let bench = interrupted();

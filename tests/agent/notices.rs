@@ -45,6 +45,30 @@ fn aws_tokens_are_renewed_and_an_action_is_a_notice() {
     assert_eq!(tokens.load(Ordering::SeqCst), 2, "a refused token is replaced once, a good one is kept");
 }
 
+/// The time left is the difference of two times of the service, whatever this machine's clock says.
+#[test]
+fn a_clock_that_is_ten_minutes_wrong_changes_nothing() {
+    for (date, time) in [("00:10:00", "00:11:30"), ("23:50:00", "23:51:30")] {
+        let server = Server::start(move |request: &Request| match request.path.as_str() {
+            "/latest/api/token" => text(200, "t"),
+            "/latest/meta-data/spot/instance-action" => {
+                // Ten minutes before and after now, each on its own day: only the difference counts.
+                let kind: &'static str = if date.starts_with("00") {
+                    "application/json\r\nDate: Thu, 01 Jan 2026 00:10:00 GMT"
+                } else {
+                    "application/json\r\nDate: Thu, 01 Jan 2026 23:50:00 GMT"
+                };
+                Reply::Text(200, kind, format!(r#"{{"action":"terminate","time":"2026-01-01T{time}Z"}}"#))
+            }
+            _ => text(404, ""),
+        });
+        let bench = Bench::with(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &server.endpoint)]);
+        let mut agent = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.2"]);
+        agent.ends_with(75);
+        assert!(agent.log().contains("90 s left"), "{}", agent.log());
+    }
+}
+
 #[test]
 fn a_service_that_misbehaves_costs_a_warning_and_nothing_else() {
     for answer in [|| Reply::Silence, || text(500, ""), || text(401, ""), || text(403, "")] {
@@ -128,7 +152,7 @@ fn azure_events_of_other_machines_are_none_and_the_own_is_acknowledged_at_the_en
 fn a_file_is_a_notice() {
     let bench = Bench::new();
     let file = bench.path("leave");
-    let mut agent = bench.start("a", &["--notice-from", &file.display().to_string()], &[TRAINER]);
+    let mut agent = bench.start("a", &["--notice-from", &file.display().to_string()], &[TRAINER, "--seconds-per-step", "0.1"]);
     agent.wait_until_safe(20);
     std::fs::write(&file, "").unwrap();
     agent.ends_with(75);
@@ -142,4 +166,19 @@ fn a_notice_while_the_program_still_starts_is_an_interruption() {
     agent.wait_for("importing");
     agent.signal("TERM");
     agent.ends_with(75);
+}
+
+/// Schedulers repeat themselves. A program that counts its signals is asked once.
+#[test]
+fn a_second_signal_is_not_passed_on() {
+    let bench = Bench::new();
+    let script = "n=0; trap 'n=$((n+1)); echo asked $n' TERM; echo ready; while [ $n -lt 2 ]; do sleep 0.1; done; exit 9";
+    let mut agent = bench.start("a", &["--grace", "3s"], &["sh", "-c", script]);
+    agent.wait_for("ready");
+    agent.signal("TERM");
+    agent.wait_for("asked 1");
+    agent.signal("TERM");
+    agent.signal("INT");
+    agent.ends_with(75);
+    assert!(!agent.log().contains("asked 2"), "{}", agent.log());
 }

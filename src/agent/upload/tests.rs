@@ -18,7 +18,8 @@ use super::*;
 use crate::agent::checkpoint::Framework;
 use crate::agent::restore::Restore;
 use crate::agent::scan::{Over, Settling, scan};
-use crate::agent::supervise::Talk;
+use crate::agent::supervise::{Stream, Talk};
+use crate::agent::team::Place;
 use crate::runstore::Store;
 use crate::runstore::layout::Layout;
 
@@ -91,6 +92,8 @@ struct Silent;
 
 impl Talk for Silent {
     fn say(&self, _line: &str) {}
+
+    fn pass(&self, _stream: Stream, _bytes: &[u8]) {}
 }
 
 fn run_on(objects: &Arc<InMemory>, changes: i64) -> Run {
@@ -108,10 +111,10 @@ fn save(folder: &Path, step: u64) {
 
 /// Saves and ships steps until all are done or the machine is gone. Gives the newest step that was reported safe.
 async fn live(run: &Run, epoch: u64, folder: &Path) -> Option<u64> {
-    let restore = Restore { run, folder, framework: Framework::Auto, epoch, talk: &Silent };
+    let restore = Restore { run, folder, framework: Framework::Auto, epoch, node: 0, restart_from_nothing: false, talk: &Silent };
     let restored = restore.newest().await.ok()?.name;
     let keep = Keep { last: 2, every: 0 };
-    let mut shipper = Shipper::new(run.clone(), folder.to_owned(), epoch, keep, restored);
+    let mut shipper = Shipper::new(run.clone(), folder.to_owned(), (epoch, Place::ALONE), keep, restored);
     let first = restored.map_or(0, |name| name.step);
     let mut safe = restored.map(|name| name.step);
     for step in first + 1..=first + 4 {
@@ -143,7 +146,15 @@ async fn wherever_a_machine_vanishes_the_next_restores_what_was_safe() {
                 safe = reached.max(before);
                 let looking = tempfile::tempdir().unwrap();
                 let everything = run_on(&objects, 1000);
-                let restore = Restore { run: &everything, folder: looking.path(), framework: Framework::Auto, epoch: 9, talk: &Silent };
+                let restore = Restore {
+                    run: &everything,
+                    folder: looking.path(),
+                    framework: Framework::Auto,
+                    epoch: 9,
+                    node: 0,
+                    restart_from_nothing: false,
+                    talk: &Silent,
+                };
                 let restored = restore.newest().await.unwrap();
                 assert!(restored.rejected.is_empty(), "{first} {second}: {:?}", restored.rejected);
                 assert!(restored.name.map(|name| name.step) >= safe, "{first} {second}: {restored:?} after {safe:?}");
@@ -187,7 +198,7 @@ async fn a_fenced_owner_commits_and_deletes_nothing() {
     live(&run, 1, folder.path()).await;
     let before = run.manifests().await.unwrap();
     let keep = Keep { last: 1, every: 0 };
-    let mut zombie = Shipper::new(run.clone(), folder.path().to_owned(), 1, keep, None);
+    let mut zombie = Shipper::new(run.clone(), folder.path().to_owned(), (1, Place::ALONE), keep, None);
     objects.put(&Location::from("runs/t/epochs/2"), PutPayload::from("{}")).await.unwrap();
     save(folder.path(), 9);
     let mut settling = Settling::new(Framework::Auto, Duration::ZERO);

@@ -1,0 +1,122 @@
+//! What a machine that is not the first does with checkpoints: sends its files of those that the first asks for.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::agent::checkpoint::{Completeness, Entry, Framework, Seen};
+use crate::agent::heart::{Event, Finish, Shared, out_of_time, with};
+use crate::agent::scan::{Over, Ready, entry, scan};
+use crate::agent::team;
+use crate::agent::upload::Shipper;
+use crate::runstore::{Part, Run, StoreError, Wanted};
+
+/// Between two looks for what is asked.
+const LOOK: Duration = Duration::from_millis(500);
+/// After an error.
+const PAUSE: Duration = Duration::from_secs(2);
+
+pub struct Sharing {
+    pub run: Run,
+    pub shipper: Shipper,
+    pub folder: PathBuf,
+    pub framework: Framework,
+    pub settle: Duration,
+    pub place: team::Place,
+    pub epoch: u64,
+    /// With the first machine, which sends what is in it.
+    pub shares_a_folder: bool,
+    pub pulse: Shared,
+    pub events: mpsc::Sender<Event>,
+}
+
+/// Since when a machine's files of a checkpoint look the same.
+struct Sight {
+    step: u64,
+    files: Option<Vec<Seen>>,
+    since: Instant,
+    looks: u32,
+}
+
+/// What a machine has of a checkpoint.
+enum Found {
+    Unsettled,
+    Nothing,
+    Complete(Entry),
+}
+
+impl Sharing {
+    /// Until the first machine has ended, or the time is over. Gives back whether it was served to the end.
+    pub async fn run(mut self, finish: watch::Receiver<Option<Finish>>) -> bool {
+        let (mut sight, mut given) = (None, None);
+        loop {
+            let last = *finish.borrow();
+            let served = tokio::select! {
+                served = self.serve(&mut sight, &mut given, last.map(|finish| finish.over)) => served,
+                () = out_of_time(finish.clone()) => return false,
+            };
+            let wait = match served {
+                Ok(()) => LOOK,
+                Err(error) => {
+                    let _ = self.events.send(Event::Warning(format!("files of a checkpoint not sent yet: {error}"))).await;
+                    PAUSE
+                }
+            };
+            if last.is_some() && team::first_has_ended(&self.run, self.epoch).await {
+                return true;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = out_of_time(finish.clone()) => return false,
+            }
+        }
+    }
+
+    async fn serve(&mut self, sight: &mut Option<Sight>, given: &mut Option<u64>, over: Option<Over>) -> Result<(), StoreError> {
+        let Some(wanted) = self.run.wanted(self.epoch).await?.filter(|wanted| *given < Some(wanted.step)) else { return Ok(()) };
+        let found = if self.shares_a_folder { Found::Nothing } else { self.look(&wanted, sight, over) };
+        let files = match found {
+            Found::Unsettled => return Ok(()),
+            Found::Nothing => Vec::new(),
+            Found::Complete(entry) => {
+                let framework = wanted.framework.parse().unwrap_or(self.framework);
+                let bytes = entry.bytes();
+                with(&self.pulse, |pulse| pulse.checkpoint_bytes = bytes);
+                match self.shipper.upload(&Ready { entry, step: wanted.step, framework }).await? {
+                    Some(files) => files,
+                    None => return Ok(()),
+                }
+            }
+        };
+        self.run.give(self.epoch, wanted.step, self.place.node, &Part { files }).await?;
+        *given = Some(wanted.step);
+        let rate = self.shipper.rate();
+        with(&self.pulse, |pulse| pulse.upload_bytes_per_second = rate);
+        Ok(())
+    }
+
+    /// This machine's files of a checkpoint.
+    ///
+    /// Where the first machine's marker is written after all shards of all machines (DCP, Trainer, DeepSpeed, Megatron, Orbax), it
+    /// speaks for this machine's files, too. Where each machine writes a checkpoint of its own, each has to be complete here.
+    fn look(&self, wanted: &Wanted, sight: &mut Option<Sight>, over: Option<Over>) -> Found {
+        let framework = wanted.framework.parse().unwrap_or(self.framework);
+        let found = entry(&self.folder.join(&wanted.name), wanted.name.clone()).ok().flatten().filter(|entry| !entry.files.is_empty());
+        let files = found.as_ref().map(|entry| entry.files.clone());
+        let before = sight.take().filter(|sight| sight.step == wanted.step && sight.files == files);
+        let (since, looks) = before.map_or((Instant::now(), 1), |before| (before.since, before.looks + 1));
+        *sight = Some(Sight { step: wanted.step, files, since, looks });
+        let trackers = scan(&self.folder).map(|listing| listing.trackers).unwrap_or_default();
+        let one_speaks_for_all = !matches!(framework, Framework::Auto | Framework::Files | Framework::Lightning);
+        let is_marked = found.as_ref().is_some_and(|entry| framework.judge(entry, &trackers) == Completeness::Marked);
+        let is_settled = since.elapsed() >= self.settle || over == Some(Over::Orderly);
+        let is_complete = if one_speaks_for_all || is_marked { looks > 1 || over.is_some() } else { is_settled };
+        match found {
+            Some(entry) if is_complete => Found::Complete(entry),
+            // Nothing to be seen of it is an answer only when nothing can come any more.
+            None if is_settled || over.is_some() || one_speaks_for_all && looks > 1 => Found::Nothing,
+            _ => Found::Unsettled,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One life of the program: started, attended, and everything that it completed made safe.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::agent::heart::{Finish, Shipping, with};
+use crate::agent::outcome::{Asked, Exit};
+use crate::agent::program::Program;
+use crate::agent::restore::Restored;
+use crate::agent::scan::{Over, Settling};
+use crate::agent::shares::Sharing;
+use crate::agent::stall::Stall;
+use crate::agent::supervise::{Fault, RECORDING, Stream, Supervisor, TICK};
+use crate::agent::tree;
+use crate::agent::upload::Shipper;
+
+/// A store that is away at the end of a run that nobody hurries is waited for so long; the machine costs money meanwhile.
+const FINAL_PATIENCE: Duration = Duration::from_mins(15);
+/// torchrun kills its workers 30 s after SIGTERM unless it is told otherwise; the agent ends them in time by itself.
+const LAUNCHER_PATIENCE: Duration = Duration::from_mins(2);
+/// The last output of a program whose processes are all gone is read within so long.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Folder of the agent among the checkpoints; other machines' have their number behind it.
+const OWN_FOLDER: &str = ".gpuplan";
+/// In it: the mark of the first machine's agent, by which others see that they share the folder.
+pub const OWNER_FILE: &str = "owner";
+
+impl Supervisor {
+    /// Until all that the program completed is safe or cannot be made so.
+    pub(super) async fn attend(&mut self, restored: &Restored) -> Result<Exit, Fault> {
+        let own = self.own_folder()?;
+        let starts = with(&self.pulse, |pulse| {
+            (pulse.starts, pulse.progress) = (pulse.starts + 1, None);
+            pulse.starts
+        });
+        let environment = self.environment(restored, starts, &own);
+        let mut program = match Program::start(&self.settings.command, &environment, self.logs.is_some(), self.group.as_ref()) {
+            Ok(program) => program,
+            Err((exit, error)) => {
+                self.talk.say(&format!("cannot start {}: {error}", self.settings.command.first().map_or("", String::as_str)));
+                return Ok(exit);
+            }
+        };
+        self.said_that_it_runs(restored, starts);
+        let reading = self.read_output(&mut program)?;
+        self.stall = Stall::new(self.settings.stall, self.begun.elapsed());
+        let (finish, told) = watch::channel(None);
+        let shipping = self.shipping(restored, told);
+        let mut tick = tokio::time::interval(TICK);
+        let exit = loop {
+            tokio::select! {
+                exit = program.wait() => break exit?,
+                Some(event) = self.events.recv() => self.hear(event, Some(&program)),
+                _ = tick.tick() => self.look(Some(&program)),
+                () = at(self.ending.kill_at) => {
+                    self.ending.kill_at = None;
+                    self.end_tree().await?;
+                }
+            }
+        };
+        // The program is gone; what it left behind goes, too, before its files are looked at for the last time.
+        self.end_tree().await?;
+        let all_read = spawn_blocking(|| reading.into_iter().try_for_each(std::thread::JoinHandle::join));
+        let _ = tokio::time::timeout(LAST_WORDS, all_read).await;
+        self.read_progress();
+        self.finish(if exit == Exit::Code(0) { Over::Orderly } else { Over::Torn }, &finish, shipping).await;
+        Ok(exit)
+    }
+
+    /// Waits until what the program completed is safe, or the time is over, or somebody else owns the run.
+    async fn finish(&mut self, over: Over, finish: &watch::Sender<Option<Finish>>, mut shipping: JoinHandle<bool>) {
+        let until = |by: Instant| by.checked_sub(RECORDING).unwrap_or(by);
+        let first = self.ending.leave_by.map_or_else(|| Instant::now() + FINAL_PATIENCE, until);
+        let _ = finish.send(Some(Finish { until: first, over }));
+        self.synced = loop {
+            if self.ending.asked == Some(Asked::Fenced) {
+                shipping.abort();
+                break false;
+            }
+            tokio::select! {
+                done = &mut shipping => break done.unwrap_or(false),
+                Some(event) = self.events.recv() => {
+                    self.hear(event, None);
+                    if let Some(by) = self.ending.leave_by {
+                        // Only news: whoever sends checkpoints tries again at once when this changes.
+                        let news = Finish { until: until(by), over };
+                        finish.send_if_modified(|known| known.replace(news).is_none_or(|known| known.until != news.until));
+                    }
+                }
+            }
+        };
+        while let Ok(event) = self.events.try_recv() {
+            self.hear(event, None);
+        }
+        if !self.synced && self.ending.asked != Some(Asked::Fenced) {
+            self.talk.say("warning: the newest checkpoint could not be made safe in time");
+        }
+    }
+
+    async fn end_tree(&self) -> io::Result<()> {
+        let group = self.group.clone();
+        spawn_blocking(move || tree::end_descendants(group.as_ref())).await.map_err(io::Error::other)?
+    }
+
+    fn read_output(&self, program: &mut Program) -> io::Result<Vec<std::thread::JoinHandle<()>>> {
+        let Some((logs, (out, err))) = self.logs.as_ref().zip(program.output()?) else { return Ok(Vec::new()) };
+        let follow = |from, stream| logs.follow(fs::File::from(from), stream, self.talk.clone(), self.pulse.clone());
+        Ok(vec![follow(out, Stream::Out), follow(err, Stream::Err)])
+    }
+
+    fn shipping(&self, restored: &Restored, told: watch::Receiver<Option<Finish>>) -> JoinHandle<bool> {
+        let (run, folder, place) = (self.settings.run.clone(), self.settings.folder.clone(), self.settings.place);
+        let shipper = Shipper::new(run.clone(), folder.clone(), (self.epoch, place), self.settings.keep, restored.name);
+        let (pulse, events) = (self.pulse.clone(), self.sender.clone());
+        let (framework, settle, epoch) = (self.settings.framework, self.settings.settle, self.epoch);
+        if place.is_first() {
+            let settling = Settling::new(framework, settle);
+            let shipping = Shipping { shipper, settling, folder, begun: self.begun, pulse, events };
+            return tokio::spawn(async move { shipping.run(told).await.1 });
+        }
+        let shares_a_folder = self.shares_a_folder();
+        tokio::spawn(Sharing { run, shipper, folder, framework, settle, place, epoch, shares_a_folder, pulse, events }.run(told))
+    }
+
+    pub(super) fn own_folder_of(&self, node: u32) -> PathBuf {
+        let name = if node == 0 { OWN_FOLDER.to_owned() } else { format!("{OWN_FOLDER}-{node}") };
+        self.settings.folder.join(name)
+    }
+
+    /// Made if needed, without what an earlier start left in it.
+    pub(super) fn own_folder(&self) -> io::Result<PathBuf> {
+        let own = self.own_folder_of(self.settings.place.node);
+        fs::create_dir_all(&own)?;
+        for file in [own.join("notice.json"), own.join("progress")] {
+            if let Err(error) = fs::remove_file(file)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                return Err(error);
+            }
+        }
+        Ok(own)
+    }
+
+    /// Whether the first machine's files are this machine's, too, on a shared disk.
+    pub(super) fn shares_a_folder(&self) -> bool {
+        let owner = fs::read_to_string(self.own_folder_of(0).join(OWNER_FILE)).ok();
+        self.start.as_ref().is_some_and(|start| owner.as_deref() == Some(start.folder_of.as_str()))
+    }
+
+    fn environment(&self, restored: &Restored, starts: u32, own: &Path) -> Vec<(String, String)> {
+        let text = |path: &Path| path.display().to_string();
+        let patience = LAUNCHER_PATIENCE.max(self.settings.grace);
+        let mut environment: Vec<(String, String)> = [
+            (tree::MARK, self.mark.clone()),
+            ("GPUPLAN_RUN_ID", self.settings.run.name().to_owned()),
+            ("GPUPLAN_EPOCH", self.epoch.to_string()),
+            ("GPUPLAN_NODE", self.settings.place.node.to_string()),
+            ("GPUPLAN_NODES", self.settings.place.nodes.to_string()),
+            ("GPUPLAN_CKPT_DIR", text(&self.settings.folder)),
+            ("GPUPLAN_RESUME_FROM", restored.path.as_deref().map(text).unwrap_or_default()),
+            ("GPUPLAN_RESTART_COUNT", (starts - 1).to_string()),
+            ("GPUPLAN_NOTICE_FILE", text(&own.join("notice.json"))),
+            ("GPUPLAN_PROGRESS_FILE", text(&own.join("progress"))),
+            ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", patience.as_secs().to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        if self.logs.is_some() && std::env::var_os("PYTHONUNBUFFERED").is_none() {
+            // Into a pipe Python writes only every 8 KiB, so that what it said last would be lost with it.
+            environment.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));
+        }
+        environment
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,107 @@
+//! `HandOff`: what the launch of a machine tells the agent on it: the run, the price as agreed, and the limits.
+
+use serde::{Deserialize, Serialize};
+
+use crate::runstore::billed::Billing;
+use crate::units::{Usd, UsdPerHour};
+
+const VERSION: u32 = 1;
+
+/// A JSON file on the machine, written by whoever launched it. What is absent is not limited, not known, or left to the agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOff {
+    pub version: u32,
+    pub run: Option<String>,
+    /// Which machine of how many.
+    #[serde(default)]
+    pub node: u32,
+    #[serde(default = "one")]
+    pub nodes: u32,
+    /// Of this machine, frozen at launch.
+    pub rate_usd_per_hour: Option<UsdPerHour>,
+    #[serde(default)]
+    pub billing: Billing,
+    /// Of all machines and epochs together.
+    pub budget_usd: Option<Usd>,
+    /// Of this machine.
+    pub lifetime_seconds: Option<u64>,
+    /// Where people are told what happens.
+    pub notify: Option<String>,
+    /// Run when the agent has ended, whatever the outcome; such as `shutdown -P now`.
+    pub at_end: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Why a text is no hand-off. The agent does not start: a machine without its limits could cost anything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandOffError {
+    #[error("the hand-off cannot be read: {0}")]
+    Malformed(String),
+    #[error("the hand-off was written by another version ({0})")]
+    Version(u32),
+    #[error("the hand-off has a budget and no rate, so what is spent would not be known")]
+    Unpriced,
+    #[error("the hand-off says that the machine costs nothing, which is no price")]
+    Free,
+    #[error("the hand-off says node {0} of {1}")]
+    Node(u32, u32),
+}
+
+impl HandOff {
+    pub fn read(text: &str) -> Result<Self, HandOffError> {
+        let read: Self = serde_json::from_str(text).map_err(|error| HandOffError::Malformed(error.to_string()))?;
+        if read.version != VERSION {
+            return Err(HandOffError::Version(read.version));
+        }
+        if read.rate_usd_per_hour.is_some_and(|rate| rate.nanos() == 0) {
+            return Err(HandOffError::Free);
+        }
+        if read.budget_usd.is_some() && read.rate_usd_per_hour.is_none() {
+            return Err(HandOffError::Unpriced);
+        }
+        if read.node >= read.nodes {
+            return Err(HandOffError::Node(read.node, read.nodes));
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_hand_off_is_whole_or_refused() {
+        let read = HandOff::read(
+            r#"{"version":1,"run":"a","rate_usd_per_hour":"55.04","budget_usd":"1000","lifetime_seconds":3600,
+                "billing":{"step_seconds":1,"minimum_seconds":60,"free_if_interrupted_within_seconds":3600}}"#,
+        );
+        let read = read.unwrap();
+        assert_eq!((read.node, read.nodes, read.billing.free_if_interrupted_within_seconds), (0, 1, 3600));
+        assert_eq!(HandOff::read(r#"{"version":1}"#).unwrap().billing, Billing::default());
+        for (text, error) in [
+            (r#"{"version":2}"#, HandOffError::Version(2)),
+            (r#"{"version":1,"budget_usd":"5"}"#, HandOffError::Unpriced),
+            (r#"{"version":1,"rate_usd_per_hour":"0"}"#, HandOffError::Free),
+            (r#"{"version":1,"node":2,"nodes":2}"#, HandOffError::Node(2, 2)),
+        ] {
+            assert_eq!(HandOff::read(text), Err(error), "{text}");
+        }
+        for text in ["", "{}", "[]", r#"{"version":1,"budjet_usd":"5"}"#, r#"{"version":1,"rate_usd_per_hour":-3}"#] {
+            assert!(matches!(HandOff::read(text), Err(HandOffError::Malformed(_))), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,80}") {
+            prop_assert!(HandOff::read(&text).is_err());
+        }
+    }
+}

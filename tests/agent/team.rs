@@ -1,0 +1,112 @@
+//! Two machines on one run, as two agents with folders of their own: one epoch, one manifest, one step at which all stop.
+
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bench::{Agent, Bench, signal};
+
+const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/two_nodes.py");
+const STEPS: &str = "80";
+
+fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+/// Both machines of a life, in folders named after it.
+fn start(bench: &Bench, life: &str, port: &str, pace: &str) -> [Agent; 2] {
+    let command = ["python3", TRAINER, port, STEPS, pace];
+    ["0", "1"].map(|node| {
+        let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "5s"];
+        bench.start(&format!("{life}-{node}"), &options, &command)
+    })
+}
+
+/// What two programs without agents come to.
+fn undisturbed() -> [String; 2] {
+    let (root, port) = (tempfile::tempdir().unwrap(), free_port());
+    let folders = ["0", "1"].map(|node| root.path().join(node));
+    let children = [0, 1].map(|node: usize| {
+        std::fs::create_dir_all(&folders[node]).unwrap();
+        let mut command = Command::new("python3");
+        command.args([TRAINER, &port, STEPS, "0"]).current_dir(&folders[node]).stdout(Stdio::null());
+        command.env("GPUPLAN_NODE", node.to_string()).env("GPUPLAN_NODES", "2").spawn().unwrap()
+    });
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    folders.map(|folder| std::fs::read_to_string(folder.join("result.json")).unwrap())
+}
+
+fn finish(bench: &Bench, life: &str) {
+    let mut agents = start(bench, life, &free_port(), "0.02");
+    for agent in &mut agents {
+        agent.ends_with(0);
+    }
+    assert_eq!(agents.map(|agent| agent.result()), undisturbed());
+    bench.assert_whole();
+}
+
+fn newest_manifest(bench: &Bench) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(bench.objects("manifests").pop().unwrap()).unwrap()).unwrap()
+}
+
+#[test]
+fn shards_of_all_machines_are_one_checkpoint() {
+    let bench = Bench::new();
+    finish(&bench, "only");
+    let manifest = newest_manifest(&bench);
+    let shown = |file: &serde_json::Value| format!("{} {}", file["path"].as_str().unwrap().split_once('/').unwrap().1, file["node"]);
+    let mut files: Vec<String> = manifest["files"].as_array().unwrap().iter().map(shown).collect();
+    files.sort();
+    assert_eq!(files, [".complete null", "own.json 0", "own.json 1", "shard-0.json null", "shard-1.json null"]);
+    assert_eq!((manifest["epoch"].as_u64(), bench.objects("epochs").len()), (Some(1), 1));
+}
+
+#[test]
+fn a_notice_on_any_machine_stops_all_at_the_same_step() {
+    let bench = Bench::new();
+    for (life, told) in [("first", 1), ("second", 0)] {
+        let mut agents = start(&bench, life, &free_port(), "0.1");
+        agents[0].wait_for("is safe");
+        agents[told].signal("TERM");
+        for agent in &mut agents {
+            agent.ends_with(75);
+        }
+        let stopped = agents.map(|agent| agent.log().split("stopped at step ").nth(1).unwrap().lines().next().unwrap().to_owned());
+        assert_eq!(stopped[0], stopped[1]);
+        assert_eq!(bench.committed(), stopped[0].parse().ok(), "the step at which all stopped is safe");
+        assert_eq!(newest_manifest(&bench)["files"].as_array().unwrap().len(), 5);
+    }
+    finish(&bench, "last");
+}
+
+#[test]
+fn a_machine_that_vanishes_does_not_leave_the_others_hanging() {
+    let bench = Bench::new();
+    for vanishing in [1, 0] {
+        let mut agents = start(&bench, &format!("without-{vanishing}"), &free_port(), "0.1");
+        agents[0].wait_for("is safe");
+        // The machine with all that runs on it.
+        let programs = crate::bench::processes_with(&format!("{}|{vanishing}|n{vanishing}|", bench.path("store").display()));
+        agents[vanishing].kill();
+        for pid in programs {
+            signal(pid, "KILL");
+        }
+        let begun = Instant::now();
+        agents[1 - vanishing].ends_with(75);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        assert!(agents[1 - vanishing].log().contains("has fallen silent"), "{}", agents[1 - vanishing].log());
+        bench.assert_whole();
+    }
+    finish(&bench, "last");
+}
+
+#[test]
+fn a_machine_whose_first_one_never_comes_can_be_told_to_go() {
+    let bench = Bench::new();
+    let mut alone = bench.start("1", &["--node", "1", "--nodes", "2"], &["true"]);
+    alone.wait_for("waiting for the first machine");
+    alone.signal("TERM");
+    alone.ends_with(75);
+}
