@@ -76,7 +76,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("google_cloud", "clouds/gcp/"),
     ("reqwest", "clouds/http.rs clouds/metadata.rs"),
     ("object_store", "runstore/store.rs runstore/store/"),
-    ("rusqlite", "market/cache.rs workload/trace/nsight.rs"),
+    ("rusqlite", "market/cache.rs launch/journal.rs workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     // The settings ask it for the width of the terminal.

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::cli::agent::AgentArguments;
+use crate::cli::launch::{LaunchArguments, WatchArguments};
+use crate::cli::runs::{GcArguments, StatusArguments, StopArguments};
 
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
 #[derive(Debug, Parser)]
@@ -64,6 +66,16 @@ pub enum Command {
     Setup(SetupArguments),
     /// Replay spot policies on availability traces
     Simulate(SimulateArguments),
+    /// Rent the recommended machines and lead the run to its end
+    Launch(Box<LaunchArguments>),
+    /// Lead a run again that was left
+    Watch(WatchArguments),
+    /// What runs, where, and what it has cost
+    Status(StatusArguments),
+    /// End every machine of a run
+    Stop(StopArguments),
+    /// Find machines that no run knows any more, and end them
+    Gc(GcArguments),
     /// Run a training command so that nothing is lost: restore, save away, answer notices, resume
     Agent(Box<AgentArguments>),
     /// Look into the catalog, or check it

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 pub struct Home {
     config: Option<PathBuf>,
     cache: Option<PathBuf>,
+    state: Option<PathBuf>,
 }
 
 impl Home {
@@ -17,19 +18,28 @@ impl Home {
 
     fn of(variable: impl Fn(&str) -> Option<PathBuf>) -> Self {
         if let Some(home) = variable("GPUPLAN_HOME") {
-            return Self { config: Some(home.clone()), cache: Some(home) };
+            return Self { config: Some(home.clone()), cache: Some(home.clone()), state: Some(home) };
         }
         // A relative folder is to be ignored, says the specification.
         let xdg = |name: &str, below_home: &str| {
             let folder = variable(name).filter(|folder| folder.is_absolute()).or_else(|| Some(variable("HOME")?.join(below_home)));
             folder.map(|folder| folder.join("gpuplan"))
         };
-        Self { config: xdg("XDG_CONFIG_HOME", ".config"), cache: xdg("XDG_CACHE_HOME", ".cache") }
+        Self {
+            config: xdg("XDG_CONFIG_HOME", ".config"),
+            cache: xdg("XDG_CACHE_HOME", ".cache"),
+            state: xdg("XDG_STATE_HOME", ".local/state"),
+        }
     }
 
     /// A file that the user writes, such as `policy.toml`.
     pub fn config_file(&self, name: &str) -> Option<PathBuf> {
         self.config.as_ref().map(|folder| folder.join(name))
+    }
+
+    /// What must not be lost: the journal of launches.
+    pub fn state_file(&self, name: &str) -> Option<PathBuf> {
+        self.state.as_ref().map(|folder| folder.join(name))
     }
 
     /// Prices that clouds answered.

@@ -11,12 +11,14 @@ pub mod estimate;
 pub mod explain;
 pub mod here;
 pub mod home;
+pub mod launch;
 pub mod live;
 pub mod plan;
 pub mod prices;
 pub mod printer;
 pub mod refit;
 pub mod refresh;
+pub mod runs;
 pub mod settings;
 pub mod setup;
 pub mod simulate;
@@ -60,6 +62,11 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Refresh(arguments) => refresh::run(arguments, settings, printer),
         Command::Doctor(arguments) => doctor::run(arguments, settings, printer),
         Command::Setup(arguments) => setup::run(arguments, settings, printer),
+        Command::Launch(arguments) => launch::run(arguments, settings, printer),
+        Command::Watch(arguments) => launch::again(arguments, settings, printer),
+        Command::Status(arguments) => runs::status(arguments, settings, printer),
+        Command::Stop(arguments) => runs::stop(arguments, settings, printer),
+        Command::Gc(arguments) => runs::gc(arguments, settings, printer),
         Command::Simulate(arguments) => simulate::run(arguments, settings, printer),
         // Answered in `run`.
         Command::Agent(_) => Ok(Exit::Unexpected),

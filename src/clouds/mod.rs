@@ -4,6 +4,7 @@ pub mod ask;
 pub mod aws;
 pub mod azure;
 pub mod crusoe;
+pub mod fake;
 pub mod gcp;
 pub mod http;
 pub mod lambda;

@@ -21,6 +21,8 @@ const MOST_TRIES: u32 = 6;
 const LISTS_ARE_LATE: f64 = 60.0;
 /// Between two looks at what the cloud says of the machines. Seconds.
 const LOOK: f64 = 30.0;
+/// Gangs in a row that may end by themselves before the run says a word.
+const MOST_FRUITLESS: u32 = 3;
 /// Silences after which machines that look alive are taken for dead.
 const SILENCES: f64 = 3.0;
 
@@ -176,6 +178,7 @@ enum Phase {
         looked_at: f64,
         decided_at: f64,
         is_working: bool,
+        has_spoken: bool,
     },
     /// Every machine is being ended, and what an unclear order may have left is looked for.
     Ending {
@@ -207,6 +210,8 @@ pub struct Controller {
     unclear_until: f64,
     pub interruptions: u32,
     last_refusal: String,
+    /// Gangs in a row whose machines ended by themselves before the run said a word.
+    fruitless: u32,
 }
 
 impl Controller {
@@ -215,6 +220,7 @@ impl Controller {
         let mut watch = Watch::new(terms.spot.len(), terms.limits.tick, f64::INFINITY);
         // Nobody has asked yet: every pool may have machines.
         watch.advance(None, |_| true);
+        (0..terms.spot.len()).for_each(|pool| watch.may_be_up(pool));
         Self {
             watch,
             phase: Phase::Choosing { from: now },
@@ -227,6 +233,7 @@ impl Controller {
             unclear_until: f64::NEG_INFINITY,
             interruptions: 0,
             last_refusal: String::new(),
+            fruitless: 0,
             terms,
         }
     }
@@ -247,7 +254,7 @@ impl Controller {
             Some(which) => {
                 let since = open.iter().map(|rental| rental.since).fold(f64::INFINITY, f64::min);
                 let gang = Gang { epoch: past.epoch, which, since, machines: open.iter().map(|rental| rental.machine.clone()).collect() };
-                Phase::Running { gang, heard_at: now, looked_at: f64::NEG_INFINITY, decided_at: now, is_working: true }
+                Phase::Running { gang, heard_at: now, looked_at: f64::NEG_INFINITY, decided_at: now, is_working: true, has_spoken: true }
             }
             None => Phase::Ending { until: now + LISTS_ARE_LATE, looked_at: f64::NEG_INFINITY, next: Next::Choose },
         };
@@ -339,6 +346,8 @@ impl Controller {
             return;
         }
         let from = now + self.terms.limits.tick;
+        // What is known gets older; nobody is asked.
+        self.watch.advance(None, |_| false);
         actions.push(Action::Say(format!("waiting: {reason}")));
         actions.push(Action::Wake(from));
         self.phase = Phase::Choosing { from };
@@ -450,7 +459,7 @@ impl Controller {
             self.last_pool = Some(pool);
         }
         actions.push(Action::Say(format!("rented {} x {} at ${} an hour a machine", self.terms.nodes, choice.pool, choice.rate)));
-        self.phase = Phase::Running { gang, heard_at: now, looked_at: now, decided_at: now, is_working: false };
+        self.phase = Phase::Running { gang, heard_at: now, looked_at: now, decided_at: now, is_working: false, has_spoken: false };
     }
 
     fn was_refused(&mut self, now: f64, gang: &Gang, open: &Open, error: &LaunchError, actions: &mut Vec<Action>) {
@@ -530,15 +539,20 @@ impl Controller {
                 self.give_back(now, machine, actions);
             }
         }
-        if let Phase::Running { gang, looked_at, .. } = &mut self.phase {
+        if let Phase::Running { gang, looked_at, has_spoken, .. } = &mut self.phase {
             *looked_at = now;
-            let gang = gang.clone();
+            let (gang, has_spoken) = (gang.clone(), *has_spoken);
             let is_lost = |id: &MachineId| match machines.iter().find(|machine| machine.id == *id) {
                 Some(machine) => machine.state == MachineState::Gone,
                 None => now > gang.since + LISTS_ARE_LATE,
             };
             if gang.machines.iter().any(is_lost) {
-                self.lost(now, &gang, "a machine is gone", actions);
+                let by_itself =
+                    |machine: &&Machine| gang.machines.contains(&machine.id) && machine.state == MachineState::Gone && !machine.was_taken;
+                match machines.iter().find(by_itself) {
+                    Some(machine) if !has_spoken => self.ended_unheard(now, &gang, machine, actions),
+                    _ => self.lost(now, &gang, "a machine is gone", actions),
+                }
             }
         }
         if let Phase::Ending { looked_at, .. } = &mut self.phase {
@@ -557,12 +571,14 @@ impl Controller {
     }
 
     fn reported(&mut self, now: f64, report: Report, actions: &mut Vec<Action>) {
-        let Phase::Running { gang, heard_at, is_working, .. } = &mut self.phase else { return };
+        let Phase::Running { gang, heard_at, is_working, has_spoken, .. } = &mut self.phase else { return };
         // An agent of an earlier epoch has been fenced: what it says does not count.
         if report.epoch != gang.epoch {
             return;
         }
         *heard_at = now;
+        *has_spoken = true;
+        self.fruitless = 0;
         *is_working |= report.done > self.done;
         self.done = self.done.max(report.done.clamp(0.0, 1.0));
         let gang = gang.clone();
@@ -575,6 +591,17 @@ impl Controller {
             Some(Outcome::Interrupted) => self.lost(now, &gang, "interrupted, its work is saved", actions),
             Some(Outcome::Failed(why)) => self.end_all(now, Next::End(End::Failed(why)), actions),
         }
+    }
+
+    /// A machine whose boot script fails does so everywhere: after a few the run ends before it costs more.
+    fn ended_unheard(&mut self, now: f64, gang: &Gang, machine: &Machine, actions: &mut Vec<Action>) {
+        self.fruitless += 1;
+        let why = machine.reason.clone().unwrap_or_else(|| "it ended by itself".to_owned());
+        if self.fruitless < MOST_FRUITLESS {
+            return self.lost(now, gang, "its machine ended before the run said a word", actions);
+        }
+        let why = format!("{MOST_FRUITLESS} machines in a row ended before the run said a word ({}: {why})", machine.id);
+        self.end_all(now, Next::End(End::Failed(why)), actions);
     }
 
     fn lost(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {

@@ -101,6 +101,8 @@ pub struct Machine {
     pub state: MachineState,
     /// Why it ended, in the cloud's words.
     pub reason: Option<String>,
+    /// The cloud took it away.
+    pub was_taken: bool,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
 }

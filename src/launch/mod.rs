@@ -1,12 +1,19 @@
 //! A plan made real: which machine to rent next, when to give up on a place, and when to end what runs. Pure but for the edge.
 
 pub mod blocks;
+pub mod boot;
 pub mod controller;
+pub mod execute;
+pub mod journal;
 pub mod launcher;
 pub mod names;
 pub mod rental;
 #[cfg(test)]
 mod simulation;
+pub mod spec;
 
 pub use controller::{Action, Controller, End, Event, Terms};
+pub use execute::{Clock, Wiring, Wish, lead};
+pub use journal::Journal;
 pub use launcher::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool, SelfDestruct};
+pub use spec::RunSpec;

@@ -214,6 +214,7 @@ impl World {
                     pool: order.choice.pool.clone(),
                     state: MachineState::Running,
                     reason: None,
+                    was_taken: true,
                     created_at: Timestamp::UNIX_EPOCH,
                     expires_at: Timestamp::UNIX_EPOCH,
                 };

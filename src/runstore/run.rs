@@ -133,6 +133,11 @@ impl Run {
         self.create(&self.layout.event(name), what).await.map(|_| ())
     }
 
+    /// What the last agent wrote as it ended.
+    pub async fn result(&self) -> Result<Option<serde_json::Value>, StoreError> {
+        self.read(&self.layout.result()).await
+    }
+
     pub async fn write_result<T: Serialize>(&self, result: &T) -> Result<(), StoreError> {
         self.store.write(&self.layout.result(), text(result)).await
     }

@@ -1,0 +1,214 @@
+//! `FakeCloud`: creates, lists and ends machines that are process trees on this machine. Its state is a file, so it outlives us.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use jiff::Timestamp;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::clouds::fake::CLOUD;
+use crate::clouds::fake::scenario::Scenario;
+use crate::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
+use crate::market::BoxFuture;
+
+/// As EC2 says it.
+const TAKEN: &str = "Server.SpotInstanceTermination";
+/// Every process of a machine carries it in its environment.
+const MARK: &str = "GPUPLAN_FAKE_MACHINE";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Kept {
+    machine: Machine,
+    pid: i32,
+    /// When it is taken away, and when that is said.
+    taken_at: Option<Timestamp>,
+    noticed_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct State {
+    scenario: Scenario,
+    orders: usize,
+    machines: Vec<Kept>,
+}
+
+/// A cloud in a folder.
+#[derive(Clone, Debug)]
+pub struct FakeCloud {
+    folder: PathBuf,
+}
+
+impl FakeCloud {
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// Another course of events for the orders to come.
+    pub fn plays(&self, scenario: &Scenario) -> io::Result<()> {
+        self.with(|state| {
+            (state.scenario, state.orders) = (scenario.clone(), 0);
+            // Interruptions count the machines of this course alone.
+            state.machines.retain(|kept| kept.machine.state != MachineState::Gone);
+        })
+    }
+
+    /// Where a machine keeps its files.
+    pub fn folder_of(&self, machine: &MachineId) -> PathBuf {
+        self.folder.join("machines").join(&machine.0)
+    }
+
+    /// Reads the state under a lock, lets time do its work, changes it and writes it again.
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> io::Result<T> {
+        fs::create_dir_all(&self.folder)?;
+        let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(self.folder.join("state.json"))?;
+        file.lock()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let mut state: State = if text.is_empty() { State::default() } else { serde_json::from_str(&text).map_err(io::Error::other)? };
+        for kept in state.machines.iter_mut().filter(|kept| kept.machine.state != MachineState::Gone) {
+            self.pass_time(kept);
+        }
+        let answer = change(&mut state);
+        let text = serde_json::to_string(&state).map_err(io::Error::other)?;
+        file.rewind()?;
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())?;
+        Ok(answer)
+    }
+
+    fn pass_time(&self, kept: &mut Kept) {
+        let now = Timestamp::now();
+        if kept.noticed_at.is_some_and(|at| now >= at) {
+            // A notice that cannot be written is one that was not given.
+            let _ = fs::write(self.folder_of(&kept.machine.id).join("notice"), "terminate\n");
+            kept.noticed_at = None;
+        }
+        let reason = if kept.taken_at.is_some_and(|at| now >= at) {
+            TAKEN
+        } else if now >= kept.machine.expires_at {
+            "the machine ended itself at the end of its life"
+        } else if !is_marked(kept.pid, &kept.machine.id) {
+            "the machine ended itself"
+        } else {
+            return;
+        };
+        end(&kept.machine.id);
+        kept.machine.was_taken = reason == TAKEN;
+        (kept.machine.state, kept.machine.reason) = (MachineState::Gone, Some(reason.to_owned()));
+    }
+
+    fn make(&self, request: &CreateRequest, state: &mut State) -> io::Result<Machine> {
+        let created_at = Timestamp::now();
+        let id = MachineId(format!("fake-{}", &request.token[..12.min(request.token.len())]));
+        let folder = self.folder_of(&id);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("boot.sh"), &request.boot)?;
+        let log = File::create(folder.join("console.log"))?;
+        let keep = |name: &str| std::env::var_os(name).map(|value| (name.to_owned(), value));
+        let child = Command::new("/bin/sh")
+            .arg("boot.sh")
+            .current_dir(&folder)
+            .env_clear()
+            .envs(["PATH", "HOME", "LANG", "TMPDIR"].into_iter().filter_map(keep))
+            .env(MARK, &id.0)
+            .env("GPUPLAN_END_MACHINE", "kill -9 0")
+            .env("GPUPLAN_AGENT_OPTIONS", format!("--notice-from notice --notices none --heartbeat 1s --settle 1s --machine {id}"))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let machine = Machine {
+            id,
+            run: request.run.clone(),
+            epoch: request.epoch,
+            node: request.node,
+            token: request.token.clone(),
+            pool: request.pool.clone(),
+            state: MachineState::Running,
+            reason: None,
+            was_taken: false,
+            created_at,
+            expires_at: request.expires_at,
+        };
+        let after = |seconds: f64| created_at.checked_add(jiff::SignedDuration::from_millis((seconds * 1000.0) as i64)).ok();
+        let taken = state.scenario.interrupt_after_seconds.get(state.machines.len()).copied();
+        let notice = state.scenario.notice_seconds;
+        state.machines.push(Kept {
+            machine: machine.clone(),
+            pid: child.id() as i32,
+            taken_at: taken.and_then(|seconds| after(seconds + notice)),
+            noticed_at: taken.filter(|_| notice > 0.0).and_then(after),
+        });
+        Ok(machine)
+    }
+}
+
+impl Launcher for FakeCloud {
+    fn cloud(&self) -> &str {
+        CLOUD
+    }
+
+    fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>> {
+        let unclear = |error: io::Error| LaunchError::Unclear { code: error.to_string() };
+        let created = self.with(|state| {
+            if let Some(kept) = state.machines.iter().find(|kept| kept.machine.token == request.token) {
+                return Ok(kept.machine.clone());
+            }
+            state.orders += 1;
+            match state.scenario.refusal(state.orders - 1) {
+                Some(error) => Err(error),
+                None => self.make(&request, state).map_err(unclear),
+            }
+        });
+        Box::pin(async move { created.map_err(unclear)? })
+    }
+
+    fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {
+        let listed = self.with(|state| {
+            let wanted = state.machines.iter().map(|kept| &kept.machine).filter(|machine| run.is_none_or(|run| machine.run == run));
+            wanted.cloned().collect()
+        });
+        Box::pin(async move { listed.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
+    }
+
+    fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {
+        let destroyed = self.with(|state| {
+            for kept in state.machines.iter_mut().filter(|kept| kept.machine.id == *machine && kept.machine.state != MachineState::Gone) {
+                end(machine);
+                (kept.machine.state, kept.machine.reason) = (MachineState::Gone, Some("Client.UserInitiatedShutdown".to_owned()));
+            }
+        });
+        Box::pin(async move { destroyed.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
+    }
+
+    fn self_destruct(&self) -> Option<SelfDestruct> {
+        Some(SelfDestruct::Timer)
+    }
+}
+
+/// Whether the process lives and belongs to the machine. A dead one that nobody has asked after has no environment.
+fn is_marked(pid: i32, machine: &MachineId) -> bool {
+    let mark = format!("{MARK}={machine}");
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
+}
+
+/// Ends every process of the machine, those that left its group too, until there is none.
+fn end(machine: &MachineId) {
+    for _ in 0..10 {
+        let Ok(entries) = fs::read_dir("/proc") else { return };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let marked: Vec<i32> = pids.filter(|pid| is_marked(*pid, machine)).collect();
+        if marked.is_empty() {
+            return;
+        }
+        for pid in marked.into_iter().filter_map(Pid::from_raw) {
+            // Gone already is as good.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! A cloud on this machine: every machine is a process tree in a folder of its own, and everything that clouds do wrong happens.
+//!
+//! It stands in for every cloud of a plan, rents nothing and costs nothing; ten minutes pass in a second.
+
+pub mod machines;
+pub mod scenario;
+
+pub use machines::FakeCloud;
+pub use scenario::Scenario;
+
+/// Name of the launcher.
+pub const CLOUD: &str = "fake";
+/// Seconds of the run in a second: a demonstration of hours takes seconds.
+pub const SPEED: f64 = 600.0;
+/// An agent that says nothing for so long, in real seconds, is looked after.
+pub const SILENCE: f64 = 4.0;

@@ -1,0 +1,80 @@
+//! What goes wrong at the fake cloud: refusals by the order of asking, interruptions by the order of machines.
+
+use serde::{Deserialize, Serialize};
+
+use crate::launch::LaunchError;
+
+/// Times are real seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scenario {
+    /// Codes that the first orders are refused with, as EC2 words them.
+    pub refuse: Vec<String>,
+    /// After how long each machine, in the order of their creation, is taken away; later ones are kept.
+    pub interrupt_after_seconds: Vec<f64>,
+    /// Between the notice of it and the end; 0: no notice.
+    pub notice_seconds: f64,
+}
+
+/// Why a text is no scenario.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    #[error("no scenario is called `{0}`; there are: {1}")]
+    Unknown(String, String),
+    #[error("the scenario cannot be read: {0}")]
+    Malformed(String),
+}
+
+const CAPACITY: &str = "InsufficientInstanceCapacity";
+const NAMES: [&str; 5] = ["default", "calm", "no-notice", "quota", "sold-out"];
+
+impl Scenario {
+    /// Two places without capacity, and one interruption: what a demonstration shows.
+    pub fn named(name: &str) -> Result<Self, ScenarioError> {
+        let refuse = |codes: &[&str]| codes.iter().map(|code| (*code).to_owned()).collect();
+        let default = Self { refuse: refuse(&[CAPACITY, CAPACITY]), interrupt_after_seconds: vec![1.5], notice_seconds: 1.0 };
+        Ok(match name {
+            "default" => default,
+            "calm" => Self::default(),
+            "no-notice" => Self { notice_seconds: 0.0, ..default },
+            "quota" => Self { refuse: refuse(&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"]), ..Self::default() },
+            "sold-out" => Self { refuse: vec![CAPACITY.to_owned(); 30], ..Self::default() },
+            other => return Err(ScenarioError::Unknown(other.to_owned(), NAMES.join(", "))),
+        })
+    }
+
+    pub fn read(text: &str) -> Result<Self, ScenarioError> {
+        toml::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))
+    }
+
+    /// What the order with this number, from 0, is refused with.
+    pub fn refusal(&self, order: usize) -> Option<LaunchError> {
+        let code = self.refuse.get(order)?.clone();
+        Some(match code.as_str() {
+            "Unsupported" => LaunchError::NotSold { code },
+            "MaxSpotInstanceCountExceeded" | "VcpuLimitExceeded" | "InstanceLimitExceeded" => {
+                LaunchError::Quota { code, request: "gpuplan doctor".to_owned() }
+            }
+            "UnauthorizedOperation" | "AuthFailure" | "ExpiredToken" => {
+                LaunchError::Credentials { code, detail: "the scenario says so".to_owned() }
+            }
+            "RequestLimitExceeded" | "InternalError" | "ServiceUnavailable" => LaunchError::Unclear { code },
+            "InvalidParameterValue" => LaunchError::Request { code, detail: "the scenario says so".to_owned() },
+            _ => LaunchError::Capacity { code },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_named_scenario_is_there_and_others_are_refused() {
+        assert!(NAMES.iter().all(|name| Scenario::named(name).is_ok()));
+        assert!(Scenario::named("defualt").unwrap_err().to_string().contains("default"));
+        assert!(Scenario::read("refuse = [\"X\"]\ninterrupt = 3").is_err());
+        let read = Scenario::read("refuse = [\"ExpiredToken\"]").unwrap();
+        assert!(matches!(read.refusal(0), Some(LaunchError::Credentials { .. })) && read.refusal(1).is_none());
+    }
+}

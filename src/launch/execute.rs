@@ -1,0 +1,301 @@
+//! `lead`: carries a run to its end: performs what the controller wants, the journal first, and tells it what came of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::launch::boot::{self, Boot};
+use crate::launch::controller::{Action, Controller, End, Event, Order, Outcome, Report};
+use crate::launch::journal::{Journal, JournalError};
+use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
+use crate::launch::spec::RunSpec;
+use crate::runstore::{Phase, Run, Status, StoreError};
+use crate::spot::AvailabilityModel;
+
+/// A call to a cloud that takes longer has no clear answer.
+const CALL: Duration = Duration::from_secs(60);
+/// Between two looks into the run's store, and at most between two words of the clock. Seconds of the run.
+const READ: f64 = 10.0;
+/// However fast the time of a run passes. Real seconds.
+const SHORTEST_PAUSE: f64 = 0.1;
+
+/// The time of a run. A stand-in for a cloud makes it pass faster.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    pub started_at: Timestamp,
+    pub speed: f64,
+}
+
+impl Clock {
+    pub fn now(&self) -> f64 {
+        Timestamp::now().duration_since(self.started_at).as_secs_f64() * self.speed
+    }
+
+    fn pause(&self, seconds: f64) -> Duration {
+        Duration::from_secs_f64((seconds / self.speed).clamp(SHORTEST_PAUSE, 3600.0))
+    }
+
+    fn at(&self, seconds: f64) -> Timestamp {
+        let real = Duration::from_secs_f64((seconds / self.speed).clamp(0.0, 1e9));
+        self.started_at.checked_add(jiff::SignedDuration::try_from(real).unwrap_or_default()).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// Why a run is not led any more. Its machines go on until they end themselves.
+#[derive(Debug, thiserror::Error)]
+pub enum LeadError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error("nobody rents machines of {0} here")]
+    NoLauncher(String),
+}
+
+/// What a person wants of a run that is being led.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    #[default]
+    GoOn,
+    /// End every machine, then return.
+    Stop,
+    /// Return at once; what runs goes on.
+    Leave,
+}
+
+/// Everything outside that leading a run needs.
+pub struct Wiring<'a> {
+    pub launchers: &'a [Box<dyn Launcher>],
+    pub journal: &'a mut Journal,
+    pub store: &'a Run,
+    pub model: &'a AvailabilityModel,
+    pub clock: Clock,
+    /// Where the agent lies on a machine.
+    pub agent: &'a str,
+    pub say: &'a dyn Fn(&str),
+    pub wish: watch::Receiver<Wish>,
+}
+
+type Call<'a> = Pin<Box<dyn Future<Output = Event> + Send + 'a>>;
+
+struct Leader<'a, 'b> {
+    spec: &'b RunSpec,
+    wiring: Wiring<'a>,
+    controller: Controller,
+    calls: FuturesUnordered<Call<'a>>,
+    wake: f64,
+    /// The highest epoch of the store before the gang was ordered: what a later one says is said by the gang.
+    store_epoch: u64,
+    gang_epoch: u64,
+}
+
+/// Leads the run until it ends; `None` if it was left to run on.
+pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, LeadError> {
+    let now = wiring.clock.now();
+    let kept = wiring.journal.run(&spec.run)?;
+    let terms = spec.terms(wiring.model);
+    let controller = match kept.map(|kept| kept.past).filter(|past| past.orders > 0) {
+        Some(past) => Controller::resume(terms, past, now),
+        None => Controller::new(terms, 0, now),
+    };
+    let (gang_epoch, calls) = (controller.epoch(), FuturesUnordered::new());
+    let mut leader = Leader { spec, wiring, controller, calls, wake: now, store_epoch: 0, gang_epoch };
+    if gang_epoch > 0 {
+        leader.store_epoch = leader.wiring.store.highest_epoch().await.unwrap_or(1).saturating_sub(1);
+    }
+    leader.hear(Event::Clock).await?;
+    leader.follow().await
+}
+
+impl<'a> Leader<'a, '_> {
+    async fn follow(&mut self) -> Result<Option<End>, LeadError> {
+        let mut read_at = Instant::now();
+        while self.controller.end().is_none() {
+            let wake = Instant::now() + self.wiring.clock.pause((self.wake - self.wiring.clock.now()).clamp(0.0, READ));
+            tokio::select! {
+                Some(event) = self.calls.next(), if !self.calls.is_empty() => self.hear(event).await?,
+                () = tokio::time::sleep_until(wake.min(read_at)) => {
+                    if Instant::now() >= read_at {
+                        read_at = Instant::now() + self.wiring.clock.pause(READ);
+                        self.look().await?;
+                    }
+                    if self.controller.end().is_none() && self.wiring.clock.now() >= self.wake {
+                        self.hear(Event::Clock).await?;
+                    }
+                }
+                Ok(()) = self.wiring.wish.changed() => {
+                    let wish = *self.wiring.wish.borrow_and_update();
+                    match wish {
+                        Wish::Leave => return Ok(None),
+                        Wish::Stop => self.hear(Event::Stop).await?,
+                        Wish::GoOn => {}
+                    }
+                }
+            }
+        }
+        let end = self.controller.end().cloned();
+        if let Some(end) = &end {
+            self.wiring.journal.end(&self.spec.run, end, Timestamp::now())?;
+        }
+        Ok(end)
+    }
+
+    /// Into the journal, where `stop` may have been called from elsewhere, and into the run's store.
+    async fn look(&mut self) -> Result<(), LeadError> {
+        if self.wiring.journal.has_ended(&self.spec.run)? {
+            return self.hear(Event::Stop).await;
+        }
+        match self.report().await {
+            Some(report) => self.hear(Event::Reported(report)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn hear(&mut self, event: Event) -> Result<(), LeadError> {
+        let now = self.wiring.clock.now();
+        self.note(&event, now)?;
+        let actions = self.controller.step(now, event);
+        let run = &self.spec.run;
+        self.wiring.journal.keep(run, self.controller.rentals(), self.controller.done(), self.controller.interruptions)?;
+        for action in actions {
+            match action {
+                Action::Create(order) => self.create(order, now).await?,
+                Action::Destroy(machine) => self.destroy(machine),
+                Action::List => self.list(),
+                Action::Wake(at) => self.wake = at,
+                Action::Say(line) => {
+                    self.wiring.journal.say(run, Timestamp::now(), &line)?;
+                    (self.wiring.say)(&line);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Before the controller hears it, so that no machine is ever known to it alone.
+    fn note(&mut self, event: &Event, now: f64) -> Result<(), LeadError> {
+        let choices = || self.spec.spot.iter().chain(&self.spec.on_demand);
+        let machines = match event {
+            Event::Answered { token, outcome: Ok(machine) } => {
+                self.wiring.journal.answer(token, &machine.id.0, true)?;
+                std::slice::from_ref(machine)
+            }
+            Event::Answered { token, outcome: Err(error) } => {
+                let is_clear = !matches!(error, LaunchError::Unclear { .. });
+                self.wiring.journal.answer(token, &error.to_string(), is_clear)?;
+                return Ok(());
+            }
+            Event::Listed(machines) => machines.as_slice(),
+            _ => return Ok(()),
+        };
+        for machine in machines {
+            if let Some(offered) = choices().find(|offered| offered.pool == machine.pool) {
+                let choice = crate::launch::controller::Choice {
+                    pool: offered.pool.clone(),
+                    rate: offered.rate_usd_per_hour,
+                    rule: offered.billing,
+                };
+                self.wiring.journal.found(&self.spec.run, machine, &choice, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn launcher(&self, cloud: &str) -> Result<&'a dyn Launcher, LeadError> {
+        let wanted = self.spec.stand_in.as_deref().unwrap_or(cloud);
+        let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
+        let found = launchers.iter().find(|launcher| launcher.cloud() == wanted);
+        found.map(|launcher| &**launcher).ok_or_else(|| LeadError::NoLauncher(wanted.to_owned()))
+    }
+
+    async fn create(&mut self, order: Order, now: f64) -> Result<(), LeadError> {
+        if order.epoch != self.gang_epoch {
+            self.gang_epoch = order.epoch;
+            self.store_epoch = self.wiring.store.highest_epoch().await.unwrap_or(self.store_epoch);
+        }
+        let launcher = self.launcher(&order.choice.pool.cloud)?;
+        self.wiring.journal.intend(&self.spec.run, order.epoch * 1000 + u64::from(order.node), &order, now)?;
+        let boot = boot::script(&Boot { spec: self.spec, order: &order, agent: self.wiring.agent });
+        let request = CreateRequest {
+            run: self.spec.run.clone(),
+            epoch: order.epoch,
+            node: order.node,
+            pool: order.choice.pool.clone(),
+            token: order.token.clone(),
+            name: order.name.clone(),
+            expires_at: self.wiring.clock.at(now + order.lifetime),
+            boot,
+        };
+        self.calls.push(Box::pin(async move {
+            let outcome = tokio::time::timeout(CALL, launcher.create(request)).await;
+            let late = || Err(LaunchError::Unclear { code: format!("no answer within {} s", CALL.as_secs()) });
+            Event::Answered { token: order.token, outcome: outcome.unwrap_or_else(|_| late()) }
+        }));
+        Ok(())
+    }
+
+    fn destroy(&mut self, machine: MachineId) {
+        for launcher in self.responsible() {
+            let id = machine.clone();
+            self.calls.push(Box::pin(async move {
+                match tokio::time::timeout(CALL, launcher.destroy(&id)).await {
+                    Ok(Ok(())) => Event::Destroyed(id),
+                    // The controller asks again until it is gone.
+                    _ => Event::Clock,
+                }
+            }));
+        }
+    }
+
+    fn list(&mut self) {
+        let run = self.spec.run.clone();
+        for launcher in self.responsible() {
+            let run = run.clone();
+            self.calls.push(Box::pin(async move {
+                match tokio::time::timeout(CALL, launcher.list(Some(&run))).await {
+                    Ok(Ok(machines)) => Event::Listed(machines),
+                    _ => Event::Clock,
+                }
+            }));
+        }
+    }
+
+    /// The clouds of this run.
+    fn responsible(&self) -> Vec<&'a dyn Launcher> {
+        let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
+        let is_used = |cloud: &str| match &self.spec.stand_in {
+            Some(name) => name == cloud,
+            None => self.spec.spot.iter().chain(&self.spec.on_demand).any(|offered| offered.pool.cloud == cloud),
+        };
+        launchers.iter().map(|launcher| &**launcher).filter(|launcher| is_used(launcher.cloud())).collect()
+    }
+
+    /// What the agent of the present gang says in the store; a store that does not answer says nothing.
+    async fn report(&self) -> Option<Report> {
+        let status = self.wiring.store.status(0).await.ok()??;
+        if status.epoch <= self.store_epoch {
+            return None;
+        }
+        let outcome = self.outcome(&status).await.ok()?;
+        let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
+        Some(Report { epoch: self.gang_epoch, done: (step / self.spec.steps.max(1.0)).min(1.0), outcome })
+    }
+
+    async fn outcome(&self, status: &Status) -> Result<Option<Outcome>, StoreError> {
+        if status.phase != Phase::Ended {
+            return Ok(None);
+        }
+        if status.is_done == Some(true) {
+            return Ok(Some(Outcome::Completed));
+        }
+        let result = self.wiring.store.result().await?.unwrap_or_default();
+        Ok(Some(match result.get("outcome") {
+            Some(serde_json::Value::Object(failed)) => Outcome::Failed(serde_json::Value::Object(failed.clone()).to_string()),
+            _ => Outcome::Interrupted,
+        }))
+    }
+}

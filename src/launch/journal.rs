@@ -1,0 +1,242 @@
+//! `Journal`: what is about to be done is written here before a cloud is called, and what came of it after. SQLite, write-ahead.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::launch::controller::{Choice, End, Order, Past};
+use crate::launch::launcher::{Machine, MachineId, Pool};
+use crate::launch::rental::Rental;
+use crate::launch::spec::{RunSpec, SpecError};
+use crate::units::{BillingRule, UsdPerHour};
+
+const VERSION: i64 = 1;
+/// How long another process may hold the file.
+const BUSY: Duration = Duration::from_secs(10);
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS runs (
+        run TEXT PRIMARY KEY, spec TEXT NOT NULL, started_at INTEGER NOT NULL, ended_at INTEGER, end TEXT,
+        done REAL NOT NULL DEFAULT 0, interruptions INTEGER NOT NULL DEFAULT 0);
+    CREATE TABLE IF NOT EXISTS orders (
+        token TEXT PRIMARY KEY, run TEXT NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, node INTEGER NOT NULL,
+        pool TEXT NOT NULL, rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL,
+        sent_at REAL NOT NULL, answered INTEGER NOT NULL DEFAULT 0, answer TEXT);
+    CREATE TABLE IF NOT EXISTS machines (
+        id TEXT PRIMARY KEY, run TEXT NOT NULL, pool TEXT NOT NULL, epoch INTEGER NOT NULL, node INTEGER NOT NULL,
+        rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL, since REAL NOT NULL, until REAL);
+    CREATE TABLE IF NOT EXISTS events (run TEXT NOT NULL, at INTEGER NOT NULL, line TEXT NOT NULL);
+";
+
+/// Why the journal cannot be used. Without it nothing is launched.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("the journal of launches: {0}")]
+    Database(#[from] rusqlite::Error),
+    #[error("the folder of the journal: {0}")]
+    Folder(#[from] std::io::Error),
+    #[error("the journal of launches was written by another version of this program ({0})")]
+    Version(i64),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error("the journal of launches: a row cannot be read: {0}")]
+    Row(String),
+}
+
+pub struct Journal {
+    database: Connection,
+}
+
+/// A run as the journal knows it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pub spec: RunSpec,
+    pub past: Past,
+    /// How it ended, where it did.
+    pub end: Option<String>,
+    pub ended_at: Option<Timestamp>,
+    pub machines: Vec<KeptMachine>,
+}
+
+#[derive(Clone, Debug)]
+pub struct KeptMachine {
+    pub id: MachineId,
+    pub pool: Pool,
+    pub epoch: u64,
+    pub node: u32,
+    pub is_over: bool,
+}
+
+impl Journal {
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let database = Connection::open(path)?;
+        database.busy_timeout(BUSY)?;
+        database.pragma_update(None, "journal_mode", "WAL")?;
+        // An intent has to survive a power cut.
+        database.pragma_update(None, "synchronous", "FULL")?;
+        let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        if version != 0 && version != VERSION {
+            return Err(JournalError::Version(version));
+        }
+        database.execute_batch(TABLES)?;
+        database.pragma_update(None, "user_version", VERSION)?;
+        Ok(Self { database })
+    }
+
+    /// A new run. False if there is one of this name already.
+    pub fn begin(&mut self, spec: &RunSpec) -> Result<bool, JournalError> {
+        let rows = self.database.execute(
+            "INSERT OR IGNORE INTO runs (run, spec, started_at) VALUES (?1, ?2, ?3)",
+            params![spec.run, spec.write()?, spec.started_at.as_second()],
+        )?;
+        Ok(rows == 1)
+    }
+
+    /// Before the call. Repeating a call writes nothing new.
+    pub fn intend(&mut self, run: &str, number: u64, order: &Order, at: f64) -> Result<(), JournalError> {
+        let Choice { pool, rate, rule } = &order.choice;
+        self.database.execute(
+            "INSERT OR IGNORE INTO orders (token, run, number, epoch, node, pool, rate, step, minimum, sent_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                order.token,
+                run,
+                number as i64,
+                order.epoch as i64,
+                order.node,
+                json(pool)?,
+                rate.nanos(),
+                rule.step_seconds,
+                rule.minimum_seconds,
+                at
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// After it. An answer that is not clear leaves the order open.
+    pub fn answer(&mut self, token: &str, what: &str, is_clear: bool) -> Result<(), JournalError> {
+        self.database.execute("UPDATE orders SET answered = ?2, answer = ?3 WHERE token = ?1", params![token, is_clear, what])?;
+        Ok(())
+    }
+
+    /// A machine that a cloud named, so that it is never forgotten.
+    pub fn found(&mut self, run: &str, machine: &Machine, choice: &Choice, since: f64) -> Result<(), JournalError> {
+        self.database.execute(
+            "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                machine.id.0,
+                run,
+                json(&machine.pool)?,
+                machine.epoch as i64,
+                machine.node,
+                choice.rate.nanos(),
+                choice.rule.step_seconds,
+                choice.rule.minimum_seconds,
+                since
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// What the controller knows after a step.
+    pub fn keep(&mut self, run: &str, rentals: &[Rental], done: f64, interruptions: u32) -> Result<(), JournalError> {
+        let writing = self.database.transaction()?;
+        for rental in rentals {
+            writing.execute(
+                "UPDATE machines SET since = ?2, until = ?3 WHERE id = ?1",
+                params![rental.machine.0, rental.since, rental.until],
+            )?;
+        }
+        writing.execute("UPDATE runs SET done = ?2, interruptions = ?3 WHERE run = ?1", params![run, done, interruptions])?;
+        writing.commit()?;
+        Ok(())
+    }
+
+    pub fn say(&mut self, run: &str, at: Timestamp, line: &str) -> Result<(), JournalError> {
+        self.database.execute("INSERT INTO events (run, at, line) VALUES (?1, ?2, ?3)", params![run, at.as_second(), line])?;
+        Ok(())
+    }
+
+    pub fn end(&mut self, run: &str, end: &End, at: Timestamp) -> Result<(), JournalError> {
+        self.database.execute("UPDATE runs SET end = ?2, ended_at = ?3 WHERE run = ?1", params![run, words(end), at.as_second()])?;
+        Ok(())
+    }
+
+    /// Whether somebody has ended the run.
+    pub fn has_ended(&self, run: &str) -> Result<bool, JournalError> {
+        let ended = self.database.query_row("SELECT end IS NOT NULL FROM runs WHERE run = ?1", [run], |row| row.get(0));
+        Ok(ended.optional()?.unwrap_or(false))
+    }
+
+    /// Names of all runs, the newest first.
+    pub fn runs(&self) -> Result<Vec<String>, JournalError> {
+        let mut rows = self.database.prepare("SELECT run FROM runs ORDER BY started_at DESC, run")?;
+        let runs = rows.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        Ok(runs)
+    }
+
+    pub fn run(&self, run: &str) -> Result<Option<Kept>, JournalError> {
+        let found = self.database.query_row("SELECT spec, end, ended_at, done, interruptions FROM runs WHERE run = ?1", [run], |row| {
+            Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?, row.get(3)?, row.get(4)?))
+        });
+        let Some((spec, end, ended_at, done, interruptions)) = found.optional()? else { return Ok(None) };
+        let (mut past, mut machines) = (Past { done, interruptions, ..Past::default() }, Vec::new());
+        let mut orders = self.database.prepare("SELECT epoch, pool, answered FROM orders WHERE run = ?1 ORDER BY number")?;
+        let mut rows = orders.query([run])?;
+        while let Some(row) = rows.next()? {
+            past.orders += 1;
+            past.epoch = past.epoch.max(row.get::<_, i64>(0)? as u64);
+            past.last_pool = Some(pool(&row.get::<_, String>(1)?)?);
+            past.has_open_order |= !row.get::<_, bool>(2)?;
+        }
+        let mut rented = self
+            .database
+            .prepare("SELECT id, pool, epoch, node, rate, step, minimum, since, until FROM machines WHERE run = ?1 ORDER BY since, id")?;
+        let mut rows = rented.query([run])?;
+        while let Some(row) = rows.next()? {
+            let (id, until) = (MachineId(row.get(0)?), row.get::<_, Option<f64>>(8)?);
+            let rule = BillingRule { step_seconds: row.get(5)?, minimum_seconds: row.get(6)? };
+            let pool = pool(&row.get::<_, String>(1)?)?;
+            let (epoch, node) = (row.get::<_, i64>(2)? as u64, row.get(3)?);
+            machines.push(KeptMachine { id: id.clone(), pool, epoch, node, is_over: until.is_some() });
+            past.rentals.push(Rental { machine: id, rate: UsdPerHour::from_nanos(row.get(4)?), rule, since: row.get(7)?, until });
+        }
+        let ended_at = ended_at.and_then(|at| Timestamp::from_second(at).ok());
+        Ok(Some(Kept { spec: RunSpec::read(&spec)?, past, end, ended_at, machines }))
+    }
+
+    /// Whether any run knows this machine as one that still runs.
+    pub fn knows(&self, machine: &MachineId) -> Result<bool, JournalError> {
+        let found = self.database.query_row(
+            "SELECT 1 FROM machines JOIN runs USING (run) WHERE id = ?1 AND until IS NULL AND runs.end IS NULL",
+            [&machine.0],
+            |_| Ok(()),
+        );
+        Ok(found.optional()?.is_some())
+    }
+}
+
+/// As the journal and `status` write it.
+pub fn words(end: &End) -> &'static str {
+    match end {
+        End::Completed => "completed",
+        End::Failed(_) => "failed",
+        End::Stopped => "stopped",
+        End::OutOfBudget => "out-of-budget",
+        End::Refused(_) => "refused",
+    }
+}
+
+fn json(pool: &Pool) -> Result<String, JournalError> {
+    serde_json::to_string(pool).map_err(|error| JournalError::Row(error.to_string()))
+}
+
+fn pool(text: &str) -> Result<Pool, JournalError> {
+    serde_json::from_str(text).map_err(|error| JournalError::Row(error.to_string()))
+}

@@ -1,0 +1,132 @@
+//! `RunSpec`: everything that a launch agreed on, as the journal and the run's own store keep it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::launch::controller::{Choice, Terms};
+use crate::launch::launcher::Pool;
+use crate::spot::AvailabilityModel;
+use crate::spot::policy::semi_markov::Tables;
+use crate::spot::policy::{Limits, Policy, PoolTerms};
+use crate::units::{BillingRule, Usd, UsdPerHour};
+
+pub const VERSION: u32 = 1;
+/// Between two decisions of the policy: the probes that its model is fitted on. Seconds.
+const TICK: f64 = 600.0;
+/// For all machines of a gang to be created. Judgement. Seconds.
+const GANG_LIMIT: f64 = 900.0;
+
+/// A place to rent at. The rate is of one machine, as the plan knew it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    pub pool: Pool,
+    pub rate_usd_per_hour: UsdPerHour,
+    pub billing: BillingRule,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    pub version: u32,
+    pub run: String,
+    pub started_at: Timestamp,
+    /// Who rents: `fake` stands in for every cloud.
+    pub stand_in: Option<String>,
+    pub nodes: u32,
+    /// Cheapest first.
+    pub spot: Vec<Offered>,
+    pub on_demand: Vec<Offered>,
+    pub work_hours: f64,
+    /// From the start; `None`: as long as it takes.
+    pub deadline_hours: Option<f64>,
+    pub changeover_hours: f64,
+    pub worst_changeover_hours: f64,
+    pub budget_usd: Option<Usd>,
+    pub lifetime_hours: f64,
+    /// A run that says nothing for so long is looked after.
+    pub silence_seconds: f64,
+    pub expected_cost_usd: Usd,
+    /// Optimizer steps of the whole run.
+    pub steps: f64,
+    pub store: String,
+    pub command: Vec<String>,
+}
+
+/// Why a text is no specification of a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    #[error("the specification of the run cannot be read: {0}")]
+    Malformed(String),
+    #[error("the specification of the run was written by another version ({0})")]
+    Version(u32),
+    #[error("the run has no place to rent at")]
+    Nowhere,
+}
+
+impl RunSpec {
+    pub fn read(text: &str) -> Result<Self, SpecError> {
+        let read: Self = serde_json::from_str(text).map_err(|error| SpecError::Malformed(error.to_string()))?;
+        match read.version {
+            VERSION if read.spot.is_empty() && read.on_demand.is_empty() => Err(SpecError::Nowhere),
+            VERSION => Ok(read),
+            other => Err(SpecError::Version(other)),
+        }
+    }
+
+    pub fn write(&self) -> Result<String, SpecError> {
+        serde_json::to_string(self).map_err(|error| SpecError::Malformed(error.to_string()))
+    }
+
+    /// What the most that this run may cost is: the budget, or every machine for its whole life.
+    pub fn worst_case(&self) -> Option<Usd> {
+        let dearest = self.spot.iter().chain(&self.on_demand).map(|offered| offered.rate_usd_per_hour).max()?;
+        let whole = dearest.for_hours(self.nodes, self.lifetime_hours);
+        match (self.budget_usd, whole) {
+            (Some(budget), Some(whole)) => Some(budget.min(whole)),
+            (budget, whole) => budget.or(whole),
+        }
+    }
+
+    /// As the controller takes them. The policy is the one that was forecast.
+    pub fn terms(&self, model: &AvailabilityModel) -> Terms {
+        let choice = |offered: &Offered| Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
+        let all = |offered: &Offered| UsdPerHour::from_nanos(offered.rate_usd_per_hour.nanos().saturating_mul(i64::from(self.nodes)));
+        let changeover = self.changeover_hours * 3600.0;
+        let pools = self.spot.iter().map(|spot| PoolTerms {
+            spot: all(spot),
+            on_demand: None,
+            switch_cost: Usd::ZERO,
+            switch_changeover: changeover,
+        });
+        let pools: Vec<PoolTerms> = pools.collect();
+        let dearest = pools.iter().map(|pool| pool.spot).max().unwrap_or_default();
+        let limits = Limits {
+            work: self.work_hours * 3600.0,
+            deadline: self.deadline_hours.unwrap_or(self.lifetime_hours) * 3600.0,
+            tick: TICK,
+            changeover,
+            worst_changeover: self.worst_changeover_hours * 3600.0,
+            on_demand: self.on_demand.first().map_or(dearest, all),
+            pools,
+            budget: self.budget_usd,
+        };
+        let policy = match (self.spot.is_empty(), self.deadline_hours.filter(|_| !self.on_demand.is_empty())) {
+            (true, _) => Policy::OnDemand,
+            (false, None) => Policy::SpotOnly,
+            (false, Some(_)) => Policy::SemiMarkov(Arc::new(Tables::new(model, &Limits { budget: None, ..limits.clone() }))),
+        };
+        Terms {
+            run: self.run.clone(),
+            nodes: self.nodes,
+            spot: self.spot.iter().map(choice).collect(),
+            on_demand: self.on_demand.iter().map(choice).collect(),
+            limits,
+            policy,
+            lifetime: self.lifetime_hours * 3600.0,
+            gang_limit: GANG_LIMIT,
+            silence: self.silence_seconds,
+        }
+    }
+}
