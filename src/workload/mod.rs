@@ -7,7 +7,9 @@ pub mod huggingface;
 pub mod layout;
 pub mod model;
 pub mod precision;
+pub mod profile;
 pub mod safetensors;
+pub mod trace;
 pub mod training;
 
 pub use amount::{Amount, Checkpoint, DataSet};
