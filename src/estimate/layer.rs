@@ -275,7 +275,7 @@ impl LayerInput<'_> {
         if self.setting.layout.shard == Shard::Zero3 && self.setting.layout.data > 1 {
             seconds += self.constants.launch_gather_seconds;
         }
-        seconds * self.passes.launches() + self.reduces() * self.constants.launch_collective_seconds
+        (seconds * self.passes.launches() + self.reduces() * self.constants.launch_collective_seconds) * self.rates.host_time
     }
 
     /// Host time to launch embedding, head and loss: as many kernels as a layer, without gathers.
@@ -283,7 +283,7 @@ impl LayerInput<'_> {
         if self.training.cuda_graphs {
             return 0.0;
         }
-        self.constants.launch_seconds * self.launch_factor * self.passes.launches()
+        self.constants.launch_seconds * self.launch_factor * self.passes.launches() * self.rates.host_time
     }
 
     /// All-reduces of the activations in a micro-step: two a pass.
