@@ -88,9 +88,9 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
     let (shape, nodes) = shape(id, gpu, count, &hardware)?;
     let job = &resolved.workload;
     let global_batch = job.training.global_batch.unwrap_or(1);
-    let (outcome, _) = best_setting(&job.model, &job.training, global_batch, gpu, &shape, nodes);
-    let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
     let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape));
+    let (outcome, _) = best_setting(&subject, global_batch, nodes);
+    let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
     match settings.output {
         OutputFormat::Json => printer.data(&format!("{:#}\n", report::json(&subject, &made, &resolved.assumed))),
         OutputFormat::Csv => {

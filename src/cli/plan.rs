@@ -11,6 +11,7 @@ use crate::cli::live;
 use crate::cli::printer::Printer;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::cli::workload;
+use crate::estimate::Correction;
 use crate::plan::choose::World;
 use crate::plan::{Limits, PlanSet, Rejection};
 use crate::report::plan_json::{Context, document};
@@ -32,6 +33,8 @@ pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) ->
 pub struct Answered {
     pub catalogs: Catalogs,
     pub resolved: Resolved,
+    /// What was measured, here or elsewhere.
+    pub correction: Correction,
     pub set: PlanSet,
 }
 
@@ -51,9 +54,10 @@ pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);
     }
     catalogs.market = settings.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
-    let world = World { hardware: &catalogs.hardware, market: &catalogs.market };
+    let correction = Correction::default();
+    let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let set = crate::plan::plan(world, &resolved.workload, &limits);
-    Ok(Answered { catalogs, resolved, set })
+    Ok(Answered { catalogs, resolved, correction, set })
 }
 
 fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
@@ -74,7 +78,7 @@ fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, p
 pub fn context<'a>(answered: &'a Answered, file: &'a WorkloadFile, settings: &Settings) -> Result<Context<'a>, Diagnostic> {
     let (catalog_sha256, offers_sha256) = settings.catalog_sha256(&answered.catalogs)?;
     Ok(Context {
-        world: World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market },
+        world: World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market, correction: &answered.correction },
         workload: &answered.resolved.workload,
         file,
         assumed: &answered.resolved.assumed,

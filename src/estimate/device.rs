@@ -33,6 +33,8 @@ pub struct DeviceRates {
     pub is_single_precision: bool,
     /// Vector units multiply, not tensor cores.
     pub on_vector_units: bool,
+    /// Host time of launches over that of the fit: 1 unless it was measured.
+    pub host_time: f64,
 }
 
 /// Read bandwidth of a stream benchmark: measured, else what parts of the same memory reach (te42kyfo/gpu-benches: L40 and
@@ -106,6 +108,7 @@ impl DeviceRates {
             peak: peak * share,
             on_vector_units: unit == Unit::Vector32 || !gpu.architecture.has_tensor_cores(),
             is_single_precision: matches!(unit, Unit::Vector32 | Unit::Tensor32),
+            host_time: 1.0,
         }
     }
 }

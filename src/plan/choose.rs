@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::estimate::StepEstimate;
+use crate::estimate::{Correction, StepEstimate};
 use crate::hardware::{Hardware, InstanceId};
 use crate::market::{Market, Offer, OfferId, Origin, Purchase};
 use crate::plan::advice;
@@ -60,6 +60,8 @@ pub struct PlanSet {
 pub struct World<'a> {
     pub hardware: &'a Hardware,
     pub market: &'a Market,
+    /// What was measured of the hardware.
+    pub correction: &'a Correction,
 }
 
 pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
@@ -86,7 +88,7 @@ fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
     wanted.sort_unstable();
     wanted.dedup();
     let nodes = node_counts(limits);
-    let physics = Physics::compute(&workload.model, &workload.training, global_batch, world.hardware, &wanted, &nodes);
+    let physics = Physics::compute(&workload.model, &workload.training, global_batch, world, &wanted, &nodes);
     let pricer = Pricer::new(world, workload, limits);
     let mut builder =
         Builder { pricer: &pricer, physics: &physics, refused: &mut refused, plans: Vec::new(), candidates: 0, steps: HashMap::new() };
