@@ -39,5 +39,6 @@ pub mod plan;
 pub mod report;
 pub mod runstore;
 pub mod spot;
+pub mod telemetry;
 pub mod units;
 pub mod workload;

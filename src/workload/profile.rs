@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::workload::file::WorkloadFile;
+use crate::workload::precision::Precision;
 
 /// Version of the file. A later one is refused, since a figure read in another meaning would be worse than none.
 pub const VERSION: u32 = 1;
@@ -303,9 +304,28 @@ pub struct Finding {
     pub threshold: f64,
     pub advice: String,
     pub cause: Cause,
-    /// Share of today's step time that is left once this is mended; `None`: nobody can say from this measurement.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step_left: Option<f64>,
+    pub mended: Mended,
+}
+
+/// What would be otherwise once it is mended. At best: nothing else becomes the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "kebab-case")]
+pub enum Mended {
+    /// This share of today's step time is left.
+    Step { left: f64 },
+    /// The run in another number format.
+    Precision { precision: Precision },
+    /// The run with as large a micro batch as fits.
+    MicroBatch,
+    /// Nobody can say from this measurement, or it costs something else than time.
+    Unknown,
+}
+
+impl Mended {
+    /// A share that is no share says nothing.
+    pub fn step(left: f64) -> Self {
+        if left > 0.0 && left < 1.0 { Self::Step { left } } else { Self::Unknown }
+    }
 }
 
 /// Whose fault it is: another machine does away with the second kind.
@@ -391,10 +411,13 @@ impl Profile {
         if let Some(gpu) = self.gpu.as_ref().filter(|gpu| gpu.count == 0) {
             return refuse("gpu.count", f64::from(gpu.count));
         }
-        match self.findings.iter().filter_map(|finding| finding.step_left).find(|left| !(*left > 0.0 && *left <= 1.0)) {
-            Some(wrong) => refuse("findings.step_left", wrong),
-            None => Ok(()),
+        for finding in &self.findings {
+            match finding.mended {
+                Mended::Step { left } if !(left > 0.0 && left <= 1.0) => return refuse("findings.mended.left", left),
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     pub fn to_json(&self) -> Result<String, serde_json::Error> {

@@ -237,7 +237,7 @@ impl Tally {
             host_bound_seconds: sum(|device| device.host_bound),
             classes: classes.into_iter().filter(|class| class.calls > 0).collect(),
             exposed_communication_seconds: sum(|device| device.exposed),
-            copies: self.copies.into_values().collect(),
+            copies: self.copies.into_values().map(|copy| CopyKind { seconds: copy.seconds / devices, ..copy }).collect(),
             input_wait_seconds: self.input_wait_nanos as f64 * NANOS,
             synchronisations: self.synchronisations,
             synchronisation_seconds: self.synchronisation_nanos as f64 * NANOS,
@@ -270,7 +270,9 @@ mod tests {
         assert_eq!(found.devices, 2);
         assert!((found.seconds(OperatorClass::Compute) - 800e-9).abs() < 1e-15);
         assert!((found.gap_seconds - 200e-9).abs() < 1e-15, "{}", found.gap_seconds);
-        assert_eq!(found.copies, [CopyKind { kind: "HtoD pageable".to_owned(), calls: 2, bytes: 2e6, seconds: 2e-7 }]);
+        let [copy] = &found.copies[..] else { panic!("{:?}", found.copies) };
+        assert_eq!((copy.kind.as_str(), copy.calls, copy.bytes), ("HtoD pageable", 2, 2e6));
+        assert!((copy.seconds - 1e-7).abs() < 1e-15 && copy.is_pageable());
         assert!((found.slowest_device.unwrap() - 1300.0 / 1100.0).abs() < 1e-9);
         assert!((found.products.tensor_core_seconds - 800e-9).abs() < 1e-15);
         assert_eq!(found.top[0].name, "ampere_bf16_s16816gemm_bf16");
