@@ -1,9 +1,11 @@
 //! Every rule on made figures: it speaks beyond its threshold and is silent just short of it.
 
-use super::*;
-use crate::workload::profile::{ClassTime, CopyKind, HostUsage, Links, Products, StepTimes};
+#![cfg(test)]
 
-const NVIDIA: Facts = Facts { has_tensor_cores: Some(true), has_bf16: Some(true), has_fast_link: Some(true), precision: None };
+use super::*;
+use crate::workload::profile::{ClassTime, CopyKind, GpuUsage, HostUsage, Links, OperatorClass, Operators, Products, StepTimes, Usage};
+
+const NVIDIA: Facts = Facts { has_tensor_cores: Some(true), has_bf16: Some(true), has_fast_link: Some(true) };
 
 fn rules(profile: &Profile) -> Vec<Rule> {
     find(profile, &NVIDIA).into_iter().map(|finding| finding.rule).collect()
