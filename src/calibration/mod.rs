@@ -1,10 +1,18 @@
-//! How fast the silicon really is. So far: which GPUs this machine has, and which of the catalog they are.
+//! How fast the silicon really is: which GPUs this machine has, what a suite of benchmarks measures on them, and the file
+//! that keeps it.
 
+pub mod benchmark;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod device;
+pub mod readings;
+pub mod simulated;
+pub mod statistics;
+pub mod suite;
 
 pub use device::{DeviceError, LocalGpu, match_catalog};
+pub use simulated::SimulatedDevice;
+pub use suite::{Shapes, Suite};
 
 /// The GPUs of this machine, in the driver's order.
 #[cfg(feature = "cuda")]
