@@ -110,6 +110,20 @@ impl Work {
         }
     }
 
+    /// Sizes that a memory can hold and that are not empty: read from a file, anything may stand there.
+    pub fn is_sane(&self) -> bool {
+        let sizes = match *self {
+            Self::Matmul { m, n, k, .. } => vec![m, n, k],
+            Self::Attention { heads, sequence, head_size, .. } => vec![heads, sequence, head_size],
+            Self::Kernel { rows, columns, .. } => vec![rows, columns],
+            Self::Stream { bytes, .. } | Self::HostCopy { bytes, .. } | Self::PeerCopy { bytes } | Self::AllReduce { bytes } => vec![bytes],
+            Self::Launch { .. } => Vec::new(),
+        };
+        // Products of three such sizes stay inside 64 bits where they are counted as integers.
+        let all: f64 = sizes.iter().map(|size| *size as f64).product();
+        !sizes.contains(&0) && all < 1e18 && sizes.iter().all(|size| *size < 1 << 42)
+    }
+
     /// Device memory that the work occupies.
     pub fn footprint(&self) -> u64 {
         match *self {

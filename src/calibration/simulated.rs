@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use crate::calibration::benchmark::{Kernel, Work, word_of};
 use crate::calibration::device::{Device, DeviceFacts, Waived};
 use crate::calibration::readings::Readings;
-use crate::hardware::{Gpu, GpuLink, NumberFormat};
+use crate::hardware::{Gpu, GpuLink, NumberFormat, gpu::RateTable};
+use crate::units::BytesPerSecond;
 
-/// Share of the peak that products of a chip reach that nobody has measured, as the estimate takes it (F2).
-const CEILING: f64 = 0.80;
-/// Share of the sheet's bandwidth that a stream reaches, likewise.
-const STREAM: f64 = 0.91;
 /// Share of one-way PCIe that a pinned copy reaches; a pageable one goes through a buffer of the driver. Judged.
 const PINNED: f64 = 0.80;
 const PAGEABLE: f64 = 0.35;
@@ -25,10 +22,18 @@ const START: f64 = 8e-6;
 const NOISE: f64 = 0.006;
 const DISTURBED: f64 = 0.02;
 
+/// What the made-up card's model sustains: the roof. Large products in TFLOP/s; a missing format has no units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Roof {
+    pub products_tflops: RateTable,
+    pub memory: BytesPerSecond,
+}
+
 /// A made-up card: the same seed gives the same card and the same samples.
 pub struct SimulatedDevice {
     facts: DeviceFacts,
     gpu: Gpu,
+    roof: Roof,
     link: GpuLink,
     /// This card's rates over those of its model: arithmetic, memory, host, links.
     arithmetic: f64,
@@ -41,7 +46,7 @@ pub struct SimulatedDevice {
 
 impl SimulatedDevice {
     /// `link` joins the `gpus` of the made-up machine.
-    pub fn new(gpu: &Gpu, gpus: u32, link: GpuLink, seed: u64) -> Self {
+    pub fn new(gpu: &Gpu, roof: Roof, gpus: u32, link: GpuLink, seed: u64) -> Self {
         let mut draws = Draws(seed ^ 0x5EED);
         let capability = gpu.compute_capability.split_once('.');
         let number = |text: &str| text.parse().unwrap_or(0);
@@ -52,15 +57,15 @@ impl SimulatedDevice {
             gpus,
             versions: BTreeMap::from([("simulation".to_owned(), "roofline".to_owned()), ("seed".to_owned(), seed.to_string())]),
         };
-        // A card a little worse than its model, as most are in a warm rack.
-        let mut worse = |most: f64| 1.0 - most * draws.uniform();
-        let (arithmetic, memory, host, links) = (worse(0.12), worse(0.06), worse(0.3), worse(0.2));
-        Self { facts, gpu: gpu.clone(), link, arithmetic, memory, host, links, draws, clock: 0.0 }
+        // A card worse than its model, as one in a warm rack is, so that something shows.
+        let mut worse = |least: f64, most: f64| 1.0 - least - (most - least) * draws.uniform();
+        let (arithmetic, memory, host, links) = (worse(0.05, 0.15), worse(0.02, 0.08), worse(0.0, 0.3), worse(0.0, 0.2));
+        Self { facts, gpu: gpu.clone(), roof, link, arithmetic, memory, host, links, draws, clock: 0.0 }
     }
 
     /// Seconds of one call without noise.
     fn seconds(&self, work: &Work) -> Result<f64, Waived> {
-        let bandwidth = self.gpu.stream_gb_per_s.map_or(self.gpu.memory_bandwidth().0 * STREAM, |stream| stream * 1e9) * self.memory;
+        let bandwidth = self.roof.memory.0 * self.memory;
         let launch = LAUNCH / self.host;
         Ok(match *work {
             Work::Matmul { m, n, k, format, .. } => {
@@ -88,12 +93,9 @@ impl SimulatedDevice {
     }
 
     fn rate(&self, format: NumberFormat) -> Result<f64, Waived> {
-        let peak = self.gpu.peak_tflops.get(format).filter(|peak| *peak > 0.0);
-        let peak = peak.ok_or_else(|| Waived(format!("{} has no {} units", self.gpu.name, word_of(format))))?;
-        let half = self.gpu.peak_tflops.bf16.or(self.gpu.peak_tflops.fp16);
-        let measured = self.gpu.matmul_ceiling_tflops.bf16.zip(half).map(|(ceiling, half)| (ceiling / half).min(1.0));
-        let ceiling = if format == NumberFormat::Fp32 { 0.95 } else { measured.unwrap_or(CEILING) };
-        Ok(peak * 1e12 * ceiling * self.arithmetic)
+        let roof = self.roof.products_tflops.get(format).filter(|rate| *rate > 0.0);
+        let roof = roof.ok_or_else(|| Waived(format!("{} has no {} units", self.gpu.name, word_of(format))))?;
+        Ok(roof * 1e12 * self.arithmetic)
     }
 
     fn bus(&self) -> Result<f64, Waived> {
@@ -146,5 +148,40 @@ impl Draws {
     /// Box and Muller 1958.
     fn normal(&mut self) -> f64 {
         (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+
+    /// Four fifths of the peaks and nine tenths of the bandwidth.
+    pub(crate) fn simulated(gpu: &str, seed: u64) -> SimulatedDevice {
+        let hardware = Hardware::embedded().unwrap();
+        let gpu = hardware.gpu(hardware.find_gpu(gpu).unwrap());
+        let part = |format| gpu.peak_tflops.get(format).map(|peak| 0.8 * peak);
+        let products_tflops = RateTable {
+            fp32: part(NumberFormat::Fp32),
+            tf32: part(NumberFormat::Tf32),
+            fp16: part(NumberFormat::Fp16),
+            bf16: part(NumberFormat::Bf16),
+            fp8: part(NumberFormat::Fp8),
+            ..RateTable::default()
+        };
+        let roof = Roof { products_tflops, memory: BytesPerSecond(0.9 * gpu.memory_bandwidth().0) };
+        SimulatedDevice::new(gpu, roof, 1, GpuLink::Single, seed)
+    }
+
+    #[test]
+    fn nothing_is_faster_than_its_roof_but_for_the_noise() {
+        let mut device = simulated("a100-sxm4-80", 5);
+        let product =
+            Work::Matmul { m: 8192, n: 8192, k: 8192, format: NumberFormat::Bf16, pass: crate::calibration::benchmark::Pass::Forward };
+        let seconds = device.sample(&product, 0.0).unwrap();
+        let rate = product.flops() / seconds;
+        assert!(rate < 0.8 * 312e12 * 1.03 && rate > 0.5 * 312e12, "{rate}");
+        let fp8 = Work::Matmul { m: 16, n: 16, k: 16, format: NumberFormat::Fp8, pass: crate::calibration::benchmark::Pass::Forward };
+        assert!(device.prepare(&fp8).unwrap_err().0.contains("no fp8 units"));
     }
 }

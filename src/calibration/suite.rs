@@ -1,6 +1,6 @@
 //! `Suite`: which benchmarks a workload needs, most telling first, and running them in turns inside a time budget.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::calibration::benchmark::{Benchmark, Kernel, Pass, Work};
 use crate::calibration::device::{Device, DeviceFacts};
@@ -184,14 +184,16 @@ fn matmul(gemm: Gemm, format: NumberFormat, pass: Pass) -> Work {
 }
 
 /// A benchmark with its samples.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sampled {
     pub benchmark: Benchmark,
     pub statistics: Statistics,
 }
 
 /// A benchmark that did not run, and why.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NotRun {
     pub benchmark: Benchmark,
     pub reason: String,
@@ -291,14 +293,8 @@ fn drop_what_no_time_is_left_for(suite: &Suite, elapsed: f64, ready: &mut Vec<Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::simulated::SimulatedDevice;
-    use crate::hardware::{GpuLink, Hardware};
+    use crate::calibration::simulated::tests::simulated;
     use crate::workload::model::tests::llama_2_7b;
-
-    fn simulated(gpu: &str, seed: u64) -> SimulatedDevice {
-        let hardware = Hardware::embedded().unwrap();
-        SimulatedDevice::new(hardware.gpu(hardware.find_gpu(gpu).unwrap()), 1, GpuLink::Single, seed)
-    }
 
     fn outcome(suite: &Suite, gpu: &str, seed: u64) -> (Outcome, f64) {
         let (model, mut device) = (llama_2_7b(), simulated(gpu, seed));
