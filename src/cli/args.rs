@@ -54,6 +54,8 @@ pub enum Command {
     Estimate(Box<EstimateArguments>),
     /// How wrong the estimate is on published runs, and other estimators beside it
     Accuracy(AccuracyArguments),
+    /// Measure this machine's GPU with the shapes of a workload, so that plans rest on it
+    Bench(Box<BenchArguments>),
     /// List offers with price, origin and age
     Prices(PricesArguments),
     /// Ask every cloud for its prices of now and keep the answers
@@ -249,6 +251,33 @@ pub struct PriceArguments {
     pub policy: Option<PathBuf>,
 }
 
+/// What was measured and corrects the estimate.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Measured")]
+pub struct MeasuredArguments {
+    /// Calibration of `gpuplan bench`, or none [default: those that bench has kept]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArguments {
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
+    /// Simulate a GPU of the catalog instead of measuring one, such as --simulate=L40S or --simulate=H100:8
+    #[arg(long, value_name = "GPU", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub simulate: Option<String>,
+    /// Twenty seconds (the default)
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Three minutes: more sizes, more samples
+    #[arg(long)]
+    pub full: bool,
+    /// Folder of the data set, to measure how fast it can be read
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub struct RefreshArguments {
     /// Only this cloud (repeat for several)
@@ -307,6 +336,8 @@ pub struct PlanArguments {
     pub limits: LimitsArguments,
     #[command(flatten)]
     pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     /// Repeat the plan in this file from its own inputs, or say what is gone
     #[arg(long, value_name = "PLAN.json", conflicts_with = "file")]
     pub locked: Option<PathBuf>,
@@ -323,6 +354,8 @@ pub struct ExplainArguments {
     pub limits: LimitsArguments,
     #[command(flatten)]
     pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     /// Id of a plan, a GPU, an instance type, or a region; default: the recommended plan
     #[arg(long, value_name = "NAME")]
     pub plan: Option<String>,
@@ -332,6 +365,8 @@ pub struct ExplainArguments {
 pub struct EstimateArguments {
     #[command(flatten)]
     pub workload: WorkloadArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     /// GPU and count, such as H100:8
     #[arg(short, long = "gpus", visible_alias = "gpu", value_name = "GPUS")]
     pub gpus: Option<String>,

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 
 use crate::cli::args::{EstimateArguments, OutputFormat};
+use crate::cli::calibrations::Measurements;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
@@ -88,7 +89,9 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
     let (shape, nodes) = shape(id, gpu, count, &hardware)?;
     let job = &resolved.workload;
     let global_batch = job.training.global_batch.unwrap_or(1);
-    let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape));
+    let measured = Measurements::find(&arguments.measured, settings)?;
+    let correction = measured.correction(job.training.precision, &hardware, printer)?;
+    let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape)).corrected(&correction);
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
     match settings.output {
@@ -118,7 +121,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
 }
 
 /// The first chip that matches, and how many.
-fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic> {
+pub fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic> {
     let selector = GpuSelector::parse(text, hardware)?;
     let matching = (0..hardware.gpus().len() as u16).map(GpuId).filter(|id| selector.matches_gpu(*id, hardware.gpu(*id)));
     let id = matching
@@ -133,7 +136,7 @@ fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic> {
 }
 
 /// The GPU's usual machine: up to eight (four in a rack domain) with its own link, joined by its usual network.
-fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(NodeShape, u32), Diagnostic> {
+pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(NodeShape, u32), Diagnostic> {
     let most = if gpu.form_factor == "nvl72" { 4 } else { 8 };
     let devices = (1..=most.min(count)).rev().find(|devices| count.is_multiple_of(*devices)).unwrap_or(1);
     let link = hardware.gpu_link(gpu, &gpu.link, devices).map_err(|detail| Diagnostic::new(Exit::Unexpected, detail))?;

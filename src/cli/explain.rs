@@ -18,7 +18,7 @@ use crate::workload::file::WorkloadFile;
 pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let file = workload::read(&arguments.workload)?
         .overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
-    let answered = plan::compute(&file, &arguments.prices, settings, printer)?;
+    let answered = plan::compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
     settings.warn_about_age(&answered.catalogs.market, printer);
     let context = plan::context(&answered, &file, settings)?;
     let chosen = match &arguments.plan {

@@ -3,6 +3,8 @@
 pub mod accuracy;
 pub mod agent;
 pub mod args;
+pub mod bench;
+pub mod calibrations;
 pub mod catalog;
 pub mod completions;
 pub mod diagnostic;
@@ -56,6 +58,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Explain(arguments) => explain::run(arguments, settings, printer),
         Command::Estimate(arguments) => estimate::run(arguments, settings, printer),
         Command::Accuracy(arguments) => accuracy::run(arguments, settings, printer),
+        Command::Bench(arguments) => bench::run(arguments, settings, printer),
         Command::Prices(arguments) => prices::run(arguments, settings, printer),
         Command::Refresh(arguments) => refresh::run(arguments, settings, printer),
         Command::Doctor(arguments) => doctor::run(arguments, settings, printer),

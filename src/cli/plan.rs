@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cli::args::{OutputFormat, PlanArguments, PriceArguments};
+use crate::cli::args::{MeasuredArguments, OutputFormat, PlanArguments, PriceArguments};
+use crate::cli::calibrations::Measurements;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live;
 use crate::cli::printer::Printer;
@@ -35,11 +36,18 @@ pub struct Answered {
     pub resolved: Resolved,
     /// What was measured, here or elsewhere.
     pub correction: Correction,
+    pub measured_sha256: Option<String>,
     pub set: PlanSet,
 }
 
 /// The whole computation, without a word printed but the age of the prices.
-pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings, printer: &Printer) -> Result<Answered, Diagnostic> {
+pub fn compute(
+    file: &WorkloadFile,
+    prices: &PriceArguments,
+    measured: &MeasuredArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Answered, Diagnostic> {
     let mut catalogs = settings.catalogs(printer)?;
     let resolved = workload::resolve(file, &settings.models()?)?;
     let mut limits = Limits::read(&file.limits, &catalogs.hardware, settings.now)?;
@@ -54,14 +62,15 @@ pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);
     }
     catalogs.market = settings.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
-    let correction = Correction::default();
+    let measured = Measurements::find(measured, settings)?;
+    let correction = measured.correction(resolved.workload.training.precision, &catalogs.hardware, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let set = crate::plan::plan(world, &resolved.workload, &limits);
-    Ok(Answered { catalogs, resolved, correction, set })
+    Ok(Answered { catalogs, resolved, correction, measured_sha256: measured.sha256(), set })
 }
 
 fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let answered = compute(file, &arguments.prices, settings, printer)?;
+    let answered = compute(file, &arguments.prices, &arguments.measured, settings, printer)?;
     let headline = settings.warn_about_age(&answered.catalogs.market, printer);
     let context = context(&answered, file, settings)?;
     match settings.output {
@@ -85,6 +94,7 @@ pub fn context<'a>(answered: &'a Answered, file: &'a WorkloadFile, settings: &Se
         now: settings.now,
         catalog_sha256,
         offers_sha256,
+        measured_sha256: answered.measured_sha256.clone(),
         seed: settings.seed,
     })
 }
@@ -135,6 +145,10 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
         if then != current {
             gone.push(format!("the {what} of then ({}) are gone; this program has {}", short(then), short(&current)));
         }
+    }
+    let measured = Measurements::find(&arguments.measured, &settings)?.sha256();
+    if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.as_deref() {
+        gone.push("it rested on other measurements than today's: give its calibration, or none, with --calibration".to_owned());
     }
     if !gone.is_empty() {
         return Err(Diagnostic::new(Exit::StalePrices, gone.join("\n  "))

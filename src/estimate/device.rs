@@ -57,6 +57,25 @@ enum Unit {
 }
 
 impl DeviceRates {
+    /// What the constants expect of a benchmark that runs alone on a whole card: the ceilings, without the shares of them
+    /// that training reaches.
+    pub fn of_benchmark(gpu: &Gpu, precision: Precision) -> Self {
+        let alone = Constants {
+            gemm_share: 1.0,
+            generation_volta: 1.0,
+            generation_turing: 1.0,
+            generation_ga10x: 1.0,
+            generation_ada: 1.0,
+            generation_hopper: 1.0,
+            generation_blackwell: 1.0,
+            fp32_share: 1.0,
+            fp8_share: 1.0,
+            bandwidth_share: 1.0,
+            ..Constants::embedded().clone()
+        };
+        Self::new(gpu, precision, 1.0, &alone)
+    }
+
     /// `share` is the part of a card that a slice has; 1 for whole cards.
     pub fn new(gpu: &Gpu, precision: Precision, share: f64, constants: &Constants) -> Self {
         let unit = unit(gpu, precision);

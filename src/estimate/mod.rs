@@ -11,6 +11,7 @@ pub mod device;
 pub mod gemm;
 pub mod layer;
 pub mod machine;
+pub mod measured;
 pub mod memory;
 pub mod memory_constants;
 #[cfg(test)]

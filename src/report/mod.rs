@@ -1,6 +1,7 @@
 //! Facts as terminal table, JSON and CSV. Text out; decides nothing.
 
 pub mod accuracy;
+pub mod bench_text;
 pub mod catalog;
 pub mod doctor;
 pub mod estimate;
