@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::cli::agent::AgentArguments;
+use crate::cli::profile::ProfileCommand;
 
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
 #[derive(Debug, Parser)]
@@ -56,6 +57,11 @@ pub enum Command {
     Accuracy(AccuracyArguments),
     /// Measure this machine's GPU with the shapes of a workload, so that plans rest on it
     Bench(Box<BenchArguments>),
+    /// Measure a run as it is, or read a profiler's trace: step time, what the GPU waits for, what to mend
+    Profile {
+        #[command(subcommand)]
+        what: ProfileCommand,
+    },
     /// List offers with price, origin and age
     Prices(PricesArguments),
     /// Ask every cloud for its prices of now and keep the answers
@@ -258,6 +264,9 @@ pub struct MeasuredArguments {
     /// Calibration of `gpuplan bench`, or none [default: those that bench has kept]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
+    /// Profile of the run itself, made by `gpuplan profile`
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -7,11 +7,13 @@ use crate::calibration::Calibration;
 use crate::cli::args::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
+use crate::cli::profile;
 use crate::cli::settings::{Settings, sha256};
 use crate::estimate::Correction;
 use crate::estimate::measured::measured_gpu;
 use crate::hardware::Hardware;
 use crate::workload::Precision;
+use crate::workload::profile::Profile;
 
 /// Folder of the set, among the settings.
 const FOLDER: &str = "calibrations";
@@ -23,26 +25,34 @@ pub struct Measurements {
     files: Vec<(PathBuf, String)>,
     /// One file was named, so it has to be good.
     is_named: bool,
+    profile: Option<(String, Profile)>,
 }
 
 impl Measurements {
     pub fn find(arguments: &MeasuredArguments, settings: &Settings) -> Result<Self, Diagnostic> {
+        let profile = arguments.profile.as_deref().map(profile::read).transpose()?;
         match &arguments.calibration {
-            Some(path) if path == Path::new(NONE) => Ok(Self { files: Vec::new(), is_named: false }),
+            Some(path) if path == Path::new(NONE) => Ok(Self { files: Vec::new(), is_named: false, profile }),
             Some(path) => {
                 let text = fs::read_to_string(path).map_err(|error| {
                     Diagnostic::file(path, &error).hint("make one with `gpuplan bench --output json`; `--calibration none` uses none")
                 })?;
-                Ok(Self { files: vec![(path.clone(), text)], is_named: true })
+                Ok(Self { files: vec![(path.clone(), text)], is_named: true, profile })
             }
-            None => Ok(Self { files: kept(settings), is_named: false }),
+            None => Ok(Self { files: kept(settings), is_named: false, profile }),
         }
     }
 
     /// Identity of what was measured, for a plan that is to be repeated; `None` without any.
     pub fn sha256(&self) -> Option<String> {
-        let all: String = self.files.iter().map(|(_, text)| text.as_str()).collect();
-        (!self.files.is_empty()).then(|| sha256(all.as_bytes()))
+        let profile = self.profile.iter().map(|(text, _)| text.as_str());
+        let all: String = self.files.iter().map(|(_, text)| text.as_str()).chain(profile).collect();
+        (!all.is_empty()).then(|| sha256(all.as_bytes()))
+    }
+
+    /// What was measured of the run itself.
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref().map(|(_, profile)| profile)
     }
 
     /// What they correct for a workload in `precision`. A kept file that cannot be used is told and left out.

@@ -13,6 +13,7 @@ use crate::cli::args::{EstimateArguments, OutputFormat};
 use crate::cli::calibrations::Measurements;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
+use crate::cli::profile;
 use crate::cli::settings::Settings;
 use crate::cli::workload;
 use crate::estimate::answer::answer;
@@ -90,7 +91,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
     let job = &resolved.workload;
     let global_batch = job.training.global_batch.unwrap_or(1);
     let measured = Measurements::find(&arguments.measured, settings)?;
-    let correction = measured.correction(job.training.precision, &hardware, printer)?;
+    let correction = profile::correction(&measured, &resolved, &hardware, settings, printer)?;
     let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape)).corrected(&correction);
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;

@@ -10,10 +10,12 @@ use crate::cli::calibrations::Measurements;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live;
 use crate::cli::printer::Printer;
+use crate::cli::profile;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::cli::workload;
 use crate::estimate::Correction;
 use crate::plan::choose::World;
+use crate::plan::what_if;
 use crate::plan::{Limits, PlanSet, Rejection};
 use crate::report::plan_json::{Context, document};
 use crate::report::{plan_csv, plan_text};
@@ -63,9 +65,12 @@ pub fn compute(
     }
     catalogs.market = settings.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
     let measured = Measurements::find(measured, settings)?;
-    let correction = measured.correction(resolved.workload.training.precision, &catalogs.hardware, printer)?;
+    let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
-    let set = crate::plan::plan(world, &resolved.workload, &limits);
+    let mut set = crate::plan::plan(world, &resolved.workload, &limits);
+    if let Some(profile) = measured.profile() {
+        set.findings = what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
+    }
     Ok(Answered { catalogs, resolved, correction, measured_sha256: measured.sha256(), set })
 }
 
@@ -148,7 +153,7 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
     }
     let measured = Measurements::find(&arguments.measured, &settings)?.sha256();
     if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.as_deref() {
-        gone.push("it rested on other measurements than today's: give its calibration, or none, with --calibration".to_owned());
+        gone.push("it rested on other measurements than today's: give the same with --calibration and --profile".to_owned());
     }
     if !gone.is_empty() {
         return Err(Diagnostic::new(Exit::StalePrices, gone.join("\n  "))

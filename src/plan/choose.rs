@@ -17,6 +17,7 @@ use crate::plan::refused::Refused;
 use crate::plan::shown;
 use crate::plan::spot::Forecaster;
 use crate::plan::terms::{self, Terms};
+use crate::plan::what_if::PricedFinding;
 use crate::units::Hours;
 use crate::workload::Workload;
 
@@ -52,6 +53,8 @@ pub struct PlanSet {
     /// A rule of the house alone keeps a plan out.
     pub only_policy: bool,
     pub counts: Counts,
+    /// What a profile of the run found, and what mending it would save of the recommended plan.
+    pub findings: Vec<PricedFinding>,
     pub notes: Vec<String>,
 }
 
@@ -223,6 +226,7 @@ fn choose(
         only_money,
         only_policy: false,
         counts,
+        findings: Vec::new(),
         notes: Vec::new(),
     };
     advice::annotate(world, pricer.workload, limits, plans.len(), &mut set);

@@ -13,6 +13,7 @@ pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;
 pub mod prices;
+pub mod profile_text;
 pub mod refresh;
 pub mod simulate;
 pub mod snapshot;

@@ -156,6 +156,7 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
         "rejected": set.rejected,
         "nearest": set.nearest,
         "counts": set.counts,
+        "findings": set.findings,
         "notes": set.notes,
     })
 }

@@ -7,8 +7,6 @@ pub mod host_text;
 pub mod jsonl;
 pub mod metrics;
 pub mod mlflow;
-#[cfg(feature = "cuda")]
-pub mod nvml;
 pub mod prometheus;
 pub mod samples;
 pub mod smi;

@@ -1,1 +1,0 @@
-//! Counters through NVML: all of `nvidia-smi`'s, and what goes over PCIe and NVLink.
