@@ -19,7 +19,7 @@ use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::cli::workload;
 use crate::estimate::{Correction, Machine, Setting, Subject};
-use crate::hardware::{GpuId, Hardware};
+use crate::hardware::{GpuId, GpuLink, Hardware};
 use crate::plan::measured::{UnusableProfile, catalog_gpu, measured};
 use crate::report::profile_text;
 use crate::telemetry::{Facts, find};
@@ -182,7 +182,7 @@ fn facts(gpu: Option<GpuId>, hardware: &Hardware) -> Facts {
     Facts {
         has_tensor_cores: Some(gpu.architecture.has_tensor_cores()),
         has_bf16: Some(gpu.peak_tflops.bf16.is_some()),
-        has_fast_link: link.map(|link| link.is_fast()),
+        has_fast_link: link.map(GpuLink::is_fast),
     }
 }
 

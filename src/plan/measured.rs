@@ -11,8 +11,9 @@ use crate::workload::profile::{Cause, Mended, OperatorClass, Operators, Profile,
 const MEMORY_TOLERANCE: f64 = 0.12;
 /// Doubt about a class that was told by the names of kernels. Standard deviation of the logarithm. Judged.
 const BY_NAME: f64 = 0.05;
-/// The same where only whole steps are known, and any class may be what differs. Judged.
-const WHOLE_STEP: f64 = 0.10;
+/// The same where only whole steps are known. Judged: on the same GPU the step is what was measured, whichever class it was; how
+/// much less that says of another GPU is the correction's own doubt.
+const WHOLE_STEP: f64 = 0.03;
 /// Classes smaller than this part of a step are not compared: their ratio would be noise. Judged.
 const LEAST_SHARE: f64 = 0.02;
 

@@ -29,9 +29,9 @@ pub struct PricedFinding {
 /// Prices each finding by itself on the recommended plan; savings of several do not add up.
 pub fn price(world: World, workload: &Workload, limits: &Limits, best: Option<&Plan>, findings: &[Finding]) -> Vec<PricedFinding> {
     let priced = findings.iter().map(|finding| {
-        let saved = best.ok_or("there is no plan").and_then(|plan| saving(world, workload, limits, plan, finding));
-        let (saves, why) = match saved {
-            Ok(saves) => (Some(saves), None),
+        let outcome = best.ok_or("there is no plan").and_then(|plan| saving(world, workload, limits, plan, finding));
+        let (saves, why) = match outcome {
+            Ok(found) => (Some(found), None),
             Err(why) => (None, Some(why)),
         };
         PricedFinding {

@@ -7,7 +7,7 @@ use crate::report::format;
 use crate::report::plan_text::wrap;
 use crate::report::table::{Column, render};
 use crate::units::{Bytes, Hours};
-use crate::workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Usage};
+use crate::workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
 
 /// Names longer than this are cut: kernels carry their template arguments.
 const LONGEST_NAME: usize = 60;
@@ -18,12 +18,11 @@ pub fn text(profile: &Profile, width: u16) -> String {
         let _ = writeln!(out, "{} x {}", gpu.count, gpu.name);
     }
     let _ = writeln!(out, "{}", wrap(&step_line(profile), width, "  "));
-    for part in
-        [profile.usage.as_ref().map(|usage| usage_text(usage, width)), profile.operators.as_ref().map(|found| operators_text(found, width))]
-    {
-        if let Some(part) = part {
-            let _ = write!(out, "\n{part}");
-        }
+    if let Some(usage) = &profile.usage {
+        let _ = write!(out, "\n{}", usage_text(usage, width));
+    }
+    if let Some(found) = &profile.operators {
+        let _ = write!(out, "\n{}", operators_text(found, width));
     }
     out.push('\n');
     if profile.findings.is_empty() {
@@ -136,7 +135,12 @@ fn operators_text(found: &Operators, width: u16) -> String {
         row("waiting for the GPU (host)", found.synchronisation_seconds);
     }
     let columns = [Column::left("work", 0), Column::right("calls", 0), Column::right("time", 0), Column::right("of the trace", 0)];
-    let mut out = format!("{}, {} devices, {}\n", found.format, found.devices, format::step_seconds(found.span_seconds));
+    let on = match found.devices {
+        0 => "the host alone".to_owned(),
+        1 => "one device".to_owned(),
+        several => format!("{several} devices (seconds are those of the mean one)"),
+    };
+    let mut out = format!("{}, {on}, {}\n", found.format, format::step_seconds(found.span_seconds));
     out.push_str(&render(&columns, rows, width));
     if !found.copies.is_empty() {
         let columns = [
@@ -208,10 +212,19 @@ pub fn priced(findings: &[PricedFinding], width: u16) -> String {
 }
 
 fn paragraph(finding: &Finding, gain: &str, width: u16) -> String {
-    let whose = if finding.cause == Cause::Machine { ", the machine's" } else { "" };
-    let first =
-        format!("  {} ({:.3} against {:.3}{whose}): {}.{gain}", finding.rule.word(), finding.measured, finding.threshold, finding.evidence);
+    let whose = if finding.cause == Cause::Machine { " (the machine's fault)" } else { "" };
+    let first = format!("  {}{whose}: {}; the line is at {}.{gain}", finding.rule.word(), finding.evidence, line_of(finding));
     format!("{}\n{}\n", wrap(&first, width, "    "), wrap(&format!("    do: {}", finding.advice), width, "        "))
+}
+
+/// The threshold in the unit of its rule.
+fn line_of(finding: &Finding) -> String {
+    match finding.rule {
+        Rule::NoLossScaler | Rule::PcieLink => "none".to_owned(),
+        Rule::Synchronisation => format!("{:.0} a step", finding.threshold),
+        Rule::Straggler => format!("{:.0} %", (finding.threshold - 1.0) * 100.0),
+        _ => format!("{:.0} %", finding.threshold * 100.0),
+    }
 }
 
 /// Seconds by class of work, then of the other rows of the table.
@@ -239,7 +252,7 @@ pub fn csv(profile: &Profile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::profile::{Rule, StepTimes};
+    use crate::workload::profile::StepTimes;
 
     #[test]
     fn a_profile_fits_its_terminal_and_says_what_was_not_found() {

@@ -14,6 +14,8 @@ mod live;
 #[cfg(feature = "aws")]
 #[path = "../testbed/moto.rs"]
 mod moto;
+#[cfg(target_os = "linux")]
+mod profile;
 #[cfg(feature = "aws")]
 #[path = "../testbed/proxy.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]

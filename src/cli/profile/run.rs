@@ -55,7 +55,8 @@ pub fn run(arguments: &RunArguments, settings: &Settings, printer: &Printer) -> 
     let mut profile = watched.profile(arguments);
     match complete(&mut profile, arguments.workload.as_deref(), &hardware, settings).and_then(|()| write(&profile, &arguments.out)) {
         Ok(()) => {
-            printer.note(&profile_text::text(&profile, settings.width));
+            // The last line of the command may lack its end.
+            printer.note(&format!("\n{}", profile_text::text(&profile, settings.width)));
             printer.note(&format!("gpuplan: written to {}; use it with `gpuplan plan … --profile`", arguments.out.display()));
         }
         Err(diagnostic) => printer.diagnostic(&diagnostic),
@@ -253,7 +254,7 @@ impl Watched {
         match &self.smi {
             Err(why) => profile.notes.push(format!("no GPU counters, since {why}")),
             Ok(_) if self.gpus.is_empty() && ended => {
-                profile.notes.push("no GPU counters: nvidia-smi ended, so there is no driver or no GPU".to_owned())
+                profile.notes.push("no GPU counters: nvidia-smi ended, so there is no driver or no GPU".to_owned());
             }
             Ok(_) if self.gpus.is_empty() => profile.notes.push("no GPU counters: nvidia-smi said nothing in time".to_owned()),
             Ok(_) => {}

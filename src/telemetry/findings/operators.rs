@@ -25,12 +25,14 @@ const EXPOSED: f64 = 0.10;
 
 /// What the operators of a trace tell. `steps`: how many the trace marks.
 pub fn findings(operators: &Operators, steps: Option<u64>, facts: &Facts) -> Vec<Finding> {
-    let mut found = vec![loader_in_trace(operators), small_shapes(operators), unaligned_shapes(operators), no_loss_scaler(operators)];
-    // Without a device there are no kernels, launches or copies to judge.
+    let mut found = vec![loader_in_trace(operators), no_loss_scaler(operators)];
+    // Without a device there are no kernels, launches, shapes or copies to judge.
     if operators.devices > 0 {
         found.extend([
             idle_in_trace(operators),
             host_bound(operators),
+            small_shapes(operators),
+            unaligned_shapes(operators),
             no_tensor_cores(operators, facts),
             fp32(operators, facts),
             pageable_copies(operators),

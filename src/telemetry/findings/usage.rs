@@ -2,6 +2,7 @@
 
 use crate::telemetry::findings::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
 use crate::telemetry::samples::HOST_FULL;
+use crate::units::Bytes;
 use crate::workload::profile::{Cause, Finding, GpuUsage, Mended, Rule, Usage, median};
 
 /// Memory that is nearly full. Judged: allocators keep some in reserve.
@@ -98,11 +99,7 @@ fn room_for_batch(full: &GpuUsage) -> Option<Finding> {
         rule: Rule::RoomForBatch,
         measured: share,
         threshold: ROOMY,
-        evidence: format!(
-            "the fullest GPU uses {:.1} of {:.1} GB at its peak",
-            full.memory_peak_bytes / 1e9,
-            full.memory_total_bytes / 1e9
-        ),
+        evidence: format!("the fullest GPU uses {} of {} at its peak", Bytes(full.memory_peak_bytes), Bytes(full.memory_total_bytes)),
         advice: "raise the micro batch (with fewer accumulation steps), drop recomputation, or take a smaller card",
         cause: Cause::Program,
         mended: Mended::MicroBatch,

@@ -145,9 +145,9 @@ impl Reading {
         let (Some(start), Some(length)) = (event.ts.nanos(), event.dur.nanos()) else { return Ok(()) };
         let end = start.saturating_add(length);
         if event.cat.is_empty() {
-            self.xla_event(&event, start, end)
+            self.xla_event(&event, start, end);
         } else {
-            self.kineto_event(&event, json, start, end)
+            self.kineto_event(&event, json, start, end);
         }
         Ok(())
     }

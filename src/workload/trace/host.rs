@@ -17,6 +17,14 @@ pub struct HostOperators {
     is_needless: bool,
 }
 
+/// Span and busy time of the busiest thread, and each name's calls and time without that of what it called. Nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelfTimes {
+    pub span: i64,
+    pub busy: i64,
+    pub operators: Vec<(String, u64, i64)>,
+}
+
 impl HostOperators {
     pub fn add(&mut self, thread: u64, name: &str, start: i64, end: i64) {
         if self.is_needless || self.spans.len() >= MOST || end < start {
@@ -41,8 +49,7 @@ impl HostOperators {
         }
     }
 
-    /// Span and busy time of the busiest thread, and each name's calls and time without that of what it called. Nanoseconds.
-    pub fn self_times(mut self) -> ((i64, i64), Vec<(String, u64, i64)>) {
+    pub fn self_times(mut self) -> SelfTimes {
         // Of those that start together the longest calls the others.
         self.spans.sort_unstable_by_key(|(thread, start, end, name)| (*thread, *start, -*end, *name));
         let mut times = vec![(0_u64, 0_i64); self.names.len()];
@@ -66,7 +73,8 @@ impl HostOperators {
         }
         let busiest = threads.into_values().max_by_key(|(_, _, busy)| *busy).map_or((0, 0), |(from, to, busy)| (to - from, busy));
         let named = self.names.iter().zip(times).filter(|(_, (calls, _))| *calls > 0);
-        (busiest, named.map(|(name, (calls, nanos))| (name.to_string(), calls, nanos.max(0))).collect())
+        let operators = named.map(|(name, (calls, nanos))| (name.to_string(), calls, nanos.max(0))).collect();
+        SelfTimes { span: busiest.0, busy: busiest.1, operators }
     }
 }
 
@@ -81,10 +89,10 @@ mod tests {
         host.add(1, "linear", 0, 50);
         host.add(2, "linear", 0, 7);
         host.add(1, "relu", 60, 70);
-        let (span, mut times) = host.self_times();
-        times.sort();
-        assert_eq!(span, (70, 60));
-        assert_eq!(times, [("addmm".to_owned(), 1, 30), ("linear".to_owned(), 2, 27), ("relu".to_owned(), 1, 10)]);
+        let mut found = host.self_times();
+        found.operators.sort();
+        assert_eq!((found.span, found.busy), (70, 60));
+        assert_eq!(found.operators, [("addmm".to_owned(), 1, 30), ("linear".to_owned(), 2, 27), ("relu".to_owned(), 1, 10)]);
     }
 
     #[test]
@@ -93,6 +101,6 @@ mod tests {
         host.add(1, "linear", 0, 50);
         host.forget();
         host.add(1, "linear", 0, 50);
-        assert_eq!(host.self_times(), ((0, 0), Vec::new()));
+        assert_eq!(host.self_times(), SelfTimes::default());
     }
 }

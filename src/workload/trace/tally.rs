@@ -80,9 +80,8 @@ impl Tally {
         if work.end < work.start || work.start < -FARTHEST || work.end > FARTHEST {
             return;
         }
-        let Some(operator) = self.count(work.name, work.end - work.start) else { return };
-        let (class, unit) = (operator.class, operator.unit);
         let nanos = work.end - work.start;
+        let Some((class, unit)) = self.count(work.name, 1, nanos) else { return };
         match unit {
             Unit::TensorCore => self.products.tensor_core_seconds += nanos as f64 * NANOS,
             Unit::Fp32 => self.products.fp32_seconds += nanos as f64 * NANOS,
@@ -133,7 +132,7 @@ impl Tally {
     }
 
     /// `None`: too many names.
-    fn count(&mut self, name: &str, nanos: i64) -> Option<&Operator> {
+    fn count(&mut self, name: &str, calls: u64, nanos: i64) -> Option<(OperatorClass, Unit)> {
         let at = match self.index.get(name) {
             Some(at) => *at,
             None if self.operators.len() >= MOST_NAMES => {
@@ -153,9 +152,9 @@ impl Tally {
             }
         };
         let operator = &mut self.operators[at];
-        operator.calls += 1;
+        operator.calls += calls;
         operator.nanos = operator.nanos.saturating_add(nanos);
-        Some(operator)
+        Some((operator.class, operator.unit))
     }
 
     pub fn finish(mut self, format: &str) -> Counted {
@@ -171,14 +170,10 @@ impl Tally {
         let mut host_span = None;
         if totals.is_empty() {
             notes.push("the trace has no work of a GPU: the times are those of operators on the host".to_owned());
-            let (span, operators) = host.self_times();
-            host_span = Some(span);
-            for (name, calls, nanos) in operators {
-                if let Some(operator) =
-                    self.count(&name, nanos).map(|operator| operator.name.clone()).and_then(|name| self.index.get(&name))
-                {
-                    self.operators[*operator].calls += calls - 1;
-                }
+            let found = host.self_times();
+            host_span = Some((found.span, found.busy));
+            for (name, calls, nanos) in found.operators {
+                self.count(&name, calls, nanos);
             }
         }
         let late: u64 = totals.iter().map(|device| device.late).sum();

@@ -104,15 +104,12 @@ impl Timeline {
             if span.end > until {
                 kept.push(Span { start: until, correlation: 0, ..span });
             }
-            let launched = launches.ends.remove(&span.correlation).filter(|_| span.correlation != 0);
-            self.gap_before(&span, launched);
+            let launch_end = launches.ends.remove(&span.correlation).filter(|_| span.correlation != 0);
+            self.gap_before(&span, launch_end);
             let (start, end) = (span.start, span.end.min(until));
             work.add(start, end);
-            if span.is_communication {
-                communication.add(start, end)
-            } else {
-                other.add(start, end)
-            }
+            let kind = if span.is_communication { &mut communication } else { &mut other };
+            kind.add(start, end);
             self.totals.end = self.totals.end.max(end);
         }
         self.totals.busy += work.total();
@@ -176,8 +173,12 @@ mod tests {
 
     fn totals(spans: &[Span], calls: &[(u32, i64)]) -> Totals {
         let (mut timeline, mut launches) = (Timeline::default(), Launches::default());
-        calls.iter().for_each(|(correlation, end)| launches.add(*correlation, *end));
-        spans.iter().for_each(|span| timeline.add(*span, &mut launches));
+        for (correlation, end) in calls {
+            launches.add(*correlation, *end);
+        }
+        for span in spans {
+            timeline.add(*span, &mut launches);
+        }
         timeline.finish(&mut launches)
     }
 
