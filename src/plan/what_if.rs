@@ -132,7 +132,7 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
         let text = "model = { preset = \"llama-2-7b\" }\ntraining = { task = \"pretrain\", tokens = \"1B\", precision = \"fp32\", micro_batch = 1 }\n\
-            limits = { gpus = \"H100:8\", cloud = \"aws\", purchase = \"on-demand\" }";
+            limits = { gpus = \"H100:8\", clouds = [\"aws\"], purchase = \"on-demand\" }";
         let file = WorkloadFile::parse(text).unwrap();
         let workload = file.resolve(&Models::embedded().unwrap(), None).unwrap().workload;
         let limits = Limits::read(&file.limits, &hardware, "2026-08-02T12:00:00Z".parse().unwrap()).unwrap();
