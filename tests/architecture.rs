@@ -71,6 +71,7 @@ const WORLD: &[(&str, &str)] = &[
 /// A foreign name and the only places that may write it.
 const OWNERS: &[(&str, &str)] = &[
     ("cudarc", "calibration/cuda/"),
+    ("libloading", "calibration/cuda/"),
     ("aws_sdk", "clouds/aws/"),
     ("aws_config", "clouds/aws/"),
     ("google_cloud", "clouds/gcp/"),

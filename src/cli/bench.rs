@@ -4,6 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::calibration::device::Device;
 use crate::calibration::file::{self, MeasuredWorkload};
+use crate::calibration::statistics::six_figures;
 use crate::calibration::suite::{self, Shapes};
 use crate::calibration::{Calibration, SimulatedDevice, Suite, host, local_gpus, match_catalog};
 use crate::cli::args::{BenchArguments, OutputFormat};
@@ -79,7 +80,7 @@ pub fn run(arguments: &BenchArguments, settings: &Settings, printer: &Printer) -
             sequence_length: shapes.sequence,
         }),
         suite: name.to_owned(),
-        seconds: target.device.elapsed(),
+        seconds: six_figures(target.device.elapsed()),
         readings: target.device.readings(),
         results: outcome.sampled,
         waived: outcome.waived,
