@@ -1,5 +1,7 @@
 //! What only a real GPU can show; `benchmarks/on_gpu.sh` runs these.
 
+#![cfg(test)]
+
 use std::time::Instant;
 
 use cudarc::driver::result;
