@@ -131,6 +131,8 @@ impl Work {
             Self::Kernel { kernel, rows, columns } => match kernel {
                 Kernel::Optimizer => rows * columns * 16,
                 Kernel::Activation | Kernel::Add => rows * columns * 6,
+                // And one loss a row.
+                Kernel::CrossEntropy => rows * columns * 4 + rows * 4,
                 _ => rows * columns * 4,
             },
             Self::Stream { writes, bytes } => bytes * if writes { 2 } else { 1 },

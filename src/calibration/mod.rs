@@ -21,7 +21,7 @@ pub use suite::{Shapes, Suite};
 /// The first GPU of this machine, ready to be timed.
 #[cfg(feature = "cuda")]
 pub fn open_device() -> Result<Box<dyn device::Device>, DeviceError> {
-    Err(DeviceError::NoDriver)
+    cuda::CudaDevice::open().map(|device| Box::new(device) as Box<dyn device::Device>)
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calibration::benchmark::{Benchmark, Kernel, Pass, Work};
 use crate::calibration::device::{Device, DeviceFacts};
-use crate::calibration::statistics::Statistics;
+use crate::calibration::statistics::{Statistics, six_figures};
 use crate::hardware::NumberFormat;
 use crate::units::Bytes;
 use crate::workload::operators::{Gemm, head_product, layer_products};
@@ -108,7 +108,7 @@ impl Suite {
                 passes.push(("weight gradient", Pass::WeightGradient, product.gemm.weight_gradient()));
             }
             for (word, pass, gemm) in passes {
-                list.push(Benchmark::new(format!("{}, {word}", product.what), matmul(gemm, format, pass), gemm.count));
+                list.push(Benchmark::new(format!("{}, {word}", product.what), matmul(gemm, format, pass), six_figures(gemm.count)));
             }
         }
     }
@@ -135,13 +135,15 @@ impl Suite {
                 Kernel::Optimizer => (1, self.optimizer_values),
             };
             if columns > 0 {
-                list.push(Benchmark::new("training kernel", Work::Kernel { kernel, rows, columns }, 0.0));
+                // Eight 16-bit values are read at once; stacks pad such sizes too.
+                let work = Work::Kernel { kernel, rows, columns: columns.next_multiple_of(8) };
+                list.push(Benchmark::new("training kernel", work, 0.0));
             }
         }
     }
 
     fn attention(&self, shapes: &Shapes, facts: &DeviceFacts) -> Benchmark {
-        let sequence = u64::from(shapes.sequence).min(self.most_attention_tokens);
+        let sequence = u64::from(shapes.sequence).min(self.most_attention_tokens).next_multiple_of(8);
         let heads = u64::from((shapes.model.heads / shapes.layout.tensor.max(1)).max(1));
         let narrow = layer_format(shapes.precision, facts.compute_capability);
         let format = if matches!(narrow, NumberFormat::Fp8 | NumberFormat::Fp4) { NumberFormat::Bf16 } else { narrow };

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::cli::agent::AgentArguments;
+use crate::cli::bench::BenchArguments;
+use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::profile::ProfileCommand;
 
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
@@ -255,36 +257,6 @@ pub struct PriceArguments {
     /// Rules of the house [default: policy.toml in the settings folder, if it is there]
     #[arg(long, value_name = "FILE", env = "GPUPLAN_POLICY")]
     pub policy: Option<PathBuf>,
-}
-
-/// What was measured and corrects the estimate.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Measured")]
-pub struct MeasuredArguments {
-    /// Calibration of `gpuplan bench`, or none [default: those that bench has kept]
-    #[arg(long, value_name = "FILE")]
-    pub calibration: Option<PathBuf>,
-    /// Profile of the run itself, made by `gpuplan profile`
-    #[arg(long, value_name = "FILE")]
-    pub profile: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub struct BenchArguments {
-    #[command(flatten)]
-    pub workload: WorkloadArguments,
-    /// Simulate a GPU of the catalog instead of measuring one, such as --simulate=L40S or --simulate=H100:8
-    #[arg(long, value_name = "GPU", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    pub simulate: Option<String>,
-    /// Twenty seconds (the default)
-    #[arg(long, conflicts_with = "full")]
-    pub quick: bool,
-    /// Three minutes: more sizes, more samples
-    #[arg(long)]
-    pub full: bool,
-    /// Folder of the data set, to measure how fast it can be read
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,16 @@
 //! `bench`: measures this machine's GPU with the shapes of a workload, or a simulated one, and keeps the calibration.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::calibration::device::Device;
 use crate::calibration::file::{self, MeasuredWorkload};
+use crate::calibration::statistics::six_figures;
 use crate::calibration::suite::{self, Shapes};
 use crate::calibration::{Calibration, SimulatedDevice, Suite, host, local_gpus, match_catalog};
-use crate::cli::args::{BenchArguments, OutputFormat};
+use crate::cli::args::{OutputFormat, WorkloadArguments};
 use crate::cli::calibrations;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::estimate::{chip, shape};
@@ -26,6 +30,24 @@ use crate::workload::{Layout, Precision, Recompute, Workload};
 const USUAL: &str = "h100-sxm5-80";
 /// Work of the host is measured this long, twice on its cores and once on the data folder, beside the suite's own time.
 const HOST_SECONDS: f64 = 1.0;
+
+#[derive(Debug, Args)]
+pub struct BenchArguments {
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
+    /// Simulate a GPU of the catalog instead of measuring one, such as --simulate=L40S or --simulate=H100:8
+    #[arg(long, value_name = "GPU", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub simulate: Option<String>,
+    /// Twenty seconds (the default)
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Three minutes: more sizes, more samples
+    #[arg(long)]
+    pub full: bool,
+    /// Folder of the data set, to measure how fast it can be read
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
 
 /// What is measured and what the catalog knows of it.
 struct Target {
@@ -79,7 +101,7 @@ pub fn run(arguments: &BenchArguments, settings: &Settings, printer: &Printer) -
             sequence_length: shapes.sequence,
         }),
         suite: name.to_owned(),
-        seconds: target.device.elapsed(),
+        seconds: six_figures(target.device.elapsed()),
         readings: target.device.readings(),
         results: outcome.sampled,
         waived: outcome.waived,

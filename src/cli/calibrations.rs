@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+
 use crate::calibration::Calibration;
-use crate::cli::args::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::profile;
@@ -19,6 +20,18 @@ use crate::workload::profile::Profile;
 const FOLDER: &str = "calibrations";
 /// Said instead of a file: the constants alone.
 const NONE: &str = "none";
+
+/// What was measured and corrects the estimate.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Measured")]
+pub struct MeasuredArguments {
+    /// Calibration of `gpuplan bench`, or none [default: those that bench has kept]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
+    /// Profile of the run itself, made by `gpuplan profile`
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+}
 
 /// Texts of calibrations and where they stood.
 pub struct Measurements {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::args::{DoctorArguments, MeasuredArguments, OutputFormat, PriceArguments};
+use crate::cli::args::{DoctorArguments, OutputFormat, PriceArguments};
+use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::plan::{self, Answered};
 use crate::cli::printer::Printer;

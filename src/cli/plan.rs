@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cli::args::{MeasuredArguments, OutputFormat, PlanArguments, PriceArguments};
-use crate::cli::calibrations::Measurements;
+use crate::cli::args::{OutputFormat, PlanArguments, PriceArguments};
+use crate::cli::calibrations::{MeasuredArguments, Measurements};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live;
 use crate::cli::printer::Printer;

@@ -22,6 +22,7 @@ use crate::estimate::{Correction, Machine, Setting, Subject};
 use crate::hardware::{GpuId, GpuLink, Hardware};
 use crate::plan::measured::{UnusableProfile, catalog_gpu, measured};
 use crate::report::profile_text;
+use crate::telemetry::gpus::NVIDIA_SMI;
 use crate::telemetry::{Facts, find};
 use crate::units::{Hours, Seconds};
 use crate::workload::file::{Resolved, WorkloadFile};
@@ -67,7 +68,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub mlflow: Option<PathBuf>,
     /// The program that tells of NVIDIA GPUs
-    #[arg(long, value_name = "PROGRAM", hide = true, default_value = "nvidia-smi")]
+    #[arg(long, value_name = "PROGRAM", hide = true, default_value = NVIDIA_SMI)]
     pub nvidia_smi: String,
     /// The training command
     #[arg(last = true, required = true, value_name = "COMMAND")]

@@ -2,11 +2,14 @@
 
 pub mod event_file;
 pub mod findings;
+pub mod gpus;
 pub mod host;
 pub mod host_text;
 pub mod jsonl;
 pub mod metrics;
 pub mod mlflow;
+#[cfg(feature = "cuda")]
+pub mod nvml;
 pub mod prometheus;
 pub mod samples;
 pub mod smi;

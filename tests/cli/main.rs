@@ -7,6 +7,7 @@ mod answers;
 #[path = "../testbed/answers.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod answers_of_aws;
+mod bench;
 mod examples;
 mod house;
 #[cfg(feature = "aws")]

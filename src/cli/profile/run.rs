@@ -16,8 +16,9 @@ use crate::cli::profile::exports::Exports;
 use crate::cli::profile::{RunArguments, complete, write};
 use crate::cli::settings::Settings;
 use crate::report::profile_text;
+use crate::telemetry::gpus::GpuCounters;
 use crate::telemetry::host::{HostCounters, cores};
-use crate::telemetry::smi::{Smi, topology};
+use crate::telemetry::smi::topology;
 use crate::telemetry::steps::Lines;
 use crate::telemetry::{Sample, Step, StepFinder, Summary};
 use crate::workload::profile::{Profile, ProfiledGpu};
@@ -82,7 +83,7 @@ struct Watched {
     begun: Instant,
     steps: StepFinder,
     exports: Exports,
-    smi: Result<Smi, String>,
+    counters: Result<GpuCounters, String>,
     host: HostCounters,
     cores: u32,
     /// Of the whole run, and since its first step: what comes before is imports and compilation.
@@ -106,7 +107,7 @@ async fn watch(
         begun,
         steps,
         exports,
-        smi: Smi::start(&arguments.nvidia_smi, arguments.interval),
+        counters: GpuCounters::start(&arguments.nvidia_smi, arguments.interval),
         host: HostCounters::new(child.id().map_or(0, |pid| pid as i32)),
         cores: cores(),
         whole: Summary::default(),
@@ -116,7 +117,7 @@ async fn watch(
         gpus: Vec::new(),
         warned: false,
     };
-    if let Err(why) = &watched.smi {
+    if let Err(why) = &watched.counters {
         printer.note(&format!("gpuplan: no GPU counters, since {why}; the host's alone are sampled"));
     }
     let status = follow(&mut child, &mut watched, arguments.interval, printer).await;
@@ -212,7 +213,7 @@ impl Watched {
     }
 
     fn look(&mut self, printer: &Printer) {
-        let gpus = self.smi.as_ref().map(Smi::latest).unwrap_or_default();
+        let gpus = self.counters.as_ref().map(GpuCounters::latest).unwrap_or_default();
         let sample = Sample {
             at_unix_seconds: Timestamp::now().as_millisecond() as f64 / 1e3,
             seconds: self.begun.elapsed().as_secs_f64(),
@@ -250,8 +251,8 @@ impl Watched {
             count: self.gpus.len() as u32,
             memory_bytes: *memory,
         });
-        let ended = self.smi.as_mut().is_ok_and(|smi| !smi.is_running());
-        match &self.smi {
+        let ended = self.counters.as_mut().is_ok_and(|counters| !counters.is_running());
+        match &self.counters {
             Err(why) => profile.notes.push(format!("no GPU counters, since {why}")),
             Ok(_) if self.gpus.is_empty() && ended => {
                 profile.notes.push("no GPU counters: nvidia-smi ended, so there is no driver or no GPU".to_owned());
