@@ -127,28 +127,47 @@ mod tests {
         Finding { rule: Rule::Idle, evidence, measured: 0.5, threshold: 0.7, advice, cause, mended }
     }
 
-    #[test]
-    fn a_shorter_step_saves_its_share_and_what_cannot_be_told_says_so() {
+    /// The findings priced on the recommended plan, and what that plan costs.
+    fn priced(workload: &str, findings: &[Finding]) -> (Vec<PricedFinding>, f64) {
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
-        let text = "model = { preset = \"llama-2-7b\" }\ntraining = { task = \"pretrain\", tokens = \"1B\", precision = \"fp32\", micro_batch = 1 }\n\
-            limits = { gpus = \"H100:8\", clouds = [\"aws\"], purchase = \"on-demand\" }";
-        let file = WorkloadFile::parse(text).unwrap();
+        let limits = "limits = { gpus = \"H100:8\", clouds = [\"aws\"], purchase = \"on-demand\" }";
+        let file = WorkloadFile::parse(&format!("{workload}\n{limits}")).unwrap();
         let workload = file.resolve(&Models::embedded().unwrap(), None).unwrap().workload;
         let limits = Limits::read(&file.limits, &hardware, "2026-08-02T12:00:00Z".parse().unwrap()).unwrap();
         let world = World { hardware: &hardware, market: &market, correction: &Correction::NONE };
         let best = plan(world, &workload, &limits).recommendation.unwrap();
-        let with = |cause, mended| price(world, &workload, &limits, Some(&best), &[finding(cause, mended)]).remove(0);
-        let half = with(Cause::Program, Mended::Step { left: 0.5 });
-        let share = half.saves_usd.unwrap().dollars() / best.cost.expected.dollars();
+        let without_plan = price(world, &workload, &limits, None, findings);
+        assert!(without_plan.iter().all(|priced| priced.saves_usd.is_none() && priced.why_unpriced.is_some()));
+        (price(world, &workload, &limits, Some(&best), findings), best.cost.expected.dollars())
+    }
+
+    #[test]
+    fn a_shorter_step_saves_its_share_and_what_cannot_be_told_says_so() {
+        let text = "model = { preset = \"llama-2-7b\" }\ntraining = { task = \"pretrain\", tokens = \"1B\", precision = \"fp32\" }";
+        let (found, cost) = priced(
+            text,
+            &[
+                finding(Cause::Program, Mended::Step { left: 0.5 }),
+                finding(Cause::Program, Mended::Precision { precision: Precision::Bf16 }),
+                finding(Cause::Program, Mended::Precision { precision: Precision::Fp32 }),
+                finding(Cause::Machine, Mended::Step { left: 0.5 }),
+                finding(Cause::Program, Mended::Unknown),
+                finding(Cause::Program, Mended::MicroBatch),
+            ],
+        );
         // Starting the machines and keeping checkpoints costs the same.
+        let share = found[0].saves_usd.unwrap().dollars() / cost;
         assert!(share > 0.4 && share < 0.5, "{share}");
-        let other = with(Cause::Program, Mended::Precision { precision: Precision::Bf16 });
-        assert!(other.saves_usd.unwrap() > half.saves_usd.unwrap());
-        assert!(with(Cause::Program, Mended::MicroBatch).saves_usd.is_some());
-        for unpriced in [with(Cause::Machine, Mended::Step { left: 0.5 }), with(Cause::Program, Mended::Unknown)] {
-            assert!(unpriced.saves_usd.is_none() && unpriced.why_unpriced.is_some());
-        }
-        assert_eq!(price(world, &workload, &limits, None, &[finding(Cause::Program, Mended::MicroBatch)])[0].saves_usd, None);
+        assert!(found[1].saves_usd.unwrap() > found[0].saves_usd.unwrap());
+        assert!(found[2..].iter().all(|priced| priced.saves_usd.is_none() && priced.why_unpriced.is_some()), "{found:?}");
+    }
+
+    #[test]
+    fn a_micro_batch_that_was_fixed_too_small_is_priced() {
+        let text = "model = { preset = \"gpt-2\" }\ntraining = { task = \"pretrain\", tokens = \"100B\", precision = \"bf16\", \
+            sequence_length = 1024, global_batch = 512, micro_batch = 1 }";
+        let (found, cost) = priced(text, &[finding(Cause::Program, Mended::MicroBatch)]);
+        assert!(found[0].saves_usd.unwrap().dollars() > 0.2 * cost, "{found:?} of {cost}");
     }
 }

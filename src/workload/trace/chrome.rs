@@ -79,18 +79,18 @@ enum Line {
 
 impl Reading {
     fn object<R: BufRead>(&mut self, scan: &mut Scan<R>) -> Result<(), TraceError> {
-        scan.expect(b'{')?;
+        scan.require(b'{')?;
         if scan.pass(b'}')? {
             return Ok(());
         }
         let mut text = Vec::new();
         loop {
             if scan.peek()? != Some(b'"') {
-                scan.expect(b'"')?;
+                scan.require(b'"')?;
             }
             scan.value(Some(&mut text))?;
             let key = String::from_utf8_lossy(&text).into_owned();
-            scan.expect(b':')?;
+            scan.require(b':')?;
             match key.trim_matches('"') {
                 "traceEvents" => self.events(scan)?,
                 // What cannot be read there is missing, and no reason to refuse the rest.
@@ -105,14 +105,14 @@ impl Reading {
                 _ => scan.value(None)?,
             }
             if !scan.pass(b',')? {
-                return scan.expect(b'}');
+                return scan.require(b'}');
             }
         }
     }
 
     fn events<R: BufRead>(&mut self, scan: &mut Scan<R>) -> Result<(), TraceError> {
         self.has_list = true;
-        scan.expect(b'[')?;
+        scan.require(b'[')?;
         if scan.pass(b']')? {
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl Reading {
                 detail: format!("an event cannot be read: {}", without_place(&error)),
             })?;
             if !scan.pass(b',')? {
-                return scan.expect(b']');
+                return scan.require(b']');
             }
         }
     }

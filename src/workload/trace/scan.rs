@@ -59,7 +59,7 @@ impl<R: BufRead> Scan<R> {
     }
 
     /// Passes `wanted`, or says what stands in its place.
-    pub fn expect(&mut self, wanted: u8) -> Result<(), TraceError> {
+    pub fn require(&mut self, wanted: u8) -> Result<(), TraceError> {
         match self.peek()? {
             Some(found) if found == wanted => {
                 self.reader.consume(1);
@@ -75,7 +75,7 @@ impl<R: BufRead> Scan<R> {
     pub fn pass(&mut self, wanted: u8) -> Result<bool, TraceError> {
         let is_next = self.peek()? == Some(wanted);
         if is_next {
-            self.expect(wanted)?;
+            self.require(wanted)?;
         }
         Ok(is_next)
     }
@@ -206,7 +206,7 @@ mod tests {
     fn faults_are_told_with_their_byte() {
         assert_eq!(values(r#"{"a": 1"#, 4).unwrap_err().at, 7);
         let mut scan = Scan::new("  [".as_bytes());
-        let error = scan.expect(b'{').unwrap_err();
+        let error = scan.require(b'{').unwrap_err();
         assert_eq!((error.at, error.detail.as_str()), (2, "`[` where `{` belongs"));
         assert!(values(&"[".repeat(1000), 64).unwrap_err().detail.starts_with("nested"));
     }
