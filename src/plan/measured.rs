@@ -83,7 +83,7 @@ pub fn measured(
     let ratios = match classes {
         Some(operators) => by_class(operators, step, &expected, (left, spread), &mut reasons),
         None => {
-            let whole = |class| ClassRatio::new(class, seconds / estimated, spread.hypot(WHOLE_STEP));
+            let whole = |class| Some(ClassRatio::new(class, seconds / estimated, spread.hypot(WHOLE_STEP))?.of_run());
             let ratios: Vec<ClassRatio> = WorkClass::ALL.into_iter().filter_map(whole).collect();
             reasons.push(format!("no trace tells the classes of work apart: each is taken as x {:.2}", seconds / estimated));
             ratios
@@ -134,7 +134,7 @@ fn by_class(
                     milliseconds(seconds),
                     milliseconds(estimated)
                 ));
-                ratios.push(found);
+                ratios.push(found.of_run());
             }
             None => reasons.push(format!("{}: x {ratio:.2} is too far off to be the same work, and is left out", class.word())),
         }
