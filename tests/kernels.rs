@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gpuplan::calibration::cuda::compiler::{Compiler, SOURCES};
+use gpuplan::hardware::Hardware;
 use libloading::Library;
 
 /// Architectures of `catalogs/gpus.toml` and their neighbours, by the newest compiler that still knows them.
@@ -23,6 +24,15 @@ fn every_kernel_compiles_for_pascal_and_volta_with_nvrtc_12() {
 #[test]
 fn every_kernel_compiles_for_turing_and_later_with_nvrtc_13() {
     compile_all("nvidia-cuda-nvrtc>=13,<14", "nvidia/cu13/lib/libnvrtc.so.13", 13, &NEW);
+}
+
+#[test]
+fn every_gpu_of_the_catalog_has_its_architecture_in_the_lists() {
+    for gpu in Hardware::embedded().unwrap().gpus().iter().filter(|gpu| gpu.vendor == "nvidia") {
+        let (major, minor) = gpu.compute_capability.split_once('.').unwrap();
+        let capability = (major.parse().unwrap(), minor.parse().unwrap());
+        assert!(OLD.contains(&capability) || NEW.contains(&capability), "{}: {capability:?}", gpu.id);
+    }
 }
 
 fn compile_all(package: &str, library: &str, major: i32, architectures: &[(u32, u32)]) {

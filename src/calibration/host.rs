@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostRates {
+    /// As `/proc/cpuinfo` names it.
+    pub processor: Option<String>,
     pub cores: u32,
     /// Inflating and shuffling on one core, and on all at once: bytes of samples a second.
     pub decode_bytes_per_second_one_core: Option<f64>,
@@ -42,7 +44,7 @@ const BUFFER: usize = 4 << 20;
 /// Measures for about `seconds` each; `folder` is where the data lies.
 pub fn measure(folder: Option<&Path>, seconds: f64) -> HostRates {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut rates = HostRates { cores: cores as u32, ..HostRates::default() };
+    let mut rates = HostRates { processor: processor(), cores: cores as u32, ..HostRates::default() };
     let duration = Duration::from_secs_f64(seconds);
     match packed_sample() {
         Ok(packed) => {
@@ -57,6 +59,12 @@ pub fn measure(folder: Option<&Path>, seconds: f64) -> HostRates {
         Some(Ok((bytes, rate))) => (rates.read_bytes, rates.read_bytes_per_second) = (Some(bytes), Some(rate)),
     }
     rates
+}
+
+fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned())
 }
 
 /// Smooth values with noise, which shrink to about two thirds as photographs in PNG do.

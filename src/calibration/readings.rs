@@ -23,7 +23,7 @@ pub struct Readings {
 /// The query of `nvidia-smi` whose lines `Readings::add` reads, in this order.
 pub const QUERY: &str = "clocks.sm,clocks.max.sm,temperature.gpu,power.draw,power.limit,\
     clocks_throttle_reasons.sw_power_cap,clocks_throttle_reasons.hw_thermal_slowdown,\
-    clocks_throttle_reasons.sw_thermal_slowdown,clocks_throttle_reasons.hw_power_brake_slowdown,memory.used";
+    clocks_throttle_reasons.sw_thermal_slowdown,clocks_throttle_reasons.hw_power_brake_slowdown";
 
 /// Names of the four flags of the query.
 const THROTTLES: [&str; 4] = ["power cap", "hardware heat limit", "software heat limit", "power brake"];
@@ -48,10 +48,13 @@ impl Readings {
                 self.throttled.push((*name).to_owned());
             }
         }
-        // The first line is from before anything of ours was allocated.
-        if self.others_bytes.is_none() {
-            self.others_bytes = number(9).map(|mib| mib * f64::from(1 << 20));
-        }
+    }
+
+    /// What others do on the GPU before anything of ours does: programs that compute, one a line, and memory in use in MiB.
+    pub fn before(programs: &str, memory_mib: &str) -> Self {
+        let others = programs.lines().filter(|line| line.trim().parse::<u32>().is_ok()).count() as u32;
+        let others_bytes = memory_mib.trim().parse::<f64>().ok().filter(|mib| mib.is_finite()).map(|mib| mib * f64::from(1 << 20));
+        Self { others_bytes, others, ..Self::default() }
     }
 
     /// What a reader of the figures should know.
@@ -78,9 +81,9 @@ mod tests {
 
     #[test]
     fn lines_of_nvidia_smi_are_read_and_add_up() {
-        let mut readings = Readings::default();
-        readings.add("210, 1980, 34, 71.20, 700.00, Not Active, Not Active, Not Active, Not Active, 4");
-        readings.add("1755, 1980, 58, 698.90, 700.00, Active, Not Active, Not Active, Not Active, 9000");
+        let mut readings = Readings::before("", " 4\n");
+        readings.add("210, 1980, 34, 71.20, 700.00, Not Active, Not Active, Not Active, Not Active");
+        readings.add("1755, 1980, 58, 698.90, 700.00, Active, Not Active, Not Active, Not Active");
         assert_eq!((readings.clock_mhz, readings.temperature_celsius, readings.power_watts), (Some(1755.0), Some(58.0), Some(698.9)));
         assert_eq!(readings.throttled, ["power cap"]);
         assert_eq!(readings.others_bytes, Some(4.0 * 1_048_576.0));
@@ -90,17 +93,17 @@ mod tests {
     #[test]
     fn what_the_driver_does_not_say_is_left_out() {
         let mut readings = Readings::default();
-        readings.add("1590, 1590, 40, [N/A], [N/A], [N/A], Not Active, Not Active, Not Active, 0");
+        readings.add("1590, 1590, 40, [N/A], [N/A], [N/A], Not Active, Not Active, Not Active");
         assert_eq!((readings.power_watts, readings.throttled.len()), (None, 0));
         assert!(readings.warnings().is_empty());
-        let busy = Readings { others: 2, ..Readings::default() };
-        assert!(busy.warnings()[0].starts_with("2 other programs"));
+        assert!(Readings::before("4711\n4712\n", "9000").warnings()[0].starts_with("2 other programs"));
+        assert!(Readings::before("[Not Found]", "9000").warnings()[0].starts_with("9.4 GB of its memory"));
     }
 
     proptest! {
         #[test]
         fn any_line_is_read_without_panic(line in ".{0,200}") {
-            Readings::default().add(&line);
+            Readings::before(&line, &line).add(&line);
         }
     }
 }

@@ -92,7 +92,7 @@ impl Suite {
         let per_rank = u64::from(shapes.micro_batch) * u64::from(shapes.sequence) / u64::from(shapes.layout.context.max(1));
         let tokens = per_rank.clamp(1, self.most_tokens) as f64;
         let format = layer_format(shapes.precision, facts.compute_capability);
-        let layers = layer_products(shapes.model, &shapes.layout, tokens).into_iter().map(|product| (product, format));
+        let layers = layer_products(shapes.model, &shapes.layout, tokens).map(|product| (product, format));
         // Recipes in eight bits and less keep the head in sixteen.
         let wide = if matches!(format, NumberFormat::Fp8 | NumberFormat::Fp4) { NumberFormat::Bf16 } else { format };
         let head = head_product(shapes.model, &shapes.layout, tokens).map(|mut product| {

@@ -74,6 +74,9 @@ pub fn run(arguments: &BenchArguments, settings: &Settings, printer: &Printer) -
         micro_batch: setting.micro_batch,
         sequence: job.training.sequence_length,
     });
+    if shapes.is_some_and(|shapes| !shapes.model.kind.is_transformer()) {
+        printer.note("only transformers are measured product by product: these are sizes for comparison alone");
+    }
     let benchmarks = suite.benchmarks(shapes.as_ref(), target.device.facts());
     let bar = bar(printer);
     let outcome = suite::run(&suite, benchmarks, &mut *target.device, &mut |share, what| {
@@ -93,7 +96,7 @@ pub fn run(arguments: &BenchArguments, settings: &Settings, printer: &Printer) -
         simulated: target.simulated,
         gpu: target.gpu.map(|id| hardware.gpu(id).id.clone()),
         device: target.device.facts().clone(),
-        workload: shapes.map(|shapes| MeasuredWorkload {
+        workload: shapes.filter(|shapes| shapes.model.kind.is_transformer()).map(|shapes| MeasuredWorkload {
             model: shapes.model.name.clone(),
             precision: shapes.precision,
             layout: shapes.layout.to_string(),

@@ -130,7 +130,7 @@ impl LayerInput<'_> {
     /// [F4] The matrix products of a layer, split over tensor-parallel ranks.
     fn linear(&self) -> f64 {
         let products = layer_products(self.model, &self.setting.layout, self.tokens);
-        products.iter().map(|product| self.product(product.gemm, self.rates, self.passes.recomputed)).sum()
+        products.map(|product| self.product(product.gemm, self.rates, self.passes.recomputed)).sum()
     }
 
     /// Decoding is bound by reading weights, and multiplies packed ones directly.

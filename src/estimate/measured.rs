@@ -64,7 +64,7 @@ pub fn measured_gpu(calibration: &Calibration, precision: Precision, hardware: &
     let comparison = Comparison { calibration, reference, gpu, machine: Machine::new(gpu, &machine), precision };
     let found: Vec<Found> =
         [comparison.compute(), comparison.memory(), comparison.launch(), comparison.copy()].into_iter().flatten().collect();
-    if found.is_empty() {
+    if found.iter().all(|found| found.ratio.is_none()) {
         return Err(MeasuredError::NothingToCompare);
     }
     let mut reasons = vec![comparison.headline(&found)];
@@ -72,14 +72,14 @@ pub fn measured_gpu(calibration: &Calibration, precision: Precision, hardware: &
     Ok(MeasuredGpu {
         id: gpu.id.clone(),
         architecture: gpu.architecture,
-        ratios: found.into_iter().map(|found| found.ratio).collect(),
+        ratios: found.into_iter().filter_map(|found| found.ratio).collect(),
         reasons,
     })
 }
 
-/// One class: its ratio, and what was seen in words.
+/// One class: its ratio, unless it cannot be believed, and what was seen in words.
 struct Found {
-    ratio: ClassRatio,
+    ratio: Option<ClassRatio>,
     words: String,
 }
 
@@ -189,7 +189,9 @@ impl Comparison<'_> {
         let mean = mean_of(&log);
         let between = mean_of(&|pair| (log(pair) - mean).powi(2)) / pairs.len() as f64;
         let within = mean_of(&|pair| pair.spread.powi(2));
-        let ratio = ClassRatio::new(class, mean.exp(), (between + within).sqrt())?;
+        let Some(ratio) = ClassRatio::new(class, mean.exp(), (between + within).sqrt()) else {
+            return Some(Found { ratio: None, words: format!("{words}, off by a factor of {:.1}, so they count for nothing", mean.exp()) });
+        };
         // Slower is a lower rate.
         let off = (1.0 - 1.0 / ratio.time) * 100.0;
         let than = if self.reference.is_some() { "the recorded reference" } else { "what the constants expect" };
@@ -198,7 +200,7 @@ impl Comparison<'_> {
             off if off > 0.0 => format!("{off:.0} % under"),
             off => format!("{:.0} % over", -off),
         };
-        Some(Found { ratio, words: format!("{words}, {off} {than}") })
+        Some(Found { ratio: Some(ratio), words: format!("{words}, {off} {than}") })
     }
 
     fn headline(&self, found: &[Found]) -> String {
@@ -304,6 +306,18 @@ mod tests {
         assert_eq!(measured_gpu(&calibration, Precision::Bf16, &hardware), Err(MeasuredError::NothingToCompare));
         calibration.gpu = None;
         assert!(measured_gpu(&calibration, Precision::Bf16, &hardware).unwrap_err().to_string().contains("simulated L4"));
+    }
+
+    #[test]
+    fn what_is_off_by_a_large_factor_is_told_and_not_believed() {
+        let hardware = Hardware::embedded().unwrap();
+        let mut calibration = simulated("l4", 1, Precision::Bf16);
+        for one in &mut calibration.results {
+            one.statistics.median_seconds *= if matches!(one.benchmark.work, Work::Matmul { .. }) { 20.0 } else { 1.0 };
+        }
+        let measured = measured_gpu(&calibration, Precision::Bf16, &hardware).unwrap();
+        assert_eq!(time(&measured, WorkClass::Compute), None);
+        assert!(measured.reasons[0].contains("count for nothing"), "{}", measured.reasons[0]);
     }
 
     #[test]

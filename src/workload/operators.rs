@@ -46,45 +46,36 @@ pub struct Product {
     pub gemm: Gemm,
 }
 
-/// Forward products of an average layer for `tokens` of one rank, split over tensor- and expert-parallel ranks.
-pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> Vec<Product> {
+/// Forward products of an average layer for `tokens` of one rank, split over tensor- and expert-parallel ranks. A search asks
+/// this many thousand times, so nothing is allocated.
+pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> impl Iterator<Item = Product> {
     let (hidden, t) = (f64::from(model.hidden), f64::from(layout.tensor));
     let out_width = model.latent.map_or(model.query_width(), |latent| f64::from(model.heads * latent.value_head));
     // Latent attention as one product of the same number of weights.
     let in_width = model.attention_parameters() / hidden - out_width;
-    let product = |what, gemm| Product { what, gemm };
-    let mut products = vec![
-        product("queries, keys, values", Gemm::new(tokens, in_width / t, hidden, 1.0)),
-        product("attention output", Gemm::new(tokens, hidden, out_width / t, 1.0)),
-    ];
     let gates = model.mlp_matrices() - 1.0;
-    let mut block = |up, down, width: f64, tokens: f64, count: f64| {
-        if count > 0.0 {
-            products.push(product(up, Gemm::new(tokens, width / t, hidden, gates * count)));
-            products.push(product(down, Gemm::new(tokens, hidden, width / t, count)));
-        }
-    };
-    let dense_width = f64::from(model.ffn_hidden);
-    match model.experts {
-        None => block("feed-forward up", "feed-forward down", dense_width, tokens, 1.0),
-        Some(experts) => {
-            let dense = f64::from(experts.dense_layers) / f64::from(model.layers.max(1));
-            let width = f64::from(experts.ffn_hidden);
-            // A rank holds experts / e of them, and each sees the tokens of all e ranks that chose it.
-            let held = (f64::from(experts.experts) / f64::from(layout.expert)).max(1.0);
-            let each = (tokens * f64::from(experts.experts_per_token) / held).max(1.0);
-            block("feed-forward up", "feed-forward down", dense_width, tokens, dense);
-            block("expert up", "expert down", width, each, held * (1.0 - dense));
-            block("shared expert up", "shared expert down", width, tokens, f64::from(experts.shared_experts) * (1.0 - dense));
-        }
-    }
+    let dense_layers = model.experts.map_or(1.0, |experts| f64::from(experts.dense_layers) / f64::from(model.layers.max(1)));
+    let experts = model.experts.unwrap_or_default();
+    // A rank holds experts / e of them, and each sees the tokens of all e ranks that chose it.
+    let held = (f64::from(experts.experts) / f64::from(layout.expert)).max(1.0);
+    let routed = (tokens * f64::from(experts.experts_per_token) / held).max(1.0);
+    let (dense_width, expert_width) = (f64::from(model.ffn_hidden) / t, f64::from(experts.ffn_hidden) / t);
+    let shared = f64::from(experts.shared_experts) * (1.0 - dense_layers);
     // An encoder-decoder's decoder layers attend twice.
-    if model.encoder_layers > 0 {
-        let share = f64::from(model.layers) / f64::from(model.layers + model.encoder_layers);
-        products.push(product("cross attention in", Gemm::new(tokens, in_width / t, hidden, share)));
-        products.push(product("cross attention out", Gemm::new(tokens, hidden, out_width / t, share)));
-    }
-    products
+    let cross = if model.encoder_layers > 0 { f64::from(model.layers) / f64::from(model.layers + model.encoder_layers) } else { 0.0 };
+    let all = [
+        ("queries, keys, values", Gemm::new(tokens, in_width / t, hidden, 1.0)),
+        ("attention output", Gemm::new(tokens, hidden, out_width / t, 1.0)),
+        ("feed-forward up", Gemm::new(tokens, dense_width, hidden, gates * dense_layers)),
+        ("feed-forward down", Gemm::new(tokens, hidden, dense_width, dense_layers)),
+        ("expert up", Gemm::new(routed, expert_width, hidden, gates * held * (1.0 - dense_layers))),
+        ("expert down", Gemm::new(routed, hidden, expert_width, held * (1.0 - dense_layers))),
+        ("shared expert up", Gemm::new(tokens, expert_width, hidden, gates * shared)),
+        ("shared expert down", Gemm::new(tokens, hidden, expert_width, shared)),
+        ("cross attention in", Gemm::new(tokens, in_width / t, hidden, cross)),
+        ("cross attention out", Gemm::new(tokens, hidden, out_width / t, cross)),
+    ];
+    all.into_iter().map(|(what, gemm)| Product { what, gemm }).filter(|product| product.gemm.count > 0.0)
 }
 
 /// The product with the vocabulary; `None` for models without one.
@@ -99,7 +90,7 @@ mod tests {
     use crate::workload::model::{Experts, tests::llama_2_7b};
 
     fn flops(model: &Model, layout: &Layout) -> f64 {
-        layer_products(model, layout, 4096.0).iter().map(|product| product.gemm.flops()).sum()
+        layer_products(model, layout, 4096.0).map(|product| product.gemm.flops()).sum()
     }
 
     #[test]

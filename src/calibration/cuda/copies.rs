@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use cudarc::driver::result;
+use cudarc::driver::{result, sys};
 
 use crate::calibration::cuda::session::{Memory, Session, refused};
 use crate::calibration::device::Waived;
@@ -72,7 +72,9 @@ impl Peers {
         let from = Memory::new(bytes)?;
         let other = Session::open(1)?;
         let to = Memory::new(bytes);
+        open_way(first);
         first.enter()?;
+        open_way(&other);
         Ok(Self { from, to: to?, other })
     }
 
@@ -82,4 +84,11 @@ impl Peers {
             unsafe { result::memcpy_peer_async(self.other.context, self.to.at, first.context, self.from.at, bytes as usize, first.stream) };
         copied.map_err(refused("cuMemcpyPeerAsync"))
     }
+}
+
+/// Lets the current GPU reach the memory of another one directly. Where that cannot be, copies go through the host, and the
+/// figure shows it.
+fn open_way(other: &Session) {
+    // SAFETY: both contexts are alive. A refusal (no way, or open already) is no failure.
+    let _ = unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) };
 }

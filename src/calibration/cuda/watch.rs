@@ -13,21 +13,24 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// `gpu` is a PCI bus id, so that hidden devices do not shift the count.
+    /// Before anything is allocated. `gpu` is a PCI bus id, so that hidden devices do not shift the count.
     pub fn start(gpu: &str) -> Self {
-        let others = programs(gpu);
+        let mut readings = Readings::before(
+            &once(gpu, "--query-compute-apps=pid", "csv,noheader"),
+            &once(gpu, "--query-gpu=memory.used", "csv,noheader,nounits"),
+        );
         let mut command = Command::new("nvidia-smi");
         command.args(["-i", gpu, &format!("--query-gpu={QUERY}"), "--format=csv,noheader,nounits", "--loop-ms=200"]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let Ok(mut child) = child else { return Self { child: None, reader: None, readings: Readings::default() } };
+        let Ok(mut child) = child else { return Self { child: None, reader: None, readings } };
+        let known = readings.clone();
         let reader = child.stdout.take().map(|lines| {
             thread::spawn(move || {
-                let mut readings = Readings { others, ..Readings::default() };
                 BufReader::new(lines).lines().map_while(Result::ok).for_each(|line| readings.add(&line));
                 readings
             })
         });
-        Self { child: Some(child), reader, readings: Readings::default() }
+        Self { child: Some(child), reader, readings: known }
     }
 
     /// Ends the watching with the first call.
@@ -53,12 +56,9 @@ impl Drop for Watch {
     }
 }
 
-/// Programs that compute on the GPU before this one does.
-fn programs(gpu: &str) -> u32 {
+/// One answer of `nvidia-smi`; empty where it cannot answer.
+fn once(gpu: &str, query: &str, format: &str) -> String {
     let mut command = Command::new("nvidia-smi");
-    command.args(["-i", gpu, "--query-compute-apps=pid", "--format=csv,noheader"]);
-    let output = command.stdin(Stdio::null()).output();
-    let own = std::process::id().to_string();
-    let is_other = |line: &&str| line.trim().parse::<u32>().is_ok() && line.trim() != own;
-    output.map_or(0, |output| String::from_utf8_lossy(&output.stdout).lines().filter(is_other).count() as u32)
+    let output = command.args(["-i", gpu, query, &format!("--format={format}")]).stdin(Stdio::null()).output();
+    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
