@@ -7,6 +7,8 @@ use crate::workload::precision::Precision;
 
 /// Version of the file. A later one is refused, since a figure read in another meaning would be worse than none.
 pub const VERSION: u32 = 1;
+/// GPUs of the largest clusters; more of them is damage.
+const MOST_GPUS: u32 = 65_536;
 
 /// Why text is no profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -289,6 +291,8 @@ pub struct Products {
     /// Products of fp16, and whether a loss scaler was seen at work.
     pub in_fp16: u64,
     pub has_loss_scaler: bool,
+    /// A backward pass was seen: inference needs no scaler.
+    pub has_backward: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unaligned_example: Option<String>,
 }
@@ -408,7 +412,7 @@ impl Profile {
         if let Some(wrong) = classes.map(|class| class.seconds).find(|seconds| !(seconds.is_finite() && *seconds >= 0.0)) {
             return refuse("operators.classes.seconds", wrong);
         }
-        if let Some(gpu) = self.gpu.as_ref().filter(|gpu| gpu.count == 0) {
+        if let Some(gpu) = self.gpu.as_ref().filter(|gpu| !(1..=MOST_GPUS).contains(&gpu.count)) {
             return refuse("gpu.count", f64::from(gpu.count));
         }
         for finding in &self.findings {

@@ -165,7 +165,7 @@ fn half(facts: &Facts) -> Precision {
 
 fn no_loss_scaler(operators: &Operators) -> Option<Finding> {
     let products = &operators.products;
-    if products.has_loss_scaler {
+    if products.has_loss_scaler || !products.has_backward {
         return None;
     }
     Draft {

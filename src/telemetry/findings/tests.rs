@@ -48,7 +48,7 @@ fn sound_operators() -> Operators {
         gap_seconds: 3.0,
         host_bound_seconds: 2.0,
         classes: vec![ClassTime { class: OperatorClass::Compute, calls: 100, seconds: 60.0 }],
-        products: Products { tensor_core_seconds: 60.0, shaped: 100, ..Products::default() },
+        products: Products { tensor_core_seconds: 60.0, shaped: 100, has_backward: true, ..Products::default() },
         synchronisations: 10,
         ..Operators::default()
     }
@@ -187,6 +187,7 @@ fn plain_fp32_is_told_by_how_much_there_is() {
 fn fp16_wants_a_scaler() {
     assert_eq!(of_trace(|operators| operators.products.in_fp16 = 1), [Rule::NoLossScaler]);
     assert_eq!(of_trace(|operators| (operators.products.in_fp16, operators.products.has_loss_scaler) = (1, true)), []);
+    assert_eq!(of_trace(|operators| (operators.products.in_fp16, operators.products.has_backward) = (1, false)), [], "inference");
 }
 
 #[test]

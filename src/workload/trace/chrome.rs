@@ -185,6 +185,8 @@ impl Reading {
             self.tally.host.add(event.tid.whole().unwrap_or(0).unsigned_abs(), name, start, end);
             self.product(name, json);
         }
+        // Autograd names its operators so.
+        self.tally.products.has_backward |= name.contains("Backward");
         // The operators by which automatic mixed precision unscales gradients and looks for overflows.
         if name.starts_with("aten::_amp_") {
             self.tally.products.has_loss_scaler = true;
@@ -237,23 +239,23 @@ impl Reading {
             self.tally.step(&format!("steps named `{}`", event.name), end - start);
         }
         let (process, thread) = (event.pid.whole().unwrap_or(0), event.tid.whole().unwrap_or(0));
+        let correlation = event.args.correlation.whole().and_then(|id| u32::try_from(id).ok());
+        // What names a correlation on the host launched something.
+        if let Some(correlation) = correlation.filter(|_| !self.device_of.contains_key(&process)) {
+            self.tally.launch(correlation, end);
+        }
         match self.lines.get(&(process, thread)) {
             Some(Line::Work) => self.tally.device_work(Work {
                 name: &event.name,
                 device: self.device_of.get(&process).copied().unwrap_or(process),
                 start,
                 end,
-                correlation: event.args.correlation.whole().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
+                correlation: correlation.unwrap_or(0),
                 bytes: event.args.bytes.0.unwrap_or(0.0),
             }),
             Some(Line::Steps) => self.tally.step("the device's steps", end - start),
             Some(Line::HostOperators) => self.tally.host.add(thread.unsigned_abs(), &event.name, start, end),
-            None => {
-                let correlation = event.args.correlation.whole().and_then(|id| u32::try_from(id).ok());
-                if let Some(correlation) = correlation {
-                    self.tally.launch(correlation, end);
-                }
-            }
+            None => {}
         }
     }
 
