@@ -3,7 +3,6 @@
 use crate::estimate::{ClassRatio, Machine, MeasuredGpu, StepEstimate, Subject, WorkClass};
 use crate::hardware::{GpuId, Hardware, NodeShape};
 use crate::plan::physics::best_setting;
-use crate::units::Seconds;
 use crate::workload::Workload;
 use crate::workload::profile::{Cause, Mended, OperatorClass, Operators, Profile, StepTimes};
 
@@ -143,7 +142,6 @@ fn by_class(
 }
 
 fn milliseconds(seconds: f64) -> String {
-    let Seconds(seconds) = Seconds(seconds);
     if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
 }
 

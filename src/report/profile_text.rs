@@ -102,7 +102,8 @@ fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
         Bytes(gpu.memory_peak_bytes).to_string(),
         Bytes((gpu.memory_total_bytes - gpu.memory_peak_bytes).max(0.0)).to_string(),
         format!("{:.0} of {:.0} W", gpu.power_mean_watts, gpu.power_limit_watts),
-        format!("{:.0} of {:.0} MHz", gpu.clock_mean_mhz, gpu.clock_max_mhz),
+        // Only the clock at work counts, so that an idle GPU has none.
+        if gpu.clock_mean_mhz > 0.0 { format!("{:.0} of {:.0} MHz", gpu.clock_mean_mhz, gpu.clock_max_mhz) } else { "idle".to_owned() },
         format!("{:.0} C", gpu.temperature_peak_celsius),
         percent(gpu.throttled_by_power),
         percent(gpu.throttled_by_heat),
