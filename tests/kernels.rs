@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gpuplan::calibration::cuda::compiler::{Compiler, SOURCES};
+use gpuplan::calibration::cuda::libraries::{COMPILER, load_from, wheels};
 use gpuplan::hardware::Hardware;
-use libloading::Library;
 
 /// Architectures of `catalogs/gpus.toml` and their neighbours, by the newest compiler that still knows them.
 const OLD: [(u32, u32); 5] = [(6, 0), (6, 1), (7, 0), (7, 2), (7, 5)];
@@ -18,12 +18,12 @@ const NEW: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (
 
 #[test]
 fn every_kernel_compiles_for_pascal_and_volta_with_nvrtc_12() {
-    compile_all("nvidia-cuda-nvrtc-cu12==12.9.*", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", 12, &OLD);
+    compile_all("nvidia-cuda-nvrtc-cu12==12.9.*", 12, &OLD);
 }
 
 #[test]
 fn every_kernel_compiles_for_turing_and_later_with_nvrtc_13() {
-    compile_all("nvidia-cuda-nvrtc>=13,<14", "nvidia/cu13/lib/libnvrtc.so.13", 13, &NEW);
+    compile_all("nvidia-cuda-nvrtc>=13,<14", 13, &NEW);
 }
 
 #[test]
@@ -35,20 +35,19 @@ fn every_gpu_of_the_catalog_has_its_architecture_in_the_lists() {
     }
 }
 
-fn compile_all(package: &str, library: &str, major: i32, architectures: &[(u32, u32)]) {
-    let path = match installed(package) {
-        Ok(folder) => folder.join(library),
+fn compile_all(package: &str, major: u32, architectures: &[(u32, u32)]) {
+    let packages = match installed(package) {
+        Ok(packages) => packages,
         Err(why) => {
             // Past the capture of the test runner, which looks at the macros only.
             let _ = writeln!(std::io::stderr(), "\nWAIVED kernels for NVRTC {major}: {package} cannot be installed here: {why}");
             return;
         }
     };
-    // SAFETY: NVIDIA's compiler runs nothing on loading but the set-up of its own state.
-    #[allow(unsafe_code, reason = "loading a C library")]
-    let library = unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let compiler = Compiler::new(Box::leak(Box::new(library))).unwrap();
-    assert_eq!(compiler.version().0, major);
+    // Found where the active Python would have it.
+    let library = load_from(&wheels(&packages), COMPILER, &[major]).unwrap();
+    let compiler = Compiler::new(library).unwrap();
+    assert_eq!(compiler.version().0, major as i32);
     for (name, source) in SOURCES {
         for architecture in architectures {
             let code = compiler.compile(source, *architecture).unwrap_or_else(|why| panic!("{name} for {architecture:?}: {why}"));

@@ -131,6 +131,10 @@ fn finish(calibration: &Calibration, settings: &Settings, printer: &Printer) -> 
             .note("simulated, so nothing is kept: `gpuplan bench --simulate --output json > cal.json` and `plan --calibration cal.json`");
         return Ok(Exit::Done);
     }
+    if calibration.gpu.is_none() {
+        printer.note(&format!("the catalog has no {}, so plans cannot use this and nothing is kept", calibration.device.name));
+        return Ok(Exit::Done);
+    }
     match calibrations::keep(calibration, settings)? {
         Some(path) => printer.note(&format!("kept as {}: plans use it from now on (`--calibration none` goes without)", path.display())),
         None => printer.warning("the environment names no home folder, so the calibration is not kept"),

@@ -174,7 +174,8 @@ impl Correction {
                 format!("{} time x {:.2} (+-{:.0} %)", class.word(), factor.time, factor.deviation * 100.0)
             })
             .collect();
-        let near = self.measured.iter().max_by_key(|measured| measured.nearness(gpu))?;
+        // The last of the greatest is the first of the list.
+        let near = self.measured.iter().rev().max_by_key(|measured| measured.nearness(gpu))?;
         let how = match near.nearness(gpu) {
             Nearness::SameModel => "measured on this model".to_owned(),
             Nearness::SameArchitecture => format!("carried over from {} of the same architecture", near.id),

@@ -155,7 +155,9 @@ impl Comparison<'_> {
         };
         let chosen: Vec<&Sampled> = self.results().filter(|one| matches!(one.benchmark.work, Work::AllReduce { .. })).collect();
         let pairs: Vec<Pair> = chosen.iter().filter_map(|one| self.pair(one, expected)).collect();
-        self.found(WorkClass::Copy, &pairs, "all-reduces".to_owned())
+        let rates = chosen.iter().map(|one| 2.0 * (ranks - 1.0) / ranks * one.benchmark.work.bytes() / one.statistics.median_seconds);
+        let words = format!("all-reduces reach {:.0} GB/s of the link", rates.fold(0.0, f64::max) / 1e9);
+        self.found(WorkClass::Copy, &pairs, words)
     }
 
     fn results(&self) -> impl Iterator<Item = &Sampled> + Clone {
@@ -205,11 +207,11 @@ impl Comparison<'_> {
 
     fn headline(&self, found: &[Found]) -> String {
         let calibration = self.calibration;
-        let how = if calibration.simulated { "SIMULATED calibration, which measured nothing" } else { "measured" };
+        let how = if calibration.simulated { "SIMULATED, not measured," } else { "measured" };
         let words: Vec<&str> = found.iter().map(|found| found.words.as_str()).collect();
-        let shapes = calibration.workload.as_ref().map_or_else(String::new, |workload| format!(" with the shapes of {}", workload.model));
+        let shapes = calibration.workload.as_ref().map_or_else(String::new, |workload| format!(", shapes of {}", workload.model));
         let day = calibration.measured_at.strftime("%Y-%m-%d");
-        format!("{how}: on {} of {day}{shapes}, {}", self.gpu.name, words.join("; "))
+        format!("{how} on {} ({day}{shapes}): {}", self.gpu.name, words.join("; "))
     }
 }
 
@@ -286,7 +288,7 @@ mod tests {
             let (compute, memory) = (time(&measured, WorkClass::Compute).unwrap(), time(&measured, WorkClass::Memory).unwrap());
             assert!((0.95..1.25).contains(&compute) && (1.01..1.1).contains(&memory), "{gpu}: {compute} {memory}");
             assert_eq!((time(&measured, WorkClass::Launch), time(&measured, WorkClass::Copy)), (None, None));
-            assert!(measured.reasons[0].starts_with("SIMULATED calibration"), "{}", measured.reasons[0]);
+            assert!(measured.reasons[0].starts_with("SIMULATED, not measured, on "), "{}", measured.reasons[0]);
         }
     }
 
@@ -295,7 +297,7 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         let measured = measured_gpu(&simulated("h100-sxm5-80", 8, Precision::Bf16), Precision::Bf16, &hardware).unwrap();
         assert!((0.7..1.5).contains(&time(&measured, WorkClass::Copy).unwrap()));
-        assert!(measured.reasons[0].contains("all-reduces"));
+        assert!(measured.reasons[0].contains("all-reduces reach "));
     }
 
     #[test]

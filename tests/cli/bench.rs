@@ -40,7 +40,9 @@ fn the_table_shows_shares_and_spreads_and_what_was_waived_in_any_width() {
     for columns in ["80", "160"] {
         let ran = gpuplan_at(crate::support::NOW, columns, &["bench", WORKLOAD, "--simulate=L40S"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        for word in ["of peak", "spread", "TFLOP/s", "GB/s", "waived: peer copy", "A plan says: SIMULATED", "matmuls reach"] {
+        for word in
+            ["of peak", "spread", "TFLOP/s", "GB/s", "waived: peer copy", "A plan says: SIMULATED, not measured, on", "matmuls reach"]
+        {
             assert!(ran.stdout.contains(word), "{word}\n{}", ran.stdout);
         }
         let widest = ran.stdout.lines().map(|line| line.chars().count()).max().unwrap();
@@ -61,7 +63,7 @@ fn a_calibration_changes_answer_and_band_and_the_notes_say_why() {
     assert!(width(&measured) < width(&before), "{} {}", width(&measured), width(&before));
     let notes = measured["notes"].as_array().unwrap();
     let note = |word: &str| notes.iter().any(|note| note.as_str().unwrap().contains(word));
-    assert!(note("SIMULATED calibration") && note("of the peak") && note("measured on this model"), "{notes:?}");
+    assert!(note("SIMULATED, not measured, on H100") && note("of the peak") && note("measured on this model"), "{notes:?}");
     assert_eq!(before["inputs"]["measured_sha256"], Value::Null);
     assert_eq!(measured["inputs"]["measured_sha256"].as_str().unwrap().len(), 64);
     assert_eq!(planned(&["--calibration", "none"]), before);

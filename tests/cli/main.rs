@@ -8,6 +8,8 @@ mod answers;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod answers_of_aws;
 mod bench;
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+mod card;
 mod examples;
 mod house;
 #[cfg(feature = "aws")]

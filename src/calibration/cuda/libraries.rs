@@ -14,8 +14,13 @@ pub const COLLECTIVES: &str = "nccl";
 
 /// A library that was loaded by its absolute path, and stays: other code finds it by its short name from now on.
 pub fn load(stem: &str, majors: &[u32]) -> Result<&'static Library, String> {
+    load_from(&folders(), stem, majors)
+}
+
+/// From these folders first, then from where the system looks.
+pub fn load_from(folders: &[PathBuf], stem: &str, majors: &[u32]) -> Result<&'static Library, String> {
     let names: Vec<String> = majors.iter().map(|major| format!("lib{stem}.so.{major}")).collect();
-    let found = folders().into_iter().flat_map(|folder| names.iter().map(move |name| folder.join(name)).collect::<Vec<_>>());
+    let found = folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)));
     let mut tried = Vec::new();
     for path in found.filter(|path| path.is_file()).chain(names.iter().map(PathBuf::from)) {
         // SAFETY: NVIDIA's libraries run nothing on loading but the set-up of their own state.
@@ -43,7 +48,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// `nvidia/<package>/lib` of every package of NVIDIA's; `cu13` holds all of CUDA 13.
-fn wheels(packages: &Path) -> Vec<PathBuf> {
+pub fn wheels(packages: &Path) -> Vec<PathBuf> {
     below(&packages.join("nvidia"), "").into_iter().map(|package| package.join("lib")).collect()
 }
 
