@@ -95,13 +95,14 @@ fn usage_text(usage: &Usage, width: u16) -> String {
 
 fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let told = |share: Option<f64>| share.map_or("-".to_owned(), percent);
     vec![
         gpu.index.to_string(),
-        percent(gpu.busy),
-        percent(gpu.memory_bus_busy),
+        told(gpu.busy),
+        told(gpu.memory_bus_busy),
         Bytes(gpu.memory_peak_bytes).to_string(),
         Bytes((gpu.memory_total_bytes - gpu.memory_peak_bytes).max(0.0)).to_string(),
-        format!("{:.0} of {:.0} W", gpu.power_mean_watts, gpu.power_limit_watts),
+        if gpu.power_mean_watts > 0.0 { format!("{:.0} of {:.0} W", gpu.power_mean_watts, gpu.power_limit_watts) } else { "-".to_owned() },
         // Only the clock at work counts, so that an idle GPU has none.
         if gpu.clock_mean_mhz > 0.0 { format!("{:.0} of {:.0} MHz", gpu.clock_mean_mhz, gpu.clock_max_mhz) } else { "idle".to_owned() },
         format!("{:.0} C", gpu.temperature_peak_celsius),

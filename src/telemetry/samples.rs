@@ -223,8 +223,8 @@ impl GpuSums {
         GpuUsage {
             index,
             name: self.name.clone(),
-            busy: of(self.busy),
-            memory_bus_busy: of(self.bus),
+            busy: self.busy.get(),
+            memory_bus_busy: self.bus.get(),
             memory_peak_bytes: self.memory_peak,
             memory_total_bytes: self.memory_total,
             power_mean_watts: of(self.power),
@@ -267,7 +267,7 @@ mod tests {
         let usage = summary.usage(1.0, 8, None).unwrap();
         assert_eq!((usage.samples, usage.seconds, usage.loader_stall_share), (4, 4.0, 0.25));
         let gpu = &usage.gpus[0];
-        assert!((gpu.busy - 0.5).abs() < 1e-12);
+        assert!((gpu.busy.unwrap() - 0.5).abs() < 1e-12);
         assert_eq!((gpu.memory_peak_bytes, gpu.throttled_by_power, gpu.throttled_by_heat), (4e9, 0.25, 0.25));
         // The clock of idle moments does not count.
         assert!((gpu.clock_mean_mhz - 1855.0).abs() < 1e-9);

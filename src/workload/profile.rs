@@ -146,10 +146,12 @@ pub struct ProcessUsage {
 pub struct GpuUsage {
     pub index: u32,
     pub name: String,
-    /// Share of the time in which any kernel ran. It says nothing of how well.
-    pub busy: f64,
+    /// Share of the time in which any kernel ran. It says nothing of how well. `None`: not told, as by slices of a card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<f64>,
     /// Share of the time in which memory was read or written.
-    pub memory_bus_busy: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bus_busy: Option<f64>,
     pub memory_peak_bytes: f64,
     pub memory_total_bytes: f64,
     pub power_mean_watts: f64,

@@ -14,7 +14,7 @@ fn rules(profile: &Profile) -> Vec<Rule> {
 /// A run in which nothing is wrong.
 fn sound_usage() -> Usage {
     let gpu = GpuUsage {
-        busy: 0.96,
+        busy: Some(0.96),
         memory_peak_bytes: 70e9,
         memory_total_bytes: 80e9,
         clock_mean_mhz: 1900.0,
@@ -62,7 +62,7 @@ fn of_trace(change: impl Fn(&mut Operators)) -> Vec<Rule> {
 }
 
 fn busy(usage: &mut Usage, share: f64) {
-    usage.gpus.iter_mut().for_each(|gpu| gpu.busy = share);
+    usage.gpus.iter_mut().for_each(|gpu| gpu.busy = Some(share));
 }
 
 #[test]
@@ -72,6 +72,8 @@ fn nothing_is_said_of_a_sound_run() {
     assert_eq!(rules(&Profile::new("nothing measured")), []);
     // A machine without a GPU has nothing to find.
     assert_eq!(of_samples(|usage| usage.gpus.clear()), []);
+    // Nor has a slice of a card, which does not tell how busy it is.
+    assert_eq!(of_samples(|usage| usage.gpus.iter_mut().for_each(|gpu| gpu.busy = None)), []);
 }
 
 #[test]

@@ -16,15 +16,16 @@ const SLOWED: f64 = 0.95;
 
 /// What the counters of a run tell.
 pub fn findings(usage: &Usage, facts: &Facts) -> Vec<Finding> {
-    let Some(idlest) = usage.gpus.iter().min_by(|a, b| a.busy.total_cmp(&b.busy)) else { return Vec::new() };
-    let mean = usage.gpus.iter().map(|gpu| gpu.busy).sum::<f64>() / usage.gpus.len() as f64;
-    let full = usage.gpus.iter().max_by(|a, b| memory_share(a).total_cmp(&memory_share(b))).unwrap_or(idlest);
+    let busy: Vec<f64> = usage.gpus.iter().filter_map(|gpu| gpu.busy).collect();
+    // Where no GPU tells, this is no number, and no rule speaks of it.
+    let mean = busy.iter().sum::<f64>() / busy.len() as f64;
+    let full = usage.gpus.iter().filter(|gpu| gpu.memory_total_bytes > 0.0).max_by(|a, b| memory_share(a).total_cmp(&memory_share(b)));
     let hottest = |share: fn(&GpuUsage) -> f64| usage.gpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     let found = [
         loader(usage, mean),
         waits_for_host(usage, mean),
-        memory_full_but_idle(full, mean),
-        room_for_batch(full),
+        full.and_then(|gpu| memory_full_but_idle(gpu, mean)),
+        full.and_then(room_for_batch),
         hottest(|gpu| gpu.throttled_by_power).and_then(by_power),
         hottest(|gpu| gpu.throttled_by_heat).and_then(by_heat),
         straggler(&usage.gpus),
@@ -35,7 +36,7 @@ pub fn findings(usage: &Usage, facts: &Facts) -> Vec<Finding> {
 }
 
 fn memory_share(gpu: &GpuUsage) -> f64 {
-    if gpu.memory_total_bytes > 0.0 { gpu.memory_peak_bytes / gpu.memory_total_bytes } else { f64::NAN }
+    gpu.memory_peak_bytes / gpu.memory_total_bytes
 }
 
 fn loader(usage: &Usage, mean: f64) -> Option<Finding> {
@@ -75,7 +76,7 @@ fn waits_for_host(usage: &Usage, mean: f64) -> Option<Finding> {
 
 fn memory_full_but_idle(full: &GpuUsage, mean: f64) -> Option<Finding> {
     let share = memory_share(full);
-    if share.is_nan() || share <= FULL {
+    if share <= FULL {
         return None;
     }
     Draft {
