@@ -3,22 +3,23 @@
 use crate::telemetry::samples::GpuSample;
 use crate::workload::profile::Links;
 
-/// Asked of `nvidia-smi --query-gpu`, in this order (`nvidia-smi --help-query-gpu`). The throttle reasons have an older and
-/// a newer name; the older is known to every driver.
-pub const FIELDS: [&str; 12] = [
-    "index",
-    "name",
-    "utilization.gpu",
-    "utilization.memory",
-    "memory.used",
-    "memory.total",
-    "power.draw",
-    "power.limit",
-    "temperature.gpu",
-    "clocks.sm",
-    "clocks.max.sm",
-    "clocks_throttle_reasons.active",
-];
+/// Asked of `nvidia-smi --query-gpu`, in this order (`nvidia-smi --help-query-gpu`).
+const FIELDS: &str = "index,name,utilization.gpu,utilization.memory,memory.used,memory.total,power.draw,power.limit,\
+    temperature.gpu,clocks.sm,clocks.max.sm";
+/// The last field has a name that drivers before 535 know, and a newer one.
+const REASONS: [&str; 2] = ["clocks_throttle_reasons.active", "clocks_event_reasons.active"];
+/// Cells of a line.
+const CELLS: usize = 12;
+
+/// What to ask for, the way that more drivers understand first.
+pub fn queries() -> [String; 2] {
+    REASONS.map(|reasons| format!("{FIELDS},{reasons}"))
+}
+
+/// How `nvidia-smi` says that its driver does not know a field.
+pub fn refuses_a_field(text: &str) -> bool {
+    text.contains("is not a valid field to query")
+}
 
 const MIB: f64 = 1_048_576.0;
 
@@ -26,7 +27,7 @@ const MIB: f64 = 1_048_576.0;
 /// `[N/A]` or `[Not Supported]`.
 pub fn line(text: &str) -> Option<GpuSample> {
     let cells: Vec<&str> = text.split(',').map(str::trim).collect();
-    if cells.len() != FIELDS.len() {
+    if cells.len() != CELLS {
         return None;
     }
     let number = |at: usize| cells[at].parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
@@ -87,6 +88,12 @@ mod tests {
         for text in ["", "No devices were found", "NVIDIA-SMI has failed, because, it, could, not, communicate, a, b, c, d, e, f"] {
             assert_eq!(line(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn as_many_fields_are_asked_as_are_read() {
+        assert!(queries().iter().all(|query| query.split(',').count() == CELLS && !query.contains(' ')));
+        assert!(refuses_a_field("Field \"clocks_throttle_reasons.active\" is not a valid field to query."));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `profile`: commands run unchanged, traces are read or refused with their byte, exports are read back, plans change.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -48,9 +47,10 @@ fn json_file(path: &Path) -> Value {
 fn run_with_exports() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    fs::write(at("nvidia-smi"), NVIDIA_SMI).unwrap();
-    fs::set_permissions(at("nvidia-smi"), fs::Permissions::from_mode(0o755)).unwrap();
     let program = at("nvidia-smi");
+    // Written by a process of its own: a file that this one holds open for writing cannot be run by a child of another test.
+    let write = ["-c", "printf %s \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", NVIDIA_SMI, &program];
+    assert!(Command::new("sh").args(write).status().unwrap().success());
     let (out, lines, text, events, store) = (at("p.json"), at("s.jsonl"), at("s.prom"), at("events"), at("mlruns"));
     let arguments = [
         ["run", "--interval=0.1s"].as_slice(),

@@ -30,5 +30,9 @@ pub fn read(mut reader: impl BufRead) -> Result<ChromeTrace, TraceError> {
     let mut head = Vec::with_capacity(2);
     reader.by_ref().take(2).read_to_end(&mut head).map_err(unreadable)?;
     let whole = BufReader::with_capacity(BUFFER, std::io::Cursor::new(head.clone()).chain(reader));
-    if head == GZIP { chrome::read(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole))) } else { chrome::read(whole) }
+    if head != GZIP {
+        return chrome::read(whole);
+    }
+    chrome::read(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
+        .map_err(|error| TraceError { detail: format!("{} (bytes of the unpacked text)", error.detail), ..error })
 }
