@@ -76,7 +76,7 @@ impl Kernel {
             Self::Norm => 4.0,
             Self::Activation => 6.0,
             Self::Add => 6.0,
-            // Logits in, gradient out in their place.
+            // Logits in, gradient out.
             Self::CrossEntropy => 4.0,
             // Master and moments in and out, gradient in, weight out.
             Self::Optimizer => 28.0,
@@ -98,10 +98,13 @@ impl Work {
     /// Bytes that must move at least, through the memory or the link that the work is about.
     pub fn bytes(&self) -> f64 {
         match *self {
-            Self::Matmul { m, n, k, format, .. } => (m * k + k * n) as f64 * bytes_of(format) + (m * n) as f64 * bytes_of(format).max(2.0),
+            Self::Matmul { m, n, k, format, .. } => {
+                let (m, n, k) = (m as f64, n as f64, k as f64);
+                (m * k + k * n) * bytes_of(format) + m * n * bytes_of(format).max(2.0)
+            }
             Self::Attention { heads, sequence, head_size, format } => {
                 // Queries, keys, values, output, and the scores four times: written, read and written by the softmax, read.
-                (4 * heads * sequence * head_size + 4 * heads * sequence * sequence) as f64 * bytes_of(format)
+                4.0 * heads as f64 * sequence as f64 * (head_size + sequence) as f64 * bytes_of(format)
             }
             Self::Kernel { kernel, rows, columns } => rows as f64 * columns as f64 * kernel.bytes_per_value(),
             Self::Stream { writes, bytes } => bytes as f64 * if writes { 2.0 } else { 1.0 },

@@ -11,6 +11,8 @@ use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 
+use crate::units::Bytes;
+
 /// What the host was measured to do; `None` where it could not be, with a line in `waived`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,12 +141,14 @@ fn read_rate(folder: &Path, duration: Duration) -> Result<(f64, f64), String> {
         let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(|| read(&mut vec![0; BUFFER]))).collect();
         readers.into_iter().filter_map(|reader| reader.join().ok()).sum()
     });
-    if bytes == 0 {
-        return Err(format!("{} has nothing to read", folder.display()));
+    if bytes < LEAST_READ {
+        return Err(format!("{} has {} to read, too little for a rate", folder.display(), Bytes(bytes as f64)));
     }
     Ok((bytes as f64, bytes as f64 / begun.elapsed().as_secs_f64()))
 }
 
+/// Less than this is over before a rate is known. Judged.
+const LEAST_READ: usize = 16 << 20;
 /// Enough to read for longer than any budget.
 const MOST_FILES: usize = 100_000;
 
@@ -181,11 +185,11 @@ mod tests {
     fn cores_decode_and_a_folder_is_read() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("inner")).unwrap();
-        fs::write(folder.path().join("inner/shard"), vec![7; 100_000]).unwrap();
-        let rates = measure(Some(folder.path()), 0.05);
+        fs::write(folder.path().join("inner/shard"), vec![7; LEAST_READ]).unwrap();
+        let rates = measure(Some(folder.path()), 2.0);
         assert!(rates.cores >= 1 && rates.waived.is_empty(), "{:?}", rates.waived);
         assert!(rates.decode_bytes_per_second_one_core.unwrap() > 1e6);
-        assert_eq!(rates.read_bytes, Some(100_000.0));
+        assert_eq!(rates.read_bytes, Some(LEAST_READ as f64));
         assert!(rates.read_bytes_per_second.unwrap() > 0.0);
     }
 
@@ -193,7 +197,7 @@ mod tests {
     fn an_empty_or_missing_folder_is_waived_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let reason = |path: &Path| measure(Some(path), 0.01).waived.join("; ");
-        assert!(reason(folder.path()).contains("nothing to read"));
+        assert!(reason(folder.path()).contains("too little for a rate"));
         assert!(reason(&folder.path().join("none")).starts_with("storage: "));
         assert!(measure(None, 0.01).waived[0].contains("--data"));
     }

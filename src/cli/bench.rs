@@ -33,8 +33,6 @@ const HOST_SECONDS: f64 = 1.0;
 
 #[derive(Debug, Args)]
 pub struct BenchArguments {
-    #[command(flatten)]
-    pub workload: WorkloadArguments,
     /// Simulate a GPU of the catalog instead of measuring one, such as --simulate=L40S or --simulate=H100:8
     #[arg(long, value_name = "GPU", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub simulate: Option<String>,
@@ -47,6 +45,8 @@ pub struct BenchArguments {
     /// Folder of the data set, to measure how fast it can be read
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
 }
 
 /// What is measured and what the catalog knows of it.

@@ -242,11 +242,13 @@ fn precision_of(format: NumberFormat) -> Option<Precision> {
 mod tests {
     use super::*;
     use crate::calibration::SimulatedDevice;
+    use crate::calibration::benchmark::Pass;
     use crate::calibration::device::Device;
     use crate::calibration::file::VERSION;
     use crate::calibration::host::HostRates;
     use crate::calibration::suite::{self, Shapes, Suite};
     use crate::workload::{Layout, Models, Task};
+    use proptest::prelude::*;
 
     fn simulated(gpu: &str, gpus: u32, precision: Precision) -> Calibration {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
@@ -320,6 +322,35 @@ mod tests {
         let measured = measured_gpu(&calibration, Precision::Bf16, &hardware).unwrap();
         assert_eq!(time(&measured, WorkClass::Compute), None);
         assert!(measured.reasons[0].contains("count for nothing"), "{}", measured.reasons[0]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever sane file somebody wrote: no panic, and no ratio that is not believed.
+        #[test]
+        fn odd_results_are_compared_or_left_out(
+            sizes in prop::collection::vec(1_u64..1 << 41, 3), seconds in 1e-12_f64..1e6, spread in 0.0..1e3_f64, gpus in 1_u32..1025,
+            weight in 0.0..1e12_f64,
+        ) {
+            let hardware = Hardware::embedded().unwrap();
+            let mut calibration = simulated("l4", 1, Precision::Bf16);
+            calibration.device.gpus = gpus;
+            let [m, n, k] = [sizes[0], sizes[1], sizes[2]];
+            for (index, one) in calibration.results.iter_mut().enumerate() {
+                one.benchmark.weight = weight;
+                (one.statistics.median_seconds, one.statistics.spread) = (seconds, spread);
+                one.benchmark.work = match index % 4 {
+                    0 => Work::Matmul { m, n, k, format: NumberFormat::Bf16, pass: Pass::Forward },
+                    1 => Work::Stream { writes: true, bytes: m },
+                    2 => Work::AllReduce { bytes: n },
+                    _ => Work::Launch { graph: false },
+                };
+            }
+            if let Ok(measured) = measured_gpu(&calibration, Precision::Bf16, &hardware) {
+                prop_assert!(measured.ratios.iter().all(|ratio| ClassRatio::new(ratio.class, ratio.time, ratio.spread).is_some()));
+            }
+        }
     }
 
     #[test]

@@ -79,7 +79,10 @@ impl Card {
 fn a_card_is_measured_from_driver_to_plan_and_kept() {
     let Some(card) = Card::new(&["DRIVER", "COMPILER", "PRODUCTS", "COLLECTIVES"]) else { return };
     let before = card.gpuplan(&["plan", WORKLOAD, "--gpus", "H100", "--output", "json"]).json();
-    let ran = card.gpuplan(&["bench", WORKLOAD, "--data", "examples", "--output", "json"]);
+    std::fs::create_dir(card.folder.path().join("data")).unwrap();
+    std::fs::write(card.folder.path().join("data/shard"), vec![7; 20 << 20]).unwrap();
+    let data = card.folder.path().join("data");
+    let ran = card.gpuplan(&["bench", WORKLOAD, "--data", data.to_str().unwrap(), "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let calibration = ran.json();
     assert_eq!((&calibration["gpu"], &calibration["simulated"]), (&"h100-sxm5-80".into(), &false.into()));
