@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a bench fails loudly")]
 
 use divan::Bencher;
+use gpuplan::estimate::Correction;
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{Answer, Cache, Market, Offer, Place};
 use gpuplan::plan::choose::World;
@@ -69,6 +70,6 @@ fn plan_with_a_warm_cache(bencher: Bencher, cached: usize) {
     let workload = WorkloadFile::parse(text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
     bencher.bench_local(|| {
         let market = Market::embedded(&hardware).unwrap().merged(cache.offers(&hardware).unwrap(), &hardware);
-        plan(World { hardware: &hardware, market: &market }, &workload, &Limits::default()).counts.offers
+        plan(World { hardware: &hardware, market: &market, correction: &Correction::NONE }, &workload, &Limits::default()).counts.offers
     });
 }

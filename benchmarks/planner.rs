@@ -6,7 +6,7 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use gpuplan::estimate::{Machine, Setting, Subject};
+use gpuplan::estimate::{Correction, Machine, Setting, Subject};
 use gpuplan::hardware::Hardware;
 use gpuplan::market::Market;
 use gpuplan::plan::choose::World;
@@ -48,7 +48,7 @@ fn full_plan(bencher: Bencher) {
     let hardware = Hardware::embedded().expect("the catalog is embedded");
     let market = Market::embedded(&hardware).expect("the catalog is embedded");
     let workload = pretraining();
-    let world = World { hardware: &hardware, market: &market };
+    let world = World { hardware: &hardware, market: &market, correction: &Correction::NONE };
     bencher.bench(|| plan(world, &workload, &Limits::default()));
 }
 

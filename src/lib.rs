@@ -10,6 +10,10 @@
 //!        +--------+  +-------+               |   spot   |
 //!                 v  v                       +----+-----+
 //!            +-------------+                      |
+//!            | calibration |                      |
+//!            +------+------+                      |
+//!                   v                             |
+//!            +-------------+                      |
 //!            |  estimate   |---------.            |
 //!            +------+------+         v            v
 //!                   v           +----------------------+
@@ -21,6 +25,7 @@
 //!                               +----------------------+
 //!   units and embedded: under everything.     cli: over everything, the only one that prints or exits.
 //!   calibration (between hardware and estimate): what this machine's own GPUs are.
+//!   telemetry (under workload): counters and findings of a run, which `plan::what_if` prices.
 //!   clouds (at the side, no stage imports it): adapters behind the ports that stages own, such as `market::PriceSource`.
 //! ```
 //! Data flows down the page; a stage imports only stages above it (`tests/architecture.rs` proves it). The middle is
@@ -40,5 +45,6 @@ pub mod plan;
 pub mod report;
 pub mod runstore;
 pub mod spot;
+pub mod telemetry;
 pub mod units;
 pub mod workload;

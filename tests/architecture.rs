@@ -71,10 +71,12 @@ const WORLD: &[(&str, &str)] = &[
 /// A foreign name and the only places that may write it.
 const OWNERS: &[(&str, &str)] = &[
     ("cudarc", "calibration/cuda/"),
+    ("libloading", "calibration/cuda/"),
     ("aws_sdk", "clouds/aws/"),
     ("aws_config", "clouds/aws/"),
     ("google_cloud", "clouds/gcp/"),
     ("reqwest", "clouds/http.rs clouds/metadata.rs"),
+    ("nvml_wrapper", "telemetry/nvml.rs"),
     ("object_store", "runstore/store.rs runstore/store/"),
     ("rusqlite", "market/cache.rs launch/journal.rs workload/trace/nsight.rs"),
     ("clap", "cli/"),

@@ -1,5 +1,11 @@
-//! `LocalGpu`: what a device says of itself, and which GPU of the catalog that is.
+//! `Device`: what can be timed; `LocalGpu`: what a device says of itself, and which GPU of the catalog that is.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::calibration::benchmark::Work;
+use crate::calibration::readings::Readings;
 use crate::hardware::{Gpu, GpuId, Hardware};
 use crate::units::Bytes;
 
@@ -23,6 +29,42 @@ pub enum DeviceError {
     NoDevice,
     #[error("`{call}` failed: {detail}")]
     Failed { call: &'static str, detail: String },
+}
+
+/// What is measured, as the file records it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceFacts {
+    /// As the driver words it.
+    pub name: String,
+    pub memory_bytes: u64,
+    /// Major and minor, such as 9 and 0.
+    pub compute_capability: (u32, u32),
+    /// GPUs that the driver lists; benchmarks of one GPU run on the first.
+    pub gpus: u32,
+    /// Versions of driver and libraries, by name.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// Why one benchmark cannot run here; the others can.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Waived(pub String);
+
+/// Something that can be timed. Implementations: a GPU through its driver, and a simulated one for machines without.
+///
+/// A suite prepares every piece of work once, and then asks for samples of all of them in turn, many times. Operands are
+/// random numbers: zeros draw less power and run faster than real data.
+pub trait Device {
+    fn facts(&self) -> &DeviceFacts;
+    /// Compiles, plans and runs the work once or twice, so that samples find everything warm.
+    fn prepare(&mut self, work: &Work) -> Result<(), Waived>;
+    /// Mean seconds of one call, over at least `least_seconds` of calls in a row. The work was prepared.
+    fn sample(&mut self, work: &Work, least_seconds: f64) -> Result<f64, Waived>;
+    /// Seconds since the device was opened, by the clock that the time budget is kept on.
+    fn elapsed(&self) -> f64;
+    /// What may disturb: clocks, heat, power, other tenants; of the time since the device was opened.
+    fn readings(&mut self) -> Readings;
 }
 
 /// The driver keeps some of the memory, a T4 with error correction nearly a tenth; slices of a card and

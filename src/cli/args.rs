@@ -6,7 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::cli::agent::AgentArguments;
+use crate::cli::bench::BenchArguments;
+use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::launch::{LaunchArguments, WatchArguments};
+use crate::cli::profile::ProfileCommand;
 use crate::cli::runs::{GcArguments, StatusArguments, StopArguments};
 
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
@@ -56,6 +59,13 @@ pub enum Command {
     Estimate(Box<EstimateArguments>),
     /// How wrong the estimate is on published runs, and other estimators beside it
     Accuracy(AccuracyArguments),
+    /// Measure this machine's GPU with the shapes of a workload, so that plans rest on it
+    Bench(Box<BenchArguments>),
+    /// Measure a run as it is, or read a profiler's trace: step time, what the GPU waits for, what to mend
+    Profile {
+        #[command(subcommand)]
+        what: ProfileCommand,
+    },
     /// List offers with price, origin and age
     Prices(PricesArguments),
     /// Ask every cloud for its prices of now and keep the answers
@@ -322,6 +332,8 @@ pub struct PlanArguments {
     pub limits: LimitsArguments,
     #[command(flatten)]
     pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     /// Repeat the plan in this file from its own inputs, or say what is gone
     #[arg(long, value_name = "PLAN.json", conflicts_with = "file")]
     pub locked: Option<PathBuf>,
@@ -338,6 +350,8 @@ pub struct ExplainArguments {
     pub limits: LimitsArguments,
     #[command(flatten)]
     pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     /// Id of a plan, a GPU, an instance type, or a region; default: the recommended plan
     #[arg(long, value_name = "NAME")]
     pub plan: Option<String>,
@@ -347,6 +361,8 @@ pub struct ExplainArguments {
 pub struct EstimateArguments {
     #[command(flatten)]
     pub workload: WorkloadArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     /// GPU and count, such as H100:8
     #[arg(short, long = "gpus", visible_alias = "gpu", value_name = "GPUS")]
     pub gpus: Option<String>,

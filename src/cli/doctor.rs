@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::cli::args::{DoctorArguments, OutputFormat, PriceArguments};
+use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::plan::{self, Answered};
 use crate::cli::printer::Printer;
@@ -38,7 +39,7 @@ pub fn run(arguments: &DoctorArguments, settings: &Settings, printer: &Printer) 
         Some(_) => {
             let file = workload::read(&arguments.workload)?
                 .overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
-            Some(plan::compute(&file, &PriceArguments::default(), settings, printer)?)
+            Some(plan::compute(&file, &PriceArguments::default(), &MeasuredArguments::default(), settings, printer)?)
         }
     };
     let hardware = match &answered {

@@ -10,8 +10,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 
 use crate::cli::args::{EstimateArguments, OutputFormat};
+use crate::cli::calibrations::Measurements;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
+use crate::cli::profile;
 use crate::cli::settings::Settings;
 use crate::cli::workload;
 use crate::estimate::answer::answer;
@@ -88,9 +90,11 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
     let (shape, nodes) = shape(id, gpu, count, &hardware)?;
     let job = &resolved.workload;
     let global_batch = job.training.global_batch.unwrap_or(1);
-    let (outcome, _) = best_setting(&job.model, &job.training, global_batch, gpu, &shape, nodes);
+    let measured = Measurements::find(&arguments.measured, settings)?;
+    let correction = profile::correction(&measured, &resolved, &hardware, settings, printer)?;
+    let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape)).corrected(&correction);
+    let (outcome, _) = best_setting(&subject, global_batch, nodes);
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
-    let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape));
     match settings.output {
         OutputFormat::Json => printer.data(&format!("{:#}\n", report::json(&subject, &made, &resolved.assumed))),
         OutputFormat::Csv => {
@@ -118,7 +122,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
 }
 
 /// The first chip that matches, and how many.
-fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic> {
+pub fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic> {
     let selector = GpuSelector::parse(text, hardware)?;
     let matching = (0..hardware.gpus().len() as u16).map(GpuId).filter(|id| selector.matches_gpu(*id, hardware.gpu(*id)));
     let id = matching
@@ -133,7 +137,7 @@ fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic> {
 }
 
 /// The GPU's usual machine: up to eight (four in a rack domain) with its own link, joined by its usual network.
-fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(NodeShape, u32), Diagnostic> {
+pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(NodeShape, u32), Diagnostic> {
     let most = if gpu.form_factor == "nvl72" { 4 } else { 8 };
     let devices = (1..=most.min(count)).rev().find(|devices| count.is_multiple_of(*devices)).unwrap_or(1);
     let link = hardware.gpu_link(gpu, &gpu.link, devices).map_err(|detail| Diagnostic::new(Exit::Unexpected, detail))?;

@@ -18,7 +18,7 @@ use crate::workload::file::WorkloadFile;
 pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let file = workload::read(&arguments.workload)?
         .overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
-    let answered = plan::compute(&file, &arguments.prices, settings, printer)?;
+    let answered = plan::compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
     settings.warn_about_age(&answered.catalogs.market, printer);
     let context = plan::context(&answered, &file, settings)?;
     let chosen = match &arguments.plan {
@@ -45,7 +45,7 @@ pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer)
 
 /// A shown plan by id; else the best plan of that GPU, machine or region, whatever else the file prefers.
 fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, settings: &Settings) -> Result<Plan, Diagnostic> {
-    let world = World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market };
+    let world = World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market, correction: &answered.correction };
     if let Some(plan) = find(&answered.set, name, |plan| plan_id(world, plan)) {
         return Ok(plan.clone());
     }

@@ -73,7 +73,7 @@ fn cells(row: &Row) -> Vec<String> {
     vec![row.index.to_string(), row.name.clone(), memory.to_string(), row.compute_capability.clone(), gpu]
 }
 
-fn nothing_to_measure_on(error: DeviceError) -> Diagnostic {
+pub fn nothing_to_measure_on(error: DeviceError) -> Diagnostic {
     let diagnostic = Diagnostic::new(Exit::Usage, format!("nothing to measure on: {error}"));
     match error {
         DeviceError::NotBuilt { feature } => diagnostic.hint(format!("build with the feature `{feature}`")),

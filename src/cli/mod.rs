@@ -3,6 +3,8 @@
 pub mod accuracy;
 pub mod agent;
 pub mod args;
+pub mod bench;
+pub mod calibrations;
 pub mod catalog;
 pub mod completions;
 pub mod diagnostic;
@@ -16,6 +18,7 @@ pub mod live;
 pub mod plan;
 pub mod prices;
 pub mod printer;
+pub mod profile;
 pub mod refit;
 pub mod refresh;
 pub mod runs;
@@ -25,6 +28,8 @@ pub mod simulate;
 pub mod snapshot;
 pub mod workload;
 
+use std::process::ExitCode;
+
 use clap::Parser;
 
 use crate::cli::args::{Arguments, Command};
@@ -33,7 +38,7 @@ use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 
 /// Runs the program and gives its exit code.
-pub fn run() -> std::process::ExitCode {
+pub fn run() -> ExitCode {
     let printer = Printer;
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -43,8 +48,13 @@ pub fn run() -> std::process::ExitCode {
     if let Command::Agent(given) = &arguments.command {
         return agent::run(given, arguments.global.offline, &printer);
     }
-    match Settings::new(&arguments.global).and_then(|settings| dispatch(&arguments.command, &settings, &printer)) {
-        Ok(exit) => exit.into(),
+    let answer = Settings::new(&arguments.global).and_then(|settings| match &arguments.command {
+        // Its exit code may be that of the profiled command.
+        Command::Profile { what } => profile::run(what, &settings, &printer),
+        command => dispatch(command, &settings, &printer).map(ExitCode::from),
+    });
+    match answer {
+        Ok(exit) => exit,
         Err(diagnostic) => {
             printer.diagnostic(&diagnostic);
             diagnostic.exit.into()
@@ -58,6 +68,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Explain(arguments) => explain::run(arguments, settings, printer),
         Command::Estimate(arguments) => estimate::run(arguments, settings, printer),
         Command::Accuracy(arguments) => accuracy::run(arguments, settings, printer),
+        Command::Bench(arguments) => bench::run(arguments, settings, printer),
         Command::Prices(arguments) => prices::run(arguments, settings, printer),
         Command::Refresh(arguments) => refresh::run(arguments, settings, printer),
         Command::Doctor(arguments) => doctor::run(arguments, settings, printer),
@@ -69,7 +80,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Gc(arguments) => runs::gc(arguments, settings, printer),
         Command::Simulate(arguments) => simulate::run(arguments, settings, printer),
         // Answered in `run`.
-        Command::Agent(_) => Ok(Exit::Unexpected),
+        Command::Agent(_) | Command::Profile { .. } => Ok(Exit::Unexpected),
         Command::Catalog { what } => catalog::run(what, settings, printer),
         Command::Completions { shell } => completions::completions(*shell, printer),
         Command::Man { folder } => completions::man(folder.as_deref(), printer),

@@ -6,12 +6,16 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::cli::args::{OutputFormat, PlanArguments, PriceArguments};
+use crate::cli::calibrations::{MeasuredArguments, Measurements};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live;
 use crate::cli::printer::Printer;
+use crate::cli::profile;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::cli::workload;
+use crate::estimate::Correction;
 use crate::plan::choose::World;
+use crate::plan::what_if;
 use crate::plan::{Limits, PlanSet, Rejection};
 use crate::report::plan_json::{Context, document};
 use crate::report::{plan_csv, plan_text};
@@ -32,11 +36,20 @@ pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) ->
 pub struct Answered {
     pub catalogs: Catalogs,
     pub resolved: Resolved,
+    /// What was measured, here or elsewhere.
+    pub correction: Correction,
+    pub measured_sha256: Option<String>,
     pub set: PlanSet,
 }
 
 /// The whole computation, without a word printed but the age of the prices.
-pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings, printer: &Printer) -> Result<Answered, Diagnostic> {
+pub fn compute(
+    file: &WorkloadFile,
+    prices: &PriceArguments,
+    measured: &MeasuredArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Answered, Diagnostic> {
     let mut catalogs = settings.catalogs(printer)?;
     let resolved = workload::resolve(file, &settings.models()?)?;
     let mut limits = Limits::read(&file.limits, &catalogs.hardware, settings.now)?;
@@ -51,13 +64,18 @@ pub fn compute(file: &WorkloadFile, prices: &PriceArguments, settings: &Settings
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);
     }
     catalogs.market = settings.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
-    let world = World { hardware: &catalogs.hardware, market: &catalogs.market };
-    let set = crate::plan::plan(world, &resolved.workload, &limits);
-    Ok(Answered { catalogs, resolved, set })
+    let measured = Measurements::find(measured, settings)?;
+    let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;
+    let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
+    let mut set = crate::plan::plan(world, &resolved.workload, &limits);
+    if let Some(profile) = measured.profile() {
+        set.findings = what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
+    }
+    Ok(Answered { catalogs, resolved, correction, measured_sha256: measured.sha256(), set })
 }
 
 fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let answered = compute(file, &arguments.prices, settings, printer)?;
+    let answered = compute(file, &arguments.prices, &arguments.measured, settings, printer)?;
     let headline = settings.warn_about_age(&answered.catalogs.market, printer);
     let context = context(&answered, file, settings)?;
     match settings.output {
@@ -74,13 +92,14 @@ fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, p
 pub fn context<'a>(answered: &'a Answered, file: &'a WorkloadFile, settings: &Settings) -> Result<Context<'a>, Diagnostic> {
     let (catalog_sha256, offers_sha256) = settings.catalog_sha256(&answered.catalogs)?;
     Ok(Context {
-        world: World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market },
+        world: World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market, correction: &answered.correction },
         workload: &answered.resolved.workload,
         file,
         assumed: &answered.resolved.assumed,
         now: settings.now,
         catalog_sha256,
         offers_sha256,
+        measured_sha256: answered.measured_sha256.clone(),
         seed: settings.seed,
     })
 }
@@ -131,6 +150,10 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
         if then != current {
             gone.push(format!("the {what} of then ({}) are gone; this program has {}", short(then), short(&current)));
         }
+    }
+    let measured = Measurements::find(&arguments.measured, &settings)?.sha256();
+    if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.as_deref() {
+        gone.push("it rested on other measurements than today's: give the same with --calibration and --profile".to_owned());
     }
     if !gone.is_empty() {
         return Err(Diagnostic::new(Exit::StalePrices, gone.join("\n  "))

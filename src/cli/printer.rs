@@ -19,6 +19,16 @@ impl Printer {
         }
     }
 
+    /// Output of a command that is run, as it comes: to stdout, or to stderr. Where nobody listens it is lost, as it would be.
+    pub fn pass(&self, bytes: &[u8], is_error: bool) {
+        let _ = if is_error {
+            io::stderr().write_all(bytes)
+        } else {
+            let mut out = io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush())
+        };
+    }
+
     /// Talk. Where stderr is closed there is nobody to tell.
     pub fn note(&self, text: &str) {
         let _ = writeln!(io::stderr(), "{text}");

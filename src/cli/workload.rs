@@ -13,7 +13,7 @@ use crate::workload::{Model, Models, huggingface, safetensors};
 pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
     let flags = from_flags(arguments);
     let Some(path) = &arguments.file else {
-        if flags == WorkloadFile::default() {
+        if !is_given(arguments) {
             return Err(Diagnostic::new(Exit::Usage, "no workload given")
                 .hint("gpuplan plan examples/llama-3.1-8b-finetune.toml")
                 .hint("gpuplan plan --model llama-3.1-8b --task lora --tokens 10M"));
@@ -31,6 +31,11 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         *inner = folder.join(&*inner).to_string_lossy().into_owned();
     }
     Ok(file.overlay(flags))
+}
+
+/// A file, or at least one flag.
+pub fn is_given(arguments: &WorkloadArguments) -> bool {
+    arguments.file.is_some() || from_flags(arguments) != WorkloadFile::default()
 }
 
 /// Fills every gap; reads the model's own files where they are named.

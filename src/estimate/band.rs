@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::estimate::constants::Fitted;
+use crate::estimate::correction::Certainty;
 use crate::estimate::step::TimeBreakdown;
 use crate::workload::{ModelKind, Precision, Training};
 
@@ -79,17 +80,34 @@ pub struct Doubts {
     pub experts: bool,
 }
 
-/// Ratios to multiply a predicted time with.
-pub fn time_band(regime: Regime, doubts: Doubts) -> (f64, f64) {
+/// 90th percentile of the standard normal distribution: deviations in a band's half.
+const NORMAL_90: f64 = 1.281_551_6;
+/// A measurement of kernels cannot take more of a regime's band than this: the rest is composition, framework and code,
+/// which kernels do not show. Judged.
+const MOST_REPLACED: f64 = 0.6;
+
+/// Ratios to multiply a predicted time with. A measurement replaces the doubt about efficiency by its own.
+pub fn time_band(regime: Regime, doubts: Doubts, certainty: Certainty) -> (f64, f64) {
     let (low, high) = regime.quantiles();
-    let extra: f64 =
-        [(doubts.framework, 0.10), (doubts.gpu, 0.10), (doubts.vendor, 0.35), (doubts.structure, 0.15), (doubts.experts, 0.30)]
-            .iter()
-            .filter(|(on, _)| *on)
-            .map(|(_, width)| width * width)
-            .sum();
-    let widen = |ratio: f64| (ratio.ln().powi(2) + extra).sqrt();
-    ((-widen(low)).exp(), widen(high).exp())
+    let unfitted = 1.0 - certainty.compute_correlation.powi(2);
+    let extra: f64 = [
+        (doubts.framework, 0.10_f64.powi(2)),
+        (doubts.gpu, 0.10_f64.powi(2) * unfitted),
+        (doubts.vendor, 0.35_f64.powi(2) * unfitted),
+        (doubts.structure, 0.15_f64.powi(2)),
+        (doubts.experts, 0.30_f64.powi(2)),
+    ]
+    .iter()
+    .filter(|(on, _)| *on)
+    .map(|(_, variance)| variance)
+    .sum();
+    let wide = |ratio: f64| {
+        let regime = (ratio.ln() / NORMAL_90).powi(2);
+        // The two are equal where nothing was measured; then nothing is taken or added.
+        let change = (certainty.left - certainty.replaced).max(-MOST_REPLACED * regime);
+        ((regime + change).max(certainty.spread) * NORMAL_90.powi(2) + extra).sqrt()
+    };
+    ((-wide(low)).exp(), wide(high).exp())
 }
 
 #[cfg(test)]
@@ -98,10 +116,27 @@ mod tests {
 
     #[test]
     fn doubt_widens_and_never_narrows() {
-        let (low, high) = time_band(Regime::Compute, Doubts::default());
+        let (low, high) = time_band(Regime::Compute, Doubts::default(), Certainty::default());
         assert!(low < 1.0 && high > 1.0);
-        let (lower, higher) =
-            time_band(Regime::Compute, Doubts { framework: true, gpu: true, vendor: true, structure: true, experts: true });
+        let (lower, higher) = time_band(
+            Regime::Compute,
+            Doubts { framework: true, gpu: true, vendor: true, structure: true, experts: true },
+            Certainty::default(),
+        );
         assert!(lower < low && higher > high);
+    }
+
+    #[test]
+    fn a_measurement_narrows_by_what_it_knows_and_no_further() {
+        let width = |replaced, left| {
+            let (low, high) =
+                time_band(Regime::Compute, Doubts::default(), Certainty { replaced, left, spread: left / 2.0, compute_correlation: 0.9 });
+            (high / low).ln()
+        };
+        let plain = width(0.0, 0.0);
+        assert!((width(0.004, 0.004) - plain).abs() < 1e-12);
+        assert!(width(0.004, 0.001) < plain && width(0.004, 0.008) > plain);
+        assert!(width(1e9, 0.0) > 0.6 * plain);
+        assert!(width(1e9, 1.0) > 1.0);
     }
 }

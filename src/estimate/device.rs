@@ -33,6 +33,8 @@ pub struct DeviceRates {
     pub is_single_precision: bool,
     /// Vector units multiply, not tensor cores.
     pub on_vector_units: bool,
+    /// Host time of launches over that of the fit: 1 unless it was measured.
+    pub host_time: f64,
 }
 
 /// Read bandwidth of a stream benchmark: measured, else what parts of the same memory reach (te42kyfo/gpu-benches: L40 and
@@ -55,6 +57,25 @@ enum Unit {
 }
 
 impl DeviceRates {
+    /// What the constants expect of a benchmark that runs alone on a whole card: the ceilings, without the shares of them
+    /// that training reaches.
+    pub fn of_benchmark(gpu: &Gpu, precision: Precision) -> Self {
+        let alone = Constants {
+            gemm_share: 1.0,
+            generation_volta: 1.0,
+            generation_turing: 1.0,
+            generation_ga10x: 1.0,
+            generation_ada: 1.0,
+            generation_hopper: 1.0,
+            generation_blackwell: 1.0,
+            fp32_share: 1.0,
+            fp8_share: 1.0,
+            bandwidth_share: 1.0,
+            ..Constants::embedded().clone()
+        };
+        Self::new(gpu, precision, 1.0, &alone)
+    }
+
     /// `share` is the part of a card that a slice has; 1 for whole cards.
     pub fn new(gpu: &Gpu, precision: Precision, share: f64, constants: &Constants) -> Self {
         let unit = unit(gpu, precision);
@@ -106,6 +127,7 @@ impl DeviceRates {
             peak: peak * share,
             on_vector_units: unit == Unit::Vector32 || !gpu.architecture.has_tensor_cores(),
             is_single_precision: matches!(unit, Unit::Vector32 | Unit::Tensor32),
+            host_time: 1.0,
         }
     }
 }

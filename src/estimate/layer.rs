@@ -2,10 +2,11 @@
 
 use crate::estimate::constants::{self as c, Constants};
 use crate::estimate::device::DeviceRates;
-use crate::estimate::gemm::Gemm;
+use crate::estimate::gemm;
 use crate::estimate::machine::Machine;
 use crate::estimate::setting::Setting;
-use crate::workload::{Model, ModelKind, Recompute, Shard, Task, Training};
+use crate::workload::operators::{head_product, layer_products};
+use crate::workload::{Gemm, Model, ModelKind, Recompute, Shard, Task, Training};
 
 /// Passes over a layer in one micro-step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,14 +92,14 @@ impl LayerInput<'_> {
     }
 
     /// All three products of training for one forward product.
-    fn product(&self, gemm: Gemm) -> f64 {
+    fn product(&self, product: Gemm, rates: &DeviceRates, recomputed: f64) -> f64 {
         let p = self.passes;
-        let mut seconds = gemm.seconds(self.rates) * (1.0 + p.recomputed);
+        let mut seconds = gemm::seconds(product, rates) * (1.0 + recomputed);
         if p.backward > 0.0 {
-            seconds += gemm.input_gradient().seconds(self.rates);
+            seconds += gemm::seconds(product.input_gradient(), rates);
         }
         if p.weights > 0.0 {
-            seconds += gemm.weight_gradient().seconds(self.rates);
+            seconds += gemm::seconds(product.weight_gradient(), rates);
         }
         seconds
     }
@@ -128,37 +129,8 @@ impl LayerInput<'_> {
 
     /// [F4] The matrix products of a layer, split over tensor-parallel ranks.
     fn linear(&self) -> f64 {
-        let (m, t, tokens) = (self.model, self.tensor(), self.tokens);
-        let hidden = f64::from(m.hidden);
-        let out_width = m.latent.map_or(m.query_width(), |latent| f64::from(m.heads * latent.value_head));
-        // Latent attention as one product of the same number of weights.
-        let in_width = m.attention_parameters() / hidden - out_width;
-        let mut seconds =
-            self.product(Gemm::new(tokens, in_width / t, hidden, 1.0)) + self.product(Gemm::new(tokens, hidden, out_width / t, 1.0));
-        let gates = m.mlp_matrices() - 1.0;
-        let block = |width: f64, tokens: f64, count: f64| {
-            self.product(Gemm::new(tokens, width / t, hidden, gates * count)) + self.product(Gemm::new(tokens, hidden, width / t, count))
-        };
-        match m.experts {
-            None => seconds += block(f64::from(m.ffn_hidden), tokens, 1.0),
-            Some(experts) => {
-                let dense = f64::from(experts.dense_layers) / f64::from(m.layers.max(1));
-                let width = f64::from(experts.ffn_hidden);
-                // A rank holds experts / e of them, and each sees the tokens of all e ranks that chose it.
-                let held = (f64::from(experts.experts) / f64::from(self.setting.layout.expert)).max(1.0);
-                let each = tokens * f64::from(experts.experts_per_token) / held;
-                let routed = block(width, each.max(1.0), held) + block(width, tokens, f64::from(experts.shared_experts));
-                seconds += dense * block(f64::from(m.ffn_hidden), tokens, 1.0) + (1.0 - dense) * routed;
-            }
-        }
-        // An encoder-decoder's decoder layers attend twice.
-        if m.encoder_layers > 0 {
-            let share = f64::from(m.layers) / f64::from(m.layers + m.encoder_layers);
-            seconds += share
-                * (self.product(Gemm::new(tokens, in_width / t, hidden, 1.0))
-                    + self.product(Gemm::new(tokens, hidden, out_width / t, 1.0)));
-        }
-        seconds
+        let products = layer_products(self.model, &self.setting.layout, self.tokens);
+        products.map(|product| self.product(product.gemm, self.rates, self.passes.recomputed)).sum()
     }
 
     /// Decoding is bound by reading weights, and multiplies packed ones directly.
@@ -275,7 +247,7 @@ impl LayerInput<'_> {
         if self.setting.layout.shard == Shard::Zero3 && self.setting.layout.data > 1 {
             seconds += self.constants.launch_gather_seconds;
         }
-        seconds * self.passes.launches() + self.reduces() * self.constants.launch_collective_seconds
+        (seconds * self.passes.launches() + self.reduces() * self.constants.launch_collective_seconds) * self.rates.host_time
     }
 
     /// Host time to launch embedding, head and loss: as many kernels as a layer, without gathers.
@@ -283,7 +255,7 @@ impl LayerInput<'_> {
         if self.training.cuda_graphs {
             return 0.0;
         }
-        self.constants.launch_seconds * self.launch_factor * self.passes.launches()
+        self.constants.launch_seconds * self.launch_factor * self.passes.launches() * self.rates.host_time
     }
 
     /// All-reduces of the activations in a micro-step: two a pass.
@@ -310,23 +282,12 @@ impl LayerInput<'_> {
             (ModelKind::Encoder, _) => 0.0,
             _ => 1.0,
         };
-        if share == 0.0 || m.vocab == 0 {
-            return 0.0;
-        }
-        let p = self.passes;
-        let vocab = f64::from(m.vocab) / self.tensor();
-        let gemm = Gemm::new(self.tokens, vocab, f64::from(m.hidden), 1.0);
+        let Some(product) = head_product(m, &self.setting.layout, self.tokens).filter(|_| share > 0.0) else { return 0.0 };
         let rates = DeviceRates { matmul: self.rates.head, ..*self.rates };
-        let mut seconds = gemm.seconds(&rates);
-        if p.backward > 0.0 {
-            seconds += gemm.input_gradient().seconds(&rates);
-        }
-        if p.weights > 0.0 {
-            seconds += gemm.weight_gradient().seconds(&rates);
-        }
-        let logits_bytes = if p.backward > 0.0 { 16.0 } else { 4.0 };
+        let mut seconds = self.product(product.gemm, &rates, 0.0);
+        let logits_bytes = if self.passes.backward > 0.0 { 16.0 } else { 4.0 };
         let fused = if self.training.is_compiled() { self.constants.fused_share } else { 1.0 };
-        seconds += fused * self.constants.logits_traffic * self.tokens * vocab * logits_bytes / self.rates.memory_bandwidth;
+        seconds += fused * self.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes / self.rates.memory_bandwidth;
         seconds * share * self.work
     }
 }

@@ -5,11 +5,13 @@ pub mod answer;
 pub mod band;
 pub mod case;
 pub mod constants;
+pub mod correction;
 pub mod defaults;
 pub mod device;
 pub mod gemm;
 pub mod layer;
 pub mod machine;
+pub mod measured;
 pub mod memory;
 pub mod memory_constants;
 #[cfg(test)]
@@ -22,6 +24,7 @@ pub mod subject;
 pub mod vision;
 
 pub use band::{Doubts, Regime};
+pub use correction::{ClassRatio, Correction, MeasuredGpu, WorkClass};
 pub use device::DeviceRates;
 pub use machine::Machine;
 pub use memory::MemoryBreakdown;

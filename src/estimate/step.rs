@@ -145,7 +145,7 @@ impl StepInput<'_> {
     fn micro_step(&self, layer: &LayerTime, layers: f64, head: Head, share: f64) -> f64 {
         let busy = layers * layer.busy() + head.seconds * share;
         let launch = layers * layer.launch + head.launch * share;
-        (busy.powi(3) + launch.powi(3)).cbrt() + layers * layer.dequantise + self.constants.micro_step_seconds
+        (busy.powi(3) + launch.powi(3)).cbrt() + layers * layer.dequantise + self.constants.micro_step_seconds * self.rates.host_time
     }
 
     /// Matmul parameters of a rank's shard of the model, with one embedding.
@@ -264,7 +264,7 @@ impl StepInput<'_> {
         let traffic = states * self.constants.optimizer_bytes * self.trained_parameters() / split / self.rates.memory_bandwidth;
         let scaling = if self.training.precision.needs_loss_scaling() { self.constants.scaling_layer_seconds } else { 0.0 };
         let layers = f64::from(self.model.layers + self.model.encoder_layers) / f64::from(layout.pipeline);
-        traffic + (self.constants.step_layer_seconds + scaling) * layers
+        traffic + (self.constants.step_layer_seconds + scaling) * layers * self.rates.host_time
     }
 }
 

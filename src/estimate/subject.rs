@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::estimate::band::{Doubts, Regime, time_band};
 use crate::estimate::constants::Constants;
+use crate::estimate::correction::{Certainty, Correction, Factors};
 use crate::estimate::device::DeviceRates;
 use crate::estimate::machine::Machine;
 use crate::estimate::memory::{MemoryBreakdown, MemoryInput};
@@ -33,6 +34,7 @@ pub struct StepEstimate {
     pub bound: Bound,
     pub regime: Regime,
     pub doubts: Doubts,
+    pub certainty: Certainty,
 }
 
 /// Physics of one workload on one kind of machine, prepared once and asked for many settings.
@@ -43,6 +45,8 @@ pub struct Subject<'a> {
     pub training: &'a Training,
     pub machine: Machine<'a>,
     pub rates: DeviceRates,
+    /// What measurements changed in `rates` and in the link of `machine`.
+    factors: Factors,
     /// Tokens of a sequence as the layers see them; patches of an image.
     pub sequence: f64,
 }
@@ -55,7 +59,14 @@ impl<'a> Subject<'a> {
 
     pub fn with(constants: &'a Constants, model: &'a Model, training: &'a Training, machine: Machine<'a>) -> Self {
         let rates = DeviceRates::new(machine.gpu, training.precision, machine.card_share, constants);
-        Self { constants, model, training, machine, rates, sequence: f64::from(training.sequence_length) }
+        let factors = Factors::unmeasured();
+        Self { constants, model, training, machine, rates, factors, sequence: f64::from(training.sequence_length) }
+    }
+
+    /// The same with what was measured, here or on another GPU.
+    pub fn corrected(self, correction: &Correction) -> Self {
+        let factors = correction.on(self.machine.gpu);
+        Self { rates: factors.rates(self.rates), machine: factors.machine(self.machine), factors, ..self }
     }
 
     /// Memory and time of one setting, whether or not it fits.
@@ -89,6 +100,7 @@ impl<'a> Subject<'a> {
             bound: time.bound(),
             regime,
             doubts: self.doubts(setting),
+            certainty: self.certainty(setting, &time),
         }
     }
 
@@ -124,7 +136,13 @@ impl<'a> Subject<'a> {
             bound,
             regime: Regime::Vision,
             doubts: self.doubts(setting),
+            certainty: self.certainty(setting, &time),
         })
+    }
+
+    fn certainty(&self, setting: &Setting, time: &TimeBreakdown) -> Certainty {
+        let gpus = setting.gpus();
+        self.factors.certainty(time, gpus <= self.machine.link_domain(gpus))
     }
 
     fn doubts(&self, setting: &Setting) -> Doubts {
@@ -169,7 +187,7 @@ impl<'a> Subject<'a> {
 impl StepEstimate {
     /// Step time with its band. Seconds.
     pub fn step_seconds(&self) -> Band {
-        let (low, high) = time_band(self.regime, self.doubts);
+        let (low, high) = time_band(self.regime, self.doubts, self.certainty);
         Band::around(self.time.total, low, high)
     }
 }

@@ -79,7 +79,8 @@ pub fn step(
     let scale = area * sibling_scale(model, &family);
     let arithmetic = micro_batch * family.flops * scale / rate;
     let traffic = micro_batch * element_bytes * family.elements * scale / bandwidth;
-    let busy = (arithmetic + traffic + family.host_seconds) * micro_steps;
+    let host = family.host_seconds * rates.host_time;
+    let busy = (arithmetic + traffic + host) * micro_steps;
     let loading = micro_batch * micro_steps / family.loader_rate;
     let fed = (busy.powi(6) + loading.powi(6)).powf(1.0 / 6.0);
     let optimizer = OPTIMIZER_BYTES * model.parameters / bandwidth;
@@ -88,7 +89,7 @@ pub fn step(
     Ok(VisionStep {
         arithmetic: arithmetic * micro_steps,
         traffic: traffic * micro_steps,
-        host: family.host_seconds * micro_steps,
+        host: host * micro_steps,
         input_wait: fed - busy,
         reduction,
         optimizer,

@@ -32,6 +32,7 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
     for plan in set.frontier.iter_mut().chain(&mut set.alternatives) {
         plan.advice = advice(world, workload, plan);
     }
+    set.notes.extend(measured(world, set));
     if limits.deadline.is_none() && set.recommendation.is_some() {
         set.notes.push(format!("no deadline given: plans that end within {PATIENCE} are preferred"));
     }
@@ -73,6 +74,16 @@ fn sooner_for_little(world: World, limits: &Limits, set: &PlanSet) -> Option<Str
         // Rounded up, so that it does.
         (an_hour(&plan) * 100.0).ceil() / 100.0,
     ))
+}
+
+/// What was measured, and what that changed for the recommended GPU and for the next best.
+fn measured(world: World, set: &PlanSet) -> Vec<String> {
+    let mut notes: Vec<String> = world.correction.measured().iter().flat_map(|measured| measured.reasons.iter().cloned()).collect();
+    for plan in set.recommendation.iter().chain(runner_up(set)) {
+        let gpu = world.hardware.gpu(world.hardware.instance(plan.instance).node.gpu);
+        notes.extend(world.correction.said_of(gpu).filter(|said| !notes.contains(said)));
+    }
+    notes
 }
 
 /// The best plan on other hardware or other terms.

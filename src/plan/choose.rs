@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::estimate::StepEstimate;
+use crate::estimate::{Correction, StepEstimate};
 use crate::hardware::{Hardware, InstanceId};
 use crate::market::{Market, Offer, OfferId, Origin, Purchase};
 use crate::plan::advice;
@@ -17,6 +17,7 @@ use crate::plan::refused::Refused;
 use crate::plan::shown;
 use crate::plan::spot::Forecaster;
 use crate::plan::terms::{self, Terms};
+use crate::plan::what_if::PricedFinding;
 use crate::units::Hours;
 use crate::workload::Workload;
 
@@ -52,6 +53,8 @@ pub struct PlanSet {
     /// A rule of the house alone keeps a plan out.
     pub only_policy: bool,
     pub counts: Counts,
+    /// What a profile of the run found, and what mending it would save of the recommended plan.
+    pub findings: Vec<PricedFinding>,
     pub notes: Vec<String>,
 }
 
@@ -60,6 +63,8 @@ pub struct PlanSet {
 pub struct World<'a> {
     pub hardware: &'a Hardware,
     pub market: &'a Market,
+    /// What was measured of the hardware.
+    pub correction: &'a Correction,
 }
 
 pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
@@ -86,7 +91,7 @@ fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
     wanted.sort_unstable();
     wanted.dedup();
     let nodes = node_counts(limits);
-    let physics = Physics::compute(&workload.model, &workload.training, global_batch, world.hardware, &wanted, &nodes);
+    let physics = Physics::compute(&workload.model, &workload.training, global_batch, world, &wanted, &nodes);
     let pricer = Pricer::new(world, workload, limits);
     let mut builder =
         Builder { pricer: &pricer, physics: &physics, refused: &mut refused, plans: Vec::new(), candidates: 0, steps: HashMap::new() };
@@ -221,6 +226,7 @@ fn choose(
         only_money,
         only_policy: false,
         counts,
+        findings: Vec::new(),
         notes: Vec::new(),
     };
     advice::annotate(world, pricer.workload, limits, plans.len(), &mut set);

@@ -8,6 +8,7 @@ pub mod explain;
 pub mod filters;
 pub mod layouts;
 pub mod limits;
+pub mod measured;
 pub mod outlook;
 pub mod physics;
 pub mod policy;
@@ -17,6 +18,7 @@ pub mod run;
 pub mod shown;
 pub mod spot;
 pub mod terms;
+pub mod what_if;
 
 pub use bill::{Bill, BillLine};
 pub use candidate::Plan;

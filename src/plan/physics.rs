@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use rayon::prelude::*;
 
 use crate::estimate::{Machine, Misfit, Setting, StepEstimate, Subject};
-use crate::hardware::{Gpu, Hardware, InstanceId, NodeShape};
+use crate::hardware::{InstanceId, NodeShape};
+use crate::plan::choose::World;
 use crate::plan::layouts;
 use crate::units::Bytes;
 use crate::workload::{Layout, Model, Recompute, Training};
@@ -31,19 +32,12 @@ pub struct Physics {
 
 impl Physics {
     /// Works out every instance type in `wanted`; equal shapes share one answer.
-    pub fn compute(
-        model: &Model,
-        training: &Training,
-        global_batch: u64,
-        hardware: &Hardware,
-        wanted: &[InstanceId],
-        nodes: &[u32],
-    ) -> Self {
+    pub fn compute(model: &Model, training: &Training, global_batch: u64, world: World, wanted: &[InstanceId], nodes: &[u32]) -> Self {
         let mut shapes: Vec<NodeShape> = Vec::new();
         let mut known = HashMap::new();
         let mut of_instance = HashMap::new();
         for id in wanted {
-            let shape = hardware.instance(*id).node;
+            let shape = world.hardware.instance(*id).node;
             let index = *known.entry(shape.key()).or_insert_with(|| {
                 shapes.push(shape);
                 shapes.len() - 1
@@ -55,8 +49,9 @@ impl Physics {
         let done: Vec<(usize, Best, u64)> = jobs
             .into_par_iter()
             .map(|(index, nodes)| {
-                let gpu = hardware.gpu(shapes[index].gpu);
-                let (outcome, estimated) = best_setting(model, training, global_batch, gpu, &shapes[index], nodes);
+                let machine = Machine::new(world.hardware.gpu(shapes[index].gpu), &shapes[index]);
+                let subject = Subject::new(model, training, machine).corrected(world.correction);
+                let (outcome, estimated) = best_setting(&subject, global_batch, nodes);
                 (index, Best { nodes, outcome }, estimated)
             })
             .collect();
@@ -76,22 +71,14 @@ impl Physics {
 }
 
 /// The fastest setting on `nodes` machines, and how many settings were looked at.
-pub fn best_setting(
-    model: &Model,
-    training: &Training,
-    global_batch: u64,
-    gpu: &Gpu,
-    shape: &NodeShape,
-    nodes: u32,
-) -> (Result<StepEstimate, Misfit>, u64) {
-    let machine = Machine::new(gpu, shape);
-    if nodes > 1 && shape.gpus.is_slice() {
+pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result<StepEstimate, Misfit>, u64) {
+    let machine = &subject.machine;
+    if nodes > 1 && machine.card_share < 1.0 {
         return (Err(Misfit::Unsupported { detail: "slices of a card have no link to other machines".to_owned() }), 0);
     }
     let gpus = machine.gpus_per_node * nodes;
-    let subject = Subject::new(model, training, machine);
-    let mut search = Search { subject: &subject, global_batch, best: None, least_memory: f64::INFINITY, estimated: 0, unsupported: None };
-    for layout in layouts::layouts(model, training, &machine, gpus, global_batch) {
+    let mut search = Search { subject, global_batch, best: None, least_memory: f64::INFINITY, estimated: 0, unsupported: None };
+    for layout in layouts::layouts(subject.model, subject.training, machine, gpus, global_batch) {
         search.try_layout(&layout);
     }
     let outcome = match (search.best, search.unsupported) {

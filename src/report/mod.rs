@@ -1,6 +1,7 @@
 //! Facts as terminal table, JSON and CSV. Text out; decides nothing.
 
 pub mod accuracy;
+pub mod bench_text;
 pub mod catalog;
 pub mod doctor;
 pub mod estimate;
@@ -12,6 +13,7 @@ pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;
 pub mod prices;
+pub mod profile_text;
 pub mod refresh;
 pub mod simulate;
 pub mod snapshot;

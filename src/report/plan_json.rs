@@ -22,6 +22,9 @@ pub struct Inputs {
     pub catalog_sha256: String,
     pub offers_sha256: String,
     pub constants_version: &'static str,
+    /// Of the calibrations that corrected the estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_sha256: Option<String>,
     pub seed: u64,
 }
 
@@ -35,6 +38,7 @@ pub struct Context<'a> {
     pub now: Timestamp,
     pub catalog_sha256: String,
     pub offers_sha256: String,
+    pub measured_sha256: Option<String>,
     pub seed: u64,
 }
 
@@ -132,6 +136,7 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
         catalog_sha256: context.catalog_sha256.clone(),
         offers_sha256: context.offers_sha256.clone(),
         constants_version: &constants::Fitted::embedded().version,
+        measured_sha256: context.measured_sha256.clone(),
         seed: context.seed,
     };
     // A plan rests on prices; on-demand ones are fresh for thirty days, spot ones for an hour.
@@ -151,6 +156,7 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
         "rejected": set.rejected,
         "nearest": set.nearest,
         "counts": set.counts,
+        "findings": set.findings,
         "notes": set.notes,
     })
 }

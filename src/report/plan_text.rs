@@ -9,6 +9,7 @@ use crate::plan::filters::Reason;
 use crate::plan::{Plan, PlanSet, Rejection};
 use crate::report::format;
 use crate::report::plan_json::{Context, plan_json};
+use crate::report::profile_text;
 use crate::report::spot_text;
 use crate::report::table::{Column, footer, render};
 use crate::units::{Bytes, Hours};
@@ -46,6 +47,9 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
         say(plans_table("Best of other GPUs and terms", &set.alternatives, set, context, width, most_rows));
     }
     say(rejected(&set.rejected, width));
+    if !set.findings.is_empty() {
+        say(profile_text::priced(&set.findings, width));
+    }
     for note in &set.notes {
         say(wrap(&format!("Note: {note}"), width, "  "));
     }

@@ -6,14 +6,18 @@ pub mod file;
 pub mod huggingface;
 pub mod layout;
 pub mod model;
+pub mod operators;
 pub mod precision;
+pub mod profile;
 pub mod safetensors;
+pub mod trace;
 pub mod training;
 
 pub use amount::{Amount, Checkpoint, DataSet};
 pub use catalog::Models;
 pub use layout::{Layout, Shard};
 pub use model::{MlpKind, Model, ModelKind, NormKind};
+pub use operators::Gemm;
 pub use precision::{BaseWeights, Precision};
 pub use training::{
     AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task, Training,

@@ -48,7 +48,7 @@ pub enum NormKind {
 }
 
 /// Mixture of experts: every layer but the first `dense_layers` has `experts` feed-forward blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Experts {
     pub experts: u32,
     pub experts_per_token: u32,

@@ -7,6 +7,9 @@ mod answers;
 #[path = "../testbed/answers.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod answers_of_aws;
+mod bench;
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+mod card;
 mod examples;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/fake_gce.rs"]
@@ -23,6 +26,8 @@ mod live_google;
 #[cfg(feature = "aws")]
 #[path = "../testbed/moto.rs"]
 mod moto;
+#[cfg(target_os = "linux")]
+mod profile;
 #[cfg(feature = "aws")]
 #[path = "../testbed/proxy.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]

@@ -1,0 +1,64 @@
+//! `Watch`: one long-lived `nvidia-smi` beside the suite, whose lines become `Readings`. Where there is none, nothing is known.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+
+use crate::calibration::readings::{QUERY, Readings};
+
+pub struct Watch {
+    child: Option<Child>,
+    reader: Option<JoinHandle<Readings>>,
+    readings: Readings,
+}
+
+impl Watch {
+    /// Before anything is allocated. `gpu` is a PCI bus id, so that hidden devices do not shift the count.
+    pub fn start(gpu: &str) -> Self {
+        let mut readings = Readings::before(
+            &once(gpu, "--query-compute-apps=pid", "csv,noheader"),
+            &once(gpu, "--query-gpu=memory.used", "csv,noheader,nounits"),
+        );
+        let mut command = Command::new("nvidia-smi");
+        command.args(["-i", gpu, &format!("--query-gpu={QUERY}"), "--format=csv,noheader,nounits", "--loop-ms=200"]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let Ok(mut child) = child else { return Self { child: None, reader: None, readings } };
+        let known = readings.clone();
+        let reader = child.stdout.take().map(|lines| {
+            thread::spawn(move || {
+                BufReader::new(lines).lines().map_while(Result::ok).for_each(|line| readings.add(&line));
+                readings
+            })
+        });
+        Self { child: Some(child), reader, readings: known }
+    }
+
+    /// Ends the watching with the first call.
+    pub fn readings(&mut self) -> Readings {
+        self.stop();
+        if let Some(reader) = self.reader.take() {
+            self.readings = reader.join().unwrap_or_default();
+        }
+        self.readings.clone()
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// One answer of `nvidia-smi`; empty where it cannot answer.
+fn once(gpu: &str, query: &str, format: &str) -> String {
+    let mut command = Command::new("nvidia-smi");
+    let output = command.args(["-i", gpu, query, &format!("--format={format}")]).stdin(Stdio::null()).output();
+    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
+}

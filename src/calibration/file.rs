@@ -1,0 +1,160 @@
+//! `Calibration`: what a suite measured on one machine, as the JSON file that `plan --calibration` reads. Versioned.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::calibration::benchmark::Benchmark;
+use crate::calibration::device::DeviceFacts;
+use crate::calibration::host::HostRates;
+use crate::calibration::readings::Readings;
+use crate::calibration::suite::{NotRun, Sampled};
+
+/// Of the file's layout; a file of another version is refused.
+pub const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    pub version: u32,
+    /// Name and version of the program that measured.
+    pub program: String,
+    pub measured_at: Timestamp,
+    /// Made up by a simulated card: good for trying things out, and marked wherever it is used.
+    pub simulated: bool,
+    /// Id of the catalog; `None` for a card that the catalog does not have.
+    pub gpu: Option<String>,
+    pub device: DeviceFacts,
+    /// Whose products were measured; `None`: sizes for comparison only.
+    pub workload: Option<MeasuredWorkload>,
+    /// `quick` or `full`.
+    pub suite: String,
+    /// How long it took.
+    pub seconds: f64,
+    pub readings: Readings,
+    pub results: Vec<Sampled>,
+    pub waived: Vec<NotRun>,
+    pub host: HostRates,
+}
+
+/// The workload as it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredWorkload {
+    pub model: String,
+    pub precision: crate::workload::Precision,
+    /// In words, such as `FSDP x8`.
+    pub layout: String,
+    pub micro_batch: u32,
+    pub sequence_length: u32,
+}
+
+/// Why text is no calibration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CalibrationError {
+    #[error("not JSON of a calibration: {0}")]
+    Syntax(String),
+    #[error("it has version {found}; this program reads version {VERSION}")]
+    Version { found: u64 },
+    #[error("{0}")]
+    Senseless(String),
+}
+
+impl Calibration {
+    pub fn read(text: &str) -> Result<Self, CalibrationError> {
+        #[derive(Deserialize)]
+        struct Header {
+            version: u64,
+        }
+        let syntax = |error: serde_json::Error| CalibrationError::Syntax(error.to_string());
+        let header: Header = serde_json::from_str(text).map_err(syntax)?;
+        if header.version != u64::from(VERSION) {
+            return Err(CalibrationError::Version { found: header.version });
+        }
+        let calibration: Self = serde_json::from_str(text).map_err(syntax)?;
+        match calibration.nonsense() {
+            Some(what) => Err(CalibrationError::Senseless(what)),
+            None => Ok(calibration),
+        }
+    }
+
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// The first figure that no measurement gives.
+    fn nonsense(&self) -> Option<String> {
+        let has_weight = |benchmark: &Benchmark| benchmark.weight.is_finite() && benchmark.weight >= 0.0;
+        let is_sane = |one: &&Sampled| one.statistics.is_sane() && has_weight(&one.benchmark) && one.benchmark.work.is_sane();
+        if !(1..=1024).contains(&self.device.gpus) {
+            return Some(format!("{} GPUs are in no machine", self.device.gpus));
+        }
+        let bad = self.results.iter().find(|one| !is_sane(one));
+        bad.map(|one| format!("`{}` ({}) has figures that no clock gives", one.benchmark.name, one.benchmark.work))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibration::device::Device;
+    use crate::calibration::simulated::tests::simulated;
+    use crate::calibration::suite::{self, Suite};
+    use proptest::prelude::*;
+
+    fn made() -> Calibration {
+        let mut device = simulated("l4", 3);
+        let suite = Suite::quick().unwrap();
+        let benchmarks = suite.benchmarks(None, device.facts());
+        let outcome = suite::run(&suite, benchmarks, &mut device, &mut |_, _| {});
+        Calibration {
+            version: VERSION,
+            program: "gpuplan 0.0.0".to_owned(),
+            measured_at: "2026-08-02T12:00:00Z".parse().unwrap(),
+            simulated: true,
+            gpu: Some("l4".to_owned()),
+            device: device.facts().clone(),
+            workload: None,
+            suite: "quick".to_owned(),
+            seconds: 1.68,
+            readings: device.readings(),
+            results: outcome.sampled,
+            waived: outcome.waived,
+            host: HostRates::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let calibration = made();
+        assert_eq!(Calibration::read(&calibration.json()).unwrap(), calibration);
+    }
+
+    #[test]
+    fn other_versions_unknown_keys_and_nonsense_are_refused() {
+        let refused = |change: &dyn Fn(&mut serde_json::Value)| {
+            let mut value = serde_json::to_value(made()).unwrap();
+            change(&mut value);
+            Calibration::read(&value.to_string()).unwrap_err().to_string()
+        };
+        assert_eq!(refused(&|value| value["version"] = 2.into()), "it has version 2; this program reads version 1");
+        assert!(refused(&|value| value["colour"] = 1.into()).contains("unknown field `colour`"));
+        assert_eq!(refused(&|value| value["device"]["gpus"] = 0.into()), "0 GPUs are in no machine");
+        assert!(refused(&|value| value["results"][0]["statistics"]["median_seconds"] = 0.into()).contains("no clock gives"));
+        assert!(refused(&|value| value["results"][0]["benchmark"]["work"]["bytes"] = u64::MAX.into()).contains("no clock gives"));
+        assert!(Calibration::read("{}").is_err() && Calibration::read("").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,300}") {
+            let _ = Calibration::read(&text);
+        }
+
+        #[test]
+        fn a_file_cut_short_is_refused(share in 0.0..0.999_f64) {
+            let text = made().json();
+            let end = (text.len() as f64 * share) as usize;
+            prop_assert!(Calibration::read(text.get(..end).unwrap_or_default()).is_err());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What kind of work an operator is, by the name that profilers give it.
+
+use crate::workload::profile::OperatorClass;
+
+/// Parts of the names of collectives: NCCL and RCCL kernels, XLA's operators, what stacks write themselves.
+const COMMUNICATION: [&str; 14] = [
+    "nccl",
+    "rccl",
+    "all-reduce",
+    "all_reduce",
+    "allreduce",
+    "all-gather",
+    "all_gather",
+    "allgather",
+    "reduce-scatter",
+    "reduce_scatter",
+    "all-to-all",
+    "alltoall",
+    "collective-permute",
+    "nvshmem",
+];
+/// Parts of the names of copies.
+const COPY: [&str; 5] = ["memcpy", "copy-start", "copy-done", "infeed", "outfeed"];
+/// Parts of the names of matrix products, convolutions and attention: cuBLAS, cuDNN, CUTLASS, Triton, Tensile and XLA.
+const COMPUTE: [&str; 22] = [
+    "gemm",
+    "cutlass",
+    "cublas",
+    "nvjet",
+    "xmma",
+    "wgmma",
+    "hmma",
+    "cijk_",
+    "implicit_convolve",
+    "winograd",
+    "convolve",
+    "convolution",
+    "conv2d",
+    "conv1d",
+    "conv3d",
+    "dgrad",
+    "wgrad",
+    "flash",
+    "fmha",
+    "attention",
+    "sdpa",
+    "matmul",
+];
+/// Whole words of such names, since each is a part of other words too.
+const COMPUTE_WORDS: [&str; 12] = ["mm", "addmm", "bmm", "baddbmm", "dot", "conv", "einsum", "linear", "fprop", "gemv", "gmm", "matmuls"];
+
+/// Parts of the names of kernels that multiply on tensor cores: the instruction shapes of Volta (884) to Hopper (64xNx16),
+/// and the libraries that hold nothing else.
+const TENSOR_CORES: [&str; 13] =
+    ["884", "1688", "16816", "16832", "hmma", "imma", "wgmma", "gmma", "tensorop", "nvjet", "tensor16x", "flash_fwd", "flash_bwd"];
+/// Parts of the names of kernels that multiply in plain fp32 on vector units.
+const FP32: [&str; 4] = ["sgemm", "simt_s", "scudnn", "fp32_nn"];
+
+/// How a matrix product was made, as far as its kernel's name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    TensorCore,
+    Fp32,
+    Unknown,
+}
+
+/// The kind of work; whatever is nothing else moves memory.
+pub fn class(name: &str) -> OperatorClass {
+    let name = name.to_ascii_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    if has(&COMMUNICATION) {
+        OperatorClass::Communication
+    } else if has(&COPY) {
+        OperatorClass::Copy
+    } else if has(&COMPUTE) || words(&name).any(|word| COMPUTE_WORDS.contains(&word)) {
+        OperatorClass::Compute
+    } else {
+        OperatorClass::Memory
+    }
+}
+
+/// Which unit multiplied.
+pub fn unit(name: &str) -> Unit {
+    let name = name.to_ascii_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    if has(&TENSOR_CORES) {
+        Unit::TensorCore
+    } else if has(&FP32) {
+        Unit::Fp32
+    } else {
+        Unit::Unknown
+    }
+}
+
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|letter: char| !letter.is_ascii_alphabetic()).filter(|word| !word.is_empty())
+}
+
+/// The name of a copy as Kineto writes it, `Memcpy HtoD (Pageable -> Device)`, as direction and kind of host memory.
+pub fn copy_kind(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let directions = [
+        ("htod", "HtoD"),
+        ("h2d", "HtoD"),
+        ("dtoh", "DtoH"),
+        ("d2h", "DtoH"),
+        ("dtod", "DtoD"),
+        ("d2d", "DtoD"),
+        ("ptop", "PtoP"),
+        ("p2p", "PtoP"),
+    ];
+    let direction = directions.iter().find(|(part, _)| name.contains(part)).map_or("other", |(_, word)| *word);
+    let memory = ["pageable", "pinned", "managed"].into_iter().find(|word| name.contains(word));
+    memory.map_or_else(|| direction.to_owned(), |memory| format!("{direction} {memory}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_of_every_library_have_their_class() {
+        let (compute, memory) = (OperatorClass::Compute, OperatorClass::Memory);
+        for (name, wanted) in [
+            ("volta_sgemm_128x32_nt", compute),
+            ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn", compute),
+            ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", compute),
+            ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", compute),
+            ("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64>>", compute),
+            ("Cijk_Alik_Bljk_HHS_BH_MT128x128x16", compute),
+            ("aten::addmm", compute),
+            ("dot.3", compute),
+            ("void at::native::vectorized_elementwise_kernel<4, AddFunctor<float>>", memory),
+            ("triton_red_fused_add_mul_native_layer_norm_0", memory),
+            ("loop_convert_fusion", memory),
+            ("aten::add_", memory),
+            ("multi_tensor_apply_kernel", memory),
+            ("Memset (Device)", memory),
+            ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", OperatorClass::Communication),
+            ("all-gather-start.1", OperatorClass::Communication),
+            ("Memcpy HtoD (Pageable -> Device)", OperatorClass::Copy),
+            ("MemcpyD2H", OperatorClass::Copy),
+        ] {
+            assert_eq!(class(name), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_say_which_unit_multiplied() {
+        assert_eq!(unit("volta_sgemm_128x32_nt"), Unit::Fp32);
+        assert_eq!(unit("ampere_sgemm_64x32_sliced1x4_nn"), Unit::Fp32);
+        assert_eq!(unit("cutlass_80_simt_sgemm_128x64_8x5_nn_align1"), Unit::Fp32);
+        assert_eq!(unit("cutlass_80_tensorop_s1688gemm_128x128"), Unit::TensorCore);
+        assert_eq!(unit("volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn"), Unit::TensorCore);
+        assert_eq!(unit("nvjet_tst_192x192"), Unit::TensorCore);
+        assert_eq!(unit("gemmSN_NN_kernel"), Unit::Unknown);
+    }
+
+    #[test]
+    fn copies_are_told_by_direction_and_memory() {
+        assert_eq!(copy_kind("Memcpy HtoD (Pageable -> Device)"), "HtoD pageable");
+        assert_eq!(copy_kind("Memcpy DtoH (Device -> Pinned)"), "DtoH pinned");
+        assert_eq!(copy_kind("MemcpyD2D"), "DtoD");
+    }
+}

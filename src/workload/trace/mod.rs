@@ -1,0 +1,38 @@
+//! Traces of profilers: PyTorch, TensorFlow, JAX (Chrome JSON, plain or gzip) and Nsight Systems (SQLite), as figures.
+
+mod chrome;
+mod classes;
+mod event;
+mod host;
+pub mod nsight;
+mod scan;
+mod tally;
+mod timeline;
+
+use std::io::{BufRead, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+pub use chrome::ChromeTrace;
+pub use scan::TraceError;
+pub use tally::Counted;
+
+/// First bytes of a gzip file (RFC 1952, section 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// First bytes of an SQLite database ("Database File Format", section 1.3).
+pub const SQLITE: &[u8] = b"SQLite format 3\0";
+/// Enough to keep the decompressor and the scanner busy.
+const BUFFER: usize = 1 << 18;
+
+/// Reads a Chrome trace, unpacking it if need be.
+pub fn read(mut reader: impl BufRead) -> Result<ChromeTrace, TraceError> {
+    let unreadable = |error: std::io::Error| TraceError { at: 0, detail: format!("unreadable: {error}") };
+    let mut head = Vec::with_capacity(2);
+    reader.by_ref().take(2).read_to_end(&mut head).map_err(unreadable)?;
+    let whole = BufReader::with_capacity(BUFFER, std::io::Cursor::new(head.clone()).chain(reader));
+    if head != GZIP {
+        return chrome::read(whole);
+    }
+    chrome::read(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
+        .map_err(|error| TraceError { detail: format!("{} (bytes of the unpacked text)", error.detail), ..error })
+}

@@ -1,0 +1,128 @@
+//! `bench` on a GPU that computes nothing: driver and libraries of `tests/testbed/fake_cuda.c`, so that the path to a real card
+//! runs on every machine with a C compiler.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{NOW, Ran};
+
+const WORKLOAD: &str = "examples/llama-3.1-8b-lora.toml";
+/// Symbol of the source, file and whether it reads the driver's clock.
+const LIBRARIES: [(&str, &str, bool); 4] = [
+    ("DRIVER", "libcuda.so.1", false),
+    ("COMPILER", "libnvrtc.so.12", false),
+    ("PRODUCTS", "libcublasLt.so.12", true),
+    ("COLLECTIVES", "libnccl.so.2", true),
+];
+
+/// A folder with the libraries, or why there is none.
+fn libraries(folder: &Path, wanted: &[&str]) -> Result<(), String> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testbed/fake_cuda.c");
+    for (symbol, file, reads_clock) in LIBRARIES.iter().filter(|(symbol, ..)| wanted.contains(symbol)) {
+        let mut cc = Command::new("cc");
+        cc.current_dir(folder).args([
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-w",
+            &format!("-D{symbol}"),
+            &format!("-Wl,-soname,{file}"),
+            "-o",
+            file,
+            source,
+        ]);
+        if *reads_clock {
+            cc.args(["-L.", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]);
+        }
+        let output = cc.stdin(Stdio::null()).output().map_err(|error| format!("cc: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+    }
+    Ok(())
+}
+
+struct Card {
+    folder: tempfile::TempDir,
+}
+
+impl Card {
+    /// `None` where no compiler is; a line on stderr says so whatever the test runner hides.
+    fn new(wanted: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let made = libraries(folder.path(), wanted);
+        made.map_err(|why| writeln!(std::io::stderr(), "\nWAIVED the test of a fake card: {why}")).ok()?;
+        Some(Self { folder })
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    fn gpuplan(&self, arguments: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(arguments).args(["--now", NOW]).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().stdin(Stdio::null());
+        command.env("LD_LIBRARY_PATH", self.folder.path()).env("GPUPLAN_HOME", self.home());
+        let output = command.env("COLUMNS", "160").env("GPUPLAN_OFFLINE", "1").output().unwrap();
+        Ran {
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    }
+}
+
+#[test]
+fn a_card_is_measured_from_driver_to_plan_and_kept() {
+    let Some(card) = Card::new(&["DRIVER", "COMPILER", "PRODUCTS", "COLLECTIVES"]) else { return };
+    let before = card.gpuplan(&["plan", WORKLOAD, "--gpus", "H100", "--output", "json"]).json();
+    std::fs::create_dir(card.folder.path().join("data")).unwrap();
+    std::fs::write(card.folder.path().join("data/shard"), vec![7; 20 << 20]).unwrap();
+    let data = card.folder.path().join("data");
+    let ran = card.gpuplan(&["bench", WORKLOAD, "--data", data.to_str().unwrap(), "--output", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let calibration = ran.json();
+    assert_eq!((&calibration["gpu"], &calibration["simulated"]), (&"h100-sxm5-80".into(), &false.into()));
+    assert_eq!(calibration["waived"], Value::Array(Vec::new()), "nothing is missing here");
+    assert_eq!(calibration["device"]["versions"]["CUDA driver"], "12.4");
+    let seconds = |name: &str| {
+        let results = calibration["results"].as_array().unwrap();
+        let one = results.iter().find(|one| one["benchmark"]["name"] == name || one["benchmark"]["work"]["graph"] == (name == "graph"));
+        one.unwrap()["statistics"]["median_seconds"].as_f64().unwrap()
+    };
+    // The clock of the libraries: 2.5 us a launch, 1.2 us a node of a graph.
+    assert!((seconds("kernel launch") / 2.5e-6 - 1.0).abs() < 1e-3);
+    assert!((seconds("graph") / 1.2e-6 - 1.0).abs() < 1e-3);
+    assert!(calibration["host"]["read_bytes_per_second"].as_f64().unwrap() > 0.0);
+    assert!(ran.stderr.contains("kept as ") && card.home().join("calibrations/h100-sxm5-80.json").is_file(), "{}", ran.stderr);
+
+    let after = card.gpuplan(&["plan", WORKLOAD, "--gpus", "H100", "--output", "json"]).json();
+    let step = |plan: &Value| plan["recommendation"]["step_seconds"]["expected"].as_f64().unwrap();
+    assert!(step(&after) > 1.05 * step(&before), "the card reaches 650 TFLOP/s: {} {}", step(&before), step(&after));
+    let notes = after["notes"].to_string();
+    assert!(
+        notes.contains("measured on H100 SXM5 80GB (2026-08-02, shapes of llama-3.1-8b): ")
+            && notes.contains("matmuls reach 6")
+            && !notes.contains("SIMULATED"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn a_missing_library_waives_its_benchmarks_and_no_more() {
+    let Some(card) = Card::new(&["DRIVER", "COMPILER"]) else { return };
+    let ran = card.gpuplan(&["bench", "--output", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let calibration = ran.json();
+    let waived = calibration["waived"].as_array().unwrap();
+    let reason = |name: &str| {
+        let one = waived.iter().find(|one| one["benchmark"]["name"] == name);
+        one.map(|one| one["reason"].as_str().unwrap().to_owned())
+    };
+    assert!(reason("square product").unwrap().starts_with("libcublasLt.so.12 is not found"), "{waived:?}");
+    assert!(reason("all-reduce").unwrap().starts_with("libnccl.so.2 is not found"), "{waived:?}");
+    assert_eq!((reason("memory"), reason("kernel launch"), reason("peer copy")), (None, None, None));
+}

@@ -1,0 +1,485 @@
+//! `profile`: commands run unchanged, traces are read or refused with their byte, exports are read back, plans change.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::support::{NOW, Ran};
+
+const FIXTURES: &str = "tests/fixtures/traces";
+/// What a machine with two GPUs says, one of which is too hot.
+const NVIDIA_SMI: &str = "#!/bin/sh
+if [ \"$1\" = topo ]; then printf '\\tGPU0\\tGPU1\\nGPU0\\t X \\tPHB\\nGPU1\\tPHB\\t X \\n'; exit; fi
+while :; do
+echo '0, NVIDIA H100 80GB HBM3, 61, 20, 60000, 81559, 300.5, 700.00, 61, 1980, 1980, 0x0000000000000000'
+echo '1, NVIDIA H100 80GB HBM3, 59, 21, 60100, 81559, 310.5, 700.00, 92, 1455, 1980, 0x0000000000000040'
+sleep 0.05
+done
+";
+/// Eight steps of a tenth of a second, in the words of torchtitan.
+const TRAINING: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo \"step: $i  loss: 2.0\"; done";
+
+/// Like `support::gpuplan`, for commands that end with one of their own.
+fn profile(arguments: &[&str], command: &[&str]) -> Ran {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    program.arg("profile").args(arguments).args(["--now", NOW]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if !command.is_empty() {
+        program.arg("--").args(command);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    program.env_clear().env("PATH", path).env("COLUMNS", "100").env("GPUPLAN_OFFLINE", "1").stdin(Stdio::null());
+    let output = program.output().unwrap();
+    Ran {
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+        code: output.status.code().unwrap_or(-1),
+    }
+}
+
+fn json_file(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// A profiled run on two made GPUs, with all exports, in a folder.
+fn run_with_exports() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let program = at("nvidia-smi");
+    // Written by a process of its own: a file that this one holds open for writing cannot be run by a child of another test.
+    let write = ["-c", "printf %s \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", NVIDIA_SMI, &program];
+    assert!(Command::new("sh").args(write).status().unwrap().success());
+    let (out, lines, text, events, store) = (at("p.json"), at("s.jsonl"), at("s.prom"), at("events"), at("mlruns"));
+    let arguments = [
+        ["run", "--interval=0.1s"].as_slice(),
+        &["--nvidia-smi", &program, "--out", &out, "--jsonl", &lines, "--prometheus", &text],
+        &["--tensorboard", &events, "--mlflow", &store],
+    ]
+    .concat();
+    let ran = profile(&arguments, &["sh", "-c", &format!("{TRAINING}; exit 3")]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    folder
+}
+
+#[test]
+fn a_command_runs_unchanged_and_its_steps_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("p.json");
+    let script = format!("echo data; echo talk >&2; {TRAINING}; exit 7");
+    let ran =
+        profile(&["run", "--interval", "0.1s", "--nvidia-smi", "/nonexistent", "--out", out.to_str().unwrap()], &["sh", "-c", &script]);
+    assert_eq!(ran.code, 7);
+    assert!(ran.stdout.starts_with("data\nstep: 1  loss: 2.0\n") && ran.stdout.ends_with("step: 8  loss: 2.0\n"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("talk\n") && ran.stderr.contains("the host's alone are sampled"), "{}", ran.stderr);
+    let found = json_file(&out);
+    let median = found["step"]["median_seconds"].as_f64().unwrap();
+    assert!(median > 0.09 && median < 0.5, "{median}");
+    assert_eq!((found["version"].as_u64(), found["step"]["found_in"].as_str()), (Some(1), Some("torchtitan")));
+    assert!(found["usage"]["host"]["cores"].as_u64().unwrap() > 0 && found["usage"]["gpus"] == json!([]));
+    assert!(found["notes"][1].as_str().unwrap().starts_with("no GPU counters, since there is no /nonexistent"), "{}", found["notes"]);
+}
+
+#[test]
+fn a_signal_reaches_the_command_and_the_profile_is_still_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("p.json");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    program.args(["profile", "run", "--interval=0.1s", "--out", out.to_str().unwrap(), "--", "sh", "-c"]);
+    let script = "trap 'echo saved; exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut child = program.arg(script).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(lines.next().unwrap().unwrap(), "saved");
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+    assert_eq!(json_file(&out)["version"], 1);
+}
+
+#[test]
+fn what_cannot_start_or_be_written_is_told_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("p.json");
+    let out = out.to_str().unwrap();
+    assert_eq!(profile(&["run", "--out", out], &["/nonexistent/train"]).code, 127);
+    for arguments in
+        [&["run", "--steps", "(", "--out", out][..], &["run", "--out", "/nonexistent/p.json"], &["run", "--interval", "1", "--out", out]]
+    {
+        let ran = profile(arguments, &["sh", "-c", "echo started"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?} {}", ran.stderr);
+    }
+}
+
+#[test]
+fn gpus_are_sampled_and_findings_named() {
+    let folder = run_with_exports();
+    let found = json_file(&folder.path().join("p.json"));
+    assert_eq!(found["gpu"]["count"], 2);
+    let rules: Vec<&str> = found["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect();
+    for rule in ["host-bound", "throttled-by-heat", "straggler", "pcie-link"] {
+        assert!(rules.contains(&rule), "{rule}: {rules:?}");
+    }
+    for finding in found["findings"].as_array().unwrap() {
+        assert!(["evidence", "advice"].iter().all(|key| finding[key].as_str().is_some_and(|text| text.len() > 10)), "{finding}");
+        assert!(finding["threshold"].is_number() && finding["mended"]["change"].is_string());
+    }
+    assert_eq!(found["usage"]["links"]["pcie_pairs"], 1);
+}
+
+/// CRC-32C by another way than the product's: a table.
+fn crc32c(data: &[u8]) -> u32 {
+    let table: Vec<u32> = (0..256_u32)
+        .map(|byte| (0..8).fold(byte, |value, _| if value & 1 == 1 { (value >> 1) ^ 0x82f6_3b78 } else { value >> 1 }))
+        .collect();
+    !data.iter().fold(!0_u32, |value, byte| table[((value ^ u32::from(*byte)) & 0xff) as usize] ^ (value >> 8))
+}
+
+/// Fields of a protobuf message: number and bytes; numbers of fixed and variable width as their own bytes.
+fn fields(mut data: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    fn varint(data: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let byte = data[0];
+            *data = &data[1..];
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+    let mut found = Vec::new();
+    while !data.is_empty() {
+        let key = varint(&mut data);
+        let bytes = match key & 7 {
+            0 => varint(&mut data).to_le_bytes().to_vec(),
+            kind => {
+                let length = [0, 8, varint_if(kind == 2, &mut data, varint), 0, 0, 4][kind as usize];
+                let (value, rest) = data.split_at(length);
+                data = rest;
+                value.to_vec()
+            }
+        };
+        found.push((key >> 3, bytes));
+    }
+    found
+}
+
+fn varint_if(is_wanted: bool, data: &mut &[u8], varint: fn(&mut &[u8]) -> u64) -> usize {
+    if is_wanted { varint(data) as usize } else { 0 }
+}
+
+#[test]
+fn the_event_file_has_sound_checksums_and_scalars() {
+    let folder = run_with_exports();
+    let file = fs::read_dir(folder.path().join("events")).unwrap().next().unwrap().unwrap().path();
+    let data = fs::read(file).unwrap();
+    let mut rest = &data[..];
+    let mut events = Vec::new();
+    let sound = |data: &[u8], stored: &[u8]| crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes() == stored;
+    while !rest.is_empty() {
+        let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
+        assert!(sound(&rest[..8], &rest[8..12]));
+        let event = &rest[12..12 + length];
+        assert!(sound(event, &rest[12 + length..16 + length]));
+        events.push(fields(event));
+        rest = &rest[16 + length..];
+    }
+    assert!(events[0].contains(&(3, b"brain.Event:2".to_vec())));
+    let summary = events.last().unwrap().iter().find(|(number, _)| *number == 5).unwrap();
+    let values: Vec<(String, f32)> = fields(&summary.1)
+        .into_iter()
+        .map(|(_, value)| {
+            let value = fields(&value);
+            (String::from_utf8(value[0].1.clone()).unwrap(), f32::from_le_bytes(value[1].1.clone().try_into().unwrap()))
+        })
+        .collect();
+    assert!(values.contains(&("gpuplan/gpu_busy_ratio/gpu1".to_owned(), 0.59)), "{values:?}");
+}
+
+#[test]
+fn lines_text_and_store_have_their_layout() {
+    let folder = run_with_exports();
+    let lines = fs::read_to_string(folder.path().join("s.jsonl")).unwrap();
+    let samples: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(samples.len() >= 3 && samples.iter().all(|sample| sample["host"]["cores_used"].is_number()));
+    let text = fs::read_to_string(folder.path().join("s.prom")).unwrap();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok() && name.starts_with("gpuplan_"), "{line}");
+    }
+    let experiment = folder.path().join("mlruns/0");
+    let run = fs::read_dir(&experiment).unwrap().map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+    let meta = fs::read_to_string(run.join("meta.yaml")).unwrap();
+    assert!(meta.contains("status: 4\n") && meta.contains("lifecycle_stage: active\n"), "{meta}");
+    let metric = fs::read_to_string(run.join("metrics/gpuplan_gpu_busy_ratio.gpu0")).unwrap();
+    assert!(metric.lines().all(|line| line.split(' ').count() == 3) && metric.contains(" 0.61 1\n"), "{metric}");
+}
+
+/// TensorBoard, Prometheus' client and MLflow themselves, in a virtual environment of the target folder.
+#[test]
+#[ignore = "installs tensorboard, prometheus_client and mlflow-skinny"]
+fn other_tools_read_the_exports() {
+    let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readers");
+    let python = environment.join("bin/python");
+    let run = |program: &Path, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).env("MLFLOW_ALLOW_FILE_STORE", "true").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    if !python.exists() {
+        run(Path::new("python3"), &["-m", "venv", environment.to_str().unwrap()]);
+    }
+    run(&python, &["-m", "pip", "install", "--quiet", "tensorboard", "prometheus_client", "mlflow-skinny"]);
+    let folder = run_with_exports();
+    run(&python, &["tests/cli/read_exports.py", folder.path().to_str().unwrap()]);
+}
+
+fn traced(file: &str) -> Value {
+    let ran = profile(&["trace", file, "--output", "json"], &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    ran.json()
+}
+
+fn seconds_of(found: &Value, class: &str) -> f64 {
+    let classes = found["operators"]["classes"].as_array().unwrap();
+    classes.iter().find(|each| each["class"] == class).map_or(0.0, |each| each["seconds"].as_f64().unwrap())
+}
+
+#[test]
+fn real_traces_are_read() {
+    let torch = traced(&format!("{FIXTURES}/pytorch-cpu.json.gz"));
+    assert_eq!((torch["operators"]["format"].as_str(), torch["step"]["count"].as_u64()), (Some("PyTorch profiler"), Some(3)));
+    assert!(seconds_of(&torch, "compute") > 0.0 && seconds_of(&torch, "memory") > seconds_of(&torch, "compute"));
+    assert!(torch["operators"]["input_wait_seconds"].as_f64().unwrap() > 0.0);
+    assert!(torch["operators"]["products"]["shaped"].as_u64().unwrap() > 10);
+    let jax = traced(&format!("{FIXTURES}/jax-cpu.trace.json.gz"));
+    assert_eq!((jax["operators"]["format"].as_str(), jax["step"]["count"].as_u64()), (Some("TensorFlow or JAX profiler"), Some(5)));
+    assert!(seconds_of(&jax, "compute") > 0.0);
+    let kineto = traced(&format!("{FIXTURES}/kineto-v100.json"));
+    assert_eq!((kineto["gpu"]["name"].as_str(), kineto["operators"]["devices"].as_u64()), (Some("Tesla V100-DGXS-32GB"), Some(1)));
+    assert!((seconds_of(&kineto, "compute") - 5e-6).abs() < 1e-9 && (seconds_of(&kineto, "memory") - 1e-6).abs() < 1e-9);
+    // Each kernel began in the microsecond in which its launch ended: all of the gaps was the host's.
+    let (gaps, waited) =
+        (kineto["operators"]["gap_seconds"].as_f64().unwrap(), kineto["operators"]["host_bound_seconds"].as_f64().unwrap());
+    assert!(gaps > 1e-3 && (waited / gaps - 1.0).abs() < 1e-2, "{waited} of {gaps}");
+}
+
+#[test]
+fn a_damaged_trace_is_refused_with_its_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join("kineto-v100.json")).unwrap();
+    let packed = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join("pytorch-cpu.json.gz")).unwrap();
+    let mut spoilt = whole.clone();
+    let at = whole.windows(6).position(|bytes| bytes == b"\"dur\":").unwrap();
+    spoilt[at + 5] = b'?';
+    let mut flipped = packed.clone();
+    flipped[9000] ^= 0xff;
+    for (name, data, wanted) in [
+        ("cut.json", &whole[..2000], "at byte 2000: the file ends".to_owned()),
+        ("spoilt.json", &spoilt, format!("at byte {}: an event cannot be read", at + 5)),
+        ("cut.json.gz", &packed[..10_000], "the compressed file ends too early".to_owned()),
+        ("flipped.json.gz", &flipped, "at byte ".to_owned()),
+        ("empty.json", &[], "at byte 0: the file is empty".to_owned()),
+        ("text.json", b"hello", "at byte 0: `h` where a trace begins".to_owned()),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, data).unwrap();
+        let ran = profile(&["trace", path.to_str().unwrap()], &[]);
+        assert_eq!(ran.code, 2, "{name}: {}", ran.stdout);
+        assert!(ran.stderr.contains(&wanted) && ran.stderr.contains("at byte") && ran.stderr.contains("hint: "), "{name}: {}", ran.stderr);
+    }
+}
+
+/// The tables of an export as NVIDIA's user guide documents them, with two steps of two kernels, a collective and a copy.
+fn nsight(path: &Path) {
+    let database = rusqlite::Connection::open(path).unwrap();
+    database
+        .execute_batch(
+            "CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+             INSERT INTO StringIds VALUES (1, 'nvjet_tst_192x192'), (2, 'vectorized_elementwise_kernel'), (3, 'ncclDevKernel_AllReduce'),
+               (4, 'cudaLaunchKernel_v7000'), (5, 'cudaStreamSynchronize_v3020');
+             CREATE TABLE TARGET_INFO_GPU (id INT, name TEXT, totalMemory INT);
+             INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA A100-SXM4-80GB', 85045084160);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT NOT NULL, \"end\" INT NOT NULL, deviceId INT NOT NULL,
+               contextId INT NOT NULL, streamId INT NOT NULL, correlationId INT, demangledName INT NOT NULL, shortName INT NOT NULL);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT NOT NULL, \"end\" INT NOT NULL, deviceId INT NOT NULL,
+               streamId INT NOT NULL, correlationId INT, bytes INT NOT NULL, copyKind INT NOT NULL, srcKind INT, dstKind INT);
+             CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT NOT NULL, \"end\" INT NOT NULL, globalTid INT, correlationId INT,
+               nameId INT NOT NULL, returnValue INT NOT NULL);
+             CREATE TABLE NVTX_EVENTS (start INT NOT NULL, \"end\" INT, eventType INT NOT NULL, text TEXT, textId INT, globalTid INT);",
+        )
+        .unwrap();
+    for step in 0..2_i64 {
+        let at = step * 1_000_000;
+        database
+            .execute_batch(&format!(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({at} + 100000, {at} + 400000, 0, 1, 7, {step} * 10 + 1, 1, 1);
+                 INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({at} + 400000, {at} + 600000, 0, 1, 7, {step} * 10 + 2, 2, 2);
+                 INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({at} + 600000, {at} + 800000, 0, 1, 9, {step} * 10 + 3, 3, 3);
+                 INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({at} + 50000, {at} + 100000, 0, 7, {step} * 10 + 4, 1048576, 1, 1, 3);
+                 INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({at} + 10000, {at} + 40000, 1, {step} * 10 + 4, 4, 0);
+                 INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({at} + 800000, {at} + 900000, 1, {step} * 10 + 9, 5, 0);
+                 INSERT INTO NVTX_EVENTS VALUES ({at}, {at} + 1000000, 59, 'step {step}', NULL, 1);"
+            ))
+            .unwrap();
+    }
+}
+
+#[test]
+fn an_export_of_nsight_systems_is_read_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.sqlite");
+    nsight(&path);
+    let found = traced(path.to_str().unwrap());
+    assert_eq!((found["gpu"]["name"].as_str(), found["step"]["median_seconds"].as_f64()), (Some("NVIDIA A100-SXM4-80GB"), Some(1e-3)));
+    let operators = &found["operators"];
+    let micros = |key: &str| (operators[key].as_f64().unwrap() * 1e6).round();
+    assert_eq!((micros("span_seconds"), micros("gap_seconds"), micros("exposed_communication_seconds")), (1750.0, 250.0, 400.0));
+    // Idle from 800 us on, launched at 1,040 us: 240 of the 250 us were the host's.
+    assert_eq!((micros("host_bound_seconds"), operators["synchronisations"].as_u64()), (240.0, Some(2)));
+    assert_eq!(operators["copies"][0]["kind"], "HtoD pageable");
+    let data = fs::read(&path).unwrap();
+    let cut = folder.path().join("cut.sqlite");
+    fs::write(&cut, &data[..data.len() / 2]).unwrap();
+    let ran = profile(&["trace", cut.to_str().unwrap()], &[]);
+    assert!(ran.code == 2 && ran.stderr.contains(&format!("at byte {}: the file ends", data.len() / 2)), "{}", ran.stderr);
+    let foreign = folder.path().join("foreign.sqlite");
+    rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t (a INT);").unwrap();
+    let ran = profile(&["trace", foreign.to_str().unwrap()], &[]);
+    assert!(ran.code == 2 && ran.stderr.contains("no table StringIds"), "{}", ran.stderr);
+}
+
+/// A profile of the example on one A100, so many times slower than it is estimated.
+fn made_profile(folder: &Path, seconds: f64, gpu: &str) -> PathBuf {
+    let path = folder.join("made.json");
+    let finding = |rule: &str, cause: &str, mended: Value| {
+        json!({"rule": rule, "evidence": "GPUs busy 60 % of the time", "measured": 0.6, "threshold": 0.7,
+               "advice": "feed the GPU", "cause": cause, "mended": mended})
+    };
+    let profile = json!({
+        "version": 1, "of": "python train.py", "gpu": {"name": gpu, "count": 1},
+        "step": {"count": 50, "median_seconds": seconds, "spread_seconds": seconds * 0.01, "found_in": "a test"},
+        "findings": [
+            finding("loader", "program", json!({"change": "step", "left": 0.6})),
+            finding("no-loss-scaler", "program", json!({"change": "unknown"})),
+            finding("throttled-by-heat", "machine", json!({"change": "step", "left": 0.9})),
+        ],
+    });
+    fs::write(&path, profile.to_string()).unwrap();
+    path
+}
+
+fn planned(more: &[&str]) -> Value {
+    crate::support::plan("llama-3.1-8b-lora", &[&["--gpus", "A100:1", "--on-demand"], more].concat())
+}
+
+#[test]
+fn a_profile_changes_the_plan_and_its_findings_are_priced() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = planned(&[]);
+    let best = |plan: &Value| plan["recommendation"].clone();
+    let width = |plan: &Value| best(plan)["step_seconds"]["high"].as_f64().unwrap() / best(plan)["step_seconds"]["low"].as_f64().unwrap();
+    let expected = |plan: &Value| best(plan)["step_seconds"]["expected"].as_f64().unwrap();
+    let path = made_profile(folder.path(), expected(&plain) * 1.4, "NVIDIA A100-SXM4-80GB");
+    let slower = planned(&["--profile", path.to_str().unwrap()]);
+    assert!(expected(&slower) > expected(&plain) * 1.1, "{} {}", expected(&slower), expected(&plain));
+    assert!(width(&slower) < width(&plain), "{} {}", width(&slower), width(&plain));
+    let notes = slower["notes"].to_string();
+    assert!(notes.contains("profile of `python train.py`") && notes.contains("not carried over to others"), "{notes}");
+    let findings = slower["findings"].as_array().unwrap();
+    let cost = |plan: &Value| best(plan)["cost_usd"]["expected"].as_str().unwrap().parse::<f64>().unwrap();
+    let saved = findings[0]["saves_usd"].as_str().unwrap().parse::<f64>().unwrap();
+    assert!(saved > 0.2 * cost(&slower) && saved < 0.4 * cost(&slower), "{saved} of {}", cost(&slower));
+    assert!(findings[1]["why_unpriced"].is_string() && findings[2]["why_unpriced"].as_str().unwrap().contains("profiled machine"));
+    assert!(plain["findings"].as_array().unwrap().is_empty());
+    let ran = crate::support::gpuplan(&["plan", "examples/llama-3.1-8b-lora.toml", "--on-demand", "--profile", path.to_str().unwrap()]);
+    assert!(ran.stdout.contains("Fixing this saves about $"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_profile_that_says_nothing_is_told_and_a_foreign_file_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = made_profile(folder.path(), 1.0, "An Unknown Card");
+    let arguments = ["plan", "examples/llama-3.1-8b-lora.toml", "--on-demand", "--profile", path.to_str().unwrap()];
+    let ran = crate::support::gpuplan(&arguments);
+    assert!(ran.code == 0 && ran.stderr.contains("the profile changes no estimate: the catalog has no GPU named"), "{}", ran.stderr);
+    for (text, wanted) in [("{\"version\": 2}", "it has version 2"), ("[]", "`version` is missing"), ("no", "it is no profile")] {
+        fs::write(&path, text).unwrap();
+        let ran = crate::support::gpuplan(&arguments);
+        assert!(ran.code == 2 && ran.stderr.contains(wanted), "{}", ran.stderr);
+    }
+}
+
+/// Writes a trace like Kineto's of `bytes` length: an operator, its launch, its kernel and an arrow between them, again and again.
+fn write_large(path: &Path, bytes: usize) {
+    use std::fmt::Write as _;
+    use std::io::Write as _;
+    let mut file = std::io::BufWriter::new(fs::File::create(path).unwrap());
+    let mut written = 0;
+    let mut text =
+        "{\"schemaVersion\": 1, \"deviceProperties\": [{\"id\": 0, \"name\": \"NVIDIA H100 80GB HBM3\"}], \"traceEvents\": [\n{}"
+            .to_owned();
+    let kernels = [
+        "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT",
+        "vectorized_elementwise_kernel<4, CUDAFunctor_add<c10::BFloat16>>",
+        "ncclDevKernel_AllReduce",
+    ];
+    for at in 1.. {
+        let ts = at * 12;
+        let _ = write!(
+            text,
+            ",\n  {{\n    \"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mm\", \"pid\": 1, \"tid\": 1,\n    \"ts\": {ts}.125, \"dur\": 7.250,\n    \"args\": {{\"External id\": {at}, \"Input type\": [\"c10::BFloat16\", \"c10::BFloat16\"], \"Input Strides\": [[4096, 1], [1, 4096]], \"Input Dims\": [[8192, 4096], [4096, 11008]]}}\n  }},\n  \
+             {{\n    \"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 1, \"tid\": 1,\n    \"ts\": {ts}.500, \"dur\": 3.000,\n    \"args\": {{\"External id\": {at}, \"cbid\": 211, \"correlation\": {at}}}\n  }},\n  \
+             {{\n    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"{}\", \"pid\": 0, \"tid\": 7,\n    \"ts\": {ts}.600, \"dur\": 8.125,\n    \"args\": {{\"External id\": {at}, \"device\": 0, \"context\": 1, \"stream\": 7, \"correlation\": {at}, \"registers per thread\": 90, \"shared memory\": 81920, \"blocks per SM\": 3.27, \"grid\": [3, 144, 1], \"block\": [128, 1, 1]}}\n  }},\n  \
+             {{\n    \"ph\": \"s\", \"id\": {at}, \"pid\": 1, \"tid\": 1, \"ts\": {ts}.500, \"cat\": \"ac2g\", \"name\": \"ac2g\"\n  }}",
+            kernels[at % 3]
+        );
+        if at % 1000 == 0 {
+            let _ = write!(
+                text,
+                ",\n  {{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"ProfilerStep#{at}\", \"pid\": 1, \"tid\": 1, \"ts\": {ts}, \"dur\": 12000}}"
+            );
+            file.write_all(text.as_bytes()).unwrap();
+            written += text.len();
+            text.clear();
+            if written > bytes {
+                break;
+            }
+        }
+    }
+    file.write_all(b"\n]}\n").unwrap();
+}
+
+/// Time and peak memory of reading a trace; only a release build is measured.
+fn read_large(path: &Path) -> (f64, u64) {
+    let begun = Instant::now();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    let mut child = program.args(["profile", "trace", path.to_str().unwrap()]).stdout(Stdio::null()).spawn().unwrap();
+    let status = PathBuf::from(format!("/proc/{}/status", child.id()));
+    let mut peak = 0;
+    while child.try_wait().unwrap().is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        peak = peak.max(kib.unwrap_or(0));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(child.wait().unwrap().success());
+    (begun.elapsed().as_secs_f64(), peak)
+}
+
+#[test]
+#[ignore = "writes and reads half a gigabyte; meant for a release build"]
+fn half_a_gigabyte_is_read_in_ten_seconds_and_bounded_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, packed) = (folder.path().join("large.json"), folder.path().join("large.json.gz"));
+    write_large(&plain, 500_000_000);
+    let mut packing = flate2::write::GzEncoder::new(fs::File::create(&packed).unwrap(), flate2::Compression::fast());
+    std::io::copy(&mut fs::File::open(&plain).unwrap(), &mut packing).unwrap();
+    packing.finish().unwrap();
+    for path in [&plain, &packed] {
+        let (seconds, kib) = read_large(path);
+        println!("{}: {seconds:.1} s, {} MiB", path.display(), kib / 1024);
+        assert!(seconds < 10.0 && kib < 256 * 1024, "{seconds} s, {kib} KiB");
+    }
+}
