@@ -20,10 +20,13 @@ pub struct Readings {
     pub others: u32,
 }
 
-/// The query of `nvidia-smi` whose lines `Readings::add` reads, in this order.
-pub const QUERY: &str = "clocks.sm,clocks.max.sm,temperature.gpu,power.draw,power.limit,\
-    clocks_throttle_reasons.sw_power_cap,clocks_throttle_reasons.hw_thermal_slowdown,\
-    clocks_throttle_reasons.sw_thermal_slowdown,clocks_throttle_reasons.hw_power_brake_slowdown";
+/// The query of `nvidia-smi` whose lines `Readings::add` reads, in this order. Drivers from 535 on call the flags
+/// `clocks_event_reasons`, older ones `clocks_throttle_reasons`, and each may refuse the other's word.
+pub fn query(reasons: &str) -> String {
+    let flags = ["sw_power_cap", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown"];
+    let flags: Vec<String> = flags.iter().map(|flag| format!("{reasons}.{flag}")).collect();
+    format!("clocks.sm,clocks.max.sm,temperature.gpu,power.draw,power.limit,{}", flags.join(","))
+}
 
 /// Names of the four flags of the query.
 const THROTTLES: [&str; 4] = ["power cap", "hardware heat limit", "software heat limit", "power brake"];
@@ -57,6 +60,21 @@ impl Readings {
         Self { others_bytes, others, ..Self::default() }
     }
 
+    /// Clock, heat and power as far as they are known, such as `1755 of 1980 MHz, 58 C, 699 of 700 W`.
+    pub fn summary(&self) -> Option<String> {
+        let of = |value: Option<f64>, limit: Option<f64>, unit: &str| {
+            let most = limit.map_or_else(String::new, |limit| format!(" of {limit:.0}"));
+            value.map(|value| format!("{value:.0}{most} {unit}"))
+        };
+        let parts = [
+            of(self.clock_mhz, self.clock_limit_mhz, "MHz"),
+            of(self.temperature_celsius, None, "C"),
+            of(self.power_watts, self.power_limit_watts, "W"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
     /// What a reader of the figures should know.
     pub fn warnings(&self) -> Vec<String> {
         let mut said = Vec::new();
@@ -66,7 +84,7 @@ impl Readings {
             said.push(format!("the clock was held down by: {}{power}{heat}", self.throttled.join(", ")));
         }
         if self.others > 0 {
-            said.push(format!("{} other programs use this GPU: the figures are theirs as well", self.others));
+            said.push(format!("programs of others ran on this GPU ({}): the figures are theirs as well", self.others));
         } else if let Some(bytes) = self.others_bytes.filter(|bytes| *bytes > IDLE_BYTES) {
             said.push(format!("{:.1} GB of its memory were in use before: somebody else may be computing", bytes / 1e9));
         }
@@ -87,6 +105,7 @@ mod tests {
         assert_eq!((readings.clock_mhz, readings.temperature_celsius, readings.power_watts), (Some(1755.0), Some(58.0), Some(698.9)));
         assert_eq!(readings.throttled, ["power cap"]);
         assert_eq!(readings.others_bytes, Some(4.0 * 1_048_576.0));
+        assert_eq!(readings.summary().unwrap(), "1755 of 1980 MHz, 58 C, 699 of 700 W");
         assert_eq!(readings.warnings(), ["the clock was held down by: power cap at 699 W and 58 C"]);
     }
 
@@ -95,8 +114,9 @@ mod tests {
         let mut readings = Readings::default();
         readings.add("1590, 1590, 40, [N/A], [N/A], [N/A], Not Active, Not Active, Not Active");
         assert_eq!((readings.power_watts, readings.throttled.len()), (None, 0));
+        assert_eq!((readings.summary().unwrap().as_str(), Readings::default().summary()), ("1590 of 1590 MHz, 40 C", None));
         assert!(readings.warnings().is_empty());
-        assert!(Readings::before("4711\n4712\n", "9000").warnings()[0].starts_with("2 other programs"));
+        assert!(Readings::before("4711\n4712\n", "9000").warnings()[0].starts_with("programs of others ran on this GPU (2)"));
         assert!(Readings::before("[Not Found]", "9000").warnings()[0].starts_with("9.4 GB of its memory"));
     }
 

@@ -29,7 +29,8 @@ pub fn text(calibration: &Calibration, found: &Result<MeasuredGpu, String>, hard
     let peaks = Peaks { gpu, link: gpu.map(|gpu| link(gpu, calibration.device.gpus, hardware)), gpus: calibration.device.gpus };
     out.push_str(&render(&COLUMNS, calibration.results.iter().map(|one| row(one, &peaks, width)), width));
     out.push('\n');
-    for line in host(calibration).into_iter().chain(calibration.readings.warnings()) {
+    let highest = calibration.readings.summary().map(|summary| format!("highest seen: {summary}"));
+    for line in host(calibration).into_iter().chain(highest) {
         let _ = writeln!(out, "{}", wrap(&line, width, "  "));
     }
     out.push_str(&waived(calibration, width));
@@ -40,7 +41,9 @@ pub fn text(calibration: &Calibration, found: &Result<MeasuredGpu, String>, hard
             }
         }
         Err(why) => {
-            let _ = writeln!(out, "{}", wrap(&format!("No plan is changed by this: {why}"), width, "  "));
+            for line in calibration.readings.warnings().into_iter().chain([format!("no plan is changed by this: {why}")]) {
+                let _ = writeln!(out, "{}", wrap(&line, width, "  "));
+            }
         }
     }
     out

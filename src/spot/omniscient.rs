@@ -60,7 +60,8 @@ impl Table {
         let finest = times.clone().fold(limits.work, f64::max) / MOST_STEPS;
         let step = if measure >= finest { measure } else { limits.tick / (limits.tick / finest).floor().max(1.0) };
         let below = times.map(|time| (time / step - 1e-9).ceil() as usize).max().unwrap_or(0);
-        let width = (limits.work / step - 1e-9).ceil() as usize + below + 1;
+        // However little the work is, it takes a step.
+        let width = ((limits.work / step - 1e-9).ceil() as usize).max(1) + below + 1;
         let rows = |count: usize| vec![vec![f64::INFINITY; width]; count];
         let mut idle = rows(lasts);
         idle[lasts - 1][below] = 0.0;

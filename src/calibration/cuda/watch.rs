@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-use crate::calibration::readings::{QUERY, Readings};
+use crate::calibration::readings::{Readings, query};
 
 pub struct Watch {
     child: Option<Child>,
@@ -19,8 +19,11 @@ impl Watch {
             &once(gpu, "--query-compute-apps=pid", "csv,noheader"),
             &once(gpu, "--query-gpu=memory.used", "csv,noheader,nounits"),
         );
+        // A bit field in hexadecimal, where the driver knows the newer word.
+        let newer = once(gpu, "--query-gpu=clocks_event_reasons.active", "csv,noheader").trim().starts_with("0x");
+        let query = query(if newer { "clocks_event_reasons" } else { "clocks_throttle_reasons" });
         let mut command = Command::new("nvidia-smi");
-        command.args(["-i", gpu, &format!("--query-gpu={QUERY}"), "--format=csv,noheader,nounits", "--loop-ms=200"]);
+        command.args(["-i", gpu, &format!("--query-gpu={query}"), "--format=csv,noheader,nounits", "--loop-ms=200"]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let Ok(mut child) = child else { return Self { child: None, reader: None, readings } };
         let known = readings.clone();
