@@ -7,6 +7,7 @@ use clap::Args;
 use tokio::sync::watch;
 
 use crate::cli::args::{LimitsArguments, PriceArguments, WorkloadArguments};
+use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::plan::{Answered, compute, nothing_fits};
 use crate::cli::printer::Printer;
@@ -37,6 +38,8 @@ pub struct LaunchArguments {
     pub limits: LimitsArguments,
     #[command(flatten)]
     pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
     /// Name of the run [default: the workload's name and the time]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
@@ -71,7 +74,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let is_fake = limits.clouds.iter().any(|cloud| cloud == fake::CLOUD);
     limits.clouds.retain(|cloud| cloud != fake::CLOUD);
     let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    let answered = compute(&file, &arguments.prices, settings, printer)?;
+    let answered = compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
     let Some(plan) = answered.set.recommendation.clone() else { return Err(nothing_fits(&answered.set)) };
     let limits = Limits::read(&file.limits, &answered.catalogs.hardware, settings.now)?;
     if !is_fake {
