@@ -154,3 +154,64 @@ fn gcp_price_list_keeps_the_contract() {
     let source = gpuplan::clouds::gcp::billing::SkuPrices::at(project, Some(gcp::SECRET));
     prices::keep_the_contract(&source, &hardware, &["a3-highgpu-8g", "a2-highgpu-1g"], &["us-central1"], &[gcp::SECRET]);
 }
+
+mod launchers {
+    use gpuplan::launch::{CreateRequest, Launcher, MachineId, MachineState, Market, Pool};
+    use jiff::Timestamp;
+
+    fn request(token: &str, lives_seconds: i64) -> CreateRequest {
+        let pool = Pool {
+            cloud: "fake".to_owned(),
+            region: "r".to_owned(),
+            zone_id: None,
+            instance_type: "g5.xlarge".to_owned(),
+            market: Market::Spot,
+        };
+        let expires_at = Timestamp::now().checked_add(jiff::SignedDuration::from_secs(lives_seconds)).unwrap();
+        CreateRequest {
+            run: "contract".to_owned(),
+            epoch: 1,
+            node: 0,
+            pool,
+            token: token.to_owned(),
+            name: "gpuplan-contract-e1-n0".to_owned(),
+            expires_at,
+            boot: "#!/bin/sh\nsleep 60\n".to_owned(),
+        }
+    }
+
+    /// What the doc comment of `Launcher` promises and a call can show.
+    pub async fn keep_the_contract(launcher: &dyn Launcher) {
+        let state = async |id: &MachineId| {
+            let listed = launcher.list(Some("contract")).await.unwrap();
+            listed.into_iter().find(|machine| machine.id == *id).map(|machine| machine.state)
+        };
+        let first = launcher.create(request("token-a-0123456789", 600)).await.unwrap();
+        let again = launcher.create(request("token-a-0123456789", 600)).await.unwrap();
+        assert_eq!(first.id, again.id, "the same token is the same machine");
+        let other = launcher.create(request("token-b-0123456789", 600)).await.unwrap();
+        assert_ne!(first.id, other.id);
+        assert_eq!((first.run.as_str(), first.epoch, first.token.as_str()), ("contract", 1, "token-a-0123456789"));
+        assert_eq!(launcher.list(Some("contract")).await.unwrap().len(), 2);
+        assert_eq!(launcher.list(None).await.unwrap().len(), 2, "every run's machines are found by their tag");
+        assert!(launcher.list(Some("another")).await.unwrap().is_empty());
+        for _ in 0..2 {
+            launcher.destroy(&first.id).await.unwrap();
+        }
+        launcher.destroy(&MachineId("never-was".to_owned())).await.unwrap();
+        assert!(matches!(state(&first.id).await, None | Some(MachineState::Gone)));
+        assert_eq!(state(&other.id).await, Some(MachineState::Running));
+        assert!(launcher.self_destruct().is_some());
+        let short = launcher.create(request("token-c-0123456789", 0)).await.unwrap();
+        assert!(matches!(state(&short.id).await, None | Some(MachineState::Gone)), "nobody has to end what is past its time");
+        launcher.destroy(&other.id).await.unwrap();
+    }
+}
+
+#[test]
+fn fake_keeps_the_contract_of_a_launcher() {
+    let folder = tempfile::tempdir().unwrap();
+    let cloud = gpuplan::clouds::fake::FakeCloud::at(folder.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(launchers::keep_the_contract(&cloud));
+}

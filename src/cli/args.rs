@@ -11,6 +11,7 @@ use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::launch::{LaunchArguments, WatchArguments};
 use crate::cli::profile::ProfileCommand;
 use crate::cli::runs::{GcArguments, StatusArguments, StopArguments};
+use crate::cli::snapshot::{CatalogRefreshArguments, ImportArguments};
 
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
 #[derive(Debug, Parser)]
@@ -480,25 +481,4 @@ pub enum CatalogCommand {
     Refresh(CatalogRefreshArguments),
     /// Keep the prices of a SkyPilot or gpuhunt catalog file as your own
     Import(ImportArguments),
-}
-
-#[derive(Debug, Args)]
-pub struct CatalogRefreshArguments {
-    /// Folder with SNAPSHOT.toml and prices/
-    pub folder: PathBuf,
-    /// Only this cloud (repeat for several)
-    #[arg(long = "cloud", value_name = "CLOUD")]
-    pub clouds: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub struct ImportArguments {
-    /// CSV file: SkyPilot's vms.csv or a gpuhunt catalog
-    pub file: PathBuf,
-    /// The cloud that it prices
-    #[arg(long, value_name = "CLOUD")]
-    pub cloud: String,
-    /// The day that its prices are of, which the file does not say
-    #[arg(long, value_name = "DAY")]
-    pub as_of: String,
 }

@@ -81,7 +81,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
         return Err(no_launcher(&answered, &plan, &limits, settings, arguments.prices.accept_stale_prices));
     }
     let spec = specified(arguments, &answered, &plan, &limits, &file, settings)?;
-    tell(&spec, &answered, &plan, printer)?;
+    tell(&spec, &answered, &plan, printer);
     if arguments.dry_run {
         return Ok(Exit::Done);
     }
@@ -279,7 +279,7 @@ fn place(answered: &Answered, offer: &Offer) -> Offered {
 }
 
 /// Everything that a yes means.
-fn tell(spec: &RunSpec, answered: &Answered, plan: &Plan, printer: &Printer) -> Result<(), Diagnostic> {
+fn tell(spec: &RunSpec, answered: &Answered, plan: &Plan, printer: &Printer) {
     let offer = answered.catalogs.market.offer(plan.offer);
     let first = spec.spot.first().or(spec.on_demand.first()).map(|offered| offered.pool.to_string()).unwrap_or_default();
     let worst = spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), |worst| format!("${:.2}", worst.dollars()));
@@ -295,7 +295,6 @@ fn tell(spec: &RunSpec, answered: &Answered, plan: &Plan, printer: &Printer) -> 
     lines.extend(plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")));
     lines.push("cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned());
     printer.note(&lines.join("\n"));
-    Ok(())
 }
 
 fn confirm(yes: bool) -> Result<(), Diagnostic> {

@@ -10,7 +10,6 @@ use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::clouds::fake::{self, FakeCloud};
 use crate::launch::journal::{JournalError, Kept};
-use crate::launch::rental::spent;
 use crate::launch::{Clock, End, Journal, LaunchError, Launcher, Machine, MachineState};
 use crate::report::table::{Column, render};
 
@@ -118,7 +117,7 @@ fn row(kept: &Kept, listed: &[Machine]) -> Value {
         "state": state,
         "machines": machines,
         "relaunches": epochs.len().saturating_sub(1),
-        "cost_usd": spent(&kept.past.rentals, now),
+        "cost_usd": kept.past.rentals.spent(now),
         "expected_cost_usd": kept.spec.expected_cost_usd,
         "progress": if state == "completed" { 1.0 } else { kept.past.done },
         "started_at": kept.spec.started_at,
@@ -138,8 +137,10 @@ pub fn stop(arguments: &StopArguments, settings: &Settings, printer: &Printer) -
     let left = end_all(&cloud, &alive, Some(&arguments.run))?;
     let mut rentals = kept.past.rentals;
     let now = Clock { started_at: kept.spec.started_at, speed: fake::SPEED }.now();
-    for rental in rentals.iter_mut().filter(|rental| rental.until.is_none() && !left.iter().any(|machine| machine.id == rental.machine)) {
-        rental.until = Some(now);
+    let gone: Vec<_> =
+        rentals.open().map(|rental| rental.machine.clone()).filter(|id| !left.iter().any(|machine| machine.id == *id)).collect();
+    for machine in &gone {
+        rentals.end(machine, now);
     }
     journal.keep(&arguments.run, &rentals, kept.past.done, kept.past.interruptions).map_err(|error| unexpected(&error))?;
     if left.is_empty() {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::cli::args::{CatalogRefreshArguments, ImportArguments};
+use clap::Args;
+
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live::{self, Wanted};
 use crate::cli::printer::Printer;
@@ -14,6 +15,27 @@ use crate::market::import::{self, CatalogFile};
 use crate::market::{Answer, Offer};
 use crate::plan::limits;
 use crate::report::snapshot::{self, Changes, ROW_FLOOR};
+
+#[derive(Debug, Args)]
+pub struct CatalogRefreshArguments {
+    /// Folder with SNAPSHOT.toml and prices/
+    pub folder: PathBuf,
+    /// Only this cloud (repeat for several)
+    #[arg(long = "cloud", value_name = "CLOUD")]
+    pub clouds: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArguments {
+    /// CSV file: SkyPilot's vms.csv or a gpuhunt catalog
+    pub file: PathBuf,
+    /// The cloud that it prices
+    #[arg(long, value_name = "CLOUD")]
+    pub cloud: String,
+    /// The day that its prices are of, which the file does not say
+    #[arg(long, value_name = "DAY")]
+    pub as_of: String,
+}
 
 /// Writes the price files of a catalog folder anew. A file that would lose rows stays as it is, and the command fails.
 pub fn refresh(arguments: &CatalogRefreshArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {

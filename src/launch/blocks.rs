@@ -1,5 +1,6 @@
 //! Places that said no: for how long they are not asked again.
 
+use crate::launch::events::Choice;
 use crate::launch::launcher::{LaunchError, Pool};
 
 /// A pool without capacity is asked again after ten minutes, and after twice as long each time it says no again (reference of
@@ -51,6 +52,11 @@ impl Blocks {
     /// The pool gave a machine: its next refusal counts as the first.
     pub fn gave(&mut self, pool: &Pool) {
         self.0.retain(|block| block.scope != Scope::Pool(pool.clone()));
+    }
+
+    /// All of these places are blocked for so long that nobody waits for them: by quota, permission or offering.
+    pub fn are_for_good(&self, choices: &[Choice], now: f64) -> bool {
+        choices.iter().all(|choice| self.until(&choice.pool, now).is_some_and(|until| until > now + LONGEST_CAPACITY))
     }
 
     /// When the pool may be asked again, if not now.

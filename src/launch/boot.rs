@@ -1,6 +1,6 @@
 //! The boot script: the first thing that a rented machine runs. Its first line arms the end of the machine.
 
-use crate::launch::controller::Order;
+use crate::launch::events::Order;
 use crate::launch::spec::RunSpec;
 
 /// What every machine of a run is told.

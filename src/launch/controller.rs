@@ -4,13 +4,15 @@
 //! machine of the first is known to be gone. What to rent is said by `spot::policy::decide`, the rule that plans and replays run.
 
 use crate::launch::blocks::Blocks;
-use crate::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Pool};
+use crate::launch::events::{Action, Choice, End, Event, Order, Outcome, Past, Report, Terms};
+use crate::launch::launcher::{LaunchError, Machine, MachineId, MachineState};
 use crate::launch::names;
-use crate::launch::rental::{Rental, spent};
+use crate::launch::phase::{Gang, Next, Open, Phase, Which};
+use crate::launch::rental::{Rental, Rentals};
 use crate::spot::policy::reason::Reason;
-use crate::spot::policy::{self, Limits, Observation, Policy, State};
+use crate::spot::policy::{self, Observation, State};
 use crate::spot::watch::Watch;
-use crate::units::{BillingRule, Usd, UsdPerHour};
+use crate::units::UsdPerHour;
 
 /// Pauses between repeats of a call without a clear answer, doubled each time. Seconds.
 const FIRST_PAUSE: f64 = 5.0;
@@ -26,182 +28,13 @@ const MOST_FRUITLESS: u32 = 3;
 /// Silences after which machines that look alive are taken for dead.
 const SILENCES: f64 = 3.0;
 
-/// A place to rent at, and one machine's rate.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
-    pub pool: Pool,
-    pub rate: UsdPerHour,
-    pub rule: BillingRule,
-}
-
-/// What the run is and what it may do; it does not change.
-#[derive(Clone, Debug)]
-pub struct Terms {
-    pub run: String,
-    /// Machines of a gang.
-    pub nodes: u32,
-    /// In the order of `limits.pools`.
-    pub spot: Vec<Choice>,
-    /// Cheapest first.
-    pub on_demand: Vec<Choice>,
-    /// Work, deadline, budget and rates for all machines together.
-    pub limits: Limits,
-    pub policy: Policy,
-    /// No machine lives longer. Seconds.
-    pub lifetime: f64,
-    /// Time for all machines of a gang to be created. Seconds.
-    pub gang_limit: f64,
-    /// A run that says nothing for so long is looked after. Seconds.
-    pub silence: f64,
-}
-
-/// A machine to create. The call may be repeated: the token makes it one machine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Order {
-    pub epoch: u64,
-    pub node: u32,
-    pub choice: Choice,
-    pub token: String,
-    pub name: String,
-    /// Seconds until the machine has to end by itself, from the first call.
-    pub lifetime: f64,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    Create(Order),
-    Destroy(MachineId),
-    /// Ask the clouds for every machine of the run.
-    List,
-    /// Send `Event::Clock` then, unless a later action says another time. Seconds of the run.
-    Wake(f64),
-    Say(String),
-}
-
-/// What a journal knows of a run.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Past {
-    /// The highest that was ordered.
-    pub epoch: u64,
-    /// How many machines were ordered.
-    pub orders: u64,
-    pub done: f64,
-    pub interruptions: u32,
-    pub rentals: Vec<Rental>,
-    /// Of the last order.
-    pub last_pool: Option<Pool>,
-    /// The last order has no answer in the journal.
-    pub has_open_order: bool,
-}
-
-/// What the agent of a run says in the store.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Report {
-    pub epoch: u64,
-    /// Share of the work that is safe.
-    pub done: f64,
-    pub outcome: Option<Outcome>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Completed,
-    /// The machine is being taken away; the run goes on elsewhere.
-    Interrupted,
-    /// The program itself failed for good.
-    Failed(String),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    Clock,
-    /// The answer to an order, by its token. It may come late, twice, or for an order that is given up.
-    Answered {
-        token: String,
-        outcome: Result<Machine, LaunchError>,
-    },
-    /// Every machine of the run that the clouds list.
-    Listed(Vec<Machine>),
-    Destroyed(MachineId),
-    Reported(Report),
-    Stop,
-}
-
-/// How a run ended. Nothing of it costs money any more.
-#[derive(Clone, Debug, PartialEq)]
-pub enum End {
-    Completed,
-    Failed(String),
-    Stopped,
-    OutOfBudget,
-    /// No place may be asked any more.
-    Refused(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
-    Spot(usize),
-    OnDemand(usize),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Gang {
-    epoch: u64,
-    which: Which,
-    since: f64,
-    /// When work was safe for the last time, or the gang was whole.
-    machines: Vec<MachineId>,
-}
-
-/// An order that has no clear answer yet.
-#[derive(Clone, Debug, PartialEq)]
-struct Open {
-    order: Order,
-    sent_at: f64,
-    tries: u32,
-    /// `None`: the answer is awaited.
-    again_at: Option<f64>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Phase {
-    Choosing {
-        from: f64,
-    },
-    Creating {
-        gang: Gang,
-        open: Open,
-    },
-    Running {
-        gang: Gang,
-        heard_at: f64,
-        looked_at: f64,
-        decided_at: f64,
-        is_working: bool,
-        has_spoken: bool,
-    },
-    /// Every machine is being ended, and what an unclear order may have left is looked for.
-    Ending {
-        until: f64,
-        looked_at: f64,
-        next: Next,
-    },
-    Ended(End),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Next {
-    Choose,
-    End(End),
-}
-
 #[derive(Clone, Debug)]
 pub struct Controller {
     terms: Terms,
     phase: Phase,
     watch: Watch,
     blocks: Blocks,
-    rentals: Vec<Rental>,
+    rentals: Rentals,
     epoch: u64,
     orders: u64,
     done: f64,
@@ -225,7 +58,7 @@ impl Controller {
             watch,
             phase: Phase::Choosing { from: now },
             blocks: Blocks::default(),
-            rentals: Vec::new(),
+            rentals: Rentals::default(),
             epoch,
             orders: 0,
             done: 0.0,
@@ -244,7 +77,7 @@ impl Controller {
         (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
         resumed.rentals = past.rentals;
         resumed.unclear_until = now + LISTS_ARE_LATE;
-        let open: Vec<&Rental> = resumed.rentals.iter().filter(|rental| rental.until.is_none()).collect();
+        let open: Vec<&Rental> = resumed.rentals.open().collect();
         let which = past.last_pool.and_then(|pool| {
             let spot = resumed.terms.spot.iter().position(|choice| choice.pool == pool).map(Which::Spot);
             spot.or_else(|| resumed.terms.on_demand.iter().position(|choice| choice.pool == pool).map(Which::OnDemand))
@@ -274,12 +107,8 @@ impl Controller {
         self.done
     }
 
-    pub fn rentals(&self) -> &[Rental] {
+    pub fn rentals(&self) -> &Rentals {
         &self.rentals
-    }
-
-    pub fn spent(&self, now: f64) -> Usd {
-        spent(&self.rentals, now)
     }
 
     /// Takes one event and says what to do. Times are seconds since the run began; they never go back.
@@ -289,7 +118,7 @@ impl Controller {
             Event::Clock => {}
             Event::Answered { token, outcome } => self.answered(now, &token, outcome, &mut actions),
             Event::Listed(machines) => self.listed(now, &machines, &mut actions),
-            Event::Destroyed(machine) => self.is_gone(&machine, now),
+            Event::Destroyed(machine) => self.rentals.end(&machine, now),
             Event::Reported(report) => self.reported(now, report, &mut actions),
             Event::Stop => {
                 if self.end().is_none() {
@@ -323,6 +152,10 @@ impl Controller {
         let which = match decision.action {
             policy::Action::Spot(pool) => Some(Which::Spot(pool)),
             policy::Action::OnDemand(_) => self.free_on_demand(now).map(Which::OnDemand),
+            // Nobody waits for spot that will never come.
+            policy::Action::Idle if decision.reason != Reason::BudgetReached && self.blocks.are_for_good(&self.terms.spot, now) => {
+                self.free_on_demand(now).map(Which::OnDemand)
+            }
             policy::Action::Idle => None,
         };
         match which {
@@ -338,12 +171,8 @@ impl Controller {
 
     /// Waits for the next tick; where nothing will ever be free again, the run ends.
     fn wait(&mut self, now: f64, reason: Reason, actions: &mut Vec<Action>) {
-        let places = self.terms.spot.iter().chain(&self.terms.on_demand);
-        let first_free = places.map(|choice| self.blocks.until(&choice.pool, now).unwrap_or(now)).fold(f64::INFINITY, f64::min);
-        // Refusals that do not pass: quota, permission, offering.
-        if first_free > now + 24.0 * 3600.0 {
-            self.end_all(now, Next::End(End::Refused(self.last_refusal.clone())), actions);
-            return;
+        if self.blocks.are_for_good(&self.terms.spot, now) && self.blocks.are_for_good(&self.terms.on_demand, now) {
+            return self.end_all(now, Next::End(End::Refused(self.last_refusal.clone())), actions);
         }
         let from = now + self.terms.limits.tick;
         // What is known gets older; nobody is asked.
@@ -359,7 +188,7 @@ impl Controller {
         let state = State {
             elapsed: now,
             left: limits.work * (1.0 - self.done),
-            spent: self.spent(now),
+            spent: self.rentals.spent(now),
             running,
             last_pool: self.last_pool,
             pending,
@@ -402,7 +231,7 @@ impl Controller {
     /// Seconds that a gang at this rate may live: the longest life, or as far as the money goes.
     fn affordable(&self, now: f64, rate: UsdPerHour) -> f64 {
         let Some(budget) = self.terms.limits.budget else { return self.terms.lifetime };
-        let left = (budget.dollars() - self.spent(now).dollars()).max(0.0);
+        let left = (budget.dollars() - self.rentals.spent(now).dollars()).max(0.0);
         let an_hour = rate.dollars() * f64::from(self.terms.nodes);
         self.terms.lifetime.min(left / an_hour * 3600.0).floor()
     }
@@ -518,20 +347,12 @@ impl Controller {
     }
 
     fn rent(&mut self, machine: &MachineId, choice: &Choice, since: f64) {
-        if !self.rentals.iter().any(|rental| rental.machine == *machine) {
-            self.rentals.push(Rental { machine: machine.clone(), rate: choice.rate, rule: choice.rule, since, until: None });
-        }
-    }
-
-    fn is_gone(&mut self, machine: &MachineId, now: f64) {
-        if let Some(rental) = self.rentals.iter_mut().find(|rental| rental.machine == *machine && rental.until.is_none()) {
-            rental.until = Some(now);
-        }
+        self.rentals.add(Rental { machine: machine.clone(), rate: choice.rate, rule: choice.rule, since, until: None });
     }
 
     fn listed(&mut self, now: f64, machines: &[Machine], actions: &mut Vec<Action>) {
         for machine in machines.iter().filter(|machine| machine.state == MachineState::Gone) {
-            self.is_gone(&machine.id, now);
+            self.rentals.end(&machine.id, now);
         }
         let awaited = if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
         for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
@@ -558,14 +379,10 @@ impl Controller {
         if let Phase::Ending { looked_at, .. } = &mut self.phase {
             *looked_at = now;
             // What a list does not name any more is gone, once lists are not late.
-            let open: Vec<MachineId> = self
-                .rentals
-                .iter()
-                .filter(|rental| rental.until.is_none() && now > rental.since + LISTS_ARE_LATE)
-                .map(|rental| rental.machine.clone())
-                .collect();
+            let late = |rental: &&Rental| now > rental.since + LISTS_ARE_LATE;
+            let open: Vec<MachineId> = self.rentals.open().filter(late).map(|rental| rental.machine.clone()).collect();
             for id in open.into_iter().filter(|id| !machines.iter().any(|machine| machine.id == *id)) {
-                self.is_gone(&id, now);
+                self.rentals.end(&id, now);
             }
         }
     }
@@ -651,20 +468,18 @@ impl Controller {
 
     /// Ends every machine that may cost money, and then goes on.
     fn end_all(&mut self, now: f64, next: Next, actions: &mut Vec<Action>) {
-        if let Phase::Creating { .. } = self.phase {
+        if matches!(self.phase, Phase::Creating { .. }) {
             // The answer is still under way.
             self.unclear_until = self.unclear_until.max(now + LISTS_ARE_LATE);
         }
-        let open = self.rentals.iter().filter(|rental| rental.until.is_none());
-        actions.extend(open.map(|rental| Action::Destroy(rental.machine.clone())));
+        actions.extend(self.rentals.open().map(|rental| Action::Destroy(rental.machine.clone())));
         self.phase = Phase::Ending { until: self.unclear_until, looked_at: now, next };
         // To see whether that is already all.
         actions.push(Action::Wake(now));
     }
 
     fn finish(&mut self, now: f64, until: f64, looked_at: f64, next: Next, actions: &mut Vec<Action>) {
-        let still: Vec<MachineId> =
-            self.rentals.iter().filter(|rental| rental.until.is_none()).map(|rental| rental.machine.clone()).collect();
+        let still: Vec<MachineId> = self.rentals.open().map(|rental| rental.machine.clone()).collect();
         if still.is_empty() && now >= until {
             match next {
                 Next::Choose => {
@@ -675,12 +490,11 @@ impl Controller {
             }
             return;
         }
-        let pause = FIRST_PAUSE;
-        if now - looked_at >= pause {
+        if now - looked_at >= FIRST_PAUSE {
             actions.extend(still.into_iter().map(Action::Destroy));
             actions.push(Action::List);
             self.phase = Phase::Ending { until, looked_at: now, next };
         }
-        actions.push(Action::Wake(now + pause));
+        actions.push(Action::Wake(now + FIRST_PAUSE));
     }
 }

@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::launch::boot::{self, Boot};
-use crate::launch::controller::{Action, Controller, End, Event, Order, Outcome, Report};
+use crate::launch::controller::Controller;
+use crate::launch::events::{Action, Choice, End, Event, Order, Outcome, Report};
 use crate::launch::journal::{Journal, JournalError};
 use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
 use crate::launch::spec::RunSpec;
@@ -19,7 +20,7 @@ use crate::runstore::{Phase, Run, Status, StoreError};
 use crate::spot::AvailabilityModel;
 
 /// A call to a cloud that takes longer has no clear answer.
-const CALL: Duration = Duration::from_secs(60);
+const CALL: Duration = Duration::from_mins(1);
 /// Between two looks into the run's store, and at most between two words of the clock. Seconds of the run.
 const READ: f64 = 10.0;
 /// However fast the time of a run passes. Real seconds.
@@ -194,11 +195,7 @@ impl<'a> Leader<'a, '_> {
         };
         for machine in machines {
             if let Some(offered) = choices().find(|offered| offered.pool == machine.pool) {
-                let choice = crate::launch::controller::Choice {
-                    pool: offered.pool.clone(),
-                    rate: offered.rate_usd_per_hour,
-                    rule: offered.billing,
-                };
+                let choice = Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
                 self.wiring.journal.found(&self.spec.run, machine, &choice, now)?;
             }
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::launch::controller::{Choice, End, Order, Past};
+use crate::launch::events::{Choice, End, Order, Past};
 use crate::launch::launcher::{Machine, MachineId, Pool};
-use crate::launch::rental::Rental;
+use crate::launch::rental::{Rental, Rentals};
 use crate::launch::spec::{RunSpec, SpecError};
 use crate::units::{BillingRule, UsdPerHour};
 
@@ -145,9 +145,9 @@ impl Journal {
     }
 
     /// What the controller knows after a step.
-    pub fn keep(&mut self, run: &str, rentals: &[Rental], done: f64, interruptions: u32) -> Result<(), JournalError> {
+    pub fn keep(&mut self, run: &str, rentals: &Rentals, done: f64, interruptions: u32) -> Result<(), JournalError> {
         let writing = self.database.transaction()?;
-        for rental in rentals {
+        for rental in &rentals.0 {
             writing.execute(
                 "UPDATE machines SET since = ?2, until = ?3 WHERE id = ?1",
                 params![rental.machine.0, rental.since, rental.until],
@@ -205,7 +205,7 @@ impl Journal {
             let pool = pool(&row.get::<_, String>(1)?)?;
             let (epoch, node) = (row.get::<_, i64>(2)? as u64, row.get(3)?);
             machines.push(KeptMachine { id: id.clone(), pool, epoch, node, is_over: until.is_some() });
-            past.rentals.push(Rental { machine: id, rate: UsdPerHour::from_nanos(row.get(4)?), rule, since: row.get(7)?, until });
+            past.rentals.add(Rental { machine: id, rate: UsdPerHour::from_nanos(row.get(4)?), rule, since: row.get(7)?, until });
         }
         let ended_at = ended_at.and_then(|at| Timestamp::from_second(at).ok());
         Ok(Some(Kept { spec: RunSpec::read(&spec)?, past, end, ended_at, machines }))

@@ -3,16 +3,17 @@
 pub mod blocks;
 pub mod boot;
 pub mod controller;
+pub mod events;
 pub mod execute;
 pub mod journal;
 pub mod launcher;
 pub mod names;
+mod phase;
 pub mod rental;
-#[cfg(test)]
-mod simulation;
 pub mod spec;
 
-pub use controller::{Action, Controller, End, Event, Terms};
+pub use controller::Controller;
+pub use events::{Action, Choice, End, Event, Terms};
 pub use execute::{Clock, Wiring, Wish, lead};
 pub use journal::Journal;
 pub use launcher::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool, SelfDestruct};

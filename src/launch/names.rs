@@ -15,8 +15,7 @@ pub const OWNER: &str = "gpuplan:owner";
 /// Repeating a call with it never rents a second machine.
 pub fn token(run: &str, epoch: u64, node: u32, attempt: u64) -> String {
     // Lengths keep apart what a run may be called.
-    let digest = Sha256::digest(format!("{}:{run}:{epoch}:{node}:{attempt}", run.len()).as_bytes());
-    let mut token: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut token = format!("{:x}", Sha256::digest(format!("{}:{run}:{epoch}:{node}:{attempt}", run.len()).as_bytes()));
     token.truncate(TOKEN);
     token
 }

@@ -22,8 +22,32 @@ impl Rental {
     }
 }
 
-pub fn spent(rentals: &[Rental], now: f64) -> Usd {
-    rentals.iter().fold(Usd::ZERO, |sum, rental| sum + rental.cost(now))
+/// Every machine that a run has rented.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rentals(pub Vec<Rental>);
+
+impl Rentals {
+    /// Renting what is rented already changes nothing.
+    pub fn add(&mut self, rental: Rental) {
+        if !self.0.iter().any(|known| known.machine == rental.machine) {
+            self.0.push(rental);
+        }
+    }
+
+    pub fn end(&mut self, machine: &MachineId, now: f64) {
+        if let Some(rental) = self.0.iter_mut().find(|rental| rental.machine == *machine && rental.until.is_none()) {
+            rental.until = Some(now);
+        }
+    }
+
+    /// Those that may still cost money.
+    pub fn open(&self) -> impl Iterator<Item = &Rental> {
+        self.0.iter().filter(|rental| rental.until.is_none())
+    }
+
+    pub fn spent(&self, now: f64) -> Usd {
+        self.0.iter().fold(Usd::ZERO, |sum, rental| sum + rental.cost(now))
+    }
 }
 
 #[cfg(test)]
@@ -40,7 +64,7 @@ mod tests {
             since,
             until,
         };
-        let all = [rental(0.0, Some(1000.0)), rental(1000.0, None), rental(1990.0, None)];
-        assert_eq!(spent(&all, 2000.0), Usd::from_dollars(1.0 + 1.0 + 0.06).unwrap_or_default());
+        let all = Rentals(vec![rental(0.0, Some(1000.0)), rental(1000.0, None), rental(1990.0, None)]);
+        assert_eq!(all.spent(2000.0), Usd::from_dollars(1.0 + 1.0 + 0.06).unwrap_or_default());
     }
 }

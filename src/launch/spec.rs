@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::launch::controller::{Choice, Terms};
+use crate::launch::events::{Choice, Terms};
 use crate::launch::launcher::Pool;
 use crate::spot::AvailabilityModel;
 use crate::spot::policy::semi_markov::Tables;

@@ -19,6 +19,7 @@ mod fake_gce;
 #[path = "../testbed/gcp_project.rs"]
 mod gcp_project;
 mod house;
+mod launch;
 #[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "gcp")]

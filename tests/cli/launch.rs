@@ -1,0 +1,182 @@
+//! The whole life of a run on the cloud of this machine: launched, refused, interrupted, led again, stopped, and nothing left.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::Ran;
+
+const LAUNCH: [&str; 4] = ["launch", "llama-3.1-8b-finetune.toml", "--cloud", "fake"];
+
+fn gpuplan(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    command.args(arguments).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).stdin(Stdio::null());
+    command.env("GPUPLAN_HOME", home).env("COLUMNS", "140");
+    command
+}
+
+fn run(home: &Path, arguments: &[&str]) -> Ran {
+    let output = gpuplan(home, arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+}
+
+fn launched(home: &Path, name: &str, more: &[&str]) -> Vec<String> {
+    let _ = home;
+    let words = [&LAUNCH[..], &["-y", "--run", name], more, &["--", "./train.py"]].concat();
+    words.into_iter().map(str::to_owned).collect()
+}
+
+fn spawn(home: &Path, name: &str, more: &[&str]) -> Child {
+    let words = launched(home, name, more);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    gpuplan(home, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn status(home: &Path, name: &str) -> Value {
+    let ran = run(home, &["status", name, "--output", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    ran.json()[0].clone()
+}
+
+/// Until the run has a machine that runs.
+fn wait_for_a_machine(home: &Path, name: &str) {
+    let until = Instant::now() + Duration::from_secs(40);
+    while !home.join("launches.sqlite").exists() || run(home, &["status", name]).code != 0 || status(home, name)["state"] != "running" {
+        assert!(Instant::now() < until, "no machine came");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn nothing_is_left(home: &Path) {
+    let ran = run(home, &["gc", "--cloud", "fake", "--output", "json"]);
+    assert_eq!((ran.code, ran.json()["found"].as_array().unwrap().len()), (0, 0), "{}", ran.stdout);
+    let listed: Value = serde_json::from_str(&std::fs::read_to_string(home.join("fake-cloud/state.json")).unwrap()).unwrap();
+    assert!(listed["machines"].as_array().unwrap().iter().all(|kept| kept["machine"]["state"] == "gone"), "{listed:#}");
+}
+
+/// What the trainer writes when nobody disturbs it.
+fn undisturbed() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let trainer = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
+    let ended = Command::new(trainer).current_dir(folder.path()).stderr(Stdio::null()).status().unwrap();
+    assert!(ended.success());
+    std::fs::read_to_string(folder.path().join("result.json")).unwrap()
+}
+
+fn result(home: &Path) -> String {
+    let folders = std::fs::read_dir(home.join("fake-cloud/machines")).unwrap().flatten();
+    let results: Vec<String> = folders.filter_map(|folder| std::fs::read_to_string(folder.path().join("result.json")).ok()).collect();
+    assert_eq!(results.len(), 1, "one machine ends the run");
+    results[0].clone()
+}
+
+#[test]
+fn a_run_survives_refusals_and_an_interruption() {
+    let home = tempfile::tempdir().unwrap();
+    let words = launched(home.path(), "life", &[]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ran = run(home.path(), &words);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.stdout, "life: completed\n");
+    for (said, times) in [("no capacity (InsufficientInstanceCapacity)", 2), ("interrupted, its work is saved", 1), ("rented 1 x", 2)] {
+        assert_eq!(ran.stderr.matches(said).count(), times, "{said}: {}", ran.stderr);
+    }
+    let row = status(home.path(), "life");
+    assert_eq!((row["state"].as_str(), row["relaunches"].as_u64(), row["progress"].as_f64()), (Some("completed"), Some(1), Some(1.0)));
+    let cost: f64 = row["cost_usd"].as_str().unwrap().parse().unwrap();
+    assert!(cost > 0.0 && cost < 20.0, "{row:#}");
+    assert_eq!(result(home.path()), undisturbed(), "an interruption changes nothing");
+    nothing_is_left(home.path());
+    let again = run(home.path(), &words);
+    assert_eq!(again.code, 2, "{}", again.stderr);
+    assert!(again.stderr.contains("there is a run `life` already"), "{}", again.stderr);
+}
+
+#[test]
+fn a_leader_that_is_killed_is_followed_by_another() {
+    let home = tempfile::tempdir().unwrap();
+    let mut leader = spawn(home.path(), "left", &["--fake-scenario", "calm"]);
+    wait_for_a_machine(home.path(), "left");
+    leader.kill().unwrap();
+    leader.wait().unwrap();
+    assert_eq!(status(home.path(), "left")["state"], "running", "the machine goes on");
+    let found = run(home.path(), &["gc", "--cloud", "fake"]);
+    assert_eq!((found.code, found.stdout.as_str()), (0, ""), "the journal knows it");
+    let watched = run(home.path(), &["watch", "left"]);
+    assert_eq!((watched.code, watched.stdout.as_str()), (0, "left: completed\n"), "{}", watched.stderr);
+    assert_eq!(status(home.path(), "left")["relaunches"], 0);
+    assert_eq!(result(home.path()), undisturbed());
+    nothing_is_left(home.path());
+}
+
+#[test]
+fn what_no_journal_knows_is_found_and_ended() {
+    let home = tempfile::tempdir().unwrap();
+    let mut leader = spawn(home.path(), "lost", &["--fake-scenario", "calm"]);
+    wait_for_a_machine(home.path(), "lost");
+    leader.kill().unwrap();
+    leader.wait().unwrap();
+    for file in ["launches.sqlite", "launches.sqlite-wal", "launches.sqlite-shm"] {
+        let _ = std::fs::remove_file(home.path().join(file));
+    }
+    let found = run(home.path(), &["gc", "--cloud", "fake", "--output", "json"]).json();
+    assert_eq!((found["found"].as_array().unwrap().len(), found["ended"].as_array().unwrap().len()), (1, 0), "{found}");
+    let ended = run(home.path(), &["gc", "--cloud", "fake", "-y", "--output", "json"]).json();
+    assert_eq!(ended["ended"][0]["run"], "lost");
+    nothing_is_left(home.path());
+}
+
+#[test]
+fn stopping_ends_every_machine_and_its_leader() {
+    let home = tempfile::tempdir().unwrap();
+    let mut leader = spawn(home.path(), "halt", &["--fake-scenario", "calm"]);
+    wait_for_a_machine(home.path(), "halt");
+    let stopped = run(home.path(), &["stop", "halt"]);
+    assert_eq!((stopped.code, stopped.stdout.as_str()), (0, "halt: 1 machines ended, none is left\n"), "{}", stopped.stderr);
+    assert!(leader.wait().unwrap().success(), "the leader sees it and starts nothing");
+    assert_eq!(status(home.path(), "halt")["state"], "stopped");
+    nothing_is_left(home.path());
+}
+
+#[test]
+fn what_does_not_pass_ends_the_run_with_its_own_code() {
+    let home = tempfile::tempdir().unwrap();
+    let scenario = |codes: &str| {
+        let path = home.path().join("scenario.toml");
+        std::fs::write(&path, format!("refuse = {codes}\n")).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    for (name, codes, exit, said) in [
+        ("full", r#"["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"]"#, 7, "quota"),
+        ("keys", r#"["UnauthorizedOperation"]"#, 8, "not allowed"),
+        ("wrong", r#"["InvalidParameterValue"]"#, 6, "the request was refused"),
+    ] {
+        let words = launched(home.path(), name, &["--fake-scenario", &scenario(codes)]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ran = run(home.path(), &words);
+        assert_eq!(ran.code, exit, "{name}: {}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{name}: {}", ran.stderr);
+    }
+    let missing = run(home.path(), &[&LAUNCH[..], &["-y", "--run", "none", "--fake-scenario", "calm", "--", "./nothing.py"]].concat());
+    assert_eq!(missing.code, 1, "{}", missing.stderr);
+    assert!(missing.stderr.contains("failed"), "{}", missing.stderr);
+}
+
+#[test]
+fn nothing_is_rented_without_a_yes_or_a_launcher() {
+    let home = tempfile::tempdir().unwrap();
+    let unasked = run(home.path(), &[&LAUNCH[..], &["--", "./train.py"]].concat());
+    assert_eq!(unasked.code, 2, "{}", unasked.stderr);
+    let dry = run(home.path(), &[&LAUNCH[..], &["--dry-run", "--", "./train.py"]].concat());
+    assert_eq!(dry.code, 0, "{}", dry.stderr);
+    assert!(dry.stderr.contains("at worst $"), "{}", dry.stderr);
+    let stale = run(home.path(), &["launch", "llama-3.1-8b-finetune.toml", "-y", "--", "./train.py"]);
+    assert_eq!(stale.code, 5, "{}", stale.stderr);
+    let real = run(home.path(), &["launch", "llama-3.1-8b-finetune.toml", "-y", "--accept-stale-prices", "--", "./train.py"]);
+    assert_eq!(real.code, 2, "{}", real.stderr);
+    assert!(real.stderr.contains("not rented yet"), "{}", real.stderr);
+    assert!(!home.path().join("launches.sqlite").exists());
+}
