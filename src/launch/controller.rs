@@ -3,24 +3,23 @@
 //! It rents gangs of machines, one epoch after the other: all machines of a gang or none, never a second gang before every
 //! machine of the first is known to be gone. What to rent is said by `spot::policy::decide`, the rule that plans and replays run.
 
+mod orders;
+
 use crate::launch::blocks::Blocks;
-use crate::launch::events::{Action, Choice, End, Event, Order, Outcome, Past, Report, Terms};
+use crate::launch::events::{Action, End, Event, Outcome, Past, Report, Terms};
 use crate::launch::launcher::{LaunchError, Machine, MachineId, MachineState};
-use crate::launch::names;
-use crate::launch::phase::{Gang, Next, Open, Phase, Which};
+use crate::launch::phase::{Gang, Next, Phase, Which};
 use crate::launch::rental::{Rental, Rentals};
 use crate::spot::policy::reason::Reason;
 use crate::spot::policy::{self, Observation, State};
 use crate::spot::watch::Watch;
-use crate::units::UsdPerHour;
 
 /// Pauses between repeats of a call without a clear answer, doubled each time. Seconds.
 const FIRST_PAUSE: f64 = 5.0;
-const LONGEST_PAUSE: f64 = 60.0;
-/// Calls without a clear answer before the next place is tried.
-const MOST_TRIES: u32 = 6;
 /// A list may miss what was created less than this before. Seconds.
 const LISTS_ARE_LATE: f64 = 60.0;
+/// A call without a clear answer may still create a machine for a minute, which lists may miss for another. Seconds.
+const STRAYS: f64 = 120.0;
 /// Between two looks at what the cloud says of the machines. Seconds.
 const LOOK: f64 = 30.0;
 /// Gangs in a row that may end by themselves before the run says a word.
@@ -76,7 +75,7 @@ impl Controller {
         let mut resumed = Self::new(terms, past.epoch, now);
         (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
         resumed.rentals = past.rentals;
-        resumed.unclear_until = now + LISTS_ARE_LATE;
+        resumed.unclear_until = now + STRAYS;
         let open: Vec<&Rental> = resumed.rentals.open().collect();
         let which = past.last_pool.and_then(|pool| {
             let spot = resumed.terms.spot.iter().position(|choice| choice.pool == pool).map(Which::Spot);
@@ -89,7 +88,7 @@ impl Controller {
                 let gang = Gang { epoch: past.epoch, which, since, machines: open.iter().map(|rental| rental.machine.clone()).collect() };
                 Phase::Running { gang, heard_at: now, looked_at: f64::NEG_INFINITY, decided_at: now, is_working: true, has_spoken: true }
             }
-            None => Phase::Ending { until: now + LISTS_ARE_LATE, looked_at: f64::NEG_INFINITY, next: Next::Choose },
+            None => Phase::Ending { until: now + STRAYS, looked_at: f64::NEG_INFINITY, next: Next::Choose },
         };
         resumed
     }
@@ -148,14 +147,14 @@ impl Controller {
                 self.watch.may_be_up(pool);
             }
         }
-        let decision = self.decide(now, policy::Action::Idle, 0.0);
+        let mut decision = self.decide(now, policy::Action::Idle, 0.0);
+        if decision.action == policy::Action::Idle && self.blocks.are_for_good(&self.terms.spot, now) {
+            // Nobody waits for spot that will never come.
+            decision = self.afford(now, policy::Decision { action: self.terms.limits.cheapest_on_demand(), reason: Reason::NoTimeToWait });
+        }
         let which = match decision.action {
             policy::Action::Spot(pool) => Some(Which::Spot(pool)),
             policy::Action::OnDemand(_) => self.free_on_demand(now).map(Which::OnDemand),
-            // Nobody waits for spot that will never come.
-            policy::Action::Idle if decision.reason != Reason::BudgetReached && self.blocks.are_for_good(&self.terms.spot, now) => {
-                self.free_on_demand(now).map(Which::OnDemand)
-            }
             policy::Action::Idle => None,
         };
         match which {
@@ -177,6 +176,7 @@ impl Controller {
         let from = now + self.terms.limits.tick;
         // What is known gets older; nobody is asked.
         self.watch.advance(None, |_| false);
+        actions.push(Action::List);
         actions.push(Action::Say(format!("waiting: {reason}")));
         actions.push(Action::Wake(from));
         self.phase = Phase::Choosing { from };
@@ -198,160 +198,15 @@ impl Controller {
         policy::decide(&self.terms.policy, &state, &seen, limits)
     }
 
-    fn order_gang(&mut self, now: f64, which: Which, reason: Reason, actions: &mut Vec<Action>) {
-        self.epoch += 1;
-        actions.push(Action::Say(format!("asking for {} x {}: {reason}", self.terms.nodes, self.choice(which).pool)));
-        let gang = Gang { epoch: self.epoch, which, since: now, machines: Vec::new() };
-        self.order(now, gang, actions);
-    }
-
-    fn choice(&self, which: Which) -> &Choice {
-        match which {
-            Which::Spot(pool) => &self.terms.spot[pool],
-            Which::OnDemand(choice) => &self.terms.on_demand[choice],
-        }
-    }
-
-    /// The next machine of a gang.
-    fn order(&mut self, now: f64, gang: Gang, actions: &mut Vec<Action>) {
-        let (node, choice) = (gang.machines.len() as u32, self.choice(gang.which).clone());
-        self.orders += 1;
-        let order = Order {
-            epoch: gang.epoch,
-            node,
-            token: names::token(&self.terms.run, gang.epoch, node, self.orders),
-            name: names::machine(&self.terms.run, gang.epoch, node),
-            lifetime: self.affordable(now, choice.rate),
-            choice,
-        };
-        actions.push(Action::Create(order.clone()));
-        self.phase = Phase::Creating { gang, open: Open { order, sent_at: now, tries: 1, again_at: None } };
-    }
-
-    /// Seconds that a gang at this rate may live: the longest life, or as far as the money goes.
-    fn affordable(&self, now: f64, rate: UsdPerHour) -> f64 {
-        let Some(budget) = self.terms.limits.budget else { return self.terms.lifetime };
-        let left = (budget.dollars() - self.rentals.spent(now).dollars()).max(0.0);
-        let an_hour = rate.dollars() * f64::from(self.terms.nodes);
-        self.terms.lifetime.min(left / an_hour * 3600.0).floor()
-    }
-
-    fn create(&mut self, now: f64, gang: Gang, mut open: Open, actions: &mut Vec<Action>) {
-        if now > gang.since + self.terms.gang_limit {
-            actions.push(Action::Say(format!("not all {} machines came in time; those that did are given back", self.terms.nodes)));
-            if let Which::Spot(pool) = gang.which {
-                self.watch.failed(pool);
-            }
-            let refusal = LaunchError::Capacity { code: "incomplete gang".to_owned() };
-            self.blocks.refused(&self.choice(gang.which).pool.clone(), &refusal, now);
-            self.unclear_until = self.unclear_until.max(now + LISTS_ARE_LATE);
-            self.end_all(now, Next::Choose, actions);
-            return;
-        }
-        match open.again_at {
-            Some(at) if now >= at => {
-                (open.tries, open.again_at) = (open.tries + 1, None);
-                actions.push(Action::Create(open.order.clone()));
-            }
-            Some(at) => actions.push(Action::Wake(at)),
-            None => actions.push(Action::Wake(gang.since + self.terms.gang_limit + 1.0)),
-        }
-        self.phase = Phase::Creating { gang, open };
-    }
-
-    fn answered(&mut self, now: f64, token: &str, outcome: Result<Machine, LaunchError>, actions: &mut Vec<Action>) {
-        let Phase::Creating { gang, open } = self.phase.clone() else { return self.not_wanted(now, outcome, actions) };
-        if open.order.token != token {
-            return self.not_wanted(now, outcome, actions);
-        }
-        match outcome {
-            Ok(machine) => self.joined(now, gang, &open, &machine.id, actions),
-            Err(LaunchError::Unclear { code }) if open.tries < MOST_TRIES => {
-                let pause = (FIRST_PAUSE * 2_f64.powi(open.tries as i32 - 1)).min(LONGEST_PAUSE);
-                actions.push(Action::Say(format!("{}: no clear answer ({code}), asking again in {pause:.0} s", open.order.choice.pool)));
-                self.unclear_until = now + LISTS_ARE_LATE;
-                self.phase = Phase::Creating { gang, open: Open { again_at: Some(now + pause), ..open } };
-            }
-            Err(error) => self.was_refused(now, &gang, &open, &error, actions),
-        }
-    }
-
-    fn joined(&mut self, now: f64, mut gang: Gang, open: &Open, machine: &MachineId, actions: &mut Vec<Action>) {
-        self.rent(machine, &open.order.choice, open.sent_at);
-        gang.machines.push(machine.clone());
-        if (gang.machines.len() as u32) < self.terms.nodes {
-            return self.order(now, gang, actions);
-        }
-        let choice = self.choice(gang.which).clone();
-        self.blocks.gave(&choice.pool);
-        if let Which::Spot(pool) = gang.which {
-            self.last_pool = Some(pool);
-        }
-        actions.push(Action::Say(format!("rented {} x {} at ${} an hour a machine", self.terms.nodes, choice.pool, choice.rate)));
-        self.phase = Phase::Running { gang, heard_at: now, looked_at: now, decided_at: now, is_working: false, has_spoken: false };
-    }
-
-    fn was_refused(&mut self, now: f64, gang: &Gang, open: &Open, error: &LaunchError, actions: &mut Vec<Action>) {
-        let pool = &open.order.choice.pool;
-        self.last_refusal = format!("{pool}: {error}");
-        actions.push(Action::Say(self.last_refusal.clone()));
-        if let LaunchError::Unclear { .. } = error {
-            self.unclear_until = now + LISTS_ARE_LATE;
-        }
-        if let LaunchError::Request { .. } = error {
-            return self.end_all(now, Next::End(End::Refused(self.last_refusal.clone())), actions);
-        }
-        // Six calls without a clear answer say as much as none to be had.
-        let unclear = LaunchError::Capacity { code: "no clear answer".to_owned() };
-        self.blocks.refused(pool, if matches!(error, LaunchError::Unclear { .. }) { &unclear } else { error }, now);
-        if let Which::Spot(index) = gang.which {
-            self.watch.failed(index);
-            for other in 0..self.terms.spot.len() {
-                if self.blocks.until(&self.terms.spot[other].pool, now).is_some() {
-                    self.watch.failed(other);
-                }
-            }
-        }
-        if gang.machines.is_empty() && now >= self.unclear_until {
-            self.phase = Phase::Choosing { from: now };
-            self.choose(now, actions);
-        } else {
-            self.end_all(now, Next::Choose, actions);
-        }
-    }
-
-    /// A machine that nobody waits for any more is ended.
-    fn not_wanted(&mut self, now: f64, outcome: Result<Machine, LaunchError>, actions: &mut Vec<Action>) {
-        let Ok(machine) = outcome else { return };
-        if !self.has(&machine.id) {
-            self.give_back(now, &machine, actions);
-        }
-    }
-
-    fn has(&self, machine: &MachineId) -> bool {
-        match &self.phase {
-            Phase::Creating { gang, .. } | Phase::Running { gang, .. } => gang.machines.contains(machine),
-            _ => false,
-        }
-    }
-
-    fn give_back(&mut self, now: f64, machine: &Machine, actions: &mut Vec<Action>) {
-        let all = || self.terms.spot.iter().chain(&self.terms.on_demand);
-        if let Some(choice) = all().find(|choice| choice.pool == machine.pool).cloned() {
-            self.rent(&machine.id, &choice, now);
-        }
-        actions.push(Action::Destroy(machine.id.clone()));
-        if let Phase::Ending { until, .. } = &mut self.phase {
-            *until = until.max(now);
-        }
-    }
-
-    fn rent(&mut self, machine: &MachineId, choice: &Choice, since: f64) {
-        self.rentals.add(Rental { machine: machine.clone(), rate: choice.rate, rule: choice.rule, since, until: None });
+    fn afford(&self, now: f64, wish: policy::Decision) -> policy::Decision {
+        let state = State { spent: self.rentals.spent(now), last_pool: self.last_pool, ..State::default() };
+        policy::within_budget(wish, &state, &self.terms.limits)
     }
 
     fn listed(&mut self, now: f64, machines: &[Machine], actions: &mut Vec<Action>) {
         for machine in machines.iter().filter(|machine| machine.state == MachineState::Gone) {
+            // What came and went unheard is written down with the least that it costs.
+            self.rent_as_listed(machine, now);
             self.rentals.end(&machine.id, now);
         }
         let awaited = if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
@@ -470,7 +325,7 @@ impl Controller {
     fn end_all(&mut self, now: f64, next: Next, actions: &mut Vec<Action>) {
         if matches!(self.phase, Phase::Creating { .. }) {
             // The answer is still under way.
-            self.unclear_until = self.unclear_until.max(now + LISTS_ARE_LATE);
+            self.unclear_until = self.unclear_until.max(now + STRAYS);
         }
         actions.extend(self.rentals.open().map(|rental| Action::Destroy(rental.machine.clone())));
         self.phase = Phase::Ending { until: self.unclear_until, looked_at: now, next };

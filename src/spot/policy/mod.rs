@@ -186,7 +186,11 @@ pub enum Policy {
 
 /// Decides the coming tick: what the rule wants, as far as there is money for it.
 pub fn decide(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Decision {
-    let decision = wish(policy, state, observation, limits);
+    within_budget(wish(policy, state, observation, limits), state, limits)
+}
+
+/// Lets a decision pass if there is money for its next tick.
+pub fn within_budget(decision: Decision, state: &State, limits: &Limits) -> Decision {
     let Some(budget) = limits.budget.filter(|_| decision.action != Action::Idle) else { return decision };
     let last = state.last_pool.filter(|_| decision.action != state.running);
     let is_affordable = limits.cost(decision.action, last).is_some_and(|cost| state.spent + cost <= budget);
