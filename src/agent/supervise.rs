@@ -400,7 +400,7 @@ impl Supervisor {
                 run.write_result(&result).await?;
             }
             run.write_status(node, &status).await?;
-            if let Some(logs) = &logs { logs.send(true).await } else { Ok(()) }
+            if let Some(logs) = &logs { logs.send().await } else { Ok(()) }
         };
         if let Ok(Err(error)) = tokio::time::timeout(RECORDING * 2, recording).await {
             self.talk.say(&format!("warning: the outcome is not recorded: {error}"));
@@ -423,7 +423,7 @@ async fn keep_sending(logs: Logs, events: mpsc::Sender<Event>) {
             if !has_inherited {
                 logs.inherit().await?;
             }
-            logs.send(false).await
+            logs.send().await
         };
         match sent.await {
             Ok(()) => (has_inherited, is_told) = (true, false),

@@ -16,11 +16,15 @@ use object_store::{ClientOptions, MultipartUpload, ObjectStore, ObjectStoreExt};
 use tokio::task::JoinSet;
 
 use crate::bench::Bench;
+use crate::moto::Moto;
+use crate::s3::{environment, make_bucket};
 
 const MIB: usize = 1 << 20;
 const PART: usize = 8 * MIB;
 const PARTS_AT_ONCE: usize = 8;
 const PAIRS: usize = 7;
+/// moto takes ten times as long.
+const PAIRS_ON_MOTO: usize = 3;
 
 /// Takes objects and forgets them: as fast as a store can be. Only the newest status is kept.
 fn forgetful(status: Arc<Mutex<Vec<u8>>>) -> String {
@@ -76,8 +80,9 @@ fn serve(client: TcpStream, status: &Mutex<Vec<u8>>) {
     }
 }
 
-fn s3(endpoint: &str) -> Box<dyn ObjectStore> {
-    let store = AmazonS3Builder::new().with_endpoint(endpoint).with_bucket_name("b").with_region("us-east-1").with_unsigned_payload(true);
+fn s3(endpoint: &str, bucket: &str) -> Box<dyn ObjectStore> {
+    let store =
+        AmazonS3Builder::new().with_endpoint(endpoint).with_bucket_name(bucket).with_region("us-east-1").with_unsigned_payload(true);
     let store = store.with_access_key_id("test").with_secret_access_key("test");
     Box::new(store.with_client_options(ClientOptions::new().with_allow_http(true)).build().unwrap())
 }
@@ -114,9 +119,11 @@ async fn copy(store: &dyn ObjectStore, from: &Path) -> Duration {
 /// MB/s as the agent measured it, hashing and flushing included, and its largest resident memory in MiB.
 fn ship(bench: &Bench, number: usize, from: &Path, status: &dyn Fn() -> Vec<u8>) -> (f64, f64) {
     let folder = format!("run-{number}");
-    let script = "mkdir -p checkpoints/step-1; ln $FILE checkpoints/step-1/weights; touch checkpoints/step-1/.complete; sleep 600";
+    // What an earlier pair left behind is restored before; this one's step is newer.
+    let script = "p=checkpoints/step-$STEP; mkdir -p $p; ln $FILE $p/weights; touch $p/.complete; sleep 600";
+    let script = script.replace("$STEP", &(number + 1).to_string());
     let mut agent = bench.start(&folder, &[], &["sh", "-c", &script.replace("$FILE", &from.display().to_string())]);
-    agent.wait_until_safe(1);
+    agent.wait_until_safe(number as u64 + 1);
     thread::sleep(Duration::from_millis(500));
     let said: serde_json::Value = serde_json::from_slice(&status()).unwrap();
     let table = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
@@ -132,11 +139,17 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn measure(what: &str, bench: &Bench, large: &Path, store: &dyn Fn() -> Box<dyn ObjectStore>, status: &dyn Fn() -> Vec<u8>) {
+fn measure(
+    (what, pairs): (&str, usize),
+    bench: &Bench,
+    large: &Path,
+    store: &dyn Fn() -> Box<dyn ObjectStore>,
+    status: &dyn Fn() -> Vec<u8>,
+) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let bytes = fs::metadata(large).unwrap().len() as f64;
     let (mut copies, mut ships, mut peaks) = (Vec::new(), Vec::new(), Vec::new());
-    for number in 0..PAIRS {
+    for number in 0..pairs {
         copies.push(bytes / 1e6 / runtime.block_on(copy(&*store(), large)).as_secs_f64());
         // What the copy left is not written to the disk in the other's time.
         assert!(std::process::Command::new("sync").status().unwrap().success());
@@ -177,12 +190,30 @@ fn speed_of_a_large_checkpoint() {
     let folder = bench.path("plain");
     fs::create_dir_all(&folder).unwrap();
     let plain = || -> Box<dyn ObjectStore> { Box::new(LocalFileSystem::new_with_prefix(&folder).unwrap().with_fsync(true)) };
-    measure("folder", &bench, &file, &plain, &|| fs::read(bench.path("store/runs/t/status/0.json")).unwrap());
+    measure(("folder", PAIRS), &bench, &file, &plain, &|| fs::read(bench.path("store/runs/t/status/0.json")).unwrap());
     let status = Arc::new(Mutex::new(Vec::new()));
     let endpoint = forgetful(status.clone());
     let environment =
         [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "t"), ("AWS_SECRET_ACCESS_KEY", "t"), ("AWS_REGION", "us-east-1")];
     let bench = Bench::at("s3://b/p", &environment);
     let file = large(&bench);
-    measure("loopback", &bench, &file, &|| s3(&endpoint), &|| status.lock().unwrap().clone());
+    measure(("loopback", PAIRS), &bench, &file, &|| s3(&endpoint, "b"), &|| status.lock().unwrap().clone());
+}
+
+/// A store that does something with what it gets.
+#[test]
+#[ignore = "takes minutes and measures"]
+fn speed_of_a_large_checkpoint_on_moto() {
+    let Some(moto) = Moto::start("speed_of_a_large_checkpoint_on_moto") else { return };
+    make_bucket(&moto.address, "speed");
+    let endpoint = format!("http://{}", moto.address);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let bench = Bench::at("s3://speed/p", &environment(&endpoint));
+    let file = large(&bench);
+    let status = || {
+        let path = Location::from("p/runs/t/status/0.json");
+        let store = s3(&endpoint, "speed");
+        runtime.block_on(async { store.get(&path).await.unwrap().bytes().await.unwrap().to_vec() })
+    };
+    measure(("moto", PAIRS_ON_MOTO), &bench, &file, &|| s3(&endpoint, "speed"), &status);
 }

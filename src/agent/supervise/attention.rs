@@ -142,11 +142,12 @@ impl Supervisor {
         if self.settings.stall.is_none() {
             return;
         }
+        let processor = tree::processor_time();
         let signs = with(&self.pulse, |pulse| Signs {
             step: pulse.progress,
             committed: pulse.committed,
             output_bytes: pulse.output_bytes,
-            processor: tree::processor_time(),
+            processor,
         });
         let Some(silent) = self.stall.look(self.begun.elapsed(), signs) else { return };
         let text = format!("no step, checkpoint, output or work of a processor for {:.0} s", silent.as_secs_f64());
