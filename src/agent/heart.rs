@@ -67,6 +67,8 @@ pub struct Pulse {
     pub spent: Option<Usd>,
     /// The cloud takes this machine away.
     pub is_taken: bool,
+    /// All machines take part, so who is silent is missed.
+    pub is_assembled: bool,
     /// Once it has ended: whether nothing is left to do.
     pub is_done: Option<bool>,
     /// Bytes that the program wrote to stdout and stderr, and whether some are missing from the log.

@@ -113,11 +113,9 @@ impl Logs {
     }
 
     /// Sends every chunk that is due, oldest first, those of earlier epochs before. `Err` leaves the rest for the next time.
-    pub async fn send(&self, everything: bool) -> Result<(), StoreError> {
+    pub async fn send(&self) -> Result<(), StoreError> {
         let local = |source| StoreError::Local { path: self.folder.display().to_string(), source };
-        if everything || self.log().bytes > 0 {
-            self.log().close().map_err(local)?;
-        }
+        self.log().close().map_err(local)?;
         for chunk in chunks(&self.folder).map_err(local)? {
             let packed = chunk.pack(&self.folder).map_err(local)?;
             let bytes = fs::read(&packed).map_err(local)?;
@@ -220,7 +218,7 @@ mod tests {
             let spool = folder.path().join("spool");
             let first = Logs::new(run(folder.path()), spool.clone(), 1, 0).unwrap();
             first.log().append(b"one\n").unwrap();
-            first.send(true).await.unwrap();
+            first.send().await.unwrap();
             first.log().append(b"two\n").unwrap();
             let chunk = Chunk { epoch: 1, number: 1 };
             if vanished_after >= 1 {
@@ -236,7 +234,7 @@ mod tests {
             let second = Logs::new(run(folder.path()), spool.clone(), 2, 0).unwrap();
             second.inherit().await.unwrap();
             second.log().append(b"three\n").unwrap();
-            second.send(true).await.unwrap();
+            second.send().await.unwrap();
             assert_eq!((kept(folder.path(), 1).as_str(), kept(folder.path(), 2).as_str()), ("one\ntwo\n", "three\n"), "{vanished_after}");
             assert_eq!(names(&spool).unwrap(), [""; 0]);
         }

@@ -233,7 +233,7 @@ impl Supervisor {
         }
         if !self.settings.place.is_alone() {
             let (run, place, heartbeat) = (self.settings.run.clone(), self.settings.place, self.settings.heartbeat);
-            beside.spawn(team::listen(run, self.epoch, place, heartbeat, self.sender.clone()));
+            beside.spawn(team::listen(run, self.epoch, place, heartbeat, (self.pulse.clone(), self.sender.clone())));
         }
         if let Some(logs) = self.logs.clone() {
             beside.spawn(keep_sending(logs, self.sender.clone()));
@@ -243,8 +243,10 @@ impl Supervisor {
         if let Err(fault) = &outcome {
             self.tell(Occasion::Finished, &format!("the agent gave up: {fault}"));
         }
-        if outcome.as_ref().is_ok_and(|outcome| *outcome != Outcome::Fenced) {
-            self.record(outcome.as_ref().copied().unwrap_or(Outcome::Interrupted)).await;
+        if let Ok(outcome) = &outcome
+            && *outcome != Outcome::Fenced
+        {
+            self.record(*outcome).await;
         }
         let telling = std::mem::take(&mut self.telling);
         let _ = tokio::time::timeout(TELLING, telling.join_all()).await;
@@ -258,10 +260,10 @@ impl Supervisor {
             if self.assemble(&restored).await?.is_none() {
                 return Ok(self.outcome(Exit::Code(0)));
             }
+            with(&self.pulse, |pulse| pulse.is_assembled = true);
             let safe_before = restored.name.map(|name| name.step);
             let kills_before = tree::memory_kills();
             let exit = self.attend(&restored).await?;
-            self.exit = Some(exit);
             let outcome = self.outcome(exit);
             let Outcome::Failed(exit) = outcome else { return Ok(outcome) };
             let (safe, progress) = with(&self.pulse, |pulse| (pulse.committed.map(|name| name.step), pulse.progress));
@@ -400,7 +402,7 @@ impl Supervisor {
                 run.write_result(&result).await?;
             }
             run.write_status(node, &status).await?;
-            if let Some(logs) = &logs { logs.send(true).await } else { Ok(()) }
+            if let Some(logs) = &logs { logs.send().await } else { Ok(()) }
         };
         if let Ok(Err(error)) = tokio::time::timeout(RECORDING * 2, recording).await {
             self.talk.say(&format!("warning: the outcome is not recorded: {error}"));
@@ -423,7 +425,7 @@ async fn keep_sending(logs: Logs, events: mpsc::Sender<Event>) {
             if !has_inherited {
                 logs.inherit().await?;
             }
-            logs.send(false).await
+            logs.send().await
         };
         match sent.await {
             Ok(()) => (has_inherited, is_told) = (true, false),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use crate::agent::heart::Event;
+use crate::agent::heart::{Event, Shared, with};
 use crate::agent::supervise::Talk;
 use crate::runstore::epoch::SILENT_HEARTBEATS;
 use crate::runstore::team::union;
@@ -81,7 +81,7 @@ pub async fn gather(run: &Run, epoch: u64, place: Place, talk: &dyn Talk) -> Res
 }
 
 /// Hears what the other machines say: the first hears all, the others hear all about leaving and watch the first.
-pub async fn listen(run: Run, epoch: u64, place: Place, heartbeat: Duration, events: mpsc::Sender<Event>) {
+pub async fn listen(run: Run, epoch: u64, place: Place, heartbeat: Duration, (pulse, events): (Shared, mpsc::Sender<Event>)) {
     let watched: Vec<u32> = place.others().filter(|node| place.is_first() || *node == 0).collect();
     let mut sights: Vec<(u32, Option<u64>, Instant)> = watched.into_iter().map(|node| (node, None, Instant::now())).collect();
     loop {
@@ -99,7 +99,9 @@ pub async fn listen(run: Run, epoch: u64, place: Place, heartbeat: Duration, eve
             };
             let status = status.filter(|status| status.epoch == epoch);
             let beat = status.as_ref().map(|status| status.beat);
-            if beat != *last {
+            // Machines boot at different times: who has not come yet is not missed.
+            let may_still_come = beat.is_none() && !with(&pulse, |pulse| pulse.is_assembled);
+            if beat != *last || may_still_come {
                 (*last, *changed) = (beat, Instant::now());
             }
             let why = match status {
@@ -111,7 +113,7 @@ pub async fn listen(run: Run, epoch: u64, place: Place, heartbeat: Duration, eve
                 _ if changed.elapsed() > heartbeat * SILENT_HEARTBEATS + LOOK * 2 => "has fallen silent",
                 _ => continue,
             };
-            let leaving = Leaving { from: format!("node {node} {why}"), seconds_left: 0.0, is_cap: false };
+            let leaving = Leaving { from: why.to_owned(), seconds_left: 0.0, is_cap: false };
             let _ = events.send(Event::PeerLeaves { node: *node, leaving }).await;
             return;
         }

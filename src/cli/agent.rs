@@ -66,9 +66,10 @@ pub struct AgentArguments {
     /// What the launch of this machine agreed on: run, price, billing, limits. Options given here win
     #[arg(long, value_name = "FILE")]
     pub hand_off: Option<PathBuf>,
-    /// Which machine this is, from 0, and of how many
+    /// Which of several machines this is, from 0; the first owns the run
     #[arg(long, value_name = "N", requires = "nodes")]
     pub node: Option<u32>,
+    /// Machines that run together, each with an agent of its own
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
     /// Address that gets a JSON message on start, interruption and end, and at 50, 80 and 100 % of the budget

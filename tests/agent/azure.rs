@@ -133,7 +133,7 @@ fn a_run_survives_on_azure() {
     assert_eq!(third.result(), undisturbed());
     // Create-only holds there, too: of two that start at once one owns the run.
     let mut codes: Vec<_> = ["x", "y"]
-        .map(|name| bench.start(name, &["--machine", name], &[TRAINER]))
+        .map(|name| bench.start(name, &["--machine", name], &["sleep", "6"]))
         .iter_mut()
         .map(|agent| agent.wait().code().unwrap())
         .collect();

@@ -9,12 +9,12 @@ use std::thread;
 use crate::bench::{Bench, TRAINER, kill_programs, undisturbed};
 use crate::moto::Moto;
 
-fn environment(endpoint: &str) -> [(&'static str, &str); 4] {
+pub fn environment(endpoint: &str) -> [(&'static str, &str); 4] {
     [("AWS_ENDPOINT_URL", endpoint), ("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_REGION", "us-east-1")]
 }
 
 /// moto wants a signature in form only.
-fn make_bucket(address: &str, name: &str) {
+pub fn make_bucket(address: &str, name: &str) {
     let mut stream = TcpStream::connect(address).unwrap();
     let signed = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x";
     let head =

@@ -16,11 +16,15 @@ use object_store::{ClientOptions, MultipartUpload, ObjectStore, ObjectStoreExt};
 use tokio::task::JoinSet;
 
 use crate::bench::Bench;
+use crate::moto::Moto;
+use crate::s3::{environment, make_bucket};
 
 const MIB: usize = 1 << 20;
 const PART: usize = 8 * MIB;
 const PARTS_AT_ONCE: usize = 8;
 const PAIRS: usize = 7;
+/// moto takes ten times as long.
+const PAIRS_ON_MOTO: usize = 3;
 
 /// Takes objects and forgets them: as fast as a store can be. Only the newest status is kept.
 fn forgetful(status: Arc<Mutex<Vec<u8>>>) -> String {
@@ -76,8 +80,9 @@ fn serve(client: TcpStream, status: &Mutex<Vec<u8>>) {
     }
 }
 
-fn s3(endpoint: &str) -> Box<dyn ObjectStore> {
-    let store = AmazonS3Builder::new().with_endpoint(endpoint).with_bucket_name("b").with_region("us-east-1").with_unsigned_payload(true);
+fn s3(endpoint: &str, bucket: &str) -> Box<dyn ObjectStore> {
+    let store =
+        AmazonS3Builder::new().with_endpoint(endpoint).with_bucket_name(bucket).with_region("us-east-1").with_unsigned_payload(true);
     let store = store.with_access_key_id("test").with_secret_access_key("test");
     Box::new(store.with_client_options(ClientOptions::new().with_allow_http(true)).build().unwrap())
 }
@@ -132,11 +137,17 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn measure(what: &str, bench: &Bench, large: &Path, store: &dyn Fn() -> Box<dyn ObjectStore>, status: &dyn Fn() -> Vec<u8>) {
+fn measure(
+    (what, pairs): (&str, usize),
+    bench: &Bench,
+    large: &Path,
+    store: &dyn Fn() -> Box<dyn ObjectStore>,
+    status: &dyn Fn() -> Vec<u8>,
+) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let bytes = fs::metadata(large).unwrap().len() as f64;
     let (mut copies, mut ships, mut peaks) = (Vec::new(), Vec::new(), Vec::new());
-    for number in 0..PAIRS {
+    for number in 0..pairs {
         copies.push(bytes / 1e6 / runtime.block_on(copy(&*store(), large)).as_secs_f64());
         // What the copy left is not written to the disk in the other's time.
         assert!(std::process::Command::new("sync").status().unwrap().success());
@@ -177,12 +188,34 @@ fn speed_of_a_large_checkpoint() {
     let folder = bench.path("plain");
     fs::create_dir_all(&folder).unwrap();
     let plain = || -> Box<dyn ObjectStore> { Box::new(LocalFileSystem::new_with_prefix(&folder).unwrap().with_fsync(true)) };
-    measure("folder", &bench, &file, &plain, &|| fs::read(bench.path("store/runs/t/status/0.json")).unwrap());
+    measure(("folder", PAIRS), &bench, &file, &plain, &|| fs::read(bench.path("store/runs/t/status/0.json")).unwrap());
     let status = Arc::new(Mutex::new(Vec::new()));
     let endpoint = forgetful(status.clone());
     let environment =
         [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "t"), ("AWS_SECRET_ACCESS_KEY", "t"), ("AWS_REGION", "us-east-1")];
     let bench = Bench::at("s3://b/p", &environment);
     let file = large(&bench);
-    measure("loopback", &bench, &file, &|| s3(&endpoint), &|| status.lock().unwrap().clone());
+    measure(("loopback", PAIRS), &bench, &file, &|| s3(&endpoint, "b"), &|| status.lock().unwrap().clone());
+}
+
+/// A store that does something with what it gets.
+#[test]
+#[ignore = "takes minutes and measures"]
+fn speed_of_a_large_checkpoint_on_moto() {
+    let Some(moto) = Moto::start("speed_of_a_large_checkpoint_on_moto") else { return };
+    make_bucket(&moto.address, "speed");
+    let endpoint = format!("http://{}", moto.address);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let root = Bench::new();
+    let file = large(&root);
+    // Each pair in a place of its own: to restore what the last one sent would take longer than to send it.
+    for number in 0..PAIRS_ON_MOTO {
+        let bench = Bench::at(&format!("s3://speed/p{number}"), &environment(&endpoint));
+        let status = || {
+            let path = Location::from(format!("p{number}/runs/t/status/0.json"));
+            let store = s3(&endpoint, "speed");
+            runtime.block_on(async { store.get(&path).await.unwrap().bytes().await.unwrap().to_vec() })
+        };
+        measure(("moto", 1), &bench, &file, &|| s3(&endpoint, "speed"), &status);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::bench::{Agent, Bench, signal};
@@ -13,10 +14,13 @@ fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
-/// Both machines of a life, in folders named after it.
-fn start(bench: &Bench, life: &str, port: &str, pace: &str) -> [Agent; 2] {
+/// Both machines of a life, in folders named after it, one some time after the other.
+fn start(bench: &Bench, life: &str, port: &str, (pace, later): (&str, u64)) -> [Agent; 2] {
     let command = ["python3", TRAINER, port, STEPS, pace];
     ["0", "1"].map(|node| {
+        if node == "1" {
+            sleep(Duration::from_secs(later));
+        }
         let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "5s"];
         bench.start(&format!("{life}-{node}"), &options, &command)
     })
@@ -39,7 +43,7 @@ fn undisturbed() -> [String; 2] {
 }
 
 fn finish(bench: &Bench, life: &str) {
-    let mut agents = start(bench, life, &free_port(), "0.02");
+    let mut agents = start(bench, life, &free_port(), ("0.02", 4));
     for agent in &mut agents {
         agent.ends_with(0);
     }
@@ -67,7 +71,7 @@ fn shards_of_all_machines_are_one_checkpoint() {
 fn a_notice_on_any_machine_stops_all_at_the_same_step() {
     let bench = Bench::new();
     for (life, told) in [("first", 1), ("second", 0)] {
-        let mut agents = start(&bench, life, &free_port(), "0.1");
+        let mut agents = start(&bench, life, &free_port(), ("0.1", 0));
         agents[0].wait_for("is safe");
         agents[told].signal("TERM");
         for agent in &mut agents {
@@ -85,7 +89,7 @@ fn a_notice_on_any_machine_stops_all_at_the_same_step() {
 fn a_machine_that_vanishes_does_not_leave_the_others_hanging() {
     let bench = Bench::new();
     for vanishing in [1, 0] {
-        let mut agents = start(&bench, &format!("without-{vanishing}"), &free_port(), "0.1");
+        let mut agents = start(&bench, &format!("without-{vanishing}"), &free_port(), ("0.1", 0));
         agents[0].wait_for("is safe");
         // The machine with all that runs on it.
         let programs = crate::bench::processes_with(&format!("{}|{vanishing}|n{vanishing}|", bench.path("store").display()));
@@ -109,4 +113,44 @@ fn a_machine_whose_first_one_never_comes_can_be_told_to_go() {
     alone.wait_for("waiting for the first machine");
     alone.signal("TERM");
     alone.ends_with(75);
+}
+
+/// A folder that all machines share is restored and sent once, by the first.
+#[test]
+fn what_lies_on_a_shared_disk_is_sent_once() {
+    let bench = Bench::new();
+    let folder = bench.path("shared").display().to_string();
+    let script = "echo \"resumed from $GPUPLAN_RESUME_FROM\"; [ $GPUPLAN_NODE = 0 ] && [ ! -e $GPUPLAN_CKPT_DIR/step-1 ] && { \
+                  mkdir $GPUPLAN_CKPT_DIR/.aside; echo w > $GPUPLAN_CKPT_DIR/.aside/weights; touch $GPUPLAN_CKPT_DIR/.aside/.complete; \
+                  mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; }; sleep 3";
+    for life in ["first", "second"] {
+        let mut agents = ["0", "1"].map(|node| {
+            let options = ["--node", node, "--nodes", "2", "--machine", node, "--checkpoints", &folder];
+            bench.start(&format!("{life}-{node}"), &options, &["sh", "-c", script])
+        });
+        for agent in &mut agents {
+            agent.ends_with(0);
+            let from = if life == "first" { "resumed from \n".to_owned() } else { format!("resumed from {folder}/step-1\n") };
+            assert!(agent.log().contains(&from), "{}", agent.log());
+        }
+    }
+    assert_eq!(newest_manifest(&bench)["files"].as_array().unwrap().len(), 2);
+    assert!(bench.objects("data").iter().all(|path| !path.display().to_string().contains("/n1-")));
+    bench.assert_whole();
+}
+
+#[test]
+fn a_program_that_fails_on_one_machine_ends_all() {
+    for failing in [0, 1] {
+        let bench = Bench::new();
+        let script = format!("[ $GPUPLAN_NODE = {failing} ] && {{ sleep 1; exit 3; }}; sleep 600");
+        let mut agents = ["0", "1"].map(|node| {
+            let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "2s"];
+            bench.start(node, &options, &["sh", "-c", &script])
+        });
+        agents[failing].ends_with(3);
+        agents[1 - failing].ends_with(75);
+        let log = agents[1 - failing].log();
+        assert!(log.contains(&format!("node {failing}: ")) && log.contains("failed"), "{log}");
+    }
 }

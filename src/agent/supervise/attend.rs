@@ -16,11 +16,14 @@ use crate::agent::scan::{Over, Settling};
 use crate::agent::shares::Sharing;
 use crate::agent::stall::Stall;
 use crate::agent::supervise::{Fault, RECORDING, Stream, Supervisor, TICK};
+use crate::agent::team;
 use crate::agent::tree;
 use crate::agent::upload::Shipper;
 
 /// A store that is away at the end of a run that nobody hurries is waited for so long; the machine costs money meanwhile.
 const FINAL_PATIENCE: Duration = Duration::from_mins(15);
+/// The first machine may go on for long after the others' programs are done. If it falls silent, they hear of it.
+const UNTIL_THE_FIRST_ENDS: Duration = Duration::from_hours(24 * 30);
 /// torchrun kills its workers 30 s after SIGTERM unless it is told otherwise; the agent ends them in time by itself.
 const LAUNCHER_PATIENCE: Duration = Duration::from_mins(2);
 /// The last output of a program whose processes are all gone is read within so long.
@@ -68,6 +71,11 @@ impl Supervisor {
         let all_read = spawn_blocking(|| reading.into_iter().try_for_each(std::thread::JoinHandle::join));
         let _ = tokio::time::timeout(LAST_WORDS, all_read).await;
         self.read_progress();
+        self.hear_the_others().await;
+        self.exit = Some(exit);
+        if exit != Exit::Code(0) && self.ending.asked.is_none() {
+            self.warn_the_others(Asked::Interruption, "its program failed", self.settings.grace);
+        }
         self.finish(if exit == Exit::Code(0) { Over::Orderly } else { Over::Torn }, &finish, shipping).await;
         Ok(exit)
     }
@@ -75,8 +83,9 @@ impl Supervisor {
     /// Waits until what the program completed is safe, or the time is over, or somebody else owns the run.
     async fn finish(&mut self, over: Over, finish: &watch::Sender<Option<Finish>>, mut shipping: JoinHandle<bool>) {
         let until = |by: Instant| by.checked_sub(RECORDING).unwrap_or(by);
-        let first = self.ending.leave_by.map_or_else(|| Instant::now() + FINAL_PATIENCE, until);
-        let _ = finish.send(Some(Finish { until: first, over }));
+        let patience = if self.settings.place.is_first() { FINAL_PATIENCE } else { UNTIL_THE_FIRST_ENDS };
+        let at_first = self.ending.leave_by.map_or_else(|| Instant::now() + patience, until);
+        let _ = finish.send(Some(Finish { until: at_first, over }));
         self.synced = loop {
             if self.ending.asked == Some(Asked::Fenced) {
                 shipping.abort();
@@ -99,6 +108,19 @@ impl Supervisor {
         }
         if !self.synced && self.ending.asked != Some(Asked::Fenced) {
             self.talk.say("warning: the newest checkpoint could not be made safe in time");
+        }
+    }
+
+    /// The programs of a team stop together, so this one may have ended before its agent heard why. How it ended depends on that.
+    async fn hear_the_others(&mut self) {
+        if self.settings.place.is_alone() {
+            return;
+        }
+        let until = Instant::now() + team::LOOK * 2;
+        while self.ending.asked.is_none()
+            && let Ok(Some(event)) = tokio::time::timeout_at(until.into(), self.events.recv()).await
+        {
+            self.hear(event, None);
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::agent::heart::{Event, with};
 use crate::agent::notice::{Notice, Urgency, grace};
 use crate::agent::notify::{Message, Occasion};
-use crate::agent::outcome::Asked;
+use crate::agent::outcome::{Asked, Exit};
 use crate::agent::program::Program;
 use crate::agent::restore::Restored;
 use crate::agent::stall::Signs;
@@ -30,6 +30,8 @@ impl Supervisor {
                 with(&self.pulse, |pulse| pulse.is_taken |= by_cloud && notice.urgency == Urgency::Leave);
                 self.heed(&notice, program);
             }
+            // Whose program failed has told the others, and hears only the echo.
+            Event::PeerLeaves { .. } if self.exit.is_some_and(|exit| exit != Exit::Code(0)) => {}
             Event::PeerLeaves { node, leaving } => {
                 let asked = if leaving.is_cap { Asked::Cap } else { Asked::Interruption };
                 let left = Duration::try_from_secs_f64(leaving.seconds_left).unwrap_or_default().max(self.settings.grace);
@@ -93,7 +95,7 @@ impl Supervisor {
     }
 
     /// All machines save at the same time: a step that only some have saved cannot be restored.
-    fn warn_the_others(&self, asked: Asked, why: &str, left: Duration) {
+    pub(super) fn warn_the_others(&self, asked: Asked, why: &str, left: Duration) {
         let place = self.settings.place;
         if !place.is_alone() {
             let leaving = Leaving { from: why.to_owned(), seconds_left: left.as_secs_f64(), is_cap: asked == Asked::Cap };
@@ -142,11 +144,12 @@ impl Supervisor {
         if self.settings.stall.is_none() {
             return;
         }
+        let processor = tree::processor_time();
         let signs = with(&self.pulse, |pulse| Signs {
             step: pulse.progress,
             committed: pulse.committed,
             output_bytes: pulse.output_bytes,
-            processor: tree::processor_time(),
+            processor,
         });
         let Some(silent) = self.stall.look(self.begun.elapsed(), signs) else { return };
         let text = format!("no step, checkpoint, output or work of a processor for {:.0} s", silent.as_secs_f64());

@@ -3,13 +3,16 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::Bytes;
 use object_store::{Error, MultipartUpload, ObjectStoreExt, PutPayload};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{JoinError, JoinSet};
+use tokio::try_join;
 
 use crate::runstore::store::{PART, Sent, Store, StoreError, in_background, refused};
 
@@ -93,8 +96,12 @@ impl Store {
         let file = File::open(from).map_err(local)?;
         let length = file.metadata().map_err(local)?.len();
         let part = PART.max(length.div_ceil(MOST_PARTS));
-        let mut reading = Reading { file, from, part: part.min(length + 1), room: &self.room };
-        let first = reading.next().await?;
+        let mut reading = Reading { file, part: part.min(length + 1), room: self.room.clone(), runtime: Handle::current() };
+        let (reading, first) = in_background(from, move || {
+            let first = reading.next()?;
+            Ok((reading, first))
+        })
+        .await?;
         if (first.len() as u64) < part {
             let mut hash = Hash::new();
             hash.update(&first);
@@ -103,7 +110,7 @@ impl Store {
             return Ok(sent);
         }
         let mut upload = self.objects.put_multipart(&self.at(key)).await.map_err(|error| refused(key, &error))?;
-        match send_parts(&mut *upload, reading, first, key).await {
+        match send_parts(&mut *upload, reading, first, (key, from)).await {
             Ok(sent) => Ok(sent),
             Err(error) => {
                 // Parts that stay behind cost storage; a store that cannot be reached now is told by its own lifecycle rule.
@@ -114,57 +121,71 @@ impl Store {
     }
 }
 
-/// While one part is hashed and several are on their way, the next is read.
-async fn send_parts(upload: &mut dyn MultipartUpload, mut reading: Reading<'_>, mut block: Bytes, key: &str) -> Result<Sent, StoreError> {
-    let mut under_way = JoinSet::new();
-    let ended = |done: Result<Result<(), Error>, tokio::task::JoinError>| match done {
+/// One thread reads, one hashes what was read, and parts are on their way meanwhile. None waits for another but for room.
+async fn send_parts(
+    upload: &mut dyn MultipartUpload,
+    mut reading: Reading,
+    first: Bytes,
+    (key, from): (&str, &Path),
+) -> Result<Sent, StoreError> {
+    let (parts, mut arriving) = mpsc::unbounded_channel();
+    let (to_hash, to_be_hashed) = channel::<Bytes>();
+    let hashing = in_background(from, move || {
+        let (mut hash, mut size) = (Hash::new(), 0);
+        for block in to_be_hashed {
+            hash.update(&block);
+            size += block.len() as u64;
+        }
+        Ok(Sent { sha256: hash.text(), size })
+    });
+    let all_read = in_background(from, move || {
+        let mut block = first;
+        // Where nobody takes it any more, an error is on its way to the caller.
+        while !block.is_empty() && to_hash.send(block.clone()).is_ok() && parts.send(block).is_ok() {
+            block = reading.next()?;
+        }
+        Ok(())
+    });
+    let sending = async {
+        let mut under_way = JoinSet::new();
+        while let Some(part) = arriving.recv().await {
+            under_way.spawn(upload.put_part(PutPayload::from_bytes(part)));
+            while let Some(done) = under_way.try_join_next() {
+                ended(done, key)?;
+            }
+        }
+        while let Some(done) = under_way.join_next().await {
+            ended(done, key)?;
+        }
+        Ok(())
+    };
+    let (sent, (), ()) = try_join!(hashing, all_read, sending)?;
+    upload.complete().await.map_err(|error| refused(key, &error))?;
+    Ok(sent)
+}
+
+fn ended(done: Result<Result<(), Error>, JoinError>, key: &str) -> Result<(), StoreError> {
+    match done {
         Ok(sent) => sent.map_err(|error| refused(key, &error)),
         Err(error) => Err(StoreError::Unavailable { key: key.to_owned(), detail: error.to_string() }),
-    };
-    let (mut hash, mut size) = (Hash::new(), 0);
-    while !block.is_empty() {
-        size += block.len() as u64;
-        under_way.spawn(upload.put_part(PutPayload::from_bytes(block.clone())));
-        let hashing: JoinHandle<Hash> = spawn_blocking(move || {
-            hash.update(&block);
-            hash
-        });
-        block = reading.next().await?;
-        hash = hashing.await.map_err(|error| reading.local(io::Error::other(error)))?;
-        while let Some(done) = under_way.try_join_next() {
-            ended(done)?;
-        }
     }
-    while let Some(done) = under_way.join_next().await {
-        ended(done)?;
-    }
-    upload.complete().await.map_err(|error| refused(key, &error))?;
-    Ok(Sent { sha256: hash.text(), size })
 }
 
-struct Reading<'a> {
+struct Reading {
     file: File,
-    from: &'a Path,
     part: u64,
-    room: &'a Room,
+    room: Room,
+    /// To wait for room in a thread that may wait.
+    runtime: Handle,
 }
 
-impl Reading<'_> {
-    fn local(&self, source: io::Error) -> StoreError {
-        StoreError::Local { path: self.from.display().to_string(), source }
-    }
-
+impl Reading {
     /// Empty at the end of the file.
-    async fn next(&mut self) -> Result<Bytes, StoreError> {
-        let mut block = self.room.block(self.part).await.map_err(|error| self.local(error))?;
-        let file = self.file.try_clone().map_err(|error| self.local(error))?;
-        let part = self.part;
-        in_background(self.from, move || {
-            block.bytes.clear();
-            file.take(part).read_to_end(&mut block.bytes)?;
-            Ok(Bytes::from_owner(block))
-        })
-        .await
+    fn next(&mut self) -> io::Result<Bytes> {
+        let mut block = self.runtime.block_on(self.room.block(self.part))?;
+        block.bytes.clear();
+        (&mut self.file).take(self.part).read_to_end(&mut block.bytes)?;
+        Ok(Bytes::from_owner(block))
     }
 }
 
