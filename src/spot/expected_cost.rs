@@ -158,10 +158,10 @@ impl Solver {
             let (start, keep) = (self.on_demand + change[cell], self.on_demand + stay[cell]);
             let waits = wait[cell] <= start;
             let idle = if waits { wait[cell] } else { start };
-            let (starts_spot, leaves) = (start_spot[cell] <= idle, start_spot[cell] < keep);
-            now_idle[cell] = if starts_spot { start_spot[cell] } else { idle };
+            let (begins, leaves) = (start_spot[cell] <= idle, start_spot[cell] < keep);
+            now_idle[cell] = if begins { start_spot[cell] } else { idle };
             now_on_demand[cell] = if leaves { start_spot[cell] } else { keep };
-            let idle_choice = if starts_spot { START_SPOT } else { START_ON_DEMAND * u8::from(!waits) };
+            let idle_choice = if begins { START_SPOT } else { START_ON_DEMAND * u8::from(!waits) };
             chosen[cell] = idle_choice | (LEAVE * u8::from(leaves));
         }
         for row in [now_idle, now_on_demand, &mut on_spot] {
