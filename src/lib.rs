@@ -26,7 +26,9 @@
 //!   units and embedded: under everything.     cli: over everything, the only one that prints or exits.
 //!   calibration (between hardware and estimate): what this machine's own GPUs are.
 //!   telemetry (under workload): counters and findings of a run, which `plan::what_if` prices.
-//!   clouds (at the side, no stage imports it): adapters behind the ports that stages own, such as `market::PriceSource`.
+//!   launch (below plan) rents and leads a run; agent keeps it alive on its machine; both know it from runstore.
+//!   clouds (at the side, no stage imports it): adapters behind the ports that stages own, such as `market::PriceSource`
+//!   and `launch::Launcher`.
 //! ```
 //! Data flows down the page; a stage imports only stages above it (`tests/architecture.rs` proves it). The middle is
 //! pure: no clock, file, network or environment between `units` and `report`. See `docs/design.md`.

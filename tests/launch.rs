@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
+use rayon::prelude::*;
 
 use gpuplan::launch::controller::Controller;
 use gpuplan::launch::events::{Action, Choice, End, Event, Order, Outcome, Past, Report, Terms};
@@ -413,10 +414,10 @@ fn at_the_end(world: &World, controller: &Controller, terms: &Terms) {
 fn whatever_goes_wrong_nothing_is_lost() {
     let asked = std::env::var("GPUPLAN_SIMULATED_SEEDS").ok().and_then(|text| text.parse().ok());
     let seeds: u64 = asked.unwrap_or(if cfg!(debug_assertions) { 500 } else { 10_000 });
+    let run = |seed: u64| std::panic::catch_unwind(|| simulate(seed)).unwrap_or_else(|_| panic!("seed {seed}")).0;
+    let all: Vec<End> = (0..seeds).into_par_iter().map(run).collect();
     let mut ends: BTreeMap<String, u32> = BTreeMap::new();
-    for seed in 0..seeds {
-        let caught = std::panic::catch_unwind(|| simulate(seed));
-        let (end, _) = caught.unwrap_or_else(|_| panic!("seed {seed}"));
+    for end in all {
         *ends.entry(format!("{end:?}").split('(').next().unwrap_or_default().to_owned()).or_default() += 1;
     }
     let of = |name: &str| ends.get(name).copied().unwrap_or_default();

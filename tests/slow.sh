@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What takes minutes: a fresh release build, with every feature and with none, against its time limit; the agent with real
-# frameworks and at every fault point, its speed, and its static program.
+# frameworks and at every fault point, its speed, and its static program; a million simulated launches.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,4 +39,6 @@ else
 fi
 cargo test --release --locked --no-default-features --test agent -- --include-ignored --nocapture frameworks stores speed
 .ci/agent
+# The controller of a launch, a hundred times as often as in every test run.
+GPUPLAN_SIMULATED_SEEDS=1000000 cargo test --release --locked --no-default-features --test launch
 exit "$late"

@@ -10,7 +10,7 @@ use crate::cli::bench::BenchArguments;
 use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::launch::{LaunchArguments, WatchArguments};
 use crate::cli::profile::ProfileCommand;
-use crate::cli::runs::{GcArguments, StatusArguments, StopArguments};
+use crate::cli::runs::{GcArguments, LogsArguments, StatusArguments, StopArguments};
 use crate::cli::snapshot::{CatalogRefreshArguments, ImportArguments};
 
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
@@ -83,6 +83,8 @@ pub enum Command {
     Watch(WatchArguments),
     /// What runs, where, and what it has cost
     Status(StatusArguments),
+    /// What the program of a run has said so far
+    Logs(LogsArguments),
     /// End every machine of a run
     Stop(StopArguments),
     /// Find machines that no run knows any more, and end them

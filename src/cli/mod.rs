@@ -76,6 +76,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Launch(arguments) => launch::run(arguments, settings, printer),
         Command::Watch(arguments) => launch::again(arguments, settings, printer),
         Command::Status(arguments) => runs::status(arguments, settings, printer),
+        Command::Logs(arguments) => runs::logs(arguments, settings, printer),
         Command::Stop(arguments) => runs::stop(arguments, settings, printer),
         Command::Gc(arguments) => runs::gc(arguments, settings, printer),
         Command::Simulate(arguments) => simulate::run(arguments, settings, printer),

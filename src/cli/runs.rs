@@ -1,11 +1,11 @@
-//! `status`, `stop` and `gc`: what runs and what it costs, how to end it, and how nothing is left behind.
+//! `status`, `logs`, `stop` and `gc`: what runs, what it costs and says, how to end it, and how nothing is left behind.
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::{fake_cloud, journal, unknown_run};
+use crate::cli::launch::{fake_cloud, journal, store, unknown_run};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::clouds::fake::{self, FakeCloud};
@@ -17,6 +17,15 @@ use crate::report::table::{Column, render};
 pub struct StatusArguments {
     /// Only this run
     pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsArguments {
+    /// Name of the run
+    pub run: String,
+    /// Which of its machines, from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub node: u32,
 }
 
 #[derive(Debug, Args)]
@@ -124,6 +133,14 @@ fn row(kept: &Kept, listed: &[Machine]) -> Value {
         "ended_at": kept.ended_at,
         "store": kept.spec.store,
     })
+}
+
+pub fn logs(arguments: &LogsArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let kept = journal(settings)?.run(&arguments.run).map_err(|error| unexpected(&error))?.ok_or_else(|| unknown_run(&arguments.run))?;
+    let store = store(&kept.spec)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| Diagnostic::unexpected(&error))?;
+    let output = runtime.block_on(store.output(arguments.node)).map_err(|error| Diagnostic::unexpected(&error))?;
+    printer.data(&String::from_utf8_lossy(&output))
 }
 
 pub fn stop(arguments: &StopArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {

@@ -117,6 +117,17 @@ impl Layout {
         format!("{}/e{epoch}-{node}.json", self.billed_all())
     }
 
+    pub fn all_logs(&self) -> String {
+        format!("runs/{}/logs", self.run)
+    }
+
+    /// Epoch and number of a chunk of this node's output.
+    pub fn chunk_of_log(&self, key: &str, node: u32) -> Option<(u64, u64)> {
+        let (epoch, rest) = key.strip_prefix(&self.all_logs())?.strip_prefix("/e")?.split_once('/')?;
+        let number = rest.strip_prefix(&format!("{node}/"))?.strip_suffix(".zst")?;
+        Some((epoch.parse().ok()?, number.parse().ok()?))
+    }
+
     /// Chunks of what the program of a node said in an epoch, numbered from 0 without a gap.
     pub fn logs(&self, epoch: u64, node: u32) -> String {
         format!("runs/{}/logs/e{epoch}/{node}", self.run)

@@ -89,6 +89,8 @@ fn a_run_survives_refusals_and_an_interruption() {
     let cost: f64 = row["cost_usd"].as_str().unwrap().parse().unwrap();
     assert!(cost > 0.0 && cost < 20.0, "{row:#}");
     assert_eq!(result(home.path()), undisturbed(), "an interruption changes nothing");
+    let said = run(home.path(), &["logs", "life"]).stdout;
+    assert!(said.starts_with("train: from step 0 of 120\n") && said.matches("train: from step ").count() == 2, "{said}");
     nothing_is_left(home.path());
     let again = run(home.path(), &words);
     assert_eq!(again.code, 2, "{}", again.stderr);
