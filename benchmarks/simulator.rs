@@ -7,12 +7,12 @@ use std::sync::Arc;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use gpuplan::spot::availability::{AvailabilityModel, Future};
-use gpuplan::spot::draw::Draws;
 use gpuplan::spot::forecast::forecast;
 use gpuplan::spot::policy::semi_markov::Tables;
 use gpuplan::spot::policy::{Limits, Policy, PoolTerms};
 use gpuplan::spot::replay::{World, replay};
 use gpuplan::spot::watch::Watch;
+use gpuplan::units::draw::Draws;
 use gpuplan::units::{Usd, UsdPerHour};
 
 fn main() {

@@ -15,9 +15,9 @@ use gpuplan::launch::controller::Controller;
 use gpuplan::launch::events::{Action, Choice, End, Event, Order, Outcome, Past, Report, Terms};
 use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 use gpuplan::spot::AvailabilityModel;
-use gpuplan::spot::draw::Draws;
 use gpuplan::spot::policy::semi_markov::Tables;
 use gpuplan::spot::policy::{Limits, Policy, PoolTerms};
+use gpuplan::units::draw::Draws;
 use gpuplan::units::{BillingRule, Usd, UsdPerHour};
 
 const HOUR: f64 = 3600.0;

@@ -7,6 +7,7 @@ use crate::calibration::device::{Device, DeviceFacts, Waived};
 use crate::calibration::readings::Readings;
 use crate::hardware::{Gpu, GpuLink, NumberFormat, gpu::RateTable};
 use crate::units::BytesPerSecond;
+use crate::units::draw::Draws;
 
 /// Share of one-way PCIe that a pinned copy reaches; a pageable one goes through a buffer of the driver. Judged.
 const PINNED: f64 = 0.80;
@@ -47,7 +48,7 @@ pub struct SimulatedDevice {
 impl SimulatedDevice {
     /// `link` joins the `gpus` of the made-up machine.
     pub fn new(gpu: &Gpu, roof: Roof, gpus: u32, link: GpuLink, seed: u64) -> Self {
-        let mut draws = Draws(seed ^ 0x5EED);
+        let mut draws = Draws::new(seed, 0x5EED);
         let capability = gpu.compute_capability.split_once('.');
         let number = |text: &str| text.parse().unwrap_or(0);
         let facts = DeviceFacts {
@@ -131,23 +132,6 @@ impl Device for SimulatedDevice {
 
     fn readings(&mut self) -> Readings {
         Readings { power_limit_watts: Some(self.gpu.tdp_watts), ..Readings::default() }
-    }
-}
-
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-struct Draws(u64);
-
-impl Draws {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / 9_007_199_254_740_992.0
-    }
-
-    /// Box and Muller 1958.
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
 

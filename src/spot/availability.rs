@@ -1,9 +1,9 @@
 //! How availability goes on: the rate of leaving up or down by the age of the spell and by recent availability.
 
-use crate::spot::draw::Draws;
 use crate::spot::policy::PoolView;
 use crate::spot::watch::Watch;
 use crate::units::Hours;
+use crate::units::draw::Draws;
 
 /// Starts of the bins of age, in hours. Rates fall with age by more than ten times, so the bins widen.
 pub const AGES: [f64; 7] = [0.0, 0.08, 0.25, 0.75, 2.0, 6.0, 16.0];

@@ -4,10 +4,10 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::spot::availability::{AvailabilityModel, Future};
-use crate::spot::draw::Draws;
 use crate::spot::policy::{Limits, Policy};
 use crate::spot::replay::{Outcome, ReplayError, World, replay};
 use crate::spot::watch::Watch;
+use crate::units::draw::Draws;
 use crate::units::{Quantiles, Usd};
 
 /// Futures drawn for one forecast: the 90th percentile then rests on thirty draws above it.

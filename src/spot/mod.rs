@@ -4,7 +4,6 @@ pub mod availability;
 pub mod case;
 pub mod chain;
 pub mod checkpoint;
-pub mod draw;
 pub mod evaluate;
 pub mod evidence;
 pub mod expected_cost;

@@ -4,6 +4,7 @@ pub mod band;
 pub mod billing;
 pub mod count;
 pub mod data;
+pub mod draw;
 pub mod money;
 pub mod names;
 pub mod quantity;

@@ -162,8 +162,8 @@ fn pairs(field: &Field) -> Vec<Pair> {
 mod tests {
     use super::*;
     use crate::spot::availability::{AvailabilityModel, Future};
-    use crate::spot::draw::Draws;
     use crate::spot::watch::Watch;
+    use crate::units::draw::Draws;
 
     #[test]
     fn drawn_traces_go_through_the_whole_protocol() {
