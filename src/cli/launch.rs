@@ -19,6 +19,8 @@ use crate::launch::{Clock, End, Journal, Launcher, Market, Pool, RunSpec, Wiring
 use crate::market::{Offer, OfferId, Purchase};
 use crate::plan::filters::refuse_offer;
 use crate::plan::{Limits, Plan};
+use crate::report::format::{rate, seen, usd};
+use crate::report::plan_text::wrap;
 use crate::runstore::layout::Layout;
 use crate::runstore::{Run, Store};
 use crate::spot::AvailabilityModel;
@@ -81,7 +83,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
         return Err(no_launcher(&answered, &plan, &limits, settings, arguments.prices.accept_stale_prices));
     }
     let spec = specified(arguments, &answered, &plan, &limits, &file, settings)?;
-    tell(&spec, &answered, &plan, printer);
+    tell(&spec, &answered, &plan, settings, printer);
     if arguments.dry_run {
         return Ok(Exit::Done);
     }
@@ -279,22 +281,23 @@ fn place(answered: &Answered, offer: &Offer) -> Offered {
 }
 
 /// Everything that a yes means.
-fn tell(spec: &RunSpec, answered: &Answered, plan: &Plan, printer: &Printer) {
+fn tell(spec: &RunSpec, answered: &Answered, plan: &Plan, settings: &Settings, printer: &Printer) {
     let offer = answered.catalogs.market.offer(plan.offer);
     let first = spec.spot.first().or(spec.on_demand.first()).map(|offered| offered.pool.to_string()).unwrap_or_default();
-    let worst = spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), |worst| format!("${:.2}", worst.dollars()));
+    let worst = spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), usd);
     let others = (spec.spot.len() + spec.on_demand.len()).saturating_sub(1);
     let mut lines = vec![
         format!("run       {}", spec.run),
         format!("machine   {} x {first}, {others} more places to fail over to", spec.nodes),
-        format!("price     ${} an hour a machine ({}, seen {})", offer.quote.rate, offer.quote.origin.word(), offer.quote.observed_at),
-        format!("cost      ${:.2} expected, ${:.2} at 90 %; at worst {worst}", plan.cost.expected.dollars(), plan.cost.p90.dollars()),
+        format!("price     {} an hour a machine, {}", rate(offer.quote.rate), seen(&offer.quote, settings.now)),
+        format!("cost      {} expected, {} at 90 %; at worst {worst}", usd(plan.cost.expected), usd(plan.cost.p90)),
         format!("life      no machine lives longer than {}", Hours(spec.lifetime_hours)),
         format!("store     {}", spec.store),
     ];
     lines.extend(plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")));
     lines.push("cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned());
-    printer.note(&lines.join("\n"));
+    let wrapped: Vec<String> = lines.iter().map(|line| wrap(line, settings.width, "          ")).collect();
+    printer.note(&wrapped.join("\n"));
 }
 
 fn confirm(yes: bool) -> Result<(), Diagnostic> {

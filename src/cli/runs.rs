@@ -11,7 +11,9 @@ use crate::cli::settings::Settings;
 use crate::clouds::fake::{self, FakeCloud};
 use crate::launch::journal::{JournalError, Kept};
 use crate::launch::{Clock, End, Journal, LaunchError, Launcher, Machine, MachineState};
+use crate::report::format::usd;
 use crate::report::table::{Column, render};
+use crate::units::Usd;
 
 #[derive(Debug, Args)]
 pub struct StatusArguments {
@@ -73,6 +75,7 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
         return Ok(Exit::Done);
     }
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let money = |value: &Value| value.as_str().and_then(|text| Usd::parse(text).ok()).map_or_else(String::new, usd);
     let columns = [
         Column::left("run", 0),
         Column::left("state", 0),
@@ -90,8 +93,8 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
             text(&row["state"]),
             places.join(", "),
             text(&row["relaunches"]),
-            format!("${}", text(&row["cost_usd"])),
-            format!("${}", text(&row["expected_cost_usd"])),
+            money(&row["cost_usd"]),
+            money(&row["expected_cost_usd"]),
             format!("{:.0} %", row["progress"].as_f64().unwrap_or_default() * 100.0),
         ]
     });
