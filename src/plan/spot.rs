@@ -19,7 +19,7 @@ use crate::units::{Hours, Usd, UsdPerHour};
 
 /// Time between two decisions: the probes that the model is fitted on. Longer for long runs, which need no finer look. Seconds.
 const TICK: f64 = 600.0;
-const LONGEST_TICK: f64 = 1800.0;
+const LONG_TICK: f64 = 1800.0;
 /// Ticks of a horizon before ticks grow longer.
 const TICKS: f64 = 1500.0;
 /// Ticks drawn for one forecast, over all draws: a long run averages over its own ups and downs and needs fewer draws.
@@ -146,7 +146,7 @@ impl Job<'_> {
     }
 
     fn tick(&self) -> f64 {
-        (TICK * (self.horizon() / TICK / TICKS).ceil()).clamp(TICK, LONGEST_TICK)
+        if self.horizon() > TICK * TICKS { LONG_TICK } else { TICK }
     }
 
     fn kind(&self, availability: f64) -> Kind {
