@@ -142,12 +142,20 @@ fn led(spec: &RunSpec, cloud: FakeCloud, journal: &mut Journal, printer: &Printe
         lead(spec, wiring).await
     });
     let run = &spec.run;
-    match end.map_err(|error| Diagnostic::unexpected(&error))? {
-        None => {
-            Err(Diagnostic::new(Exit::MayCostMoney, format!("the run `{run}` was left: its machines go on, and nothing starts them again"))
-                .hint(format!("gpuplan watch {run}"))
-                .hint(format!("gpuplan stop {run}")))
-        }
+    // Whatever stopped the leading, machines that were rented go on until they end themselves.
+    let left = |why: String| {
+        let left = Diagnostic::new(Exit::MayCostMoney, why).hint(format!("gpuplan watch {run}"));
+        Err(left.hint(format!("gpuplan stop {run}")))
+    };
+    match end {
+        Err(error) => left(format!("the run `{run}` is not led any more, and its machines go on: {error}")),
+        Ok(end) => ended(end, run, printer, left),
+    }
+}
+
+fn ended(end: Option<End>, run: &str, printer: &Printer, left: impl Fn(String) -> Result<Exit, Diagnostic>) -> Result<Exit, Diagnostic> {
+    match end {
+        None => left(format!("the run `{run}` was left: its machines go on, and nothing starts them again")),
         Some(End::Completed) => printer.data(&format!("{run}: completed\n")),
         Some(End::Stopped) => printer.data(&format!("{run}: stopped\n")),
         Some(End::OutOfBudget) => Err(Diagnostic::new(Exit::OnlyMoney, format!("{run}: the budget is used up; what was saved is kept"))),

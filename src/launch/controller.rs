@@ -120,7 +120,8 @@ impl Controller {
             Event::Destroyed(machine) => self.rentals.end(&machine, now),
             Event::Reported(report) => self.reported(now, report, &mut actions),
             Event::Stop => {
-                if self.end().is_none() {
+                let is_ending = matches!(self.phase, Phase::Ended(_) | Phase::Ending { next: Next::End(_), .. });
+                if !is_ending {
                     self.end_all(now, Next::End(End::Stopped), &mut actions);
                 }
             }
