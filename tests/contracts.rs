@@ -172,11 +172,15 @@ mod launchers {
             run: "contract".to_owned(),
             epoch: 1,
             node: 0,
+            nodes: 1,
             pool,
             token: token.to_owned(),
             name: "gpuplan-contract-e1-n0".to_owned(),
             expires_at,
             boot: "#!/bin/sh\nsleep 60\n".to_owned(),
+            image: None,
+            disk_gib: 100,
+            tags: Vec::new(),
         }
     }
 

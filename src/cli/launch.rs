@@ -236,6 +236,9 @@ fn specified(
         steps: plan.run.steps,
         store: arguments.store.clone().unwrap_or_else(|| format!("file://{}", local.display())),
         command: found_here(&arguments.command),
+        image: None,
+        disk_gib: 100,
+        tags: Vec::new(),
     })
 }
 

@@ -221,11 +221,15 @@ impl<'a> Leader<'a, '_> {
             run: self.spec.run.clone(),
             epoch: order.epoch,
             node: order.node,
+            nodes: self.spec.nodes,
             pool: order.choice.pool.clone(),
             token: order.token.clone(),
             name: order.name.clone(),
             expires_at: self.wiring.clock.at(now + order.lifetime),
             boot,
+            image: self.spec.image.clone(),
+            disk_gib: self.spec.disk_gib,
+            tags: self.spec.tags.clone(),
         };
         self.calls.push(Box::pin(async move {
             let outcome = tokio::time::timeout(CALL, launcher.create(request)).await;

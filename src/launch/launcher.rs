@@ -69,6 +69,8 @@ pub struct CreateRequest {
     pub run: String,
     pub epoch: u64,
     pub node: u32,
+    /// Machines of the gang: where there are several they stand as close together as the cloud can place them.
+    pub nodes: u32,
     pub pool: Pool,
     pub token: String,
     pub name: String,
@@ -76,6 +78,12 @@ pub struct CreateRequest {
     pub expires_at: Timestamp,
     /// Run by the machine as it starts.
     pub boot: String,
+    /// The cloud's own name of a machine image; `None`: the cloud's current one with GPU drivers.
+    pub image: Option<String>,
+    /// Root disk. GiB; an image that needs more gets it.
+    pub disk_gib: u32,
+    /// Tags that the user wants, beside the marks of the run.
+    pub tags: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -52,6 +52,12 @@ pub struct RunSpec {
     pub steps: f64,
     pub store: String,
     pub command: Vec<String>,
+    /// The cloud's own name of a machine image; `None`: the cloud's current one with GPU drivers.
+    pub image: Option<String>,
+    /// Root disk of a machine. GiB.
+    pub disk_gib: u32,
+    /// Tags that the user wants on everything rented.
+    pub tags: Vec<(String, String)>,
 }
 
 /// Why a text is no specification of a run.
