@@ -14,7 +14,9 @@ use crate::agent::scan::{Over, Ready, Settling, scan};
 use crate::agent::team::Place;
 use crate::agent::upload::{Shipped, Shipper};
 use crate::agent::worth::Worth;
+use crate::runstore::status::Finding;
 use crate::runstore::{Billed, Leaving, ManifestName, Phase, Run, Status, StoreError};
+use crate::telemetry::Sample;
 use crate::units::{BillingRule, Usd};
 
 /// Between two looks at the checkpoint folder; longer where a look takes long.
@@ -76,6 +78,10 @@ pub struct Pulse {
     pub output_lost: bool,
     /// Where the user asked what improvement costs.
     pub worth: Option<Worth>,
+    /// GPUs and host at the last look, what costs time by the looks so far, and room on the disk.
+    pub sample: Option<Sample>,
+    pub findings: Vec<Finding>,
+    pub disk_free_bytes: Option<u64>,
     pub warnings: Vec<String>,
 }
 
@@ -186,6 +192,9 @@ impl Heart {
             spent_usd,
             is_done: pulse.is_done,
             warnings: pulse.warnings.clone(),
+            sample: pulse.sample.as_ref().and_then(|sample| serde_json::to_value(sample).ok()),
+            findings: pulse.findings.clone(),
+            disk_free_bytes: pulse.disk_free_bytes,
         })
     }
 }

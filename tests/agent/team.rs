@@ -154,3 +154,27 @@ fn a_program_that_fails_on_one_machine_ends_all() {
         assert!(log.contains(&format!("node {failing}: ")) && log.contains("failed"), "{log}");
     }
 }
+
+/// Shards of a machine that does not come back are restored by who is left; and who waits for it does not wait beyond its limits.
+#[test]
+fn a_run_goes_on_with_fewer_machines_or_waits_for_all() {
+    let bench = Bench::new();
+    let script = "echo resumed from $(ls $GPUPLAN_RESUME_FROM 2>/dev/null | tr '\\n' ' '); if [ -z \"$GPUPLAN_RESUME_FROM\" ]; then \
+                  mkdir -p $GPUPLAN_CKPT_DIR/.aside; echo $GPUPLAN_NODE > $GPUPLAN_CKPT_DIR/.aside/shard-$GPUPLAN_NODE; \
+                  touch $GPUPLAN_CKPT_DIR/.aside/.complete; mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; fi";
+    let start = |life: &str, node: &str, nodes: &str, lifetime: &str| {
+        let options = ["--node", node, "--nodes", nodes, "--machine", node, "--lifetime", lifetime];
+        bench.start(&format!("{life}-{node}"), &options, &["sh", "-c", script])
+    };
+    for mut agent in ["0", "1"].map(|node| start("both", node, "2", "1h")) {
+        agent.ends_with(0);
+    }
+    let mut waiting = start("waits", "0", "2", "2s");
+    waiting.ends_with(77);
+    let log = waiting.log();
+    assert!(log.contains("waiting for node 1 of 2; without it") && !log.contains("resumed"), "{log}");
+    let mut alone = start("alone", "0", "1", "1h");
+    alone.ends_with(0);
+    assert!(alone.log().contains("resumed from shard-0 shard-1"), "{}", alone.log());
+    assert_eq!(bench.json("spec.json")["nodes"], 2);
+}
