@@ -11,7 +11,9 @@ fn an_undisturbed_run_is_not_changed_and_a_finished_one_finishes_again() {
     let mut agent = bench.start("a", &[], &[TRAINER]);
     agent.ends_with(0);
     assert_eq!(agent.result(), undisturbed());
-    assert_eq!((bench.committed(), bench.objects("manifests").len()), (Some(120), 3));
+    // Three are kept; on a busy machine more of them are overtaken before they are sent.
+    assert_eq!(bench.committed(), Some(120));
+    assert!((1..=3).contains(&bench.objects("manifests").len()));
     assert_eq!(bench.json("result.json")["outcome"], "completed");
     let mut again = bench.start("b", &[], &[TRAINER]);
     again.ends_with(0);
@@ -126,8 +128,8 @@ fn the_outcome_goes_by_evidence_and_not_by_the_code() {
 #[test]
 fn a_crash_with_progress_is_started_again_and_one_without_is_not_for_ever() {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &[], &[TRAINER]);
-    for step in [20, 60] {
+    let mut agent = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+    for step in [1, 21] {
         agent.wait_until_safe(step);
         kill_programs(&bench.path("store").display().to_string());
     }

@@ -178,3 +178,31 @@ fn a_run_goes_on_with_fewer_machines_or_waits_for_all() {
     assert!(alone.log().contains("resumed from shard-0 shard-1"), "{}", alone.log());
     assert_eq!(bench.json("spec.json")["nodes"], 2);
 }
+
+/// Its last checkpoint waits for files that will never come: the others' silence shortens that, too.
+#[test]
+fn a_machine_that_vanishes_after_the_last_step_does_not_hold_up_the_end() {
+    let bench = Bench::new();
+    let go = bench.path("go").display().to_string();
+    let script = format!(
+        "until [ -e {go} ]; do sleep 0.05; done; mkdir $GPUPLAN_CKPT_DIR/.aside; touch $GPUPLAN_CKPT_DIR/.aside/.complete; \
+         mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; echo done"
+    );
+    let mut agents = ["0", "1"].map(|node| {
+        let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "2s"];
+        bench.start(node, &options, &["sh", "-c", &format!("echo ready; {script}")])
+    });
+    for agent in &mut agents {
+        agent.wait_for("ready");
+    }
+    let programs = crate::bench::processes_with(&format!("{}|1|n1|", bench.path("store").display()));
+    agents[1].kill();
+    for pid in programs {
+        signal(pid, "KILL");
+    }
+    std::fs::write(&go, "").unwrap();
+    let begun = Instant::now();
+    agents[0].ends_with(75);
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    assert!(agents[0].log().contains("done") && agents[0].log().contains("has fallen silent"), "{}", agents[0].log());
+}
