@@ -36,7 +36,8 @@ pub fn session(endpoint: &str, limits: TimeLimits) -> Session {
 
 pub fn quick() -> TimeLimits {
     let seconds = Duration::from_secs;
-    TimeLimits { connect: seconds(2), attempt: seconds(10), attempts: 1, answer: seconds(20), credentials: seconds(2) }
+    let (attempt, rent) = (seconds(10), seconds(10));
+    TimeLimits { connect: seconds(2), attempt, attempts: 1, rent, answer: seconds(20), credentials: seconds(2) }
 }
 
 fn query<'a>(hardware: &'a Hardware, types: &[&str], regions: &[&str]) -> OfferQuery<'a> {
