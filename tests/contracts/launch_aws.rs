@@ -1,5 +1,6 @@
 //! The launcher of AWS on a cloud in a box: its contract, every refusal, a lost answer, gangs, and what it leaves behind.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,10 @@ use gpuplan::clouds::aws::session::{Session, TimeLimits};
 use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::answers;
 use crate::aws::quick;
-use crate::cloud_box::{CloudBox, IMAGE, KEYS, REGIONS};
-use crate::proxy::{Fault, Rule};
+use crate::cloud_box::{CloudBox, IMAGE, KEYS};
+use crate::proxy::{Call, Fault, Rule};
 
 fn limits() -> TimeLimits {
     TimeLimits { rent: Duration::from_secs(20), ..quick() }
@@ -67,6 +69,13 @@ async fn until(launcher: &AwsLauncher, id: &MachineId, is_so: impl Fn(&Machine) 
     }
 }
 
+/// `refuse-STATUS-CODE-...` as a token is refused so.
+fn refused_code(call: &Call) -> Option<(u16, String)> {
+    let token = call.parameter("ClientToken")?;
+    let mut words = token.strip_prefix("refuse-")?.splitn(3, '-');
+    Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
+}
+
 /// On one box, since it takes seconds to start.
 #[test]
 fn aws_launcher_in_a_box() {
@@ -79,7 +88,17 @@ fn aws_launcher_in_a_box() {
             let kinds = (1..=3).filter_map(|number| call.parameter(&format!("TagSpecification.{number}.ResourceType")));
             call.parameter("ClientToken").as_deref() == Some("disks") && kinds.into_iter().any(|kind| kind == "volume")
         }),
+        Rule::answer("RunInstances", |call| {
+            let (status, code) = refused_code(call).unwrap();
+            // Some refusals repeat the whole signed request.
+            call.refusal(status, &code, &format!("no, {} of {}", KEYS[1], KEYS[0]))
+        })
+        .when(|call| refused_code(call).is_some()),
+        Rule::on("DescribeInstances", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
+            .region("us-west-2")
+            .when(|call| call.body.contains("busy-there")),
     ];
+    let rules = rules.into_iter().chain(answers::quotas(vec![("L-3819A6DF", "All G and VT Spot Instance Requests", 8.0)])).collect();
     let Some(cloud) = CloudBox::start("aws_launcher_in_a_box", rules) else { return };
     let launcher = launcher(&cloud.endpoint);
     run(async {
@@ -92,8 +111,12 @@ fn aws_launcher_in_a_box() {
         another_process_ends_what_it_did_not_start(&cloud, &launcher).await;
         a_gang_stands_close_and_leaves_no_group(&cloud, &launcher).await;
         any_zone_is_left_to_the_cloud(&launcher).await;
+        every_refusal_says_what_comes_next(&launcher).await;
+        thirty_refusals_are_thirty_calls(&cloud, &launcher).await;
+        a_region_that_does_not_answer_hides_nothing(&launcher).await;
     });
     assert!(cloud.world.up().is_empty(), "{:?}", cloud.world.up());
+    the_policy_allows_what_was_done_and_no_more(&cloud);
 }
 
 async fn a_machine_is_what_was_ordered(cloud: &CloudBox, launcher: &AwsLauncher) {
@@ -219,5 +242,85 @@ async fn any_zone_is_left_to_the_cloud(launcher: &AwsLauncher) {
     let image = CreateRequest { image: Some("ami-nowhere".to_owned()), ..request("image", spot()) };
     let error = launcher.create(image).await.unwrap_err();
     assert!(matches!(&error, LaunchError::Request { code, .. } if code == "InvalidAMIID.NotFound"), "{error}");
-    assert_eq!(REGIONS.len(), 2);
+}
+
+async fn every_refusal_says_what_comes_next(launcher: &AwsLauncher) {
+    let refused = async |status: u16, code: &str| {
+        let error = launcher.create(request(&format!("refuse-{status}-{code}"), spot())).await.unwrap_err();
+        assert!(KEYS.iter().all(|key| !format!("{error:?} {error}").contains(key)), "{error:?}");
+        error
+    };
+    for (status, code) in [
+        (500, "InsufficientInstanceCapacity"),
+        (500, "InsufficientHostCapacity"),
+        (500, "InsufficientReservedInstanceCapacity"),
+        (400, "UnfulfillableCapacity"),
+        (400, "SpotMaxPriceTooLow"),
+    ] {
+        assert_eq!(refused(status, code).await, LaunchError::Capacity { code: code.to_owned() });
+    }
+    assert!(matches!(refused(400, "Unsupported").await, LaunchError::NotSold { .. }));
+    for code in ["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"] {
+        let LaunchError::Quota { code: said, request } = refused(400, code).await else { panic!("{code} is a quota") };
+        assert_eq!(said, format!("L-3819A6DF of 8 vCPUs in us-east-1 ({code})"));
+        assert!(request.ends_with("--quota-code L-3819A6DF --desired-value 4 --region us-east-1"), "{request}");
+    }
+    for (status, code) in [
+        (403, "UnauthorizedOperation"),
+        (401, "AuthFailure"),
+        (400, "ExpiredToken"),
+        (403, "OptInRequired"),
+        (400, "PendingVerification"),
+        (403, "Blocked"),
+    ] {
+        assert!(matches!(refused(status, code).await, LaunchError::Credentials { .. }), "{code}");
+    }
+    for code in ["InvalidAMIID.NotFound", "InvalidSubnetID.NotFound", "InvalidParameterValue", "InvalidGroup.NotFound", "SomethingNew"] {
+        assert!(matches!(refused(400, code).await, LaunchError::Request { .. }), "{code}");
+    }
+    for code in ["RequestLimitExceeded", "ServerInternal", "ServiceUnavailable", "InternalError", "Unavailable", "Throttling"] {
+        assert_eq!(refused(503, code).await, LaunchError::Unclear { code: code.to_owned() });
+    }
+}
+
+/// Moving on costs one call a place: what a region is like is known after the first.
+async fn thirty_refusals_are_thirty_calls(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let before = cloud.calls().len();
+    for number in 0..30 {
+        let zone = ["use1-az1", "use1-az2", "use1-az4"][number % 3];
+        let token = format!("refuse-500-InsufficientInstanceCapacity-{number}");
+        launcher.create(request(&token, pool(Some(zone), Market::Spot))).await.unwrap_err();
+    }
+    assert_eq!(cloud.calls().len() - before, 30);
+}
+
+async fn a_region_that_does_not_answer_hides_nothing(launcher: &AwsLauncher) {
+    let error = launcher.list(Some("busy-there")).await.unwrap_err();
+    assert_eq!(error, LaunchError::Unclear { code: "RequestLimitExceeded".to_owned() });
+}
+
+/// The policy of `setup.tf`, which `docs/launch.md` repeats, against every call that this test saw.
+fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
+    let policy = gpuplan::clouds::aws::SETUP.split_once("resource \"aws_iam_policy\" \"launch\"").unwrap().1;
+    let policy = policy.split_once("\n}\n").unwrap().0;
+    let is_action = |text: &&str| text.split_once(':').is_some_and(|(service, action)| {
+        service.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+            && action.starts_with(|c: char| c.is_ascii_uppercase())
+            && action.chars().all(char::is_alphanumeric)
+    });
+    // What stands in a condition is no action.
+    let actions = policy.lines().filter(|line| !line.contains("Condition")).flat_map(|line| line.split('"'));
+    let allowed: BTreeSet<&str> = actions.filter(is_action).collect();
+    let calls = cloud.calls();
+    let done: BTreeSet<String> = calls.iter().map(|call| format!("{}:{}", call.service, call.action)).collect();
+    // Everybody may ask who they are.
+    let missing: Vec<&String> = done.iter().filter(|action| *action != "sts:GetCallerIdentity" && !allowed.contains(action.as_str())).collect();
+    assert!(missing.is_empty(), "the policy does not allow {missing:?}");
+    // Needed by calls of another name, or once in the life of an account, or by the store.
+    let unseen = ["ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole", "servicequotas:ListServiceQuotas"];
+    let idle: Vec<&&str> = allowed.iter().filter(|action| !done.contains(**action) && !unseen.contains(*action) && !action.starts_with("s3:")).collect();
+    assert!(idle.is_empty(), "the policy allows what no launch does: {idle:?}");
+    let page = include_str!("../../docs/launch.md");
+    let unsaid: Vec<&&str> = allowed.iter().filter(|action| !page.contains(**action)).collect();
+    assert!(unsaid.is_empty(), "docs/launch.md does not name {unsaid:?}");
 }

@@ -19,6 +19,8 @@ pub struct Call {
     pub action: String,
     /// The region that the request is signed for; empty where it is not signed.
     pub region: String,
+    /// The service, likewise.
+    pub service: String,
     /// Counted from zero for each action and region.
     pub number: usize,
     pub body: String,
@@ -33,8 +35,9 @@ impl Call {
             (None, Some(action)) => action,
             (None, None) => format!("GET {}", request.path),
         };
-        let region = request.header("authorization").split('/').nth(2).unwrap_or_default().to_owned();
-        Self { action, region, number: 0, body: request.body.clone(), is_json: !target.is_empty() }
+        let signed_for = |part| request.header("authorization").split('/').nth(part).unwrap_or_default().to_owned();
+        let (region, service) = (signed_for(2), signed_for(3));
+        Self { action, region, service, number: 0, body: request.body.clone(), is_json: !target.is_empty() }
     }
 
     /// A parameter of a query, decoded.
