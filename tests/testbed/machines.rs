@@ -24,6 +24,15 @@ const STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// Between two looks whether a machine has shut itself down.
 const LOOK: Duration = Duration::from_millis(30);
 pub const TAKEN: &str = "Server.SpotInstanceTermination";
+/// `shutdown -P now` or `shutdown -P +MINUTES`, which goes on in the background as the real one does.
+const SHUT_DOWN_PROGRAM: &str = r#"#!/bin/sh
+mark=$(dirname "$0")/../shut-down
+for when; do :; done
+case ${when:-now} in
+  +*) (sleep $((${when#+} * 60)); : >"$mark") >/dev/null 2>&1 & ;;
+  *) : >"$mark" ;;
+esac
+"#;
 const SHUT_DOWN: &str = "Client.InstanceInitiatedShutdown";
 
 /// What a machine is started with.
@@ -90,7 +99,7 @@ impl Machines {
         fs::create_dir_all(folder.join("bin")).unwrap();
         fs::write(folder.join("boot.sh"), &start.boot).unwrap();
         for name in ["shutdown", "poweroff"] {
-            script(&folder.join("bin").join(name), "#!/bin/sh\n: >\"$(dirname \"$0\")/../shut-down\"\n");
+            script(&folder.join("bin").join(name), SHUT_DOWN_PROGRAM);
         }
         let notice = Arc::new(Mutex::new(None));
         let metadata = metadata(&start, notice.clone());
@@ -108,6 +117,8 @@ impl Machines {
             .envs([("AWS_ENDPOINT_URL", format!("http://{}", self.store)), ("AWS_REGION", start.region.clone())])
             // Where there is no network of its own, the standard override leads to the service.
             .envs([("AWS_EC2_METADATA_SERVICE_ENDPOINT", &metadata), ("AWS_METADATA_ENDPOINT", &metadata)])
+            // Everything that it writes lies in its own folder, and a short run needs a short pace.
+            .env("GPUPLAN_MACHINE_FOLDER", folder.join("job"))
             .env("GPUPLAN_AGENT_OPTIONS", "--heartbeat 1s --settle 1s")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())

@@ -118,6 +118,12 @@ resource "aws_iam_role_policy" "machine" {
         Resource = aws_s3_bucket.runs.arn
       },
       {
+        # What `--secret` names.
+        Effect   = "Allow"
+        Action   = "secretsmanager:GetSecretValue"
+        Resource = "arn:aws:secretsmanager:*:*:secret:gpuplan/*"
+      },
+      {
         Effect    = "Allow"
         Action    = "ec2:TerminateInstances"
         Resource  = "*"
