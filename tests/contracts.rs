@@ -8,6 +8,10 @@ mod answers;
 #[cfg(feature = "aws")]
 #[path = "contracts/aws.rs"]
 mod aws;
+#[cfg(feature = "aws")]
+#[path = "testbed/cloud_box.rs"]
+#[allow(dead_code, reason = "the tests of the program use more of it")]
+mod cloud_box;
 #[cfg(feature = "gcp")]
 #[path = "testbed/fake_gce.rs"]
 mod fake_gce;
@@ -17,6 +21,13 @@ mod gcp;
 #[cfg(feature = "gcp")]
 #[path = "testbed/gcp_project.rs"]
 mod gcp_project;
+#[cfg(feature = "aws")]
+#[path = "contracts/launch_aws.rs"]
+mod launch_aws;
+#[cfg(feature = "aws")]
+#[path = "testbed/machines.rs"]
+#[allow(dead_code, reason = "the tests of the program use more of it")]
+mod machines;
 #[cfg(feature = "aws")]
 #[path = "testbed/moto.rs"]
 mod moto;
@@ -156,28 +167,24 @@ fn gcp_price_list_keeps_the_contract() {
 }
 
 mod launchers {
-    use gpuplan::launch::{CreateRequest, Launcher, MachineId, MachineState, Market, Pool};
+    use std::time::{Duration, Instant};
+
+    use gpuplan::launch::{CreateRequest, Launcher, MachineId, MachineState, Pool};
     use jiff::Timestamp;
 
-    fn request(token: &str, lives_seconds: i64) -> CreateRequest {
-        let pool = Pool {
-            cloud: "fake".to_owned(),
-            region: "r".to_owned(),
-            zone_id: None,
-            instance_type: "g5.xlarge".to_owned(),
-            market: Market::Spot,
-        };
+    fn request(token: &str, lives_seconds: i64, pool: &Pool) -> CreateRequest {
         let expires_at = Timestamp::now().checked_add(jiff::SignedDuration::from_secs(lives_seconds)).unwrap();
         CreateRequest {
             run: "contract".to_owned(),
             epoch: 1,
             node: 0,
             nodes: 1,
-            pool,
+            pool: pool.clone(),
             token: token.to_owned(),
             name: "gpuplan-contract-e1-n0".to_owned(),
             expires_at,
-            boot: "#!/bin/sh\nsleep 60\n".to_owned(),
+            // As every boot script begins.
+            boot: format!("#!/bin/sh\n(sleep {lives_seconds}; ${{GPUPLAN_END_MACHINE:-shutdown -P now}}) &\nsleep 60\n"),
             image: None,
             disk_gib: 100,
             tags: Vec::new(),
@@ -185,7 +192,8 @@ mod launchers {
     }
 
     /// What the doc comment of `Launcher` promises and a call can show.
-    pub async fn keep_the_contract(launcher: &dyn Launcher) {
+    pub async fn keep_the_contract(launcher: &dyn Launcher, pool: &Pool) {
+        let request = |token, lives_seconds| request(token, lives_seconds, pool);
         let state = async |id: &MachineId| {
             let listed = launcher.list(Some("contract")).await.unwrap();
             listed.into_iter().find(|machine| machine.id == *id).map(|machine| machine.state)
@@ -196,6 +204,7 @@ mod launchers {
         let other = launcher.create(request("token-b-0123456789", 600)).await.unwrap();
         assert_ne!(first.id, other.id);
         assert_eq!((first.run.as_str(), first.epoch, first.token.as_str()), ("contract", 1, "token-a-0123456789"));
+        assert_eq!(first.pool, *pool);
         assert_eq!(launcher.list(Some("contract")).await.unwrap().len(), 2);
         assert_eq!(launcher.list(None).await.unwrap().len(), 2, "every run's machines are found by their tag");
         assert!(launcher.list(Some("another")).await.unwrap().is_empty());
@@ -207,7 +216,11 @@ mod launchers {
         assert_eq!(state(&other.id).await, Some(MachineState::Running));
         assert!(launcher.self_destruct().is_some());
         let short = launcher.create(request("token-c-0123456789", 0)).await.unwrap();
-        assert!(matches!(state(&short.id).await, None | Some(MachineState::Gone)), "nobody has to end what is past its time");
+        let begun = Instant::now();
+        while !matches!(state(&short.id).await, None | Some(MachineState::Gone)) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody has to end what is past its time");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         launcher.destroy(&other.id).await.unwrap();
     }
 }
@@ -217,5 +230,12 @@ fn fake_keeps_the_contract_of_a_launcher() {
     let folder = tempfile::tempdir().unwrap();
     let cloud = gpuplan::clouds::fake::FakeCloud::at(folder.path());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(launchers::keep_the_contract(&cloud));
+    let pool = gpuplan::launch::Pool {
+        cloud: "fake".to_owned(),
+        region: "r".to_owned(),
+        zone_id: None,
+        instance_type: "g5.xlarge".to_owned(),
+        market: gpuplan::launch::Market::Spot,
+    };
+    runtime.block_on(launchers::keep_the_contract(&cloud, &pool));
 }
