@@ -12,11 +12,11 @@ mod aws;
 #[path = "testbed/fake_gce.rs"]
 mod fake_gce;
 #[cfg(feature = "gcp")]
-#[path = "contracts/gcp.rs"]
-mod gcp;
-#[cfg(feature = "gcp")]
 #[path = "testbed/gce_machines.rs"]
 mod gce_machines;
+#[cfg(feature = "gcp")]
+#[path = "contracts/gcp.rs"]
+mod gcp;
 #[cfg(feature = "gcp")]
 #[path = "contracts/gcp_launcher.rs"]
 mod gcp_launcher;

@@ -87,7 +87,10 @@ fn gcp_one_call_says_everything_that_a_machine_is() {
     assert!(body["metadata"].to_string().contains("Cost Centre"));
     assert!(body["networkInterfaces"][0]["accessConfigs"].is_null(), "no address of its own");
     assert_eq!(body["serviceAccounts"][0]["email"], format!("gpuplan-machine@{PROJECT}.iam.gserviceaccount.com"));
-    assert!(gpuplan::clouds::gcp::SETUP.contains(r#"account_id   = "gpuplan-machine""#), "the account that `setup gcp` makes");
+    let setup: String = gpuplan::clouds::gcp::SETUP.split_whitespace().collect::<Vec<_>>().join(" ");
+    for named in [r#"default = "gpuplan""#, r#"account_id = "${var.name}-machine""#, "for_each = toset(local.regions) name = var.name"] {
+        assert!(setup.contains(named), "a launch and `setup gcp` use the same names: {named}");
+    }
 }
 
 #[test]
@@ -99,7 +102,10 @@ fn gcp_on_demand_is_standard_and_newer_series_take_hyperdisk() {
     let body = inserted(&bed.machines);
     assert_eq!(body["scheduling"]["provisioningModel"], "STANDARD");
     let disk = &body["disks"][0]["initializeParams"];
-    assert_eq!((disk["diskType"].as_str(), disk["diskSizeGb"].as_str()), (Some("zones/us-central1-a/diskTypes/hyperdisk-balanced"), Some("100")));
+    assert_eq!(
+        (disk["diskType"].as_str(), disk["diskSizeGb"].as_str()),
+        (Some("zones/us-central1-a/diskTypes/hyperdisk-balanced"), Some("100"))
+    );
     let image = disk["sourceImage"].as_str().unwrap();
     assert!(image.starts_with("projects/deeplearning-platform-release/global/images/family/"), "{image}");
 }
@@ -172,7 +178,9 @@ fn gcp_a_quota_comes_with_the_command_that_asks_for_more() {
     order.pool.instance_type = "g2-standard-48".to_owned();
     let LaunchError::Quota { code, request } = run(launcher(&bed.machines).create(order)).unwrap_err() else { panic!("no quota") };
     assert_eq!(code, "PREEMPTIBLE-NVIDIA-L4-GPUS-per-project-region");
-    let wanted = format!("--project={PROJECT} --service=compute.googleapis.com --quota-id={code} --preferred-value=9 --dimensions=region=us-central1");
+    let wanted = format!(
+        "--project={PROJECT} --service=compute.googleapis.com --quota-id={code} --preferred-value=9 --dimensions=region=us-central1"
+    );
     assert!(request.starts_with("gcloud ") && request.ends_with(&wanted), "two machines of four beside the one that there is: {request}");
 }
 
@@ -182,7 +190,12 @@ fn gcp_a_refusal_at_once_is_read_by_its_reason() {
     let launcher = launcher(&bed.machines);
     for (status, reason, message, expected) in [
         (403, "quotaExceeded", "Quota 'NVIDIA_L4_GPUS' exceeded.", "quota NVIDIA_L4_GPUS is used up"),
-        (403, "forbidden", "Required 'compute.instances.create' permission", "not allowed (forbidden): Required 'compute.instances.create'"),
+        (
+            403,
+            "forbidden",
+            "Required 'compute.instances.create' permission",
+            "not allowed (forbidden): Required 'compute.instances.create'",
+        ),
         (403, "rateLimitExceeded", "Rate Limit Exceeded", "no clear answer (rateLimitExceeded)"),
         (401, "authError", "Invalid Credentials", "not allowed (authError)"),
         (503, "backendError", "busy", "no clear answer (backendError)"),
@@ -276,7 +289,10 @@ fn gcp_every_page_is_read_and_runs_with_alike_labels_are_told_apart() {
         run(launcher.create(CreateRequest { run: name.to_owned(), ..request(&format!("t{index}")) })).unwrap();
     }
     let another_program = self::launcher(&bed.machines);
-    assert_eq!([Some("a.b"), Some("A-B"), Some("other"), Some("none"), None].map(|name| states(&another_program, name).len()), [3, 1, 1, 0, 5]);
+    assert_eq!(
+        [Some("a.b"), Some("A-B"), Some("other"), Some("none"), None].map(|name| states(&another_program, name).len()),
+        [3, 1, 1, 0, 5]
+    );
 }
 
 #[test]

@@ -119,7 +119,11 @@ impl Machines {
 
     pub fn is_silent(&self, zone: &str, silent: bool) {
         let mut state = self.shared.state();
-        if silent { state.unreachable.insert(zone.to_owned()) } else { state.unreachable.remove(zone) };
+        if silent {
+            state.unreachable.insert(zone.to_owned())
+        } else {
+            state.unreachable.remove(zone)
+        };
     }
 
     /// `zone/name` of every machine that was begun, in turn.
@@ -428,7 +432,9 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let invalid = |field: &str, value: &str| Err(format!("Invalid value for field 'resource.{field}': '{value}'."));
     let machine_type = text(&body["machineType"]);
-    let Some(kind) = machine_type.strip_prefix(&format!("zones/{zone}/machineTypes/")) else { return invalid("machineType", &machine_type) };
+    let Some(kind) = machine_type.strip_prefix(&format!("zones/{zone}/machineTypes/")) else {
+        return invalid("machineType", &machine_type);
+    };
     if !["a2-", "a3-", "a4-", "g2-", "g4-"].iter().any(|series| kind.starts_with(series)) {
         return Err(format!("Invalid value for field 'resource.machineType': '{machine_type}'. The referenced resource does not exist."));
     }
@@ -442,13 +448,16 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     }
     let scheduling = &body["scheduling"];
     let life: i64 = text(&scheduling["maxRunDuration"]["seconds"]).parse().unwrap_or(0);
-    if !(30..=120 * 24 * 3600).contains(&life) || scheduling["automaticRestart"] != false || scheduling["onHostMaintenance"] != "TERMINATE" {
+    if !(30..=120 * 24 * 3600).contains(&life) || scheduling["automaticRestart"] != false || scheduling["onHostMaintenance"] != "TERMINATE"
+    {
         return invalid("scheduling", &scheduling.to_string());
     }
     let (region, _) = zone.rsplit_once('-').unwrap();
     let subnetwork = text(&body["networkInterfaces"][0]["subnetwork"]);
     if subnetwork != format!("projects/{PROJECT}/regions/{region}/subnetworks/gpuplan") {
-        return Err(format!("Invalid value for field 'resource.networkInterfaces[0].subnetwork': '{subnetwork}'. The referenced resource does not exist."));
+        return Err(format!(
+            "Invalid value for field 'resource.networkInterfaces[0].subnetwork': '{subnetwork}'. The referenced resource does not exist."
+        ));
     }
     let key = Regex::new("^[a-z][a-z0-9_-]{0,62}$").unwrap();
     let value = Regex::new("^[a-z0-9_-]{0,63}$").unwrap();

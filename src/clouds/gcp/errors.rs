@@ -112,7 +112,8 @@ pub fn launch_error(objection: &Objection, how_to_ask: impl FnOnce(&Exceeded) ->
 
 /// Other zones have what one lacks, other regions have subnetworks; a network, an image or a service account is missing everywhere.
 fn missing(code: &str, detail: &str) -> LaunchError {
-    let speaks_of = |kinds: &[&str]| kinds.iter().any(|kind| detail.contains(&format!("/{kind}/")) || detail.contains(&format!("'{kind}/")));
+    let speaks_of =
+        |kinds: &[&str]| kinds.iter().any(|kind| detail.contains(&format!("/{kind}/")) || detail.contains(&format!("'{kind}/")));
     let setup = || "`gpuplan setup gcp` makes what machines need".to_owned();
     if speaks_of(&["machineTypes", "acceleratorTypes", "diskTypes"]) {
         LaunchError::NotSold { code: code.to_owned() }

@@ -31,6 +31,7 @@ use crate::clouds::gcp::project::Project;
 use crate::clouds::gcp::sdk::{configured, not_built, signed, zones};
 use crate::clouds::gcp::zones::Zones;
 use crate::clouds::http::{Http, Request};
+use crate::clouds::variable;
 use crate::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
 use crate::market::{BoxFuture, SourceError};
 
@@ -39,6 +40,8 @@ use crate::market::{BoxFuture, SourceError};
 const PATIENCE: Duration = Duration::from_secs(50);
 /// Between two questions for an operation, should Google answer before it is done.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Unless it was given another.
+const SETUP_NAME: &str = "gpuplan";
 const COMPUTE: &str = "https://compute.googleapis.com";
 
 /// A project that machines are rented in, with the application default credentials.
@@ -46,6 +49,8 @@ pub struct GcpLauncher {
     project: Project,
     /// Who rents, as far as the credentials say it.
     owner: String,
+    /// The name that `setup.tf` was given.
+    setup: String,
     patience: Duration,
     clients: OnceCell<Clients>,
     zones: OnceCell<Zones>,
@@ -72,12 +77,13 @@ impl GcpLauncher {
     pub fn from_environment() -> Self {
         let project = Project::from_environment();
         let owner = if project.is_stand_in() { "nobody".to_owned() } else { identity::find().principal };
-        Self::at(project, owner)
+        let setup = variable("GPUPLAN_GCP_NAME").unwrap_or_else(|| SETUP_NAME.to_owned());
+        Self { setup, ..Self::at(project, owner) }
     }
 
     pub fn at(project: Project, owner: String) -> Self {
-        let (clients, zones) = (OnceCell::new(), OnceCell::new());
-        Self { project, owner, patience: PATIENCE, clients, zones, images: Mutex::default(), seen: Mutex::default() }
+        let (clients, zones, setup) = (OnceCell::new(), OnceCell::new(), SETUP_NAME.to_owned());
+        Self { project, owner, setup, patience: PATIENCE, clients, zones, images: Mutex::default(), seen: Mutex::default() }
     }
 
     /// Gives operations another time to end.
@@ -107,14 +113,16 @@ impl GcpLauncher {
         let Some(shape) = shape::of(&request.pool.instance_type) else {
             return Err(wrong(format!("what {} boots from and carries is not known", request.pool.instance_type)));
         };
-        let image = request.image.as_deref().or(shape.image).ok_or_else(|| {
-            wrong(format!("no image with GPU drivers is known for {}; --image names one", request.pool.instance_type))
-        })?;
+        let image =
+            request.image.as_deref().or(shape.image).ok_or_else(|| {
+                wrong(format!("no image with GPU drivers is known for {}; --image names one", request.pool.instance_type))
+            })?;
         let image = shape::image_path(image, self.id()?);
         let disk_gib = request.disk_gib.max(self.size_of(&image).await?);
         let mut refused = LaunchError::NotSold { code: format!("no zone of {} lists it", request.pool.region) };
         for zone in self.zones_for(&request).await? {
-            let frame = Frame { project: &self.project, zone: &zone, shape, image: &image, disk_gib, owner: &self.owner };
+            let frame =
+                Frame { project: &self.project, zone: &zone, shape, image: &image, disk_gib, owner: &self.owner, setup: &self.setup };
             match self.create_in(&frame, &request).await {
                 Err(error @ (LaunchError::Capacity { .. } | LaunchError::NotSold { .. })) => refused = error,
                 clear => return clear,
@@ -136,7 +144,9 @@ impl GcpLauncher {
                 None => self.listed(Some(&request.run)).await?.into_iter().find(is_first),
             };
             let zone = first.as_ref().and_then(|machine| place_of(&machine.id)).map(|(zone, _)| zone.to_owned());
-            return zone.map(|zone| vec![zone]).ok_or_else(|| LaunchError::Unclear { code: "the gang's first machine is not listed".to_owned() });
+            return zone
+                .map(|zone| vec![zone])
+                .ok_or_else(|| LaunchError::Unclear { code: "the gang's first machine is not listed".to_owned() });
         }
         let all = self.zones.get_or_try_init(|| zones(&self.project)).await.map_err(|error| source_error(&error))?;
         Ok(all.of(&request.pool.instance_type, &request.pool.region))

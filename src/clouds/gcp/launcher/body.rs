@@ -14,9 +14,6 @@ use crate::clouds::gcp::project::Project;
 use crate::clouds::gcp::zones::region;
 use crate::launch::{CreateRequest, LaunchError, Market};
 
-/// What `setup.tf` calls the subnetwork of every region, and the account of machines.
-const SUBNETWORK: &str = "gpuplan";
-const ACCOUNT: &str = "gpuplan-machine";
 /// What the account may do is said by its roles, not by a scope (cloud.google.com/compute/docs/access/service-accounts, "Best practice").
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
@@ -43,6 +40,8 @@ pub struct Frame<'a> {
     pub image: &'a str,
     pub disk_gib: u32,
     pub owner: &'a str,
+    /// The name that `setup.tf` was given: the subnetwork of every region is called so, the account of machines begins so.
+    pub setup: &'a str,
 }
 
 impl Frame<'_> {
@@ -53,10 +52,10 @@ impl Frame<'_> {
         let labels = marks.labels(&request.tags);
         let exact = serde_json::to_string(&marks).map_err(|error| super::wrong(error.to_string()))?;
         let item = |key: &str, value: String| Items::new().set_key(key).set_value(value);
-        let account = format!("{ACCOUNT}@{project}.iam.gserviceaccount.com");
+        let account = format!("{}-machine@{project}.iam.gserviceaccount.com", self.setup);
         // Without an address of its own a machine is reached by nobody, and reaches Google's services through its subnetwork.
         let network = NetworkInterface::new()
-            .set_subnetwork(format!("projects/{project}/regions/{region}/subnetworks/{SUBNETWORK}"))
+            .set_subnetwork(format!("projects/{project}/regions/{region}/subnetworks/{}", self.setup))
             .set_nic_type(NicType::Gvnic);
         Ok(Instance::new()
             .set_name(name)
