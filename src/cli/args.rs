@@ -8,9 +8,11 @@ use clap_complete::Shell;
 use crate::cli::agent::AgentArguments;
 use crate::cli::bench::BenchArguments;
 use crate::cli::calibrations::MeasuredArguments;
-use crate::cli::launch::{LaunchArguments, WatchArguments};
+use crate::cli::ending::{DownArguments, GcArguments, StopArguments};
+use crate::cli::launch::LaunchArguments;
+use crate::cli::launch::leading::{ResumeArguments, WatchArguments};
 use crate::cli::profile::ProfileCommand;
-use crate::cli::runs::{GcArguments, LogsArguments, StatusArguments, StopArguments};
+use crate::cli::runs::{FetchArguments, LogsArguments, SshArguments, StatusArguments};
 use crate::cli::snapshot::{CatalogRefreshArguments, ImportArguments};
 
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
@@ -81,12 +83,20 @@ pub enum Command {
     Launch(Box<LaunchArguments>),
     /// Lead a run again that was left
     Watch(WatchArguments),
+    /// Go on with a run that was stopped, failed or refused, from its newest checkpoint
+    Resume(ResumeArguments),
     /// What runs, where, and what it has cost
     Status(StatusArguments),
     /// What the program of a run has said so far
     Logs(LogsArguments),
-    /// End every machine of a run
+    /// Bring the newest checkpoint of a run here
+    Fetch(FetchArguments),
+    /// A shell on a machine of a run
+    Ssh(SshArguments),
+    /// End every machine of a run; what it saved stays
     Stop(StopArguments),
+    /// End every machine of a run and delete what it saved
+    Down(DownArguments),
     /// Find machines that no run knows any more, and end them
     Gc(GcArguments),
     /// Run a training command so that nothing is lost: restore, save away, answer notices, resume
@@ -109,7 +119,7 @@ pub enum Command {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Workload (each replaces the file's own value)")]
 pub struct WorkloadArguments {
-    /// Workload file (TOML)
+    /// Workload file (TOML), or a plan (JSON) whose question is asked again
     pub file: Option<PathBuf>,
     /// Named model, such as llama-3.1-8b (see `gpuplan catalog models`)
     #[arg(short, long)]

@@ -1,36 +1,38 @@
-//! `launch` and `watch`: from a plan to machines that are led to the end of the run.
+//! `launch`: from a plan to machines that are led to the end of the run.
+
+pub mod agreed;
+pub mod delivery;
+pub mod leading;
+pub mod renters;
 
 use std::io::{BufRead, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use clap::Args;
-use tokio::sync::watch;
 
 use crate::cli::args::{LimitsArguments, PriceArguments, WorkloadArguments};
 use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::launch::agreed::{Chosen, run_name, store_address};
+use crate::cli::launch::delivery::{Delivery, DeliveryArguments};
+use crate::cli::launch::leading::led;
+use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
 use crate::cli::plan::{Answered, compute, nothing_fits};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::clouds::fake::{self, FakeCloud, Scenario};
-use crate::launch::spec::{Offered, VERSION};
-use crate::launch::{Clock, End, Journal, Launcher, Market, Pool, RunSpec, Wiring, Wish, lead};
-use crate::market::{Offer, OfferId, Purchase};
-use crate::plan::filters::refuse_offer;
-use crate::plan::{Limits, Plan};
+use crate::cli::workload::{self, Recorded};
+use crate::clouds::fake::{self, Scenario};
+use crate::clouds::{self};
+use crate::launch::{Journal, RunSpec};
+use crate::plan::Plan;
+use crate::plan::choose::World;
+use crate::plan::explain::{find, plan_id};
 use crate::report::format::{rate, seen, usd};
 use crate::report::plan_text::wrap;
 use crate::runstore::layout::Layout;
-use crate::runstore::{Run, Store};
-use crate::spot::AvailabilityModel;
-use crate::units::{BillingRule, Hours};
+use crate::runstore::{Run, Store, StoreError};
+use crate::units::{Bytes, Hours, UsdPerHour};
 use crate::workload::file::WorkloadFile;
-
-/// Places that a run fails over to, of each kind.
-const MOST_PLACES: usize = 10;
-/// Without a stated life, a machine may live for so many times the hours that nine of ten runs take, and an hour at least.
-const LIFE: f64 = 2.0;
 
 #[derive(Debug, Args)]
 pub struct LaunchArguments {
@@ -42,21 +44,35 @@ pub struct LaunchArguments {
     pub prices: PriceArguments,
     #[command(flatten)]
     pub measured: MeasuredArguments,
+    /// The plan to launch, by its id [default: the recommended one]
+    #[arg(long, value_name = "ID")]
+    pub plan: Option<String>,
     /// Name of the run [default: the workload's name and the time]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
-    /// Where checkpoints are kept: file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container
+    /// Where checkpoints are kept: s3://bucket/prefix on AWS, gs://bucket/prefix on Google Cloud
     #[arg(long, value_name = "URI")]
     pub store: Option<String>,
     /// No machine lives longer than this
     #[arg(long, value_name = "TIME")]
     pub lifetime: Option<String>,
+    #[command(flatten)]
+    pub delivery: DeliveryArguments,
+    /// Machine image, by the cloud's own name [default: the cloud's own with GPU drivers]
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// A tag on everything rented
+    #[arg(long = "tag", value_name = "NAME=VALUE")]
+    pub tags: Vec<String>,
     /// What goes wrong at the fake cloud: default, calm, no-notice, quota, sold-out, or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     pub fake_scenario: Option<String>,
     /// Show what would be rented and end
     #[arg(long)]
     pub dry_run: bool,
+    /// Lead the run in the background
+    #[arg(long)]
+    pub detach: bool,
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
@@ -65,268 +81,127 @@ pub struct LaunchArguments {
     pub command: Vec<String>,
 }
 
-#[derive(Debug, Args)]
-pub struct WatchArguments {
-    /// Name of the run
-    pub run: String,
-}
-
 pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let recorded = Recorded::find(arguments.workload.file.as_deref())?;
     let mut limits = workload::limits(&arguments.limits);
     let is_fake = limits.clouds.iter().any(|cloud| cloud == fake::CLOUD);
     limits.clouds.retain(|cloud| cloud != fake::CLOUD);
     let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
     let answered = compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
-    let Some(plan) = answered.set.recommendation.clone() else { return Err(nothing_fits(&answered.set)) };
-    let limits = Limits::read(&file.limits, &answered.catalogs.hardware, settings.now)?;
-    if !is_fake {
-        return Err(no_launcher(&answered, &plan, &limits, settings, arguments.prices.accept_stale_prices));
-    }
-    let spec = specified(arguments, &answered, &plan, &limits, &file, settings)?;
-    tell(&spec, &answered, &plan, settings, printer);
+    let wanted = arguments.plan.as_deref().or(recorded.as_ref().map(|recorded| recorded.id.as_str()));
+    let plan = choose(&answered, wanted)?;
+    let chosen = Chosen { answered: &answered, plan: &plan, limits: &answered.limits, is_fake };
+    may_be_rented(&chosen, settings, arguments.prices.accept_stale_prices)?;
+    let name = run_name(arguments, &answered, &file, settings)?;
+    let address = store_address(arguments, chosen.cloud(), settings)?;
+    let run = open(&address, &name)?;
+    let delivery = Delivery::prepare(&arguments.delivery, &arguments.command, chosen.cloud(), &run)?;
+    let spec = chosen.specified(arguments, name, address, delivery.job.clone())?;
+    let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
+    tell(&spec, &chosen, &delivery, was, settings, printer);
     if arguments.dry_run {
         return Ok(Exit::Done);
     }
-    confirm(arguments.yes)?;
-    let cloud = fake_cloud(settings)?;
-    let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
-    cloud.plays(&scenario).map_err(|error| Diagnostic::unexpected(&error))?;
+    confirm(arguments.yes, "gpuplan launch -y ...")?;
+    let launchers = of_run(&spec, settings)?;
+    if is_fake {
+        let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
+        fake_cloud(settings)?.plays(&scenario).map_err(|error| Diagnostic::unexpected(&error))?;
+    }
+    delivery.send(&run)?;
     let mut journal = journal(settings)?;
     if !journal.begin(&spec).map_err(|error| Diagnostic::unexpected(&error))? {
         return Err(
             Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", spec.run)).hint(format!("gpuplan watch {}", spec.run))
         );
     }
-    led(&spec, cloud, &mut journal, printer)
+    if arguments.detach { detached(&spec.run, settings, printer) } else { led(&spec, launchers, &mut journal, printer) }
 }
 
-/// Leads a run that was left, from what the journal knows.
-pub fn again(arguments: &WatchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let mut journal = journal(settings)?;
-    let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
-    let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
-    if let Some(end) = kept.end {
-        return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` has ended: {end}", arguments.run)).hint("gpuplan status"));
-    }
-    led(&kept.spec, fake_cloud(settings)?, &mut journal, printer)
-}
-
-pub fn unknown_run(run: &str) -> Diagnostic {
-    Diagnostic::new(Exit::Usage, format!("no run is called `{run}`")).hint("gpuplan status")
-}
-
-fn led(spec: &RunSpec, cloud: FakeCloud, journal: &mut Journal, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let (wish, wishes) = watch::channel(Wish::GoOn);
-    let agent = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
-    let store = store(spec)?;
-    let launchers: Vec<Box<dyn Launcher>> = vec![Box::new(cloud)];
-    let wiring = Wiring {
-        launchers: &launchers,
-        journal,
-        store: &store,
-        model: &AvailabilityModel::prior(),
-        clock: Clock { started_at: spec.started_at, speed: fake::SPEED },
-        agent: &agent.to_string_lossy(),
-        say: &|line| printer.note(&format!("gpuplan: {line}")),
-        wish: wishes,
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let end = runtime.map_err(|error| Diagnostic::unexpected(&error))?.block_on(async {
-        tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                let _ = wish.send(Wish::Leave);
-            }
-            // The sender lives as long as the run is led.
-            std::future::pending::<()>().await;
-        });
-        lead(spec, wiring).await
-    });
-    let run = &spec.run;
-    // Whatever stopped the leading, machines that were rented go on until they end themselves.
-    let left = |why: String| {
-        let left = Diagnostic::new(Exit::MayCostMoney, why).hint(format!("gpuplan watch {run}"));
-        Err(left.hint(format!("gpuplan stop {run}")))
-    };
-    match end {
-        Err(error) => left(format!("the run `{run}` is not led any more, and its machines go on: {error}")),
-        Ok(end) => ended(end, run, printer, left),
-    }
-}
-
-fn ended(end: Option<End>, run: &str, printer: &Printer, left: impl Fn(String) -> Result<Exit, Diagnostic>) -> Result<Exit, Diagnostic> {
-    match end {
-        None => left(format!("the run `{run}` was left: its machines go on, and nothing starts them again")),
-        Some(End::Completed) => printer.data(&format!("{run}: completed\n")),
-        Some(End::Stopped) => printer.data(&format!("{run}: stopped\n")),
-        Some(End::OutOfBudget) => Err(Diagnostic::new(Exit::OnlyMoney, format!("{run}: the budget is used up; what was saved is kept"))),
-        Some(End::Failed(why)) => {
-            Err(Diagnostic::new(Exit::Unexpected, format!("{run}: the program failed: {why}")).hint(format!("gpuplan logs {run}")))
-        }
-        Some(End::Refused(why)) => Err(Diagnostic::new(refusal(&why), format!("{run}: {why}")).hint("gpuplan doctor")),
-    }
-}
-
-fn refusal(why: &str) -> Exit {
-    if why.contains("quota") {
-        Exit::Quota
-    } else if why.contains("not allowed") {
-        Exit::CloudRefused
-    } else {
-        Exit::NoCapacity
-    }
-}
-
-/// Clouds whose machines this program plans and does not rent yet.
-fn no_launcher(answered: &Answered, plan: &Plan, limits: &Limits, settings: &Settings, accept_stale: bool) -> Diagnostic {
-    let offer = answered.catalogs.market.offer(plan.offer);
-    let cloud = answered.catalogs.hardware.instance(plan.instance).cloud.label();
-    if offer.is_stale(limits.now.unwrap_or(settings.now)) && !accept_stale {
-        return Diagnostic::new(
-            Exit::StalePrices,
-            format!("the price of the recommended machine at {cloud} is stale; nothing is launched on it"),
-        )
-        .hint("gpuplan refresh")
-        .hint("--accept-stale-prices launches all the same");
-    }
-    Diagnostic::new(Exit::Usage, format!("machines of {cloud} are planned and not rented yet"))
-        .hint("--cloud fake shows the whole life of a run")
-}
-
-fn specified(
-    arguments: &LaunchArguments,
-    answered: &Answered,
-    plan: &Plan,
-    limits: &Limits,
-    file: &WorkloadFile,
-    settings: &Settings,
-) -> Result<RunSpec, Diagnostic> {
-    let market = &answered.catalogs.market;
-    let offered = |id: OfferId| place(answered, market.offer(id));
-    let (spot, on_demand): (Vec<Offered>, Vec<Offered>) = match &plan.spot {
-        Some(outlook) => {
-            let on_demand = if outlook.fallback.is_some() { elsewhere(answered, plan, limits, outlook.fallback) } else { Vec::new() };
-            (outlook.pools.iter().map(|pool| offered(pool.offer)).collect(), on_demand)
-        }
-        None => (Vec::new(), elsewhere(answered, plan, limits, Some(plan.offer))),
-    };
-    let name = file.name.clone().unwrap_or_else(|| answered.resolved.workload.model.name.clone());
-    let run = arguments.run.clone().unwrap_or_else(|| format!("{}-{}", plain(&name), settings.now.strftime("%Y%m%d-%H%M%S")));
-    Layout::new(&run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan launch --run NAME ..."))?;
-    let lifetime = match &arguments.lifetime {
-        Some(text) => Hours::parse(text).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?.0,
-        None => (LIFE * plan.run.hours.p90).max(1.0),
-    };
-    let local = fake_folder(settings)?.join("store");
-    Ok(RunSpec {
-        version: VERSION,
-        run,
-        started_at: jiff::Timestamp::now(),
-        stand_in: Some(fake::CLOUD.to_owned()),
-        nodes: plan.nodes,
-        spot,
-        on_demand,
-        work_hours: plan.run.work.expected,
-        deadline_hours: limits.deadline.map(|deadline| deadline.0),
-        changeover_hours: plan.run.changeover.0,
-        worst_changeover_hours: plan.run.worst_changeover.0,
-        budget_usd: limits.budget,
-        lifetime_hours: lifetime,
-        silence_seconds: fake::SILENCE * fake::SPEED,
-        expected_cost_usd: plan.cost.expected,
-        steps: plan.run.steps,
-        store: arguments.store.clone().unwrap_or_else(|| format!("file://{}", local.display())),
-        command: found_here(&arguments.command),
-        image: None,
-        disk_gib: 100,
-        tags: Vec::new(),
+/// The plan that was asked for, as it stands today.
+fn choose(answered: &Answered, wanted: Option<&str>) -> Result<Plan, Diagnostic> {
+    let Some(best) = &answered.set.recommendation else { return Err(nothing_fits(&answered.set)) };
+    let Some(wanted) = wanted else { return Ok(best.clone()) };
+    let world = World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market, correction: &answered.correction };
+    let found = find(&answered.set, wanted, |plan| plan_id(world, plan)).cloned();
+    found.ok_or_else(|| {
+        Diagnostic::new(Exit::NoPlanFits, format!("`{wanted}` is not among the plans of today"))
+            .hint(format!("--plan {}  is recommended now", plan_id(world, best)))
+            .hint("`gpuplan plan` shows them all")
     })
 }
 
-fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
-}
-
-/// A machine of the fake cloud starts in a folder of its own: a program that lies here is named in full.
-fn found_here(command: &[String]) -> Vec<String> {
-    let absolute = |word: &String| {
-        let path = Path::new(word);
-        if path.is_relative() && path.is_file() {
-            std::path::absolute(path).ok().map(|path| path.to_string_lossy().into_owned())
-        } else {
-            None
-        }
-    };
-    command.iter().map(|word| absolute(word).unwrap_or_else(|| word.clone())).collect()
-}
-
-/// On-demand machines of the same type wherever the limits allow them: the plan's own place first, then the cheapest.
-fn elsewhere(answered: &Answered, plan: &Plan, limits: &Limits, first: Option<OfferId>) -> Vec<Offered> {
-    let (market, hardware) = (&answered.catalogs.market, &answered.catalogs.hardware);
-    let sold = |id: &OfferId| {
-        let offer = market.offer(*id);
-        let is_same = offer.instance == plan.instance && offer.purchase == Purchase::OnDemand && offer.owned.is_none();
-        is_same && refuse_offer(offer, hardware.instance(offer.instance), hardware, limits).is_none()
-    };
-    let mut ids: Vec<OfferId> = market.offer_ids().filter(sold).collect();
-    ids.sort_by_key(|id| (Some(*id) != first, market.offer(*id).quote.rate, *id));
-    if let Some(first) = first.filter(|first| !ids.contains(first)) {
-        ids.insert(0, first);
+/// A cloud that rents, and a price that is not stale.
+fn may_be_rented(chosen: &Chosen, settings: &Settings, accept_stale: bool) -> Result<(), Diagnostic> {
+    if chosen.is_fake {
+        return Ok(());
     }
-    ids.truncate(MOST_PLACES);
-    ids.into_iter().map(|id| place(answered, market.offer(id))).collect()
-}
-
-fn place(answered: &Answered, offer: &Offer) -> Offered {
-    let instance = answered.catalogs.hardware.instance(offer.instance);
-    Offered {
-        pool: Pool {
-            cloud: instance.cloud.to_string(),
-            region: offer.place.region.to_string(),
-            zone_id: offer.place.zone_id.as_ref().map(ToString::to_string),
-            instance_type: instance.name.clone(),
-            market: if offer.purchase == Purchase::Spot { Market::Spot } else { Market::OnDemand },
-        },
-        rate_usd_per_hour: offer.quote.rate,
-        billing: BillingRule::PER_SECOND,
+    let (cloud, offer) = (chosen.cloud(), chosen.answered.catalogs.market.offer(chosen.plan.offer));
+    if offer.is_stale(chosen.limits.now.unwrap_or(settings.now)) && !accept_stale {
+        let why = format!("the price of the recommended machine at {cloud} is stale; nothing is launched on it");
+        return Err(Diagnostic::new(Exit::StalePrices, why).hint("gpuplan refresh").hint("--accept-stale-prices launches all the same"));
     }
+    if clouds::LAUNCHERS.contains(&cloud) { Ok(()) } else { Err(no_launcher(cloud)) }
 }
 
 /// Everything that a yes means.
-fn tell(spec: &RunSpec, answered: &Answered, plan: &Plan, settings: &Settings, printer: &Printer) {
-    let offer = answered.catalogs.market.offer(plan.offer);
+fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPerHour>, settings: &Settings, printer: &Printer) {
+    let (plan, offer) = (chosen.plan, chosen.answered.catalogs.market.offer(chosen.plan.offer));
     let first = spec.spot.first().or(spec.on_demand.first()).map(|offered| offered.pool.to_string()).unwrap_or_default();
     let worst = spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), usd);
     let others = (spec.spot.len() + spec.on_demand.len()).saturating_sub(1);
+    let was = was.filter(|was| *was != offer.quote.rate).map_or_else(String::new, |was| format!(" ({} when it was planned)", rate(was)));
     let mut lines = vec![
         format!("run       {}", spec.run),
         format!("machine   {} x {first}, {others} more places to fail over to", spec.nodes),
-        format!("price     {} an hour a machine, {}", rate(offer.quote.rate), seen(&offer.quote, settings.now)),
+        format!("price     {}{was} an hour a machine, {}", rate(offer.quote.rate), seen(&offer.quote, settings.now)),
         format!("cost      {} expected, {} at 90 %; at worst {worst}", usd(plan.cost.expected), usd(plan.cost.p90)),
         format!("life      no machine lives longer than {}", Hours(spec.lifetime_hours)),
         format!("store     {}", spec.store),
     ];
+    if delivery.bytes() > 0 {
+        lines.push(format!("sent      {} to the store, agent and folder, unless they are there", Bytes(delivery.bytes() as f64)));
+    }
     lines.extend(plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")));
-    lines.push("cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned());
+    lines.push(if chosen.is_fake {
+        "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned()
+    } else {
+        "led       from here: while nobody leads, nothing is relaunched; `gpuplan watch` goes on, `watch --unit` keeps on".to_owned()
+    });
     let wrapped: Vec<String> = lines.iter().map(|line| wrap(line, settings.width, "          ")).collect();
     printer.note(&wrapped.join("\n"));
 }
 
-fn confirm(yes: bool) -> Result<(), Diagnostic> {
+pub fn confirm(yes: bool, hint: &str) -> Result<(), Diagnostic> {
     if yes {
         return Ok(());
     }
     let asks = std::io::stdin();
     if !asks.is_terminal() {
-        return Err(Diagnostic::new(Exit::Usage, "nobody is here to say yes").hint("gpuplan launch -y ..."));
+        return Err(Diagnostic::new(Exit::Usage, "nobody is here to say yes").hint(hint));
     }
-    Printer.note("rent it? [y/N]");
+    Printer.note("go on? [y/N]");
     let mut line = String::new();
     asks.lock().read_line(&mut line).map_err(|error| Diagnostic::unexpected(&error))?;
     if ["y", "yes"].contains(&line.trim().to_ascii_lowercase().as_str()) {
         Ok(())
     } else {
-        Err(Diagnostic::new(Exit::Usage, "nothing was rented"))
+        Err(Diagnostic::new(Exit::Usage, "nothing was done"))
     }
+}
+
+/// The same as `watch`, without this terminal.
+fn detached(run: &str, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let log = settings.home.state_file("leaders").ok_or_else(no_home)?.join(format!("{run}.log"));
+    let failed = |error: std::io::Error| Diagnostic::file(&log, &error).hint(format!("gpuplan watch {run}"));
+    log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
+    let (out, program) = (std::fs::File::create(&log).map_err(failed)?, std::env::current_exe().map_err(failed)?);
+    let errors = out.try_clone().map_err(failed)?;
+    let mut leader = Command::new(program);
+    std::os::unix::process::CommandExt::process_group(&mut leader, 0);
+    leader.args(["watch", run]).stdin(Stdio::null()).stdout(out).stderr(errors).spawn().map_err(failed)?;
+    printer.note(&format!("gpuplan: {run} is led in the background and says its words into {}", log.display()));
+    printer.data(&format!("{run}\n"))
 }
 
 fn scenario(name: &str) -> Result<Scenario, Diagnostic> {
@@ -335,14 +210,6 @@ fn scenario(name: &str) -> Result<Scenario, Diagnostic> {
         Err(_) => Scenario::named(name),
     };
     read.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--fake-scenario default"))
-}
-
-fn fake_folder(settings: &Settings) -> Result<PathBuf, Diagnostic> {
-    settings.home.state_file("fake-cloud").ok_or_else(no_home)
-}
-
-pub fn fake_cloud(settings: &Settings) -> Result<FakeCloud, Diagnostic> {
-    Ok(FakeCloud::at(&fake_folder(settings)?))
 }
 
 pub fn journal(settings: &Settings) -> Result<Journal, Diagnostic> {
@@ -355,8 +222,24 @@ fn no_home() -> Diagnostic {
         .hint("set HOME or GPUPLAN_HOME")
 }
 
+pub fn unknown_run(run: &str) -> Diagnostic {
+    Diagnostic::new(Exit::Usage, format!("no run is called `{run}`")).hint("gpuplan status")
+}
+
 pub fn store(spec: &RunSpec) -> Result<Run, Diagnostic> {
-    let wrong = |error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, error.to_string());
-    let store = Store::open(&spec.store).map_err(|error| wrong(&error))?;
-    Ok(Run::new(store, Layout::new(&spec.run).map_err(|error| wrong(&error))?))
+    open(&spec.store, &spec.run)
+}
+
+fn open(address: &str, run: &str) -> Result<Run, Diagnostic> {
+    let store = Store::open(address).map_err(|error| store_of(&error))?;
+    Ok(Run::new(store, Layout::new(run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?))
+}
+
+/// What a store said, for a person.
+pub fn store_of(error: &StoreError) -> Diagnostic {
+    match error {
+        StoreError::Address { .. } => Diagnostic::new(Exit::Usage, error.to_string()),
+        StoreError::Denied { .. } => Diagnostic::new(Exit::CloudRefused, error.to_string()).hint("gpuplan doctor"),
+        _ => Diagnostic::new(Exit::Unexpected, error.to_string()),
+    }
 }

@@ -9,6 +9,7 @@ pub mod catalog;
 pub mod completions;
 pub mod diagnostic;
 pub mod doctor;
+pub mod ending;
 pub mod estimate;
 pub mod explain;
 pub mod here;
@@ -74,11 +75,15 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Doctor(arguments) => doctor::run(arguments, settings, printer),
         Command::Setup(arguments) => setup::run(arguments, settings, printer),
         Command::Launch(arguments) => launch::run(arguments, settings, printer),
-        Command::Watch(arguments) => launch::again(arguments, settings, printer),
+        Command::Watch(arguments) => launch::leading::again(arguments, settings, printer),
+        Command::Resume(arguments) => launch::leading::resume(arguments, settings, printer),
         Command::Status(arguments) => runs::status(arguments, settings, printer),
         Command::Logs(arguments) => runs::logs(arguments, settings, printer),
-        Command::Stop(arguments) => runs::stop(arguments, settings, printer),
-        Command::Gc(arguments) => runs::gc(arguments, settings, printer),
+        Command::Fetch(arguments) => runs::fetch(arguments, settings, printer),
+        Command::Ssh(arguments) => runs::ssh(arguments, settings),
+        Command::Stop(arguments) => ending::stop(arguments, settings, printer),
+        Command::Down(arguments) => ending::down(arguments, settings, printer),
+        Command::Gc(arguments) => ending::gc(arguments, settings, printer),
         Command::Simulate(arguments) => simulate::run(arguments, settings, printer),
         // Answered in `run`.
         Command::Agent(_) | Command::Profile { .. } => Ok(Exit::Unexpected),

@@ -36,6 +36,8 @@ pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) ->
 pub struct Answered {
     pub catalogs: Catalogs,
     pub resolved: Resolved,
+    /// Those of the file, the flags and policy.toml together.
+    pub limits: Limits,
     /// What was measured, here or elsewhere.
     pub correction: Correction,
     pub measured_sha256: Option<String>,
@@ -71,7 +73,7 @@ pub fn compute(
     if let Some(profile) = measured.profile() {
         set.findings = what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
     }
-    Ok(Answered { catalogs, resolved, correction, measured_sha256: measured.sha256(), set })
+    Ok(Answered { catalogs, resolved, limits, correction, measured_sha256: measured.sha256(), set })
 }
 
 fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {

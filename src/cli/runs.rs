@@ -1,19 +1,31 @@
-//! `status`, `logs`, `stop` and `gc`: what runs, what it costs and says, how to end it, and how nothing is left behind.
+//! `status`, `logs`, `fetch` and `ssh`: what runs, what it costs and says, what it saved, and the way to its machines.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
 use clap::Args;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
+use crate::agent::Framework;
+use crate::agent::restore::Restore;
 use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::{fake_cloud, journal, store, unknown_run};
+use crate::cli::launch::renters::{Launchers, clock, fake_cloud, launchers};
+use crate::cli::launch::{journal, store, store_of, unknown_run};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
-use crate::clouds::fake::{self, FakeCloud};
+use crate::clouds::{aws, fake, gcp};
 use crate::launch::journal::{JournalError, Kept};
-use crate::launch::{Clock, End, Journal, LaunchError, Launcher, Machine, MachineState};
+use crate::launch::{LaunchError, Launcher, Machine, MachineState};
 use crate::report::format::usd;
 use crate::report::table::{Column, render};
 use crate::units::Usd;
+
+/// Between two looks for more output.
+const FOLLOW: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub struct StatusArguments {
@@ -28,45 +40,70 @@ pub struct LogsArguments {
     /// Which of its machines, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub node: u32,
+    /// Go on until the run has ended
+    #[arg(short, long)]
+    pub follow: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct StopArguments {
+pub struct FetchArguments {
     /// Name of the run
     pub run: String,
+    /// New folder for its newest checkpoint [default: the name of the run]
+    pub folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct GcArguments {
-    /// Only this cloud; `fake` for the one on this machine
-    #[arg(long = "cloud", value_name = "CLOUD")]
-    pub clouds: Vec<String>,
-    /// End what is found without asking
-    #[arg(short, long)]
-    pub yes: bool,
+pub struct SshArguments {
+    /// Name of the run
+    pub run: String,
+    /// Which of its machines, from 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub node: u32,
 }
 
-fn unexpected(error: &JournalError) -> Diagnostic {
+pub fn journal_said(error: &JournalError) -> Diagnostic {
     Diagnostic::new(Exit::Unexpected, error.to_string())
 }
 
-fn waited<T>(call: impl Future<Output = Result<T, LaunchError>>) -> Result<T, Diagnostic> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| Diagnostic::unexpected(&error))?;
-    runtime.block_on(call).map_err(|error| Diagnostic::new(Exit::CloudRefused, error.to_string()))
+pub fn runtime() -> Result<Runtime, Diagnostic> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| Diagnostic::unexpected(&error))
+}
+
+pub fn kept(run: &str, settings: &Settings) -> Result<Kept, Diagnostic> {
+    journal(settings)?.run(run).map_err(|error| journal_said(&error))?.ok_or_else(|| unknown_run(run))
+}
+
+/// What every cloud says of a run, or of all runs, asked at the same time.
+pub fn listed(clouds: &Launchers, run: Option<&str>) -> Result<Vec<(String, Result<Vec<Machine>, LaunchError>)>, Diagnostic> {
+    let ask = async |cloud: &dyn Launcher| (cloud.cloud().to_owned(), cloud.list(run).await);
+    Ok(runtime()?.block_on(join_all(clouds.iter().map(|cloud| ask(&**cloud)))))
 }
 
 pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let (journal, cloud) = (journal(settings)?, fake_cloud(settings)?);
+    let journal = journal(settings)?;
     let names = match &arguments.run {
         Some(run) => vec![run.clone()],
-        None => journal.runs().map_err(|error| unexpected(&error))?,
+        None => journal.runs().map_err(|error| journal_said(&error))?,
     };
-    let listed = waited(cloud.list(None))?;
-    let mut rows = Vec::new();
+    let mut runs = Vec::new();
     for name in names {
-        let kept = journal.run(&name).map_err(|error| unexpected(&error))?.ok_or_else(|| unknown_run(&name))?;
-        rows.push(row(&kept, &listed));
+        runs.push(journal.run(&name).map_err(|error| journal_said(&error))?.ok_or_else(|| unknown_run(&name))?);
     }
+    // Only machines that may still run are asked after.
+    let open = runs.iter().filter(|kept| kept.machines.iter().any(|machine| !machine.is_over));
+    let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), settings)?;
+    let mut machines = Vec::new();
+    for (cloud, answer) in listed(&clouds, arguments.run.as_deref())? {
+        match answer {
+            Ok(listed) => machines.extend(listed),
+            Err(error) => {
+                printer.note(&format!("warning: {cloud} does not say what runs ({error}): its machines are shown as the journal has them"));
+                machines.extend(runs.iter().flat_map(|kept| supposed(kept, &cloud)));
+            }
+        }
+    }
+    let rows: Vec<Value> = runs.iter().map(|kept| row(kept, &machines)).collect();
     if settings.output == OutputFormat::Json {
         return printer.data(&format!("{:#}\n", Value::Array(rows)));
     }
@@ -74,6 +111,30 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
         printer.note("no run was launched from here");
         return Ok(Exit::Done);
     }
+    printer.data(&table(&rows, settings.width))
+}
+
+/// Machines of a cloud that cannot be asked: running, as far as anybody knows.
+fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
+    let rents = kept.spec.clouds().contains(cloud);
+    let open = kept.machines.iter().filter(|machine| rents && !machine.is_over);
+    open.map(|machine| Machine {
+        id: machine.id.clone(),
+        run: kept.spec.run.clone(),
+        epoch: machine.epoch,
+        node: machine.node,
+        token: String::new(),
+        pool: machine.pool.clone(),
+        state: MachineState::Running,
+        reason: None,
+        was_taken: false,
+        created_at: kept.spec.started_at,
+        expires_at: kept.spec.started_at,
+    })
+    .collect()
+}
+
+fn table(rows: &[Value], width: u16) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let money = |value: &Value| value.as_str().and_then(|text| Usd::parse(text).ok()).map_or_else(String::new, usd);
     let columns = [
@@ -98,7 +159,7 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
             format!("{:.0} %", row["progress"].as_f64().unwrap_or_default() * 100.0),
         ]
     });
-    printer.data(&render(&columns, cells, settings.width))
+    render(&columns, cells, width)
 }
 
 /// As contract 6 words it.
@@ -121,7 +182,6 @@ fn row(kept: &Kept, listed: &[Machine]) -> Value {
         None if kept.past.interruptions > 0 => "interrupted",
         None => "launching",
     };
-    let now = Clock { started_at: kept.spec.started_at, speed: fake::SPEED }.now();
     let mut epochs: Vec<u64> = kept.machines.iter().map(|machine| machine.epoch).collect();
     epochs.dedup();
     json!({
@@ -129,7 +189,7 @@ fn row(kept: &Kept, listed: &[Machine]) -> Value {
         "state": state,
         "machines": machines,
         "relaunches": epochs.len().saturating_sub(1),
-        "cost_usd": kept.past.rentals.spent(now),
+        "cost_usd": kept.past.rentals.spent(clock(&kept.spec).now()),
         "expected_cost_usd": kept.spec.expected_cost_usd,
         "progress": if state == "completed" { 1.0 } else { kept.past.done },
         "started_at": kept.spec.started_at,
@@ -139,96 +199,84 @@ fn row(kept: &Kept, listed: &[Machine]) -> Value {
 }
 
 pub fn logs(arguments: &LogsArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let kept = journal(settings)?.run(&arguments.run).map_err(|error| unexpected(&error))?.ok_or_else(|| unknown_run(&arguments.run))?;
+    let mut kept = kept(&arguments.run, settings)?;
+    let (store, runtime) = (store(&kept.spec)?, runtime()?);
+    let mut said = 0;
+    loop {
+        // Whether it had ended is asked first: what it said last is read after.
+        let is_over = kept.end.is_some();
+        let output = runtime.block_on(store.output(arguments.node)).map_err(|error| store_of(&error))?;
+        printer.data(&String::from_utf8_lossy(output.get(said..).unwrap_or_default()))?;
+        said = output.len();
+        if is_over || !arguments.follow {
+            return Ok(Exit::Done);
+        }
+        std::thread::sleep(FOLLOW);
+        kept = self::kept(&arguments.run, settings)?;
+    }
+}
+
+/// The newest checkpoint that verifies, file by file.
+pub fn fetch(arguments: &FetchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let kept = kept(&arguments.run, settings)?;
     let store = store(&kept.spec)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| Diagnostic::unexpected(&error))?;
-    let output = runtime.block_on(store.output(arguments.node)).map_err(|error| Diagnostic::unexpected(&error))?;
-    printer.data(&String::from_utf8_lossy(&output))
-}
-
-pub fn stop(arguments: &StopArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let (mut journal, cloud) = (journal(settings)?, fake_cloud(settings)?);
-    let kept = journal.run(&arguments.run).map_err(|error| unexpected(&error))?.ok_or_else(|| unknown_run(&arguments.run))?;
-    if kept.end.is_none() {
-        // Whoever leads the run sees this and starts nothing any more.
-        journal.end(&arguments.run, &End::Stopped, jiff::Timestamp::now()).map_err(|error| unexpected(&error))?;
+    let folder = arguments.folder.clone().unwrap_or_else(|| PathBuf::from(&arguments.run));
+    // What a restore finds beside its checkpoint it puts aside.
+    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Diagnostic::new(Exit::Usage, format!("{} is not empty", folder.display()))
+            .hint(format!("gpuplan fetch {} NEW_FOLDER", arguments.run)));
     }
-    let alive: Vec<Machine> = of_run(&cloud, Some(&arguments.run))?;
-    let left = end_all(&cloud, &alive, Some(&arguments.run))?;
-    let mut rentals = kept.past.rentals;
-    let now = Clock { started_at: kept.spec.started_at, speed: fake::SPEED }.now();
-    let gone: Vec<_> =
-        rentals.open().map(|rental| rental.machine.clone()).filter(|id| !left.iter().any(|machine| machine.id == *id)).collect();
-    for machine in &gone {
-        rentals.end(machine, now);
-    }
-    journal.keep(&arguments.run, &rentals, kept.past.done, kept.past.interruptions).map_err(|error| unexpected(&error))?;
-    if left.is_empty() {
-        return printer.data(&format!("{}: {} machines ended, none is left\n", arguments.run, alive.len()));
-    }
-    Err(still_there(&left, &format!("gpuplan stop {}", arguments.run)))
-}
-
-pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    if let Some(other) = arguments.clouds.iter().find(|cloud| *cloud != fake::CLOUD) {
-        return Err(
-            Diagnostic::new(Exit::Usage, format!("machines of {other} are planned and not rented yet")).hint("gpuplan gc --cloud fake")
-        );
-    }
-    let (journal, cloud) = (journal(settings)?, fake_cloud(settings)?);
-    let unknown = strangers(&journal, of_run(&cloud, None)?)?;
-    let mut ended = Vec::new();
-    if arguments.yes {
-        let left = end_all(&cloud, &unknown, None)?;
-        if let Some(still) = Some(still_there(&left, "gpuplan gc -y")).filter(|_| !left.is_empty()) {
-            return Err(still);
-        }
-        ended.clone_from(&unknown);
-    }
-    let named = |machines: &[Machine]| -> Vec<Value> {
-        machines.iter().map(|machine| json!({ "id": machine.id, "run": machine.run, "pool": machine.pool.to_string() })).collect()
+    let restore = Restore {
+        run: &store,
+        folder: &folder,
+        framework: Framework::Auto,
+        epoch: kept.past.epoch,
+        node: 0,
+        restart_from_nothing: false,
+        talk: printer,
     };
-    if settings.output == OutputFormat::Json {
-        return printer.data(&format!("{:#}\n", json!({ "found": named(&unknown), "ended": named(&ended) })));
-    }
-    for machine in &unknown {
-        let what = if arguments.yes { "ended" } else { "found" };
-        printer.data(&format!("{what}: {} of run {} ({})\n", machine.id, machine.run, machine.pool))?;
-    }
-    if unknown.is_empty() {
-        printer.note("every machine that carries our tag belongs to a run of the journal");
-    } else if !arguments.yes {
-        printer.note("hint: gpuplan gc -y ends them");
-    }
-    Ok(Exit::Done)
-}
-
-fn of_run(cloud: &FakeCloud, run: Option<&str>) -> Result<Vec<Machine>, Diagnostic> {
-    let listed = waited(cloud.list(run))?;
-    Ok(listed.into_iter().filter(|machine| machine.state != MachineState::Gone).collect())
-}
-
-/// Machines that no run of the journal knows as its own and running.
-fn strangers(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
-    let mut unknown = Vec::new();
-    for machine in machines {
-        if !journal.knows(&machine.id).map_err(|error| unexpected(&error))? {
-            unknown.push(machine);
+    let restored = runtime()?.block_on(restore.newest()).map_err(|error| store_of(&error))?;
+    match (restored.name, restored.path) {
+        (Some(name), Some(path)) => {
+            printer.note(&format!("gpuplan: step {} of epoch {}, every file as it was committed", name.step, name.epoch));
+            printer.data(&format!("{}\n", path.display()))
         }
+        _ => Err(Diagnostic::new(Exit::Unexpected, format!("{} has no checkpoint that can be used", arguments.run))
+            .hint(format!("gpuplan logs {}", arguments.run))),
     }
-    Ok(unknown)
 }
 
-/// Ends them and looks again; gives what is still there.
-fn end_all(cloud: &FakeCloud, machines: &[Machine], run: Option<&str>) -> Result<Vec<Machine>, Diagnostic> {
-    for machine in machines {
-        waited(cloud.destroy(&machine.id))?;
-    }
-    let after = of_run(cloud, run)?;
-    Ok(after.into_iter().filter(|machine| machines.iter().any(|ended| ended.id == machine.id)).collect())
-}
-
-fn still_there(left: &[Machine], hint: &str) -> Diagnostic {
-    let ids: Vec<&str> = left.iter().map(|machine| machine.id.0.as_str()).collect();
-    Diagnostic::new(Exit::MayCostMoney, format!("these machines may still cost money: {}", ids.join(", "))).hint(hint)
+/// The clouds' own ways in: none needs an open port.
+pub fn ssh(arguments: &SshArguments, settings: &Settings) -> Result<Exit, Diagnostic> {
+    let kept = kept(&arguments.run, settings)?;
+    let newest = kept.machines.iter().rfind(|machine| !machine.is_over && machine.node == arguments.node);
+    let machine = newest.ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, format!("{} has no machine {} now", arguments.run, arguments.node)).hint("gpuplan status")
+    })?;
+    let id = machine.id.0.as_str();
+    let mut way = match kept.spec.stand_in.as_deref().unwrap_or(&machine.pool.cloud) {
+        fake::CLOUD => {
+            let mut shell = Command::new("sh");
+            shell.current_dir(fake_cloud(settings)?.folder_of(&machine.id));
+            shell
+        }
+        aws::CLOUD => {
+            let mut session = Command::new("aws");
+            session.args(["ssm", "start-session", "--region", &machine.pool.region, "--target", id]);
+            session
+        }
+        gcp::CLOUD => {
+            let (zone, name) = id.rsplit_once('/').unwrap_or((machine.pool.place(), id));
+            let mut session = Command::new("gcloud");
+            session.args(["compute", "ssh", name, "--zone", zone, "--tunnel-through-iap"]);
+            session
+        }
+        other => return Err(Diagnostic::new(Exit::Usage, format!("no way into machines of {other} is known"))),
+    };
+    let program = way.get_program().to_string_lossy().into_owned();
+    let ended = way.status().map_err(|error| {
+        Diagnostic::new(Exit::Usage, format!("`{program}` cannot be run: {error}"))
+            .hint("it is the cloud's own tool; install it and sign in")
+    })?;
+    if ended.success() { Ok(Exit::Done) } else { Err(Diagnostic::new(Exit::Unexpected, format!("`{program}` ended with {ended}"))) }
 }

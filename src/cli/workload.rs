@@ -4,8 +4,11 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::cli::args::{LimitsArguments, WorkloadArguments};
 use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::units::UsdPerHour;
 use crate::workload::file::{LimitsSection, ModelSection, Resolved, Scalar, WorkloadFile};
 use crate::workload::{Model, Models, huggingface, safetensors};
 
@@ -21,6 +24,9 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         return Ok(flags);
     };
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
+    if text.trim_start().starts_with('{') {
+        return Ok(Recorded::read(path, &text)?.file.overlay(flags));
+    }
     let mut file = WorkloadFile::parse(&text).map_err(|error| {
         let mut diagnostic = Diagnostic::from(error);
         diagnostic.message = format!("{}: {}", path.display(), diagnostic.message);
@@ -31,6 +37,37 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         *inner = folder.join(&*inner).to_string_lossy().into_owned();
     }
     Ok(file.overlay(flags))
+}
+
+/// A plan as `plan --output json` wrote it: the question, and the answer of then.
+pub struct Recorded {
+    pub file: WorkloadFile,
+    pub id: String,
+    pub rate: UsdPerHour,
+}
+
+impl Recorded {
+    /// `None` for a file that is no JSON.
+    pub fn find(path: Option<&Path>) -> Result<Option<Self>, Diagnostic> {
+        let Some(path) = path else { return Ok(None) };
+        let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
+        if text.trim_start().starts_with('{') { Self::read(path, &text).map(Some) } else { Ok(None) }
+    }
+
+    fn read(path: &Path, text: &str) -> Result<Self, Diagnostic> {
+        let broken = |detail: &str| {
+            Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {detail}", path.display()))
+                .hint("gpuplan plan FILE --output json >plan.json")
+        };
+        let document: Value = serde_json::from_str(text).map_err(|error| broken(&error.to_string()))?;
+        let part = |pointer: &str| document.pointer(pointer).cloned().ok_or_else(|| broken(&format!("`{pointer}` is missing")));
+        let (file, id, rate) = (part("/workload/file")?, part("/recommendation/id")?, part("/recommendation/rate_usd_per_hour")?);
+        Ok(Self {
+            file: serde_json::from_value(file).map_err(|error| broken(&error.to_string()))?,
+            id: serde_json::from_value(id).map_err(|error| broken(&error.to_string()))?,
+            rate: serde_json::from_value(rate).map_err(|error| broken(&error.to_string()))?,
+        })
+    }
 }
 
 /// A file, or at least one flag.

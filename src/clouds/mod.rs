@@ -24,6 +24,7 @@ pub use ask::ask;
 use std::error::Error;
 
 use crate::hardware::CloudId;
+use crate::launch::Launcher;
 use crate::market::{AccountSource, PriceSource, RiskSource};
 
 /// Everything that can be asked of one cloud, as the environment names its addresses and credentials.
@@ -51,6 +52,23 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
         verda::CLOUD => verda::sources(),
         _ => return None,
     })
+}
+
+/// Clouds whose machines this program rents.
+pub const LAUNCHERS: [&str; 3] = [aws::CLOUD, gcp::CLOUD, fake::CLOUD];
+
+/// Rents at a cloud. `None` where nobody has written that, or where it is not built in.
+pub fn launcher(cloud: &str) -> Option<Box<dyn Launcher>> {
+    let _ = cloud;
+    None
+}
+
+/// Clouds that rent, and of which an account is in sight. The one on this machine always is.
+pub fn with_account() -> Vec<&'static str> {
+    let mut clouds = vec![fake::CLOUD];
+    clouds.extend(aws::has_account().then_some(aws::CLOUD));
+    clouds.extend(gcp::identity::is_in_sight().then_some(gcp::CLOUD));
+    clouds
 }
 
 /// A variable of the environment; empty is the same as not set.

@@ -7,7 +7,7 @@ mod orders;
 
 use crate::launch::blocks::Blocks;
 use crate::launch::events::{Action, End, Event, Outcome, Past, Report, Terms};
-use crate::launch::launcher::{LaunchError, Machine, MachineId, MachineState};
+use crate::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Pool};
 use crate::launch::phase::{Gang, Next, Phase, Which};
 use crate::launch::rental::{Rental, Rentals};
 use crate::spot::policy::reason::Reason;
@@ -41,7 +41,7 @@ pub struct Controller {
     /// An order may have left a machine that no list shows before then.
     unclear_until: f64,
     pub interruptions: u32,
-    last_refusal: String,
+    last_refusal: Option<(Pool, LaunchError)>,
     /// Gangs in a row whose machines ended by themselves before the run said a word.
     fruitless: u32,
 }
@@ -64,7 +64,7 @@ impl Controller {
             last_pool: None,
             unclear_until: f64::NEG_INFINITY,
             interruptions: 0,
-            last_refusal: String::new(),
+            last_refusal: None,
             fruitless: 0,
             terms,
         }
@@ -99,6 +99,14 @@ impl Controller {
 
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    fn refused(&self) -> End {
+        match &self.last_refusal {
+            Some((pool, refusal)) => End::Refused { refusal: refusal.clone(), place: pool.to_string() },
+            // Nothing was asked yet: every place is blocked from before.
+            None => End::Refused { refusal: LaunchError::Capacity { code: "no place is left".to_owned() }, place: "everywhere".to_owned() },
+        }
     }
 
     /// Share of the work that is safe.
@@ -172,7 +180,7 @@ impl Controller {
     /// Waits for the next tick; where nothing will ever be free again, the run ends.
     fn wait(&mut self, now: f64, reason: Reason, actions: &mut Vec<Action>) {
         if self.blocks.are_for_good(&self.terms.spot, now) && self.blocks.are_for_good(&self.terms.on_demand, now) {
-            return self.end_all(now, Next::End(End::Refused(self.last_refusal.clone())), actions);
+            return self.end_all(now, Next::End(self.refused()), actions);
         }
         let from = now + self.terms.limits.tick;
         // What is known gets older; nobody is asked.

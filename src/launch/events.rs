@@ -114,6 +114,9 @@ pub enum End {
     Failed(String),
     Stopped,
     OutOfBudget,
-    /// No place may be asked any more.
-    Refused(String),
+    /// No place may be asked any more, and what the last one said.
+    Refused {
+        refusal: LaunchError,
+        place: String,
+    },
 }

@@ -10,9 +10,10 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::launch::boot::{self, Boot};
+use crate::launch::boot::{self, Boot, Source};
 use crate::launch::controller::Controller;
 use crate::launch::events::{Action, Choice, End, Event, Order, Outcome, Report};
+use crate::launch::job::Parcel;
 use crate::launch::journal::{Journal, JournalError};
 use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
 use crate::launch::spec::RunSpec;
@@ -21,6 +22,8 @@ use crate::spot::AvailabilityModel;
 
 /// A call to a cloud that takes longer has no clear answer.
 const CALL: Duration = Duration::from_mins(1);
+/// A machine that starts fetches its files within this.
+const LINKS: Duration = Duration::from_hours(2);
 /// Between two looks into the run's store, and at most between two words of the clock. Seconds of the run.
 const READ: f64 = 10.0;
 /// However fast the time of a run passes. Real seconds.
@@ -75,8 +78,6 @@ pub struct Wiring<'a> {
     pub store: &'a Run,
     pub model: &'a AvailabilityModel,
     pub clock: Clock,
-    /// Where the agent lies on a machine.
-    pub agent: &'a str,
     pub say: &'a dyn Fn(&str),
     pub wish: watch::Receiver<Wish>,
 }
@@ -216,23 +217,13 @@ impl<'a> Leader<'a, '_> {
         }
         let launcher = self.launcher(&order.choice.pool.cloud)?;
         self.wiring.journal.intend(&self.spec.run, order.epoch * 1000 + u64::from(order.node), &order, now)?;
-        let boot = boot::script(&Boot { spec: self.spec, order: &order, agent: self.wiring.agent });
-        let request = CreateRequest {
-            run: self.spec.run.clone(),
-            epoch: order.epoch,
-            node: order.node,
-            nodes: self.spec.nodes,
-            pool: order.choice.pool.clone(),
-            token: order.token.clone(),
-            name: order.name.clone(),
-            expires_at: self.wiring.clock.at(now + order.lifetime),
-            boot,
-            image: self.spec.image.clone(),
-            disk_gib: self.spec.disk_gib,
-            tags: self.spec.tags.clone(),
-        };
+        let (spec, store, expires_at) = (self.spec.clone(), self.wiring.store, self.wiring.clock.at(now + order.lifetime));
         self.calls.push(Box::pin(async move {
-            let outcome = tokio::time::timeout(CALL, launcher.create(request)).await;
+            let call = async {
+                let boot = boot_script(&spec, &order, store).await?;
+                launcher.create(request(&spec, &order, expires_at, boot)).await
+            };
+            let outcome = tokio::time::timeout(CALL, call).await;
             let late = || Err(LaunchError::Unclear { code: format!("no answer within {} s", CALL.as_secs()) });
             Event::Answered { token: order.token, outcome: outcome.unwrap_or_else(|_| late()) }
         }));
@@ -268,11 +259,8 @@ impl<'a> Leader<'a, '_> {
     /// The clouds of this run.
     fn responsible(&self) -> Vec<&'a dyn Launcher> {
         let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
-        let is_used = |cloud: &str| match &self.spec.stand_in {
-            Some(name) => name == cloud,
-            None => self.spec.spot.iter().chain(&self.spec.on_demand).any(|offered| offered.pool.cloud == cloud),
-        };
-        launchers.iter().map(|launcher| &**launcher).filter(|launcher| is_used(launcher.cloud())).collect()
+        let used = self.spec.clouds();
+        launchers.iter().map(|launcher| &**launcher).filter(|launcher| used.contains(launcher.cloud())).collect()
     }
 
     /// What the agent of the present gang says in the store; a store that does not answer says nothing.
@@ -298,5 +286,44 @@ impl<'a> Leader<'a, '_> {
             Some(serde_json::Value::Object(failed)) => Outcome::Failed(serde_json::Value::Object(failed.clone()).to_string()),
             _ => Outcome::Interrupted,
         }))
+    }
+}
+
+/// What the machine of an order runs as it starts, with links that are good for a while.
+async fn boot_script(spec: &RunSpec, order: &Order, store: &Run) -> Result<String, LaunchError> {
+    let agent = source(&spec.job.agent, store).await?;
+    let workdir = match &spec.job.workdir {
+        Some(parcel) => Some(source(parcel, store).await?),
+        None => None,
+    };
+    Ok(boot::script(&Boot { spec, order, agent, workdir }))
+}
+
+/// Without a link nothing was asked of the cloud yet: the same order is tried again.
+async fn source(parcel: &Parcel, store: &Run) -> Result<Source, LaunchError> {
+    Ok(match parcel {
+        Parcel::Here(path) => Source::Here(path.clone()),
+        Parcel::Address { url, sha256 } => Source::Fetched { from: url.clone(), sha256: sha256.clone() },
+        Parcel::Stored { key, sha256 } => {
+            let link = store.link(key, LINKS).await.map_err(|error| LaunchError::Unclear { code: error.to_string() })?;
+            Source::linked(&link, sha256)
+        }
+    })
+}
+
+fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: String) -> CreateRequest {
+    CreateRequest {
+        run: spec.run.clone(),
+        epoch: order.epoch,
+        node: order.node,
+        nodes: spec.nodes,
+        pool: order.choice.pool.clone(),
+        token: order.token.clone(),
+        name: order.name.clone(),
+        expires_at,
+        boot,
+        image: spec.image.clone(),
+        disk_gib: spec.disk_gib,
+        tags: spec.tags.clone(),
     }
 }

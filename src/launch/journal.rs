@@ -168,6 +168,22 @@ impl Journal {
         Ok(())
     }
 
+    /// A run that had ended goes on.
+    pub fn reopen(&mut self, run: &str) -> Result<(), JournalError> {
+        self.database.execute("UPDATE runs SET end = NULL, ended_at = NULL WHERE run = ?1", [run])?;
+        Ok(())
+    }
+
+    /// A run of which nothing is left.
+    pub fn forget(&mut self, run: &str) -> Result<(), JournalError> {
+        let writing = self.database.transaction()?;
+        for table in ["events", "machines", "orders", "runs"] {
+            writing.execute(&format!("DELETE FROM {table} WHERE run = ?1"), [run])?;
+        }
+        writing.commit()?;
+        Ok(())
+    }
+
     /// Whether somebody has ended the run.
     pub fn has_ended(&self, run: &str) -> Result<bool, JournalError> {
         let ended = self.database.query_row("SELECT end IS NOT NULL FROM runs WHERE run = ?1", [run], |row| row.get(0));
@@ -229,7 +245,7 @@ pub fn words(end: &End) -> &'static str {
         End::Failed(_) => "failed",
         End::Stopped => "stopped",
         End::OutOfBudget => "out-of-budget",
-        End::Refused(_) => "refused",
+        End::Refused { .. } => "refused",
     }
 }
 

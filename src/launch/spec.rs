@@ -1,11 +1,13 @@
 //! `RunSpec`: everything that a launch agreed on, as the journal and the run's own store keep it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::launch::events::{Choice, Terms};
+use crate::launch::job::Job;
 use crate::launch::launcher::Pool;
 use crate::spot::AvailabilityModel;
 use crate::spot::policy::semi_markov::Tables;
@@ -51,7 +53,7 @@ pub struct RunSpec {
     /// Optimizer steps of the whole run.
     pub steps: f64,
     pub store: String,
-    pub command: Vec<String>,
+    pub job: Job,
     /// The cloud's own name of a machine image; `None`: the cloud's current one with GPU drivers.
     pub image: Option<String>,
     /// Root disk of a machine. GiB.
@@ -83,6 +85,14 @@ impl RunSpec {
 
     pub fn write(&self) -> Result<String, SpecError> {
         serde_json::to_string(self).map_err(|error| SpecError::Malformed(error.to_string()))
+    }
+
+    /// Clouds that rent its machines, each once.
+    pub fn clouds(&self) -> BTreeSet<&str> {
+        match &self.stand_in {
+            Some(name) => BTreeSet::from([name.as_str()]),
+            None => self.spot.iter().chain(&self.on_demand).map(|offered| offered.pool.cloud.as_str()).collect(),
+        }
     }
 
     /// What the most that this run may cost is: the budget, or every machine for its whole life.

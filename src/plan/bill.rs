@@ -69,8 +69,15 @@ pub struct PlaceCharges {
     egress: Option<Rate>,
     /// Data that must be moved to this cloud.
     moved: Option<Bytes>,
-    /// Data on a disk, where the machine has no local NVMe for it.
-    staged: Option<Bytes>,
+    /// On the disk of each machine.
+    on_disk: Bytes,
+}
+
+/// The disk that a machine needs: image, environment and logs, and the data where there is no local NVMe that holds it.
+pub fn disk(instance: &InstanceType, data: Option<&DataSet>) -> Bytes {
+    let size = data.map(|data| data.size);
+    let on_nvme = instance.local_nvme.zip(size).is_some_and(|(nvme, size)| size <= nvme);
+    Bytes(ROOT_DISK_GIB * f64::from(1 << 30) + size.filter(|_| !on_nvme).map_or(0.0, |size| size.0))
 }
 
 #[derive(Clone, Debug)]
@@ -107,13 +114,12 @@ impl PlaceCharges {
             charges.find(ChargeKind::EgressInternet, &crate::hardware::CloudId::new(cloud), region).map(Rate::new)
         });
         let size = data.map(|data| data.size);
-        let on_nvme = instance.local_nvme.zip(size).is_some_and(|(nvme, size)| size <= nvme);
         Self {
             disk: rate(ChargeKind::NetworkDisk),
             storage: rate(ChargeKind::ObjectStorage),
             egress,
             moved: size.filter(|_| leaves.is_some()),
-            staged: size.filter(|_| !on_nvme),
+            on_disk: disk(instance, data),
         }
     }
 
@@ -196,8 +202,7 @@ impl BillInput<'_> {
     fn kept(&self, months: f64) -> Option<Vec<BillLine>> {
         let mut lines = Vec::new();
         if let Some(disk) = &self.charges.disk {
-            let bytes = ROOT_DISK_GIB * f64::from(1 << 30) + self.charges.staged.map_or(0.0, |size| size.0);
-            let quantity = bytes / disk.unit_bytes * f64::from(self.nodes) * months;
+            let quantity = self.charges.on_disk.0 / disk.unit_bytes * f64::from(self.nodes) * months;
             lines.push(line(BillItem::Disk, quantity, disk.unit, disk.price, &disk.basis)?);
         }
         if let Some(storage) = &self.charges.storage {

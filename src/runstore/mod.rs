@@ -7,6 +7,7 @@ pub mod hand_off;
 pub mod history;
 pub mod layout;
 pub mod manifest;
+pub mod parcels;
 pub mod run;
 pub mod status;
 pub mod store;

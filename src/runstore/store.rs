@@ -1,5 +1,6 @@
 //! `Store`: objects in a bucket or a folder, the only place that knows `object_store`. Bounded memory, hashed while it flows.
 
+mod link;
 mod send;
 
 use std::fs::File;
@@ -17,6 +18,8 @@ use object_store::path::Path as Location;
 use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use tokio::task::spawn_blocking;
 
+pub use crate::runstore::store::link::Link;
+use crate::runstore::store::link::Linker;
 pub use crate::runstore::store::send::hash_file;
 use crate::runstore::store::send::{Hash, Room};
 
@@ -36,6 +39,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub struct Store {
     objects: Arc<dyn ObjectStore>,
     root: Location,
+    linker: Linker,
     /// What parts under way may take, of all files together.
     room: Room,
 }
@@ -102,50 +106,54 @@ impl Store {
             return Err(wrong("it names no place".to_owned()));
         }
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        let objects: Arc<dyn ObjectStore> = match scheme {
+        let (objects, linker): (Arc<dyn ObjectStore>, Linker) = match scheme {
             "file" => return Self::folder(Path::new(rest)).map_err(|error| wrong(error.to_string())),
-            "s3" => Arc::new(
-                AmazonS3Builder::from_env()
+            "s3" => {
+                let built = AmazonS3Builder::from_env()
                     .with_bucket_name(bucket)
                     // TLS keeps what is under way; a second hash of every part would take a core.
                     .with_unsigned_payload(true)
                     .with_client_options(client("AWS_ENDPOINT_URL"))
                     .with_retry(retry())
-                    .build()
-                    .map_err(refuse)?,
-            ),
-            "gs" => Arc::new(
-                GoogleCloudStorageBuilder::from_env()
+                    .build();
+                let s3 = Arc::new(built.map_err(refuse)?);
+                (s3.clone(), Linker::Signer(s3))
+            }
+            "gs" => {
+                let built = GoogleCloudStorageBuilder::from_env()
                     .with_bucket_name(bucket)
                     .with_client_options(client("GOOGLE_BASE_URL"))
                     .with_retry(retry())
-                    .build()
-                    .map_err(refuse)?,
-            ),
-            "az" => Arc::new(
-                MicrosoftAzureBuilder::from_env()
+                    .build();
+                let base = std::env::var("GOOGLE_BASE_URL").ok().filter(|base| !base.is_empty());
+                (Arc::new(built.map_err(refuse)?), Linker::Google { base, bucket: bucket.to_owned() })
+            }
+            "az" => {
+                let built = MicrosoftAzureBuilder::from_env()
                     .with_container_name(bucket)
                     .with_client_options(client("AZURITE_BLOB_STORAGE_URL"))
                     .with_retry(retry())
-                    .build()
-                    .map_err(refuse)?,
-            ),
+                    .build();
+                let azure = Arc::new(built.map_err(refuse)?);
+                (azure.clone(), Linker::Signer(azure))
+            }
             _ => return Err(wrong("write file://, s3://, gs:// or az://".to_owned())),
         };
-        Ok(Self { objects, root: Location::from(prefix), room: Room::default() })
+        Ok(Self { objects, root: Location::from(prefix), linker, room: Room::default() })
     }
 
     /// A folder of this machine or of a shared disk. What was written is flushed before it counts.
     fn folder(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?.with_fsync(true);
-        Ok(Self { objects: Arc::new(objects), root: Location::default(), room: Room::default() })
+        let linker = Linker::Folder(std::path::absolute(folder)?);
+        Ok(Self { objects: Arc::new(objects), root: Location::default(), linker, room: Room::default() })
     }
 
     /// On any objects, such as ones that fail.
     #[cfg(test)]
     pub fn of(objects: Arc<dyn ObjectStore>) -> Self {
-        Self { objects, root: Location::default(), room: Room::default() }
+        Self { objects, root: Location::default(), linker: Linker::None, room: Room::default() }
     }
 
     fn at(&self, key: &str) -> Location {
@@ -184,6 +192,11 @@ impl Store {
             Err(Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(refused(key, &error)),
         }
+    }
+
+    /// How a machine without this program fetches an object, for so long.
+    pub async fn link(&self, key: &str, valid: Duration) -> Result<Link, StoreError> {
+        self.linker.link(&self.at(key), valid).await.map_err(|error| refused(key, &error))
     }
 
     /// Every object below a folder.

@@ -68,7 +68,7 @@ fn undisturbed() -> String {
 
 fn result(home: &Path) -> String {
     let folders = std::fs::read_dir(home.join("fake-cloud/machines")).unwrap().flatten();
-    let results: Vec<String> = folders.filter_map(|folder| std::fs::read_to_string(folder.path().join("result.json")).ok()).collect();
+    let results: Vec<String> = folders.filter_map(|folder| std::fs::read_to_string(folder.path().join("work/result.json")).ok()).collect();
     assert_eq!(results.len(), 1, "one machine ends the run");
     results[0].clone()
 }
@@ -181,4 +181,69 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
     assert_eq!(real.code, 2, "{}", real.stderr);
     assert!(real.stderr.contains("not rented yet"), "{}", real.stderr);
     assert!(!home.path().join("launches.sqlite").exists());
+}
+
+fn files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
+}
+
+/// Until the text is what the command says.
+fn wait_for(home: &Path, arguments: &[&str], wanted: impl Fn(&Ran) -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let ran = run(home, arguments);
+        if wanted(&ran) {
+            return;
+        }
+        assert!(Instant::now() < until, "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_recorded_plan_takes_a_folder_along_and_its_run_is_followed_stopped_resumed_fetched_and_deleted() {
+    let home = tempfile::tempdir().unwrap();
+    let own = home.path().join("own");
+    std::fs::create_dir_all(own.join("data")).unwrap();
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py"), own.join("train.py")).unwrap();
+    std::fs::write(own.join("data/big.bin"), "left at home").unwrap();
+    std::fs::write(own.join(".gitignore"), "data/\n").unwrap();
+    assert!(Command::new("git").args(["init", "-q"]).current_dir(&own).status().unwrap().success());
+    std::fs::create_dir_all(home.path().join("fake-cloud/secrets")).unwrap();
+    std::fs::write(home.path().join("fake-cloud/secrets/token"), "s3cret").unwrap();
+    let planned = run(home.path(), &["plan", "llama-3.1-8b-finetune.toml", "--output", "json"]);
+    assert_eq!(planned.code, 0, "{}", planned.stderr);
+    let (plan, own) = (home.path().join("plan.json"), own.to_string_lossy().into_owned());
+    std::fs::write(&plan, &planned.stdout).unwrap();
+    let plan = plan.to_string_lossy().into_owned();
+    let gone = run(home.path(), &["launch", &plan, "--plan", "aws/nowhere/x1/spot", "--cloud", "fake", "-y", "--", "true"]);
+    assert!(gone.code == 3 && gone.stderr.contains("is recommended now"), "{}", gone.stderr);
+
+    let setup = "test ! -e data && printf '%s %s' \"$COLOUR\" \"$TOKEN\" >seen";
+    let words = ["launch", &plan, "--cloud", "fake", "--fake-scenario", "calm", "-y", "--run", "all", "--detach", "--workdir", &own];
+    let more = ["--setup", setup, "--env", "COLOUR=deep blue", "--secret", "TOKEN=token", "--", "./train.py", "--seconds-per-step", "0.1"];
+    let launched = run(home.path(), &[&words[..], &more[..]].concat());
+    assert_eq!((launched.code, launched.stdout.as_str()), (0, "all\n"), "{}", launched.stderr);
+    wait_for(home.path(), &["logs", "all"], |ran| ran.stdout.contains("train: from step 0"));
+    assert_eq!(run(home.path(), &["stop", "all"]).code, 0);
+    nothing_is_left(home.path());
+    let boot = std::fs::read_dir(home.path().join("fake-cloud/machines")).unwrap().flatten().next().unwrap().path();
+    assert_eq!(std::fs::read_to_string(boot.join("work/seen")).unwrap(), "deep blue s3cret");
+    assert!(!std::fs::read_to_string(boot.join("boot.sh")).unwrap().contains("s3cret"), "a boot script has no secret");
+
+    let resumed = run(home.path(), &["resume", "all"]);
+    assert_eq!((resumed.code, resumed.stdout.as_str()), (0, "all: completed\n"), "{}", resumed.stderr);
+    assert_eq!(result(home.path()), undisturbed());
+    let followed = run(home.path(), &["logs", "all", "--follow"]);
+    assert!(followed.stdout.matches("train: from step").count() == 2, "{}", followed.stdout);
+    let folder = home.path().join("fetched").to_string_lossy().into_owned();
+    let fetched = run(home.path(), &["fetch", "all", &folder]);
+    assert!(fetched.code == 0 && Path::new(fetched.stdout.trim_end()).exists(), "{}{}", fetched.stdout, fetched.stderr);
+    assert_eq!(run(home.path(), &["fetch", "all", &folder]).code, 2, "a folder that is in use is left alone");
+    assert_eq!(run(home.path(), &["down", "all"]).code, 2, "nobody said yes");
+    assert_eq!(run(home.path(), &["down", "all", "-y"]).code, 0);
+    assert_eq!(files(&home.path().join("fake-cloud/store/runs/all")), 0, "a folder may stay, what was in it not");
+    assert_eq!(run(home.path(), &["status", "all"]).code, 2);
+    nothing_is_left(home.path());
 }

@@ -72,7 +72,7 @@ pub fn sources() -> Sources {
     sources
 }
 
-fn has_account() -> bool {
+pub fn has_account() -> bool {
     let home = variable("HOME").map(std::path::PathBuf::from);
     let has_file = home.is_some_and(|home| FILES_OF_AN_ACCOUNT.iter().any(|file| home.join(file).exists()));
     cfg!(feature = "aws") && (has_file || SIGNS_OF_AN_ACCOUNT.iter().any(|name| variable(name).is_some()))

@@ -32,7 +32,7 @@ impl Scenario {
     /// Two places without capacity, and one interruption: what a demonstration shows.
     pub fn named(name: &str) -> Result<Self, ScenarioError> {
         let refuse = |codes: &[&str]| codes.iter().map(|code| (*code).to_owned()).collect();
-        let default = Self { refuse: refuse(&[CAPACITY, CAPACITY]), interrupt_after_seconds: vec![1.5], notice_seconds: 1.0 };
+        let default = Self { refuse: refuse(&[CAPACITY, CAPACITY]), interrupt_after_seconds: vec![1.5], notice_seconds: 5.0 };
         Ok(match name {
             "default" => default,
             "calm" => Self::default(),

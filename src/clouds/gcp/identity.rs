@@ -36,6 +36,11 @@ pub fn find() -> Found {
     }
 }
 
+/// Whether somebody signed in here.
+pub fn is_in_sight() -> bool {
+    variable("GOOGLE_APPLICATION_CREDENTIALS").is_some() || gcloud_file().is_some_and(|file| file.exists())
+}
+
 fn gcloud_file() -> Option<PathBuf> {
     let folder = match variable("CLOUDSDK_CONFIG") {
         Some(folder) => PathBuf::from(folder),

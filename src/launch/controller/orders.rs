@@ -1,7 +1,7 @@
 //! Orders of a gang: one machine after the other, repeated until the answer is clear, and given back where nobody waits for it.
 
 use crate::launch::controller::{Controller, FIRST_PAUSE, STRAYS};
-use crate::launch::events::{Action, Choice, End, Order};
+use crate::launch::events::{Action, Choice, Order};
 use crate::launch::launcher::{LaunchError, Machine, MachineId};
 use crate::launch::names;
 use crate::launch::phase::{Gang, Next, Open, Phase, Which};
@@ -109,13 +109,13 @@ impl Controller {
 
     fn was_refused(&mut self, now: f64, gang: &Gang, open: &Open, error: &LaunchError, actions: &mut Vec<Action>) {
         let pool = &open.order.choice.pool;
-        self.last_refusal = format!("{pool}: {error}");
-        actions.push(Action::Say(self.last_refusal.clone()));
+        self.last_refusal = Some((pool.clone(), error.clone()));
+        actions.push(Action::Say(format!("{pool}: {error}")));
         if let LaunchError::Unclear { .. } = error {
             self.unclear_until = now + STRAYS;
         }
         if let LaunchError::Request { .. } = error {
-            return self.end_all(now, Next::End(End::Refused(self.last_refusal.clone())), actions);
+            return self.end_all(now, Next::End(self.refused()), actions);
         }
         // Six calls without a clear answer say as much as none to be had.
         let unclear = LaunchError::Capacity { code: "no clear answer".to_owned() };

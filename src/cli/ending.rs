@@ -1,0 +1,174 @@
+//! `stop`, `down` and `gc`: how machines are ended, and how none is left behind.
+
+use clap::Args;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::cli::args::OutputFormat;
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::launch::renters::{Launchers, clock, launchers, of_run};
+use crate::cli::launch::{confirm, journal, store, store_of};
+use crate::cli::printer::Printer;
+use crate::cli::runs::{journal_said, kept, listed, runtime};
+use crate::cli::settings::Settings;
+use crate::clouds;
+use crate::launch::journal::Kept;
+use crate::launch::{End, Journal, LaunchError, Machine, MachineState};
+
+/// Looks at what is left after machines were told to end, and the pause between them. A cloud takes a minute or two.
+const LOOKS: u32 = 60;
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(3);
+
+#[derive(Debug, Args)]
+pub struct StopArguments {
+    /// Name of the run
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct DownArguments {
+    /// Name of the run
+    pub run: String,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GcArguments {
+    /// Only this cloud; `fake` for the one on this machine [default: every one with an account in sight]
+    #[arg(long = "cloud", value_name = "CLOUD")]
+    pub clouds: Vec<String>,
+    /// End what is found without asking
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+pub fn stop(arguments: &StopArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let kept = kept(&arguments.run, settings)?;
+    let ended = stopped(&kept, settings, printer)?;
+    printer.data(&format!("{}: {ended} machines ended, none is left\n", arguments.run))
+}
+
+/// Ends every machine of a run, looks that they are gone, and gives how many there were.
+fn stopped(kept: &Kept, settings: &Settings, printer: &Printer) -> Result<usize, Diagnostic> {
+    let (run, mut journal) = (kept.spec.run.as_str(), journal(settings)?);
+    if kept.end.is_none() {
+        // Whoever leads the run sees this and starts nothing any more.
+        journal.end(run, &End::Stopped, jiff::Timestamp::now()).map_err(|error| journal_said(&error))?;
+    }
+    let clouds = of_run(&kept.spec, settings)?;
+    let alive = alive(&clouds, Some(run))?;
+    let left = end_all(&clouds, &alive, Some(run), printer)?;
+    let mut rentals = kept.past.rentals.clone();
+    let now = clock(&kept.spec).now();
+    let is_left = |id: &_| left.iter().any(|machine| machine.id == *id);
+    let gone: Vec<_> = rentals.open().map(|rental| rental.machine.clone()).filter(|id| !is_left(id)).collect();
+    for machine in &gone {
+        rentals.end(machine, now);
+    }
+    journal.keep(run, &rentals, kept.past.done, kept.past.interruptions).map_err(|error| journal_said(&error))?;
+    if left.is_empty() { Ok(alive.len()) } else { Err(still_there(&left, &format!("gpuplan stop {run}"))) }
+}
+
+/// Ends a run and deletes what it stored.
+pub fn down(arguments: &DownArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let kept = kept(&arguments.run, settings)?;
+    printer.note(&format!("checkpoints and output of {} in {} are deleted for good", arguments.run, kept.spec.store));
+    confirm(arguments.yes, "gpuplan down -y ...")?;
+    let ended = stopped(&kept, settings, printer)?;
+    let deleted = runtime()?.block_on(store(&kept.spec)?.delete_all()).map_err(|error| store_of(&error))?;
+    journal(settings)?.forget(&arguments.run).map_err(|error| journal_said(&error))?;
+    printer.data(&format!("{}: {ended} machines ended, {deleted} objects deleted\n", arguments.run))
+}
+
+pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let clouds = if arguments.clouds.is_empty() {
+        launchers(clouds::with_account(), settings)?
+    } else {
+        launchers(arguments.clouds.iter().map(String::as_str), settings)?
+    };
+    let unknown = strangers(&journal(settings)?, alive(&clouds, None)?)?;
+    let mut ended = Vec::new();
+    if arguments.yes {
+        let left = end_all(&clouds, &unknown, None, printer)?;
+        if !left.is_empty() {
+            return Err(still_there(&left, "gpuplan gc -y"));
+        }
+        ended.clone_from(&unknown);
+    }
+    let named = |machines: &[Machine]| -> Vec<Value> {
+        machines.iter().map(|machine| json!({ "id": machine.id, "run": machine.run, "pool": machine.pool.to_string() })).collect()
+    };
+    if settings.output == OutputFormat::Json {
+        return printer.data(&format!("{:#}\n", json!({ "found": named(&unknown), "ended": named(&ended) })));
+    }
+    for machine in &unknown {
+        let what = if arguments.yes { "ended" } else { "found" };
+        printer.data(&format!("{what}: {} of run {} ({})\n", machine.id, machine.run, machine.pool))?;
+    }
+    let names: Vec<&str> = clouds.iter().map(|cloud| cloud.cloud()).collect();
+    if unknown.is_empty() {
+        printer.note(&format!("{}: every machine that carries our tag belongs to a run of the journal", names.join(", ")));
+    } else if !arguments.yes {
+        printer.note("hint: gpuplan gc -y ends them");
+    }
+    Ok(Exit::Done)
+}
+
+/// Machines that may cost money. A cloud that does not answer is an error: silence is not emptiness.
+fn alive(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Machine>, Diagnostic> {
+    let mut machines = Vec::new();
+    for (cloud, answer) in listed(clouds, run)? {
+        machines.extend(answer.map_err(|error| did_not_answer(&cloud, &error))?);
+    }
+    machines.retain(|machine| machine.state != MachineState::Gone);
+    Ok(machines)
+}
+
+fn did_not_answer(cloud: &str, error: &LaunchError) -> Diagnostic {
+    Diagnostic::new(Exit::MayCostMoney, format!("{cloud} does not say what runs, so machines may still cost money: {error}"))
+        .hint("gpuplan doctor")
+}
+
+/// Machines that no run of the journal knows as its own and running.
+fn strangers(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
+    let mut unknown = Vec::new();
+    for machine in machines {
+        if !journal.knows(&machine.id).map_err(|error| journal_said(&error))? {
+            unknown.push(machine);
+        }
+    }
+    Ok(unknown)
+}
+
+/// Ends them and looks until they are gone; gives what is still there.
+fn end_all(clouds: &Launchers, machines: &[Machine], run: Option<&str>, printer: &Printer) -> Result<Vec<Machine>, Diagnostic> {
+    let runtime = runtime()?;
+    let mut left = machines.to_vec();
+    for look in 0..LOOKS {
+        let each = left.iter().flat_map(|machine| clouds.iter().map(move |cloud| (cloud, machine)));
+        let rents = |cloud: &str, machine: &Machine| cloud == clouds::fake::CLOUD || cloud == machine.pool.cloud;
+        let told = each.filter(|(cloud, machine)| rents(cloud.cloud(), machine)).map(|(cloud, machine)| cloud.destroy(&machine.id));
+        let refused = runtime.block_on(join_all(told)).into_iter().find_map(Result::err);
+        let after = alive(clouds, run)?;
+        left.retain(|machine| after.iter().any(|still| still.id == machine.id));
+        if left.is_empty() {
+            break;
+        }
+        if let Some(error) = refused.filter(|error| !matches!(error, LaunchError::Unclear { .. })) {
+            printer.note(&format!("warning: {error}"));
+            break;
+        }
+        if look == 0 {
+            printer.note(&format!("gpuplan: waiting until {} machines are gone", left.len()));
+        }
+        runtime.block_on(tokio::time::sleep(PAUSE));
+    }
+    Ok(left)
+}
+
+fn still_there(left: &[Machine], hint: &str) -> Diagnostic {
+    let ids: Vec<&str> = left.iter().map(|machine| machine.id.0.as_str()).collect();
+    Diagnostic::new(Exit::MayCostMoney, format!("these machines may still cost money: {}", ids.join(", "))).hint(hint)
+}

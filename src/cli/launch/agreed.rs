@@ -1,0 +1,170 @@
+//! From a plan to what a launch agrees on: places to rent at, limits, and where the run is kept.
+
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::launch::LaunchArguments;
+use crate::cli::plan::Answered;
+use crate::cli::settings::Settings;
+use crate::clouds::fake;
+use crate::launch::spec::{Offered, VERSION};
+use crate::launch::{Job, Market, Pool, RunSpec};
+use crate::market::{Offer, OfferId, Purchase};
+use crate::plan::filters::refuse_offer;
+use crate::plan::{Limits, Plan};
+use crate::runstore::layout::Layout;
+use crate::units::{BillingRule, Hours};
+use crate::workload::file::WorkloadFile;
+
+/// Places that a run fails over to, of each kind.
+const MOST_PLACES: usize = 10;
+/// Without a stated life, a machine may live for so many times the hours that nine of ten runs take, and an hour at least.
+const LIFE: f64 = 2.0;
+/// A machine of a real cloud boots, fetches and restores before its run says a word. Judgement. Seconds.
+const SILENCE: f64 = 600.0;
+
+/// One question, answered, and the plan of it that is launched.
+pub struct Chosen<'a> {
+    pub answered: &'a Answered,
+    pub plan: &'a Plan,
+    pub limits: &'a Limits,
+    pub is_fake: bool,
+}
+
+impl Chosen<'_> {
+    /// The cloud that rents.
+    pub fn cloud(&self) -> &str {
+        if self.is_fake { fake::CLOUD } else { self.answered.catalogs.hardware.instance(self.plan.instance).cloud.as_str() }
+    }
+
+    pub fn specified(&self, arguments: &LaunchArguments, run: String, store: String, job: Job) -> Result<RunSpec, Diagnostic> {
+        let (spot, on_demand) = self.places();
+        let lifetime = match &arguments.lifetime {
+            Some(text) => Hours::parse(text).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?.0,
+            None => (LIFE * self.plan.run.hours.p90).max(1.0),
+        };
+        let plan = self.plan;
+        Ok(RunSpec {
+            version: VERSION,
+            run,
+            started_at: jiff::Timestamp::now(),
+            stand_in: self.is_fake.then(|| fake::CLOUD.to_owned()),
+            nodes: plan.nodes,
+            spot,
+            on_demand,
+            work_hours: plan.run.work.expected,
+            deadline_hours: self.limits.deadline.map(|deadline| deadline.0),
+            changeover_hours: plan.run.changeover.0,
+            worst_changeover_hours: plan.run.worst_changeover.0,
+            budget_usd: self.limits.budget,
+            lifetime_hours: lifetime,
+            silence_seconds: if self.is_fake { fake::SILENCE * fake::SPEED } else { SILENCE },
+            expected_cost_usd: plan.cost.expected,
+            steps: plan.run.steps,
+            store,
+            image: arguments.image.clone(),
+            disk_gib: self.disk_gib(),
+            tags: self.tags(arguments)?,
+            job,
+        })
+    }
+
+    /// Root disk as the bill of the plan has it. GiB.
+    fn disk_gib(&self) -> u32 {
+        let hardware = &self.answered.catalogs.hardware;
+        let bytes = crate::plan::bill::disk(hardware.instance(self.plan.instance), self.answered.resolved.workload.data.as_ref());
+        (bytes.0 / f64::from(1 << 30)).ceil() as u32
+    }
+
+    fn tags(&self, arguments: &LaunchArguments) -> Result<Vec<(String, String)>, Diagnostic> {
+        let read = |text: &String| match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+            _ => Err(Diagnostic::new(Exit::Usage, format!("--tag `{text}` has no value")).hint("--tag team=research")),
+        };
+        let tags: Vec<(String, String)> = arguments.tags.iter().map(read).collect::<Result<_, _>>()?;
+        let rule = self.limits.policy.as_ref().and_then(|policy| policy.required_tags.as_ref());
+        let missing = rule.and_then(|rule| Some((rule, rule.value.iter().find(|name| !tags.iter().any(|(given, _)| given == *name))?)));
+        match missing {
+            Some((rule, name)) => {
+                Err(Diagnostic::new(Exit::OnlyMoney, format!("policy.toml line {}: everything rented carries the tag `{name}`", rule.line))
+                    .hint(format!("--tag {name}=VALUE")))
+            }
+            None => Ok(tags),
+        }
+    }
+
+    /// Spot and on-demand places, the best first. A run keeps to one cloud: its machines have the identity that its store wants.
+    fn places(&self) -> (Vec<Offered>, Vec<Offered>) {
+        let market = &self.answered.catalogs.market;
+        let cloud = self.answered.catalogs.hardware.instance(self.plan.instance).cloud.as_str();
+        match &self.plan.spot {
+            Some(outlook) => {
+                let on_demand = if outlook.fallback.is_some() { self.elsewhere(outlook.fallback) } else { Vec::new() };
+                let spot = outlook.pools.iter().map(|pool| self.place(market.offer(pool.offer)));
+                (spot.filter(|offered| offered.pool.cloud == cloud).collect(), on_demand)
+            }
+            None => (Vec::new(), self.elsewhere(Some(self.plan.offer))),
+        }
+    }
+
+    /// On-demand machines of the same type wherever the limits allow them: the plan's own place first, then the cheapest.
+    fn elsewhere(&self, first: Option<OfferId>) -> Vec<Offered> {
+        let (market, hardware) = (&self.answered.catalogs.market, &self.answered.catalogs.hardware);
+        let sold = |id: &OfferId| {
+            let offer = market.offer(*id);
+            let is_same = offer.instance == self.plan.instance && offer.purchase == Purchase::OnDemand && offer.owned.is_none();
+            is_same && refuse_offer(offer, hardware.instance(offer.instance), hardware, self.limits).is_none()
+        };
+        let mut ids: Vec<OfferId> = market.offer_ids().filter(sold).collect();
+        ids.sort_by_key(|id| (Some(*id) != first, market.offer(*id).quote.rate, *id));
+        if let Some(first) = first.filter(|first| !ids.contains(first)) {
+            ids.insert(0, first);
+        }
+        ids.truncate(MOST_PLACES);
+        ids.into_iter().map(|id| self.place(market.offer(id))).collect()
+    }
+
+    fn place(&self, offer: &Offer) -> Offered {
+        let instance = self.answered.catalogs.hardware.instance(offer.instance);
+        Offered {
+            pool: Pool {
+                cloud: instance.cloud.to_string(),
+                region: offer.place.region.to_string(),
+                zone_id: offer.place.zone_id.as_ref().map(ToString::to_string),
+                instance_type: instance.name.clone(),
+                market: if offer.purchase == Purchase::Spot { Market::Spot } else { Market::OnDemand },
+            },
+            rate_usd_per_hour: offer.quote.rate,
+            billing: BillingRule::PER_SECOND,
+        }
+    }
+}
+
+/// The name that was given, else of the workload and the time.
+pub fn run_name(arguments: &LaunchArguments, answered: &Answered, file: &WorkloadFile, settings: &Settings) -> Result<String, Diagnostic> {
+    let name = file.name.clone().unwrap_or_else(|| answered.resolved.workload.model.name.clone());
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+    let run = arguments.run.clone().unwrap_or_else(|| format!("{plain}-{}", settings.now.strftime("%Y%m%d-%H%M%S")));
+    Layout::new(&run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan launch --run NAME ..."))?;
+    Ok(run)
+}
+
+/// Where checkpoints go: a bucket that the machines may write to with the identity that they have.
+pub fn store_address(arguments: &LaunchArguments, cloud: &str, settings: &Settings) -> Result<String, Diagnostic> {
+    let (scheme, setup) = match cloud {
+        "aws" => ("s3", "aws"),
+        "gcp" => ("gs", "gcp"),
+        _ => {
+            let local = settings.home.state_file("fake-cloud").ok_or_else(super::no_home)?.join("store");
+            let local = std::path::absolute(&local).map_err(|error| Diagnostic::file(&local, &error))?;
+            return Ok(arguments.store.clone().unwrap_or_else(|| format!("file://{}", local.display())));
+        }
+    };
+    match &arguments.store {
+        Some(store) if store.starts_with(&format!("{scheme}://")) => Ok(store.clone()),
+        given => {
+            let what = if given.is_some() { "cannot write there" } else { "need a bucket for their checkpoints" };
+            Err(Diagnostic::new(Exit::Usage, format!("machines of {cloud} {what}; nothing was rented"))
+                .hint(format!("--store {scheme}://BUCKET/PREFIX"))
+                .hint(format!("gpuplan setup {setup} makes a bucket")))
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What the machines of a run are given: the agent, the user's own folder, variables and secrets. Found and checked before any
+//! money is spent, sent to the run's store after the yes.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
+
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::launch::store_of;
+use crate::clouds::{fake, variable};
+use crate::launch::job::variable_name;
+use crate::launch::{Job, Parcel, Secret};
+use crate::runstore::Run;
+
+/// What a program for Linux starts with, and where it says for which processor.
+const ELF: &[u8] = b"\x7fELF";
+/// More than this is data, not a program: it belongs into a bucket. Bytes.
+const LARGEST_FOLDER: u64 = 1 << 30;
+
+#[derive(Debug, Args)]
+pub struct DeliveryArguments {
+    /// Folder to take along, without what git ignores; the command runs in it
+    #[arg(long, value_name = "DIR")]
+    pub workdir: Option<PathBuf>,
+    /// Run once on each new machine, in that folder, before the command
+    #[arg(long, value_name = "COMMAND")]
+    pub setup: Option<String>,
+    /// A variable of the command; can be read by whoever may describe the machine
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub environment: Vec<String>,
+    /// A secret of the cloud's own store, as a variable; the machine asks for it itself
+    #[arg(long = "secret", value_name = "[VARIABLE=]NAME")]
+    pub secrets: Vec<String>,
+    /// The program for the machines: a file, or an address with '#sha256=...' [default: gpuplan-agent beside this program]
+    #[arg(long, value_name = "PATH|URL")]
+    pub agent: Option<String>,
+}
+
+/// A job, and the files that have to be in the store before a machine starts.
+pub struct Delivery {
+    pub job: Job,
+    parcels: Vec<(String, Vec<u8>)>,
+}
+
+impl Delivery {
+    pub fn prepare(arguments: &DeliveryArguments, command: &[String], cloud: &str, run: &Run) -> Result<Self, Diagnostic> {
+        let mut parcels = Vec::new();
+        let agent = agent(arguments.agent.as_deref(), cloud, &mut parcels)?;
+        let workdir = match &arguments.workdir {
+            Some(folder) => {
+                let archive = archive(folder)?;
+                let sha256 = hash(&archive);
+                let key = run.workdir_key(&sha256);
+                parcels.push((key.clone(), archive));
+                Some(Parcel::Stored { key, sha256 })
+            }
+            None => None,
+        };
+        let wrong = |error: &dyn std::error::Error, hint: &str| Diagnostic::new(Exit::Usage, error.to_string()).hint(hint);
+        let secrets = arguments.secrets.iter().map(|text| Secret::parse(text));
+        let secrets = secrets.collect::<Result<_, _>>().map_err(|error| wrong(&error, "--secret HF_TOKEN=gpuplan/hf-token"))?;
+        let mut environment = region(cloud)?;
+        for text in &arguments.environment {
+            let (name, value) = text
+                .split_once('=')
+                .ok_or_else(|| Diagnostic::new(Exit::Usage, format!("--env `{text}` has no value")).hint(format!("--env {text}=VALUE")))?;
+            environment.push((variable_name(name).map_err(|error| wrong(&error, "--env NAME=VALUE"))?, value.to_owned()));
+        }
+        let command = if arguments.workdir.is_some() { command.to_vec() } else { found(command, cloud)? };
+        Ok(Self { job: Job { command, agent, workdir, setup: arguments.setup.clone(), environment, secrets }, parcels })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.parcels.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    /// Into the store; what is there already is not sent again.
+    pub fn send(self, run: &Run) -> Result<(), Diagnostic> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| Diagnostic::unexpected(&error))?;
+        runtime.block_on(async {
+            for (key, bytes) in self.parcels {
+                run.keep_parcel(&key, bytes).await.map_err(|error| store_of(&error))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(bytes))
+}
+
+/// The program for the machines. None found is an error before any money is spent.
+fn agent(named: Option<&str>, cloud: &str, parcels: &mut Vec<(String, Vec<u8>)>) -> Result<Parcel, Diagnostic> {
+    if let Some((url, sha256)) = named.and_then(|text| text.split_once("#sha256=")) {
+        return Ok(Parcel::Address { url: url.to_owned(), sha256: sha256.to_ascii_lowercase() });
+    }
+    if named.is_some_and(|text| text.contains("://")) {
+        return Err(Diagnostic::new(Exit::Usage, "an agent from an address is not trusted without its hash")
+            .hint("--agent https://.../gpuplan-agent#sha256=HEX"));
+    }
+    let here = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
+    if named.is_none() && cloud == fake::CLOUD {
+        return Ok(Parcel::Here(here.to_string_lossy().into_owned()));
+    }
+    let path = named.map_or_else(|| here.with_file_name("gpuplan-agent"), PathBuf::from);
+    let bytes = fs::read(&path).map_err(|error| {
+        Diagnostic::new(Exit::Usage, format!("no program for the machines: {}: {error}; nothing was rented", path.display()))
+            .hint("--agent PATH names it; .ci/agent of the source builds it")
+    })?;
+    if !bytes.starts_with(ELF) {
+        return Err(Diagnostic::new(Exit::Usage, format!("{} is no program for Linux; nothing was rented", path.display())));
+    }
+    let sha256 = hash(&bytes);
+    let key = Run::agent_key(&sha256);
+    parcels.push((key.clone(), bytes));
+    Ok(Parcel::Stored { key, sha256 })
+}
+
+/// A bucket of S3 is asked in its region, which a machine elsewhere does not know.
+fn region(cloud: &str) -> Result<Vec<(String, String)>, Diagnostic> {
+    if cloud != "aws" {
+        return Ok(Vec::new());
+    }
+    let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    let region = region.ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, "the region of the bucket is not known").hint("export AWS_REGION=REGION_OF_THE_BUCKET")
+    })?;
+    Ok(vec![("AWS_REGION".to_owned(), region)])
+}
+
+/// A program that lies here does not lie on a machine, unless the machine is this one.
+fn found(command: &[String], cloud: &str) -> Result<Vec<String>, Diagnostic> {
+    let absolute = |word: &String| {
+        let path = Path::new(word);
+        if path.is_relative() && path.is_file() { std::path::absolute(path).ok() } else { None }
+    };
+    if cloud != fake::CLOUD {
+        return match command.iter().find(|word| absolute(word).is_some()) {
+            Some(word) => Err(Diagnostic::new(Exit::Usage, format!("`{word}` lies here and not on the machine"))
+                .hint("--workdir . takes this folder along")),
+            None => Ok(command.to_vec()),
+        };
+    }
+    Ok(command.iter().map(|word| absolute(word).map_or_else(|| word.clone(), |path| path.to_string_lossy().into_owned())).collect())
+}
+
+/// The same files give the same bytes: sorted, without owners and times.
+fn archive(folder: &Path) -> Result<Vec<u8>, Diagnostic> {
+    let unreadable = |error: io::Error| Diagnostic::file(folder, &error);
+    let files = files(folder)?;
+    let mut size = 0;
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    archive.mode(tar::HeaderMode::Deterministic);
+    archive.follow_symlinks(false);
+    for file in files {
+        let path = folder.join(&file);
+        // Tracked by git, and deleted since.
+        let Ok(about) = path.symlink_metadata() else { continue };
+        size += about.len();
+        if size > LARGEST_FOLDER {
+            return Err(Diagnostic::new(Exit::Usage, format!("{} holds more than 1 GiB", folder.display()))
+                .hint("list data and results in .gitignore, and keep data in a bucket"));
+        }
+        archive.append_path_with_name(&path, &file).map_err(unreadable)?;
+    }
+    let packed = archive.into_inner().and_then(|mut packing| {
+        packing.flush()?;
+        packing.finish()
+    });
+    packed.map_err(unreadable)
+}
+
+/// Files below a folder, those that git ignores left out where it is a repository.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(folder).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let mut files: Vec<PathBuf> = match git.output() {
+        Ok(output) if output.status.success() => {
+            let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+            names.map(|name| PathBuf::from(String::from_utf8_lossy(name).into_owned())).collect()
+        }
+        _ => all_files(folder, Path::new("")).map_err(|error| Diagnostic::file(folder, &error))?,
+    };
+    files.sort();
+    if files.is_empty() {
+        return Err(Diagnostic::new(Exit::Usage, format!("{} has no file to take along", folder.display())));
+    }
+    Ok(files)
+}
+
+fn all_files(folder: &Path, below: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder.join(below))? {
+        let entry = entry?;
+        let path = below.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            files.extend(all_files(folder, &path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,131 @@
+//! Leading a run to its end: launched just now, or left before.
+
+use clap::Args;
+use tokio::sync::watch;
+
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::launch::renters::{Launchers, clock, of_run};
+use crate::cli::launch::{journal, store, unknown_run};
+use crate::cli::printer::Printer;
+use crate::cli::settings::Settings;
+use crate::launch::{End, Journal, LaunchError, RunSpec, Wiring, Wish, lead};
+use crate::spot::AvailabilityModel;
+
+#[derive(Debug, Args)]
+pub struct WatchArguments {
+    /// Name of the run
+    pub run: String,
+    /// Print a systemd unit that leads the run whenever this user is signed in, and end
+    #[arg(long)]
+    pub unit: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ResumeArguments {
+    /// Name of the run
+    pub run: String,
+}
+
+/// Leads a run that was left, from what the journal knows.
+pub fn again(arguments: &WatchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let mut journal = journal(settings)?;
+    let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
+    let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
+    if arguments.unit {
+        return unit(&arguments.run, printer);
+    }
+    if let Some(end) = kept.end {
+        return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` has ended: {end}", arguments.run))
+            .hint(format!("gpuplan resume {}", arguments.run))
+            .hint("gpuplan status"));
+    }
+    led(&kept.spec, of_run(&kept.spec, settings)?, &mut journal, printer)
+}
+
+/// Leads a run again that was stopped, failed or refused: it goes on from its newest checkpoint.
+pub fn resume(arguments: &ResumeArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let mut journal = journal(settings)?;
+    let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
+    let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
+    match kept.end.as_deref() {
+        None => {}
+        Some("completed") => {
+            return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` is completed", arguments.run))
+                .hint(format!("gpuplan fetch {}", arguments.run)));
+        }
+        Some(_) => journal.reopen(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?,
+    }
+    led(&kept.spec, of_run(&kept.spec, settings)?, &mut journal, printer)
+}
+
+/// A unit of the user's own systemd: restarted when it dies, not when the run has ended.
+fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let program = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
+    printer.note(&format!("# save as ~/.config/systemd/user/gpuplan-{run}.service, then: systemctl --user enable --now gpuplan-{run}"));
+    printer.data(&format!(
+        "[Unit]\nDescription=gpuplan leads the run {run}\nAfter=network-online.target\n\n[Service]\nExecStart={} watch {run}\n\
+         # A run that has ended says so with exit code 2; any other end is tried again.\n\
+         Restart=on-failure\nRestartSec=30\nRestartPreventExitStatus=2 4 6 7 8\n\n[Install]\nWantedBy=default.target\n",
+        program.display()
+    ))
+}
+
+pub fn led(spec: &RunSpec, launchers: Launchers, journal: &mut Journal, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let (wish, wishes) = watch::channel(Wish::GoOn);
+    let store = store(spec)?;
+    let wiring = Wiring {
+        launchers: &launchers,
+        journal,
+        store: &store,
+        model: &AvailabilityModel::prior(),
+        clock: clock(spec),
+        say: &|line| printer.note(&format!("gpuplan: {line}")),
+        wish: wishes,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let end = runtime.map_err(|error| Diagnostic::unexpected(&error))?.block_on(async {
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                let _ = wish.send(Wish::Leave);
+            }
+            // The sender lives as long as the run is led.
+            std::future::pending::<()>().await;
+        });
+        lead(spec, wiring).await
+    });
+    let run = &spec.run;
+    // Whatever stopped the leading, machines that were rented go on until they end themselves.
+    let left = |why: String| {
+        let left = Diagnostic::new(Exit::MayCostMoney, why).hint(format!("gpuplan watch {run}"));
+        Err(left.hint(format!("gpuplan stop {run}")))
+    };
+    match end {
+        Err(error) => left(format!("the run `{run}` is not led any more, and its machines go on: {error}")),
+        Ok(None) => left(format!("the run `{run}` was left: its machines go on, and nothing starts them again")),
+        Ok(Some(end)) => ended(&end, run, printer),
+    }
+}
+
+fn ended(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
+    match end {
+        End::Completed => printer.data(&format!("{run}: completed\n")),
+        End::Stopped => printer.data(&format!("{run}: stopped\n")),
+        End::OutOfBudget => Err(Diagnostic::new(Exit::OnlyMoney, format!("{run}: the budget is used up; what was saved is kept"))),
+        End::Failed(why) => {
+            Err(Diagnostic::new(Exit::Unexpected, format!("{run}: the program failed: {why}")).hint(format!("gpuplan logs {run}")))
+        }
+        End::Refused { refusal, place } => {
+            Err(Diagnostic::new(exit_of(refusal), format!("{run}: {place}: {refusal}")).hint("gpuplan doctor"))
+        }
+    }
+}
+
+fn exit_of(refusal: &LaunchError) -> Exit {
+    match refusal {
+        LaunchError::Quota { .. } => Exit::Quota,
+        LaunchError::Credentials { .. } => Exit::CloudRefused,
+        LaunchError::Capacity { .. } | LaunchError::NotSold { .. } | LaunchError::Unclear { .. } | LaunchError::Request { .. } => {
+            Exit::NoCapacity
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `Job`: what the machines of a run are given to do, and the files that they fetch for it.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that a machine needs beside the run's store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    pub command: Vec<String>,
+    /// The program of this crate, for the machine.
+    pub agent: Parcel,
+    /// The user's own folder as an archive (tar, gzip).
+    pub workdir: Option<Parcel>,
+    /// Run once on a new machine, in the folder of the command, before it.
+    pub setup: Option<String>,
+    /// Variables of the command. They stand in the boot script, which whoever may describe the machine can read.
+    pub environment: Vec<(String, String)>,
+    pub secrets: Vec<Secret>,
+}
+
+/// A file for a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Parcel {
+    /// It lies on the machine already.
+    Here(String),
+    /// Fetched from anywhere, and used only if it is the one.
+    Address { url: String, sha256: String },
+    /// In the run's store.
+    Stored { key: String, sha256: String },
+}
+
+/// A secret of the cloud's own store. The machine asks for it with its own identity; nobody else sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret {
+    pub variable: String,
+    pub name: String,
+}
+
+/// Why a text is no secret or variable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no variable: letters, digits and `_`, not starting with a digit")]
+pub struct VariableError(String);
+
+impl Secret {
+    /// `VARIABLE=NAME`, or `NAME`, which gives the variable of the same letters in upper case.
+    pub fn parse(text: &str) -> Result<Self, VariableError> {
+        let (variable, name) = match text.split_once('=') {
+            Some((variable, name)) => (variable.to_owned(), name),
+            None => (text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect(), text),
+        };
+        Ok(Self { variable: variable_name(&variable)?, name: name.to_owned() })
+    }
+}
+
+/// A name that a shell takes.
+pub fn variable_name(text: &str) -> Result<String, VariableError> {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let fits = text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit());
+    if fits { Ok(text.to_owned()) } else { Err(VariableError(text.to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_names_its_variable_or_gives_it_its_name() {
+        let secret = |variable: &str, name: &str| Ok(Secret { variable: variable.to_owned(), name: name.to_owned() });
+        assert_eq!(Secret::parse("gpuplan/hf-token"), secret("GPUPLAN_HF_TOKEN", "gpuplan/hf-token"));
+        assert_eq!(Secret::parse("HF_TOKEN=gpuplan/hf"), secret("HF_TOKEN", "gpuplan/hf"));
+        assert!(Secret::parse("x y=gpuplan/hf").is_err() && Secret::parse("=a").is_err() && Secret::parse("1a").is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! Files that new machines fetch: the agent, and the user's own folder. Named by what is in them, so one is sent once.
+
+use std::time::Duration;
+
+use crate::runstore::run::Run;
+use crate::runstore::store::{Link, StoreError};
+
+impl Run {
+    /// Where the agent lies, for all runs of the store.
+    pub fn agent_key(sha256: &str) -> String {
+        format!("runs/_bin/{sha256}/gpuplan")
+    }
+
+    pub fn workdir_key(&self, sha256: &str) -> String {
+        format!("runs/{}/workdir/{sha256}.tar.gz", self.name())
+    }
+
+    /// Sends a file unless it is there.
+    pub async fn keep_parcel(&self, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+        if self.store.exists(key).await? {
+            return Ok(());
+        }
+        // Somebody who was faster sent the same.
+        self.store.create(key, bytes).await.map(|_| ())
+    }
+
+    /// Deletes everything of the run; manifests first, so that nothing half-deleted is ever restored. Gives how many objects.
+    pub async fn delete_all(&self) -> Result<usize, StoreError> {
+        let mut objects = self.store.list(&self.layout.manifests()).await?;
+        objects.extend(
+            self.store
+                .list(&format!("runs/{}", self.name()))
+                .await?
+                .into_iter()
+                .filter(|object| !object.key().starts_with(&self.layout.manifests())),
+        );
+        for object in &objects {
+            self.store.delete_listed(object).await?;
+        }
+        Ok(objects.len())
+    }
+
+    /// How a new machine fetches it.
+    pub async fn link(&self, key: &str, valid: Duration) -> Result<Link, StoreError> {
+        self.store.link(key, valid).await
+    }
+}
