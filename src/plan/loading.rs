@@ -64,7 +64,7 @@ mod tests {
         let correction = Correction::new(vec![measured]);
         let world = World { hardware: &hardware, market: &market, correction: &correction };
         let slower = |wanted: &dyn Fn(&InstanceType) -> bool| {
-            let id = (0..).map(InstanceId).find(|id| wanted(hardware.instance(*id))).unwrap();
+            let id = hardware.instance_ids().find(|id| wanted(hardware.instance(*id))).unwrap();
             let node = &hardware.instance(id).node;
             let subject = Subject::new(&workload.model, &workload.training, Machine::new(hardware.gpu(node.gpu), node));
             let step = best_setting(&subject, 2048, 1).0.unwrap();
