@@ -408,7 +408,9 @@ mod tests {
         // Activations of 8.4 MB, and buckets of 500 MB.
         let tensor = slower(Layout { tensor: 8, ..Layout::default() }, |time| time.tensor_parallel);
         let data = slower(Layout { data: 8, ..Layout::default() }, |time| time.data_parallel);
-        assert!(tensor > 1.5 && (data - 1.0).abs() < 1e-9, "{tensor} {data}");
+        // Of an all-reduce of activations 124 us are the latency of its hops, which stays, and 46 us are transfer, which takes
+        // 3^0.9 of that: 1.46, a little less since the size is not quite that of the point.
+        assert!((1.43..1.46).contains(&tensor) && (data - 1.0).abs() < 1e-9, "{tensor} {data}");
     }
 
     #[test]
