@@ -21,11 +21,12 @@ use crate::agent::logs::{CHUNK_AGE, Logs};
 use crate::agent::notice::{NoticeSource, Urgency};
 use crate::agent::notify::{Notifier, Occasion};
 use crate::agent::outcome::{Asked, Exit, Outcome};
+use crate::agent::program::Signal;
 use crate::agent::restart::{Crash, Decision, History};
 use crate::agent::restore::{Restore, Restored};
 use crate::agent::sample::Sampler;
 use crate::agent::signals;
-use crate::agent::stall::Stall;
+use crate::agent::stall::{OnStall, Stall};
 use crate::agent::supervise::attend::OWNER_FILE;
 use crate::agent::team::{self, Place};
 use crate::agent::tree;
@@ -79,9 +80,11 @@ pub struct Settings {
     pub place: Place,
     /// Keep the program's output in the store.
     pub keep_output: bool,
-    /// Without a sign of life for so long, people are told, and the program is killed if they want it.
+    /// Without a sign of life for so long the program is stalled.
     pub stall: Option<Duration>,
-    pub kill_stalled: bool,
+    pub on_stall: OnStall,
+    /// What asks the program to save and end.
+    pub signal: Signal,
     pub worth: Option<Question>,
     /// The program that tells of GPUs where there is no NVML.
     pub nvidia_smi: String,

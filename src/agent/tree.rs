@@ -68,23 +68,28 @@ pub fn end_descendants(group: Option<&ControlGroup>) -> io::Result<()> {
 }
 
 fn descendants_of_this() -> Vec<Process> {
-    let is_tool = tools();
-    let mut all = processes();
-    all.retain(|process| !is_tool(process));
-    descendants(std::process::id() as i32, &all)
+    descendants(std::process::id() as i32, &without_tools(processes()))
 }
 
 /// What this agent runs for itself, as `nvidia-smi`: its own children in its own process group. The program has another group,
 /// and so has all that it starts.
-fn tools() -> impl Fn(&Process) -> bool {
+fn without_tools(mut all: Vec<Process>) -> Vec<Process> {
     let (own, group) = (std::process::id() as i32, rustix::process::getpgrp().as_raw_nonzero().get());
-    move |process| process.parent == own && process.group == group
+    all.retain(|process| process.parent != own || process.group != group);
+    all
 }
 
-/// Processor time of all that runs below this process.
-pub fn processor_time() -> Duration {
+/// Collects orphans that ended, except `ours` and the agent's own tools, whose end somebody waits for. Gives the processor time of
+/// all that runs below this process: one look at the table of all processes serves both.
+pub fn tend(ours: Option<i32>) -> Duration {
+    let (own, all) = (std::process::id() as i32, without_tools(processes()));
+    for process in all.iter().filter(|process| process.parent == own && process.is_dead && Some(process.pid) != ours) {
+        if let Some(pid) = Pid::from_raw(process.pid) {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
     // The kernel counts for programs in hundredths of a second on every architecture (proc_pid_stat(5), `sysconf(_SC_CLK_TCK)`).
-    Duration::from_millis(descendants_of_this().iter().map(|process| process.ticks).sum::<u64>() * 10)
+    Duration::from_millis(descendants(own, &all).iter().map(|process| process.ticks).sum::<u64>() * 10)
 }
 
 /// Kills a former owner of the run on this machine, its control group, and everything that carries its mark or another of the
@@ -127,17 +132,6 @@ fn kill(process: &Process) {
         Ok(descriptor) => pidfd_send_signal(descriptor, Signal::KILL),
         Err(_) => kill_process(pid, Signal::KILL),
     };
-}
-
-/// Collects orphans that ended, except `ours` and the agent's own tools, whose end somebody waits for.
-pub fn reap_orphans(ours: Option<i32>) {
-    let (own, is_tool) = (std::process::id() as i32, tools());
-    let is_orphan = |process: &Process| process.parent == own && process.is_dead && Some(process.pid) != ours && !is_tool(process);
-    for process in processes().into_iter().filter(is_orphan) {
-        if let Some(pid) = Pid::from_raw(process.pid) {
-            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
-        }
-    }
 }
 
 /// How often the kernel has killed for lack of memory since it started.

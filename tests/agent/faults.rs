@@ -11,7 +11,8 @@ fn interrupted() -> Bench {
     let mut agent = bench.start("a", &[], &[TRAINER]);
     // Two of them, however many are overtaken on a busy machine.
     agent.wait_until_safe(1);
-    agent.wait_until_safe(bench.committed().unwrap() + 1);
+    let first = bench.committed().unwrap();
+    agent.wait_until_safe(first + 1);
     agent.signal("TERM");
     agent.ends_with(75);
     assert!(bench.objects("manifests").len() >= 2);

@@ -84,6 +84,18 @@ fn on_a_signal_the_program_saves_and_the_next_agent_goes_on() {
 }
 
 #[test]
+fn the_user_chooses_the_signal() {
+    let bench = Bench::new();
+    let script = "trap 'echo by $0 USR1; exit 0' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut agent = bench.start("a", &["--signal", "USR1"], &["sh", "-c", script]);
+    agent.wait_for("ready");
+    agent.signal("TERM");
+    agent.ends_with(75);
+    assert!(agent.log().contains("by sh USR1\n"), "{}", agent.log());
+    bench.start("b", &["--signal", "KILL"], &["true"]).ends_with(2);
+}
+
+#[test]
 fn a_program_that_ignores_the_signal_is_killed_with_all_that_it_started() {
     let bench = Bench::new();
     let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & echo ready; while :; do sleep 0.1; done";
