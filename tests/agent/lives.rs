@@ -69,8 +69,8 @@ fn killed_at_any_moment_it_goes_on_where_it_was() {
 fn on_a_signal_the_program_saves_and_the_next_agent_goes_on() {
     let bench = Bench::new();
     for (life, name) in (0..).zip(["TERM", "USR1", "INT"]) {
-        let mut agent = bench.start(&format!("{life}"), &[], &[TRAINER]);
-        agent.wait_until_safe(20 + life * 30);
+        let mut agent = bench.start(&format!("{life}"), &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+        agent.wait_until_safe(10 + life * 20);
         agent.signal(name);
         agent.signal(name);
         agent.ends_with(75);
