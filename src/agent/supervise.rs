@@ -34,6 +34,7 @@ use crate::agent::worth::{Question, Worth};
 use crate::runstore::history::Keep;
 use crate::runstore::spec::command_of;
 use crate::runstore::{Owner, Phase, Run, Spec, Start, StoreError};
+use crate::telemetry::host::Strangers;
 
 /// Between two looks at caps and progress.
 const TICK: Duration = Duration::from_millis(250);
@@ -143,8 +144,9 @@ struct Supervisor {
     telling: JoinSet<()>,
     /// The highest share of the budget that was told, percent.
     told: Option<u32>,
-    /// The last look at the process table.
+    /// The last look at the processes, and who is none of ours.
     looked: Instant,
+    strangers: Strangers,
     exit: Option<Exit>,
     synced: bool,
     output_lost: bool,
@@ -211,6 +213,7 @@ async fn own_and_live(
         telling: JoinSet::new(),
         told: None,
         looked: begun,
+        strangers: Strangers::default(),
         exit: None,
         synced: true,
         output_lost: false,

@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_
 
 use crate::agent::control_group::{ControlGroup, end_left_behind};
 use crate::runstore::Owner;
+use crate::telemetry::host::Strangers;
 
 /// Variable that every process below an agent inherits, in whatever session: run, store, machine and agent.
 pub const MARK: &str = "GPUPLAN_MARK";
@@ -80,9 +81,13 @@ fn without_tools(mut all: Vec<Process>) -> Vec<Process> {
 }
 
 /// Collects orphans that ended, except `ours` and the agent's own tools, whose end somebody waits for. Gives the processor time of
-/// all that runs below this process: one look at the table of all processes serves both.
-pub fn tend(ours: Option<i32>) -> Duration {
-    let (own, all) = (std::process::id() as i32, without_tools(processes()));
+/// all that runs below this process: one look at the processes serves both.
+pub fn tend(ours: Option<i32>, strangers: &mut Strangers) -> Duration {
+    let own = std::process::id() as i32;
+    let read: Vec<Process> = strangers.others().into_iter().filter_map(look).collect();
+    let family = family_of(own, &read);
+    strangers.learn(read.iter().map(|process| process.pid), &family);
+    let all = without_tools(read);
     for process in all.iter().filter(|process| process.parent == own && process.is_dead && Some(process.pid) != ours) {
         if let Some(pid) = Pid::from_raw(process.pid) {
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);
@@ -159,13 +164,19 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
 }
 
 fn descendants(root: i32, all: &[Process]) -> Vec<Process> {
+    let family = family_of(root, all);
+    let is_below = |process: &&Process| process.pid != root && !process.is_dead && family.contains(&process.pid);
+    all.iter().filter(is_below).copied().collect()
+}
+
+/// The process itself and all that descend from it.
+fn family_of(root: i32, all: &[Process]) -> BTreeSet<i32> {
     let mut family = BTreeSet::from([root]);
     loop {
         let before = family.len();
         family.extend(all.iter().filter(|process| family.contains(&process.parent)).map(|process| process.pid).collect::<Vec<_>>());
         if family.len() == before {
-            let is_below = |process: &&Process| process.pid != root && !process.is_dead && family.contains(&process.pid);
-            return all.iter().filter(is_below).copied().collect();
+            return family;
         }
     }
 }

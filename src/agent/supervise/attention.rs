@@ -111,7 +111,7 @@ impl Supervisor {
     pub(super) fn look(&mut self, program: Option<&Program>) {
         self.read_progress();
         if self.looked.elapsed() >= self.settings.stall.map_or(TABLE, |stall| TABLE.min(stall / 4)) {
-            let processor = tree::tend(program.and_then(Program::pid));
+            let processor = tree::tend(program.and_then(Program::pid), &mut self.strangers);
             self.looked = Instant::now();
             if program.is_some() && self.ending.asked.is_none() {
                 self.look_for_life(processor, program);
