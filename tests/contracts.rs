@@ -16,8 +16,14 @@ mod cloud_box;
 #[path = "testbed/fake_gce.rs"]
 mod fake_gce;
 #[cfg(feature = "gcp")]
+#[path = "testbed/gce_machines.rs"]
+mod gce_machines;
+#[cfg(feature = "gcp")]
 #[path = "contracts/gcp.rs"]
 mod gcp;
+#[cfg(feature = "gcp")]
+#[path = "contracts/gcp_launcher.rs"]
+mod gcp_launcher;
 #[cfg(feature = "gcp")]
 #[path = "testbed/gcp_project.rs"]
 mod gcp_project;
@@ -169,10 +175,20 @@ fn gcp_price_list_keeps_the_contract() {
 mod launchers {
     use std::time::{Duration, Instant};
 
-    use gpuplan::launch::{CreateRequest, Launcher, MachineId, MachineState, Pool};
+    use gpuplan::launch::{CreateRequest, Launcher, MachineId, MachineState, Market, Pool};
     use jiff::Timestamp;
 
-    fn request(token: &str, lives_seconds: i64, pool: &Pool) -> CreateRequest {
+    pub fn pool(cloud: &str, region: &str, zone: Option<&str>, instance_type: &str) -> Pool {
+        Pool {
+            cloud: cloud.to_owned(),
+            region: region.to_owned(),
+            zone_id: zone.map(str::to_owned),
+            instance_type: instance_type.to_owned(),
+            market: Market::Spot,
+        }
+    }
+
+    pub fn request(pool: &Pool, token: &str, lives_seconds: i64) -> CreateRequest {
         let expires_at = Timestamp::now().checked_add(jiff::SignedDuration::from_secs(lives_seconds)).unwrap();
         CreateRequest {
             run: "contract".to_owned(),
@@ -193,18 +209,18 @@ mod launchers {
 
     /// What the doc comment of `Launcher` promises and a call can show.
     pub async fn keep_the_contract(launcher: &dyn Launcher, pool: &Pool) {
-        let request = |token, lives_seconds| request(token, lives_seconds, pool);
         let state = async |id: &MachineId| {
             let listed = launcher.list(Some("contract")).await.unwrap();
             listed.into_iter().find(|machine| machine.id == *id).map(|machine| machine.state)
         };
-        let first = launcher.create(request("token-a-0123456789", 600)).await.unwrap();
-        let again = launcher.create(request("token-a-0123456789", 600)).await.unwrap();
+        let request = |token: &str, lives_seconds: i64| request(pool, token, lives_seconds);
+        let first = launcher.create(request("token-a-0123456789", 3600)).await.unwrap();
+        let again = launcher.create(request("token-a-0123456789", 3600)).await.unwrap();
         assert_eq!(first.id, again.id, "the same token is the same machine");
-        let other = launcher.create(request("token-b-0123456789", 600)).await.unwrap();
+        let other = launcher.create(request("token-b-0123456789", 3600)).await.unwrap();
         assert_ne!(first.id, other.id);
         assert_eq!((first.run.as_str(), first.epoch, first.token.as_str()), ("contract", 1, "token-a-0123456789"));
-        assert_eq!(first.pool, *pool);
+        assert_eq!(first.pool, *pool, "the place is the one that was asked for");
         assert_eq!(launcher.list(Some("contract")).await.unwrap().len(), 2);
         assert_eq!(launcher.list(None).await.unwrap().len(), 2, "every run's machines are found by their tag");
         assert!(launcher.list(Some("another")).await.unwrap().is_empty());
@@ -216,9 +232,9 @@ mod launchers {
         assert_eq!(state(&other.id).await, Some(MachineState::Running));
         assert!(launcher.self_destruct().is_some());
         let short = launcher.create(request("token-c-0123456789", 0)).await.unwrap();
-        let begun = Instant::now();
+        let until = Instant::now() + Duration::from_secs(20);
         while !matches!(state(&short.id).await, None | Some(MachineState::Gone)) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "nobody has to end what is past its time");
+            assert!(Instant::now() < until, "nobody has to end what is past its time");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         launcher.destroy(&other.id).await.unwrap();
@@ -230,12 +246,16 @@ fn fake_keeps_the_contract_of_a_launcher() {
     let folder = tempfile::tempdir().unwrap();
     let cloud = gpuplan::clouds::fake::FakeCloud::at(folder.path());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let pool = gpuplan::launch::Pool {
-        cloud: "fake".to_owned(),
-        region: "r".to_owned(),
-        zone_id: None,
-        instance_type: "g5.xlarge".to_owned(),
-        market: gpuplan::launch::Market::Spot,
-    };
-    runtime.block_on(launchers::keep_the_contract(&cloud, &pool));
+    runtime.block_on(launchers::keep_the_contract(&cloud, &launchers::pool("fake", "r", None, "g5.xlarge")));
+}
+
+#[cfg(feature = "gcp")]
+#[test]
+fn gcp_keeps_the_contract_of_a_launcher() {
+    for zone in [Some("us-central1-a"), None] {
+        let (folder, pool) = (tempfile::tempdir().unwrap(), launchers::pool("gcp", "us-central1", zone, "g2-standard-4"));
+        // Google's shortest life, half a minute, takes a third of a second.
+        let machines = gce_machines::Machines::start(folder.path(), 100.0);
+        gcp_launcher::run(launchers::keep_the_contract(&gcp_launcher::launcher(&machines), &pool));
+    }
 }

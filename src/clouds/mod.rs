@@ -62,6 +62,8 @@ pub fn launcher(cloud: &str) -> Option<Box<dyn Launcher>> {
     match cloud {
         #[cfg(feature = "aws")]
         aws::CLOUD => Some(Box::new(aws::launcher::AwsLauncher::from_environment())),
+        #[cfg(feature = "gcp")]
+        gcp::CLOUD => Some(Box::new(gcp::launcher::GcpLauncher::from_environment())),
         _ => None,
     }
 }

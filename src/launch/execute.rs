@@ -38,7 +38,12 @@ pub struct Clock {
 
 impl Clock {
     pub fn now(&self) -> f64 {
-        Timestamp::now().duration_since(self.started_at).as_secs_f64() * self.speed
+        self.of(Timestamp::now())
+    }
+
+    /// Seconds of the run.
+    pub fn of(&self, time: Timestamp) -> f64 {
+        time.duration_since(self.started_at).as_secs_f64() * self.speed
     }
 
     fn pause(&self, seconds: f64) -> Duration {

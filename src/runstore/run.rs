@@ -115,6 +115,15 @@ impl Run {
         self.store.write(&self.layout.billed(billed.epoch, billed.node), text(billed)).await
     }
 
+    /// Every machine of every epoch.
+    pub async fn billed_all(&self) -> Result<Vec<Billed>, StoreError> {
+        let mut all = Vec::new();
+        for object in self.store.list(&self.layout.billed_all()).await? {
+            all.extend(self.read::<Billed>(object.key()).await?);
+        }
+        Ok(all)
+    }
+
     /// What all other machines and epochs cost.
     pub async fn spent_besides(&self, epoch: u64, node: u32) -> Result<Usd, StoreError> {
         let (mut total, own) = (Usd::ZERO, self.layout.billed(epoch, node));

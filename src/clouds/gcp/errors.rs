@@ -1,4 +1,8 @@
-//! HTTP status codes of Google's interfaces that a question can meet, and how far each reaches.
+//! Error codes of Google's interfaces: what each means for a question, and for a machine that was ordered. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::launch::LaunchError;
 
 /// What a refusal means for the rest of the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +33,109 @@ pub fn explained(status: u16, words: &str, permission: &str) -> String {
     }
 }
 
+/// What Compute Engine says against an order: an entry of `error.errors[]` of an operation, or the reason of an HTTP error.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Objection {
+    pub code: String,
+    pub message: String,
+    /// Of the HTTP answer, where the order was refused at once.
+    pub status: Option<u16>,
+    pub quota: Option<Exceeded>,
+}
+
+/// The limit that an order would have passed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exceeded {
+    /// As Cloud Quotas calls it, such as `PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region`.
+    pub id: String,
+    pub limit: f64,
+    /// What the limit holds for, such as a region.
+    pub dimensions: BTreeMap<String, String>,
+}
+
+/// What an objection is about.
+enum About {
+    Capacity,
+    Quota,
+    /// Something that the order names is not there: which, its words say.
+    Missing,
+    Account,
+    Unclear,
+    Order,
+}
+
+/// Codes of operations are in capitals, those of HTTP errors are not. The first group is what another launcher takes for a zone
+/// without capacity (SkyPilot, cloud_vm_ray_backend.py, `_gcp_handler`): `UNSUPPORTED_OPERATION` is a spot machine that was taken while
+/// it was made. The others are in Google's lists (cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability,
+/// cloud.google.com/compute/docs/reference/rest/v1/errors).
+fn about(objection: &Objection) -> About {
+    match objection.code.as_str() {
+        "ZONE_RESOURCE_POOL_EXHAUSTED"
+        | "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
+        | "UNSUPPORTED_OPERATION"
+        | "RESOURCE_NOT_READY"
+        | "resourceNotReady"
+        | "RESOURCE_OPERATION_RATE_EXCEEDED"
+        | "insufficientCapacity" => About::Capacity,
+        "QUOTA_EXCEEDED" | "quotaExceeded" => About::Quota,
+        "RESOURCE_NOT_FOUND" | "VPC_NOT_FOUND" | "SUBNET_NOT_FOUND" | "notFound" => About::Missing,
+        // A field that names what is not there: `The referenced resource does not exist.`
+        "invalid" if objection.message.contains("does not exist") => About::Missing,
+        "PERMISSIONS_ERROR" | "accessNotConfigured" | "authError" | "billingNotEnabled" | "forbidden" | "required" => About::Account,
+        "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "backendError" | "internalError" | "rateLimitExceeded" | "userRateLimitExceeded" => {
+            About::Unclear
+        }
+        _ => match objection.status {
+            Some(401 | 403) => About::Account,
+            Some(408 | 429 | 500..=599) => About::Unclear,
+            // An unknown code stops and is not tried again.
+            _ => About::Order,
+        },
+    }
+}
+
+/// By what to do next. `how_to_ask` gives the command that asks for more of a quota.
+pub fn launch_error(objection: &Objection, how_to_ask: impl FnOnce(&Exceeded) -> String) -> LaunchError {
+    let (code, detail) = (objection.code.clone(), objection.message.clone());
+    match about(objection) {
+        About::Capacity => LaunchError::Capacity { code },
+        About::Quota => match &objection.quota {
+            Some(exceeded) => LaunchError::Quota { code: exceeded.id.clone(), request: how_to_ask(exceeded) },
+            None => LaunchError::Quota { code: named_quota(&detail).unwrap_or(code), request: "gpuplan doctor".to_owned() },
+        },
+        About::Missing => missing(&code, &detail),
+        About::Account => LaunchError::Credentials { code, detail },
+        About::Unclear => LaunchError::Unclear { code },
+        About::Order => LaunchError::Request { code, detail },
+    }
+}
+
+/// Other zones have what one lacks, other regions have subnetworks; a network, an image or a service account is missing everywhere.
+fn missing(code: &str, detail: &str) -> LaunchError {
+    let speaks_of =
+        |kinds: &[&str]| kinds.iter().any(|kind| detail.contains(&format!("/{kind}/")) || detail.contains(&format!("'{kind}/")));
+    let setup = || "`gpuplan setup gcp` makes what machines need".to_owned();
+    if speaks_of(&["machineTypes", "acceleratorTypes", "diskTypes"]) {
+        LaunchError::NotSold { code: code.to_owned() }
+    } else if code == "SUBNET_NOT_FOUND" || speaks_of(&["subnetworks"]) {
+        LaunchError::NotSold { code: format!("{code}: the region has no subnetwork for machines; {}", setup()) }
+    } else if code == "VPC_NOT_FOUND" || speaks_of(&["networks", "serviceAccounts"]) {
+        LaunchError::Credentials { code: code.to_owned(), detail: format!("{detail} ({})", setup()) }
+    } else {
+        LaunchError::Request { code: code.to_owned(), detail: detail.to_owned() }
+    }
+}
+
+/// `Quota 'NVIDIA_L4_GPUS' exceeded. Limit: 1.0 in region us-central1.`
+fn named_quota(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("uota '")?;
+    rest.split_once('\'').map(|(name, _)| name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_machine_that_is_not_sold_somewhere_is_no_end_of_the_question() {
@@ -44,5 +148,69 @@ mod tests {
     fn a_refusal_names_the_permission() {
         assert!(explained(403, "No.", "compute.regions.get").contains("compute.regions.get"));
         assert_eq!(explained(404, "No.", "compute.regions.get"), "No.");
+    }
+
+    fn means(code: &str, status: Option<u16>, message: &str) -> &'static str {
+        let objection = Objection { code: code.to_owned(), message: message.to_owned(), status, quota: None };
+        match launch_error(&objection, |_| String::new()) {
+            LaunchError::Capacity { .. } => "capacity",
+            LaunchError::NotSold { .. } => "not sold",
+            LaunchError::Quota { .. } => "quota",
+            LaunchError::Credentials { .. } => "credentials",
+            LaunchError::Request { .. } => "request",
+            LaunchError::Unclear { .. } => "unclear",
+        }
+    }
+
+    #[test]
+    fn every_code_of_the_table_says_what_to_do_next() {
+        for (code, status, message, expected) in [
+            ("ZONE_RESOURCE_POOL_EXHAUSTED", None, "", "capacity"),
+            ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", None, "", "capacity"),
+            ("UNSUPPORTED_OPERATION", None, "Instance failed to start due to preemption.", "capacity"),
+            ("insufficientCapacity", Some(503), "", "capacity"),
+            ("RESOURCE_NOT_READY", None, "", "capacity"),
+            ("resourceNotReady", Some(400), "", "capacity"),
+            ("RESOURCE_OPERATION_RATE_EXCEEDED", None, "", "capacity"),
+            ("QUOTA_EXCEEDED", None, "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.", "quota"),
+            ("quotaExceeded", Some(403), "Quota 'NVIDIA_L4_GPUS' exceeded.", "quota"),
+            ("RESOURCE_NOT_FOUND", None, "The resource 'projects/p/zones/z/machineTypes/a3-highgpu-8g' was not found", "not sold"),
+            ("invalid", Some(400), "'projects/p/zones/z/machineTypes/x'. The referenced resource does not exist.", "not sold"),
+            ("invalid", Some(400), "Invalid value for field 'resource.name'", "request"),
+            ("SUBNET_NOT_FOUND", None, "", "not sold"),
+            ("notFound", Some(404), "The resource 'projects/p/regions/r/subnetworks/gpuplan' was not found", "not sold"),
+            ("VPC_NOT_FOUND", None, "", "credentials"),
+            ("notFound", Some(404), "The resource 'projects/p/global/images/mine' was not found", "request"),
+            ("forbidden", Some(403), "Required 'compute.instances.create' permission", "credentials"),
+            ("authError", Some(401), "Invalid Credentials", "credentials"),
+            ("accessNotConfigured", Some(403), "", "credentials"),
+            ("rateLimitExceeded", Some(403), "", "unclear"),
+            ("INTERNAL_ERROR", None, "", "unclear"),
+            ("backendError", Some(503), "", "unclear"),
+            ("new-code", Some(502), "", "unclear"),
+            ("new-code", Some(403), "", "credentials"),
+            ("new-code", Some(412), "", "request"),
+            ("NEW_CODE", None, "", "request"),
+        ] {
+            assert_eq!(means(code, status, message), expected, "{code} {status:?} {message}");
+        }
+    }
+
+    #[test]
+    fn a_quota_is_named_with_the_command_that_asks_for_more() {
+        let exceeded = Exceeded { id: "PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region".to_owned(), limit: 8.0, ..Exceeded::default() };
+        let objection = Objection { code: "QUOTA_EXCEEDED".to_owned(), quota: Some(exceeded.clone()), ..Objection::default() };
+        let error = launch_error(&objection, |exceeded| format!("ask for {} more than {}", exceeded.id, exceeded.limit));
+        let request = format!("ask for {} more than 8", exceeded.id);
+        assert_eq!(error, LaunchError::Quota { code: exceeded.id, request });
+        let words = Objection { message: "Quota 'NVIDIA_L4_GPUS' exceeded.".to_owned(), quota: None, ..objection };
+        assert!(matches!(launch_error(&words, |_| String::new()), LaunchError::Quota { code, .. } if code == "NVIDIA_L4_GPUS"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_objection_is_one_of_six(code in ".{0,30}", message in ".{0,80}", status in proptest::option::of(100_u16..600)) {
+            prop_assert!(!means(&code, status, &message).is_empty());
+        }
     }
 }

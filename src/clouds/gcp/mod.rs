@@ -10,6 +10,8 @@ pub mod compose;
 pub mod errors;
 pub mod history;
 pub mod identity;
+#[cfg(feature = "gcp")]
+pub mod launcher;
 pub mod notices;
 pub mod permissions;
 pub mod pools;

@@ -133,6 +133,13 @@ fn needed(need: &QuotaNeed) -> f64 {
     need.gpus_per_node.ceil() * f64::from(need.nodes)
 }
 
+/// The command that asks for a limit of `value`, with what an operation said of the limit.
+pub fn request_of(id: &str, value: f64, dimensions: &BTreeMap<String, String>, project: &str) -> String {
+    let named: Vec<String> = dimensions.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let dimensions = if named.is_empty() { String::new() } else { format!(" --dimensions={}", named.join(",")) };
+    request(id, value, &dimensions, project)
+}
+
 fn request(id: &str, value: f64, dimensions: &str, project: &str) -> String {
     format!(
         "gcloud beta quotas preferences create --project={project} --service=compute.googleapis.com --quota-id={id} \

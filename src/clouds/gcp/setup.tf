@@ -1,5 +1,5 @@
-# What gpuplan needs in a Google Cloud project: a bucket for runs, a service account for machines, a network rule.
-# Written by `gpuplan setup gcp --print`. Nothing here costs money until a run stores something.
+# What gpuplan needs in a Google Cloud project: a bucket for runs, a service account for machines, a network of their own.
+# Written by `gpuplan setup gcp --print`. Nothing here costs money until a run stores something; `nat` does while machines run.
 
 terraform {
   required_version = ">= 1.6"
@@ -24,18 +24,29 @@ variable "region" {
 variable "name" {
   type        = string
   default     = "gpuplan"
-  description = "Beginning of every name."
+  description = "Beginning of every name; a launch is told another one by GPUPLAN_GCP_NAME."
 }
 
-variable "network" {
-  type    = string
-  default = "default"
+variable "regions" {
+  type        = list(string)
+  default     = []
+  description = "Regions that machines may run in; none: that of the bucket. Later ones come last: the order gives addresses."
+}
+
+variable "nat" {
+  type        = bool
+  default     = false
+  description = "Machines reach the internet too, not only Google's services."
 }
 
 variable "quotas" {
   type        = map(number)
   default     = {}
   description = "GPUs to ask for in the region, by quota id: { \"PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region\" = 8 }."
+}
+
+locals {
+  regions = length(var.regions) > 0 ? var.regions : [var.region]
 }
 
 provider "google" {
@@ -72,7 +83,7 @@ resource "google_storage_bucket_iam_member" "machine" {
   member = "serviceAccount:${google_service_account.machine.email}"
 }
 
-# A machine may end machines of gpuplan, itself first of all.
+# A machine may end machines of gpuplan, itself first of all; every run's machines are called so.
 resource "google_project_iam_custom_role" "machine" {
   role_id     = "${replace(var.name, "-", "_")}_machine"
   title       = "gpuplan machine"
@@ -85,17 +96,49 @@ resource "google_project_iam_member" "machine" {
   member  = "serviceAccount:${google_service_account.machine.email}"
   condition {
     title      = "only-gpuplan"
-    expression = "resource.name.extract('/instances/{name}').startsWith('${var.name}-')"
+    expression = "resource.name.extract('/instances/{name}').startsWith('gpuplan-')"
   }
+}
+
+# Machines have no address of their own: they reach Google's services through their subnetwork, and nobody reaches them.
+resource "google_compute_network" "machine" {
+  name                    = var.name
+  auto_create_subnetworks = false
+  depends_on              = [google_project_service.needed]
+}
+
+resource "google_compute_subnetwork" "machine" {
+  for_each                 = toset(local.regions)
+  name                     = var.name
+  region                   = each.key
+  network                  = google_compute_network.machine.id
+  ip_cidr_range            = cidrsubnet("10.64.0.0/10", 10, index(local.regions, each.key))
+  private_ip_google_access = true
 }
 
 # No way in but from each other, which all-reduce needs.
 resource "google_compute_firewall" "machine" {
   name                    = "${var.name}-machine"
-  network                 = var.network
+  network                 = google_compute_network.machine.id
   source_service_accounts = [google_service_account.machine.email]
   target_service_accounts = [google_service_account.machine.email]
   allow { protocol = "all" }
+}
+
+resource "google_compute_router" "machine" {
+  for_each = toset(var.nat ? local.regions : [])
+  name     = var.name
+  region   = each.key
+  network  = google_compute_network.machine.id
+}
+
+resource "google_compute_router_nat" "machine" {
+  for_each                           = google_compute_router.machine
+  name                               = var.name
+  router                             = each.value.name
+  region                             = each.key
+  nat_ip_allocate_option             = "AUTO_ONLY"
+  source_subnetwork_ip_ranges_to_nat = "ALL_SUBNETWORKS_ALL_IP_RANGES"
 }
 
 resource "google_cloud_quotas_quota_preference" "gpus" {

@@ -34,6 +34,12 @@ impl Zones {
         Self { listed, silent: unreachable.into_iter().filter_map(|zone| region(last_segment(&zone)).map(str::to_owned)).collect() }
     }
 
+    /// Zones of a region that list the machine type, in the order of their names.
+    pub fn of(&self, machine_type: &str, region: &str) -> Vec<String> {
+        let zones = self.listed.get(&(machine_type.to_owned(), region.to_owned()));
+        zones.into_iter().flatten().map(ToString::to_string).collect()
+    }
+
     /// Every offer once for each zone that lists its machine. A region without such a zone sells nothing: its price is a note.
     pub fn place(&self, offers: Vec<Offer>, hardware: &Hardware) -> (Vec<Offer>, Vec<SourceNote>) {
         let (mut placed, mut without) = (Vec::new(), BTreeMap::<&str, BTreeSet<Arc<str>>>::new());
@@ -66,7 +72,7 @@ fn in_zone(offer: &Offer, zone: &Arc<str>) -> Offer {
 }
 
 /// `us-central1` of `us-central1-a`. Names of zones are the same for every account, so they serve as ids.
-fn region(zone: &str) -> Option<&str> {
+pub fn region(zone: &str) -> Option<&str> {
     zone.rsplit_once('-').map(|(region, _)| region).filter(|region| region.contains('-'))
 }
 

@@ -1,0 +1,108 @@
+//! The body of an insertion: everything that a machine is, in the one call that creates it.
+
+use google_cloud_compute_v1::model::metadata::Items;
+use google_cloud_compute_v1::model::network_interface::NicType;
+use google_cloud_compute_v1::model::scheduling::{InstanceTerminationAction, OnHostMaintenance, ProvisioningModel};
+use google_cloud_compute_v1::model::{
+    AttachedDisk, AttachedDiskInitializeParams, Duration, Instance, Metadata, NetworkInterface, Scheduling, ServiceAccount,
+};
+use jiff::Timestamp;
+
+use crate::clouds::gcp::launcher::marks::{ITEM, Marks};
+use crate::clouds::gcp::launcher::shape::Shape;
+use crate::clouds::gcp::project::Project;
+use crate::clouds::gcp::zones::region;
+use crate::launch::{CreateRequest, LaunchError, Market};
+
+/// What the account may do is said by its roles, not by a scope (cloud.google.com/compute/docs/access/service-accounts, "Best practice").
+const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+
+/// Shortest and longest `maxRunDuration` (cloud.google.com/compute/docs/instances/limit-vm-runtime, "Limitations"). Seconds. A minute
+/// is paid at least, so half of one costs nothing more.
+const SHORTEST_LIFE: i64 = 30;
+const LONGEST_LIFE: i64 = 120 * 24 * 3600;
+
+/// How a machine's own end is its deletion: with the token of its service account, from the metadata service. A secret goes from one
+/// program to the next and stands in no list of processes.
+const END: &str = r#"host="${GCE_METADATA_HOST:-metadata.google.internal}"
+account="http://${host#http://}/computeMetadata/v1/instance/service-accounts/default/token"
+curl -sSf --retry 5 -H 'Metadata-Flavor: Google' "$account" |
+  sed 's/.*"access_token" *: *"\([^"]*\)".*/Authorization: Bearer \1/' |
+  curl -sSf --retry 5 -X DELETE -H @- "$1" >/dev/null || ${GPUPLAN_SHUT_DOWN:-shutdown -P now}
+"#;
+
+/// What the order does not say of its machine.
+pub struct Frame<'a> {
+    pub project: &'a Project,
+    pub zone: &'a str,
+    pub shape: Shape,
+    /// Path below `compute/v1/`.
+    pub image: &'a str,
+    pub disk_gib: u32,
+    pub owner: &'a str,
+    /// The name that `setup.tf` was given: the subnetwork of every region is called so, the account of machines begins so.
+    pub setup: &'a str,
+}
+
+impl Frame<'_> {
+    pub fn instance(&self, request: &CreateRequest, name: &str) -> Result<Instance, LaunchError> {
+        let project = self.project.id().map_err(|error| super::source_error(&error))?;
+        let region = region(self.zone).unwrap_or(&request.pool.region);
+        let marks = Marks::of(request, self.owner);
+        let labels = marks.labels(&request.tags);
+        let exact = serde_json::to_string(&marks).map_err(|error| super::wrong(error.to_string()))?;
+        let item = |key: &str, value: String| Items::new().set_key(key).set_value(value);
+        let account = format!("{}-machine@{project}.iam.gserviceaccount.com", self.setup);
+        // Without an address of its own a machine is reached by nobody, and reaches Google's services through its subnetwork.
+        let network = NetworkInterface::new()
+            .set_subnetwork(format!("projects/{project}/regions/{region}/subnetworks/{}", self.setup))
+            .set_nic_type(NicType::Gvnic);
+        Ok(Instance::new()
+            .set_name(name)
+            .set_machine_type(format!("zones/{}/machineTypes/{}", self.zone, request.pool.instance_type))
+            .set_metadata(Metadata::new().set_items([item("startup-script", self.startup(request, project, name)), item(ITEM, exact)]))
+            .set_disks([self.disk(&labels)])
+            .set_labels(labels)
+            .set_scheduling(scheduling(request, Timestamp::now())?)
+            .set_network_interfaces([network])
+            .set_service_accounts([ServiceAccount::new().set_email(account).set_scopes([SCOPE])]))
+    }
+
+    fn disk(&self, labels: &std::collections::BTreeMap<String, String>) -> AttachedDisk {
+        let made = AttachedDiskInitializeParams::new()
+            .set_source_image(self.image)
+            .set_disk_size_gb(i64::from(self.disk_gib))
+            .set_disk_type(format!("zones/{}/diskTypes/{}", self.zone, self.shape.disk_type))
+            .set_labels(labels.clone());
+        AttachedDisk::new().set_boot(true).set_auto_delete(true).set_initialize_params(made)
+    }
+
+    /// A machine that only shuts down keeps its disk, which costs money: before all else it learns how to delete itself.
+    fn startup(&self, request: &CreateRequest, project: &str, name: &str) -> String {
+        let address = self.project.address(super::COMPUTE);
+        let machine = format!("{address}/compute/v1/projects/{project}/zones/{}/instances/{name}", self.zone);
+        format!(
+            "#!/bin/sh\ncat >end-machine <<'GPUPLAN_END'\n{END}GPUPLAN_END\n\
+             export GPUPLAN_END_MACHINE=\"sh $PWD/end-machine {machine}\"\n{}",
+            request.boot
+        )
+    }
+}
+
+/// Machines with GPUs cannot be moved, so maintenance ends them; whatever ends one deletes it with its disk.
+fn scheduling(request: &CreateRequest, now: Timestamp) -> Result<Scheduling, LaunchError> {
+    let seconds = request.expires_at.duration_since(now).as_secs_f64().ceil() as i64;
+    if seconds > LONGEST_LIFE {
+        return Err(super::wrong("a machine here lives for 120 days at most; --lifetime 120d".to_owned()));
+    }
+    let model = match request.pool.market {
+        Market::Spot => ProvisioningModel::Spot,
+        Market::OnDemand => ProvisioningModel::Standard,
+    };
+    Ok(Scheduling::new()
+        .set_provisioning_model(model)
+        .set_instance_termination_action(InstanceTerminationAction::Delete)
+        .set_on_host_maintenance(OnHostMaintenance::Terminate)
+        .set_automatic_restart(false)
+        .set_max_run_duration(Duration::new().set_seconds(seconds.max(SHORTEST_LIFE))))
+}

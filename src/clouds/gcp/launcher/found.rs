@@ -1,0 +1,181 @@
+//! Machines of runs among all instances of a project, and what became of those that are in no list any more.
+
+use std::collections::BTreeMap;
+
+use google_cloud_compute_v1::model::instance::Status;
+use google_cloud_compute_v1::model::instance_aggregated_list::warning::Code as ListCode;
+use google_cloud_compute_v1::model::instances_scoped_list::warning::Code as ScopeCode;
+use google_cloud_compute_v1::model::scheduling::ProvisioningModel;
+use google_cloud_compute_v1::model::{Instance, InstanceAggregatedList, Operation};
+use google_cloud_gax::paginator::Paginator;
+use jiff::Timestamp;
+
+use crate::clouds::gcp::CLOUD;
+use crate::clouds::gcp::launcher::GcpLauncher;
+use crate::clouds::gcp::launcher::marks::{ITEM, Marks, RUN, label};
+use crate::clouds::gcp::launcher::refused::call_error;
+use crate::clouds::gcp::zones::{last_segment, region};
+use crate::launch::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
+
+/// Types of operations that end a machine, and whether the cloud took it away (cloud.google.com/compute/docs/logging/audit-logging,
+/// "System event audit logs"; "Create and use Spot VMs" finds preemptions by the first).
+const ENDS: [(&str, bool); 5] = [
+    ("compute.instances.preempted", true),
+    ("compute.instances.hostError", true),
+    ("compute.instances.terminateOnHostMaintenance", true),
+    ("compute.instances.guestTerminate", false),
+    ("delete", false),
+];
+
+/// A machine and the number that Google gives it, which no other ever has.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub machine: Machine,
+    pub number: u64,
+}
+
+/// Zone and name; `None`: no machine of this cloud is called so.
+pub fn place_of(machine: &MachineId) -> Option<(&str, &str)> {
+    machine.0.split_once('/')
+}
+
+/// `Ok(None)`: it carries no mark of a run.
+pub fn seen(instance: &Instance) -> Result<Option<Seen>, LaunchError> {
+    let unreadable = |what: &str| {
+        let name = instance.name.as_deref().unwrap_or("without a name");
+        LaunchError::Unclear { code: format!("the machine {name} says no {what}") }
+    };
+    let zone = instance.zone.as_deref().map(last_segment).ok_or_else(|| unreadable("zone"))?;
+    let name = instance.name.as_deref().ok_or_else(|| unreadable("name"))?;
+    let created = instance.creation_timestamp.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
+    let created_at = created.ok_or_else(|| unreadable("time of its creation"))?;
+    let labels: BTreeMap<&str, &str> = instance.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let mut items = instance.metadata.iter().flat_map(|metadata| &metadata.items);
+    let item = items.find(|item| item.key.as_deref() == Some(ITEM)).and_then(|item| item.value.as_deref());
+    let pool = Pool {
+        cloud: CLOUD.to_owned(),
+        region: region(zone).unwrap_or(zone).to_owned(),
+        zone_id: Some(zone.to_owned()),
+        instance_type: instance.machine_type.as_deref().map(last_segment).unwrap_or_default().to_owned(),
+        market: market(instance),
+    };
+    let Some(marks) = Marks::read(item, &labels, pool, created_at) else { return Ok(None) };
+    let (state, reason) = state(instance);
+    let machine = Machine {
+        id: MachineId(format!("{zone}/{name}")),
+        run: marks.run,
+        epoch: marks.epoch,
+        node: marks.node,
+        token: marks.token,
+        pool: marks.pool,
+        state,
+        reason,
+        was_taken: false,
+        created_at,
+        expires_at: marks.expires_at,
+    };
+    Ok(Some(Seen { machine, number: instance.id.ok_or_else(|| unreadable("number"))? }))
+}
+
+fn market(instance: &Instance) -> Market {
+    let model = instance.scheduling.as_ref().and_then(|scheduling| scheduling.provisioning_model.as_ref());
+    if model == Some(&ProvisioningModel::Spot) { Market::Spot } else { Market::OnDemand }
+}
+
+/// One that has stopped still pays for its disk: only a deleted machine costs nothing.
+fn state(instance: &Instance) -> (MachineState, Option<String>) {
+    let stopped = || Some("it stopped, and its disk is still there".to_owned());
+    match &instance.status {
+        Some(Status::Pending | Status::Provisioning | Status::Staging) => (MachineState::Starting, None),
+        Some(Status::Stopping | Status::PendingStop | Status::Suspending | Status::Deprovisioning) => (MachineState::Ending, None),
+        Some(Status::Terminated | Status::Stopped | Status::Suspended) => (MachineState::Ending, stopped()),
+        // A word that this program does not know may well be paid for.
+        _ => (MachineState::Running, None),
+    }
+}
+
+/// A zone that did not answer may hold machines that cost money: then nothing is known of all.
+fn answered_everywhere(page: &InstanceAggregatedList) -> Result<(), LaunchError> {
+    let silent_scope = |(zone, scope): (&String, &google_cloud_compute_v1::model::InstancesScopedList)| {
+        let code = scope.warning.as_ref().and_then(|warning| warning.code.as_ref());
+        (code == Some(&ScopeCode::Unreachable)).then(|| last_segment(zone).to_owned())
+    };
+    let mut silent: Vec<String> = page.unreachables.iter().map(|zone| last_segment(zone).to_owned()).collect();
+    silent.extend(page.items.iter().filter_map(silent_scope));
+    let code = page.warning.as_ref().and_then(|warning| warning.code.as_ref());
+    if silent.is_empty() && matches!(code, Some(ListCode::Unreachable | ListCode::PartialSuccess)) {
+        silent.push("some zone".to_owned());
+    }
+    silent.sort();
+    silent.dedup();
+    if silent.is_empty() { Ok(()) } else { Err(LaunchError::Unclear { code: format!("no answer of {}", silent.join(", ")) }) }
+}
+
+impl GcpLauncher {
+    /// Every machine of the run, or of any, that Google lists in any zone.
+    pub(super) async fn listed(&self, run: Option<&str>) -> Result<Vec<Machine>, LaunchError> {
+        let filter = run.map_or_else(|| format!("labels.{RUN}:*"), |run| format!("labels.{RUN} = \"{}\"", label(run)));
+        let list = self.clients().await?.instances.aggregated_list().set_project(self.id()?).set_filter(filter);
+        let mut machines = Vec::new();
+        let mut pages = list.by_page();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| call_error(&error, |_| String::new()))?;
+            answered_everywhere(&page)?;
+            for instance in page.items.into_values().flat_map(|scope| scope.instances) {
+                let is_wanted = |seen: &Seen| run.is_none_or(|run| seen.machine.run == run);
+                machines.extend(seen(&instance)?.map(|seen| called(seen, run)).filter(is_wanted).map(|seen| self.remember(seen)));
+            }
+        }
+        machines.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(machines)
+    }
+
+    /// Machines that this launcher knew and that were ended since, with the reason. Where the reason is not told they are left out.
+    pub(super) async fn vanished(&self, run: Option<&str>, listed: &[Machine]) -> Vec<Machine> {
+        let mut missing = BTreeMap::<String, Vec<Seen>>::new();
+        for seen in self.seen().values().filter(|seen| run.is_none_or(|run| seen.machine.run == run)) {
+            if let Some((zone, _)) = place_of(&seen.machine.id).filter(|_| !listed.iter().any(|machine| machine.id == seen.machine.id)) {
+                missing.entry(zone.to_owned()).or_default().push(seen.clone());
+            }
+        }
+        let mut gone = Vec::new();
+        for (zone, machines) in missing {
+            let (known, open): (Vec<Seen>, Vec<Seen>) = machines.into_iter().partition(|seen| seen.machine.state == MachineState::Gone);
+            gone.extend(known.into_iter().map(|seen| seen.machine));
+            let ends = if open.is_empty() { Vec::new() } else { self.operations_on(&zone, &open).await };
+            for mut seen in open {
+                let told = |(kind, was_taken): &(&str, bool)| {
+                    let is_it = |end: &Operation| end.target_id == Some(seen.number) && end.operation_type.as_deref() == Some(*kind);
+                    ends.iter().any(is_it).then(|| ((*kind).to_owned(), *was_taken))
+                };
+                if let Some((kind, was_taken)) = ENDS.iter().find_map(told) {
+                    let machine = &mut seen.machine;
+                    (machine.state, machine.reason, machine.was_taken) = (MachineState::Gone, Some(kind), was_taken);
+                    gone.push(self.remember(seen));
+                }
+            }
+        }
+        gone
+    }
+
+    /// What was done to these machines of a zone; nothing, where that is not answered.
+    async fn operations_on(&self, zone: &str, machines: &[Seen]) -> Vec<Operation> {
+        let names: Vec<&str> = machines.iter().filter_map(|seen| place_of(&seen.machine.id)).map(|(_, name)| name).collect();
+        let filter = format!(r#"targetLink eq ".*/instances/({})""#, names.join("|"));
+        let (Ok(clients), Ok(project)) = (self.clients().await, self.id()) else { return Vec::new() };
+        let mut pages = clients.operations.list().set_project(project).set_zone(zone).set_filter(filter).by_page();
+        let mut all = Vec::new();
+        while let Some(Ok(page)) = pages.next().await {
+            all.extend(page.items);
+        }
+        all
+    }
+}
+
+/// A machine that lost its exact marks goes by the name that it was asked for.
+fn called(mut seen: Seen, run: Option<&str>) -> Seen {
+    if let Some(run) = run.filter(|run| seen.machine.token.is_empty() && seen.machine.run == label(run)) {
+        run.clone_into(&mut seen.machine.run);
+    }
+    seen
+}

@@ -1,0 +1,71 @@
+//! What a machine type needs beside its name: the type of its boot disk and an image with GPU drivers. Pure.
+
+/// Image families of Google's Deep Learning VM: Ubuntu 22.04, CUDA 12.9 and driver 580, no framework. Family and project as
+/// cloud.google.com/deep-learning-vm/docs/images lists them (2026); `gcloud compute images list --project
+/// deeplearning-platform-release` shows those of the day.
+const X86_64_IMAGE: &str = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580";
+
+const PERSISTENT: &str = "pd-balanced";
+const HYPERDISK: &str = "hyperdisk-balanced";
+
+/// Beginnings of machine types, the boot disk that each takes, and whether the image above runs on it. Series since A3 Ultra take
+/// Hyperdisk alone (the tables "Supported disk types" of cloud.google.com/compute/docs/gpus, 2026). A4X has Arm processors.
+const SERIES: &[(&str, &str, Option<&str>)] = &[
+    ("a2-", PERSISTENT, Some(X86_64_IMAGE)),
+    ("a3-highgpu-", PERSISTENT, Some(X86_64_IMAGE)),
+    ("a3-megagpu-", PERSISTENT, Some(X86_64_IMAGE)),
+    ("a3-ultragpu-", HYPERDISK, Some(X86_64_IMAGE)),
+    ("a4-", HYPERDISK, Some(X86_64_IMAGE)),
+    ("a4x-", HYPERDISK, None),
+    ("g2-", PERSISTENT, Some(X86_64_IMAGE)),
+    ("g4-", HYPERDISK, Some(X86_64_IMAGE)),
+];
+
+/// Of a series that brings its GPUs and, where it has them, its local SSDs (cloud.google.com/compute/docs/disks/add-local-ssd): there
+/// is nothing to attach. N1 is none: its name does not say which GPUs to attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub disk_type: &'static str,
+    /// `None`: the user has to name one.
+    pub image: Option<&'static str>,
+}
+
+pub fn of(machine_type: &str) -> Option<Shape> {
+    let (_, disk_type, image) = SERIES.iter().find(|(start, ..)| machine_type.starts_with(start))?;
+    Some(Shape { disk_type, image: *image })
+}
+
+/// Address of an image below `compute/v1/`: as given, or the project's own image of that name.
+pub fn image_path(image: &str, project: &str) -> String {
+    match image.find("projects/") {
+        Some(start) => image[start..].to_owned(),
+        None => format!("projects/{project}/global/images/{}", image.trim_start_matches("global/images/")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::{CloudId, Hardware};
+
+    #[test]
+    fn every_machine_type_of_the_catalog_has_a_shape() {
+        let hardware = Hardware::embedded().unwrap();
+        for instance in hardware.instances().iter().filter(|instance| instance.cloud == CloudId::new("gcp")) {
+            assert!(of(&instance.name).is_some(), "{}", instance.name);
+        }
+        assert_eq!(of("a3-ultragpu-8g").unwrap().disk_type, "hyperdisk-balanced");
+        assert_eq!(of("a3-highgpu-8g").unwrap().disk_type, "pd-balanced");
+        assert_eq!(of("a4x-highgpu-4g").unwrap().image, None, "Arm");
+        assert_eq!(of("n1-standard-8"), None, "its name does not say which GPU");
+    }
+
+    #[test]
+    fn an_image_is_named_in_any_usual_way() {
+        let of_project = "projects/p/global/images/mine";
+        assert_eq!(image_path("mine", "p"), of_project);
+        assert_eq!(image_path("global/images/mine", "p"), of_project);
+        assert_eq!(image_path("https://www.googleapis.com/compute/v1/projects/p/global/images/mine", "q"), of_project);
+        assert_eq!(image_path("projects/d/global/images/family/f", "p"), "projects/d/global/images/family/f");
+    }
+}

@@ -1,0 +1,416 @@
+//! The launcher of Google Cloud against machines that are processes here: what it asks for, what it makes of every refusal, and what
+//! it finds again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use gpuplan::clouds::gcp::launcher::GcpLauncher;
+use gpuplan::clouds::gcp::permissions::GROUPS;
+use gpuplan::clouds::gcp::project::Project;
+use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
+use serde_json::{Value, json};
+
+use crate::gce_machines::{Fault, Machines, PROJECT, TOKEN, later, processes};
+use crate::launchers;
+
+pub fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+pub fn launcher(machines: &Machines) -> GcpLauncher {
+    GcpLauncher::at(Project::at(machines.endpoint(), PROJECT), "ann@example.com".to_owned())
+}
+
+fn pool(zone: Option<&str>, instance_type: &str) -> Pool {
+    launchers::pool("gcp", "us-central1", zone, instance_type)
+}
+
+fn request(token: &str) -> CreateRequest {
+    launchers::request(&pool(Some("us-central1-a"), "g2-standard-4"), token, 3600)
+}
+
+struct Bed {
+    machines: Machines,
+    folder: tempfile::TempDir,
+}
+
+fn bed() -> Bed {
+    let folder = tempfile::tempdir().unwrap();
+    Bed { machines: Machines::start(folder.path(), 1.0), folder }
+}
+
+/// Until it holds; nothing here takes as long.
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The body of the only insertion.
+fn inserted(machines: &Machines) -> Value {
+    let calls = machines.fake.calls();
+    let mut inserts = calls.iter().filter(|call| call.method == "compute.instances.insert");
+    let body = inserts.next().unwrap().body.clone();
+    assert!(inserts.next().is_none());
+    body
+}
+
+#[test]
+fn gcp_one_call_says_everything_that_a_machine_is() {
+    let bed = bed();
+    let tags = [("team", "vision"), ("Cost Centre", "42")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let order = CreateRequest { run: "Llama_3.1".to_owned(), tags: tags.to_vec(), ..request("t") };
+    let machine = run(launcher(&bed.machines).create(order.clone())).unwrap();
+    assert_eq!((machine.run.as_str(), machine.state, &machine.pool), ("Llama_3.1", MachineState::Running, &order.pool));
+    assert_eq!(machine.expires_at, order.expires_at);
+    let body = inserted(&bed.machines);
+    let scheduling = &body["scheduling"];
+    let life: i64 = scheduling["maxRunDuration"]["seconds"].as_str().unwrap().parse().unwrap();
+    assert!((3590..=3600).contains(&life), "{scheduling}");
+    for (key, value) in [
+        ("provisioningModel", json!("SPOT")),
+        ("instanceTerminationAction", json!("DELETE")),
+        ("onHostMaintenance", json!("TERMINATE")),
+        ("automaticRestart", json!(false)),
+    ] {
+        assert_eq!(scheduling[key], value, "{key}");
+    }
+    for (name, value) in [("gpuplan_run", "llama_3-1"), ("gpuplan_epoch", "1"), ("gpuplan_node", "0"), ("team", "vision")] {
+        assert_eq!(body["labels"][name], value, "{name}");
+    }
+    assert_eq!(body["labels"]["gpuplan_owner"], "ann-example-com");
+    assert_eq!(body["labels"]["gpuplan_expires"], order.expires_at.as_second().to_string());
+    assert_eq!(body["disks"][0]["initializeParams"]["labels"], body["labels"]);
+    assert!(body["metadata"].to_string().contains("Cost Centre"));
+    assert!(body["networkInterfaces"][0]["accessConfigs"].is_null(), "no address of its own");
+    assert_eq!(body["serviceAccounts"][0]["email"], format!("gpuplan-machine@{PROJECT}.iam.gserviceaccount.com"));
+    let setup: String = gpuplan::clouds::gcp::SETUP.split_whitespace().collect::<Vec<_>>().join(" ");
+    for named in [r#"default = "gpuplan""#, r#"account_id = "${var.name}-machine""#, "for_each = toset(local.regions) name = var.name"] {
+        assert!(setup.contains(named), "a launch and `setup gcp` use the same names: {named}");
+    }
+}
+
+#[test]
+fn gcp_on_demand_is_standard_and_newer_series_take_hyperdisk() {
+    let bed = bed();
+    let mut order = request("t");
+    (order.pool.instance_type, order.pool.market) = ("a3-ultragpu-8g".to_owned(), Market::OnDemand);
+    run(launcher(&bed.machines).create(order)).unwrap();
+    let body = inserted(&bed.machines);
+    assert_eq!(body["scheduling"]["provisioningModel"], "STANDARD");
+    let disk = &body["disks"][0]["initializeParams"];
+    assert_eq!(
+        (disk["diskType"].as_str(), disk["diskSizeGb"].as_str()),
+        (Some("zones/us-central1-a/diskTypes/hyperdisk-balanced"), Some("100"))
+    );
+    let image = disk["sourceImage"].as_str().unwrap();
+    assert!(image.starts_with("projects/deeplearning-platform-release/global/images/family/"), "{image}");
+}
+
+#[test]
+fn gcp_an_image_that_needs_more_gets_it_and_one_that_is_not_there_is_said() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    run(launcher.create(CreateRequest { image: Some("large".to_owned()), ..request("t") })).unwrap();
+    assert_eq!(inserted(&bed.machines)["disks"][0]["initializeParams"]["diskSizeGb"], "300");
+    let missing = run(launcher.create(CreateRequest { image: Some("none".to_owned()), ..request("u") })).unwrap_err();
+    assert!(matches!(&missing, LaunchError::Request { detail, .. } if detail.contains("images/none")), "{missing}");
+}
+
+#[test]
+fn gcp_what_cannot_be_asked_for_is_refused_before_it_is() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let refused = |order: CreateRequest| match run(launcher.create(order)).unwrap_err() {
+        LaunchError::Request { detail, .. } => detail,
+        other => panic!("{other}"),
+    };
+    let of = |instance_type: &str| CreateRequest { pool: pool(Some("us-central1-a"), instance_type), ..request("t") };
+    assert!(refused(of("n1-standard-8")).contains("n1-standard-8"));
+    assert!(refused(of("a4x-highgpu-4g")).contains("--image"), "Arm");
+    let long = launchers::request(&pool(Some("us-central1-a"), "g2-standard-4"), "t", 121 * 24 * 3600);
+    assert!(refused(long).contains("120 days"));
+    assert!(bed.machines.inserted().is_empty());
+    let nowhere = GcpLauncher::at(Project::at(bed.machines.endpoint(), ""), String::new());
+    let error = run(nowhere.create(request("t"))).unwrap_err();
+    assert!(matches!(&error, LaunchError::Credentials { detail, .. } if detail.contains("GOOGLE_CLOUD_PROJECT")), "{error}");
+}
+
+/// HTTP 200, and an operation that failed.
+#[test]
+fn gcp_an_answer_is_no_machine_yet() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let missing = format!("The resource 'projects/{PROJECT}/zones/us-central1-a/machineTypes/g2-standard-4' was not found");
+    for (code, message, expected) in [
+        ("ZONE_RESOURCE_POOL_EXHAUSTED", "no resources", "no capacity (ZONE_RESOURCE_POOL_EXHAUSTED)"),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "no resources", "no capacity (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS)"),
+        ("UNSUPPORTED_OPERATION", "Instance failed to start due to preemption.", "no capacity (UNSUPPORTED_OPERATION)"),
+        ("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.", "quota GPUS_ALL_REGIONS is used up"),
+        ("RESOURCE_NOT_FOUND", missing.as_str(), "not sold there (RESOURCE_NOT_FOUND)"),
+        ("SUBNET_NOT_FOUND", "", "not sold there (SUBNET_NOT_FOUND: the region has no subnetwork"),
+        ("VPC_NOT_FOUND", "", "not allowed (VPC_NOT_FOUND)"),
+        ("PERMISSIONS_ERROR", "Required permission", "not allowed (PERMISSIONS_ERROR)"),
+        ("INTERNAL_ERROR", "", "no clear answer (INTERNAL_ERROR)"),
+        ("CONDITION_NOT_MET", "Constraint violated", "the request was refused (CONDITION_NOT_MET): Constraint violated"),
+        ("NEVER_SEEN", "who knows", "the request was refused (NEVER_SEEN): who knows"),
+    ] {
+        bed.machines.fails("us-central1-a", &[later(code, message)]);
+        let error = run(launcher.create(request(code))).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{code}: {error}");
+        let again = run(launcher.create(request(code))).unwrap_err();
+        assert_eq!(error, again, "the same token is the same operation");
+    }
+    assert!(bed.machines.inserted().is_empty() && bed.machines.alive().is_empty());
+}
+
+#[test]
+fn gcp_a_quota_comes_with_the_command_that_asks_for_more() {
+    let bed = bed();
+    let info = json!({"metricName": "compute.googleapis.com/preemptible_nvidia_l4_gpus", "limitName": "PREEMPTIBLE-NVIDIA-L4-GPUS-per-project-region",
+        "limit": 1.0, "dimensions": {"region": "us-central1"}});
+    let error = json!({"code": "QUOTA_EXCEEDED", "message": "Quota exceeded.", "errorDetails": [{"quotaInfo": info}]});
+    bed.machines.fails("us-central1-a", &[Fault::Later(error)]);
+    let mut order = CreateRequest { nodes: 2, ..request("t") };
+    order.pool.instance_type = "g2-standard-48".to_owned();
+    let LaunchError::Quota { code, request } = run(launcher(&bed.machines).create(order)).unwrap_err() else { panic!("no quota") };
+    assert_eq!(code, "PREEMPTIBLE-NVIDIA-L4-GPUS-per-project-region");
+    let wanted = format!(
+        "--project={PROJECT} --service=compute.googleapis.com --quota-id={code} --preferred-value=9 --dimensions=region=us-central1"
+    );
+    assert!(request.starts_with("gcloud ") && request.ends_with(&wanted), "two machines of four beside the one that there is: {request}");
+}
+
+#[test]
+fn gcp_a_refusal_at_once_is_read_by_its_reason() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    for (status, reason, message, expected) in [
+        (403, "quotaExceeded", "Quota 'NVIDIA_L4_GPUS' exceeded.", "quota NVIDIA_L4_GPUS is used up"),
+        (
+            403,
+            "forbidden",
+            "Required 'compute.instances.create' permission",
+            "not allowed (forbidden): Required 'compute.instances.create'",
+        ),
+        (403, "rateLimitExceeded", "Rate Limit Exceeded", "no clear answer (rateLimitExceeded)"),
+        (401, "authError", "Invalid Credentials", "not allowed (authError)"),
+        (503, "backendError", "busy", "no clear answer (backendError)"),
+        (500, "odd", "", "no clear answer (odd)"),
+        (400, "resourceNotReady", "The resource is not ready", "no capacity (resourceNotReady)"),
+        (400, "invalid", "Invalid value for field 'resource.x'", "the request was refused (invalid)"),
+        (418, "teapot", "", "the request was refused (teapot)"),
+    ] {
+        bed.machines.fails("us-central1-a", &[Fault::Refused(status, reason, message)]);
+        let error = run(launcher.create(request("t"))).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{reason}: {error}");
+    }
+    let asked = bed.machines.fake.calls().iter().filter(|call| call.method == "compute.instances.insert").count();
+    assert_eq!(asked, 9, "the SDK asks once and leaves the rest to whoever leads the run");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = GcpLauncher::at(Project::at(&format!("http://{closed}"), PROJECT), String::new());
+    let error = run(nobody.list(None)).unwrap_err();
+    assert!(matches!(error, LaunchError::Unclear { .. }), "{error}");
+}
+
+#[test]
+fn gcp_a_lost_answer_is_asked_for_again_and_is_one_machine() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    bed.machines.fails("us-central1-a", &[Fault::Lost]);
+    let error = run(launcher.create(request("t"))).unwrap_err();
+    assert!(matches!(error, LaunchError::Unclear { .. }), "{error}");
+    let machine = run(launcher.create(request("t"))).unwrap();
+    assert_eq!(bed.machines.alive(), [machine.id.0]);
+    assert_eq!(bed.machines.inserted().len(), 1);
+}
+
+#[test]
+fn gcp_an_operation_that_does_not_end_is_no_clear_answer() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines).patient_for(Duration::from_millis(600));
+    bed.machines.fails("us-central1-a", &[Fault::Endless]);
+    let error = run(launcher.create(request("t"))).unwrap_err();
+    assert!(matches!(&error, LaunchError::Unclear { code } if code.contains("still runs")), "{error}");
+    let found = run(launcher.list(Some("contract"))).unwrap();
+    assert_eq!((found.len(), found[0].token.as_str()), (1, "t"), "its token is on what it left");
+}
+
+#[test]
+fn gcp_a_machine_that_is_gone_at_once_was_not_to_be_had() {
+    let bed = bed();
+    bed.machines.fails("us-central1-a", &[Fault::Vanishes]);
+    let error = run(launcher(&bed.machines).create(request("t"))).unwrap_err();
+    assert!(matches!(error, LaunchError::Capacity { .. }), "{error}");
+}
+
+#[test]
+fn gcp_without_a_zone_each_one_of_the_region_is_asked_and_a_gang_stays_together() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let order = |token: &str, node: u32| CreateRequest {
+        pool: pool(None, "g2-standard-4"),
+        node,
+        nodes: 2,
+        name: format!("gpuplan-contract-e1-n{node}"),
+        ..request(token)
+    };
+    let stockout = later("ZONE_RESOURCE_POOL_EXHAUSTED", "");
+    bed.machines.fails("us-central1-a", &[stockout.clone()]);
+    let first = run(launcher.create(order("t", 0))).unwrap();
+    assert!(first.id.0.starts_with("us-central1-b/"), "{}", first.id);
+    assert_eq!(first.pool, pool(None, "g2-standard-4"), "the place that was offered");
+    let second = run(launcher.create(order("u", 1))).unwrap();
+    assert!(second.id.0.starts_with("us-central1-b/"), "{}", second.id);
+    let another_program = self::launcher(&bed.machines);
+    let third = run(another_program.create(order("v", 2))).unwrap();
+    assert!(third.id.0.starts_with("us-central1-b/"), "{}", third.id);
+    bed.machines.fails("us-central1-a", &[stockout.clone()]);
+    bed.machines.fails("us-central1-b", &[stockout]);
+    let error = run(launcher.create(CreateRequest { epoch: 2, ..order("w", 0) })).unwrap_err();
+    assert!(matches!(error, LaunchError::Capacity { .. }), "{error}");
+    let elsewhere = Pool { region: "europe-west9".to_owned(), ..pool(None, "g2-standard-4") };
+    let error = run(launcher.create(CreateRequest { epoch: 2, pool: elsewhere, ..order("x", 0) })).unwrap_err();
+    assert!(matches!(error, LaunchError::NotSold { .. }), "{error}");
+}
+
+fn states(launcher: &dyn Launcher, run_name: Option<&str>) -> Vec<Machine> {
+    run(launcher.list(run_name)).unwrap()
+}
+
+#[test]
+fn gcp_every_page_is_read_and_runs_with_alike_labels_are_told_apart() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    for (index, name) in ["a.b", "a.b", "a.b", "A-B", "other"].into_iter().enumerate() {
+        run(launcher.create(CreateRequest { run: name.to_owned(), ..request(&format!("t{index}")) })).unwrap();
+    }
+    let another_program = self::launcher(&bed.machines);
+    assert_eq!(
+        [Some("a.b"), Some("A-B"), Some("other"), Some("none"), None].map(|name| states(&another_program, name).len()),
+        [3, 1, 1, 0, 5]
+    );
+}
+
+#[test]
+fn gcp_a_zone_that_does_not_answer_is_no_empty_list() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    run(launcher.create(request("t"))).unwrap();
+    bed.machines.is_silent("us-central1-a", true);
+    for name in [None, Some("contract")] {
+        let error = run(launcher.list(name)).unwrap_err();
+        assert!(matches!(&error, LaunchError::Unclear { code } if code.contains("us-central1-a")), "{error}");
+    }
+    bed.machines.is_silent("us-central1-a", false);
+    assert_eq!(states(&launcher, None).len(), 1);
+}
+
+#[test]
+fn gcp_a_preempted_machine_is_ending_and_then_taken() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let machine = run(launcher.create(request("t"))).unwrap();
+    bed.machines.preempt(&machine.id.0, Duration::from_secs(1));
+    assert_eq!(states(&launcher, None)[0].state, MachineState::Ending, "it still costs money");
+    wait_for("the machine is not gone", || bed.machines.alive().is_empty());
+    let gone = states(&launcher, Some("contract"));
+    assert_eq!((gone.len(), gone[0].state, gone[0].was_taken), (1, MachineState::Gone, true), "{gone:?}");
+    assert_eq!(gone[0].reason.as_deref(), Some("compute.instances.preempted"));
+    assert!(states(&self::launcher(&bed.machines), None).is_empty(), "a program that never saw it has no need to");
+    assert_eq!(run(launcher.destroy(&machine.id)), Ok(()));
+}
+
+/// The end of the boot script's own choice: the token comes from the metadata service and the machine is deleted, not only shut down.
+#[test]
+fn gcp_a_machine_ends_itself_by_deleting_itself() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let boot = "#!/bin/sh\necho up\n${GPUPLAN_END_MACHINE:-shutdown -P now}\nsleep 60\n".to_owned();
+    let machine = run(launcher.create(CreateRequest { boot, ..request("t") })).unwrap();
+    wait_for("the machine did not delete itself", || bed.machines.alive().is_empty());
+    let calls = bed.machines.fake.calls();
+    let own = calls.iter().find(|call| call.method == "compute.instances.delete").unwrap();
+    assert_eq!(own.headers["authorization"], format!("Bearer {TOKEN}"));
+    let gone = states(&launcher, None);
+    assert_eq!((gone[0].state, gone[0].was_taken), (MachineState::Gone, false), "{gone:?}");
+    let console = fs::read_to_string(bed.machines.folder_of(&machine.id.0).join("console.log")).unwrap();
+    assert!(console.starts_with("up\n") && !console.contains(TOKEN), "{console}");
+    let _ = &bed.folder;
+}
+
+#[test]
+fn gcp_a_stopped_machine_still_pays_for_its_disk_and_is_deleted() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let boot = "#!/bin/sh\nsleep 60 &\nsetsid sleep 60 &\nwait\n".to_owned();
+    let machine = run(launcher.create(CreateRequest { boot: boot.clone(), ..request("t") })).unwrap();
+    bed.machines.stops(&machine.id.0);
+    let listed = states(&launcher, None);
+    assert_eq!(listed[0].state, MachineState::Ending);
+    assert!(listed[0].reason.as_deref().is_some_and(|reason| reason.contains("disk")), "{listed:?}");
+    let other = run(launcher.create(CreateRequest { boot, ..request("u") })).unwrap();
+    wait_for("the processes did not begin", || processes(&other.id.0).len() >= 3);
+    for machine in [&machine, &other] {
+        run(launcher.destroy(&machine.id)).unwrap();
+        run(launcher.destroy(&machine.id)).unwrap();
+        assert!(processes(&machine.id.0).is_empty(), "its whole tree is gone");
+    }
+    assert!(bed.machines.alive().is_empty());
+    assert!(states(&launcher, None).iter().all(|machine| machine.state == MachineState::Gone));
+    run(launcher.destroy(&MachineId("us-central1-a/gpuplan-never-was".to_owned()))).unwrap();
+}
+
+/// Permissions of each method, as its reference names them; those of the insertion by what its body says.
+const NEEDED: &[(&str, &[&str])] = &[
+    (
+        "compute.instances.insert",
+        &[
+            "compute.instances.create",
+            "compute.instances.setLabels",
+            "compute.instances.setMetadata",
+            "compute.instances.setServiceAccount",
+            "compute.disks.create",
+            "compute.disks.setLabels",
+            "compute.subnetworks.use",
+            "iam.serviceAccounts.actAs",
+        ],
+    ),
+    ("compute.instances.get", &["compute.instances.get"]),
+    ("compute.instances.delete", &["compute.instances.delete"]),
+    ("compute.instances.aggregatedList", &["compute.instances.list"]),
+    ("compute.machineTypes.aggregatedList", &["compute.machineTypes.list"]),
+    ("compute.zoneOperations.wait", &["compute.zoneOperations.get"]),
+    ("compute.zoneOperations.list", &["compute.zoneOperations.list"]),
+    // Google's own images are for everybody.
+    ("compute.images.getFromFamily", &[]),
+];
+
+#[test]
+fn gcp_the_permissions_of_the_documentation_are_those_of_the_calls() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let order = CreateRequest { pool: pool(None, "g2-standard-4"), ..request("t") };
+    let machine = run(launcher.create(order)).unwrap();
+    bed.machines.preempt(&machine.id.0, Duration::ZERO);
+    wait_for("the machine is not gone", || bed.machines.alive().is_empty());
+    states(&launcher, None);
+    let other = run(launcher.create(request("u"))).unwrap();
+    run(launcher.destroy(&other.id)).unwrap();
+    let called: BTreeSet<String> = bed.machines.fake.calls().into_iter().map(|call| call.method).collect();
+    let known: BTreeSet<String> = NEEDED.iter().map(|(method, _)| (*method).to_owned()).collect();
+    assert_eq!(called, known, "every method that a launch calls, and no other");
+    let needed: BTreeSet<&str> = NEEDED.iter().flat_map(|(_, permissions)| *permissions).copied().collect();
+    let page = include_str!("../../docs/launch.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("On Google Cloud")).unwrap();
+    let list = section.split("```").find(|block| block.starts_with("permissions\n")).unwrap();
+    let documented: BTreeSet<&str> = list.split_whitespace().filter(|word| word.contains('.')).collect();
+    assert_eq!(documented, needed);
+    let asked: Vec<String> = GROUPS.iter().map(|group| group.question().to_string()).collect();
+    for permission in &needed {
+        assert!(asked.iter().any(|group| group.contains(&format!("\"{permission}\""))), "`gpuplan doctor` does not ask for {permission}");
+    }
+}

@@ -1,0 +1,523 @@
+//! Machines of the stand-in for Compute Engine: each is a process tree in a folder of its own that runs its startup script, with a
+//! metadata service on loopback. Deleting one kills every process that carries its mark.
+//!
+//! An insertion is answered before it is done, as Google does: what goes wrong later stands in the operation. Where the kernel
+//! permits no network namespaces everything is on loopback ports.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use regex_lite::Regex;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::fake_gce::{Answer, Call, FakeGce};
+use crate::server::{Reply, Request, Server};
+
+pub const PROJECT: &str = "some-project";
+/// What the token of a machine's service account is; it may come out nowhere.
+pub const TOKEN: &str = "ya29.planted";
+/// Every process of a machine carries it in its environment.
+const MARK: &str = "GPUPLAN_FAKE_INSTANCE";
+/// Google gives no more machines than this in a page of the stand-in, so that a gang needs several.
+const PAGE: usize = 2;
+
+/// What happens to an insertion.
+#[derive(Clone)]
+pub enum Fault {
+    /// Refused at once.
+    Refused(u16, &'static str, &'static str),
+    /// Begun, and then the operation says this in `error.errors[]`.
+    Later(Value),
+    /// Done, and the answer is lost.
+    Lost,
+    /// Begun, and the operation does not end within a test.
+    Endless,
+    /// Done, and deleted by somebody before anybody asks.
+    Vanishes,
+}
+
+/// An operation's error of this code.
+pub fn later(code: &str, message: &str) -> Fault {
+    Fault::Later(json!({"code": code, "message": message}))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Status {
+    Running,
+    Stopping,
+    Terminated,
+}
+
+struct Rented {
+    body: Value,
+    number: u64,
+    zone: String,
+    status: Status,
+    created: Timestamp,
+    since: Instant,
+    sensed: Arc<Sensed>,
+    _metadata: Server,
+}
+
+/// What a machine's metadata service says.
+#[derive(Default)]
+struct Sensed {
+    preempted: Mutex<bool>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    machines: BTreeMap<String, Rented>,
+    operations: BTreeMap<String, Value>,
+    /// Operations by the id of their request.
+    requests: BTreeMap<String, String>,
+    /// By zone, in turn.
+    faults: BTreeMap<String, Vec<Fault>>,
+    unreachable: BTreeSet<String>,
+    inserted: Vec<String>,
+    next: u64,
+}
+
+struct Shared {
+    folder: PathBuf,
+    /// Seconds of a machine's life in a second.
+    speed: f64,
+    state: Mutex<State>,
+}
+
+pub struct Machines {
+    pub fake: FakeGce,
+    shared: Arc<Shared>,
+}
+
+impl Machines {
+    /// `speed`: how much faster than life time passes for `maxRunDuration`.
+    pub fn start(folder: &Path, speed: f64) -> Self {
+        let shared = Arc::new(Shared { folder: folder.to_owned(), speed, state: Mutex::default() });
+        let answering = shared.clone();
+        Self { fake: FakeGce::start(move |call| answering.answer(call)), shared }
+    }
+
+    pub fn endpoint(&self) -> &str {
+        &self.fake.endpoint
+    }
+
+    /// The next insertions in the zone meet these, in turn.
+    pub fn fails(&self, zone: &str, faults: &[Fault]) {
+        self.shared.state().faults.entry(zone.to_owned()).or_default().extend_from_slice(faults);
+    }
+
+    pub fn is_silent(&self, zone: &str, silent: bool) {
+        let mut state = self.shared.state();
+        if silent {
+            state.unreachable.insert(zone.to_owned())
+        } else {
+            state.unreachable.remove(zone)
+        };
+    }
+
+    /// `zone/name` of every machine that was begun, in turn.
+    pub fn inserted(&self) -> Vec<String> {
+        self.shared.state().inserted.clone()
+    }
+
+    /// `zone/name` of those that are there.
+    pub fn alive(&self) -> Vec<String> {
+        self.shared.state().machines.keys().cloned().collect()
+    }
+
+    pub fn folder_of(&self, machine: &str) -> PathBuf {
+        self.shared.folder_of(machine)
+    }
+
+    /// Google says that it takes the machine, and does so after the notice.
+    pub fn preempt(&self, machine: &str, notice: Duration) {
+        self.shared.preempt(machine);
+        let (shared, machine) = (self.shared.clone(), machine.to_owned());
+        thread::spawn(move || {
+            thread::sleep(notice);
+            shared.state().remove(&machine);
+        });
+    }
+
+    /// The machine stops without being deleted, as one that shuts itself down does.
+    pub fn stops(&self, machine: &str) {
+        self.shared.state().machines.get_mut(machine).unwrap().status = Status::Terminated;
+        end(machine);
+    }
+}
+
+impl Drop for Machines {
+    /// No process outlives the test.
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        let machines: Vec<String> = state.machines.keys().cloned().collect();
+        machines.iter().for_each(|machine| state.remove(machine));
+    }
+}
+
+impl State {
+    fn operation(&mut self, zone: &str, kind: &str, machine: &str, number: u64, more: Value) -> Value {
+        self.next += 1;
+        let name = format!("operation-{}", self.next);
+        let (_, short) = machine.split_once('/').unwrap();
+        let mut operation = json!({"name": name, "operationType": kind, "status": "DONE", "targetId": number.to_string(),
+            "targetLink": format!("https://www.googleapis.com/compute/v1/projects/{PROJECT}/zones/{zone}/instances/{short}"),
+            "zone": format!("https://www.googleapis.com/compute/v1/projects/{PROJECT}/zones/{zone}"),
+            "insertTime": Timestamp::now().to_string(), "progress": 100});
+        operation.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.operations.insert(name, operation.clone());
+        operation
+    }
+
+    fn remove(&mut self, machine: &str) {
+        if self.machines.remove(machine).is_some() {
+            end(machine);
+        }
+    }
+}
+
+/// As Google answers a begun operation: running, whatever becomes of it.
+fn begun(operation: &Value) -> Answer {
+    let mut begun = operation.clone();
+    begun["status"] = "RUNNING".into();
+    begun["progress"] = 0.into();
+    begun.as_object_mut().unwrap().remove("error");
+    Answer::Json(begun)
+}
+
+fn not_found(what: &str) -> Answer {
+    Answer::Refused(404, "notFound", format!("The resource 'projects/{PROJECT}/{what}' was not found"))
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn folder_of(&self, machine: &str) -> PathBuf {
+        self.folder.join("machines").join(machine.replace('/', "."))
+    }
+
+    fn answer(&self, call: &Call) -> Answer {
+        self.pass_time();
+        let of = |name: &str| call.parameters.get(name).map_or("", String::as_str);
+        let machine = || format!("{}/{}", of("zone"), of("instance"));
+        match call.method.as_str() {
+            "compute.instances.insert" => self.insert(call),
+            "compute.instances.get" => {
+                let state = self.state();
+                let found = state.machines.get(&machine()).map(described);
+                found.map_or_else(|| not_found(&format!("zones/{}/instances/{}", of("zone"), of("instance"))), Answer::Json)
+            }
+            "compute.instances.delete" => self.delete(call, &machine()),
+            "compute.instances.aggregatedList" => self.aggregated(of("filter"), of("pageToken")),
+            "compute.zoneOperations.wait" => self.wait(of("zone"), of("operation")),
+            "compute.zoneOperations.list" => self.operations(of("zone"), of("filter")),
+            "compute.images.getFromFamily" if of("project") == "deeplearning-platform-release" => {
+                Answer::Json(json!({"name": format!("{}-v1", of("family")), "diskSizeGb": "50", "architecture": "X86_64"}))
+            }
+            "compute.images.get" if of("image") == "large" => Answer::Json(json!({"name": "large", "diskSizeGb": "300"})),
+            "compute.images.get" | "compute.images.getFromFamily" => not_found(&format!("global/images/{}", of("image"))),
+            "compute.machineTypes.aggregatedList" => machine_types(),
+            _ => Answer::Refused(501, "notImplemented", call.method.clone()),
+        }
+    }
+
+    /// Google deletes what has run for its longest time.
+    fn pass_time(&self) {
+        let mut state = self.state();
+        let is_over = |rented: &Rented| {
+            let life: f64 = rented.body["scheduling"]["maxRunDuration"]["seconds"].as_str().unwrap().parse().unwrap();
+            rented.since.elapsed().as_secs_f64() * self.speed > life
+        };
+        let over: Vec<String> = state.machines.iter().filter(|(_, rented)| is_over(rented)).map(|(name, _)| name.clone()).collect();
+        over.iter().for_each(|machine| state.remove(machine));
+    }
+
+    fn insert(&self, call: &Call) -> Answer {
+        let (zone, body) = (call.parameters["zone"].as_str(), &call.body);
+        let id = call.parameters.get("requestId").cloned().unwrap_or_default();
+        let uuid = Regex::new("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$").unwrap();
+        if !uuid.is_match(&id) {
+            return Answer::Refused(400, "invalid", format!("Invalid value for field 'requestId': '{id}'. It must be a UUID."));
+        }
+        let mut state = self.state();
+        if let Some(known) = state.requests.get(&id) {
+            return begun(&state.operations[known]);
+        }
+        if let Err(problem) = is_allowed(zone, body) {
+            return Answer::Refused(400, "invalid", problem);
+        }
+        let machine = format!("{zone}/{}", body["name"].as_str().unwrap());
+        if state.machines.contains_key(&machine) {
+            return Answer::Refused(409, "alreadyExists", format!("The resource '{machine}' already exists"));
+        }
+        let fault = state.faults.get_mut(zone).filter(|faults| !faults.is_empty()).map(|faults| faults.remove(0));
+        if let Some(Fault::Refused(status, reason, message)) = fault {
+            return Answer::Refused(status, reason, message.to_owned());
+        }
+        state.next += 1;
+        let (number, client) = (1_000_000 + state.next, json!({"clientOperationId": id}));
+        let operation = state.operation(zone, "insert", &machine, number, client);
+        let name = operation["name"].as_str().unwrap().to_owned();
+        state.requests.insert(id, name.clone());
+        match &fault {
+            Some(Fault::Later(error)) => state.operations.get_mut(&name).unwrap()["error"] = json!({"errors": [error]}),
+            Some(Fault::Vanishes) => {
+                state.operation(zone, "delete", &machine, number, json!({}));
+            }
+            _ => {
+                state.inserted.push(machine.clone());
+                let rented = self.boot(zone, &machine, body, number).unwrap();
+                state.machines.insert(machine, rented);
+            }
+        }
+        match fault {
+            Some(Fault::Lost) => Answer::Lost,
+            Some(Fault::Endless) => {
+                state.operations.get_mut(&name).unwrap()["status"] = "RUNNING".into();
+                begun(&operation)
+            }
+            _ => begun(&operation),
+        }
+    }
+
+    fn delete(&self, call: &Call, machine: &str) -> Answer {
+        let mut state = self.state();
+        let Some(number) = state.machines.get(machine).map(|rented| rented.number) else { return not_found(machine) };
+        if call.headers.get("authorization").is_some_and(|key| *key != format!("Bearer {TOKEN}")) {
+            return Answer::Refused(401, "authError", "Invalid Credentials".to_owned());
+        }
+        let operation = state.operation(&call.parameters["zone"], "delete", machine, number, json!({}));
+        state.remove(machine);
+        begun(&operation)
+    }
+
+    fn preempt(&self, machine: &str) {
+        let mut state = self.state();
+        let rented = state.machines.get_mut(machine).unwrap();
+        rented.status = Status::Stopping;
+        *rented.sensed.preempted.lock().unwrap() = true;
+        rented.sensed.changed.notify_all();
+        let (zone, number) = (rented.zone.clone(), rented.number);
+        state.operation(&zone, "compute.instances.preempted", machine, number, json!({"user": "system"}));
+    }
+
+    fn wait(&self, zone: &str, name: &str) -> Answer {
+        let found = self.state().operations.get(name).cloned();
+        match found {
+            // Google holds the answer back for two minutes at most; a test does not wait for it.
+            Some(operation) if operation["status"] == "RUNNING" => {
+                thread::sleep(Duration::from_millis(200));
+                begun(&operation)
+            }
+            Some(operation) => Answer::Json(operation),
+            None => not_found(&format!("zones/{zone}/operations/{name}")),
+        }
+    }
+
+    fn operations(&self, zone: &str, filter: &str) -> Answer {
+        let wanted = Regex::new(r#"^targetLink eq "(.*)"$"#).unwrap();
+        let Some(wanted) = wanted.captures(filter) else {
+            return Answer::Refused(400, "invalid", format!("Invalid value for field 'filter': '{filter}'"));
+        };
+        let wanted = Regex::new(&format!("^(?:{})$", &wanted[1])).unwrap();
+        let place = format!("/zones/{zone}/");
+        let state = self.state();
+        let links = state.operations.values().filter(|operation| {
+            let link = operation["targetLink"].as_str().unwrap();
+            link.contains(&place) && wanted.is_match(link)
+        });
+        Answer::Json(json!({"items": links.collect::<Vec<_>>()}))
+    }
+
+    /// In pages; a zone that does not answer is named, as it is where the rest is not refused for it.
+    fn aggregated(&self, filter: &str, token: &str) -> Answer {
+        let form = Regex::new(r#"^labels\.([a-z0-9_-]+)(:\*| = "([^"]*)")$"#).unwrap();
+        let Some(form) = form.captures(filter) else {
+            return Answer::Refused(400, "invalid", format!("Invalid value for field 'filter': '{filter}'"));
+        };
+        let is_wanted = |rented: &&Rented| {
+            let label = rented.body["labels"][&form[1]].as_str();
+            label.is_some_and(|label| form.get(3).is_none_or(|wanted| wanted.as_str() == label))
+        };
+        let state = self.state();
+        let from: usize = token.parse().unwrap_or(0);
+        let wanted: Vec<&Rented> = state.machines.values().filter(is_wanted).collect();
+        let mut items = serde_json::Map::new();
+        items.insert("zones/us-east1-d".to_owned(), json!({"warning": {"code": "NO_RESULTS_ON_PAGE", "message": "No results"}}));
+        for zone in &state.unreachable {
+            items.insert(format!("zones/{zone}"), json!({"warning": {"code": "UNREACHABLE", "message": "no answer"}}));
+        }
+        for rented in wanted.iter().skip(from).take(PAGE).filter(|rented| !state.unreachable.contains(&rented.zone)) {
+            let scope = items.entry(format!("zones/{}", rented.zone)).or_insert_with(|| json!({"instances": []}));
+            scope["instances"].as_array_mut().unwrap().push(described(rented));
+        }
+        let mut list = json!({"items": items});
+        if wanted.len() > from + PAGE {
+            list["nextPageToken"] = (from + PAGE).to_string().into();
+        }
+        Answer::Json(list)
+    }
+
+    fn boot(&self, zone: &str, machine: &str, body: &Value, number: u64) -> io::Result<Rented> {
+        let folder = self.folder_of(machine);
+        fs::create_dir_all(&folder)?;
+        let items = body["metadata"]["items"].as_array().unwrap();
+        let script = items.iter().find(|item| item["key"] == "startup-script").unwrap()["value"].as_str().unwrap();
+        fs::write(folder.join("startup-script"), script)?;
+        let sensed = Arc::new(Sensed::default());
+        let sensing = sensed.clone();
+        let metadata = Server::start(move |request| sensing.answer(request));
+        let log = File::create(folder.join("console.log"))?;
+        let keep = |name: &str| std::env::var_os(name).map(|value| (name.to_owned(), value));
+        Command::new("/bin/sh")
+            .arg("startup-script")
+            .current_dir(&folder)
+            .env_clear()
+            .envs(["PATH", "HOME", "LANG", "TMPDIR"].into_iter().filter_map(keep))
+            .env(MARK, machine)
+            .env("GCE_METADATA_HOST", metadata.endpoint.trim_start_matches("http://"))
+            .env("GPUPLAN_SHUT_DOWN", "kill -9 0")
+            .env("GPUPLAN_AGENT_OPTIONS", format!("--heartbeat 1s --settle 1s --machine {machine}"))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let (created, since) = (Timestamp::now(), Instant::now());
+        let (body, zone) = (body.clone(), zone.to_owned());
+        Ok(Rented { body, number, zone, status: Status::Running, created, since, sensed, _metadata: metadata })
+    }
+}
+
+impl Sensed {
+    fn answer(&self, request: &Request) -> Reply {
+        let text = |status: u16, body: &str| Reply::Text(status, "text/plain\r\nMetadata-Flavor: Google", body.to_owned());
+        if request.header("metadata-flavor") != "Google" {
+            return text(403, "Missing Metadata-Flavor:Google header.");
+        }
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        let waits = query.split('&').any(|pair| pair == "wait_for_change=true");
+        let limit = query.split('&').find_map(|pair| pair.strip_prefix("timeout_sec=")?.parse().ok()).unwrap_or(0);
+        match path.trim_start_matches("/computeMetadata/v1/instance/") {
+            "service-accounts/default/token" => {
+                text(200, &json!({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}).to_string())
+            }
+            "maintenance-event" => text(200, "NONE"),
+            "preempted" => {
+                let preempted = self.preempted.lock().unwrap();
+                let limit = Duration::from_secs(if waits { limit } else { 0 });
+                let (preempted, _) = self.changed.wait_timeout_while(preempted, limit, |preempted| !*preempted).unwrap();
+                text(200, if *preempted { "TRUE" } else { "FALSE" })
+            }
+            _ => text(404, "not found"),
+        }
+    }
+}
+
+/// What Google would refuse beyond the schema, as far as an order can get it wrong (the pages named in `clouds/gcp/launcher`).
+fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let invalid = |field: &str, value: &str| Err(format!("Invalid value for field 'resource.{field}': '{value}'."));
+    let machine_type = text(&body["machineType"]);
+    let Some(kind) = machine_type.strip_prefix(&format!("zones/{zone}/machineTypes/")) else {
+        return invalid("machineType", &machine_type);
+    };
+    if !["a2-", "a3-", "a4-", "g2-", "g4-"].iter().any(|series| kind.starts_with(series)) {
+        return Err(format!("Invalid value for field 'resource.machineType': '{machine_type}'. The referenced resource does not exist."));
+    }
+    let made = &body["disks"][0]["initializeParams"];
+    let disk = if ["a3-ultra", "a4", "g4"].iter().any(|series| kind.starts_with(series)) { "hyperdisk-balanced" } else { "pd-balanced" };
+    if text(&made["diskType"]) != format!("zones/{zone}/diskTypes/{disk}") || body["disks"][0]["autoDelete"] != true {
+        return invalid("disks[0]", &body["disks"][0].to_string());
+    }
+    if body["guestAccelerators"].is_array() {
+        return Err(format!("[{kind}] features are not compatible for creating instance: guestAccelerators"));
+    }
+    let scheduling = &body["scheduling"];
+    let life: i64 = text(&scheduling["maxRunDuration"]["seconds"]).parse().unwrap_or(0);
+    if !(30..=120 * 24 * 3600).contains(&life) || scheduling["automaticRestart"] != false || scheduling["onHostMaintenance"] != "TERMINATE"
+    {
+        return invalid("scheduling", &scheduling.to_string());
+    }
+    let (region, _) = zone.rsplit_once('-').unwrap();
+    let subnetwork = text(&body["networkInterfaces"][0]["subnetwork"]);
+    if subnetwork != format!("projects/{PROJECT}/regions/{region}/subnetworks/gpuplan") {
+        return Err(format!(
+            "Invalid value for field 'resource.networkInterfaces[0].subnetwork': '{subnetwork}'. The referenced resource does not exist."
+        ));
+    }
+    let key = Regex::new("^[a-z][a-z0-9_-]{0,62}$").unwrap();
+    let value = Regex::new("^[a-z0-9_-]{0,63}$").unwrap();
+    let labels = body["labels"].as_object().unwrap();
+    match labels.iter().find(|(name, label)| !key.is_match(name) || !value.is_match(label.as_str().unwrap())) {
+        Some((name, _)) => invalid("labels", name),
+        None if labels.len() > 64 => invalid("labels", "more than 64"),
+        None => Ok(()),
+    }
+}
+
+/// As Google describes it: addresses in full.
+fn described(rented: &Rented) -> Value {
+    let mut instance = rented.body.clone();
+    let base = format!("https://www.googleapis.com/compute/v1/projects/{PROJECT}");
+    instance["id"] = rented.number.to_string().into();
+    instance["zone"] = format!("{base}/zones/{}", rented.zone).into();
+    instance["machineType"] = format!("{base}/{}", rented.body["machineType"].as_str().unwrap()).into();
+    instance["creationTimestamp"] = rented.created.to_string().into();
+    instance["status"] = match rented.status {
+        Status::Running => "RUNNING",
+        Status::Stopping => "STOPPING",
+        Status::Terminated => "TERMINATED",
+    }
+    .into();
+    instance
+}
+
+/// `g2-standard-4` and `a3-highgpu-8g` in three zones of two regions.
+fn machine_types() -> Answer {
+    let types = |zone: &str| {
+        let one = |name: &str| json!({"name": name, "zone": zone});
+        json!({"machineTypes": [one("g2-standard-4"), one("a3-highgpu-8g")]})
+    };
+    let zones = ["us-central1-a", "us-central1-b", "us-east4-a"];
+    Answer::Json(json!({"items": zones.iter().map(|zone| (format!("zones/{zone}"), types(zone))).collect::<serde_json::Map<_, _>>()}))
+}
+
+/// Whether the process lives and belongs to the machine. A dead one that nobody has asked after has no environment.
+fn is_marked(pid: i32, machine: &str) -> bool {
+    let mark = format!("{MARK}={machine}");
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
+}
+
+/// Processes of the machine, those that left its group too.
+pub fn processes(machine: &str) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| is_marked(*pid, machine)).collect()
+}
+
+fn end(machine: &str) {
+    for _ in 0..10 {
+        let marked = processes(machine);
+        if marked.is_empty() {
+            return;
+        }
+        for pid in marked.into_iter().filter_map(Pid::from_raw) {
+            // Gone already is as good.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
