@@ -296,7 +296,7 @@ impl Launcher for AwsLauncher {
     }
 
     fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>> {
-        Box::pin(async move { self.rent(&request).await })
+        Box::pin(async move { Box::pin(self.rent(&request)).await })
     }
 
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {
