@@ -16,10 +16,16 @@ mod examples;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod fake_gce;
 #[cfg(feature = "gcp")]
+#[path = "../testbed/gce_machines.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod gce_machines;
+#[cfg(feature = "gcp")]
 #[path = "../testbed/gcp_project.rs"]
 mod gcp_project;
 mod house;
 mod launch;
+#[cfg(feature = "gcp")]
+mod launch_google;
 #[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "gcp")]
@@ -34,7 +40,7 @@ mod profile;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod proxy;
 mod refusals;
-#[cfg(feature = "aws")]
+#[cfg(any(feature = "aws", feature = "gcp"))]
 #[path = "../contracts/server.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod server;
