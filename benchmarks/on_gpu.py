@@ -3,8 +3,9 @@
     on_gpu.py FIRST.json SECOND.json PREDICTED.json OUT.json
 
 FIRST and SECOND are two calibrations of this card, PREDICTED is `gpuplan estimate benchmarks/decoder.toml` with the first of
-them. Prints a table and writes OUT.json. Limits, as docs/measure.md has them: a product within 3 % of the better of the two,
-the best memory stream within 3 % of the best copy of PyTorch, the step within 10 % of the prediction.
+them. Prints a table, writes OUT.json and ends with 1 where a limit is passed. Limits, as docs/measure.md has them: a product
+within 3 % of the better of the two, the best memory stream within 3 % of the best copy of PyTorch, the step within 10 % of the
+prediction.
 """
 
 import json
@@ -160,7 +161,8 @@ def main():
     json.dump(out, open(sys.argv[4], "w"), indent=1)
     for failure in failures:
         print(f"OUTSIDE ITS LIMIT: {failure}", file=sys.stderr)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,6 +22,8 @@ mod notices;
 mod owners;
 #[path = "agent/s3.rs"]
 mod s3;
+#[path = "agent/samples.rs"]
+mod samples;
 #[path = "contracts/server.rs"]
 mod server;
 #[path = "agent/speed.rs"]

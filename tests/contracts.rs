@@ -8,6 +8,10 @@ mod answers;
 #[cfg(feature = "aws")]
 #[path = "contracts/aws.rs"]
 mod aws;
+#[cfg(feature = "aws")]
+#[path = "testbed/cloud_box.rs"]
+#[allow(dead_code, reason = "the tests of the program use more of it")]
+mod cloud_box;
 #[cfg(feature = "gcp")]
 #[path = "testbed/fake_gce.rs"]
 mod fake_gce;
@@ -23,6 +27,13 @@ mod gcp_launcher;
 #[cfg(feature = "gcp")]
 #[path = "testbed/gcp_project.rs"]
 mod gcp_project;
+#[cfg(feature = "aws")]
+#[path = "contracts/launch_aws.rs"]
+mod launch_aws;
+#[cfg(feature = "aws")]
+#[path = "testbed/machines.rs"]
+#[allow(dead_code, reason = "the tests of the program use more of it")]
+mod machines;
 #[cfg(feature = "aws")]
 #[path = "testbed/moto.rs"]
 mod moto;
@@ -188,7 +199,8 @@ mod launchers {
             token: token.to_owned(),
             name: "gpuplan-contract-e1-n0".to_owned(),
             expires_at,
-            boot: "#!/bin/sh\nsleep 60\n".to_owned(),
+            // As every boot script begins.
+            boot: format!("#!/bin/sh\n(sleep {lives_seconds}; ${{GPUPLAN_END_MACHINE:-shutdown -P now}}) &\nsleep 60\n"),
             image: None,
             disk_gib: 100,
             tags: Vec::new(),

@@ -14,7 +14,9 @@ use crate::agent::scan::{Over, Ready, Settling, scan};
 use crate::agent::team::Place;
 use crate::agent::upload::{Shipped, Shipper};
 use crate::agent::worth::Worth;
+use crate::runstore::status::Finding;
 use crate::runstore::{Billed, Leaving, ManifestName, Phase, Run, Status, StoreError};
+use crate::telemetry::Sample;
 use crate::units::{BillingRule, Usd};
 
 /// Between two looks at the checkpoint folder; longer where a look takes long.
@@ -76,6 +78,10 @@ pub struct Pulse {
     pub output_lost: bool,
     /// Where the user asked what improvement costs.
     pub worth: Option<Worth>,
+    /// GPUs and host at the last look, what costs time by the looks so far, and room on the disk.
+    pub sample: Option<Sample>,
+    pub findings: Vec<Finding>,
+    pub disk_free_bytes: Option<u64>,
     pub warnings: Vec<String>,
 }
 
@@ -186,6 +192,9 @@ impl Heart {
             spent_usd,
             is_done: pulse.is_done,
             warnings: pulse.warnings.clone(),
+            sample: pulse.sample.as_ref().and_then(|sample| serde_json::to_value(sample).ok()),
+            findings: pulse.findings.clone(),
+            disk_free_bytes: pulse.disk_free_bytes,
         })
     }
 }
@@ -327,12 +336,42 @@ impl Shipping {
     }
 }
 
-/// Ends when the program is over and the time after it, too.
+/// Ends when the program is over and the time after it, too. A notice may shorten that time while the last checkpoint is sent.
 pub async fn out_of_time(mut finish: watch::Receiver<Option<Finish>>) {
-    let until = finish.wait_for(Option::is_some).await.ok().and_then(|finish| *finish).map(|finish| finish.until);
-    match until {
-        Some(until) => tokio::time::sleep_until(until.into()).await,
-        // Nobody is left who could say when, so there is no limit.
-        None => std::future::pending().await,
+    loop {
+        let until = finish.borrow_and_update().map(|finish| finish.until);
+        let is_over = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let has_changed = async {
+            if finish.changed().await.is_err() {
+                // Nobody is left who could say otherwise.
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = is_over => return,
+            () = has_changed => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_notice_shortens_the_time_after_the_program() {
+        let (say, finish) = watch::channel(None);
+        let waiting = tokio::spawn(out_of_time(finish));
+        let within = |span| Some(Finish { until: Instant::now() + span, over: Over::Orderly });
+        say.send(within(Duration::from_hours(1))).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!waiting.is_finished());
+        say.send(within(Duration::ZERO)).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
     }
 }

@@ -15,6 +15,7 @@ pub mod outcome;
 pub mod program;
 pub mod restart;
 pub mod restore;
+pub mod sample;
 pub mod scan;
 pub mod shares;
 pub mod signals;
@@ -23,6 +24,7 @@ pub mod supervise;
 pub mod team;
 pub mod tree;
 pub mod upload;
+pub mod window;
 pub mod worth;
 
 pub use caps::Caps;

@@ -23,6 +23,7 @@ use crate::agent::notify::{Notifier, Occasion};
 use crate::agent::outcome::{Asked, Exit, Outcome};
 use crate::agent::restart::{Crash, Decision, History};
 use crate::agent::restore::{Restore, Restored};
+use crate::agent::sample::Sampler;
 use crate::agent::signals;
 use crate::agent::stall::Stall;
 use crate::agent::supervise::attend::OWNER_FILE;
@@ -30,7 +31,8 @@ use crate::agent::team::{self, Place};
 use crate::agent::tree;
 use crate::agent::worth::{Question, Worth};
 use crate::runstore::history::Keep;
-use crate::runstore::{Owner, Phase, Run, Start, StoreError};
+use crate::runstore::spec::command_of;
+use crate::runstore::{Owner, Phase, Run, Spec, Start, StoreError};
 
 /// Between two looks at caps and progress.
 const TICK: Duration = Duration::from_millis(250);
@@ -81,6 +83,8 @@ pub struct Settings {
     pub stall: Option<Duration>,
     pub kill_stalled: bool,
     pub worth: Option<Question>,
+    /// The program that tells of GPUs where there is no NVML.
+    pub nvidia_smi: String,
     pub notifier: Option<Arc<dyn Notifier>>,
     /// Stands for this machine, in tests.
     pub machine: Option<String>,
@@ -130,6 +134,9 @@ struct Supervisor {
     start: Option<Start>,
     logs: Option<Logs>,
     stall: Stall,
+    sampler: Sampler,
+    /// It was said that the disk has no room for another checkpoint.
+    is_short_of_disk: bool,
     telling: JoinSet<()>,
     /// The highest share of the budget that was told, percent.
     told: Option<u32>,
@@ -180,6 +187,7 @@ async fn own_and_live(
     let pulse = Arc::new(Mutex::new(Pulse { phase: Some(Phase::Running), worth, ..Pulse::default() }));
     let (begun, begun_at) = (Instant::now(), Timestamp::now());
     let stall = Stall::new(settings.stall, Duration::ZERO);
+    let sampler = Sampler::new(&settings.nvidia_smi, heartbeat);
     let mut supervisor = Supervisor {
         settings,
         talk,
@@ -195,6 +203,8 @@ async fn own_and_live(
         start,
         logs: None,
         stall,
+        sampler,
+        is_short_of_disk: false,
         telling: JoinSet::new(),
         told: None,
         looked: begun,
@@ -226,6 +236,9 @@ impl Supervisor {
             let own = self.own_folder()?.join("logs").join(self.settings.run.name());
             self.logs = Some(Logs::new(self.settings.run.clone(), own, self.epoch, self.settings.place.node)?);
         }
+        if self.settings.place.is_first() {
+            self.keep_spec().await;
+        }
         let mut beside = JoinSet::new();
         beside.spawn(self.heart().beat());
         for source in &self.settings.notices {
@@ -251,6 +264,33 @@ impl Supervisor {
         let telling = std::mem::take(&mut self.telling);
         let _ = tokio::time::timeout(TELLING, telling.join_all()).await;
         outcome
+    }
+
+    /// For whoever has only the store. Without it the run goes on all the same.
+    async fn keep_spec(&mut self) {
+        let Settings { caps, place, framework, .. } = self.settings;
+        let (run, command) = (self.settings.run.clone(), &self.settings.command);
+        let spec = Spec {
+            version: 1,
+            written_by: "agent",
+            run: run.name(),
+            nodes: place.nodes,
+            command,
+            framework: framework.name(),
+            rate_usd_per_hour: caps.rate,
+            billing: caps.billing,
+            budget_usd: caps.budget,
+            lifetime_seconds: caps.lifetime.map(|lifetime| lifetime.as_secs()),
+        };
+        // Of texts and numbers only, so it can always be written.
+        let text = serde_json::to_string_pretty(&spec).unwrap_or_default();
+        match run.keep_spec(&text).await {
+            Ok(Some(other)) if command_of(&other).is_some_and(|other| other != *command) => {
+                self.talk.say("this run was begun with another command (spec.json in the store); for a new run give --run NAME");
+            }
+            Ok(_) => {}
+            Err(error) => self.hear(Event::Warning(format!("spec.json is not kept: {error}")), None),
+        }
     }
 
     async fn start_again_and_again(&mut self) -> Result<Outcome, Fault> {

@@ -71,7 +71,8 @@ pub async fn gather(run: &Run, epoch: u64, place: Place, talk: &dyn Talk) -> Res
         let mut is_told = false;
         while !run.has_joined(epoch, node).await? {
             if !is_told {
-                talk.say(&format!("waiting for node {node} of {}", place.nodes));
+                let nodes = place.nodes;
+                talk.say(&format!("waiting for node {node} of {nodes}; without it: end all and start them with a smaller --nodes"));
             }
             is_told = true;
             tokio::time::sleep(LOOK).await;

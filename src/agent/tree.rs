@@ -21,6 +21,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 struct Process {
     pid: i32,
     parent: i32,
+    /// Process group.
+    group: i32,
     is_dead: bool,
     /// Of processor time, with that of its children that ended.
     ticks: u64,
@@ -66,7 +68,17 @@ pub fn end_descendants(group: Option<&ControlGroup>) -> io::Result<()> {
 }
 
 fn descendants_of_this() -> Vec<Process> {
-    descendants(std::process::id() as i32, &processes())
+    let is_tool = tools();
+    let mut all = processes();
+    all.retain(|process| !is_tool(process));
+    descendants(std::process::id() as i32, &all)
+}
+
+/// What this agent runs for itself, as `nvidia-smi`: its own children in its own process group. The program has another group,
+/// and so has all that it starts.
+fn tools() -> impl Fn(&Process) -> bool {
+    let (own, group) = (std::process::id() as i32, rustix::process::getpgrp().as_raw_nonzero().get());
+    move |process| process.parent == own && process.group == group
 }
 
 /// Processor time of all that runs below this process.
@@ -117,10 +129,11 @@ fn kill(process: &Process) {
     };
 }
 
-/// Collects orphans that ended, except `ours`, whose end somebody waits for.
+/// Collects orphans that ended, except `ours` and the agent's own tools, whose end somebody waits for.
 pub fn reap_orphans(ours: Option<i32>) {
-    let own = std::process::id() as i32;
-    for process in processes().into_iter().filter(|process| process.parent == own && process.is_dead && Some(process.pid) != ours) {
+    let (own, is_tool) = (std::process::id() as i32, tools());
+    let is_orphan = |process: &Process| process.parent == own && process.is_dead && Some(process.pid) != ours && !is_tool(process);
+    for process in processes().into_iter().filter(is_orphan) {
         if let Some(pid) = Pid::from_raw(process.pid) {
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);
         }
@@ -146,8 +159,9 @@ fn look(pid: i32) -> Option<Process> {
 fn parse(pid: i32, stat: &str) -> Option<Process> {
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_whitespace().collect();
     let is_dead = matches!(*fields.first()?, "Z" | "X" | "x");
+    let group = fields.get(2)?.parse().ok()?;
     let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(Process { pid, parent: fields.get(1)?.parse().ok()?, is_dead, ticks, start_ticks: fields.get(19)?.parse().ok()? })
+    Some(Process { pid, parent: fields.get(1)?.parse().ok()?, group, is_dead, ticks, start_ticks: fields.get(19)?.parse().ok()? })
 }
 
 fn descendants(root: i32, all: &[Process]) -> Vec<Process> {
@@ -175,8 +189,8 @@ mod tests {
 
     #[test]
     fn a_stat_line_is_read_whatever_the_name() {
-        let line = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 0 0 0 5 6 1 2 20 0 1 0 4242 1 1";
-        assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, is_dead: false, ticks: 14, start_ticks: 4242 }));
+        let line = "7 (a) b (c) S 3 9 7 0 -1 4194560 1 0 0 0 5 6 1 2 20 0 1 0 4242 1 1";
+        assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, group: 9, is_dead: false, ticks: 14, start_ticks: 4242 }));
         assert!(parse(7, &line.replace(" S ", " Z ")).unwrap().is_dead);
         for cut in ["", "7 (a", "7 (a) S", "7 (a) S x"] {
             assert_eq!(parse(7, cut), None, "{cut}");
@@ -185,7 +199,7 @@ mod tests {
 
     #[test]
     fn descendants_are_found_over_generations() {
-        let process = |pid, parent| Process { pid, parent, is_dead: pid == 9, ticks: 0, start_ticks: 0 };
+        let process = |pid, parent| Process { pid, parent, group: 1, is_dead: pid == 9, ticks: 0, start_ticks: 0 };
         let all = [process(5, 4), process(4, 2), process(2, 1), process(3, 1), process(9, 5), process(6, 3)];
         assert_eq!(descendants(2, &all).iter().map(|process| process.pid).collect::<Vec<_>>(), [5, 4]);
     }

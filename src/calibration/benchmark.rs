@@ -113,6 +113,14 @@ impl Work {
         }
     }
 
+    /// What the operands are in, where that matters to the chip.
+    pub fn format(&self) -> Option<NumberFormat> {
+        match *self {
+            Self::Matmul { format, .. } | Self::Attention { format, .. } => Some(format),
+            _ => None,
+        }
+    }
+
     /// Sizes that a memory can hold and that are not empty: read from a file, anything may stand there.
     pub fn is_sane(&self) -> bool {
         let sizes = match *self {

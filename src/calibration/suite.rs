@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::benchmark::{Benchmark, Kernel, Pass, Work};
+use crate::calibration::benchmark::{Benchmark, Kernel, Pass, Work, word_of};
 use crate::calibration::device::{Device, DeviceFacts};
 use crate::calibration::statistics::{Statistics, six_figures};
 use crate::hardware::NumberFormat;
@@ -69,7 +69,7 @@ impl Suite {
             list.push(general("kernel launch", Work::Launch { graph }));
         }
         for side in &self.squares {
-            for format in FORMATS.into_iter().filter(|format| has_format(facts.compute_capability, *format)) {
+            for format in FORMATS {
                 let work = Work::Matmul { m: *side, n: *side, k: *side, format, pass: Pass::Forward };
                 list.push(general("square product", work));
             }
@@ -261,7 +261,11 @@ fn prepare(
     for (index, benchmark) in benchmarks.into_iter().enumerate() {
         said(PREPARING_SHARE * index as f64 / all, &benchmark.name);
         let need = benchmark.work.footprint() as f64;
-        let prepared = if need > room {
+        let (major, minor) = device.facts().compute_capability;
+        let lacking = benchmark.work.format().filter(|format| !has_format((major, minor), *format));
+        let prepared = if let Some(format) = lacking {
+            Err(format!("compute capability {major}.{minor} has no {} units", word_of(format)))
+        } else if need > room {
             Err(format!("needs {} of a memory of which {} are taken at most", Bytes(need), Bytes(room)))
         } else if device.elapsed() > PREPARING_SHARE * suite.seconds {
             Err(format!("no time left of {:.0} s; --full has more", suite.seconds))
@@ -345,6 +349,11 @@ mod tests {
             outcome.waived.iter().find(|waived| waived.benchmark.name == word).map(|waived| waived.reason.clone()).unwrap()
         };
         assert_eq!(reason(&outcome_of_one, "peer copy"), "one GPU has no other to talk to");
+        // Of the five formats Volta has two.
+        let lacking: Vec<&str> =
+            outcome_of_one.waived.iter().map(|one| one.reason.as_str()).filter(|why| why.ends_with(" units")).collect();
+        assert_eq!(lacking[..3], ["bf16", "tf32", "fp8"].map(|format| format!("compute capability 7.0 has no {format} units")));
+        assert_eq!(lacking.len(), 3 * quick.squares.len());
         // bf16 on Volta is fp16, as the estimate has it.
         let format = |one: &Sampled| matches!(one.benchmark.work, Work::Matmul { format: NumberFormat::Fp16, .. });
         assert!(outcome_of_one.sampled.iter().filter(|one| one.benchmark.weight > 0.0).all(format));

@@ -19,6 +19,7 @@ use crate::clouds::webhook::Webhook;
 use crate::runstore::history::Keep;
 use crate::runstore::layout::Layout;
 use crate::runstore::{HandOff, Run, Store, StoreError};
+use crate::telemetry::gpus::NVIDIA_SMI;
 use crate::units::money::MoneyError;
 use crate::units::{Hours, Seconds, Usd, UsdPerHour};
 
@@ -108,6 +109,9 @@ pub struct AgentArguments {
     /// Take the run over at once: nobody else runs it
     #[arg(long)]
     pub force: bool,
+    /// The program that tells of NVIDIA GPUs
+    #[arg(long, hide = true, value_name = "PROGRAM", default_value = NVIDIA_SMI)]
+    pub nvidia_smi: String,
     /// Stand for another machine
     #[arg(long, hide = true, value_name = "NAME")]
     pub machine: Option<String>,
@@ -247,6 +251,7 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
         stall: Some(arguments.stall).filter(|stall| !stall.is_zero()),
         kill_stalled: arguments.on_stall == "kill",
         notifier: notifier(arguments, hand_off, offline)?,
+        nvidia_smi: arguments.nvidia_smi.clone(),
         machine: arguments.machine.clone(),
         notice_from: arguments.notice_from.clone(),
         notices,

@@ -214,7 +214,8 @@ fn scenario(name: &str) -> Result<Scenario, Diagnostic> {
 
 pub fn journal(settings: &Settings) -> Result<Journal, Diagnostic> {
     let path = settings.home.state_file("launches.sqlite").ok_or_else(no_home)?;
-    Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
+    let journal = Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))?;
+    Ok(journal.dies_after(clouds::variable("GPUPLAN_DIE_AFTER_STEPS").and_then(|steps| steps.parse().ok())))
 }
 
 fn no_home() -> Diagnostic {

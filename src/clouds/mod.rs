@@ -59,8 +59,13 @@ pub const LAUNCHERS: [&str; 3] = [aws::CLOUD, gcp::CLOUD, fake::CLOUD];
 
 /// Rents at a cloud. `None` where nobody has written that, or where it is not built in.
 pub fn launcher(cloud: &str) -> Option<Box<dyn Launcher>> {
-    let _ = cloud;
-    None
+    match cloud {
+        #[cfg(feature = "aws")]
+        aws::CLOUD => Some(Box::new(aws::launcher::AwsLauncher::from_environment())),
+        #[cfg(feature = "gcp")]
+        gcp::CLOUD => Some(Box::new(gcp::launcher::GcpLauncher::from_environment())),
+        _ => None,
+    }
 }
 
 /// Clouds that rent, and of which an account is in sight. The one on this machine always is.

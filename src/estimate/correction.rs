@@ -1,18 +1,20 @@
-//! `Correction`: what measurements on some GPU change in the estimate of this and of every other GPU, by class of work.
+//! `Correction`: what measurements on some GPU change in the estimate of this and of every other GPU, by class of work and size.
 //!
-//! The constants know a GPU's efficiency up to a doubt (`DOUBT`). A measurement on the same model removes most of it, one on
-//! another model less: the part of a deviation that is carried over is the correlation between the two (`Nearness`). With a
-//! correlation of r and a measured log ratio of x, the expected log ratio is r x, and its variance is
-//! `doubt^2 (1 - r^2) + (r spread)^2 + ((1 - r) x)^2`: what the measurement cannot say, what it scattered, and the part of an
-//! unusual result that may or may not belong to the other GPU as well.
+//! The constants know a GPU's efficiency up to a doubt (`WorkClass::doubt`). A measurement of the same work on the same model removes most
+//! of it. One on another model, or of work of another size, removes less: the part of a deviation that is carried over is the
+//! correlation between the two (`WorkClass::correlation`, and `REACH` for the size). With a correlation of r and a measured log
+//! ratio of x, the expected log ratio is r x, and its variance is `doubt^2 (1 - r^2) + (r spread)^2 + ((1 - r) x)^2`: what the
+//! measurement cannot say, what it scattered, and the part of an unusual result that may or may not belong here as well.
 
 use serde::{Deserialize, Serialize};
 
+use crate::estimate::curve::{Curve, Reading};
 use crate::estimate::device::DeviceRates;
+use crate::estimate::input::MeasuredHost;
 use crate::estimate::machine::Machine;
 use crate::estimate::step::TimeBreakdown;
 use crate::hardware::{Architecture, Gpu, GpuLink};
-use crate::units::BytesPerSecond;
+use crate::units::{Bytes, BytesPerSecond};
 
 /// Work that the same thing speeds up or slows down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,6 +39,16 @@ impl WorkClass {
             Self::Memory => "memory",
             Self::Launch => "launch",
             Self::Copy => "copy",
+        }
+    }
+
+    /// A size of this class for people.
+    pub fn size(self, size: f64) -> String {
+        match self {
+            Self::Compute if size >= 1e12 => format!("{:.1} TFLOP", size / 1e12),
+            Self::Compute if size >= 1e9 => format!("{:.0} GFLOP", size / 1e9),
+            Self::Compute => format!("{:.0} MFLOP", size / 1e6),
+            Self::Memory | Self::Launch | Self::Copy => Bytes(size).to_string(),
         }
     }
 
@@ -72,47 +84,16 @@ pub enum Nearness {
     SameModel,
 }
 
-/// Time of one class on the measured GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClassRatio {
-    pub class: WorkClass,
-    /// Measured seconds over the seconds that the estimate (or a recorded reference) has for the same work; above 1 is slower.
-    pub time: f64,
-    /// Standard deviation of its logarithm, from repetitions and from one operator to the next.
-    pub spread: f64,
-    /// Part of the deviation that belongs to what ran and not to the GPU, so that it goes wherever that runs: 0 of a benchmark.
-    #[serde(default)]
-    pub of_program: f64,
-}
-
-/// `of_program` of a user's own run. Code bases that the fit never saw are off by 8.5 % on average (docs/estimate.md), a standard
-/// deviation of 0.106, beside the 0.08 of a GPU model: 0.106^2 / (0.106^2 + 0.08^2). The other classes are judged alike.
-const OF_PROGRAM: f64 = 0.64;
-
-/// No GPU is this far from its estimate; such a ratio means that two different things were compared.
-const LARGEST_RATIO: f64 = 5.0;
-
-impl ClassRatio {
-    /// `None` for what no measurement can give: not finite, not positive, or off by more than a factor of five.
-    pub fn new(class: WorkClass, time: f64, spread: f64) -> Option<Self> {
-        let is_sane = (1.0 / LARGEST_RATIO..=LARGEST_RATIO).contains(&time) && (0.0..=LARGEST_RATIO.ln()).contains(&spread);
-        is_sane.then_some(Self { class, time, spread, of_program: 0.0 })
-    }
-
-    /// The same, measured on a user's own run.
-    #[must_use]
-    pub fn of_run(self) -> Self {
-        Self { of_program: OF_PROGRAM, ..self }
-    }
-}
-
 /// What was measured on one GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredGpu {
     /// Id of the catalog.
     pub id: String,
     pub architecture: Architecture,
-    pub ratios: Vec<ClassRatio>,
+    /// One a class at most.
+    pub curves: Vec<Curve>,
+    /// The host beside it, as far as it was measured.
+    pub host: Option<MeasuredHost>,
     /// What was found, for people: the plan's notes.
     pub reasons: Vec<String>,
 }
@@ -145,18 +126,23 @@ impl Correction {
     }
 
     /// What the measurements say of this GPU.
-    pub fn on(&self, gpu: &Gpu) -> Factors {
-        let of = |class| self.nearest(class, gpu).map_or_else(|| Factor::unmeasured(class), |(ratio, near)| Factor::new(ratio, near));
+    pub fn on(&self, gpu: &Gpu) -> Factors<'_> {
+        let of = |class| Factor { class, found: self.nearest(class, gpu) };
         Factors { compute: of(WorkClass::Compute), memory: of(WorkClass::Memory), launch: of(WorkClass::Launch), copy: of(WorkClass::Copy) }
     }
 
-    fn nearest(&self, class: WorkClass, gpu: &Gpu) -> Option<(ClassRatio, Nearness)> {
-        let mut best: Option<(ClassRatio, Nearness)> = None;
+    /// The host that was measured beside this model of GPU. Other models stand in other machines.
+    pub fn host(&self, gpu: &Gpu) -> Option<&MeasuredHost> {
+        self.measured.iter().filter(|measured| measured.nearness(gpu) == Nearness::SameModel).find_map(|measured| measured.host.as_ref())
+    }
+
+    fn nearest(&self, class: WorkClass, gpu: &Gpu) -> Option<(&Curve, Nearness)> {
+        let mut best: Option<(&Curve, Nearness)> = None;
         for measured in &self.measured {
             let near = measured.nearness(gpu);
-            for ratio in measured.ratios.iter().filter(|ratio| ratio.class == class) {
+            for curve in measured.curves.iter().filter(|curve| curve.class == class) {
                 if best.is_none_or(|(_, found)| near > found) {
-                    best = Some((*ratio, near));
+                    best = Some((curve, near));
                 }
             }
         }
@@ -166,14 +152,7 @@ impl Correction {
     /// One sentence on what changed for this GPU; empty where nothing did.
     pub fn said_of(&self, gpu: &Gpu) -> Option<String> {
         let factors = self.on(gpu);
-        let parts: Vec<String> = WorkClass::ALL
-            .into_iter()
-            .filter(|class| factors.of(*class).correlation > 0.0)
-            .map(|class| {
-                let factor = factors.of(class);
-                format!("{} time x {:.2} (+-{:.0} %)", class.word(), factor.time, factor.deviation * 100.0)
-            })
-            .collect();
+        let parts: Vec<String> = WorkClass::ALL.into_iter().filter_map(|class| factors.of(class).words()).collect();
         // The last of the greatest is the first of the list.
         let near = self.measured.iter().rev().max_by_key(|measured| measured.nearness(gpu))?;
         let how = match near.nearness(gpu) {
@@ -197,10 +176,18 @@ impl MeasuredGpu {
     }
 }
 
-/// Correction of one class on one GPU.
+/// Correction of one class on one GPU, by size of the work.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Factor {
-    /// Multiplies the seconds of the class.
+pub struct Factor<'a> {
+    class: WorkClass,
+    /// `None`: nothing was measured of this class.
+    found: Option<(&'a Curve, Nearness)>,
+}
+
+/// Correction of one class on one GPU at one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Corrected {
+    /// Multiplies the seconds of the work.
     pub time: f64,
     /// Doubt that is left in them: standard deviation of the logarithm.
     pub deviation: f64,
@@ -210,37 +197,96 @@ pub struct Factor {
     pub spread: f64,
 }
 
-impl Factor {
+/// Sizes differ by so much, as a natural logarithm, where a deviation at one says exp(-1) as much of the other: a factor of 22,000.
+/// So a decade of size leaves 0.79 of the correlation and three decades half of it. Judged.
+const REACH: f64 = 10.0;
+
+impl Factor<'_> {
     fn unmeasured(class: WorkClass) -> Self {
-        Self { time: 1.0, deviation: class.doubt(), correlation: 0.0, spread: 0.0 }
+        Self { class, found: None }
     }
 
-    fn new(ratio: ClassRatio, nearness: Nearness) -> Self {
-        let r = ratio.of_program + (1.0 - ratio.of_program) * ratio.class.correlation(nearness);
-        let x = ratio.time.ln();
-        let spread = r * ratio.spread;
-        let variance = ratio.class.doubt().powi(2) * (1.0 - r * r) + spread.powi(2) + ((1.0 - r) * x).powi(2);
-        Self { time: (r * x).exp(), deviation: variance.sqrt(), correlation: r, spread }
+    pub fn is_measured(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// For work of this size: FLOPs of a product, bytes that a kernel or a message moves.
+    pub fn at(&self, size: f64) -> Corrected {
+        // No work is smaller than one operation.
+        self.read(|curve| curve.at(size.max(1.0)))
+    }
+
+    /// For work whose size is not known.
+    pub fn overall(&self) -> Corrected {
+        self.read(Curve::overall)
+    }
+
+    fn read(&self, of: impl Fn(&Curve) -> Reading) -> Corrected {
+        let doubt = self.class.doubt();
+        let Some((curve, nearness)) = self.found else {
+            return Corrected { time: 1.0, deviation: doubt, correlation: 0.0, spread: 0.0 };
+        };
+        let reading = of(curve);
+        let of_gpu = self.class.correlation(nearness) * (-reading.distance / REACH).exp();
+        let r = curve.of_program + (1.0 - curve.of_program) * of_gpu;
+        let (x, spread) = (reading.log_time, r * reading.spread);
+        let variance = doubt.powi(2) * (1.0 - r * r) + spread.powi(2) + ((1.0 - r) * x).powi(2);
+        Corrected { time: (r * x).exp(), deviation: variance.sqrt(), correlation: r, spread }
+    }
+
+    /// Such as `compute time x 1.31 at 17 GFLOP to x 1.05 at 1.1 TFLOP (+-5 %)`; `None` where nothing was measured.
+    fn words(&self) -> Option<String> {
+        let (curve, _) = self.found?;
+        let overall = self.overall();
+        let ends = curve.ends().map(|(small, large)| ((small, self.at(small).time), (large, self.at(large).time)));
+        let time = match ends.filter(|((_, small), (_, large))| (small / large).ln().abs() >= TOLD_APART) {
+            Some(((small, of_small), (large, of_large))) => {
+                format!("x {of_small:.2} at {} to x {of_large:.2} at {}", self.class.size(small), self.class.size(large))
+            }
+            None => format!("x {:.2}", overall.time),
+        };
+        Some(format!("{} time {time} (+-{:.0} %)", self.class.word(), overall.deviation * 100.0))
+    }
+}
+
+/// Ends of a curve that differ by less are told as one figure. Natural logarithm.
+pub const TOLD_APART: f64 = 0.03;
+
+impl Corrected {
+    /// The mean over operators, each with its part in the work. `None` without work.
+    pub fn mean(operators: impl Iterator<Item = (Self, f64)>) -> Option<Self> {
+        let mut sum = Self { time: 0.0, deviation: 0.0, correlation: 0.0, spread: 0.0 };
+        let mut whole = 0.0;
+        for (one, part) in operators {
+            sum.time += part * one.time;
+            sum.deviation += part * one.deviation;
+            sum.correlation += part * one.correlation;
+            sum.spread += part * one.spread;
+            whole += part;
+        }
+        let of = |sum: f64| sum / whole;
+        let mean = Self { time: of(sum.time), deviation: of(sum.deviation), correlation: of(sum.correlation), spread: of(sum.spread) };
+        (whole > 0.0).then_some(mean)
     }
 }
 
 /// Corrections of every class on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Factors {
-    pub compute: Factor,
-    pub memory: Factor,
-    pub launch: Factor,
-    pub copy: Factor,
+pub struct Factors<'a> {
+    pub compute: Factor<'a>,
+    pub memory: Factor<'a>,
+    pub launch: Factor<'a>,
+    pub copy: Factor<'a>,
 }
 
-impl Factors {
+impl<'a> Factors<'a> {
     /// The constants alone.
     pub fn unmeasured() -> Self {
         let of = Factor::unmeasured;
         Self { compute: of(WorkClass::Compute), memory: of(WorkClass::Memory), launch: of(WorkClass::Launch), copy: of(WorkClass::Copy) }
     }
 
-    pub fn of(&self, class: WorkClass) -> Factor {
+    pub fn of(&self, class: WorkClass) -> Factor<'a> {
         match class {
             WorkClass::Compute => self.compute,
             WorkClass::Memory => self.memory,
@@ -249,9 +295,9 @@ impl Factors {
         }
     }
 
-    /// The rates that the measurement stands for.
+    /// The rates that the measurement stands for, for work whose sizes are not known.
     pub fn rates(&self, rates: DeviceRates) -> DeviceRates {
-        let compute = self.compute.time;
+        let compute = self.compute.overall().time;
         DeviceRates {
             matmul: rates.matmul / compute,
             vector: rates.vector / compute,
@@ -259,15 +305,15 @@ impl Factors {
             flash: rates.flash / compute,
             flash3: rates.flash3.map(|rate| rate / compute),
             eager: rates.eager / compute,
-            memory_bandwidth: rates.memory_bandwidth / self.memory.time,
-            host_time: rates.host_time * self.launch.time,
+            memory_bandwidth: rates.memory_bandwidth / self.memory.overall().time,
+            host_time: rates.host_time * self.launch.overall().time,
             ..rates
         }
     }
 
-    /// The machine with the link that the measurement stands for.
-    pub fn machine<'a>(&self, machine: Machine<'a>) -> Machine<'a> {
-        let slower = |rate: BytesPerSecond| BytesPerSecond(rate.0 / self.copy.time);
+    /// The machine with the link that the measurement stands for, for messages whose sizes are not known.
+    pub fn machine<'m>(&self, machine: Machine<'m>) -> Machine<'m> {
+        let slower = |rate: BytesPerSecond| BytesPerSecond(rate.0 / self.copy.overall().time);
         let link = match machine.link {
             GpuLink::Single => GpuLink::Single,
             GpuLink::Fast { bandwidth, domain } => GpuLink::Fast { bandwidth: slower(bandwidth), domain },
@@ -276,9 +322,10 @@ impl Factors {
         Machine { link, ..machine }
     }
 
-    /// What the measurement does to the doubt about a whole step. `over_link`: its GPUs reach each other without a network.
-    pub fn certainty(&self, time: &TimeBreakdown, over_link: bool) -> Certainty {
-        let mut certainty = Certainty { compute_correlation: self.compute.correlation, ..Certainty::default() };
+    /// What the measurement does to the doubt about a whole step. `corrected` is the mean of a class at the sizes of the step;
+    /// `over_link`: its GPUs reach each other without a network.
+    pub fn certainty(&self, time: &TimeBreakdown, over_link: bool, corrected: impl Fn(WorkClass) -> Corrected) -> Certainty {
+        let mut certainty = Certainty { compute_correlation: corrected(WorkClass::Compute).correlation, ..Certainty::default() };
         for class in WorkClass::ALL {
             let seconds = match class {
                 WorkClass::Compute => time.matmul + time.attention + time.head,
@@ -288,9 +335,10 @@ impl Factors {
                 WorkClass::Copy => time.tensor_parallel + time.expert_parallel + time.context_parallel + time.data_parallel,
             };
             let share = if time.total > 0.0 { seconds / time.total } else { 0.0 };
+            let corrected = corrected(class);
             certainty.replaced += (share * class.doubt()).powi(2);
-            certainty.left += (share * self.of(class).deviation).powi(2);
-            certainty.spread += (share * self.of(class).spread).powi(2);
+            certainty.left += (share * corrected.deviation).powi(2);
+            certainty.spread += (share * corrected.spread).powi(2);
         }
         certainty
     }
@@ -311,6 +359,7 @@ pub struct Certainty {
 mod tests {
     use super::*;
     use crate::estimate::case::Case;
+    use crate::estimate::curve::Point;
     use crate::estimate::{Setting, StepEstimate, Subject};
     use crate::hardware::Hardware;
     use crate::workload::{Layout, Models, Recompute, Shard};
@@ -320,14 +369,15 @@ mod tests {
         Correction::new(vec![MeasuredGpu {
             id: "h100-sxm5-80".to_owned(),
             architecture: Architecture::Hopper,
-            ratios: ClassRatio::new(WorkClass::Compute, time, 0.01).into_iter().collect(),
+            curves: Curve::flat(WorkClass::Compute, time, 0.01).into_iter().collect(),
+            host: None,
             reasons: Vec::new(),
         }])
     }
 
-    fn factor(correction: &Correction, gpu: &str) -> Factor {
+    fn factor(correction: &Correction, gpu: &str) -> Corrected {
         let hardware = Hardware::embedded().unwrap();
-        correction.on(hardware.gpu(hardware.find_gpu(gpu).unwrap())).compute
+        correction.on(hardware.gpu(hardware.find_gpu(gpu).unwrap())).compute.overall()
     }
 
     #[test]
@@ -343,13 +393,14 @@ mod tests {
 
     #[test]
     fn what_a_run_deviates_goes_with_the_program_more_than_with_the_gpu() {
-        let factor = |ratio: ClassRatio, near| Factor::new(ratio, near);
-        let bench = ClassRatio::new(WorkClass::Compute, 1.4, 0.01).unwrap();
+        let factor = |curve: &Curve, near| Factor { class: curve.class, found: Some((curve, near)) }.overall();
+        let bench = Curve::flat(WorkClass::Compute, 1.4, 0.01).unwrap();
+        let run = bench.clone().of_run();
         for near in [Nearness::Other, Nearness::SameArchitecture, Nearness::SameModel] {
-            let (of_bench, of_run) = (factor(bench, near), factor(bench.of_run(), near));
+            let (of_bench, of_run) = (factor(&bench, near), factor(&run, near));
             assert!(of_run.time > of_bench.time && of_run.time < 1.4 && of_run.deviation < of_bench.deviation, "{of_bench:?} {of_run:?}");
         }
-        assert!(factor(bench.of_run(), Nearness::Other).time > 1.4_f64.powf(0.7));
+        assert!(factor(&run, Nearness::Other).time > 1.4_f64.powf(0.7));
     }
 
     #[test]
@@ -359,7 +410,8 @@ mod tests {
             assert_eq!(Correction::NONE.on(gpu), Factors::unmeasured());
             assert_eq!(Correction::NONE.said_of(gpu), None);
         }
-        let certainty = Factors::unmeasured().certainty(&TimeBreakdown { matmul: 1.0, total: 2.0, ..TimeBreakdown::default() }, true);
+        let (time, factors) = (TimeBreakdown { matmul: 1.0, total: 2.0, ..TimeBreakdown::default() }, Factors::unmeasured());
+        let certainty = factors.certainty(&time, true, |class| factors.of(class).overall());
         assert_eq!(certainty.replaced, certainty.left);
     }
 
@@ -372,8 +424,9 @@ mod tests {
         let layout = Layout { data: 8, shard: Shard::Zero3, ..Layout::default() };
         let setting = Setting { layout, micro_batch: 1, global_batch: 8.0, recompute: Recompute::None };
         let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());
-        let step = |correction: &Correction| subject.corrected(correction).estimate(&setting).unwrap();
-        let (plain, slow) = (step(&Correction::NONE), step(&slow_hopper(1.2)));
+        let step = |correction| subject.corrected(correction).estimate(&setting).unwrap();
+        let (none, slower) = (Correction::NONE, slow_hopper(1.2));
+        let (plain, slow) = (step(&none), step(&slower));
         assert_eq!(plain, subject.estimate(&setting).unwrap());
         let arithmetic = |step: &StepEstimate| step.time.matmul + step.time.attention;
         assert!((arithmetic(&slow) / arithmetic(&plain) / 1.2_f64.powf(0.9) - 1.0).abs() < 1e-9);
@@ -384,20 +437,41 @@ mod tests {
     }
 
     #[test]
+    fn a_measurement_says_less_of_work_of_another_size() {
+        let point = Point { size: 1e11, log_time: 1.3_f64.ln(), spread: 0.01, weight: 1.0 };
+        let curve = Curve::new(WorkClass::Compute, vec![point]).unwrap();
+        let factor = Factor { class: curve.class, found: Some((&curve, Nearness::SameModel)) };
+        let [same, near, far] = [1e11, 1e12, 1e15].map(|size| factor.at(size));
+        assert!(same.time > near.time && near.time > far.time && far.time > 1.0, "{same:?} {near:?} {far:?}");
+        assert!(same.deviation < near.deviation && near.deviation < far.deviation, "{same:?} {near:?} {far:?}");
+        assert!((same.correlation - 0.9).abs() < 1e-12 && (0.65..0.75).contains(&near.correlation), "{near:?}");
+        assert!((factor.at(1e8).correlation - factor.at(1e14).correlation).abs() < 1e-12, "smaller and larger fade alike");
+    }
+
+    #[test]
     fn the_nearest_measurement_of_a_class_counts() {
         let mut correction = slow_hopper(1.2);
-        let ratios = ClassRatio::new(WorkClass::Compute, 0.9, 0.01).into_iter().collect();
-        correction.push(MeasuredGpu { id: "a100-sxm4-80".to_owned(), architecture: Architecture::Ampere, ratios, reasons: Vec::new() });
+        let curves = Curve::flat(WorkClass::Compute, 0.9, 0.01).into_iter().collect();
+        correction.push(MeasuredGpu {
+            id: "a100-sxm4-80".to_owned(),
+            architecture: Architecture::Ampere,
+            curves,
+            host: None,
+            reasons: Vec::new(),
+        });
         assert!(factor(&correction, "a100-sxm4-80").time < 1.0);
         assert!(factor(&correction, "h200-sxm-141").time > 1.0);
     }
 
     proptest! {
         #[test]
-        fn no_ratio_makes_time_vanish_or_doubt_fall_below_the_spread(time in any::<f64>(), spread in any::<f64>()) {
-            if let Some(ratio) = ClassRatio::new(WorkClass::Memory, time, spread) {
+        fn no_ratio_makes_time_vanish_or_doubt_fall_below_the_spread(
+            time in any::<f64>(), spread in any::<f64>(), measured in 1.0..1e18_f64, size in 1.0..1e18_f64,
+        ) {
+            let point = Point { size: measured, log_time: time.ln(), spread, weight: 1.0 };
+            if let Some(curve) = Curve::new(WorkClass::Memory, vec![point]) {
                 for near in [Nearness::SameModel, Nearness::SameArchitecture, Nearness::Other] {
-                    let factor = Factor::new(ratio, near);
+                    let factor = Factor { class: curve.class, found: Some((&curve, near)) }.at(size);
                     prop_assert!(factor.time > 0.1 && factor.time < 10.0);
                     prop_assert!(factor.deviation.is_finite() && factor.deviation >= factor.correlation * spread);
                 }

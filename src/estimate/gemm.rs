@@ -1,5 +1,6 @@
 //! [F3], [F4] Time of one matrix product: roofline with tile and wave quantisation and short-reduction loss.
 
+use crate::estimate::correction::Factors;
 use crate::estimate::device::DeviceRates;
 use crate::workload::Gemm;
 
@@ -7,15 +8,22 @@ use crate::workload::Gemm;
 /// NVIDIA Deep Learning Performance guide, matrix multiplication chapter.
 const TILES: [(f64, f64, f64); 4] = [(256.0, 128.0, 1.0), (128.0, 128.0, 0.95), (128.0, 64.0, 0.80), (64.0, 64.0, 0.62)];
 
-/// Seconds of a product on one device.
-pub fn seconds(gemm: Gemm, rates: &DeviceRates) -> f64 {
-    let flops = gemm.flops();
-    if flops <= 0.0 {
+/// Seconds of a product on one device: the longer of what arithmetic and what memory takes, each as it was measured at its size.
+pub fn seconds(gemm: Gemm, rates: &DeviceRates, factors: &Factors) -> f64 {
+    if gemm.flops() <= 0.0 {
         return 0.0;
     }
+    let (arithmetic, traffic) = bounds(gemm, rates);
+    let one = Gemm { count: 1.0, ..gemm };
+    let traffic_factor = factors.memory.at(one.elements() * rates.element_bytes).time;
+    (arithmetic * factors.compute.at(one.flops()).time).max(traffic * traffic_factor)
+}
+
+/// Seconds that arithmetic and that memory takes, by the constants alone.
+pub fn bounds(gemm: Gemm, rates: &DeviceRates) -> (f64, f64) {
     let quantised = quantisation(gemm.m, gemm.n, rates.multiprocessors).powf(rates.wave_exponent);
-    let arithmetic = flops / rates.matmul * quantised * (1.0 + rates.reduction_length / gemm.k);
-    arithmetic.max(gemm.elements() * rates.element_bytes / rates.memory_bandwidth)
+    let arithmetic = gemm.flops() / rates.matmul * quantised * (1.0 + rates.reduction_length / gemm.k);
+    (arithmetic, gemm.elements() * rates.element_bytes / rates.memory_bandwidth)
 }
 
 /// Tile area computed over useful area, for the best tile: whole tiles, and whole waves of tiles over the multiprocessors.

@@ -1,6 +1,7 @@
 //! [F4] to [F9] Time of one transformer layer and of the LM head for one micro-batch on one rank.
 
 use crate::estimate::constants::{self as c, Constants};
+use crate::estimate::correction::{Corrected, Factors};
 use crate::estimate::device::DeviceRates;
 use crate::estimate::gemm;
 use crate::estimate::machine::Machine;
@@ -72,6 +73,7 @@ pub struct LayerInput<'a> {
     pub training: &'a Training,
     pub machine: &'a Machine<'a>,
     pub rates: &'a DeviceRates,
+    pub factors: &'a Factors<'a>,
     pub setting: &'a Setting,
     pub passes: Passes,
     /// Tokens of a rank in one micro-step.
@@ -94,12 +96,12 @@ impl LayerInput<'_> {
     /// All three products of training for one forward product.
     fn product(&self, product: Gemm, rates: &DeviceRates, recomputed: f64) -> f64 {
         let p = self.passes;
-        let mut seconds = gemm::seconds(product, rates) * (1.0 + recomputed);
+        let mut seconds = gemm::seconds(product, rates, self.factors) * (1.0 + recomputed);
         if p.backward > 0.0 {
-            seconds += gemm::seconds(product.input_gradient(), rates);
+            seconds += gemm::seconds(product.input_gradient(), rates, self.factors);
         }
         if p.weights > 0.0 {
-            seconds += gemm::seconds(product.weight_gradient(), rates);
+            seconds += gemm::seconds(product.weight_gradient(), rates, self.factors);
         }
         seconds
     }
@@ -150,12 +152,13 @@ impl LayerInput<'_> {
             let (work, half_rate) = if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
             let endless = self.rates.flash3.filter(|_| self.training.uses_flash3()).unwrap_or(self.rates.flash);
             let rate = endless * self.sequence / (self.sequence + half_rate);
-            return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate;
+            return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate * self.factors.compute.at(scores * work).time;
         }
         let passes = 1.0 + p.recomputed + p.selective + 2.0 * p.backward;
         let score_count = self.tokens * f64::from(m.heads) / t * self.sequence;
         let traffic = self.constants.eager_score_bytes * self.fused() * self.rates.element_bytes / 2.0 * score_count * passes / 3.0;
-        scores * passes / self.rates.eager + traffic / self.rates.memory_bandwidth
+        scores * passes / self.rates.eager * self.factors.compute.at(scores).time
+            + self.streamed(traffic, score_count * self.rates.element_bytes)
     }
 
     /// [F6] Norms, activations, residuals: bytes over bandwidth.
@@ -169,7 +172,39 @@ impl LayerInput<'_> {
         };
         let width = 0.5 * f64::from(m.hidden) * repeated + 0.5 * ffn * (1.0 + 0.5 * gated) / (4.0 * t);
         let bytes = self.constants.elementwise_bytes * self.fused() * self.rates.element_bytes / 2.0 * self.tokens * width;
-        bytes * (1.0 + p.recomputed + 2.0 * p.backward) / 3.0 / self.rates.memory_bandwidth
+        self.streamed(bytes * (1.0 + p.recomputed + 2.0 * p.backward) / 3.0, self.kernel_bytes())
+    }
+
+    /// Seconds to move `bytes` by kernels of which each moves `of_kernel`.
+    fn streamed(&self, bytes: f64, of_kernel: f64) -> f64 {
+        bytes / self.rates.memory_bandwidth * self.factors.memory.at(of_kernel).time
+    }
+
+    /// What a norm reads and writes stands for the element-wise kernels of a layer.
+    pub fn kernel_bytes(&self) -> f64 {
+        2.0 * self.tokens * f64::from(self.model.hidden) * self.rates.element_bytes
+    }
+
+    /// Bus bandwidth among GPUs that share the link, for a message of `bytes`.
+    fn link_bus(&self, bytes: f64) -> f64 {
+        self.machine.link_bus(self.constants) / self.factors.copy.at(bytes).time
+    }
+
+    /// Activations that tensor-parallel ranks reduce.
+    pub fn message_bytes(&self) -> f64 {
+        self.tokens * f64::from(self.model.hidden) * self.rates.element_bytes
+    }
+
+    /// What measurements say of arithmetic: the mean over the products of a layer and the head, at their sizes.
+    pub fn corrected_compute(&self) -> Corrected {
+        let layers = f64::from(self.model.layers.max(1));
+        let products = layer_products(self.model, &self.setting.layout, self.tokens).map(|product| (product.gemm, 1.0));
+        let head = head_product(self.model, &self.setting.layout, self.tokens).map(|product| (product.gemm, 1.0 / layers));
+        let sized = products.chain(head).map(|(gemm, part)| {
+            let one = Gemm { count: 1.0, ..gemm };
+            (self.factors.compute.at(one.flops()), part * gemm.flops())
+        });
+        Corrected::mean(sized).unwrap_or_else(|| self.factors.compute.overall())
     }
 
     /// [F8] All-reduces of the activations: two a pass. Returns transfer and latency.
@@ -180,9 +215,9 @@ impl LayerInput<'_> {
         }
         let reduces = self.reduces();
         let domain = f64::from(self.machine.link_domain(self.setting.gpus()));
-        let bytes = self.tokens * f64::from(self.model.hidden) * self.rates.element_bytes;
+        let bytes = self.message_bytes();
         let inside = t.min(domain);
-        let mut transfer = 2.0 * (inside - 1.0) / inside * bytes / self.machine.link_bus(self.constants);
+        let mut transfer = 2.0 * (inside - 1.0) / inside * bytes / self.link_bus(bytes);
         if t > domain {
             // Reduced inside a machine, between machines and spread again, in chunks that overlap: the slower part counts.
             let machines = t / domain;
@@ -200,7 +235,7 @@ impl LayerInput<'_> {
         let all_to_alls = 2.0 * (1.0 + p.recomputed) + 2.0 * p.backward;
         let share = 1.0 - f64::from(experts.dense_layers) / f64::from(self.model.layers.max(1));
         let bytes = self.tokens * f64::from(experts.experts_per_token) * f64::from(self.model.hidden) * self.rates.element_bytes * share;
-        let link = self.machine.link_bus(self.constants);
+        let link = self.link_bus(bytes);
         let inside = self.setting.layout.expert <= self.machine.link_domain(self.setting.gpus());
         let bus = if inside { link } else { link.min(self.machine.network_bus(self.constants) / f64::from(self.machine.gpus_per_node)) };
         all_to_alls * ((e - 1.0) / e * bytes / bus + (e - 1.0) * self.constants.hop_seconds)
@@ -220,7 +255,7 @@ impl LayerInput<'_> {
         }
         let p = self.passes;
         let bytes = 2.0 * self.model.kv_width() / self.tensor() * self.tokens * self.rates.element_bytes * (ranks - 1.0);
-        let link = self.machine.link_bus(self.constants);
+        let link = self.link_bus(bytes / (ranks - 1.0));
         let group = self.setting.layout.context * self.setting.layout.tensor;
         let inside = group <= self.machine.link_domain(self.setting.gpus());
         let bus = if inside { link } else { link.min(self.machine.network_bus(self.constants) / f64::from(self.machine.gpus_per_node)) };
@@ -270,7 +305,8 @@ impl LayerInput<'_> {
             return 0.0;
         }
         let weights = self.model.layer_parameters() / self.tensor();
-        weights * self.constants.dequantise_bytes * self.passes.launches() / self.rates.memory_bandwidth
+        let bytes = weights * self.constants.dequantise_bytes;
+        self.streamed(bytes * self.passes.launches(), bytes)
     }
 
     /// [F9] LM head with its loss, on the last pipeline stage.
@@ -287,7 +323,8 @@ impl LayerInput<'_> {
         let mut seconds = self.product(product.gemm, &rates, 0.0);
         let logits_bytes = if self.passes.backward > 0.0 { 16.0 } else { 4.0 };
         let fused = if self.training.is_compiled() { self.constants.fused_share } else { 1.0 };
-        seconds += fused * self.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes / self.rates.memory_bandwidth;
+        let bytes = fused * self.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes;
+        seconds += self.streamed(bytes, self.tokens * product.gemm.n * self.rates.element_bytes);
         seconds * share * self.work
     }
 }

@@ -1,15 +1,17 @@
-//! From a calibration to what it corrects: measured over expected time by class, relative to the recorded reference of the
-//! same GPU where there is one, else to what the constants expect of a benchmark on that GPU.
+//! From a calibration to what it corrects: measured over expected time by class and size, relative to the recorded reference of
+//! the same GPU where there is one, else to what the constants expect of a benchmark on that GPU.
 
 use crate::calibration::Calibration;
 use crate::calibration::benchmark::Work;
 use crate::calibration::recorded;
 use crate::calibration::simulated::Roof;
-use crate::calibration::suite::Sampled;
+use crate::calibration::suite::{Sampled, layer_format};
 use crate::estimate::constants::Constants;
-use crate::estimate::correction::{ClassRatio, MeasuredGpu, WorkClass};
+use crate::estimate::correction::{MeasuredGpu, TOLD_APART, WorkClass};
+use crate::estimate::curve::{Curve, Point};
 use crate::estimate::device::DeviceRates;
 use crate::estimate::gemm;
+use crate::estimate::input::MeasuredHost;
 use crate::estimate::machine::Machine;
 use crate::hardware::gpu::RateTable;
 use crate::hardware::{Gpu, GpuLink, Hardware, NodeShape, NumberFormat};
@@ -43,17 +45,30 @@ pub enum MeasuredError {
     NothingToCompare,
 }
 
-/// Streams shorter than this may come from the cache. Bytes.
+/// Streams shorter than this may come from the cache, and all-reduces are as much latency as bandwidth. Bytes.
 const LEAST_STREAM: u64 = 256 << 20;
-/// Square products smaller than this tell of tiles more than of the chip.
-const LEAST_SQUARE: u64 = 4096;
+/// Products expected to be over sooner tell of their launch, which takes 2 to 3 us, as much as of the chip. Seconds.
+const LEAST_PRODUCT: f64 = 1e-5;
+/// Weight of what is measured for comparison alone beside the workload's own operators: it counts where they have no size.
+const FOR_COMPARISON: f64 = 1e-9;
 
 /// What `calibration` says of its GPU for a workload in `precision`.
 pub fn measured_gpu(calibration: &Calibration, precision: Precision, hardware: &Hardware) -> Result<MeasuredGpu, MeasuredError> {
     let id = calibration.gpu.as_deref().and_then(|name| hardware.find_gpu(name));
+    let reference = id.and_then(|id| recorded::reference(&hardware.gpu(id).id));
+    measured_against(calibration, reference.as_ref(), precision, hardware)
+}
+
+/// The same, with the recorded calibration of this GPU model given.
+fn measured_against(
+    calibration: &Calibration,
+    reference: Option<&Calibration>,
+    precision: Precision,
+    hardware: &Hardware,
+) -> Result<MeasuredGpu, MeasuredError> {
+    let id = calibration.gpu.as_deref().and_then(|name| hardware.find_gpu(name));
     let id = id.ok_or_else(|| MeasuredError::UnknownGpu(calibration.device.name.clone()))?;
     let gpu = hardware.gpu(id);
-    let reference = recorded::reference(&gpu.id);
     let machine = NodeShape {
         gpu: id,
         gpus: GpuCount::whole(calibration.device.gpus.clamp(1, 16) as u16),
@@ -61,10 +76,15 @@ pub fn measured_gpu(calibration: &Calibration, precision: Precision, hardware: &
         link: hardware.gpu_link(gpu, &gpu.link, calibration.device.gpus).unwrap_or(GpuLink::Single),
         fabric: None,
     };
-    let comparison = Comparison { calibration, reference, gpu, machine: Machine::new(gpu, &machine), precision };
+    // What the reference itself reaches of what the constants expect, for work that it did not measure.
+    let recorded = match reference {
+        Some(reference) => measured_against(reference, None, precision, hardware)?.curves,
+        None => Vec::new(),
+    };
+    let comparison = Comparison { calibration, reference, recorded, gpu, machine: Machine::new(gpu, &machine), precision };
     let found: Vec<Found> =
         [comparison.compute(), comparison.memory(), comparison.launch(), comparison.copy()].into_iter().flatten().collect();
-    if found.iter().all(|found| found.ratio.is_none()) {
+    if found.iter().all(|found| found.curve.is_none()) {
         return Err(MeasuredError::NothingToCompare);
     }
     let mut reasons = vec![comparison.headline(&found)];
@@ -72,51 +92,54 @@ pub fn measured_gpu(calibration: &Calibration, precision: Precision, hardware: &
     Ok(MeasuredGpu {
         id: gpu.id.clone(),
         architecture: gpu.architecture,
-        ratios: found.into_iter().filter_map(|found| found.ratio).collect(),
+        curves: found.into_iter().filter_map(|found| found.curve).collect(),
+        host: host(calibration),
         reasons,
     })
 }
 
-/// One class: its ratio, unless it cannot be believed, and what was seen in words.
+fn host(calibration: &Calibration) -> Option<MeasuredHost> {
+    let host = &calibration.host;
+    let decoding = (host.decode_bytes_per_second_one_core, host.decode_bytes_per_second);
+    MeasuredHost::new(host.processor.clone(), host.cores, decoding, host.read_bytes_per_second)
+}
+
+/// One class: its curve, unless nothing of it can be believed, and what was seen in words.
 struct Found {
-    ratio: Option<ClassRatio>,
+    curve: Option<Curve>,
     words: String,
 }
 
 struct Comparison<'a> {
     calibration: &'a Calibration,
-    reference: Option<Calibration>,
+    reference: Option<&'a Calibration>,
+    /// Curves of the reference against the constants.
+    recorded: Vec<Curve>,
     gpu: &'a Gpu,
     machine: Machine<'a>,
     precision: Precision,
 }
 
-/// Measured and expected seconds of one piece of work; the weight is its part in the whole.
-struct Pair {
-    measured: f64,
-    expected: f64,
-    weight: f64,
-    spread: f64,
-}
-
 impl Comparison<'_> {
-    /// Matrix products: those of the workload, else large square ones in its format.
+    /// Matrix products in the workload's format: its own, and the square ones, which say how the chip does at other sizes.
     fn compute(&self) -> Option<Found> {
-        let is_product = |one: &&Sampled| matches!(one.benchmark.work, Work::Matmul { .. });
-        let mut chosen: Vec<&Sampled> = self.results().filter(is_product).filter(|one| one.benchmark.weight > 0.0).collect();
-        let wanted = format_of(self.precision, self.calibration.device.compute_capability);
-        if !chosen.iter().any(|one| format(one) == Some(wanted)) {
-            // Measured for a workload in another precision: the comparison sizes in this one tell more.
-            let is_large = |one: &&Sampled| matches!(one.benchmark.work, Work::Matmul { m, .. } if m >= LEAST_SQUARE);
-            let squares: Vec<&Sampled> = self.results().filter(is_large).filter(|one| format(one) == Some(wanted)).collect();
-            chosen = if squares.is_empty() { chosen } else { squares };
+        let products: Vec<&Sampled> = self.results().filter(|one| matches!(one.benchmark.work, Work::Matmul { .. })).collect();
+        let wanted = layer_format(self.precision, self.calibration.device.compute_capability);
+        let own = |one: &&&Sampled| one.benchmark.weight > 0.0;
+        // Measured for a workload in another precision: the squares in this one tell more, if there are any.
+        let of_own = products.iter().filter(own).any(|one| format(one) == Some(wanted));
+        let of_format = |one: &&&Sampled| format(one) == Some(wanted) || of_own && one.benchmark.weight > 0.0;
+        let mut chosen: Vec<&Sampled> = products.iter().filter(of_format).copied().collect();
+        if chosen.is_empty() {
+            chosen = products;
         }
-        let pairs: Vec<Pair> = chosen.iter().filter_map(|one| self.pair(one, |work| self.product_seconds(work))).collect();
-        let flops: f64 = chosen.iter().map(|one| one.benchmark.work.flops() * one.benchmark.weight.max(1e-9)).sum();
-        let seconds: f64 = chosen.iter().map(|one| one.statistics.median_seconds * one.benchmark.weight.max(1e-9)).sum();
+        let points: Vec<Point> = chosen.iter().filter_map(|one| self.point(WorkClass::Compute, one, product(self.gpu))).collect();
+        let weight = |one: &Sampled| one.benchmark.weight.max(FOR_COMPARISON);
+        let flops: f64 = chosen.iter().map(|one| one.benchmark.work.flops() * weight(one)).sum();
+        let seconds: f64 = chosen.iter().map(|one| one.statistics.median_seconds * weight(one)).sum();
         let peak = chosen.first().and_then(|one| self.gpu.peak_tflops.get(format(one)?))? * 1e12;
         let words = format!("matmuls reach {:.0} % of the peak", flops / seconds / peak * 100.0);
-        self.found(WorkClass::Compute, &pairs, words)
+        self.found(WorkClass::Compute, points, words)
     }
 
     /// Long streams; the training kernels too where a reference says what this program's own kernels reach.
@@ -128,22 +151,22 @@ impl Comparison<'_> {
         };
         let is_memory = |one: &&Sampled| matches!(one.benchmark.work, Work::Stream { .. } | Work::Kernel { .. });
         let chosen: Vec<&Sampled> = self.results().filter(is_memory).collect();
-        let pairs: Vec<Pair> = chosen.iter().filter_map(|one| self.pair(one, expected)).collect();
+        let points: Vec<Point> = chosen.iter().filter_map(|one| self.point(WorkClass::Memory, one, expected)).collect();
         let rates = chosen.iter().filter(|one| expected(&one.benchmark.work).is_some());
         let best = rates.map(|one| one.benchmark.work.bytes() / one.statistics.median_seconds).fold(0.0, f64::max);
         let words = format!("memory streams at {:.0} % of its sheet", best / self.gpu.memory_bandwidth().0 * 100.0);
-        self.found(WorkClass::Memory, &pairs, words)
+        self.found(WorkClass::Memory, points, words)
     }
 
     /// The constants know the launches of a framework's layer, not those of a bare kernel, so only a reference compares.
     fn launch(&self) -> Option<Found> {
         let chosen = self.results().filter(|one| one.benchmark.work == Work::Launch { graph: false });
-        let pairs: Vec<Pair> = chosen.clone().filter_map(|one| self.pair(one, |_| None)).collect();
+        let points: Vec<Point> = chosen.clone().filter_map(|one| self.point(WorkClass::Launch, one, |_| None)).collect();
         let words = chosen.map(|one| format!("a kernel launch takes {:.1} us", one.statistics.median_seconds * 1e6)).next()?;
-        self.found(WorkClass::Launch, &pairs, words)
+        self.found(WorkClass::Launch, points, words)
     }
 
-    /// All-reduces long enough for bandwidth to count.
+    /// All-reduces: long enough for bandwidth to count, or as the reference has them.
     fn copy(&self) -> Option<Found> {
         let ranks = f64::from(self.calibration.device.gpus);
         let bus = self.machine.link_bus(Constants::embedded());
@@ -154,55 +177,52 @@ impl Comparison<'_> {
             _ => None,
         };
         let chosen: Vec<&Sampled> = self.results().filter(|one| matches!(one.benchmark.work, Work::AllReduce { .. })).collect();
-        let pairs: Vec<Pair> = chosen.iter().filter_map(|one| self.pair(one, expected)).collect();
+        let points: Vec<Point> = chosen.iter().filter_map(|one| self.point(WorkClass::Copy, one, expected)).collect();
         let rates = chosen.iter().map(|one| 2.0 * (ranks - 1.0) / ranks * one.benchmark.work.bytes() / one.statistics.median_seconds);
         let words = format!("all-reduces reach {:.0} GB/s of the link", rates.fold(0.0, f64::max) / 1e9);
-        self.found(WorkClass::Copy, &pairs, words)
+        self.found(WorkClass::Copy, points, words)
     }
 
     fn results(&self) -> impl Iterator<Item = &Sampled> + Clone {
         self.calibration.results.iter()
     }
 
-    /// The same work of the reference, else what the constants expect.
-    fn pair(&self, one: &Sampled, expected: impl Fn(&Work) -> Option<f64>) -> Option<Pair> {
+    /// Against the same work of the reference; else against what the constants expect, as far as the reference reaches that.
+    fn point(&self, class: WorkClass, one: &Sampled, expected: impl Fn(&Work) -> Option<f64>) -> Option<Point> {
         let work = one.benchmark.work;
-        let recorded = self.reference.as_ref().and_then(|reference| reference.results.iter().find(|known| known.benchmark.work == work));
-        let expected = recorded.map(|known| known.statistics.median_seconds).or_else(|| expected(&work))?;
-        let weight = if one.benchmark.weight > 0.0 { one.benchmark.weight * expected } else { 1.0 };
-        Some(Pair { measured: one.statistics.median_seconds, expected, weight, spread: one.statistics.spread })
-    }
-
-    fn product_seconds(&self, work: &Work) -> Option<f64> {
-        let Work::Matmul { m, n, k, format, .. } = *work else { return None };
-        let rates = DeviceRates::of_benchmark(self.gpu, precision_of(format)?);
-        let seconds = gemm::seconds(Gemm::new(m as f64, n as f64, k as f64, 1.0), &rates);
-        (seconds.is_finite() && seconds > 0.0).then_some(seconds)
-    }
-
-    /// Weighted mean of the log ratios; its doubt is how they differ among operators, and how each scattered.
-    fn found(&self, class: WorkClass, pairs: &[Pair], words: String) -> Option<Found> {
-        let weight: f64 = pairs.iter().map(|pair| pair.weight).sum();
-        if pairs.is_empty() || weight <= 0.0 {
-            return None;
-        }
-        let mean_of = |value: &dyn Fn(&Pair) -> f64| pairs.iter().map(|pair| pair.weight * value(pair)).sum::<f64>() / weight;
-        let log = |pair: &Pair| (pair.measured / pair.expected).ln();
-        let mean = mean_of(&log);
-        let between = mean_of(&|pair| (log(pair) - mean).powi(2)) / pairs.len() as f64;
-        let within = mean_of(&|pair| pair.spread.powi(2));
-        let Some(ratio) = ClassRatio::new(class, mean.exp(), (between + within).sqrt()) else {
-            return Some(Found { ratio: None, words: format!("{words}, off by a factor of {:.1}, so they count for nothing", mean.exp()) });
+        let size = match class {
+            WorkClass::Compute => work.flops(),
+            WorkClass::Memory | WorkClass::Copy => work.bytes(),
+            // It has none.
+            WorkClass::Launch => 1.0,
         };
-        // Slower is a lower rate.
-        let off = (1.0 - 1.0 / ratio.time) * 100.0;
+        let recorded = self.reference.and_then(|reference| reference.results.iter().find(|known| known.benchmark.work == work));
+        let expected = match (recorded, self.recorded.iter().find(|curve| curve.class == class)) {
+            (Some(known), _) => known.statistics.median_seconds,
+            (None, Some(curve)) => expected(&work)? * curve.at(size).log_time.exp(),
+            (None, None) => expected(&work)?,
+        };
+        let log_time = (one.statistics.median_seconds / expected).ln();
+        Some(Point { size, log_time, spread: one.statistics.spread, weight: expected * one.benchmark.weight.max(FOR_COMPARISON) })
+    }
+
+    fn found(&self, class: WorkClass, points: Vec<Point>, words: String) -> Option<Found> {
+        let least = points.iter().map(|point| point.log_time).reduce(f64::min)?;
+        let Some(curve) = Curve::new(class, points) else {
+            let words = format!("{words}, off by a factor of {:.1}, so they count for nothing", least.exp());
+            return Some(Found { curve: None, words });
+        };
         let than = if self.reference.is_some() { "the recorded reference" } else { "what the constants expect" };
-        let off = match off.round() {
-            0.0 => "as".to_owned(),
-            off if off > 0.0 => format!("{off:.0} % under"),
-            off => format!("{:.0} % over", -off),
+        let log_time = |size| curve.at(size).log_time;
+        let apart = curve.ends().filter(|(small, large)| (log_time(*small) - log_time(*large)).abs() >= TOLD_APART);
+        let words = match apart {
+            Some((small, large)) => {
+                let end = |size| format!("{} at {}", off(log_time(size)), class.size(size));
+                format!("{words}, {} to {} {than}", end(small), end(large))
+            }
+            None => format!("{words}, {} {than}", off(curve.overall().log_time)),
         };
-        Some(Found { ratio: Some(ratio), words: format!("{words}, {off} {than}") })
+        Some(Found { curve: Some(curve), words })
     }
 
     fn headline(&self, found: &[Found]) -> String {
@@ -222,8 +242,23 @@ fn format(one: &Sampled) -> Option<NumberFormat> {
     }
 }
 
-fn format_of(precision: Precision, capability: (u32, u32)) -> NumberFormat {
-    crate::calibration::suite::layer_format(precision, capability)
+/// Such as `5 % under`: slower is a lower rate.
+fn off(log_time: f64) -> String {
+    match ((1.0 - (-log_time).exp()) * 100.0).round() {
+        0.0 => "as".to_owned(),
+        off if off > 0.0 => format!("{off:.0} % under"),
+        off => format!("{:.0} % over", -off),
+    }
+}
+
+/// What the constants expect of a product; `None` where memory or the launch bounds it.
+fn product(gpu: &Gpu) -> impl Fn(&Work) -> Option<f64> {
+    move |work| {
+        let Work::Matmul { m, n, k, format, .. } = *work else { return None };
+        let rates = DeviceRates::of_benchmark(gpu, precision_of(format)?);
+        let (arithmetic, traffic) = gemm::bounds(Gemm::new(m as f64, n as f64, k as f64, 1.0), &rates);
+        (arithmetic.is_finite() && arithmetic >= traffic.max(LEAST_PRODUCT)).then_some(arithmetic)
+    }
 }
 
 /// The recipe whose linear layers multiply in this format; `None` for formats that no benchmark has.
@@ -247,15 +282,21 @@ mod tests {
     use crate::calibration::file::VERSION;
     use crate::calibration::host::HostRates;
     use crate::calibration::suite::{self, Shapes, Suite};
-    use crate::workload::{Layout, Models, Task};
+    use crate::estimate::case::Case;
+    use crate::estimate::{Correction, Setting, Subject};
+    use crate::workload::{Layout, Models, Recompute, Task};
     use proptest::prelude::*;
 
     fn simulated(gpu: &str, gpus: u32, precision: Precision) -> Calibration {
+        simulated_for("llama-2-7b", gpu, gpus, precision)
+    }
+
+    fn simulated_for(model: &str, gpu: &str, gpus: u32, precision: Precision) -> Calibration {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
         let gpu = hardware.gpu(hardware.find_gpu(gpu).unwrap());
         let link = hardware.gpu_link(gpu, &gpu.link, gpus).unwrap();
         let mut device = SimulatedDevice::new(gpu, roof(gpu), gpus, link, 1);
-        let model = models.find("llama-2-7b").unwrap().to_model();
+        let model = models.find(model).unwrap().to_model();
         let shapes = Shapes { model: &model, task: Task::Pretrain, precision, layout: Layout::default(), micro_batch: 2, sequence: 4096 };
         let suite = Suite::quick().unwrap();
         let benchmarks = suite.benchmarks(Some(&shapes), device.facts());
@@ -278,7 +319,7 @@ mod tests {
     }
 
     fn time(measured: &MeasuredGpu, class: WorkClass) -> Option<f64> {
-        measured.ratios.iter().find(|ratio| ratio.class == class).map(|ratio| ratio.time)
+        measured.curves.iter().find(|curve| curve.class == class).map(Curve::time)
     }
 
     #[test]
@@ -300,6 +341,77 @@ mod tests {
         let measured = measured_gpu(&simulated("h100-sxm5-80", 8, Precision::Bf16), Precision::Bf16, &hardware).unwrap();
         assert!((0.7..1.5).contains(&time(&measured, WorkClass::Copy).unwrap()));
         assert!(measured.reasons[0].contains("all-reduces reach "));
+    }
+
+    /// Products below so many FLOPs take `factor` of their time.
+    fn slower_below(mut calibration: Calibration, flops: f64, factor: f64) -> Calibration {
+        for one in &mut calibration.results {
+            let work = one.benchmark.work;
+            let is_slower = matches!(work, Work::Matmul { .. }) && work.flops() < flops;
+            one.statistics.median_seconds *= if is_slower { factor } else { 1.0 };
+        }
+        calibration
+    }
+
+    /// Matrix products of a step of this model on a measured GPU.
+    fn products_of(model: &str, calibration: &Calibration) -> f64 {
+        let hardware = Hardware::embedded().unwrap();
+        let case = format!(
+            r#"{{"model": {{"name": "{model}"}}, "training": {{"task": "pretrain", "sequence_length": 1024, "precision": "bf16"}},
+                "hardware": {{"gpu": "h100-sxm5-80", "gpus": 1}}}}"#
+        );
+        let case: Case = serde_json::from_str(&case).unwrap();
+        let prepared = case.prepare(&hardware, &Models::embedded().unwrap()).unwrap();
+        let setting = Setting { layout: Layout::default(), micro_batch: 8, global_batch: 8.0, recompute: Recompute::None };
+        let correction = Correction::new(vec![measured_gpu(calibration, Precision::Bf16, &hardware).unwrap()]);
+        let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());
+        subject.corrected(&correction).estimate(&setting).unwrap().time.matmul
+    }
+
+    #[test]
+    fn a_card_that_is_bad_at_small_products_is_bad_for_small_models() {
+        let card = simulated("h100-sxm5-80", 1, Precision::Bf16);
+        let bad = slower_below(card.clone(), 5e10, 1.6);
+        let slower = |model| products_of(model, &bad) / products_of(model, &card);
+        // Products of GPT-2 for 8,192 tokens take 10 to 40 GFLOP, those of Llama 2 7B 275 and more.
+        let (small, large) = (slower("gpt-2"), slower("llama-2-7b"));
+        assert!((1.2..1.6).contains(&small) && (0.999..1.02).contains(&large), "{small} {large}");
+        let hardware = Hardware::embedded().unwrap();
+        let said = &measured_gpu(&bad, Precision::Bf16, &hardware).unwrap().reasons[0];
+        assert!(said.contains(" % under at 17 GFLOP to ") && said.contains(" TFLOP what the constants expect"), "{said}");
+    }
+
+    #[test]
+    fn what_the_recorded_card_reaches_is_no_deviation_of_this_one() {
+        let hardware = Hardware::embedded().unwrap();
+        let slow = |model| slower_below(simulated_for(model, "h100-sxm5-80", 1, Precision::Bf16), f64::INFINITY, 1.3);
+        let (own, reference) = (slow("llama-2-7b"), slow("gpt-2"));
+        let compute = |reference| {
+            let measured = measured_against(&own, reference, Precision::Bf16, &hardware).unwrap();
+            (time(&measured, WorkClass::Compute).unwrap(), measured.reasons[0].clone())
+        };
+        let (against_constants, _) = compute(None);
+        let (same, _) = compute(Some(&own));
+        let (other_shapes, said) = compute(Some(&reference));
+        assert!(against_constants > 1.3 && (same - 1.0).abs() < 1e-9, "{against_constants} {same}");
+        assert!((0.9..1.1).contains(&other_shapes), "the reference is as slow: {other_shapes}");
+        assert!(said.contains("the recorded reference"), "{said}");
+        let launch = measured_against(&own, Some(&reference), Precision::Bf16, &hardware).unwrap();
+        assert!(time(&launch, WorkClass::Launch).is_some(), "a reference knows launches");
+    }
+
+    #[test]
+    fn short_products_tell_of_their_launch_and_are_left_out() {
+        let gpu = |name| {
+            let hardware = Hardware::embedded().unwrap();
+            hardware.gpu(hardware.find_gpu(name).unwrap()).clone()
+        };
+        let square = |side| Work::Matmul { m: side, n: side, k: side, format: NumberFormat::Bf16, pass: Pass::Forward };
+        assert_eq!(product(&gpu("h100-sxm5-80"))(&square(1024)), None);
+        assert!(product(&gpu("l4"))(&square(1024)).is_some() && product(&gpu("h100-sxm5-80"))(&square(2048)).is_some());
+        // One row: bound by reading the weight.
+        let thin = Work::Matmul { m: 1, n: 65536, k: 65536, format: NumberFormat::Bf16, pass: Pass::Forward };
+        assert_eq!(product(&gpu("l4"))(&thin), None);
     }
 
     #[test]
@@ -348,7 +460,10 @@ mod tests {
                 };
             }
             if let Ok(measured) = measured_gpu(&calibration, Precision::Bf16, &hardware) {
-                prop_assert!(measured.ratios.iter().all(|ratio| ClassRatio::new(ratio.class, ratio.time, ratio.spread).is_some()));
+                for curve in &measured.curves {
+                    let reading = curve.at(m as f64);
+                    prop_assert!(Curve::flat(curve.class, reading.log_time.exp(), reading.spread).is_some(), "{reading:?}");
+                }
             }
         }
     }

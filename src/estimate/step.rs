@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::constants::{self as c, Constants};
+use crate::estimate::correction::{Corrected, Factors, WorkClass};
 use crate::estimate::device::DeviceRates;
 use crate::estimate::layer::{LayerInput, LayerTime, Passes};
 use crate::estimate::machine::Machine;
@@ -41,6 +42,8 @@ pub struct TimeBreakdown {
     /// Machines waiting for the slowest one.
     pub jitter: f64,
     pub optimizer: f64,
+    /// Waiting for samples that the host has not loaded yet.
+    pub input: f64,
     pub total: f64,
     /// Host launch time over GPU time of a layer, which decides the regime of the band.
     pub launch_ratio: f64,
@@ -68,6 +71,7 @@ pub struct StepInput<'a> {
     pub training: &'a Training,
     pub machine: &'a Machine<'a>,
     pub rates: &'a DeviceRates,
+    pub factors: &'a Factors<'a>,
     pub setting: &'a Setting,
     /// Tokens of a sequence as the layers see them.
     pub sequence: f64,
@@ -75,22 +79,49 @@ pub struct StepInput<'a> {
 
 impl StepInput<'_> {
     pub fn time(&self) -> TimeBreakdown {
-        let factors = self.constants.framework(&self.training.framework.0);
-        let passes = Passes::new(self.training, self.setting);
-        let input = LayerInput {
+        let input = self.layer();
+        self.compose(&input.layer(), Head { seconds: input.head(), launch: input.head_launch() }, input.passes)
+    }
+
+    fn layer(&self) -> LayerInput<'_> {
+        let framework = self.constants.framework(&self.training.framework.0);
+        LayerInput {
             constants: self.constants,
             model: self.model,
             training: self.training,
             machine: self.machine,
             rates: self.rates,
+            factors: self.factors,
             setting: self.setting,
-            passes,
+            passes: Passes::new(self.training, self.setting),
             tokens: self.tokens(),
             sequence: self.sequence,
-            work: factors.work,
-            launch_factor: factors.launch,
+            work: framework.work,
+            launch_factor: framework.launch,
+        }
+    }
+
+    /// What measurements say of a class at the sizes of this step.
+    pub fn corrected(&self, class: WorkClass, time: &TimeBreakdown) -> Corrected {
+        let factor = self.factors.of(class);
+        if !factor.is_measured() {
+            return factor.overall();
+        }
+        let layer = self.layer();
+        let mean = match class {
+            WorkClass::Compute => Some(layer.corrected_compute()),
+            WorkClass::Memory => {
+                let kernels = [(layer.kernel_bytes(), time.elementwise + time.dequantise), (self.optimizer_bytes(), time.optimizer)];
+                Corrected::mean(kernels.into_iter().map(|(bytes, seconds)| (factor.at(bytes), seconds)))
+            }
+            WorkClass::Launch => None,
+            WorkClass::Copy => {
+                let layers = time.tensor_parallel + time.expert_parallel + time.context_parallel;
+                let messages = [(layer.message_bytes(), layers), (self.gradient_message(), time.data_parallel)];
+                Corrected::mean(messages.into_iter().map(|(bytes, seconds)| (factor.at(bytes), seconds)))
+            }
         };
-        self.compose(&input.layer(), Head { seconds: input.head(), launch: input.head_launch() }, passes)
+        mean.unwrap_or_else(|| factor.overall())
     }
 
     /// Tokens of a rank in one pass; decoding makes one token a sequence.
@@ -134,6 +165,7 @@ impl StepInput<'_> {
             data_parallel: exposed,
             jitter,
             optimizer,
+            input: 0.0,
             total: compute + exposed + jitter + optimizer,
             launch_ratio: layer.launch / layer.gpu().max(1e-12),
             exposed_ratio: exposed / compute,
@@ -173,14 +205,12 @@ impl StepInput<'_> {
         let gpus = self.setting.gpus();
         let domain = self.machine.link_domain(gpus);
         let inside = ranks.min((domain / layout.tensor).max(1));
-        let link = self.machine.link_bus(self.constants);
+        let link = self.machine.link_bus(self.constants) / self.factors.copy.at(self.gradient_message()).time;
         // Network of a machine over the number of different groups that share it.
         let groups = (f64::from(self.machine.gpus_per_node.min(gpus)) / f64::from(inside.min(self.machine.gpus_per_node))).max(1.0);
         let leaves = gpus > domain && ranks > inside;
         let bus = if leaves { link.min(self.machine.network_bus(self.constants) / groups) } else { link };
-        // Autocast keeps weights, and so gradients, in fp32.
-        let wide = matches!(self.training.precision, Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16);
-        let gradient_bytes = if wide { 4.0 } else { 2.0 };
+        let gradient_bytes = self.gradient_bytes();
         let weight_bytes = if self.training.base_weights.is_some() { 0.56 } else { gradient_bytes };
         let (weights, trained) = (self.rank_parameters(), self.trained_parameters());
         let share = f64::from(ranks - 1) / f64::from(ranks);
@@ -220,6 +250,22 @@ impl StepInput<'_> {
         (traffic - window).max(0.0) + exposed_share * traffic.min(window) + updated
     }
 
+    /// Of a weight's gradient: autocast keeps weights, and so gradients, in fp32.
+    fn gradient_bytes(&self) -> f64 {
+        let wide = matches!(self.training.precision, Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16);
+        if wide { 4.0 } else { 2.0 }
+    }
+
+    /// One message among data-parallel ranks: a layer where weights are gathered, else a bucket. Bytes.
+    fn gradient_message(&self) -> f64 {
+        let all = self.gradient_bytes() * self.trained_parameters();
+        let layers = f64::from(self.model.layers + self.model.encoder_layers) / f64::from(self.setting.layout.pipeline);
+        match self.setting.layout.shard {
+            Shard::Zero2 | Shard::Zero3 | Shard::Hsdp => all / layers.max(1.0),
+            Shard::None | Shard::Zero1 => all.min(BUCKET_BYTES),
+        }
+    }
+
     /// ZeRO-1 gathers the updated weights after the step, with nothing left to hide behind in plain stacks (Rajbhandari et al.,
     /// "ZeRO", SC20, section 7.2.1): over the GPU link where the group of shards lies inside one, else over the network.
     fn updated_weights(&self, bytes: f64, link: f64, network: f64) -> f64 {
@@ -250,6 +296,14 @@ impl StepInput<'_> {
         if !self.training.task.has_optimizer() {
             return 0.0;
         }
+        let bytes = self.optimizer_bytes();
+        let traffic = bytes / self.rates.memory_bandwidth * self.factors.memory.at(bytes).time;
+        let scaling = if self.training.precision.needs_loss_scaling() { self.constants.scaling_layer_seconds } else { 0.0 };
+        let layers = f64::from(self.model.layers + self.model.encoder_layers) / f64::from(self.setting.layout.pipeline);
+        traffic + (self.constants.step_layer_seconds + scaling) * layers * self.rates.host_time
+    }
+
+    fn optimizer_bytes(&self) -> f64 {
         let layout = &self.setting.layout;
         let split = match layout.shard {
             Shard::Zero2 | Shard::Zero3 => f64::from(layout.data),
@@ -261,10 +315,7 @@ impl StepInput<'_> {
             Some(Optimizer::AdamwBf16 | Optimizer::Adamw8bit) => 0.5,
             _ => 1.0,
         };
-        let traffic = states * self.constants.optimizer_bytes * self.trained_parameters() / split / self.rates.memory_bandwidth;
-        let scaling = if self.training.precision.needs_loss_scaling() { self.constants.scaling_layer_seconds } else { 0.0 };
-        let layers = f64::from(self.model.layers + self.model.encoder_layers) / f64::from(layout.pipeline);
-        traffic + (self.constants.step_layer_seconds + scaling) * layers * self.rates.host_time
+        states * self.constants.optimizer_bytes * self.trained_parameters() / split
     }
 }
 

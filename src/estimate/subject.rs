@@ -24,6 +24,9 @@ pub enum Misfit {
     Unsupported { detail: String },
 }
 
+/// A step that waits longer than this part of it for samples is bound by them.
+const INPUT_SHARE: f64 = 0.1;
+
 /// One step of one setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepEstimate {
@@ -45,8 +48,8 @@ pub struct Subject<'a> {
     pub training: &'a Training,
     pub machine: Machine<'a>,
     pub rates: DeviceRates,
-    /// What measurements changed in `rates` and in the link of `machine`.
-    factors: Factors,
+    /// What measurements change in what `rates` and the link of `machine` give.
+    factors: Factors<'a>,
     /// Tokens of a sequence as the layers see them; patches of an image.
     pub sequence: f64,
 }
@@ -64,9 +67,8 @@ impl<'a> Subject<'a> {
     }
 
     /// The same with what was measured, here or on another GPU.
-    pub fn corrected(self, correction: &Correction) -> Self {
-        let factors = correction.on(self.machine.gpu);
-        Self { rates: factors.rates(self.rates), machine: factors.machine(self.machine), factors, ..self }
+    pub fn corrected(self, correction: &'a Correction) -> Self {
+        Self { factors: correction.on(self.machine.gpu), ..self }
     }
 
     /// Memory and time of one setting, whether or not it fits.
@@ -80,12 +82,14 @@ impl<'a> Subject<'a> {
     }
 
     fn transformer(&self, setting: &Setting) -> StepEstimate {
+        let rates = DeviceRates { host_time: self.rates.host_time * self.factors.launch.overall().time, ..self.rates };
         let input = StepInput {
             constants: self.constants,
             model: self.model,
             training: self.training,
             machine: &self.machine,
-            rates: &self.rates,
+            rates: &rates,
+            factors: &self.factors,
             setting,
             sequence: self.sequence,
         };
@@ -100,12 +104,14 @@ impl<'a> Subject<'a> {
             bound: time.bound(),
             regime,
             doubts: self.doubts(setting),
-            certainty: self.certainty(setting, &time),
+            certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| input.corrected(class, &time)),
         }
     }
 
     fn vision(&self, setting: &Setting) -> Result<StepEstimate, Misfit> {
-        let step = vision::step(self.constants, self.model, self.training, &self.machine, &self.rates, setting)
+        // Convolutions are not taken apart here, so each class has one factor for every size.
+        let (rates, machine) = (self.factors.rates(self.rates), self.factors.machine(self.machine));
+        let step = vision::step(self.constants, self.model, self.training, &machine, &rates, setting)
             .map_err(|error| Misfit::Unsupported { detail: error.to_string() })?;
         let time = TimeBreakdown {
             matmul: step.arithmetic,
@@ -113,6 +119,7 @@ impl<'a> Subject<'a> {
             launch: step.host,
             data_parallel: step.reduction,
             optimizer: step.optimizer,
+            input: step.input_wait,
             total: step.total,
             ..TimeBreakdown::default()
         };
@@ -127,7 +134,7 @@ impl<'a> Subject<'a> {
             needed: held.needed + extra * 1.07,
             ..held
         };
-        let bound = if step.input_wait > 0.1 * step.total { Bound::Input } else { time.bound() };
+        let bound = if time.input > INPUT_SHARE * time.total { Bound::Input } else { time.bound() };
         Ok(StepEstimate {
             setting: *setting,
             time,
@@ -136,13 +143,14 @@ impl<'a> Subject<'a> {
             bound,
             regime: Regime::Vision,
             doubts: self.doubts(setting),
-            certainty: self.certainty(setting, &time),
+            certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| self.factors.of(class).overall()),
         })
     }
 
-    fn certainty(&self, setting: &Setting, time: &TimeBreakdown) -> Certainty {
+    /// Its GPUs reach each other without a network.
+    fn is_over_link(&self, setting: &Setting) -> bool {
         let gpus = setting.gpus();
-        self.factors.certainty(time, gpus <= self.machine.link_domain(gpus))
+        gpus <= self.machine.link_domain(gpus)
     }
 
     fn doubts(&self, setting: &Setting) -> Doubts {
@@ -185,6 +193,18 @@ impl<'a> Subject<'a> {
 }
 
 impl StepEstimate {
+    /// The same where the host takes `loading` seconds for the samples of the step.
+    #[must_use]
+    pub fn fed_in(mut self, loading: f64) -> Self {
+        let fed = vision::fed(self.time.total, loading);
+        self.time.input += fed - self.time.total;
+        self.time.total = fed;
+        if self.time.input > INPUT_SHARE * self.time.total {
+            self.bound = Bound::Input;
+        }
+        self
+    }
+
     /// Step time with its band. Seconds.
     pub fn step_seconds(&self) -> Band {
         let (low, high) = time_band(self.regime, self.doubts, self.certainty);

@@ -82,7 +82,7 @@ pub fn step(
     let host = family.host_seconds * rates.host_time;
     let busy = (arithmetic + traffic + host) * micro_steps;
     let loading = micro_batch * micro_steps / family.loader_rate;
-    let fed = (busy.powi(6) + loading.powi(6)).powf(1.0 / 6.0);
+    let fed = fed(busy, loading);
     let optimizer = OPTIMIZER_BYTES * model.parameters / bandwidth;
     let sent = training.gradient_compression * f64::from(training.local_steps);
     let reduction = reduction(model, machine, setting.gpus(), c) / sent;
@@ -96,6 +96,12 @@ pub fn step(
         total: fed + optimizer + reduction,
         activation_bytes: micro_batch * element_bytes * family.elements * scale * family.kept_share,
     })
+}
+
+/// Seconds of work whose samples take `loading` to load beside it: the longer of the two, with a soft corner, since neither side
+/// is always ahead of the other.
+pub fn fed(busy: f64, loading: f64) -> f64 {
+    (busy.powi(6) + loading.powi(6)).powf(1.0 / 6.0)
 }
 
 /// In single precision the faster of tensor cores and Winograd kernels on vector units, as cuDNN's benchmark mode picks: on

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Params, params};
+use rustix::process::{Signal, getpid, kill_process};
 
 use crate::launch::events::{Choice, End, Order, Past};
 use crate::launch::launcher::{Machine, MachineId, Pool};
@@ -47,6 +48,8 @@ pub enum JournalError {
 
 pub struct Journal {
     database: Connection,
+    /// Steps until this process kills itself, for a test that does so at every one.
+    steps_to_live: Option<u64>,
 }
 
 /// A run as the journal knows it.
@@ -85,12 +88,34 @@ impl Journal {
         }
         database.execute_batch(TABLES)?;
         database.pragma_update(None, "user_version", VERSION)?;
-        Ok(Self { database })
+        Ok(Self { database, steps_to_live: None })
+    }
+
+    /// A step is the moment before or after a write: between two of them lies every call to a cloud.
+    pub fn dies_after(self, steps: Option<u64>) -> Self {
+        Self { steps_to_live: steps, ..self }
+    }
+
+    fn step(&mut self) {
+        if let Some(steps) = &mut self.steps_to_live {
+            *steps = steps.saturating_sub(1);
+            if *steps == 0 {
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
+        }
+    }
+
+    /// One write that is on the disk when it returns.
+    fn write(&mut self, statement: &str, values: impl Params) -> Result<usize, JournalError> {
+        self.step();
+        let rows = self.database.execute(statement, values)?;
+        self.step();
+        Ok(rows)
     }
 
     /// A new run. False if there is one of this name already.
     pub fn begin(&mut self, spec: &RunSpec) -> Result<bool, JournalError> {
-        let rows = self.database.execute(
+        let rows = self.write(
             "INSERT OR IGNORE INTO runs (run, spec, started_at) VALUES (?1, ?2, ?3)",
             params![spec.run, spec.write()?, spec.started_at.as_second()],
         )?;
@@ -100,7 +125,7 @@ impl Journal {
     /// Before the call. Repeating a call writes nothing new.
     pub fn intend(&mut self, run: &str, number: u64, order: &Order, at: f64) -> Result<(), JournalError> {
         let Choice { pool, rate, rule } = &order.choice;
-        self.database.execute(
+        self.write(
             "INSERT OR IGNORE INTO orders (token, run, number, epoch, node, pool, rate, step, minimum, sent_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
@@ -121,13 +146,13 @@ impl Journal {
 
     /// After it. An answer that is not clear leaves the order open.
     pub fn answer(&mut self, token: &str, what: &str, is_clear: bool) -> Result<(), JournalError> {
-        self.database.execute("UPDATE orders SET answered = ?2, answer = ?3 WHERE token = ?1", params![token, is_clear, what])?;
+        self.write("UPDATE orders SET answered = ?2, answer = ?3 WHERE token = ?1", params![token, is_clear, what])?;
         Ok(())
     }
 
     /// A machine that a cloud named, so that it is never forgotten.
     pub fn found(&mut self, run: &str, machine: &Machine, choice: &Choice, since: f64) -> Result<(), JournalError> {
-        self.database.execute(
+        self.write(
             "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 machine.id.0,
@@ -146,6 +171,7 @@ impl Journal {
 
     /// What the controller knows after a step.
     pub fn keep(&mut self, run: &str, rentals: &Rentals, done: f64, interruptions: u32) -> Result<(), JournalError> {
+        self.step();
         let writing = self.database.transaction()?;
         for rental in &rentals.0 {
             writing.execute(
@@ -155,22 +181,23 @@ impl Journal {
         }
         writing.execute("UPDATE runs SET done = ?2, interruptions = ?3 WHERE run = ?1", params![run, done, interruptions])?;
         writing.commit()?;
+        self.step();
         Ok(())
     }
 
     pub fn say(&mut self, run: &str, at: Timestamp, line: &str) -> Result<(), JournalError> {
-        self.database.execute("INSERT INTO events (run, at, line) VALUES (?1, ?2, ?3)", params![run, at.as_second(), line])?;
+        self.write("INSERT INTO events (run, at, line) VALUES (?1, ?2, ?3)", params![run, at.as_second(), line])?;
         Ok(())
     }
 
     pub fn end(&mut self, run: &str, end: &End, at: Timestamp) -> Result<(), JournalError> {
-        self.database.execute("UPDATE runs SET end = ?2, ended_at = ?3 WHERE run = ?1", params![run, words(end), at.as_second()])?;
+        self.write("UPDATE runs SET end = ?2, ended_at = ?3 WHERE run = ?1", params![run, words(end), at.as_second()])?;
         Ok(())
     }
 
     /// A run that had ended goes on.
     pub fn reopen(&mut self, run: &str) -> Result<(), JournalError> {
-        self.database.execute("UPDATE runs SET end = NULL, ended_at = NULL WHERE run = ?1", [run])?;
+        self.write("UPDATE runs SET end = NULL, ended_at = NULL WHERE run = ?1", [run])?;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use crate::plan::bill::PlaceCharges;
 use crate::plan::candidate::Plan;
 use crate::plan::choose::{PATIENCE, PlanSet, World};
 use crate::plan::limits::{Limits, Objective};
+use crate::plan::loading;
 use crate::plan::spot::Outlook;
 use crate::units::{Bytes, Hours, Usd};
 use crate::workload::{Optimizer, Recompute, Shard, Workload};
@@ -33,6 +34,7 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
         plan.advice = advice(world, workload, plan);
     }
     set.notes.extend(measured(world, set));
+    set.notes.extend(loading::said(world, workload));
     if limits.deadline.is_none() && set.recommendation.is_some() {
         set.notes.push(format!("no deadline given: plans that end within {PATIENCE} are preferred"));
     }
@@ -147,7 +149,7 @@ fn bound_sentence(plan: &Plan) -> String {
         Bound::GpuLink => format!("bound by the link between GPUs ({:.0} % of a step)", share(time.tensor_parallel)),
         Bound::Network => format!("bound by the network ({:.0} % of a step)", share(time.data_parallel + time.jitter)),
         Bound::Pipeline => format!("bound by pipeline bubbles ({:.0} % of a step)", share(time.bubble)),
-        Bound::Input => "bound by the input pipeline: the loader cannot feed the GPU".to_owned(),
+        Bound::Input => format!("bound by the input pipeline ({:.0} % of a step): the loader cannot feed the GPU", share(time.input)),
     }
 }
 
@@ -205,7 +207,8 @@ fn training_advice(workload: &Workload, plan: &Plan, world: World, instance: &In
 fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, said: &mut Vec<String>) {
     let gpus = f64::from(instance.node.devices());
     if let Some(cost) = workload.data.as_ref().and_then(|data| data.cpu_per_sample) {
-        let samples = plan.step.setting.global_batch / plan.step.time.total / f64::from(plan.nodes);
+        let time = &plan.step.time;
+        let samples = plan.step.setting.global_batch / (time.total - time.input) / f64::from(plan.nodes);
         let needed = samples * cost.0;
         if instance.vcpus > 0 && needed > f64::from(instance.vcpus) {
             said.push(format!(

@@ -10,6 +10,7 @@ use crate::plan::advice;
 use crate::plan::candidate::Plan;
 use crate::plan::filters::{Rejection, Why, count_is_asked, refuse_offer};
 use crate::plan::limits::Limits;
+use crate::plan::loading;
 use crate::plan::outlook;
 use crate::plan::physics::{NODE_COUNTS, Physics};
 use crate::plan::price::Pricer;
@@ -171,8 +172,10 @@ impl Builder<'_> {
                 }
                 Ok(_) if best.nodes > 1 && instance.node.fabric.is_none() && !limits.allow_slow_network => Err(Why::NoNetwork),
                 Ok(step) => {
-                    let shared = self.steps.entry((offer.instance, best.nodes)).or_insert_with(|| Arc::new(step.clone())).clone();
-                    self.pricer.price(&counter, best.nodes, shared)
+                    let workload = self.pricer.workload;
+                    let fed = || Arc::new(loading::fed(world, workload, offer.instance, best.nodes, step.clone()));
+                    let shared = self.steps.entry((offer.instance, best.nodes)).or_insert_with(fed);
+                    self.pricer.price(&counter, best.nodes, Arc::clone(shared))
                 }
             };
             match plan {

@@ -1,6 +1,6 @@
 //! What a profile says of the GPU it was made on, against what the estimate has for the same run: a correction for every GPU.
 
-use crate::estimate::{ClassRatio, Machine, MeasuredGpu, StepEstimate, Subject, WorkClass};
+use crate::estimate::{Curve, Machine, MeasuredGpu, StepEstimate, Subject, WorkClass};
 use crate::hardware::{GpuId, Hardware, NodeShape};
 use crate::plan::physics::best_setting;
 use crate::workload::Workload;
@@ -79,19 +79,19 @@ pub fn measured(
         ));
     }
     let classes = profile.operators.as_ref().filter(|operators| operators.devices > 0);
-    let ratios = match classes {
+    let curves = match classes {
         Some(operators) => by_class(operators, step, &expected, (left, spread), &mut reasons),
         None => {
-            let whole = |class| Some(ClassRatio::new(class, seconds / estimated, spread.hypot(WHOLE_STEP))?.of_run());
-            let ratios: Vec<ClassRatio> = WorkClass::ALL.into_iter().filter_map(whole).collect();
+            let whole = |class| Some(Curve::flat(class, seconds / estimated, spread.hypot(WHOLE_STEP))?.of_run());
+            let curves: Vec<Curve> = WorkClass::ALL.into_iter().filter_map(whole).collect();
             reasons.push(format!("no trace tells the classes of work apart: each is taken as x {:.2}", seconds / estimated));
-            ratios
+            curves
         }
     };
-    if ratios.is_empty() {
+    if curves.is_empty() {
         return Err(UnusableProfile::OtherWorkload { measured: seconds, expected: estimated, on });
     }
-    Ok(MeasuredGpu { id: gpu.id.clone(), architecture: gpu.architecture, ratios, reasons })
+    Ok(MeasuredGpu { id: gpu.id.clone(), architecture: gpu.architecture, curves, host: None, reasons })
 }
 
 /// Each class of work by itself. What is too small, or too far off to be the same work, is left out and said.
@@ -101,7 +101,7 @@ fn by_class(
     expected: &StepEstimate,
     (left, spread): (f64, f64),
     reasons: &mut Vec<String>,
-) -> Vec<ClassRatio> {
+) -> Vec<Curve> {
     let time = &expected.time;
     let steps = step.count as f64;
     let of = |class| operators.seconds(class) / steps;
@@ -119,13 +119,13 @@ fn by_class(
             time.tensor_parallel + time.expert_parallel + time.context_parallel + time.data_parallel,
         ),
     ];
-    let mut ratios = Vec::new();
+    let mut curves = Vec::new();
     for (class, seconds, estimated) in pairs {
         if seconds.min(estimated) < LEAST_SHARE * time.total {
             continue;
         }
         let ratio = seconds / estimated;
-        match ClassRatio::new(class, ratio, spread.hypot(BY_NAME)) {
+        match Curve::flat(class, ratio, spread.hypot(BY_NAME)) {
             Some(found) => {
                 reasons.push(format!(
                     "{}: {} a step measured, {} estimated: x {ratio:.2}",
@@ -133,12 +133,12 @@ fn by_class(
                     milliseconds(seconds),
                     milliseconds(estimated)
                 ));
-                ratios.push(found.of_run());
+                curves.push(found.of_run());
             }
             None => reasons.push(format!("{}: x {ratio:.2} is too far off to be the same work, and is left out", class.word())),
         }
     }
-    ratios
+    curves
 }
 
 fn milliseconds(seconds: f64) -> String {
@@ -187,8 +187,8 @@ mod tests {
     fn whole_steps_correct_every_class_alike() {
         let slower = found(&profile(estimate().time.total * 1.2)).unwrap();
         assert_eq!(slower.id, "h100-sxm5-80");
-        assert_eq!(slower.ratios.len(), 4);
-        assert!(slower.ratios.iter().all(|ratio| (ratio.time - 1.2).abs() < 1e-9 && ratio.spread >= WHOLE_STEP));
+        assert_eq!(slower.curves.len(), 4);
+        assert!(slower.curves.iter().all(|curve| (curve.time() - 1.2).abs() < 1e-9 && curve.overall().spread >= WHOLE_STEP));
         assert!(matches!(found(&profile(estimate().time.total * 50.0)), Err(UnusableProfile::OtherWorkload { .. })));
         assert_eq!(found(&Profile { step: None, ..profile(1.0) }), Err(UnusableProfile::NoSteps));
     }
@@ -203,7 +203,7 @@ mod tests {
         ];
         let operators = Operators { devices: 1, span_seconds: 5.0 * time.total, classes, ..Operators::default() };
         let found = found(&Profile { operators: Some(operators), ..profile(time.total) }).unwrap();
-        let ratio = |class| found.ratios.iter().find(|ratio| ratio.class == class).map(|ratio| (ratio.time * 100.0).round());
+        let ratio = |class| found.curves.iter().find(|curve| curve.class == class).map(|curve| (curve.time() * 100.0).round());
         assert_eq!((ratio(WorkClass::Compute), ratio(WorkClass::Memory), ratio(WorkClass::Launch)), (Some(110.0), Some(140.0), None));
     }
 
@@ -219,7 +219,7 @@ mod tests {
             mended: Mended::Step { left: 0.75 },
         };
         let profile = Profile { findings: vec![hot], ..profile(estimate().time.total / 0.75) };
-        assert!(found(&profile).unwrap().ratios.iter().all(|ratio| (ratio.time - 1.0).abs() < 1e-9));
+        assert!(found(&profile).unwrap().curves.iter().all(|curve| (curve.time() - 1.0).abs() < 1e-9));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod explain;
 pub mod filters;
 pub mod layouts;
 pub mod limits;
+pub mod loading;
 pub mod measured;
 pub mod outlook;
 pub mod physics;

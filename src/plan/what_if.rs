@@ -8,6 +8,7 @@ use crate::estimate::{Machine, StepEstimate, Subject, TimeBreakdown};
 use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::limits::Limits;
+use crate::plan::loading;
 use crate::plan::physics::best_setting;
 use crate::plan::price::Pricer;
 use crate::units::Usd;
@@ -85,7 +86,8 @@ fn fastest(world: World, workload: &Workload, plan: &Plan) -> Result<StepEstimat
     let machine = Machine::new(world.hardware.gpu(node.gpu), node);
     let subject = Subject::new(&workload.model, &workload.training, machine).corrected(world.correction);
     let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), plan.nodes);
-    outcome.map_err(|_| "it does not fit on the recommended machines")
+    let step = outcome.map_err(|_| "it does not fit on the recommended machines")?;
+    Ok(loading::fed(world, workload, plan.instance, plan.nodes, step))
 }
 
 /// Every part times `share`.
@@ -104,6 +106,7 @@ fn scaled(time: &TimeBreakdown, share: f64) -> TimeBreakdown {
         data_parallel: time.data_parallel * share,
         jitter: time.jitter * share,
         optimizer: time.optimizer * share,
+        input: time.input * share,
         total: time.total * share,
         launch_ratio: time.launch_ratio,
         exposed_ratio: time.exposed_ratio,

@@ -24,6 +24,7 @@ pub fn time_parts(time: &TimeBreakdown) -> Vec<(&'static str, f64)> {
         ("data parallel traffic", time.data_parallel),
         ("slowest machine", time.jitter),
         ("optimizer", time.optimizer),
+        ("waiting for input", time.input),
     ];
     let mut shown: Vec<_> = parts.into_iter().filter(|(_, seconds)| *seconds > 0.0005 * time.total).collect();
     shown.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -86,11 +86,27 @@ fn usage_text(usage: &Usage, width: u16) -> String {
         "network",
         format!("{}/s received, {}/s sent", Bytes(host.network_receive_bytes_per_second), Bytes(host.network_send_bytes_per_second)),
     );
+    if let Some(links) = links_text(&usage.gpus) {
+        row("links", links);
+    }
     if !usage.gpus.is_empty() {
         row("loader", format!("{:.0} % of the time every GPU idled while the host was at its limit", usage.loader_stall_share * 100.0));
     }
     row("samples", format!("{} in {}", usage.samples, Hours(usage.seconds / 3600.0)));
     out
+}
+
+/// What went over the links of a GPU on average; `None` where nothing counts that.
+fn links_text(gpus: &[GpuUsage]) -> Option<String> {
+    let mean = |of: fn(&GpuUsage) -> Option<f64>| {
+        let known: Vec<f64> = gpus.iter().filter_map(of).collect();
+        (!known.is_empty()).then(|| Bytes(known.iter().sum::<f64>() / known.len() as f64))
+    };
+    let nvlink = mean(|gpu| gpu.nvlink_bytes_per_second).map(|rate| format!("NVLink {rate}/s both ways together"));
+    let receive = mean(|gpu| gpu.pcie_receive_bytes_per_second).map(|rate| format!("PCIe {rate}/s received"));
+    let send = mean(|gpu| gpu.pcie_send_bytes_per_second).map(|rate| format!("{rate}/s sent"));
+    let all: Vec<String> = [nvlink, receive, send].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| format!("{} a GPU", all.join(", ")))
 }
 
 fn gpu_row(gpu: &GpuUsage) -> Vec<String> {

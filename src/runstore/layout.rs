@@ -55,6 +55,10 @@ impl Layout {
         &self.run
     }
 
+    pub fn spec(&self) -> String {
+        format!("runs/{}/spec.json", self.run)
+    }
+
     pub fn epochs(&self) -> String {
         format!("runs/{}/epochs", self.run)
     }

@@ -39,4 +39,24 @@ pub struct Status {
     pub is_done: Option<bool>,
     /// What went wrong and did not stop the run.
     pub warnings: Vec<String>,
+    /// GPUs and host at the last look, in the words of a line of `profile run --jsonl`. `None` before the first.
+    #[serde(default)]
+    pub sample: Option<serde_json::Value>,
+    /// What costs time by the newest samples, the dearest first.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+    /// Room for checkpoints on the disk of this machine.
+    #[serde(default)]
+    pub disk_free_bytes: Option<u64>,
+}
+
+/// Something that costs time and can be changed, by a rule of `profile`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    pub rule: String,
+    /// What was measured, in words and figures.
+    pub evidence: String,
+    pub advice: String,
+    /// It holds since then without a break.
+    pub since: Timestamp,
 }

@@ -8,6 +8,7 @@ pub mod host_text;
 pub mod jsonl;
 pub mod metrics;
 pub mod mlflow;
+pub mod nvlink;
 #[cfg(feature = "cuda")]
 pub mod nvml;
 pub mod prometheus;

@@ -1,10 +1,12 @@
-//! `Smi`: one long-lived `nvidia-smi` that prints counters at a fixed pace, read by a thread of its own.
+//! `Smi`: one long-lived `nvidia-smi` that prints counters at a fixed pace, read by a thread of its own; where there is NVLink,
+//! a second thread asks for what goes over it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use crate::telemetry::nvlink::{LinkRates, link_bytes};
 use crate::telemetry::samples::GpuSample;
 use crate::telemetry::smi_text::{line, links, queries, refuses_a_field};
 use crate::workload::profile::Links;
@@ -13,10 +15,13 @@ use crate::workload::profile::Links;
 pub struct Smi {
     child: Arc<Mutex<Running>>,
     latest: Arc<Mutex<Vec<GpuSample>>>,
+    links: Arc<Mutex<LinkRates>>,
 }
 
 struct Running {
     child: Child,
+    /// The one that is being asked for the links.
+    asked: Option<Child>,
     /// Nobody listens any more: nothing is to be started.
     is_over: bool,
 }
@@ -26,15 +31,18 @@ impl Smi {
     pub fn start(program: &str, interval: Duration) -> Result<Self, String> {
         let [usual, newer] = queries();
         let (child, output) = spawn(program, &usual, interval)?;
-        let child = Arc::new(Mutex::new(Running { child, is_over: false }));
+        let child = Arc::new(Mutex::new(Running { child, asked: None, is_over: false }));
         let latest = Arc::new(Mutex::new(Vec::new()));
+        let links = Arc::new(Mutex::new(LinkRates::default()));
+        let (asking, rates, asked) = (Arc::clone(&child), Arc::clone(&links), program.to_owned());
+        std::thread::spawn(move || watch_links(&asked, interval.max(LINK_PACE), &asking, &rates));
         let (running, shared, program) = (Arc::clone(&child), Arc::clone(&latest), program.to_owned());
         // It ends with the output, that is with the child.
         std::thread::spawn(move || {
             if !read(output, &shared) {
                 return;
             }
-            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut running = locked(&running);
             if running.is_over {
                 return;
             }
@@ -44,28 +52,83 @@ impl Smi {
             drop(running);
             read(output, &shared);
         });
-        Ok(Self { child, latest })
+        Ok(Self { child, latest, links })
     }
 
     /// What it last said; nothing before its first line.
     pub fn latest(&self) -> Vec<GpuSample> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut samples = locked(&self.latest).clone();
+        let links = locked(&self.links);
+        samples.iter_mut().for_each(|gpu| gpu.nvlink_bytes_per_second = links.of(gpu.index));
+        samples
     }
 
     /// Whether it still runs; a machine without a driver ends it at once.
     pub fn is_running(&mut self) -> bool {
-        matches!(self.child.lock().unwrap_or_else(PoisonError::into_inner).child.try_wait(), Ok(None))
+        matches!(locked(&self.child).child.try_wait(), Ok(None))
     }
 }
 
 impl Drop for Smi {
     fn drop(&mut self) {
-        let mut running = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = locked(&self.child);
         running.is_over = true;
         // One that ended by itself needs no end.
         let _ = running.child.kill();
         let _ = running.child.wait();
+        if let Some(asked) = &mut running.asked {
+            let _ = asked.kill();
+        }
     }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Links are asked for no more often: each time a process starts, which takes a core a part of a second.
+const LINK_PACE: Duration = Duration::from_secs(1);
+/// More than any machine's links print.
+const LARGEST_ANSWER: u64 = 1 << 20;
+
+/// Asks until nobody listens any more, or until no GPU tells of a link.
+fn watch_links(program: &str, pace: Duration, running: &Mutex<Running>, rates: &Mutex<LinkRates>) {
+    let begun = Instant::now();
+    while let Some(text) = ask_for_links(program, running) {
+        let counters = link_bytes(&text);
+        if counters.is_empty() {
+            return;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let mut rates = locked(rates);
+        counters.into_iter().for_each(|(gpu, bytes)| rates.look(gpu, seconds, bytes));
+        drop(rates);
+        std::thread::sleep(pace);
+    }
+}
+
+/// `None`: nobody listens, or the program cannot be asked.
+fn ask_for_links(program: &str, running: &Mutex<Running>) -> Option<String> {
+    let mut output = {
+        let mut running = locked(running);
+        if running.is_over {
+            return None;
+        }
+        let mut command = Command::new(program);
+        command.args(["nvlink", "-gt", "d"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().ok()?;
+        let output = child.stdout.take();
+        running.asked = Some(child);
+        output?
+    };
+    let mut text = String::new();
+    let read = output.by_ref().take(LARGEST_ANSWER).read_to_string(&mut text);
+    drop(output);
+    let mut asked = locked(running).asked.take()?;
+    // One that prints on and on is not waited for.
+    let _ = asked.kill();
+    let _ = asked.wait();
+    read.ok().map(|_| text)
 }
 
 fn spawn(program: &str, query: &str, interval: Duration) -> Result<(Child, ChildStdout), String> {
@@ -87,7 +150,7 @@ fn read(output: ChildStdout, latest: &Mutex<Vec<GpuSample>>) -> bool {
     for text in BufReader::new(output).lines().map_while(Result::ok) {
         is_refused |= refuses_a_field(&text);
         let Some(gpu) = line(&text) else { continue };
-        let mut known = latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(latest);
         match known.iter_mut().find(|known| known.index == gpu.index) {
             Some(known) => *known = gpu,
             None => known.push(gpu),
@@ -107,14 +170,19 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
+    /// A script in the place of `nvidia-smi`.
+    fn written(folder: &std::path::Path, script: &str) -> String {
+        let program = folder.join("nvidia-smi").to_str().unwrap().to_owned();
+        // Written by a process of its own: a file that this one holds open for writing cannot be run by a child of another test.
+        let write = ["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", script, &program];
+        assert!(Command::new("sh").args(write).status().unwrap().success());
+        program
+    }
+
     /// What a script in the place of `nvidia-smi` made known of the first GPU.
     fn heard(script: &str) -> GpuSample {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("nvidia-smi");
-        // Written by a process of its own: a file that this one holds open for writing cannot be run by a child of another test.
-        let write = ["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", script, program.to_str().unwrap()];
-        assert!(Command::new("sh").args(write).status().unwrap().success());
-        let mut smi = Smi::start(program.to_str().unwrap(), Duration::from_millis(50)).unwrap();
+        let mut smi = Smi::start(&written(folder.path(), script), Duration::from_millis(50)).unwrap();
         let begun = Instant::now();
         while smi.latest().is_empty() && begun.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(10));
@@ -135,6 +203,24 @@ mod tests {
         let refusal = "echo 'Field \"clocks_throttle_reasons.active\" is not a valid field to query.'; exit 2";
         let script = format!("case \"$1\" in *throttle*) {refusal};; esac\n{LINES}");
         assert_eq!(heard(&script).throttle_reasons, Some(1));
+    }
+
+    #[test]
+    fn what_goes_over_the_links_is_asked_for_again_and_again() {
+        // A counter that grows by 1000 KiB a second in either direction.
+        let links = "case \"$1\" in nvlink) echo 'GPU 0: Fake GPU (UUID: GPU-0)'; at=$(date +%s%3N); \
+            echo \" Link 0: Data Tx: $at KiB\"; echo \" Link 0: Data Rx: $at KiB\"; exit 0;; esac";
+        let folder = tempfile::tempdir().unwrap();
+        let program = written(folder.path(), &format!("{links}\n{LINES}"));
+        let smi = Smi::start(&program, Duration::from_millis(50)).unwrap();
+        let begun = Instant::now();
+        let mut rate = None;
+        while rate.is_none() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(20));
+            rate = smi.latest().first().and_then(|gpu| gpu.nvlink_bytes_per_second);
+        }
+        let rate = rate.unwrap();
+        assert!((0.5e6..8e6).contains(&rate), "2,048,000 bytes a second but for a slow start of a process: {rate}");
     }
 
     #[test]

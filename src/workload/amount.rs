@@ -31,6 +31,8 @@ pub struct DataSet {
     pub place: Option<String>,
     /// Host CPU time to load, decode and augment one sample.
     pub cpu_per_sample: Option<Seconds>,
+    /// Sequences or images in `size`.
+    pub samples: Option<f64>,
 }
 
 /// What is saved and how often.

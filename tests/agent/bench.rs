@@ -51,6 +51,11 @@ impl Bench {
         self.heartbeat = pace;
     }
 
+    /// A variable that every agent gets from now on.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }

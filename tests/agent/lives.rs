@@ -11,7 +11,9 @@ fn an_undisturbed_run_is_not_changed_and_a_finished_one_finishes_again() {
     let mut agent = bench.start("a", &[], &[TRAINER]);
     agent.ends_with(0);
     assert_eq!(agent.result(), undisturbed());
-    assert_eq!((bench.committed(), bench.objects("manifests").len()), (Some(120), 3));
+    // Three are kept; on a busy machine more of them are overtaken before they are sent.
+    assert_eq!(bench.committed(), Some(120));
+    assert!((1..=3).contains(&bench.objects("manifests").len()));
     assert_eq!(bench.json("result.json")["outcome"], "completed");
     let mut again = bench.start("b", &[], &[TRAINER]);
     again.ends_with(0);
@@ -126,8 +128,8 @@ fn the_outcome_goes_by_evidence_and_not_by_the_code() {
 #[test]
 fn a_crash_with_progress_is_started_again_and_one_without_is_not_for_ever() {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &[], &[TRAINER]);
-    for step in [20, 60] {
+    let mut agent = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+    for step in [1, 21] {
         agent.wait_until_safe(step);
         kill_programs(&bench.path("store").display().to_string());
     }
@@ -179,4 +181,25 @@ fn the_program_knows_where_it_stands() {
     ] {
         assert!(agent.log().contains(wanted), "{wanted} in:\n{}", agent.log());
     }
+}
+
+/// Whoever has only the store knows what the run was begun with.
+#[test]
+fn a_run_says_once_what_it_is() {
+    let bench = Bench::new();
+    let options = ["--rate", "2.50", "--budget", "100", "--lifetime", "2h"];
+    let mut agent = bench.start("a", &options, &["sh", "-c", "true"]);
+    agent.ends_with(0);
+    let spec = bench.json("spec.json");
+    assert_eq!((spec["run"].as_str(), spec["command"].to_string().as_str()), (Some("t"), r#"["sh","-c","true"]"#));
+    assert_eq!((spec["rate_usd_per_hour"].as_str(), spec["budget_usd"].as_str()), (Some("2.50"), Some("100.00")));
+    assert_eq!((spec["lifetime_seconds"].as_u64(), spec["nodes"].as_u64()), (Some(7200), Some(1)));
+    assert!(!agent.log().contains("another command"), "{}", agent.log());
+    let mut again = bench.start("b", &[], &["sh", "-c", "true"]);
+    again.ends_with(0);
+    assert!(!again.log().contains("another command"), "{}", again.log());
+    let mut other = bench.start("c", &[], &["sh", "-c", "exit 0"]);
+    other.ends_with(0);
+    assert!(other.log().contains("another command") && other.log().contains("--run NAME"), "{}", other.log());
+    assert_eq!(bench.json("spec.json"), spec);
 }

@@ -154,3 +154,55 @@ fn a_program_that_fails_on_one_machine_ends_all() {
         assert!(log.contains(&format!("node {failing}: ")) && log.contains("failed"), "{log}");
     }
 }
+
+/// Shards of a machine that does not come back are restored by who is left; and who waits for it does not wait beyond its limits.
+#[test]
+fn a_run_goes_on_with_fewer_machines_or_waits_for_all() {
+    let bench = Bench::new();
+    let script = "echo resumed from $(ls $GPUPLAN_RESUME_FROM 2>/dev/null | tr '\\n' ' '); if [ -z \"$GPUPLAN_RESUME_FROM\" ]; then \
+                  mkdir -p $GPUPLAN_CKPT_DIR/.aside; echo $GPUPLAN_NODE > $GPUPLAN_CKPT_DIR/.aside/shard-$GPUPLAN_NODE; \
+                  touch $GPUPLAN_CKPT_DIR/.aside/.complete; mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; fi";
+    let start = |life: &str, node: &str, nodes: &str, lifetime: &str| {
+        let options = ["--node", node, "--nodes", nodes, "--machine", node, "--lifetime", lifetime];
+        bench.start(&format!("{life}-{node}"), &options, &["sh", "-c", script])
+    };
+    for mut agent in ["0", "1"].map(|node| start("both", node, "2", "1h")) {
+        agent.ends_with(0);
+    }
+    let mut waiting = start("waits", "0", "2", "2s");
+    waiting.ends_with(77);
+    let log = waiting.log();
+    assert!(log.contains("waiting for node 1 of 2; without it") && !log.contains("resumed"), "{log}");
+    let mut alone = start("alone", "0", "1", "1h");
+    alone.ends_with(0);
+    assert!(alone.log().contains("resumed from shard-0 shard-1"), "{}", alone.log());
+    assert_eq!(bench.json("spec.json")["nodes"], 2);
+}
+
+/// Its last checkpoint waits for files that will never come: the others' silence shortens that, too.
+#[test]
+fn a_machine_that_vanishes_after_the_last_step_does_not_hold_up_the_end() {
+    let bench = Bench::new();
+    let go = bench.path("go").display().to_string();
+    let script = format!(
+        "until [ -e {go} ]; do sleep 0.05; done; mkdir $GPUPLAN_CKPT_DIR/.aside; touch $GPUPLAN_CKPT_DIR/.aside/.complete; \
+         mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; echo done"
+    );
+    let mut agents = ["0", "1"].map(|node| {
+        let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "2s"];
+        bench.start(node, &options, &["sh", "-c", &format!("echo ready; {script}")])
+    });
+    for agent in &mut agents {
+        agent.wait_for("ready");
+    }
+    let programs = crate::bench::processes_with(&format!("{}|1|n1|", bench.path("store").display()));
+    agents[1].kill();
+    for pid in programs {
+        signal(pid, "KILL");
+    }
+    std::fs::write(&go, "").unwrap();
+    let begun = Instant::now();
+    agents[0].ends_with(75);
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    assert!(agents[0].log().contains("done") && agents[0].log().contains("has fallen silent"), "{}", agents[0].log());
+}

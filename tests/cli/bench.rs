@@ -117,3 +117,75 @@ fn without_a_gpu_bench_ends_with_the_usage_code_and_the_way_out() {
     let slip = gpuplan(&["bench", "--simulate", "L40S"]);
     assert!(slip.code == 2 && slip.stderr.contains("--simulate=L40S"), "{}", slip.stderr);
 }
+
+/// A calibration of sizes alone, changed, as a file.
+fn changed(change: impl Fn(&mut Value)) -> (tempfile::TempDir, String) {
+    let mut calibration = gpuplan(&["bench", "--simulate=H100", "--output", "json"]).json();
+    change(&mut calibration);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("calibration.json");
+    fs::write(&path, calibration.to_string()).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+/// Seconds of arithmetic and what the notes of a plan say, for a model on an H100.
+fn planned_on_h100(model: &str, calibration: &str) -> (f64, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("job.toml");
+    let text = format!(
+        "[model]\npreset = \"{model}\"\n[training]\ntask = \"pretrain\"\ntokens = \"1B\"\nsequence_length = 1024\nglobal_batch = 64\n\
+         precision = \"bf16\"\n"
+    );
+    fs::write(&file, text).unwrap();
+    let plan = gpuplan(&["plan", file.to_str().unwrap(), "--gpus", "H100:8", "--calibration", calibration, "--output", "json"]).json();
+    (plan["recommendation"]["step_seconds"]["expected"].as_f64().unwrap(), plan["notes"].to_string())
+}
+
+#[test]
+fn a_card_that_is_bad_at_small_products_changes_the_plan_of_a_small_model_alone() {
+    let (_plain, plain) = changed(|_| {});
+    let (_bad, bad) = changed(|calibration| {
+        for one in calibration["results"].as_array_mut().unwrap() {
+            let is_small = one["benchmark"]["work"]["kind"] == "matmul" && one["benchmark"]["work"]["m"].as_u64().unwrap() <= 2048;
+            let seconds = one["statistics"]["median_seconds"].as_f64().unwrap();
+            one["statistics"]["median_seconds"] = (seconds * if is_small { 2.0 } else { 1.0 }).into();
+        }
+    });
+    let slower = |model| planned_on_h100(model, &bad).0 / planned_on_h100(model, &plain).0;
+    let (small, large) = (slower("gpt-2"), slower("llama-2-7b"));
+    assert!(small > 1.03 && (0.999..1.01).contains(&large), "{small} {large}");
+    let (_, notes) = planned_on_h100("gpt-2", &bad);
+    assert!(notes.contains("under at 17 GFLOP to ") && notes.contains(" at 17 GFLOP to x "), "{notes}");
+}
+
+#[test]
+fn a_measured_host_bounds_a_run_that_says_what_a_sample_costs() {
+    let images = "examples/resnet-50-imagenet.toml";
+    let planned =
+        |file: &str, calibration: &str| gpuplan(&["plan", file, "--gpus", "H100", "--calibration", calibration, "--output", "json"]).json();
+    let host = |decode: f64, read: Option<f64>| {
+        changed(move |calibration| {
+            calibration["host"] = serde_json::json!({
+                "processor": "Test", "cores": 10, "decode_bytes_per_second_one_core": 1e8, "decode_bytes_per_second": decode * 1e8,
+                "read_bytes_per_second": read, "read_bytes": read.map(|_| 1e9), "waived": []
+            });
+        })
+    };
+    let step = |plan: &Value| plan["recommendation"]["step_seconds"]["expected"].as_f64().unwrap();
+    let ((_one, without), (_two, idle), (_three, busy)) = (changed(|_| {}), host(10.0, None), host(1.0, None));
+    let (plain, fast, slow) = (planned(images, &without), planned(images, &idle), planned(images, &busy));
+    assert!(step(&fast) < 1.3 * step(&plain), "{} {}", step(&plain), step(&fast));
+    // A tenth of its cores: the same machines load a tenth of the images, so the planner takes what suffers least.
+    assert!(step(&slow) > 1.5 * step(&fast), "{} {}", step(&fast), step(&slow));
+    assert_eq!(slow["recommendation"]["bound_by"], "input");
+    let notes = slow["notes"].to_string();
+    assert!(notes.contains("10 cores load as 1.0 do alone; counted on machines with that GPU"), "{notes}");
+    // 150 GB of 1.28 million images at 1 MB/s.
+    let (_four, crawling) = host(10.0, Some(1e6));
+    assert!(step(&planned(images, &crawling)) > 10.0 * step(&plain));
+    // What another workload reads is not said, so nothing is counted and the notes tell how to say it.
+    let other = planned(WORKLOAD, &busy);
+    assert_eq!(step(&other), step(&planned(WORKLOAD, &without)));
+    assert!(other["notes"].to_string().contains("data.cpu_seconds_per_sample"), "{}", other["notes"]);
+}

@@ -247,3 +247,59 @@ fn a_recorded_plan_takes_a_folder_along_and_its_run_is_followed_stopped_resumed_
     assert_eq!(run(home.path(), &["status", "all"]).code, 2);
     nothing_is_left(home.path());
 }
+
+/// Kills whoever leads at every step of the journal in turn, and looks whether any machine is unaccounted for: known to the journal as
+/// running, or found by `gc`. The first machine is refused, so that orders with and without an answer are among the steps.
+#[test]
+fn a_leader_killed_at_any_step_of_the_journal_leaves_no_machine_unaccounted_for() {
+    let steps = std::sync::atomic::AtomicU64::new(1);
+    let survivors = std::sync::atomic::AtomicU64::new(0);
+    let sweep = || {
+        loop {
+            let step = steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if step > MOST_STEPS || survivors.load(std::sync::atomic::Ordering::Relaxed) > 0 {
+                return;
+            }
+            if !is_killed_at(step) {
+                survivors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(sweep))));
+    assert!(steps.into_inner() > 20, "a run has more steps than that");
+}
+
+/// Of the sweep; the steps after it repeat those of a machine that runs.
+const MOST_STEPS: u64 = 60;
+
+/// False where the run was over before the step.
+fn is_killed_at(step: u64) -> bool {
+    let home = tempfile::tempdir().unwrap();
+    let scenario = home.path().join("scenario.toml");
+    std::fs::write(&scenario, "refuse = [\"InsufficientInstanceCapacity\"]\n").unwrap();
+    let words = [&LAUNCH[..], &["-y", "--run", "k", "--fake-scenario", scenario.to_str().unwrap(), "--", "sh", "-c", "sleep 5"]].concat();
+    let mut leader = gpuplan(home.path(), &words);
+    leader.env("GPUPLAN_DIE_AFTER_STEPS", step.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+    let ended = leader.status().unwrap();
+    if ended.code().is_some() {
+        assert_eq!(ended.code(), Some(0), "step {step}");
+        return false;
+    }
+    let state = home.path().join("fake-cloud/state.json");
+    let listed: Value = std::fs::read_to_string(&state).map_or(Value::Null, |text| serde_json::from_str(&text).unwrap());
+    let alive = listed["machines"].as_array().into_iter().flatten().filter(|kept| kept["machine"]["state"] != "gone").count();
+    let found = run(home.path(), &["gc", "--cloud", "fake", "-y", "--output", "json"]);
+    assert_eq!(found.code, 0, "step {step}: {}", found.stderr);
+    let strangers = found.json()["ended"].as_array().unwrap().len();
+    let known = run(home.path(), &["status", "k", "--output", "json"]);
+    let machines = if known.code == 0 { known.json()[0]["machines"].as_array().unwrap().clone() } else { Vec::new() };
+    let running = machines.iter().filter(|machine| machine["state"] != "gone").count();
+    assert_eq!(alive, strangers + running, "step {step}: {listed:#} {}", known.stdout);
+    if known.code == 0 {
+        assert_eq!(run(home.path(), &["stop", "k"]).code, 0, "step {step}");
+    }
+    if state.exists() {
+        nothing_is_left(home.path());
+    }
+    true
+}

@@ -10,6 +10,10 @@ mod answers_of_aws;
 mod bench;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card;
+#[cfg(feature = "aws")]
+#[path = "../testbed/cloud_box.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod cloud_box;
 mod examples;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/fake_gce.rs"]
@@ -27,9 +31,15 @@ mod launch;
 #[cfg(feature = "gcp")]
 mod launch_google;
 #[cfg(feature = "aws")]
+mod launch_aws;
+#[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "gcp")]
 mod live_google;
+#[cfg(feature = "aws")]
+#[path = "../testbed/machines.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod machines;
 #[cfg(feature = "aws")]
 #[path = "../testbed/moto.rs"]
 mod moto;

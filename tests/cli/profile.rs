@@ -127,6 +127,40 @@ fn gpus_are_sampled_and_findings_named() {
     assert_eq!(found["usage"]["links"]["pcie_pairs"], 1);
 }
 
+/// NVML of `tests/testbed/fake_nvml.c`, or why there is none.
+#[cfg(feature = "cuda")]
+fn counting_nvml(folder: &Path) -> Result<(), String> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testbed/fake_nvml.c");
+    let mut cc = Command::new("cc");
+    cc.current_dir(folder).args(["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", "libnvidia-ml.so.1", source]);
+    let output = cc.stdin(Stdio::null()).output().map_err(|error| format!("cc: {error}"))?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn what_goes_over_nvlink_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    if let Err(why) = counting_nvml(folder.path()) {
+        // Past the capture of the test runner, which looks at the macros only.
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("\nWAIVED the test of NVLink's counters: {why}\n"));
+        return;
+    }
+    let out = folder.path().join("p.json");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    program.args(["profile", "run", "--interval=0.1s", "--out", out.to_str().unwrap(), "--", "sh", "-c", TRAINING]);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    program.env_clear().env("PATH", path).env("LD_LIBRARY_PATH", folder.path()).stdin(Stdio::null());
+    let ran = program.output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let gpu = &json_file(&out)["usage"]["gpus"][0];
+    // A KiB each microsecond in either direction; the time is the counter's own, so the rate is exact.
+    let rate = gpu["nvlink_bytes_per_second"].as_f64().unwrap();
+    assert!((rate / (2.0 * 1024.0 * 1e6) - 1.0).abs() < 1e-6, "{rate}");
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("NVLink 1.9 GiB/s"), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!((gpu["name"].as_str(), &gpu["pcie_send_bytes_per_second"]), (Some("Counting GPU"), &Value::Null));
+}
+
 /// CRC-32C by another way than the product's: a table.
 fn crc32c(data: &[u8]) -> u32 {
     let table: Vec<u32> = (0..256_u32)

@@ -22,6 +22,12 @@ impl Request {
 pub enum Reply {
     /// Status, content type, body.
     Text(u16, &'static str, String),
+    /// Status and body, with the time of the answer as a metadata service gives it.
+    #[allow(dead_code, reason = "not every test program has machines")]
+    Dated(u16, String),
+    /// Ends the connection without a word.
+    #[allow(dead_code, reason = "the clouds that are tested with it may be left out of a build")]
+    Hangup,
     /// Keeps the connection open and says nothing.
     #[allow(dead_code, reason = "the clouds that are tested with it may be left out of a build")]
     Silence,
@@ -64,6 +70,13 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Request>>, answer: &(dyn Fn(&Reques
                 format!("HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             let _ = stream.write_all((head + &body).as_bytes());
         }
+        Reply::Dated(status, body) => {
+            let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::now()).unwrap();
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} -\r\nDate: {date}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            let _ = stream.write_all((head + &body).as_bytes());
+        }
+        Reply::Hangup => {}
         Reply::Silence => {
             // Ends when the other side gives up.
             let _ = stream.read(&mut [0]);

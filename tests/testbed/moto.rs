@@ -20,6 +20,9 @@ pub struct Moto {
     server: Child,
     /// Host and port.
     pub address: String,
+    /// The interpreter that it runs in.
+    #[allow(dead_code, reason = "only machines of a cloud in a box are started with it")]
+    pub python: PathBuf,
 }
 
 impl Moto {
@@ -73,9 +76,11 @@ fn serve(folder: &Path) -> Result<Moto, String> {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(|error| error.to_string())?;
     let mut command = Command::new(folder.join("venv/bin/moto_server"));
     command.args(["-H", "127.0.0.1", "-p", &free.port().to_string()]);
+    // Otherwise it would start any type, whether there is such a thing or not.
+    command.env("MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "true");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let server = command.spawn().map_err(|error| error.to_string())?;
-    let mut moto = Moto { server, address: free.to_string() };
+    let mut moto = Moto { server, address: free.to_string(), python: folder.join("venv/bin/python") };
     let begun = Instant::now();
     while TcpStream::connect(free).is_err() {
         if let Ok(Some(status)) = moto.server.try_wait() {

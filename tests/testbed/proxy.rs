@@ -19,6 +19,8 @@ pub struct Call {
     pub action: String,
     /// The region that the request is signed for; empty where it is not signed.
     pub region: String,
+    /// The service, likewise.
+    pub service: String,
     /// Counted from zero for each action and region.
     pub number: usize,
     pub body: String,
@@ -33,8 +35,9 @@ impl Call {
             (None, Some(action)) => action,
             (None, None) => format!("GET {}", request.path),
         };
-        let region = request.header("authorization").split('/').nth(2).unwrap_or_default().to_owned();
-        Self { action, region, number: 0, body: request.body.clone(), is_json: !target.is_empty() }
+        let signed_for = |part| request.header("authorization").split('/').nth(part).unwrap_or_default().to_owned();
+        let (region, service) = (signed_for(2), signed_for(3));
+        Self { action, region, service, number: 0, body: request.body.clone(), is_json: !target.is_empty() }
     }
 
     /// A parameter of a query, decoded.
@@ -83,12 +86,19 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Given the call and how it would go on.
+type Around = Box<dyn Fn(&Call, &dyn Fn() -> Reply) -> Reply + Send + Sync>;
+
 /// What happens instead of, or to, the answer.
 pub enum Fault {
     /// Status, code, message.
     Refuse(u16, &'static str, &'static str),
     /// An answer of the test's own.
     Answer(Box<dyn Fn(&Call) -> Reply + Send + Sync>),
+    /// An answer of the test's own, made from what would have been answered, if it wants that.
+    Around(Around),
+    /// It happens, and nobody hears of it.
+    Lost,
     /// Half of what would have been answered.
     CutInHalf,
     /// What would have been answered, later.
@@ -101,17 +111,27 @@ pub struct Rule {
     action: String,
     region: Option<String>,
     calls: Range<usize>,
+    when: Option<Box<dyn Fn(&Call) -> bool + Send + Sync>>,
     fault: Fault,
 }
 
 impl Rule {
     /// `*` is every action.
     pub fn on(action: &str, fault: Fault) -> Self {
-        Self { action: action.to_owned(), region: None, calls: 0..usize::MAX, fault }
+        Self { action: action.to_owned(), region: None, calls: 0..usize::MAX, when: None, fault }
     }
 
     pub fn answer(action: &str, answer: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         Self::on(action, Fault::Answer(Box::new(answer)))
+    }
+
+    pub fn around(action: &str, around: impl Fn(&Call, &dyn Fn() -> Reply) -> Reply + Send + Sync + 'static) -> Self {
+        Self::on(action, Fault::Around(Box::new(around)))
+    }
+
+    /// Asked last, so it may count.
+    pub fn when(self, when: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
+        Self { when: Some(Box::new(when)), ..self }
     }
 
     pub fn region(self, region: &str) -> Self {
@@ -127,6 +147,7 @@ impl Rule {
         (self.action == "*" || self.action == call.action)
             && self.region.as_ref().is_none_or(|region| *region == call.region)
             && self.calls.contains(&call.number)
+            && self.when.as_ref().is_none_or(|when| when(call))
     }
 }
 
@@ -170,6 +191,11 @@ fn answer(request: &Request, call: &Call, rules: &[Rule], upstream: Option<&str>
     match &rules[position].fault {
         Fault::Refuse(status, code, message) => call.refusal(*status, code, message),
         Fault::Answer(answer) => answer(call),
+        Fault::Around(around) => around(call, &otherwise),
+        Fault::Lost => {
+            otherwise();
+            Reply::Hangup
+        }
         Fault::Hang => Reply::Silence,
         Fault::Late(pause) => {
             thread::sleep(*pause);

@@ -52,6 +52,9 @@ impl Supervisor {
         self.said_that_it_runs(restored, starts);
         let reading = self.read_output(&mut program)?;
         self.stall = Stall::new(self.settings.stall, self.begun.elapsed());
+        if let Some(pid) = program.pid() {
+            self.sampler.begin(pid);
+        }
         let (finish, told) = watch::channel(None);
         let shipping = self.shipping(restored, told);
         let mut tick = tokio::time::interval(TICK);
@@ -66,6 +69,7 @@ impl Supervisor {
                 }
             }
         };
+        self.sampler.end().await;
         // The program is gone; what it left behind goes, too, before its files are looked at for the last time.
         self.end_tree().await?;
         let all_read = spawn_blocking(|| reading.into_iter().try_for_each(std::thread::JoinHandle::join));

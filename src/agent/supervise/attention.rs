@@ -1,6 +1,7 @@
 //! What the supervisor hears and sees while the program runs, and what it does about it.
 
 use std::fs;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -17,11 +18,14 @@ use crate::agent::supervise::Supervisor;
 use crate::agent::tree;
 use crate::agent::worth::Worth;
 use crate::runstore::{Leaving, Phase};
+use crate::units::Bytes;
 
 /// Between two looks at the process table, to collect orphans that ended and to see who works.
 const TABLE: Duration = Duration::from_secs(5);
 /// Warnings that a status shows.
 const MOST_WARNINGS: usize = 8;
+/// Room for another checkpoint with what a file system needs beside it, as a share of the last one. Judged.
+const ROOM: f64 = 1.2;
 
 impl Supervisor {
     pub(super) fn hear(&mut self, event: Event, program: Option<&Program>) {
@@ -114,6 +118,9 @@ impl Supervisor {
                 self.look_for_worth();
             }
         }
+        if program.is_some() {
+            self.look_at_machine();
+        }
         if self.ending.asked.is_some() {
             return;
         }
@@ -137,7 +144,7 @@ impl Supervisor {
     }
 
     fn look_for_life(&mut self) {
-        if with(&self.pulse, |pulse| std::mem::take(&mut pulse.output_lost)) && !self.output_lost {
+        if with(&self.pulse, |pulse| mem::take(&mut pulse.output_lost)) && !self.output_lost {
             self.output_lost = true;
             self.hear(Event::Warning("the disk takes no more of the program's output: the log in the store has gaps".to_owned()), None);
         }
@@ -165,6 +172,29 @@ impl Supervisor {
         let Some(advice) = with(&self.pulse, |pulse| pulse.worth.as_mut().and_then(Worth::advice)) else { return };
         self.talk.say(&format!("advice: {}", advice.words()));
         self.tell(Occasion::Advice, &advice.words());
+    }
+
+    fn look_at_machine(&mut self) {
+        let (step, needed) = with(&self.pulse, |pulse| (pulse.progress, pulse.checkpoint_bytes));
+        let Some(look) = self.sampler.look(step) else { return };
+        if let Some(why) = look.absent {
+            self.talk.say(&format!("no GPU counters, since {why}; the host's alone are sampled"));
+        }
+        for finding in look.news {
+            self.talk.say(&format!("finding {}: {}. Advice: {}", finding.rule.word(), finding.evidence, finding.advice));
+        }
+        let (findings, free) = (self.sampler.findings(), self.free_bytes());
+        with(&self.pulse, |pulse| (pulse.sample, pulse.findings, pulse.disk_free_bytes) = (Some(look.sample), findings, free));
+        let is_short = free.is_some_and(|free| (free as f64) < needed as f64 * ROOM);
+        if is_short && !mem::replace(&mut self.is_short_of_disk, true) {
+            let (free, needed) = (Bytes(free.unwrap_or(0) as f64), Bytes(needed as f64));
+            self.hear(Event::Warning(format!("the disk has {free} left and the last checkpoint took {needed}: make room")), None);
+        }
+    }
+
+    /// Room for checkpoints; `None` where the file system does not say.
+    fn free_bytes(&self) -> Option<u64> {
+        rustix::fs::statvfs(&self.settings.folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// Tells people elsewhere. Nothing waits for it, and nothing depends on it.
@@ -197,6 +227,6 @@ impl Supervisor {
     /// Too little room for another checkpoint like the last.
     pub(super) fn disk_is_full(&self) -> bool {
         let needed = with(&self.pulse, |pulse| pulse.checkpoint_bytes);
-        rustix::fs::statvfs(&self.settings.folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < needed.max(1))
+        self.free_bytes().is_some_and(|free| free < needed.max(1))
     }
 }

@@ -66,7 +66,7 @@ impl AwsAccount {
 }
 
 /// The likely code first; where its name does not count this machine, the one among all quotas whose name does.
-async fn find(account: &Account, region: &str, machine: &str, bought: Bought) -> Result<ServiceQuota, SourceError> {
+pub async fn find(account: &Account, region: &str, machine: &str, bought: Bought) -> Result<ServiceQuota, SourceError> {
     let client = account.service_quotas(region);
     let is_right = |quota: &ServiceQuota| counts(quota.quota_name().unwrap_or_default(), machine, bought);
     if let Some(code) = likely_code(machine, bought) {
@@ -93,7 +93,7 @@ async fn find(account: &Account, region: &str, machine: &str, bought: Bought) ->
 }
 
 /// Machine type and vCPUs of everything that runs and was bought so.
-async fn running(account: &Account, region: &str, bought: Bought) -> Result<Vec<(String, f64)>, SourceError> {
+pub async fn running(account: &Account, region: &str, bought: Bought) -> Result<Vec<(String, f64)>, SourceError> {
     let alive = Filter::builder().name("instance-state-name").values("pending").values("running").build();
     let mut pages = account.ec2(region).describe_instances().filters(alive).into_paginator().send();
     let mut found = Vec::new();

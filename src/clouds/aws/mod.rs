@@ -12,6 +12,8 @@ pub mod errors;
 pub mod feed;
 pub mod feeds;
 pub mod gather;
+#[cfg(feature = "aws")]
+pub mod launcher;
 pub mod machine_types;
 pub mod notices;
 pub mod offer_file;

@@ -25,6 +25,8 @@ pub struct TimeLimits {
     /// One request and its answer.
     pub attempt: Duration,
     pub attempts: u32,
+    /// One call that rents a machine, and its answer.
+    pub rent: Duration,
     /// A whole answer, all its regions and pages together. What was not said by then costs only itself.
     pub answer: Duration,
     /// Finding credentials, which may ask a network address.
@@ -34,7 +36,8 @@ pub struct TimeLimits {
 impl Default for TimeLimits {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { connect: seconds(5), attempt: seconds(15), attempts: 2, answer: seconds(40), credentials: seconds(15) }
+        let (attempt, rent) = (seconds(15), seconds(40));
+        Self { connect: seconds(5), attempt, attempts: 2, rent, answer: seconds(40), credentials: seconds(15) }
     }
 }
 
@@ -96,6 +99,13 @@ impl Account {
     pub fn ec2(&self, region: &str) -> aws_sdk_ec2::Client {
         let config = aws_sdk_ec2::config::Builder::from(&self.config_in(region)).interceptor(WholeAnswers);
         aws_sdk_ec2::Client::from_conf(config.build())
+    }
+
+    /// For a call that rents: the caller alone decides what is repeated, and waits longer than for a question.
+    pub fn ec2_to_rent(&self, region: &str) -> aws_sdk_ec2::Client {
+        let timeouts = TimeoutConfig::builder().connect_timeout(self.limits.connect).operation_attempt_timeout(self.limits.rent).build();
+        let config = aws_sdk_ec2::config::Builder::from(&self.config_in(region)).interceptor(WholeAnswers);
+        aws_sdk_ec2::Client::from_conf(config.retry_config(RetryConfig::disabled()).timeout_config(timeouts).build())
     }
 
     pub fn pricing(&self, region: &str) -> aws_sdk_pricing::Client {

@@ -118,6 +118,12 @@ resource "aws_iam_role_policy" "machine" {
         Resource = aws_s3_bucket.runs.arn
       },
       {
+        # What `--secret` names.
+        Effect   = "Allow"
+        Action   = "secretsmanager:GetSecretValue"
+        Resource = "arn:aws:secretsmanager:*:*:secret:gpuplan/*"
+      },
+      {
         Effect    = "Allow"
         Action    = "ec2:TerminateInstances"
         Resource  = "*"
@@ -172,6 +178,103 @@ resource "aws_servicequotas_service_quota" "vcpus" {
   service_code = "ec2"
   quota_code   = each.key
   value        = each.value
+}
+
+# What whoever launches may do, and nothing else: give it to a user or role with aws_iam_user_policy_attachment or the like.
+resource "aws_iam_policy" "launch" {
+  name = "${var.name}-launch"
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid    = "Look"
+        Effect = "Allow"
+        Action = [
+          "ec2:DescribeRegions",
+          "ec2:DescribeInstances",
+          "ec2:DescribeInstanceTypes",
+          "ec2:DescribeInstanceTypeOfferings",
+          "ec2:DescribeImages",
+          "ec2:DescribeSecurityGroups",
+          "ec2:DescribeSubnets",
+          "ec2:DescribePlacementGroups",
+          "servicequotas:GetServiceQuota",
+          "servicequotas:ListServiceQuotas"
+        ]
+        Resource = "*"
+      },
+      {
+        Sid    = "RentWithTheMarkOfARun"
+        Effect = "Allow"
+        Action = ["ec2:RunInstances", "ec2:CreatePlacementGroup"]
+        Resource = [
+          "arn:aws:ec2:*:*:instance/*",
+          "arn:aws:ec2:*:*:spot-instances-request/*",
+          "arn:aws:ec2:*:*:placement-group/*"
+        ]
+        Condition = { StringLike = { "aws:RequestTag/gpuplan:run" = "*" } }
+      },
+      {
+        Sid    = "RentOnWhatIsThere"
+        Effect = "Allow"
+        Action = "ec2:RunInstances"
+        Resource = [
+          "arn:aws:ec2:*::image/*",
+          "arn:aws:ec2:*::snapshot/*",
+          "arn:aws:ec2:*:*:volume/*",
+          "arn:aws:ec2:*:*:network-interface/*",
+          "arn:aws:ec2:*:*:security-group/*",
+          "arn:aws:ec2:*:*:subnet/*",
+          "arn:aws:ec2:*:*:placement-group/*"
+        ]
+      },
+      {
+        Sid       = "MarkAsItIsMade"
+        Effect    = "Allow"
+        Action    = "ec2:CreateTags"
+        Resource  = "arn:aws:ec2:*:*:*/*"
+        Condition = { StringEquals = { "ec2:CreateAction" = ["RunInstances", "CreatePlacementGroup"] } }
+      },
+      {
+        Sid       = "EndWhatBearsTheMark"
+        Effect    = "Allow"
+        Action    = ["ec2:TerminateInstances", "ec2:DeletePlacementGroup"]
+        Resource  = "*"
+        Condition = { StringLike = { "aws:ResourceTag/gpuplan:run" = "*" } }
+      },
+      {
+        Sid       = "GiveMachinesTheirRole"
+        Effect    = "Allow"
+        Action    = "iam:PassRole"
+        Resource  = aws_iam_role.machine.arn
+        Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
+      },
+      {
+        # Once in the life of an account, before its first spot machine.
+        Sid       = "LetSpotWork"
+        Effect    = "Allow"
+        Action    = "iam:CreateServiceLinkedRole"
+        Resource  = "*"
+        Condition = { StringEquals = { "iam:AWSServiceName" = "spot.amazonaws.com" } }
+      },
+      {
+        Sid      = "KeepRuns"
+        Effect   = "Allow"
+        Action   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+        Resource = "${aws_s3_bucket.runs.arn}/*"
+      },
+      {
+        Sid      = "ListRuns"
+        Effect   = "Allow"
+        Action   = "s3:ListBucket"
+        Resource = aws_s3_bucket.runs.arn
+      }
+    ]
+  })
+}
+
+output "launch_policy" {
+  value = aws_iam_policy.launch.arn
 }
 
 output "store" {

@@ -1,5 +1,6 @@
 //! Which quota of EC2 a machine counts against. Known by code, believed by name: AWS splits families now and then.
 
+use crate::launch::Market;
 use crate::market::Purchase;
 
 /// How machines of a quota are bought: each family has one quota for on-demand and one or more for spot.
@@ -16,6 +17,15 @@ impl Bought {
             Purchase::OnDemand | Purchase::Commitment { .. } | Purchase::Reserved => Some(Self::OnDemand),
             Purchase::Spot => Some(Self::Spot),
             Purchase::CapacityBlock | Purchase::Calendar | Purchase::FlexStart => None,
+        }
+    }
+}
+
+impl From<Market> for Bought {
+    fn from(market: Market) -> Self {
+        match market {
+            Market::Spot => Self::Spot,
+            Market::OnDemand => Self::OnDemand,
         }
     }
 }

@@ -44,7 +44,7 @@ impl WorkloadFile {
         let network = network::resolve(&self.model, models, read_model, &mut assumed)?;
         let training = settings::resolve(&self.training, &network, &mut assumed)?;
         let amount = amount(&self.training, &self.data, network.model.kind)?;
-        let data = data_set(&self.data, &mut assumed)?;
+        let data = data_set(&self.data, training.sequence_length, &mut assumed)?;
         let checkpoint = checkpoint(&self.checkpoint, training.task, &mut assumed)?;
         if self.limits.max_nodes == Some(0) {
             return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
@@ -108,10 +108,10 @@ fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
     }
 }
 
-fn data_set(section: &DataSection, assumed: &mut Assumed) -> Result<Option<DataSet>, WorkloadFileError> {
+fn data_set(section: &DataSection, sequence: u32, assumed: &mut Assumed) -> Result<Option<DataSet>, WorkloadFileError> {
     // Checked even where nothing needs them.
-    count("data.samples", section.samples.as_ref())?;
-    count("data.tokens", section.tokens.as_ref())?;
+    let samples = count("data.samples", section.samples.as_ref())?;
+    let tokens = count("data.tokens", section.tokens.as_ref())?;
     let cpu_per_sample = count("data.cpu_seconds_per_sample", section.cpu_seconds_per_sample.as_ref())?;
     if let Some(seconds) = cpu_per_sample.filter(|seconds| *seconds > 86_400.0) {
         return Err(invalid("data.cpu_seconds_per_sample", format!("`{seconds}` is more than a day for one sample")));
@@ -131,7 +131,12 @@ fn data_set(section: &DataSection, assumed: &mut Assumed) -> Result<Option<DataS
             Bytes(0.0)
         }
     };
-    Ok(Some(DataSet { size, place, cpu_per_sample: cpu_per_sample.map(Seconds) }))
+    Ok(Some(DataSet {
+        size,
+        place,
+        cpu_per_sample: cpu_per_sample.map(Seconds),
+        samples: samples.or(tokens.map(|tokens| tokens / f64::from(sequence))),
+    }))
 }
 
 fn checkpoint(section: &CheckpointSection, task: Task, assumed: &mut Assumed) -> Result<Checkpoint, WorkloadFileError> {

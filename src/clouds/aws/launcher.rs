@@ -1,0 +1,305 @@
+//! `AwsLauncher`: rents machines of EC2 one call at a time, finds them again by their tags in every region, and ends them.
+
+pub mod gang;
+pub mod listed;
+pub mod order;
+pub mod site;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
+use aws_sdk_ec2::types::{Filter, Instance, Reservation};
+use futures_util::future::{join_all, try_join_all};
+use jiff::Timestamp;
+
+use crate::clouds::aws::CLOUD;
+use crate::clouds::aws::account::{find, running};
+use crate::clouds::aws::errors::launch_error;
+use crate::clouds::aws::launcher::gang::Group;
+use crate::clouds::aws::launcher::site::{Site, Subnet};
+use crate::clouds::aws::offerings::listed as listed_in_zones;
+use crate::clouds::aws::session::{Account, Session};
+use crate::clouds::aws::vcpu_quotas::{Bought, counts, request as request_quota};
+use crate::launch::names;
+use crate::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, Pool, SelfDestruct};
+use crate::market::{BoxFuture, SourceError};
+
+/// Answers everywhere; asked where no region is configured.
+const ANY_REGION: &str = "us-east-1";
+/// What a region is like seldom changes, and images come out every few weeks.
+const KNOWN_FOR: Duration = Duration::from_mins(10);
+/// Credentials of a role end, so they are found anew, well within the quarter of an hour that the shortest live.
+const SIGNED_IN_FOR: Duration = Duration::from_mins(5);
+
+/// Rents as the account that the environment, a profile or this machine's role names, with what `setup.tf` made in it.
+pub struct AwsLauncher {
+    session: Session,
+    signed_in: tokio::sync::Mutex<Option<(Instant, Account)>>,
+    known: Mutex<Known>,
+}
+
+/// What was learned on the way. All of it can be lost.
+#[derive(Default)]
+struct Known {
+    owner: Option<String>,
+    regions: Option<(Instant, Vec<String>)>,
+    sites: BTreeMap<(String, String, Option<String>), (Instant, Site)>,
+    /// Orders by their token: a repeated call has to say the same in every word, or EC2 refuses it.
+    orders: BTreeMap<String, RunInstancesInputBuilder>,
+    region_of: BTreeMap<MachineId, String>,
+    groups: BTreeSet<Group>,
+}
+
+fn is_fresh(since: Instant, life: Duration) -> bool {
+    since.elapsed() < life
+}
+
+impl AwsLauncher {
+    /// Nothing is asked before the first call.
+    pub fn from_environment() -> Self {
+        Self::new(Session::from_environment())
+    }
+
+    pub fn new(session: Session) -> Self {
+        Self { session, signed_in: tokio::sync::Mutex::new(None), known: Mutex::new(Known::default()) }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn account(&self) -> Result<Account, LaunchError> {
+        let mut kept = self.signed_in.lock().await;
+        if let Some((_, account)) = kept.as_ref().filter(|(since, _)| is_fresh(*since, SIGNED_IN_FOR)) {
+            return Ok(account.clone());
+        }
+        let account = self.session.sign_in().await.map_err(launch_error)?;
+        *kept = Some((Instant::now(), account.clone()));
+        Ok(account)
+    }
+
+    /// Who rents, as AWS names them: the one mark that says whom to ask.
+    async fn owner(&self, account: &Account) -> Result<String, LaunchError> {
+        if let Some(owner) = self.known().owner.clone() {
+            return Ok(owner);
+        }
+        let region = account.home_region().unwrap_or(ANY_REGION);
+        let said = account.sts(region).get_caller_identity().send().await;
+        let said = said.map_err(|error| launch_error(account.error(region, &error)))?;
+        let owner = said.arn().unwrap_or_default().to_owned();
+        self.known().owner = Some(owner.clone());
+        Ok(owner)
+    }
+
+    /// Those that are enabled for the account.
+    async fn regions(&self, account: &Account) -> Result<Vec<String>, LaunchError> {
+        if let Some((_, regions)) = self.known().regions.as_ref().filter(|(since, _)| is_fresh(*since, KNOWN_FOR)) {
+            return Ok(regions.clone());
+        }
+        let region = account.home_region().unwrap_or(ANY_REGION);
+        let answer = account.ec2(region).describe_regions().send().await;
+        let answer = answer.map_err(|error| launch_error(account.error(region, &error)))?;
+        let regions: Vec<String> = answer.regions().iter().filter_map(|region| region.region_name().map(str::to_owned)).collect();
+        self.known().regions = Some((Instant::now(), regions.clone()));
+        Ok(regions)
+    }
+
+    async fn site(&self, account: &Account, pool: &Pool, image: Option<&str>) -> Result<Site, LaunchError> {
+        let key = (pool.region.clone(), pool.instance_type.clone(), image.map(str::to_owned));
+        if let Some((_, site)) = self.known().sites.get(&key).filter(|(since, _)| is_fresh(*since, KNOWN_FOR)) {
+            return Ok(site.clone());
+        }
+        let site = site::find(account, &pool.region, &pool.instance_type, image).await?;
+        self.known().sites.insert(key, (Instant::now(), site.clone()));
+        Ok(site)
+    }
+
+    /// Everything that the one call says, the same for the same token.
+    async fn prepared(&self, account: &Account, request: &CreateRequest) -> Result<RunInstancesInputBuilder, LaunchError> {
+        if let Some(order) = self.known().orders.get(&request.token).cloned() {
+            return Ok(order);
+        }
+        let region = &request.pool.region;
+        let (regions, owner) = tokio::try_join!(self.regions(account), self.owner(account))?;
+        if !regions.contains(region) {
+            return Err(LaunchError::NotSold { code: format!("{region} is not enabled for this account") });
+        }
+        let site = self.site(account, &request.pool, request.image.as_deref()).await?;
+        let subnet = subnet(account, request, &site).await?;
+        let group = (request.nodes > 1 && site.machine.stands_close).then(|| Group::of(request));
+        if let Some(group) = &group {
+            gang::ensure(account, group, request, &owner).await?;
+            self.known().groups.insert(group.clone());
+        }
+        let group = group.as_ref().map(|group| group.name.as_str());
+        let order = order::order(request, &site, subnet.as_ref(), group, &owner)?;
+        self.known().orders.insert(request.token.clone(), order.clone());
+        Ok(order)
+    }
+
+    async fn rent(&self, request: &CreateRequest) -> Result<Machine, LaunchError> {
+        let account = &self.account().await?;
+        let region = request.pool.region.as_str();
+        let order = self.prepared(account, request).await?;
+        let answer = match run(account, region, order.clone()).await {
+            Err(SourceError::Refused { code, .. }) if code == "UnauthorizedOperation" => {
+                // AWS does not say what it is that may not be done: perhaps only the tags of the disk, which goes with the machine.
+                let bare = order::without_tags_of_disks(order);
+                self.known().orders.insert(request.token.clone(), bare.clone());
+                run(account, region, bare).await
+            }
+            answer => answer,
+        };
+        match answer {
+            Ok(found) => {
+                let missing = || LaunchError::Unclear { code: "the answer names no machine".to_owned() };
+                let machine = listed::machine(&found, region).ok_or_else(missing)?;
+                self.known().region_of.insert(machine.id.clone(), region.to_owned());
+                Ok(machine)
+            }
+            Err(error) => {
+                let error = launch_error(error);
+                if !matches!(error, LaunchError::Unclear { .. }) {
+                    // Nobody repeats what was refused.
+                    self.known().orders.remove(&request.token);
+                }
+                match error {
+                    LaunchError::Quota { code, request: otherwise } => Err(self.quota(account, request, &code, otherwise).await),
+                    error => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Which quota it is, what it allows, and the command that asks for more; `otherwise` where AWS does not say it.
+    async fn quota(&self, account: &Account, request: &CreateRequest, code: &str, otherwise: String) -> LaunchError {
+        let unsaid = LaunchError::Quota { code: code.to_owned(), request: otherwise };
+        let (pool, bought) = (&request.pool, Bought::from(request.pool.market));
+        let Ok(site) = self.site(account, pool, request.image.as_deref()).await else { return unsaid };
+        let (quota, used) =
+            tokio::join!(find(account, &pool.region, &pool.instance_type, bought), running(account, &pool.region, bought));
+        let Ok(quota) = quota else { return unsaid };
+        let (Some(of), Some(limit)) = (quota.quota_code(), quota.value()) else { return unsaid };
+        let name = quota.quota_name().unwrap_or_default();
+        let used = used.unwrap_or_default();
+        let used: f64 = used.iter().filter(|(machine, _)| counts(name, machine, bought)).map(|(_, vcpus)| vcpus).sum();
+        let needed = f64::from(site.machine.vcpus) * f64::from(request.nodes.max(1));
+        let code = format!("{of} of {limit} vCPUs in {} ({code})", pool.region);
+        LaunchError::Quota { code, request: request_quota(of, &pool.region, used + needed) }
+    }
+
+    /// Every region or none: a region that does not answer would be one where nobody looks.
+    async fn all(&self, run: Option<&str>) -> Result<Vec<Machine>, LaunchError> {
+        let account = &self.account().await?;
+        let ours = match run {
+            Some(run) => Filter::builder().name(format!("tag:{}", names::RUN)).values(run),
+            None => Filter::builder().name("tag-key").values(names::RUN),
+        };
+        let ours = &ours.build();
+        let regions = self.regions(account).await?;
+        let found = try_join_all(regions.iter().map(|region| described(account, region, ours))).await?;
+        let of_region = |(region, found): (&String, &Vec<Instance>)| -> Vec<Machine> {
+            found.iter().filter_map(|found| listed::machine(found, region)).collect()
+        };
+        let machines: Vec<Machine> = regions.iter().zip(&found).flat_map(of_region).collect();
+        self.known().region_of.extend(machines.iter().map(|machine| (machine.id.clone(), machine.pool.region.clone())));
+        let groups = std::mem::take(&mut self.known().groups);
+        let left = gang::tidy(account, groups, &machines).await;
+        self.known().groups.extend(left);
+        if run.is_none() {
+            join_all(regions.iter().map(|region| gang::sweep(account, region, Timestamp::now()))).await;
+        }
+        Ok(machines)
+    }
+
+    async fn end(&self, machine: &MachineId) -> Result<(), LaunchError> {
+        let account = &self.account().await?;
+        let known = self.known().region_of.get(machine).cloned();
+        let regions = match known {
+            Some(region) => vec![region],
+            None => self.regions_with(account, machine).await?,
+        };
+        for region in regions {
+            let ended = account.ec2(&region).terminate_instances().instance_ids(&machine.0).send().await;
+            match ended.map_err(|error| account.error(&region, &error)) {
+                Ok(_) => {}
+                Err(SourceError::Refused { code, .. }) if code == "InvalidInstanceID.NotFound" => {}
+                Err(error) => return Err(launch_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// At most one region, found by asking all of them: a filter is no error where nothing has this id.
+    async fn regions_with(&self, account: &Account, machine: &MachineId) -> Result<Vec<String>, LaunchError> {
+        let named = &Filter::builder().name("instance-id").values(&machine.0).build();
+        let regions = self.regions(account).await?;
+        let found = try_join_all(regions.iter().map(|region| described(account, region, named))).await?;
+        Ok(regions.into_iter().zip(found).filter(|(_, found)| !found.is_empty()).map(|(region, _)| region).collect())
+    }
+}
+
+/// The one call. Nobody repeats it but whoever holds the token.
+async fn run(account: &Account, region: &str, order: RunInstancesInputBuilder) -> Result<Instance, SourceError> {
+    let answer = order.send_with(&account.ec2_to_rent(region)).await.map_err(|error| account.error(region, &error))?;
+    let nothing = || SourceError::Malformed { field: "Instances".to_owned(), detail: "the answer names no machine".to_owned() };
+    answer.instances.and_then(|all| all.into_iter().next()).ok_or_else(nothing)
+}
+
+async fn described(account: &Account, region: &str, filter: &Filter) -> Result<Vec<Instance>, LaunchError> {
+    let mut pages = account.ec2(region).describe_instances().filters(filter.clone()).into_paginator().send();
+    let mut found = Vec::new();
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| launch_error(account.error(region, &error)))?;
+        found.extend(page.reservations().iter().flat_map(Reservation::instances).cloned());
+    }
+    Ok(found)
+}
+
+/// Where the machine stands. Without a zone EC2 chooses among those of the default network, which it knows best. The machines of a
+/// gang share a zone: one that lists the type, another with every epoch.
+async fn subnet(account: &Account, request: &CreateRequest, site: &Site) -> Result<Option<Subnet>, LaunchError> {
+    let pool = &request.pool;
+    if let Some(zone) = &pool.zone_id {
+        let found = site.subnets.iter().find(|subnet| subnet.zone_id == *zone).cloned();
+        let missing = || LaunchError::NotSold { code: format!("no subnet in {zone} in the network of `{}`", site::MACHINE) };
+        return found.map(Some).ok_or_else(missing);
+    }
+    if request.nodes == 1 && site.subnets.iter().any(|subnet| subnet.is_default) {
+        return Ok(None);
+    }
+    let listed = listed_in_zones(account, &account.ec2(&pool.region), &pool.region, &[&pool.instance_type]).await;
+    let listed = listed.map_err(launch_error)?;
+    let mut zones: Vec<&String> = listed.iter().map(|(_, zone)| zone).collect();
+    zones.retain(|zone| site.subnets.iter().any(|subnet| subnet.zone_id == **zone));
+    zones.sort();
+    let turn = usize::try_from(request.epoch).unwrap_or_default();
+    let zone = zones.get(turn % zones.len().max(1));
+    let found = zone.and_then(|zone| site.subnets.iter().find(|subnet| subnet.zone_id == **zone)).cloned();
+    let missing = || LaunchError::NotSold { code: format!("no subnet in a zone of {} that has {}", pool.region, pool.instance_type) };
+    found.map(Some).ok_or_else(missing)
+}
+
+impl Launcher for AwsLauncher {
+    fn cloud(&self) -> &str {
+        CLOUD
+    }
+
+    fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>> {
+        Box::pin(async move { self.rent(&request).await })
+    }
+
+    fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {
+        Box::pin(self.all(run))
+    }
+
+    fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {
+        Box::pin(self.end(machine))
+    }
+
+    fn self_destruct(&self) -> Option<SelfDestruct> {
+        Some(SelfDestruct::Timer)
+    }
+}

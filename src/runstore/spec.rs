@@ -1,0 +1,72 @@
+//! `Spec`: what a run is, so that it can be begun again by whoever has only the store. Written once, by who starts the run first.
+
+use serde::{Deserialize, Serialize};
+
+use crate::runstore::billed::Billing;
+use crate::runstore::run::Run;
+use crate::runstore::store::StoreError;
+use crate::units::{Usd, UsdPerHour};
+
+/// `spec.json` as an agent writes it where no launch has: what it was started with. A launch writes its own, which says more
+/// and names the command in the same way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spec<'a> {
+    pub version: u32,
+    /// Who wrote it.
+    pub written_by: &'static str,
+    pub run: &'a str,
+    pub nodes: u32,
+    pub command: &'a [String],
+    pub framework: &'static str,
+    /// Of a machine; `None`: not known.
+    pub rate_usd_per_hour: Option<UsdPerHour>,
+    pub billing: Billing,
+    pub budget_usd: Option<Usd>,
+    pub lifetime_seconds: Option<u64>,
+}
+
+/// What every spec has.
+#[derive(Deserialize)]
+struct Named {
+    command: Vec<String>,
+}
+
+/// The command of a spec, whoever wrote it.
+pub fn command_of(text: &str) -> Option<Vec<String>> {
+    serde_json::from_str::<Named>(text).ok().map(|named| named.command)
+}
+
+impl Run {
+    /// Writes what the run is, unless somebody has. Gives what another wrote, which stands.
+    pub async fn keep_spec(&self, text: &str) -> Result<Option<String>, StoreError> {
+        if self.create_bytes(&self.layout.spec(), text.as_bytes().to_vec()).await? { Ok(None) } else { self.spec().await }
+    }
+
+    pub async fn spec(&self) -> Result<Option<String>, StoreError> {
+        let bytes = self.store.read(&self.layout.spec()).await?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runstore::layout::Layout;
+    use crate::runstore::store::Store;
+
+    #[tokio::test]
+    async fn the_first_spec_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
+        assert_eq!(run.spec().await.unwrap(), None);
+        let (first, second) = (r#"{"version":7,"command":["train"],"spot":[]}"#, r#"{"command":["other"]}"#);
+        assert_eq!(run.keep_spec(first).await.unwrap(), None);
+        assert_eq!(run.keep_spec(first).await.unwrap(), None, "the same again is no other");
+        assert_eq!(run.keep_spec(second).await.unwrap().as_deref(), Some(first));
+        assert_eq!(run.spec().await.unwrap().as_deref(), Some(first));
+        assert_eq!(command_of(first), Some(vec!["train".to_owned()]));
+        for text in ["", "{", "[]", r#"{"command":3}"#] {
+            assert_eq!(command_of(text), None, "{text}");
+        }
+    }
+}

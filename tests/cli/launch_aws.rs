@@ -1,0 +1,133 @@
+//! The whole life of a run on AWS in a box: refused, launched, interrupted, relaunched in another zone, finished, nothing left.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::answers_of_aws::{self as answers, Spot};
+use crate::cloud_box::{CloudBox, KEYS};
+use crate::machines::Seen;
+use crate::proxy::Rule;
+use crate::support::Ran;
+
+const QUESTION: [&str; 12] = [
+    "examples/resnet-50-imagenet.toml",
+    "--cloud",
+    "aws",
+    "--region",
+    "us-east-1",
+    "--gpus",
+    "A10G:1",
+    "--spot",
+    "--max-nodes",
+    "1",
+    "--deadline",
+    "90d",
+];
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The cheapest zone, use1-az1, has no machine; the next two have.
+fn rules() -> Vec<Rule> {
+    let spot = |zone, price| Spot { machine: "g5.xlarge", zone, price, hours_ago: 0 };
+    let prices = vec![spot("us-east-1a", "0.5100"), spot("us-east-1b", "0.4200"), spot("us-east-1c", "0.4700")];
+    let full = Rule::answer("RunInstances", |call| call.refusal(500, "InsufficientInstanceCapacity", "We have no capacity there."));
+    vec![
+        answers::spot_history(prices, 1000),
+        full.when(|call| call.body.contains("Value=use1-az1") && call.parameter("DryRun").is_none()),
+    ]
+}
+
+fn gpuplan(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", "140").stdin(Stdio::null());
+    command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home).env("GPUPLAN_HOME", home);
+    command.env("AWS_ENDPOINT_URL", &cloud.endpoint).env("AWS_ENDPOINT_URL_S3", format!("http://{}", cloud.store()));
+    command.env("AWS_ACCESS_KEY_ID", KEYS[0]).env("AWS_SECRET_ACCESS_KEY", KEYS[1]).env("AWS_REGION", "us-east-1");
+    command.env("AWS_EC2_METADATA_DISABLED", "true");
+    command
+}
+
+fn run(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Ran {
+    let output = gpuplan(cloud, home, arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+}
+
+fn wait_for<T>(what: &str, leader: &mut Child, said: &Path, look: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        let ended = leader.try_wait().unwrap();
+        assert!(ended.is_none() && begun.elapsed() < PATIENCE, "{what}: {ended:?}\n{}", fs::read_to_string(said).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What the trainer writes when nobody disturbs it.
+fn undisturbed(trainer: &Path) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = Command::new(trainer).current_dir(folder.path()).stderr(Stdio::null()).status().unwrap();
+    assert!(ended.success());
+    fs::read_to_string(folder.path().join("result.json")).unwrap()
+}
+
+#[test]
+fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
+    let Some(cloud) = CloudBox::start("a_run_on_aws_survives_a_stock_out_and_an_interruption", rules()) else { return };
+    cloud.make_bucket("runs");
+    let home = tempfile::tempdir().unwrap();
+    // The program of the machines lies on their disk already; a debug build is too large to send around.
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={:x}", Sha256::digest(fs::read(program).unwrap()));
+    let job = tempfile::tempdir().unwrap();
+    let trainer = job.path().join("train.py");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py"), &trainer).unwrap();
+    let more = ["--live", "-y", "--run", "life", "--store", "s3://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+    let words = [&["launch"], &QUESTION[..], &more, &["--", "./train.py", "--seconds-per-step", "0.1"]].concat();
+    let said = home.path().join("said");
+    let log = fs::File::create(&said).unwrap();
+    let mut leader = gpuplan(&cloud, home.path(), &words).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+
+    let first: Seen = wait_for("a machine", &mut leader, &said, || cloud.world.up().into_iter().next());
+    wait_for("a safe checkpoint", &mut leader, &said, || {
+        let safe = cloud.keys("runs", "team/runs/life/manifests/");
+        if !first.folder.join("job/work").exists() || safe.is_empty() { None } else { Some(()) }
+    });
+    cloud.world.take(&first.id, Duration::from_secs(6));
+    let second = wait_for("another machine", &mut leader, &said, || cloud.world.up().into_iter().find(|seen| seen.id != first.id));
+    let begun = Instant::now();
+    let ended = loop {
+        match leader.try_wait().unwrap() {
+            Some(ended) => break ended,
+            None => assert!(begun.elapsed() < PATIENCE, "{}\n{}", fs::read_to_string(&said).unwrap(), cloud.world.console(&second.id)),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let said = fs::read_to_string(&said).unwrap();
+    assert!(ended.success(), "{said}\n{}", cloud.world.console(&second.id));
+
+    assert!(first.zone_id != second.zone_id && ![&first, &second].iter().any(|seen| seen.zone_id == "use1-az1"), "{first:?} {second:?}");
+    for (part, times) in [("no capacity (InsufficientInstanceCapacity)", 1), ("rented 1 x", 2), ("life: completed", 1)] {
+        assert!(said.matches(part).count() >= times, "{part}: {said}");
+    }
+    assert!(KEYS.iter().all(|key| !said.contains(key)), "{said}");
+    let console = cloud.world.console(&first.id);
+    assert!(console.contains("aws spot terminate"), "the notice was heard: {console}");
+    let result = fs::read_to_string(second.folder.join("job/work/result.json")).unwrap();
+    assert_eq!(result, undisturbed(&trainer), "an interruption changes nothing");
+    let logs = run(&cloud, home.path(), &["logs", "life"]).stdout;
+    assert!(logs.starts_with("train: from step 0 of ") && logs.matches("train: from step ").count() == 2, "{logs}");
+
+    assert!(cloud.world.up().is_empty(), "nothing is left: {:?}", cloud.world.up());
+    let found = run(&cloud, home.path(), &["gc", "--cloud", "aws", "--output", "json"]);
+    assert_eq!((found.code, found.json()["found"].as_array().map(Vec::len)), (0, Some(0)), "{}{}", found.stdout, found.stderr);
+    let status: Value = run(&cloud, home.path(), &["status", "life", "--output", "json"]).json();
+    let row = (status[0]["state"].as_str(), status[0]["relaunches"].as_u64());
+    assert_eq!(row, (Some("completed"), Some(1)), "{status:#}");
+}

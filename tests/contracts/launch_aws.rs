@@ -1,0 +1,326 @@
+//! The launcher of AWS on a cloud in a box: its contract, every refusal, a lost answer, gangs, and what it leaves behind.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gpuplan::clouds::aws::launcher::AwsLauncher;
+use gpuplan::clouds::aws::session::{Session, TimeLimits};
+use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::answers;
+use crate::aws::quick;
+use crate::cloud_box::{CloudBox, IMAGE, KEYS};
+use crate::proxy::{Call, Fault, Rule};
+
+fn limits() -> TimeLimits {
+    TimeLimits { rent: Duration::from_secs(20), ..quick() }
+}
+
+fn launcher(endpoint: &str) -> AwsLauncher {
+    AwsLauncher::new(Session::at(endpoint, KEYS[0], KEYS[1], limits()))
+}
+
+pub fn pool(zone: Option<&str>, market: Market) -> Pool {
+    Pool {
+        cloud: "aws".to_owned(),
+        region: "us-east-1".to_owned(),
+        zone_id: zone.map(str::to_owned),
+        instance_type: "g5.xlarge".to_owned(),
+        market,
+    }
+}
+
+fn request(token: &str, pool: Pool) -> CreateRequest {
+    CreateRequest {
+        run: "bed".to_owned(),
+        epoch: 1,
+        node: 0,
+        nodes: 1,
+        pool,
+        token: token.to_owned(),
+        name: "gpuplan-bed-e1-n0".to_owned(),
+        expires_at: Timestamp::now() + SignedDuration::from_hours(1),
+        boot: "#!/bin/sh\nsleep 600\n".to_owned(),
+        image: None,
+        disk_gib: 100,
+        tags: vec![("team".to_owned(), "vision".to_owned())],
+    }
+}
+
+fn spot() -> Pool {
+    pool(Some("use1-az1"), Market::Spot)
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+async fn until(launcher: &AwsLauncher, id: &MachineId, is_so: impl Fn(&Machine) -> bool) -> Machine {
+    let begun = Instant::now();
+    loop {
+        let listed = launcher.list(Some("bed")).await.unwrap();
+        if let Some(machine) = listed.into_iter().find(|machine| machine.id == *id).filter(|machine| is_so(machine)) {
+            return machine;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{id} does not come to be so");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// `refuse-STATUS-CODE-...` as a token is refused so.
+fn refused_code(call: &Call) -> Option<(u16, String)> {
+    let token = call.parameter("ClientToken")?;
+    let mut words = token.strip_prefix("refuse-")?.splitn(3, '-');
+    Some((words.next()?.parse().ok()?, words.next()?.to_owned()))
+}
+
+/// On one box, since it takes seconds to start.
+#[test]
+fn aws_launcher_in_a_box() {
+    let lost = AtomicUsize::new(0);
+    let rules = vec![
+        Rule::on("RunInstances", Fault::Lost).when(move |call| {
+            call.parameter("ClientToken").as_deref() == Some("lost") && lost.fetch_add(1, Ordering::SeqCst) == 0
+        }),
+        Rule::on("RunInstances", Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized.")).when(|call| {
+            let kinds = (1..=3).filter_map(|number| call.parameter(&format!("TagSpecification.{number}.ResourceType")));
+            call.parameter("ClientToken").as_deref() == Some("disks") && kinds.into_iter().any(|kind| kind == "volume")
+        }),
+        Rule::answer("RunInstances", |call| {
+            let (status, code) = refused_code(call).unwrap();
+            // Some refusals repeat the whole signed request.
+            call.refusal(status, &code, &format!("no, {} of {}", KEYS[1], KEYS[0]))
+        })
+        .when(|call| refused_code(call).is_some()),
+        Rule::on("DescribeInstances", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
+            .region("us-west-2")
+            .when(|call| call.body.contains("busy-there")),
+    ];
+    let rules = rules.into_iter().chain(answers::quotas(vec![("L-3819A6DF", "All G and VT Spot Instance Requests", 8.0)])).collect();
+    let Some(cloud) = CloudBox::start("aws_launcher_in_a_box", rules) else { return };
+    let launcher = launcher(&cloud.endpoint);
+    run(async {
+        crate::launchers::keep_the_contract(&launcher, &spot()).await;
+        a_machine_is_what_was_ordered(&cloud, &launcher).await;
+        a_lost_answer_leaves_one_machine(&cloud, &launcher).await;
+        a_token_means_one_request(&cloud).await;
+        disks_without_tags_are_better_than_no_machine(&launcher).await;
+        who_ended_a_machine_is_listed(&cloud, &launcher).await;
+        another_process_ends_what_it_did_not_start(&cloud, &launcher).await;
+        a_gang_stands_close_and_leaves_no_group(&cloud, &launcher).await;
+        any_zone_is_left_to_the_cloud(&launcher).await;
+        every_refusal_says_what_comes_next(&launcher).await;
+        thirty_refusals_are_thirty_calls(&cloud, &launcher).await;
+        a_region_that_does_not_answer_hides_nothing(&launcher).await;
+    });
+    assert!(cloud.world.up().is_empty(), "{:?}", cloud.world.up());
+    the_policy_allows_what_was_done_and_no_more(&cloud);
+}
+
+async fn a_machine_is_what_was_ordered(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let machine = launcher.create(request("plain", spot())).await.unwrap();
+    let listed = until(launcher, &machine.id, |machine| machine.state == MachineState::Running).await;
+    assert_eq!((&listed.pool, &listed.token, listed.epoch), (&spot(), &"plain".to_owned(), 1));
+    assert_eq!(listed.expires_at, machine.expires_at);
+    let seen = cloud.world.up().into_iter().find(|seen| seen.id == machine.id.0).unwrap();
+    assert_eq!((seen.zone_id.as_str(), seen.market), ("use1-az1", Market::Spot));
+    let asked = cloud.calls().into_iter().rfind(|call| call.action == "RunInstances").unwrap();
+    for (parameter, expected) in [
+        ("ImageId", IMAGE),
+        ("IamInstanceProfile.Name", "gpuplan-machine"),
+        ("MetadataOptions.HttpTokens", "required"),
+        ("BlockDeviceMapping.1.Ebs.Encrypted", "true"),
+        ("InstanceInitiatedShutdownBehavior", "terminate"),
+        ("MaxCount", "1"),
+    ] {
+        assert_eq!(asked.parameter(parameter).as_deref(), Some(expected), "{parameter}");
+    }
+    assert!(asked.body.contains("Value=vision") && asked.body.contains("arn%3Aaws%3A"), "the user's tag, and the owner: {}", asked.body);
+    assert!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").is_none());
+    launcher.destroy(&machine.id).await.unwrap();
+    let gone = until(launcher, &machine.id, |machine| machine.state == MachineState::Gone).await;
+    assert!(!gone.was_taken && gone.reason.as_deref() == Some("Client.UserInitiatedShutdown"), "{gone:?}");
+}
+
+async fn a_lost_answer_leaves_one_machine(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let calls = || cloud.calls().iter().filter(|call| call.action == "RunInstances").count();
+    let before = calls();
+    let error = launcher.create(request("lost", spot())).await.unwrap_err();
+    assert!(matches!(error, LaunchError::Unclear { .. }), "{error}");
+    assert_eq!(calls() - before, 1, "nobody repeats it but the one who asked");
+    // As the controller does, later, when the life that is left is another one.
+    let machine = launcher.create(request("lost", spot())).await.unwrap();
+    assert_eq!(cloud.world.up().len(), 1, "{:?}", cloud.world.up());
+    launcher.destroy(&machine.id).await.unwrap();
+}
+
+async fn a_token_means_one_request(cloud: &CloudBox) {
+    // Two processes, so that the second does not remember the first.
+    let (first, second) = (launcher(&cloud.endpoint), launcher(&cloud.endpoint));
+    let machine = first.create(request("twice", spot())).await.unwrap();
+    let other = CreateRequest { disk_gib: 500, ..request("twice", spot()) };
+    let error = second.create(other).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::Request { code, .. } if code == "IdempotentParameterMismatch"), "{error}");
+    first.destroy(&machine.id).await.unwrap();
+}
+
+async fn disks_without_tags_are_better_than_no_machine(launcher: &AwsLauncher) {
+    let machine = launcher.create(request("disks", spot())).await.unwrap();
+    assert_eq!(machine.run, "bed");
+    launcher.destroy(&machine.id).await.unwrap();
+}
+
+async fn who_ended_a_machine_is_listed(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let taken = launcher.create(request("taken", spot())).await.unwrap();
+    cloud.world.take(&taken.id.0, Duration::ZERO);
+    let taken = until(launcher, &taken.id, |machine| machine.state == MachineState::Gone).await;
+    assert!(taken.was_taken && taken.reason.as_deref() == Some("Server.SpotInstanceTermination"), "{taken:?}");
+    let boot = "#!/bin/sh\nshutdown -P now\nsleep 600\n".to_owned();
+    let over = launcher.create(CreateRequest { boot, ..request("over", spot()) }).await.unwrap();
+    let over = until(launcher, &over.id, |machine| machine.state == MachineState::Gone).await;
+    assert!(!over.was_taken && over.reason.as_deref() == Some("Client.InstanceInitiatedShutdown"), "{over:?}");
+}
+
+async fn another_process_ends_what_it_did_not_start(cloud: &CloudBox, first: &AwsLauncher) {
+    let there = Pool { region: "us-west-2".to_owned(), zone_id: Some("usw2-az1".to_owned()), ..spot() };
+    let machine = first.create(request("elsewhere", there)).await.unwrap();
+    let second = launcher(&cloud.endpoint);
+    second.destroy(&machine.id).await.unwrap();
+    assert!(cloud.world.up().is_empty());
+}
+
+async fn a_gang_stands_close_and_leaves_no_group(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let member = |node: u32| CreateRequest {
+        node,
+        nodes: 2,
+        name: format!("gpuplan-bed-e9-n{node}"),
+        epoch: 9,
+        ..request(&format!("gang-{node}"), Pool { instance_type: "p4d.24xlarge".to_owned(), ..pool(None, Market::OnDemand) })
+    };
+    let (one, two) = (launcher.create(member(0)).await.unwrap(), launcher.create(member(1)).await.unwrap());
+    let up = cloud.world.up();
+    assert!(up.len() == 2 && up[0].zone_id == up[1].zone_id, "one zone, whichever: {up:?}");
+    assert!(up.iter().all(|seen| seen.group.as_deref() == Some("gpuplan-bed-e9")), "{up:?}");
+    let asked = cloud.calls().into_iter().rfind(|call| call.action == "RunInstances").unwrap();
+    let kind = |number: usize| asked.parameter(&format!("NetworkInterface.{number}.InterfaceType"));
+    let kinds: Vec<String> = (1..).map_while(kind).collect();
+    assert_eq!(kinds, ["efa", "efa-only", "efa-only", "efa-only"], "a p4d has four cards");
+    launcher.destroy(&one.id).await.unwrap();
+    launcher.list(Some("bed")).await.unwrap();
+    assert_eq!(cloud.world.groups(), 1, "one machine still stands in it");
+    launcher.destroy(&two.id).await.unwrap();
+    launcher.list(Some("bed")).await.unwrap();
+    assert_eq!(cloud.world.groups(), 0);
+    // A group of a process that died is swept once its time is over.
+    let past = CreateRequest { expires_at: Timestamp::now() - SignedDuration::from_secs(5), ..member(0) };
+    let left = CreateRequest { token: "gang-left".to_owned(), ..past };
+    let machine = launcher.create(left).await.unwrap();
+    let another = crate::launch_aws::launcher(&cloud.endpoint);
+    another.destroy(&machine.id).await.unwrap();
+    another.list(Some("bed")).await.unwrap();
+    assert_eq!(cloud.world.groups(), 1);
+    another.list(None).await.unwrap();
+    assert_eq!(cloud.world.groups(), 0);
+}
+
+async fn any_zone_is_left_to_the_cloud(launcher: &AwsLauncher) {
+    let machine = launcher.create(request("any", pool(None, Market::OnDemand))).await.unwrap();
+    let listed = until(launcher, &machine.id, |_| true).await;
+    assert_eq!(listed.pool, pool(None, Market::OnDemand), "the pool is the one that was ordered");
+    launcher.destroy(&machine.id).await.unwrap();
+    let nowhere = Pool { zone_id: Some("use1-az99".to_owned()), ..spot() };
+    let error = launcher.create(request("nowhere", nowhere)).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::NotSold { code } if code.contains("use1-az99")), "{error}");
+    let closed = Pool { region: "ap-south-2".to_owned(), zone_id: None, ..spot() };
+    let error = launcher.create(request("closed", closed)).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::NotSold { code } if code.contains("not enabled")), "{error}");
+    let unknown = Pool { instance_type: "g99.xlarge".to_owned(), ..spot() };
+    let error = launcher.create(request("unknown", unknown)).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::NotSold { code } if code.contains("does not know g99.xlarge")), "{error}");
+    let image = CreateRequest { image: Some("ami-nowhere".to_owned()), ..request("image", spot()) };
+    let error = launcher.create(image).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::Request { code, .. } if code == "InvalidAMIID.NotFound"), "{error}");
+}
+
+async fn every_refusal_says_what_comes_next(launcher: &AwsLauncher) {
+    let refused = async |status: u16, code: &str| {
+        let error = launcher.create(request(&format!("refuse-{status}-{code}"), spot())).await.unwrap_err();
+        assert!(KEYS.iter().all(|key| !format!("{error:?} {error}").contains(key)), "{error:?}");
+        error
+    };
+    for (status, code) in [
+        (500, "InsufficientInstanceCapacity"),
+        (500, "InsufficientHostCapacity"),
+        (500, "InsufficientReservedInstanceCapacity"),
+        (400, "UnfulfillableCapacity"),
+        (400, "SpotMaxPriceTooLow"),
+    ] {
+        assert_eq!(refused(status, code).await, LaunchError::Capacity { code: code.to_owned() });
+    }
+    assert!(matches!(refused(400, "Unsupported").await, LaunchError::NotSold { .. }));
+    for code in ["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"] {
+        let LaunchError::Quota { code: said, request } = refused(400, code).await else { panic!("{code} is a quota") };
+        assert_eq!(said, format!("L-3819A6DF of 8 vCPUs in us-east-1 ({code})"));
+        assert!(request.ends_with("--quota-code L-3819A6DF --desired-value 4 --region us-east-1"), "{request}");
+    }
+    for (status, code) in [
+        (403, "UnauthorizedOperation"),
+        (401, "AuthFailure"),
+        (400, "ExpiredToken"),
+        (403, "OptInRequired"),
+        (400, "PendingVerification"),
+        (403, "Blocked"),
+    ] {
+        assert!(matches!(refused(status, code).await, LaunchError::Credentials { .. }), "{code}");
+    }
+    for code in ["InvalidAMIID.NotFound", "InvalidSubnetID.NotFound", "InvalidParameterValue", "InvalidGroup.NotFound", "SomethingNew"] {
+        assert!(matches!(refused(400, code).await, LaunchError::Request { .. }), "{code}");
+    }
+    for code in ["RequestLimitExceeded", "ServerInternal", "ServiceUnavailable", "InternalError", "Unavailable", "Throttling"] {
+        assert_eq!(refused(503, code).await, LaunchError::Unclear { code: code.to_owned() });
+    }
+}
+
+/// Moving on costs one call a place: what a region is like is known after the first.
+async fn thirty_refusals_are_thirty_calls(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let before = cloud.calls().len();
+    for number in 0..30 {
+        let zone = ["use1-az1", "use1-az2", "use1-az4"][number % 3];
+        let token = format!("refuse-500-InsufficientInstanceCapacity-{number}");
+        launcher.create(request(&token, pool(Some(zone), Market::Spot))).await.unwrap_err();
+    }
+    assert_eq!(cloud.calls().len() - before, 30);
+}
+
+async fn a_region_that_does_not_answer_hides_nothing(launcher: &AwsLauncher) {
+    let error = launcher.list(Some("busy-there")).await.unwrap_err();
+    assert_eq!(error, LaunchError::Unclear { code: "RequestLimitExceeded".to_owned() });
+}
+
+/// The policy of `setup.tf`, which `docs/launch.md` repeats, against every call that this test saw.
+fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
+    let policy = gpuplan::clouds::aws::SETUP.split_once("resource \"aws_iam_policy\" \"launch\"").unwrap().1;
+    let policy = policy.split_once("\n}\n").unwrap().0;
+    let is_action = |text: &&str| text.split_once(':').is_some_and(|(service, action)| {
+        service.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+            && action.starts_with(|c: char| c.is_ascii_uppercase())
+            && action.chars().all(char::is_alphanumeric)
+    });
+    // What stands in a condition is no action.
+    let actions = policy.lines().filter(|line| !line.contains("Condition")).flat_map(|line| line.split('"'));
+    let allowed: BTreeSet<&str> = actions.filter(is_action).collect();
+    let calls = cloud.calls();
+    let done: BTreeSet<String> = calls.iter().map(|call| format!("{}:{}", call.service, call.action)).collect();
+    // Everybody may ask who they are.
+    let missing: Vec<&String> = done.iter().filter(|action| *action != "sts:GetCallerIdentity" && !allowed.contains(action.as_str())).collect();
+    assert!(missing.is_empty(), "the policy does not allow {missing:?}");
+    // Needed by calls of another name, or once in the life of an account, or by the store.
+    let unseen = ["ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole", "servicequotas:ListServiceQuotas"];
+    let idle: Vec<&&str> = allowed.iter().filter(|action| !done.contains(**action) && !unseen.contains(*action) && !action.starts_with("s3:")).collect();
+    assert!(idle.is_empty(), "the policy allows what no launch does: {idle:?}");
+    let page = include_str!("../../docs/launch.md");
+    let unsaid: Vec<&&str> = allowed.iter().filter(|action| !page.contains(**action)).collect();
+    assert!(unsaid.is_empty(), "docs/launch.md does not name {unsaid:?}");
+}
