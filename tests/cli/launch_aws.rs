@@ -35,10 +35,7 @@ fn rules() -> Vec<Rule> {
     let spot = |zone, price| Spot { machine: "g5.xlarge", zone, price, hours_ago: 0 };
     let prices = vec![spot("us-east-1a", "0.5100"), spot("us-east-1b", "0.4200"), spot("us-east-1c", "0.4700")];
     let full = Rule::answer("RunInstances", |call| call.refusal(500, "InsufficientInstanceCapacity", "We have no capacity there."));
-    vec![
-        answers::spot_history(prices, 1000),
-        full.when(|call| call.body.contains("Value=use1-az1") && call.parameter("DryRun").is_none()),
-    ]
+    vec![answers::spot_history(prices, 1000), full.when(|call| call.body.contains("Value=use1-az1") && call.parameter("DryRun").is_none())]
 }
 
 fn gpuplan(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Command {

@@ -89,7 +89,7 @@ fn led(spec: &RunSpec, folder: &Path, machines: &Machines, beside: impl AsyncFnO
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let end = runtime.block_on(async {
-        let leading = async { tokio::time::timeout(Duration::from_secs(120), lead(spec, wiring)).await.expect("the run does not end") };
+        let leading = async { tokio::time::timeout(Duration::from_mins(2), lead(spec, wiring)).await.expect("the run does not end") };
         let other = store(spec);
         tokio::join!(leading, beside(&other)).0
     });

@@ -28,10 +28,10 @@ mod gce_machines;
 mod gcp_project;
 mod house;
 mod launch;
-#[cfg(feature = "gcp")]
-mod launch_google;
 #[cfg(feature = "aws")]
 mod launch_aws;
+#[cfg(feature = "gcp")]
+mod launch_google;
 #[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "gcp")]

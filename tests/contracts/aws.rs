@@ -586,7 +586,10 @@ fn faults_cost_only_their_region(moto: &Moto, hardware: &Hardware) {
 
 fn the_account_says_who_it_is_and_what_it_may(moto: &Moto, hardware: &Hardware) {
     let mut rules = answers::quotas(QUOTAS.to_vec());
-    rules.push(Rule::on("TerminateInstances", Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized to perform this operation.")));
+    rules.push(Rule::on(
+        "TerminateInstances",
+        Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized to perform this operation."),
+    ));
     let proxy = Proxy::start(Some(moto.address.clone()), rules);
     let account = AwsAccount::new(session(&proxy.endpoint, quick()));
     let identity = one(account.identity()).unwrap();

@@ -81,9 +81,8 @@ fn refused_code(call: &Call) -> Option<(u16, String)> {
 fn aws_launcher_in_a_box() {
     let lost = AtomicUsize::new(0);
     let rules = vec![
-        Rule::on("RunInstances", Fault::Lost).when(move |call| {
-            call.parameter("ClientToken").as_deref() == Some("lost") && lost.fetch_add(1, Ordering::SeqCst) == 0
-        }),
+        Rule::on("RunInstances", Fault::Lost)
+            .when(move |call| call.parameter("ClientToken").as_deref() == Some("lost") && lost.fetch_add(1, Ordering::SeqCst) == 0),
         Rule::on("RunInstances", Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized.")).when(|call| {
             let kinds = (1..=3).filter_map(|number| call.parameter(&format!("TagSpecification.{number}.ResourceType")));
             call.parameter("ClientToken").as_deref() == Some("disks") && kinds.into_iter().any(|kind| kind == "volume")
@@ -303,22 +302,26 @@ async fn a_region_that_does_not_answer_hides_nothing(launcher: &AwsLauncher) {
 fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
     let policy = gpuplan::clouds::aws::SETUP.split_once("resource \"aws_iam_policy\" \"launch\"").unwrap().1;
     let policy = policy.split_once("\n}\n").unwrap().0;
-    let is_action = |text: &&str| text.split_once(':').is_some_and(|(service, action)| {
-        service.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
-            && action.starts_with(|c: char| c.is_ascii_uppercase())
-            && action.chars().all(char::is_alphanumeric)
-    });
+    let is_action = |text: &&str| {
+        text.split_once(':').is_some_and(|(service, action)| {
+            service.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+                && action.starts_with(|c: char| c.is_ascii_uppercase())
+                && action.chars().all(char::is_alphanumeric)
+        })
+    };
     // What stands in a condition is no action.
     let actions = policy.lines().filter(|line| !line.contains("Condition")).flat_map(|line| line.split('"'));
     let allowed: BTreeSet<&str> = actions.filter(is_action).collect();
     let calls = cloud.calls();
     let done: BTreeSet<String> = calls.iter().map(|call| format!("{}:{}", call.service, call.action)).collect();
     // Everybody may ask who they are.
-    let missing: Vec<&String> = done.iter().filter(|action| *action != "sts:GetCallerIdentity" && !allowed.contains(action.as_str())).collect();
+    let missing: Vec<&String> =
+        done.iter().filter(|action| *action != "sts:GetCallerIdentity" && !allowed.contains(action.as_str())).collect();
     assert!(missing.is_empty(), "the policy does not allow {missing:?}");
     // Needed by calls of another name, or once in the life of an account, or by the store.
     let unseen = ["ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole", "servicequotas:ListServiceQuotas"];
-    let idle: Vec<&&str> = allowed.iter().filter(|action| !done.contains(**action) && !unseen.contains(*action) && !action.starts_with("s3:")).collect();
+    let idle: Vec<&&str> =
+        allowed.iter().filter(|action| !done.contains(**action) && !unseen.contains(*action) && !action.starts_with("s3:")).collect();
     assert!(idle.is_empty(), "the policy allows what no launch does: {idle:?}");
     let page = include_str!("../../docs/launch.md");
     let unsaid: Vec<&&str> = allowed.iter().filter(|action| !page.contains(**action)).collect();

@@ -179,7 +179,9 @@ impl Drop for Machines {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         let machines: Vec<String> = state.machines.keys().cloned().collect();
-        machines.iter().for_each(|machine| state.remove(machine));
+        for machine in &machines {
+            state.remove(machine);
+        }
     }
 }
 
@@ -262,7 +264,9 @@ impl Shared {
             rented.since.elapsed().as_secs_f64() * self.speed > life
         };
         let over: Vec<String> = state.machines.iter().filter(|(_, rented)| is_over(rented)).map(|(name, _)| name.clone()).collect();
-        over.iter().for_each(|machine| state.remove(machine));
+        for machine in &over {
+            state.remove(machine);
+        }
         state.machines.retain(|_, rented| rented.gone_at.is_none_or(|gone_at| Instant::now() < gone_at));
     }
 
@@ -354,7 +358,8 @@ impl Shared {
     }
 
     fn is_ending(&self, deletion: &Value) -> bool {
-        self.state().machines.values().any(|rented| rented.number.to_string() == deletion["targetId"])
+        let number = deletion["targetId"].as_str().unwrap().parse();
+        self.state().machines.values().any(|rented| Ok(rented.number) == number)
     }
 
     fn operations(&self, zone: &str, filter: &str) -> Answer {

@@ -178,8 +178,7 @@ impl AwsLauncher {
         let unsaid = LaunchError::Quota { code: code.to_owned(), request: otherwise };
         let (pool, bought) = (&request.pool, Bought::from(request.pool.market));
         let Ok(site) = self.site(account, pool, request.image.as_deref()).await else { return unsaid };
-        let (quota, used) =
-            tokio::join!(find(account, &pool.region, &pool.instance_type, bought), running(account, &pool.region, bought));
+        let (quota, used) = tokio::join!(find(account, &pool.region, &pool.instance_type, bought), running(account, &pool.region, bought));
         let Ok(quota) = quota else { return unsaid };
         let (Some(of), Some(limit)) = (quota.quota_code(), quota.value()) else { return unsaid };
         let name = quota.quota_name().unwrap_or_default();

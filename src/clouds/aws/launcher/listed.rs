@@ -72,13 +72,7 @@ mod tests {
 
     #[test]
     fn it_is_the_machine_that_was_ordered() {
-        let tags = [
-            (names::RUN, "r"),
-            (names::EPOCH, "7"),
-            (names::NODE, "1"),
-            (names::EXPIRES, "2026-11-22T00:00:00Z"),
-            (ZONE, ""),
-        ];
+        let tags = [(names::RUN, "r"), (names::EPOCH, "7"), (names::NODE, "1"), (names::EXPIRES, "2026-11-22T00:00:00Z"), (ZONE, "")];
         let machine = machine(&found(InstanceStateName::Running, "", &tags), "us-east-1").unwrap();
         assert_eq!((machine.run.as_str(), machine.epoch, machine.node, machine.token.as_str()), ("r", 7, 1, "token"));
         assert_eq!(machine.pool.to_string(), "aws/us-east-1/g5.xlarge spot", "any zone was asked for");

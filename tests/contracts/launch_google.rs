@@ -258,7 +258,7 @@ fn gcp_without_a_zone_each_one_of_the_region_is_asked_and_a_gang_stays_together(
         ..request(token)
     };
     let stockout = later("ZONE_RESOURCE_POOL_EXHAUSTED", "");
-    bed.machines.fails("us-central1-a", &[stockout.clone()]);
+    bed.machines.fails("us-central1-a", std::slice::from_ref(&stockout));
     let first = run(launcher.create(order("t", 0))).unwrap();
     assert!(first.id.0.starts_with("us-central1-b/"), "{}", first.id);
     assert_eq!(first.pool, pool(None, "g2-standard-4"), "the place that was offered");
@@ -267,7 +267,7 @@ fn gcp_without_a_zone_each_one_of_the_region_is_asked_and_a_gang_stays_together(
     let another_program = self::launcher(&bed.machines);
     let third = run(another_program.create(order("v", 2))).unwrap();
     assert!(third.id.0.starts_with("us-central1-b/"), "{}", third.id);
-    bed.machines.fails("us-central1-a", &[stockout.clone()]);
+    bed.machines.fails("us-central1-a", std::slice::from_ref(&stockout));
     bed.machines.fails("us-central1-b", &[stockout]);
     let error = run(launcher.create(CreateRequest { epoch: 2, ..order("w", 0) })).unwrap_err();
     assert!(matches!(error, LaunchError::Capacity { .. }), "{error}");
