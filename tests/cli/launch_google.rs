@@ -14,9 +14,12 @@ use gpuplan::runstore::{Run, Store};
 use gpuplan::spot::AvailabilityModel;
 use gpuplan::units::{BillingRule, Usd, UsdPerHour};
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
+use crate::fake_gcs::FakeGcs;
 use crate::gce_machines::{Machines, PROJECT, TOKEN, later};
+use crate::support::Ran;
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 /// A minute of the run in a second.
@@ -152,4 +155,40 @@ fn a_machine_whose_job_cannot_start_deletes_itself() {
     let deleted: Vec<&str> = calls.iter().filter(own).map(|call| call.method.as_str()).collect();
     assert_eq!(deleted, ["compute.instances.delete"; 3]);
     assert!(machines.alive().is_empty());
+}
+
+const QUESTION: [&str; 8] = ["examples/llama-3.1-8b-finetune.toml", "--cloud", "gcp", "--gpus", "H100:8", "--spot", "--max-nodes", "1"];
+
+/// By the program itself: prices by zone, a bucket, a folder that the machine fetches with its own identity, and nothing left.
+#[test]
+fn the_program_rents_on_google_cloud() {
+    let (home, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (machines, bucket) = (Machines::start(home.path(), 1.0), FakeGcs::start());
+    machines.tells("GOOGLE_BASE_URL", &bucket.endpoint);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", "140").stdin(Stdio::null());
+        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.path()).env("GPUPLAN_HOME", home.path());
+        command.env("GOOGLE_CLOUD_PROJECT", PROJECT).env("GPUPLAN_GCP_ENDPOINT", machines.endpoint());
+        command.env("GOOGLE_BASE_URL", &bucket.endpoint).env("GOOGLE_SKIP_SIGNATURE", "true");
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+    };
+    std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
+    // The program of the machines lies on their disk already; a debug build is too large to send around.
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={:x}", Sha256::digest(std::fs::read(program).unwrap()));
+    let more = ["--live", "-y", "--run", "life", "--store", "gs://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+    let ran = run(&[&["launch"], &QUESTION[..], &more, &["--", "./train.py"]].concat());
+    let inserted = machines.inserted();
+    let console = inserted.first().map(|machine| std::fs::read_to_string(machines.folder_of(machine).join("console.log")).unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str(), inserted.len()), (0, "life: completed\n", 1), "{}\n{console:?}", ran.stderr);
+    let result = std::fs::read_to_string(machines.folder_of(&inserted[0]).join("work/result.json")).unwrap();
+    assert_eq!(result, undisturbed());
+    assert!(bucket.keys().iter().any(|key| key.starts_with("runs/team/runs/life/manifests/")), "{:?}", bucket.keys());
+    assert!(run(&["logs", "life"]).stdout.starts_with("train: from step 0 of "), "what it said is in the bucket");
+    let left = run(&["gc", "--cloud", "gcp", "--output", "json"]);
+    assert_eq!((left.code, left.json()["found"].as_array().map(Vec::len)), (0, Some(0)), "{}{}", left.stdout, left.stderr);
+    assert!(machines.alive().is_empty() && !format!("{}{console:?}", ran.stderr).contains(TOKEN));
 }

@@ -20,6 +20,9 @@ mod examples;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod fake_gce;
 #[cfg(feature = "gcp")]
+#[path = "../testbed/fake_gcs.rs"]
+mod fake_gcs;
+#[cfg(feature = "gcp")]
 #[path = "../testbed/gce_machines.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod gce_machines;

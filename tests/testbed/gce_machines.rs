@@ -99,6 +99,8 @@ struct State {
 struct Shared {
     folder: PathBuf,
     endpoint: OnceLock<String>,
+    /// Where machines find other interfaces of Google: variables and their values.
+    known: Mutex<Vec<(String, String)>>,
     /// Seconds of a machine's life in a second.
     speed: f64,
     state: Mutex<State>,
@@ -112,7 +114,13 @@ pub struct Machines {
 impl Machines {
     /// `speed`: how much faster than life time passes for `maxRunDuration`.
     pub fn start(folder: &Path, speed: f64) -> Self {
-        let shared = Arc::new(Shared { folder: folder.to_owned(), endpoint: OnceLock::new(), speed, state: Mutex::default() });
+        let shared = Arc::new(Shared {
+            folder: folder.to_owned(),
+            endpoint: OnceLock::new(),
+            known: Mutex::default(),
+            speed,
+            state: Mutex::default(),
+        });
         let answering = shared.clone();
         let fake = FakeGce::start(move |call| answering.answer(call));
         shared.endpoint.set(fake.endpoint.clone()).unwrap();
@@ -121,6 +129,12 @@ impl Machines {
 
     pub fn endpoint(&self) -> &str {
         &self.fake.endpoint
+    }
+
+    /// A variable of every machine to come.
+    #[allow(dead_code, reason = "only where the program itself is tested there is a bucket")]
+    pub fn tells(&self, name: &str, value: &str) {
+        self.shared.known.lock().unwrap().push((name.to_owned(), value.to_owned()));
     }
 
     /// The next insertions in the zone meet these, in turn.
@@ -252,7 +266,8 @@ impl Shared {
             "compute.images.get" if of("image") == "large" => Answer::Json(json!({"name": "large", "diskSizeGb": "300"})),
             "compute.images.get" | "compute.images.getFromFamily" => not_found(&format!("global/images/{}", of("image"))),
             "compute.machineTypes.aggregatedList" => machine_types(),
-            _ => Answer::Refused(501, "notImplemented", call.method.clone()),
+            // Prices, quotas and the like.
+            _ => crate::gcp_project::project(call),
         }
     }
 
@@ -434,6 +449,8 @@ impl Shared {
             .env("PATH", path.unwrap())
             .env("GPUPLAN_GCP_ENDPOINT", self.endpoint.get().unwrap())
             .env("GPUPLAN_MACHINE_FOLDER", &folder)
+            .env("GCE_METADATA_IP", metadata.endpoint.trim_start_matches("http://"))
+            .envs(self.known.lock().unwrap().clone())
             .env("GPUPLAN_AGENT_OPTIONS", format!("--heartbeat 1s --settle 1s --machine {machine}"))
             .process_group(0)
             .stdin(Stdio::null())
