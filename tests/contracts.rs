@@ -22,14 +22,14 @@ mod gce_machines;
 #[path = "contracts/gcp.rs"]
 mod gcp;
 #[cfg(feature = "gcp")]
-#[path = "contracts/gcp_launcher.rs"]
-mod gcp_launcher;
-#[cfg(feature = "gcp")]
 #[path = "testbed/gcp_project.rs"]
 mod gcp_project;
 #[cfg(feature = "aws")]
 #[path = "contracts/launch_aws.rs"]
 mod launch_aws;
+#[cfg(feature = "gcp")]
+#[path = "contracts/launch_google.rs"]
+mod launch_google;
 #[cfg(feature = "aws")]
 #[path = "testbed/machines.rs"]
 #[allow(dead_code, reason = "the tests of the program use more of it")]
@@ -256,6 +256,6 @@ fn gcp_keeps_the_contract_of_a_launcher() {
         let (folder, pool) = (tempfile::tempdir().unwrap(), launchers::pool("gcp", "us-central1", zone, "g2-standard-4"));
         // Google's shortest life, half a minute, takes a third of a second.
         let machines = gce_machines::Machines::start(folder.path(), 100.0);
-        gcp_launcher::run(launchers::keep_the_contract(&gcp_launcher::launcher(&machines), &pool));
+        launch_google::run(launchers::keep_the_contract(&launch_google::launcher(&machines), &pool));
     }
 }

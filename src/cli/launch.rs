@@ -239,7 +239,8 @@ pub fn store(spec: &RunSpec) -> Result<Run, Diagnostic> {
 }
 
 pub fn open(address: &str, run: &str) -> Result<Run, Diagnostic> {
-    let store = Store::open(address).map_err(|error| store_of(&error))?;
+    let keys = if address.starts_with("s3://") { runtime()?.block_on(clouds::store_keys()) } else { None };
+    let store = Store::signed(address, keys).map_err(|error| store_of(&error))?;
     Ok(Run::new(store, Layout::new(run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?))
 }
 

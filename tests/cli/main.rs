@@ -20,12 +20,21 @@ mod examples;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod fake_gce;
 #[cfg(feature = "gcp")]
+#[path = "../testbed/fake_gcs.rs"]
+mod fake_gcs;
+#[cfg(feature = "gcp")]
+#[path = "../testbed/gce_machines.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod gce_machines;
+#[cfg(feature = "gcp")]
 #[path = "../testbed/gcp_project.rs"]
 mod gcp_project;
 mod house;
 mod launch;
 #[cfg(feature = "aws")]
 mod launch_aws;
+#[cfg(feature = "gcp")]
+mod launch_google;
 #[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "gcp")]
@@ -44,7 +53,7 @@ mod profile;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod proxy;
 mod refusals;
-#[cfg(feature = "aws")]
+#[cfg(any(feature = "aws", feature = "gcp"))]
 #[path = "../contracts/server.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod server;

@@ -238,7 +238,7 @@ fn string_problem(text: &str, schema: &Value, is_request: bool) -> Option<String
     (!is_right).then(|| format!("a {}", schema["format"].as_str().unwrap_or_default()))
 }
 
-fn decoded(text: &str) -> String {
+pub fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [byte, after @ ..] = rest {
         let escaped = (*byte == b'%').then(|| after.get(..2)).flatten();

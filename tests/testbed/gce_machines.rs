@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,10 @@ use crate::server::{Reply, Request, Server};
 pub const PROJECT: &str = "some-project";
 /// What the token of a machine's service account is; it may come out nowhere.
 pub const TOKEN: &str = "ya29.planted";
-/// Every process of a machine carries it in its environment.
+/// Every process of a machine carries it in its environment, with the machine's folder: runs of several tests are called alike.
 const MARK: &str = "GPUPLAN_FAKE_INSTANCE";
+/// From the order to delete a machine until it is gone.
+const ENDING: Duration = Duration::from_millis(700);
 /// Google gives no more machines than this in a page of the stand-in, so that a gang needs several.
 const PAGE: usize = 2;
 
@@ -59,11 +62,14 @@ enum Status {
 
 struct Rented {
     body: Value,
+    folder: PathBuf,
     number: u64,
     zone: String,
     status: Status,
     created: Timestamp,
     since: Instant,
+    /// A deleted machine is listed until then.
+    gone_at: Option<Instant>,
     sensed: Arc<Sensed>,
     _metadata: Server,
 }
@@ -71,6 +77,8 @@ struct Rented {
 /// What a machine's metadata service says.
 #[derive(Default)]
 struct Sensed {
+    zone: String,
+    name: String,
     preempted: Mutex<bool>,
     changed: Condvar,
 }
@@ -90,6 +98,9 @@ struct State {
 
 struct Shared {
     folder: PathBuf,
+    endpoint: OnceLock<String>,
+    /// Where machines find other interfaces of Google: variables and their values.
+    known: Mutex<Vec<(String, String)>>,
     /// Seconds of a machine's life in a second.
     speed: f64,
     state: Mutex<State>,
@@ -103,13 +114,27 @@ pub struct Machines {
 impl Machines {
     /// `speed`: how much faster than life time passes for `maxRunDuration`.
     pub fn start(folder: &Path, speed: f64) -> Self {
-        let shared = Arc::new(Shared { folder: folder.to_owned(), speed, state: Mutex::default() });
+        let shared = Arc::new(Shared {
+            folder: folder.to_owned(),
+            endpoint: OnceLock::new(),
+            known: Mutex::default(),
+            speed,
+            state: Mutex::default(),
+        });
         let answering = shared.clone();
-        Self { fake: FakeGce::start(move |call| answering.answer(call)), shared }
+        let fake = FakeGce::start(move |call| answering.answer(call));
+        shared.endpoint.set(fake.endpoint.clone()).unwrap();
+        Self { fake, shared }
     }
 
     pub fn endpoint(&self) -> &str {
         &self.fake.endpoint
+    }
+
+    /// A variable of every machine to come.
+    #[allow(dead_code, reason = "only where the program itself is tested there is a bucket")]
+    pub fn tells(&self, name: &str, value: &str) {
+        self.shared.known.lock().unwrap().push((name.to_owned(), value.to_owned()));
     }
 
     /// The next insertions in the zone meet these, in turn.
@@ -133,11 +158,17 @@ impl Machines {
 
     /// `zone/name` of those that are there.
     pub fn alive(&self) -> Vec<String> {
+        self.shared.pass_time();
         self.shared.state().machines.keys().cloned().collect()
     }
 
     pub fn folder_of(&self, machine: &str) -> PathBuf {
         self.shared.folder_of(machine)
+    }
+
+    /// Those of the machine, that left its group too.
+    pub fn processes(&self, machine: &str) -> Vec<i32> {
+        processes(&self.folder_of(machine))
     }
 
     /// Google says that it takes the machine, and does so after the notice.
@@ -153,7 +184,7 @@ impl Machines {
     /// The machine stops without being deleted, as one that shuts itself down does.
     pub fn stops(&self, machine: &str) {
         self.shared.state().machines.get_mut(machine).unwrap().status = Status::Terminated;
-        end(machine);
+        end(&self.folder_of(machine));
     }
 }
 
@@ -162,7 +193,9 @@ impl Drop for Machines {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         let machines: Vec<String> = state.machines.keys().cloned().collect();
-        machines.iter().for_each(|machine| state.remove(machine));
+        for machine in &machines {
+            state.remove(machine);
+        }
     }
 }
 
@@ -180,9 +213,12 @@ impl State {
         operation
     }
 
+    /// Its processes end at once, and it is listed for a while yet.
     fn remove(&mut self, machine: &str) {
-        if self.machines.remove(machine).is_some() {
-            end(machine);
+        if let Some(rented) = self.machines.get_mut(machine) {
+            end(&rented.folder);
+            rented.status = Status::Stopping;
+            rented.gone_at.get_or_insert_with(|| Instant::now() + ENDING);
         }
     }
 }
@@ -230,7 +266,8 @@ impl Shared {
             "compute.images.get" if of("image") == "large" => Answer::Json(json!({"name": "large", "diskSizeGb": "300"})),
             "compute.images.get" | "compute.images.getFromFamily" => not_found(&format!("global/images/{}", of("image"))),
             "compute.machineTypes.aggregatedList" => machine_types(),
-            _ => Answer::Refused(501, "notImplemented", call.method.clone()),
+            // Prices, quotas and the like.
+            _ => crate::gcp_project::project(call),
         }
     }
 
@@ -242,7 +279,10 @@ impl Shared {
             rented.since.elapsed().as_secs_f64() * self.speed > life
         };
         let over: Vec<String> = state.machines.iter().filter(|(_, rented)| is_over(rented)).map(|(name, _)| name.clone()).collect();
-        over.iter().for_each(|machine| state.remove(machine));
+        for machine in &over {
+            state.remove(machine);
+        }
+        state.machines.retain(|_, rented| rented.gone_at.is_none_or(|gone_at| Instant::now() < gone_at));
     }
 
     fn insert(&self, call: &Call) -> Answer {
@@ -318,6 +358,11 @@ impl Shared {
         let found = self.state().operations.get(name).cloned();
         match found {
             // Google holds the answer back for two minutes at most; a test does not wait for it.
+            Some(operation) if operation["operationType"] == "delete" && self.is_ending(&operation) => {
+                thread::sleep(ENDING);
+                self.pass_time();
+                Answer::Json(operation)
+            }
             Some(operation) if operation["status"] == "RUNNING" => {
                 thread::sleep(Duration::from_millis(200));
                 begun(&operation)
@@ -325,6 +370,11 @@ impl Shared {
             Some(operation) => Answer::Json(operation),
             None => not_found(&format!("zones/{zone}/operations/{name}")),
         }
+    }
+
+    fn is_ending(&self, deletion: &Value) -> bool {
+        let number = deletion["targetId"].as_str().unwrap().parse();
+        self.state().machines.values().any(|rented| Ok(rented.number) == number)
     }
 
     fn operations(&self, zone: &str, filter: &str) -> Answer {
@@ -377,19 +427,30 @@ impl Shared {
         let items = body["metadata"]["items"].as_array().unwrap();
         let script = items.iter().find(|item| item["key"] == "startup-script").unwrap()["value"].as_str().unwrap();
         fs::write(folder.join("startup-script"), script)?;
-        let sensed = Arc::new(Sensed::default());
+        let (_, name) = machine.split_once('/').unwrap();
+        let sensed = Arc::new(Sensed { zone: zone.to_owned(), name: name.to_owned(), ..Sensed::default() });
         let sensing = sensed.clone();
         let metadata = Server::start(move |request| sensing.answer(request));
         let log = File::create(folder.join("console.log"))?;
+        // Nothing here shuts this machine down.
+        let programs = folder.join("programs");
+        fs::create_dir_all(&programs)?;
+        fs::write(programs.join("shutdown"), "#!/bin/sh\necho \"shutdown $*\"\n")?;
+        fs::set_permissions(programs.join("shutdown"), fs::Permissions::from_mode(0o755))?;
+        let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())));
         let keep = |name: &str| std::env::var_os(name).map(|value| (name.to_owned(), value));
         Command::new("/bin/sh")
             .arg("startup-script")
             .current_dir(&folder)
             .env_clear()
-            .envs(["PATH", "HOME", "LANG", "TMPDIR"].into_iter().filter_map(keep))
-            .env(MARK, machine)
+            .envs(["HOME", "LANG", "TMPDIR"].into_iter().filter_map(keep))
+            .env(MARK, &folder)
             .env("GCE_METADATA_HOST", metadata.endpoint.trim_start_matches("http://"))
-            .env("GPUPLAN_SHUT_DOWN", "kill -9 0")
+            .env("PATH", path.unwrap())
+            .env("GPUPLAN_GCP_ENDPOINT", self.endpoint.get().unwrap())
+            .env("GPUPLAN_MACHINE_FOLDER", &folder)
+            .env("GCE_METADATA_IP", metadata.endpoint.trim_start_matches("http://"))
+            .envs(self.known.lock().unwrap().clone())
             .env("GPUPLAN_AGENT_OPTIONS", format!("--heartbeat 1s --settle 1s --machine {machine}"))
             .process_group(0)
             .stdin(Stdio::null())
@@ -398,7 +459,7 @@ impl Shared {
             .spawn()?;
         let (created, since) = (Timestamp::now(), Instant::now());
         let (body, zone) = (body.clone(), zone.to_owned());
-        Ok(Rented { body, number, zone, status: Status::Running, created, since, sensed, _metadata: metadata })
+        Ok(Rented { body, folder, number, zone, status: Status::Running, created, since, gone_at: None, sensed, _metadata: metadata })
     }
 }
 
@@ -415,6 +476,8 @@ impl Sensed {
             "service-accounts/default/token" => {
                 text(200, &json!({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}).to_string())
             }
+            "zone" => text(200, &format!("projects/123456789/zones/{}", self.zone)),
+            "name" => text(200, &self.name),
             "maintenance-event" => text(200, "NONE"),
             "preempted" => {
                 let preempted = self.preempted.lock().unwrap();
@@ -497,21 +560,20 @@ fn machine_types() -> Answer {
 }
 
 /// Whether the process lives and belongs to the machine. A dead one that nobody has asked after has no environment.
-fn is_marked(pid: i32, machine: &str) -> bool {
-    let mark = format!("{MARK}={machine}");
+fn is_marked(pid: i32, folder: &Path) -> bool {
+    let mark = format!("{MARK}={}", folder.display());
     fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
 }
 
-/// Processes of the machine, those that left its group too.
-pub fn processes(machine: &str) -> Vec<i32> {
+fn processes(folder: &Path) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| is_marked(*pid, machine)).collect()
+    pids.filter(|pid| is_marked(*pid, folder)).collect()
 }
 
-fn end(machine: &str) {
+fn end(folder: &Path) {
     for _ in 0..10 {
-        let marked = processes(machine);
+        let marked = processes(folder);
         if marked.is_empty() {
             return;
         }

@@ -251,15 +251,14 @@ fn request_id(token: &str, zone: &str) -> String {
     let mut bytes: [u8; 16] = std::array::from_fn(|index| digest[index]);
     bytes[6] = 0x50 | (bytes[6] & 0x0f);
     bytes[8] = 0x80 | (bytes[8] & 0x3f);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 /// A name is unique in a zone and has at most 63 characters (RFC 1035): that of the order, and eight that stand for its token.
 fn machine_name(name: &str, token: &str) -> String {
-    let mark: String = Sha256::digest(token.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    let start: String = name.chars().take(54).collect();
-    format!("{start}-{mark}")
+    let (start, mark) = (name.chars().take(54).collect::<String>(), format!("{:x}", Sha256::digest(token.as_bytes())));
+    format!("{start}-{}", &mark[..8])
 }
 
 impl Launcher for GcpLauncher {

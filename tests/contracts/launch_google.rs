@@ -2,7 +2,6 @@
 //! it finds again.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::{Duration, Instant};
 
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
@@ -11,7 +10,7 @@ use gpuplan::clouds::gcp::project::Project;
 use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
 use serde_json::{Value, json};
 
-use crate::gce_machines::{Fault, Machines, PROJECT, TOKEN, later, processes};
+use crate::gce_machines::{Fault, Machines, PROJECT, later};
 use crate::launchers;
 
 pub fn run<T>(future: impl Future<Output = T>) -> T {
@@ -32,12 +31,12 @@ fn request(token: &str) -> CreateRequest {
 
 struct Bed {
     machines: Machines,
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 fn bed() -> Bed {
     let folder = tempfile::tempdir().unwrap();
-    Bed { machines: Machines::start(folder.path(), 1.0), folder }
+    Bed { machines: Machines::start(folder.path(), 1.0), _folder: folder }
 }
 
 /// Until it holds; nothing here takes as long.
@@ -259,7 +258,7 @@ fn gcp_without_a_zone_each_one_of_the_region_is_asked_and_a_gang_stays_together(
         ..request(token)
     };
     let stockout = later("ZONE_RESOURCE_POOL_EXHAUSTED", "");
-    bed.machines.fails("us-central1-a", &[stockout.clone()]);
+    bed.machines.fails("us-central1-a", std::slice::from_ref(&stockout));
     let first = run(launcher.create(order("t", 0))).unwrap();
     assert!(first.id.0.starts_with("us-central1-b/"), "{}", first.id);
     assert_eq!(first.pool, pool(None, "g2-standard-4"), "the place that was offered");
@@ -268,7 +267,7 @@ fn gcp_without_a_zone_each_one_of_the_region_is_asked_and_a_gang_stays_together(
     let another_program = self::launcher(&bed.machines);
     let third = run(another_program.create(order("v", 2))).unwrap();
     assert!(third.id.0.starts_with("us-central1-b/"), "{}", third.id);
-    bed.machines.fails("us-central1-a", &[stockout.clone()]);
+    bed.machines.fails("us-central1-a", std::slice::from_ref(&stockout));
     bed.machines.fails("us-central1-b", &[stockout]);
     let error = run(launcher.create(CreateRequest { epoch: 2, ..order("w", 0) })).unwrap_err();
     assert!(matches!(error, LaunchError::Capacity { .. }), "{error}");
@@ -324,22 +323,15 @@ fn gcp_a_preempted_machine_is_ending_and_then_taken() {
     assert_eq!(run(launcher.destroy(&machine.id)), Ok(()));
 }
 
-/// The end of the boot script's own choice: the token comes from the metadata service and the machine is deleted, not only shut down.
 #[test]
-fn gcp_a_machine_ends_itself_by_deleting_itself() {
+fn gcp_a_machine_that_somebody_deleted_is_gone_and_was_not_taken() {
     let bed = bed();
     let launcher = launcher(&bed.machines);
-    let boot = "#!/bin/sh\necho up\n${GPUPLAN_END_MACHINE:-shutdown -P now}\nsleep 60\n".to_owned();
-    let machine = run(launcher.create(CreateRequest { boot, ..request("t") })).unwrap();
-    wait_for("the machine did not delete itself", || bed.machines.alive().is_empty());
-    let calls = bed.machines.fake.calls();
-    let own = calls.iter().find(|call| call.method == "compute.instances.delete").unwrap();
-    assert_eq!(own.headers["authorization"], format!("Bearer {TOKEN}"));
-    let gone = states(&launcher, None);
-    assert_eq!((gone[0].state, gone[0].was_taken), (MachineState::Gone, false), "{gone:?}");
-    let console = fs::read_to_string(bed.machines.folder_of(&machine.id.0).join("console.log")).unwrap();
-    assert!(console.starts_with("up\n") && !console.contains(TOKEN), "{console}");
-    let _ = &bed.folder;
+    let machine = run(launcher.create(request("t"))).unwrap();
+    run(self::launcher(&bed.machines).destroy(&machine.id)).unwrap();
+    let gone = states(&launcher, Some("contract"));
+    assert_eq!((gone.len(), gone[0].state, gone[0].was_taken), (1, MachineState::Gone, false), "{gone:?}");
+    assert_eq!(gone[0].reason.as_deref(), Some("delete"));
 }
 
 #[test]
@@ -353,11 +345,11 @@ fn gcp_a_stopped_machine_still_pays_for_its_disk_and_is_deleted() {
     assert_eq!(listed[0].state, MachineState::Ending);
     assert!(listed[0].reason.as_deref().is_some_and(|reason| reason.contains("disk")), "{listed:?}");
     let other = run(launcher.create(CreateRequest { boot, ..request("u") })).unwrap();
-    wait_for("the processes did not begin", || processes(&other.id.0).len() >= 3);
+    wait_for("the processes did not begin", || bed.machines.processes(&other.id.0).len() >= 3);
     for machine in [&machine, &other] {
         run(launcher.destroy(&machine.id)).unwrap();
         run(launcher.destroy(&machine.id)).unwrap();
-        assert!(processes(&machine.id.0).is_empty(), "its whole tree is gone");
+        assert!(bed.machines.processes(&machine.id.0).is_empty(), "its whole tree is gone");
     }
     assert!(bed.machines.alive().is_empty());
     assert!(states(&launcher, None).iter().all(|machine| machine.state == MachineState::Gone));

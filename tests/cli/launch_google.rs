@@ -1,0 +1,194 @@
+//! The whole life of a run on machines of Google Cloud that are processes here: refused, booted, preempted with a notice, moved to
+//! another zone and finished, with the result of a run that nobody disturbed. The real boot script and the real agent.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gpuplan::clouds::gcp::launcher::GcpLauncher;
+use gpuplan::clouds::gcp::project::Project;
+use gpuplan::launch::spec::{Offered, VERSION};
+use gpuplan::launch::{Clock, End, Job, Journal, Launcher, Market, Parcel, Pool, RunSpec, Wiring, Wish, lead};
+use gpuplan::runstore::layout::Layout;
+use gpuplan::runstore::{Run, Store};
+use gpuplan::spot::AvailabilityModel;
+use gpuplan::units::{BillingRule, Usd, UsdPerHour};
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use crate::fake_gcs::FakeGcs;
+use crate::gce_machines::{Machines, PROJECT, TOKEN, later};
+use crate::support::Ran;
+
+const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
+/// A minute of the run in a second.
+const SPEED: f64 = 60.0;
+
+fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
+    let offered = |zone: &&str| {
+        let (region, _) = zone.rsplit_once('-').unwrap();
+        let pool = Pool {
+            cloud: "gcp".to_owned(),
+            region: region.to_owned(),
+            zone_id: Some((*zone).to_owned()),
+            instance_type: "g2-standard-4".to_owned(),
+            market: Market::Spot,
+        };
+        Offered { pool, rate_usd_per_hour: UsdPerHour::parse("0.30").unwrap(), billing: BillingRule::PER_SECOND }
+    };
+    RunSpec {
+        version: VERSION,
+        run: "Life_1.0".to_owned(),
+        started_at: Timestamp::now(),
+        stand_in: None,
+        nodes: 1,
+        spot: zones.iter().map(offered).collect(),
+        on_demand: Vec::new(),
+        work_hours: 1.0,
+        deadline_hours: None,
+        changeover_hours: 0.1,
+        worst_changeover_hours: 0.3,
+        budget_usd: None,
+        lifetime_hours: 4.0,
+        silence_seconds: 600.0,
+        expected_cost_usd: Usd::ZERO,
+        steps: 120.0,
+        store: format!("file://{}", folder.join("store").display()),
+        image: None,
+        disk_gib: 100,
+        tags: vec![("team".to_owned(), "vision".to_owned())],
+        job: Job {
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            agent: Parcel::Here(env!("CARGO_BIN_EXE_gpuplan").to_owned()),
+            workdir: None,
+            setup: None,
+            environment: Vec::new(),
+            secrets: Vec::new(),
+        },
+    }
+}
+
+fn store(spec: &RunSpec) -> Run {
+    Run::new(Store::open(&spec.store).unwrap(), Layout::new(&spec.run).unwrap())
+}
+
+/// Leads the run while `beside` happens. The end, and what was said.
+fn led(spec: &RunSpec, folder: &Path, machines: &Machines, beside: impl AsyncFnOnce(&Run)) -> (End, Vec<String>) {
+    let mut journal = Journal::open(&folder.join("launches.sqlite")).unwrap();
+    assert!(journal.begin(spec).unwrap());
+    let project = Project::at(machines.endpoint(), PROJECT);
+    let launchers: Vec<Box<dyn Launcher>> = vec![Box::new(GcpLauncher::at(project, "nobody".to_owned()))];
+    let (_wish, wishes) = watch::channel(Wish::GoOn);
+    let (run, said) = (store(spec), std::sync::Mutex::new(Vec::new()));
+    let wiring = Wiring {
+        launchers: &launchers,
+        journal: &mut journal,
+        store: &run,
+        model: &AvailabilityModel::prior(),
+        clock: Clock { started_at: spec.started_at, speed: SPEED },
+        say: &|line| said.lock().unwrap().push(line.to_owned()),
+        wish: wishes,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let end = runtime.block_on(async {
+        let leading = async { tokio::time::timeout(Duration::from_mins(2), lead(spec, wiring)).await.expect("the run does not end") };
+        let other = store(spec);
+        tokio::join!(leading, beside(&other)).0
+    });
+    (end.unwrap().unwrap(), said.into_inner().unwrap())
+}
+
+fn undisturbed() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = Command::new(TRAINER).current_dir(folder.path()).stderr(Stdio::null()).status().unwrap();
+    assert!(ended.success());
+    std::fs::read_to_string(folder.path().join("result.json")).unwrap()
+}
+
+#[test]
+fn a_preempted_run_goes_on_in_another_zone_with_the_same_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let machines = Machines::start(folder.path(), 1.0);
+    machines.fails("us-central1-a", &[later("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "no resources")]);
+    let zones = ["us-central1-a", "us-central1-b", "us-east4-a"];
+    let spec = spec(folder.path(), &zones, &[TRAINER, "--seconds-per-step", "0.02"]);
+    let preempting = async |run: &Run| {
+        // Once something of it is safe.
+        while run.status(0).await.ok().flatten().is_none_or(|status| status.committed.is_none()) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        machines.preempt(&machines.alive()[0], Duration::from_secs(10));
+    };
+    let (end, said) = led(&spec, folder.path(), &machines, preempting);
+    let said = said.join("\n");
+    let console = |machine: &String| std::fs::read_to_string(machines.folder_of(machine).join("console.log")).unwrap();
+    let consoles: Vec<String> = machines.inserted().iter().map(console).collect();
+    assert_eq!(end, End::Completed, "{said}\n{consoles:?}");
+    let inserted = machines.inserted();
+    let zones: Vec<&str> = inserted.iter().map(|machine| machine.split_once('/').unwrap().0).collect();
+    assert_eq!(zones, ["us-central1-b", "us-east4-a"], "{said}");
+    assert!(
+        said.contains("no capacity (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS)") && said.contains("interrupted, its work is saved"),
+        "{said}"
+    );
+    assert!(consoles[0].contains("gcp preemption") && consoles[0].contains("train: from step 0 of 120"), "{}", consoles[0]);
+    assert!(consoles[1].contains("train: from step ") && !consoles[1].contains("train: from step 0 of"), "{}", consoles[1]);
+    let result = std::fs::read_to_string(machines.folder_of(&inserted[1]).join("work/result.json")).unwrap();
+    assert_eq!(result, undisturbed(), "a preemption changes nothing");
+    assert!(machines.alive().is_empty(), "nothing is left");
+    assert!(inserted.iter().all(|machine| machines.processes(machine).is_empty()));
+    assert!(!format!("{said}{consoles:?}").contains(TOKEN), "a key is said nowhere");
+}
+
+/// Nobody leads the run any more, and its machine ends itself: the boot script deletes it with the token of its service account.
+#[test]
+fn a_machine_whose_job_cannot_start_deletes_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let machines = Machines::start(folder.path(), 1.0);
+    let mut spec = spec(folder.path(), &["us-central1-a", "us-central1-b", "us-east4-a"], &[TRAINER]);
+    spec.job.setup = Some("false".to_owned());
+    let (end, said) = led(&spec, folder.path(), &machines, async |_| {});
+    assert!(matches!(&end, End::Failed(why) if why.contains("3 machines in a row")), "{end:?}: {said:?}");
+    let calls = machines.fake.calls();
+    let own = |call: &&crate::fake_gce::Call| call.headers.get("authorization").is_some_and(|key| *key == format!("Bearer {TOKEN}"));
+    let deleted: Vec<&str> = calls.iter().filter(own).map(|call| call.method.as_str()).collect();
+    assert_eq!(deleted, ["compute.instances.delete"; 3]);
+    assert!(machines.alive().is_empty());
+}
+
+const QUESTION: [&str; 8] = ["examples/llama-3.1-8b-finetune.toml", "--cloud", "gcp", "--gpus", "H100:8", "--spot", "--max-nodes", "1"];
+
+/// By the program itself: prices by zone, a bucket, a folder that the machine fetches with its own identity, and nothing left.
+#[test]
+fn the_program_rents_on_google_cloud() {
+    let (home, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (machines, bucket) = (Machines::start(home.path(), 1.0), FakeGcs::start());
+    machines.tells("GOOGLE_BASE_URL", &bucket.endpoint);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", "140").stdin(Stdio::null());
+        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.path()).env("GPUPLAN_HOME", home.path());
+        command.env("GOOGLE_CLOUD_PROJECT", PROJECT).env("GPUPLAN_GCP_ENDPOINT", machines.endpoint());
+        command.env("GOOGLE_BASE_URL", &bucket.endpoint).env("GOOGLE_SKIP_SIGNATURE", "true");
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+    };
+    std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
+    // The program of the machines lies on their disk already; a debug build is too large to send around.
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={:x}", Sha256::digest(std::fs::read(program).unwrap()));
+    let more = ["--live", "-y", "--run", "life", "--store", "gs://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+    let ran = run(&[&["launch"], &QUESTION[..], &more, &["--", "./train.py"]].concat());
+    let inserted = machines.inserted();
+    let console = inserted.first().map(|machine| std::fs::read_to_string(machines.folder_of(machine).join("console.log")).unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str(), inserted.len()), (0, "life: completed\n", 1), "{}\n{console:?}", ran.stderr);
+    let result = std::fs::read_to_string(machines.folder_of(&inserted[0]).join("work/result.json")).unwrap();
+    assert_eq!(result, undisturbed());
+    assert!(bucket.keys().iter().any(|key| key.starts_with("runs/team/runs/life/manifests/")), "{:?}", bucket.keys());
+    assert!(run(&["logs", "life"]).stdout.starts_with("train: from step 0 of "), "what it said is in the bucket");
+    let left = run(&["gc", "--cloud", "gcp", "--output", "json"]);
+    assert_eq!((left.code, left.json()["found"].as_array().map(Vec::len)), (0, Some(0)), "{}{}", left.stdout, left.stderr);
+    assert!(machines.alive().is_empty() && !format!("{}{console:?}", ran.stderr).contains(TOKEN));
+}
