@@ -6,7 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process, kill_process_group};
 use tokio::process::{Child, Command};
 
 use crate::agent::control_group::ControlGroup;
@@ -66,10 +67,10 @@ impl Program {
         }
     }
 
-    pub fn ask_to_end(&self) {
+    pub fn ask_to_end(&self, signal: Signal) {
         let Some(pid) = self.pid.and_then(Pid::from_raw) else { return };
         // Whoever ended meanwhile needs no signal.
-        let _ = if self.is_launcher { kill_process(pid, Signal::TERM) } else { kill_process_group(pid, Signal::TERM) };
+        let _ = if self.is_launcher { kill_process(pid, signal) } else { kill_process_group(pid, signal) };
     }
 
     pub async fn wait(&mut self) -> io::Result<Exit> {

@@ -7,6 +7,17 @@ use crate::runstore::ManifestName;
 /// Less than this share of one core is no work: a program that waits for ever still looks at its clock.
 const IDLE_SHARE: f64 = 0.05;
 
+/// What becomes of a program that is stalled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStall {
+    /// People are told, and that is all.
+    Warn,
+    /// It is asked to save and end, as at a cap: the machine costs money for nothing.
+    Stop,
+    /// It is killed, which counts as a crash.
+    Kill,
+}
+
 /// What shows that the program works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signs {

@@ -21,11 +21,12 @@ use crate::agent::logs::{CHUNK_AGE, Logs};
 use crate::agent::notice::{NoticeSource, Urgency};
 use crate::agent::notify::{Notifier, Occasion};
 use crate::agent::outcome::{Asked, Exit, Outcome};
+use crate::agent::program::Signal;
 use crate::agent::restart::{Crash, Decision, History};
 use crate::agent::restore::{Restore, Restored};
 use crate::agent::sample::Sampler;
 use crate::agent::signals;
-use crate::agent::stall::Stall;
+use crate::agent::stall::{OnStall, Stall};
 use crate::agent::supervise::attend::OWNER_FILE;
 use crate::agent::team::{self, Place};
 use crate::agent::tree;
@@ -33,6 +34,7 @@ use crate::agent::worth::{Question, Worth};
 use crate::runstore::history::Keep;
 use crate::runstore::spec::command_of;
 use crate::runstore::{Owner, Phase, Run, Spec, Start, StoreError};
+use crate::telemetry::host::Strangers;
 
 /// Between two looks at caps and progress.
 const TICK: Duration = Duration::from_millis(250);
@@ -79,9 +81,11 @@ pub struct Settings {
     pub place: Place,
     /// Keep the program's output in the store.
     pub keep_output: bool,
-    /// Without a sign of life for so long, people are told, and the program is killed if they want it.
+    /// Without a sign of life for so long the program is stalled.
     pub stall: Option<Duration>,
-    pub kill_stalled: bool,
+    pub on_stall: OnStall,
+    /// What asks the program to save and end.
+    pub signal: Signal,
     pub worth: Option<Question>,
     /// The program that tells of GPUs where there is no NVML.
     pub nvidia_smi: String,
@@ -140,8 +144,9 @@ struct Supervisor {
     telling: JoinSet<()>,
     /// The highest share of the budget that was told, percent.
     told: Option<u32>,
-    /// The last look at the process table.
+    /// The last look at the processes, and who is none of ours.
     looked: Instant,
+    strangers: Strangers,
     exit: Option<Exit>,
     synced: bool,
     output_lost: bool,
@@ -208,6 +213,7 @@ async fn own_and_live(
         telling: JoinSet::new(),
         told: None,
         looked: begun,
+        strangers: Strangers::default(),
         exit: None,
         synced: true,
         output_lost: false,

@@ -1,6 +1,7 @@
 //! Several machines on one run: the first owns the epoch and commits; the others join it, start from the same checkpoint and give
 //! their files of each. Whoever has to leave, all leave; who falls silent is missed by the others.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -18,6 +19,9 @@ const PARTS_WITHIN: Duration = Duration::from_mins(5);
 /// Between two looks for them.
 const PART_LOOK: Duration = Duration::from_millis(250);
 
+/// Folder of the first machine's agent among the checkpoints; others' have their number behind it.
+const OWN_FOLDER: &str = ".gpuplan";
+
 /// Which machine of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -30,6 +34,11 @@ impl Place {
 
     pub fn is_first(self) -> bool {
         self.node == 0
+    }
+
+    /// The agent's own folder among the checkpoints, where several machines may share them.
+    pub fn own_folder(self, checkpoints: &Path) -> PathBuf {
+        checkpoints.join(if self.is_first() { OWN_FOLDER.to_owned() } else { format!("{OWN_FOLDER}-{}", self.node) })
     }
 
     pub fn is_alone(self) -> bool {

@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_
 
 use crate::agent::control_group::{ControlGroup, end_left_behind};
 use crate::runstore::Owner;
+use crate::telemetry::host::Strangers;
 
 /// Variable that every process below an agent inherits, in whatever session: run, store, machine and agent.
 pub const MARK: &str = "GPUPLAN_MARK";
@@ -68,23 +69,32 @@ pub fn end_descendants(group: Option<&ControlGroup>) -> io::Result<()> {
 }
 
 fn descendants_of_this() -> Vec<Process> {
-    let is_tool = tools();
-    let mut all = processes();
-    all.retain(|process| !is_tool(process));
-    descendants(std::process::id() as i32, &all)
+    descendants(std::process::id() as i32, &without_tools(processes()))
 }
 
 /// What this agent runs for itself, as `nvidia-smi`: its own children in its own process group. The program has another group,
 /// and so has all that it starts.
-fn tools() -> impl Fn(&Process) -> bool {
+fn without_tools(mut all: Vec<Process>) -> Vec<Process> {
     let (own, group) = (std::process::id() as i32, rustix::process::getpgrp().as_raw_nonzero().get());
-    move |process| process.parent == own && process.group == group
+    all.retain(|process| process.parent != own || process.group != group);
+    all
 }
 
-/// Processor time of all that runs below this process.
-pub fn processor_time() -> Duration {
+/// Collects orphans that ended, except `ours` and the agent's own tools, whose end somebody waits for. Gives the processor time of
+/// all that runs below this process: one look at the processes serves both.
+pub fn tend(ours: Option<i32>, strangers: &mut Strangers) -> Duration {
+    let own = std::process::id() as i32;
+    let read: Vec<Process> = strangers.others().into_iter().filter_map(look).collect();
+    let family = family_of(own, &read);
+    strangers.learn(read.iter().map(|process| process.pid), &family);
+    let all = without_tools(read);
+    for process in all.iter().filter(|process| process.parent == own && process.is_dead && Some(process.pid) != ours) {
+        if let Some(pid) = Pid::from_raw(process.pid) {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
     // The kernel counts for programs in hundredths of a second on every architecture (proc_pid_stat(5), `sysconf(_SC_CLK_TCK)`).
-    Duration::from_millis(descendants_of_this().iter().map(|process| process.ticks).sum::<u64>() * 10)
+    Duration::from_millis(descendants(own, &all).iter().map(|process| process.ticks).sum::<u64>() * 10)
 }
 
 /// Kills a former owner of the run on this machine, its control group, and everything that carries its mark or another of the
@@ -129,17 +139,6 @@ fn kill(process: &Process) {
     };
 }
 
-/// Collects orphans that ended, except `ours` and the agent's own tools, whose end somebody waits for.
-pub fn reap_orphans(ours: Option<i32>) {
-    let (own, is_tool) = (std::process::id() as i32, tools());
-    let is_orphan = |process: &Process| process.parent == own && process.is_dead && Some(process.pid) != ours && !is_tool(process);
-    for process in processes().into_iter().filter(is_orphan) {
-        if let Some(pid) = Pid::from_raw(process.pid) {
-            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
-        }
-    }
-}
-
 /// How often the kernel has killed for lack of memory since it started.
 pub fn memory_kills() -> Option<u64> {
     let text = fs::read_to_string("/proc/vmstat").ok()?;
@@ -165,13 +164,19 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
 }
 
 fn descendants(root: i32, all: &[Process]) -> Vec<Process> {
+    let family = family_of(root, all);
+    let is_below = |process: &&Process| process.pid != root && !process.is_dead && family.contains(&process.pid);
+    all.iter().filter(is_below).copied().collect()
+}
+
+/// The process itself and all that descend from it.
+fn family_of(root: i32, all: &[Process]) -> BTreeSet<i32> {
     let mut family = BTreeSet::from([root]);
     loop {
         let before = family.len();
         family.extend(all.iter().filter(|process| family.contains(&process.parent)).map(|process| process.pid).collect::<Vec<_>>());
         if family.len() == before {
-            let is_below = |process: &&Process| process.pid != root && !process.is_dead && family.contains(&process.pid);
-            return all.iter().filter(is_below).copied().collect();
+            return family;
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 
+use crate::agent::hold::Hold;
 use crate::agent::scan::{Ready, entry};
 use crate::agent::team::{Place, collect};
 use crate::runstore::history::{Keep, to_prune};
@@ -105,7 +106,10 @@ impl Shipper {
     pub async fn upload(&mut self, ready: &Ready) -> Result<Option<Vec<StoredFile>>, StoreError> {
         self.attempt += 1;
         let begun = Instant::now();
-        let sends: Vec<_> = ready.entry.files.iter().map(|file| self.send(&ready.entry.name, &file.path)).collect();
+        // Where the file system gives no second names, what is deleted meanwhile was not complete.
+        let hold = Hold::of(&self.place.own_folder(&self.folder), &self.folder, &ready.entry);
+        let root = hold.as_ref().map_or(self.folder.as_path(), Hold::folder);
+        let sends: Vec<_> = ready.entry.files.iter().map(|file| self.send(root, &ready.entry.name, &file.path)).collect();
         let files: Vec<Result<(Known, u64), StoreError>> = stream::iter(sends).buffered(FILES_AT_ONCE).collect().await;
         let (mut stored, mut bytes, mut failed) = (Vec::new(), 0, None);
         for file in files {
@@ -125,8 +129,16 @@ impl Shipper {
             None => {}
         }
         self.measure(bytes, begun.elapsed());
+        Ok(self.is_the_same(ready, hold.as_ref()).then_some(stored))
+    }
+
+    /// Nothing was written into it or beside it meanwhile. The program may have deleted what is held.
+    fn is_the_same(&self, ready: &Ready, hold: Option<&Hold>) -> bool {
         let now = entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone()).ok().flatten();
-        Ok((now.as_ref() == Some(&ready.entry)).then_some(stored))
+        match hold {
+            None => now.as_ref() == Some(&ready.entry),
+            Some(hold) => hold.has(&ready.entry) && now.is_none_or(|now| now.files.iter().all(|file| ready.entry.files.contains(file))),
+        }
     }
 
     fn measure(&mut self, bytes: u64, took: Duration) {
@@ -137,8 +149,8 @@ impl Shipper {
     }
 
     /// The file as it is stored, and how many bytes had to be sent for it.
-    async fn send(&self, name: &str, path: &str) -> Result<(Known, u64), StoreError> {
-        let from = self.folder.join(path);
+    async fn send(&self, root: &Path, name: &str, path: &str) -> Result<(Known, u64), StoreError> {
+        let from = root.join(path);
         let head = head(&from).map_err(|source| StoreError::Local { path: from.display().to_string(), source })?;
         if let Some(known) = self.known.get(&within(name, path)).filter(|known| known.head == head) {
             let here = hash_file(&from).await?;
@@ -159,7 +171,8 @@ impl Shipper {
         }
         let order = self.run.restore_order().await?;
         let in_use = if self.committed.is_some() { None } else { self.restored_from };
-        let gone: BTreeSet<ManifestName> = to_prune(&order, self.keep, in_use).into_iter().collect();
+        let kept = self.run.kept().await?;
+        let gone: BTreeSet<ManifestName> = to_prune(&order, self.keep, &kept, in_use).into_iter().collect();
         let mut keys: BTreeMap<ManifestName, Vec<String>> = BTreeMap::new();
         for name in &order {
             keys.insert(*name, self.keys(*name).await?);

@@ -11,7 +11,7 @@ use regex_lite::Regex;
 use crate::agent::claim::ClaimError;
 use crate::agent::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
 use crate::agent::supervise::{Fault, Settings, Stream, Talk, supervise};
-use crate::agent::{Caps, Framework, NoticeSource, Notifier, Place, Question};
+use crate::agent::{Caps, Framework, NoticeSource, Notifier, OnStall, Place, Question, Signal};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::clouds::notices;
@@ -49,6 +49,9 @@ pub struct AgentArguments {
     /// Time to save and end after SIGTERM, SIGINT, SIGHUP or SIGUSR1, or at a cap; a cloud's notice says its own
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub grace: Duration,
+    /// What asks the command to save and end: TERM, INT, HUP, USR1 or USR2
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
+    pub signal: Signal,
     /// Where notices of the machine's end are asked: auto, aws, gcp, azure or none
     #[arg(long, value_name = "CLOUD", default_value = "auto")]
     pub notices: String,
@@ -79,9 +82,9 @@ pub struct AgentArguments {
     /// Without a step, checkpoint, output or work of a processor for so long the program is stalled; 0: never
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = duration)]
     pub stall: Duration,
-    /// What happens to a stalled program: warn, or kill (which counts as a crash)
-    #[arg(long, value_name = "WHAT", default_value = "warn", value_parser = ["warn", "kill"])]
-    pub on_stall: String,
+    /// What becomes of a stalled program: warn, stop (it saves and ends, as at a cap) or kill (which counts as a crash)
+    #[arg(long, value_name = "WHAT", default_value = "warn", value_parser = on_stall)]
+    pub on_stall: OnStall,
     /// Finds a metric in the output of the program; the first group is the number, as in 'loss: ([0-9.]+)'
     #[arg(long, value_name = "PATTERN", requires = "worth")]
     pub metric: Option<String>,
@@ -249,7 +252,8 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
         place: place(arguments, hand_off)?,
         keep_output: !arguments.no_logs,
         stall: Some(arguments.stall).filter(|stall| !stall.is_zero()),
-        kill_stalled: arguments.on_stall == "kill",
+        on_stall: arguments.on_stall,
+        signal: arguments.signal,
         notifier: notifier(arguments, hand_off, offline)?,
         nvidia_smi: arguments.nvidia_smi.clone(),
         machine: arguments.machine.clone(),
@@ -302,6 +306,27 @@ fn notifier(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     let Some(url) = url.filter(|_| !offline) else { return Ok(None) };
     let webhook = Webhook::new(url).map_err(|error| Diagnostic::new(Exit::Usage, error))?;
     Ok(Some(Arc::new(webhook)))
+}
+
+fn on_stall(text: &str) -> Result<OnStall, String> {
+    match text {
+        "warn" => Ok(OnStall::Warn),
+        "stop" => Ok(OnStall::Stop),
+        "kill" => Ok(OnStall::Kill),
+        _ => Err("say warn, stop or kill".to_owned()),
+    }
+}
+
+/// Signals that a program can take as a wish to save. The others kill it or mean something else.
+fn signal(text: &str) -> Result<Signal, String> {
+    match text.strip_prefix("SIG").unwrap_or(text) {
+        "TERM" => Ok(Signal::TERM),
+        "INT" => Ok(Signal::INT),
+        "HUP" => Ok(Signal::HUP),
+        "USR1" => Ok(Signal::USR1),
+        "USR2" => Ok(Signal::USR2),
+        _ => Err("say TERM, INT, HUP, USR1 or USR2".to_owned()),
+    }
 }
 
 /// `90s`, `10m`, `36h`; a bare number would be hours, which nobody means for a heartbeat.

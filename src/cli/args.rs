@@ -10,6 +10,7 @@ use crate::cli::bench::BenchArguments;
 use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::ending::{DownArguments, GcArguments, StopArguments};
 use crate::cli::launch::LaunchArguments;
+use crate::cli::launch::adopt::AdoptArguments;
 use crate::cli::launch::leading::{ResumeArguments, WatchArguments};
 use crate::cli::profile::ProfileCommand;
 use crate::cli::runs::{FetchArguments, LogsArguments, SshArguments, StatusArguments};
@@ -83,6 +84,8 @@ pub enum Command {
     Launch(Box<LaunchArguments>),
     /// Lead a run again that was left
     Watch(WatchArguments),
+    /// Take over a run of which no journal is here, from its store and the marks on its machines
+    Adopt(AdoptArguments),
     /// Go on with a run that was stopped, failed or refused, from its newest checkpoint
     Resume(ResumeArguments),
     /// What runs, where, and what it has cost

@@ -1,5 +1,6 @@
 //! `launch`: from a plan to machines that are led to the end of the run.
 
+pub mod adopt;
 pub mod agreed;
 pub mod delivery;
 pub mod leading;
@@ -19,10 +20,11 @@ use crate::cli::launch::leading::led;
 use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
 use crate::cli::plan::{Answered, compute, nothing_fits};
 use crate::cli::printer::Printer;
+use crate::cli::runs::runtime;
 use crate::cli::settings::Settings;
 use crate::cli::workload::{self, Recorded};
+use crate::clouds;
 use crate::clouds::fake::{self, Scenario};
-use crate::clouds::{self};
 use crate::launch::{Journal, RunSpec};
 use crate::plan::Plan;
 use crate::plan::choose::World;
@@ -114,6 +116,11 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
         return Err(
             Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", spec.run)).hint(format!("gpuplan watch {}", spec.run))
         );
+    }
+    // With it the run can be led from anywhere: `gpuplan adopt`.
+    let text = spec.write().map_err(|error| Diagnostic::unexpected(&error))?;
+    if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_of(&error))?.is_some() {
+        printer.note(&format!("warning: {} has a run `{}` already, and this one goes on from its checkpoints", spec.store, spec.run));
     }
     if arguments.detach { detached(&spec.run, settings, printer) } else { led(&spec, launchers, &mut journal, printer) }
 }
@@ -231,8 +238,9 @@ pub fn store(spec: &RunSpec) -> Result<Run, Diagnostic> {
     open(&spec.store, &spec.run)
 }
 
-fn open(address: &str, run: &str) -> Result<Run, Diagnostic> {
-    let store = Store::open(address).map_err(|error| store_of(&error))?;
+pub fn open(address: &str, run: &str) -> Result<Run, Diagnostic> {
+    let keys = if address.starts_with("s3://") { runtime()?.block_on(clouds::store_keys()) } else { None };
+    let store = Store::signed(address, keys).map_err(|error| store_of(&error))?;
     Ok(Run::new(store, Layout::new(run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?))
 }
 

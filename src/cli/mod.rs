@@ -76,6 +76,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Setup(arguments) => setup::run(arguments, settings, printer),
         Command::Launch(arguments) => launch::run(arguments, settings, printer),
         Command::Watch(arguments) => launch::leading::again(arguments, settings, printer),
+        Command::Adopt(arguments) => launch::adopt::run(arguments, settings, printer),
         Command::Resume(arguments) => launch::leading::resume(arguments, settings, printer),
         Command::Status(arguments) => runs::status(arguments, settings, printer),
         Command::Logs(arguments) => runs::logs(arguments, settings, printer),

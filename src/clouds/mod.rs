@@ -22,10 +22,12 @@ pub mod webhook;
 pub use ask::ask;
 
 use std::error::Error;
+use std::sync::Arc;
 
 use crate::hardware::CloudId;
 use crate::launch::Launcher;
 use crate::market::{AccountSource, PriceSource, RiskSource};
+use crate::runstore::store::KeySource;
 
 /// Everything that can be asked of one cloud, as the environment names its addresses and credentials.
 #[derive(Default)]
@@ -74,6 +76,19 @@ pub fn with_account() -> Vec<&'static str> {
     clouds.extend(aws::has_account().then_some(aws::CLOUD));
     clouds.extend(gcp::identity::is_in_sight().then_some(gcp::CLOUD));
     clouds
+}
+
+/// Region and keys for a store of S3, where the AWS tools know an account.
+#[cfg(feature = "aws")]
+pub async fn store_keys() -> Option<(String, Arc<dyn KeySource>)> {
+    let keys = aws::keys::SharedKeys::new();
+    Some((keys.region().await?, keys))
+}
+
+/// Without the AWS tools' own library the store's client finds keys in the environment.
+#[cfg(not(feature = "aws"))]
+pub async fn store_keys() -> Option<(String, Arc<dyn KeySource>)> {
+    std::future::ready(None).await
 }
 
 /// A variable of the environment; empty is the same as not set.

@@ -217,8 +217,8 @@ impl Comparison<'_> {
         let apart = curve.ends().filter(|(small, large)| (log_time(*small) - log_time(*large)).abs() >= TOLD_APART);
         let words = match apart {
             Some((small, large)) => {
-                let end = |size| format!("{} at {}", off(log_time(size)), class.size(size));
-                format!("{words}, {} to {} {than}", end(small), end(large))
+                let end = |size| format!("at {} {}", class.size(size), off(log_time(size)));
+                format!("{words}, {}, {} {than}", end(small), end(large))
             }
             None => format!("{words}, {} {than}", off(curve.overall().log_time)),
         };
@@ -378,7 +378,7 @@ mod tests {
         assert!((1.2..1.6).contains(&small) && (0.999..1.02).contains(&large), "{small} {large}");
         let hardware = Hardware::embedded().unwrap();
         let said = &measured_gpu(&bad, Precision::Bf16, &hardware).unwrap().reasons[0];
-        assert!(said.contains(" % under at 17 GFLOP to ") && said.contains(" TFLOP what the constants expect"), "{said}");
+        assert!(said.contains(", at 17 GFLOP ") && said.contains(" % under, at ") && said.contains(" what the constants expect"), "{said}");
     }
 
     #[test]

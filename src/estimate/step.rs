@@ -339,6 +339,8 @@ impl TimeBreakdown {
 mod tests {
     use super::*;
     use crate::estimate::case::Case;
+    use crate::estimate::correction::{Correction, MeasuredGpu};
+    use crate::estimate::curve::{Curve, Point};
     use crate::estimate::subject::Subject;
     use crate::hardware::Hardware;
     use crate::workload::{Layout, Models, Recompute};
@@ -381,6 +383,34 @@ mod tests {
         let constants = Constants::embedded();
         assert!(time(false) > 10.0 * constants.launch_seconds);
         assert!((time(true) - constants.micro_step_seconds).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_link_that_is_bad_at_short_messages_slows_those_alone() {
+        let case = r#"{"id": "a", "model": {"name": "llama-2-7b"}, "training": {"task": "pretrain", "sequence_length": 1024},
+            "hardware": {"gpu": "h100-sxm5-80", "gpus": 8}}"#;
+        let case: Case = serde_json::from_str(case).unwrap();
+        let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
+        let points = [(8e6, 3.0_f64), (5e8, 1.0)].map(|(size, time)| Point { size, log_time: time.ln(), spread: 0.01, weight: 1.0 });
+        let correction = Correction::new(vec![MeasuredGpu {
+            id: prepared.gpu.id.clone(),
+            architecture: prepared.gpu.architecture,
+            curves: Curve::new(WorkClass::Copy, points.to_vec()).into_iter().collect(),
+            host: None,
+            reasons: Vec::new(),
+        }]);
+        let slower = |layout: Layout, of: fn(&TimeBreakdown) -> f64| {
+            let setting = Setting { layout, micro_batch: 1, global_batch: 8.0, recompute: Recompute::None };
+            let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());
+            let plain = subject.estimate(&setting).unwrap().time;
+            of(&subject.corrected(&correction).estimate(&setting).unwrap().time) / of(&plain)
+        };
+        // Activations of 8.4 MB, and buckets of 500 MB.
+        let tensor = slower(Layout { tensor: 8, ..Layout::default() }, |time| time.tensor_parallel);
+        let data = slower(Layout { data: 8, ..Layout::default() }, |time| time.data_parallel);
+        // Of an all-reduce of activations 124 us are the latency of its hops, which stays, and 46 us are transfer, which takes
+        // 3^0.9 of that: 1.46, a little less since the size is not quite that of the point.
+        assert!((1.43..1.46).contains(&tensor) && (data - 1.0).abs() < 1e-9, "{tensor} {data}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::launch::rental::{Rental, Rentals};
 use crate::spot::policy::reason::Reason;
 use crate::spot::policy::{self, Observation, State};
 use crate::spot::watch::Watch;
+use crate::units::Hours;
 
 /// Pauses between repeats of a call without a clear answer, doubled each time. Seconds.
 const FIRST_PAUSE: f64 = 5.0;
@@ -112,6 +113,25 @@ impl Controller {
     /// Share of the work that is safe.
     pub fn done(&self) -> f64 {
         self.done
+    }
+
+    /// Where the run stands, for a person who waits.
+    pub fn standing(&self, now: f64) -> String {
+        let nodes = self.terms.nodes;
+        match &self.phase {
+            Phase::Choosing { from } => {
+                let why = self.last_refusal.as_ref().map_or_else(String::new, |(pool, refusal)| format!("; last: {pool}: {refusal}"));
+                format!("waiting, asking again in {}{why}", Hours((from - now).max(0.0) / 3600.0))
+            }
+            Phase::Creating { gang, .. } => {
+                format!("renting {}, machine {} of {nodes}", self.choice(gang.which).pool, (gang.machines.len() + 1).min(nodes as usize))
+            }
+            Phase::Running { gang, is_working, .. } => {
+                format!("{} {nodes} x {}", if *is_working { "running on" } else { "starting" }, self.choice(gang.which).pool)
+            }
+            Phase::Ending { .. } => "ending machines, and looking that they are gone".to_owned(),
+            Phase::Ended(_) => "ended".to_owned(),
+        }
     }
 
     pub fn rentals(&self) -> &Rentals {

@@ -19,6 +19,7 @@ use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
 use crate::launch::spec::RunSpec;
 use crate::runstore::{Phase, Run, Status, StoreError};
 use crate::spot::AvailabilityModel;
+use crate::units::Usd;
 
 /// A call to a cloud that takes longer has no clear answer.
 const CALL: Duration = Duration::from_mins(1);
@@ -38,7 +39,12 @@ pub struct Clock {
 
 impl Clock {
     pub fn now(&self) -> f64 {
-        Timestamp::now().duration_since(self.started_at).as_secs_f64() * self.speed
+        self.of(Timestamp::now())
+    }
+
+    /// Seconds of the run.
+    pub fn of(&self, time: Timestamp) -> f64 {
+        time.duration_since(self.started_at).as_secs_f64() * self.speed
     }
 
     fn pause(&self, seconds: f64) -> Duration {
@@ -79,7 +85,17 @@ pub struct Wiring<'a> {
     pub model: &'a AvailabilityModel,
     pub clock: Clock,
     pub say: &'a dyn Fn(&str),
+    /// Where the run stands, every ten seconds of its time at least.
+    pub show: &'a dyn Fn(&Standing),
     pub wish: watch::Receiver<Wish>,
+}
+
+/// For a person who waits.
+pub struct Standing {
+    pub what: String,
+    pub spent: Usd,
+    /// Share of the work that is safe.
+    pub done: f64,
 }
 
 type Call<'a> = Pin<Box<dyn Future<Output = Event> + Send + 'a>>;
@@ -117,6 +133,7 @@ impl<'a> Leader<'a, '_> {
     async fn follow(&mut self) -> Result<Option<End>, LeadError> {
         let mut read_at = Instant::now();
         while self.controller.end().is_none() {
+            self.show();
             let wake = Instant::now() + self.wiring.clock.pause((self.wake - self.wiring.clock.now()).clamp(0.0, READ));
             tokio::select! {
                 Some(event) = self.calls.next(), if !self.calls.is_empty() => self.hear(event).await?,
@@ -144,6 +161,12 @@ impl<'a> Leader<'a, '_> {
             self.wiring.journal.end(&self.spec.run, end, Timestamp::now())?;
         }
         Ok(end)
+    }
+
+    fn show(&self) {
+        let (now, controller) = (self.wiring.clock.now(), &self.controller);
+        let standing = Standing { what: controller.standing(now), spent: controller.rentals().spent(now), done: controller.done() };
+        (self.wiring.show)(&standing);
     }
 
     /// Into the journal, where `stop` may have been called from elsewhere, and into the run's store.

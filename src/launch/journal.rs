@@ -63,6 +63,20 @@ pub struct Kept {
     pub machines: Vec<KeptMachine>,
 }
 
+/// A run as its store and the marks on its machines tell it.
+#[derive(Clone, Debug)]
+pub struct Adopted {
+    pub spec: RunSpec,
+    /// That are there, with what each costs and since when. Seconds of the run.
+    pub machines: Vec<(Machine, Choice, f64)>,
+    /// That are gone, by epoch and node.
+    pub earlier: Vec<(u64, u32, Rental)>,
+    /// The highest that may have been ordered.
+    pub epoch: u64,
+    /// Where they are.
+    pub pool: Option<Pool>,
+}
+
 #[derive(Clone, Debug)]
 pub struct KeptMachine {
     pub id: MachineId,
@@ -209,6 +223,44 @@ impl Journal {
         }
         writing.commit()?;
         Ok(())
+    }
+
+    /// A run of which this journal knew nothing. False if it has one of this name.
+    pub fn adopt(&mut self, adopted: &Adopted) -> Result<bool, JournalError> {
+        let spec = &adopted.spec;
+        if !self.begin(spec)? {
+            return Ok(false);
+        }
+        for (machine, choice, since) in &adopted.machines {
+            self.found(&spec.run, machine, choice, *since)?;
+        }
+        let place = adopted.pool.as_ref().or_else(|| spec.places().next().map(|offered| &offered.pool));
+        let Some(place) = place else { return Err(JournalError::Spec(SpecError::Nowhere)) };
+        for (epoch, node, rental) in &adopted.earlier {
+            self.write(
+                "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since, until) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                params![
+                    rental.machine.0,
+                    spec.run,
+                    json(place)?,
+                    *epoch as i64,
+                    node,
+                    rental.rate.nanos(),
+                    rental.rule.step_seconds,
+                    rental.rule.minimum_seconds,
+                    rental.since,
+                    rental.until
+                ],
+            )?;
+        }
+        // Stands for every order that the lost journal had: the next epoch comes after all of theirs.
+        self.write(
+            "INSERT OR IGNORE INTO orders (token, run, number, epoch, node, pool, rate, step, minimum, sent_at, answered, answer) \
+             VALUES (?1, ?2, 0, ?3, 0, ?4, 0, 0, 0, 0, 1, 'adopted')",
+            params![format!("adopted {}", spec.run), spec.run, adopted.epoch as i64, json(place)?],
+        )?;
+        Ok(true)
     }
 
     /// Whether somebody has ended the run.

@@ -150,11 +150,13 @@ pub enum LaunchError {
 /// A cloud that rents machines: the least that it must do.
 ///
 /// Contract:
-/// - `create` is repeated with the same token after an unclear answer and gives the same machine. It puts every tag into the
-///   creating call. SDK retries are off: the controller decides.
+/// - `create` is repeated with the same token after an unclear answer and gives the same machine, even where its boot script and
+///   expiry were made anew: those of the first call count. It puts every tag into the creating call. SDK retries are off: the
+///   controller decides.
 /// - `list` gives every machine with the tag of a run, or of any run, in every region of the account; machines that are gone may
 ///   be left out. It may be late by a minute: what was just created may be missing.
-/// - `destroy` of a machine that is gone, or unknown, is done. It may be repeated.
+/// - `destroy` of a machine that is gone, or unknown, is done; where the cloud may only not know yet what was created just now, the
+///   answer is unclear. It may be repeated.
 /// - No secret stands in an error.
 pub trait Launcher: Send + Sync {
     fn cloud(&self) -> &str;

@@ -87,17 +87,22 @@ impl RunSpec {
         serde_json::to_string(self).map_err(|error| SpecError::Malformed(error.to_string()))
     }
 
+    /// Every place to rent at, spot first.
+    pub fn places(&self) -> impl Iterator<Item = &Offered> {
+        self.spot.iter().chain(&self.on_demand)
+    }
+
     /// Clouds that rent its machines, each once.
     pub fn clouds(&self) -> BTreeSet<&str> {
         match &self.stand_in {
             Some(name) => BTreeSet::from([name.as_str()]),
-            None => self.spot.iter().chain(&self.on_demand).map(|offered| offered.pool.cloud.as_str()).collect(),
+            None => self.places().map(|offered| offered.pool.cloud.as_str()).collect(),
         }
     }
 
     /// What the most that this run may cost is: the budget, or every machine for its whole life.
     pub fn worst_case(&self) -> Option<Usd> {
-        let dearest = self.spot.iter().chain(&self.on_demand).map(|offered| offered.rate_usd_per_hour).max()?;
+        let dearest = self.places().map(|offered| offered.rate_usd_per_hour).max()?;
         let whole = dearest.for_hours(self.nodes, self.lifetime_hours);
         match (self.budget_usd, whole) {
             (Some(budget), Some(whole)) => Some(budget.min(whole)),

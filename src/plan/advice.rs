@@ -34,12 +34,12 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
         plan.advice = advice(world, workload, plan);
     }
     set.notes.extend(measured(world, set));
-    set.notes.extend(loading::said(world, workload));
     if limits.deadline.is_none() && set.recommendation.is_some() {
         set.notes.push(format!("no deadline given: plans that end within {PATIENCE} are preferred"));
     }
     set.notes.extend(sooner_for_little(world, limits, set));
     if let Some(best) = &set.recommendation {
+        set.notes.extend(loading::said(world, workload, best.instance));
         let offer = world.market.offer(best.offer);
         let instance = world.hardware.instance(best.instance);
         let unpriced = PlaceCharges::new(&world.market.charges, offer, instance, workload.data.as_ref()).unpriced();

@@ -42,10 +42,10 @@ pub struct Keep {
     pub every: u64,
 }
 
-/// Manifests that may go, oldest first. Never the newest `last` of the order, never `in_use`, which is what this epoch was
-/// restored from until it has committed something itself.
-pub fn to_prune(order: &[ManifestName], keep: Keep, in_use: Option<ManifestName>) -> Vec<ManifestName> {
-    let is_kept = |name: &ManifestName| keep.every > 0 && name.step.is_multiple_of(keep.every);
+/// Manifests that may go, oldest first. Never the newest `last` of the order, never a step that somebody `named`, never `in_use`,
+/// which is what this epoch was restored from until it has committed something itself.
+pub fn to_prune(order: &[ManifestName], keep: Keep, named: &BTreeSet<u64>, in_use: Option<ManifestName>) -> Vec<ManifestName> {
+    let is_kept = |name: &ManifestName| keep.every > 0 && name.step.is_multiple_of(keep.every) || named.contains(&name.step);
     let beyond = order.iter().skip(keep.last.max(1));
     let mut old: Vec<_> = beyond.copied().filter(|name| Some(*name) != in_use && !is_kept(name)).collect();
     old.reverse();
@@ -78,15 +78,15 @@ mod tests {
     }
 
     #[test]
-    fn pruning_keeps_the_newest_the_multiples_and_what_is_in_use() {
+    fn pruning_keeps_the_newest_the_multiples_the_named_and_what_is_in_use() {
         let order: Vec<_> = (1..=10).rev().map(|step| name(step * 10, 1)).collect();
         let kept = |keep: Keep, in_use| -> Vec<u64> {
-            let gone = to_prune(&order, keep, in_use);
+            let gone = to_prune(&order, keep, &BTreeSet::from([20, 15]), in_use);
             order.iter().filter(|name| !gone.contains(name)).map(|name| name.step).collect()
         };
-        assert_eq!(kept(Keep { last: 2, every: 0 }, None), [100, 90]);
-        assert_eq!(kept(Keep { last: 2, every: 50 }, Some(name(30, 1))), [100, 90, 50, 30]);
-        assert_eq!(kept(Keep { last: 0, every: 0 }, None), [100], "the newest always stays");
+        assert_eq!(kept(Keep { last: 2, every: 0 }, None), [100, 90, 20]);
+        assert_eq!(kept(Keep { last: 2, every: 50 }, Some(name(30, 1))), [100, 90, 50, 30, 20]);
+        assert_eq!(kept(Keep { last: 0, every: 0 }, None), [100, 20], "the newest always stays");
     }
 
     proptest! {
@@ -100,7 +100,7 @@ mod tests {
             let mut order = restore_order(&manifests, &origins);
             if let Some(first) = order.first() {
                 prop_assert_eq!(Some(first.epoch), manifests.iter().map(|name| name.epoch).max());
-                let gone = to_prune(&order, Keep { last: 1, every: 0 }, None);
+                let gone = to_prune(&order, Keep { last: 1, every: 0 }, &BTreeSet::new(), None);
                 prop_assert!(!gone.contains(first));
             }
             order.sort_unstable();

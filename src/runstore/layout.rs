@@ -109,6 +109,11 @@ impl Layout {
         format!("runs/{}/leaving/e{epoch}/{node}.json", self.run)
     }
 
+    /// Steps that are never pruned: an object for each, whose name is the step, made by whoever wants it.
+    pub fn kept(&self) -> String {
+        format!("runs/{}/keep", self.run)
+    }
+
     pub fn status(&self, node: u32) -> String {
         format!("runs/{}/status/{node}.json", self.run)
     }

@@ -86,6 +86,12 @@ impl Run {
         self.create(&self.layout.manifest(manifest.id()), manifest).await
     }
 
+    /// Steps that somebody wants kept for good. Other names mean nothing.
+    pub async fn kept(&self) -> Result<BTreeSet<u64>, StoreError> {
+        let named = self.store.list(&self.layout.kept()).await?;
+        Ok(named.iter().filter_map(|object| object.file_name().parse().ok()).collect())
+    }
+
     /// Deletes the manifest first: without it nothing points to the data any more.
     pub async fn forget(&self, name: ManifestName) -> Result<(), StoreError> {
         self.store.delete(&self.layout.manifest(name)).await
@@ -113,6 +119,15 @@ impl Run {
 
     pub async fn write_billed(&self, billed: &Billed) -> Result<(), StoreError> {
         self.store.write(&self.layout.billed(billed.epoch, billed.node), text(billed)).await
+    }
+
+    /// Every machine of every epoch.
+    pub async fn billed_all(&self) -> Result<Vec<Billed>, StoreError> {
+        let mut all = Vec::new();
+        for object in self.store.list(&self.layout.billed_all()).await? {
+            all.extend(self.read::<Billed>(object.key()).await?);
+        }
+        Ok(all)
     }
 
     /// What all other machines and epochs cost.

@@ -1,5 +1,6 @@
 //! `Store`: objects in a bucket or a folder, the only place that knows `object_store`. Bounded memory, hashed while it flows.
 
+mod keys;
 mod link;
 mod send;
 
@@ -18,6 +19,8 @@ use object_store::path::Path as Location;
 use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use tokio::task::spawn_blocking;
 
+use crate::runstore::store::keys::Signing;
+pub use crate::runstore::store::keys::{KeySource, Keys};
 pub use crate::runstore::store::link::Link;
 use crate::runstore::store::link::Linker;
 pub use crate::runstore::store::send::hash_file;
@@ -99,6 +102,11 @@ impl Store {
     /// `file:///folder`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, or a bare path of a folder.
     /// Credentials and endpoints come from the environment and the machine's own identity, as the clouds' tools take them.
     pub fn open(address: &str) -> Result<Self, StoreError> {
+        Self::signed(address, None)
+    }
+
+    /// As `open`; S3 is asked in a region and with keys that somebody else found.
+    pub fn signed(address: &str, signing: Option<(String, Arc<dyn KeySource>)>) -> Result<Self, StoreError> {
         let wrong = |detail: String| StoreError::Address { address: address.to_owned(), detail };
         let refuse = |error: Error| wrong(words(&error));
         let (scheme, rest) = address.split_once("://").unwrap_or(("file", address));
@@ -109,7 +117,11 @@ impl Store {
         let (objects, linker): (Arc<dyn ObjectStore>, Linker) = match scheme {
             "file" => return Self::folder(Path::new(rest)).map_err(|error| wrong(error.to_string())),
             "s3" => {
-                let built = AmazonS3Builder::from_env()
+                let mut builder = AmazonS3Builder::from_env();
+                if let Some((region, keys)) = signing {
+                    builder = builder.with_region(region).with_credentials(Arc::new(Signing(keys)));
+                }
+                let built = builder
                     .with_bucket_name(bucket)
                     // TLS keeps what is under way; a second hash of every part would take a core.
                     .with_unsigned_payload(true)

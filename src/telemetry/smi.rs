@@ -59,7 +59,9 @@ impl Smi {
     pub fn latest(&self) -> Vec<GpuSample> {
         let mut samples = locked(&self.latest).clone();
         let links = locked(&self.links);
-        samples.iter_mut().for_each(|gpu| gpu.nvlink_bytes_per_second = links.of(gpu.index));
+        for gpu in &mut samples {
+            gpu.nvlink_bytes_per_second = links.of(gpu.index);
+        }
         samples
     }
 
@@ -101,7 +103,9 @@ fn watch_links(program: &str, pace: Duration, running: &Mutex<Running>, rates: &
         }
         let seconds = begun.elapsed().as_secs_f64();
         let mut rates = locked(rates);
-        counters.into_iter().for_each(|(gpu, bytes)| rates.look(gpu, seconds, bytes));
+        for (gpu, bytes) in counters {
+            rates.look(gpu, seconds, bytes);
+        }
         drop(rates);
         std::thread::sleep(pace);
     }

@@ -8,10 +8,11 @@ use crate::bench::{Bench, TRAINER, undisturbed};
 /// An interrupted run with at least two checkpoints.
 fn interrupted() -> Bench {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &[], &[TRAINER]);
+    let mut agent = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
     // Two of them, however many are overtaken on a busy machine.
     agent.wait_until_safe(1);
-    agent.wait_until_safe(bench.committed().unwrap() + 1);
+    let first = bench.committed().unwrap();
+    agent.wait_until_safe(first + 1);
     agent.signal("TERM");
     agent.ends_with(75);
     assert!(bench.objects("manifests").len() >= 2);

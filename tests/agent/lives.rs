@@ -31,7 +31,8 @@ fn sweep(seed: u64, same_folder: bool) {
         assert!(begun.elapsed() < Duration::from_mins(2), "it never ends");
         let folder = if same_folder { "a".to_owned() } else { format!("life-{life}") };
         let mut agent = bench.start(&folder, &["--keep-last", "2"], &[TRAINER, "--every", "3", "--keep", "4"]);
-        let span = 150 + (life * 137 + seed * 61) % 1900;
+        // Longer and longer, so that it ends on the busiest machine.
+        let span = 150 + (life * 137 + seed * 61) % 1900 + life * 40;
         let end = Instant::now() + Duration::from_millis(span);
         let mut finished = false;
         while Instant::now() < end && !finished {
@@ -69,8 +70,8 @@ fn killed_at_any_moment_it_goes_on_where_it_was() {
 fn on_a_signal_the_program_saves_and_the_next_agent_goes_on() {
     let bench = Bench::new();
     for (life, name) in (0..).zip(["TERM", "USR1", "INT"]) {
-        let mut agent = bench.start(&format!("{life}"), &[], &[TRAINER]);
-        agent.wait_until_safe(20 + life * 30);
+        let mut agent = bench.start(&format!("{life}"), &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+        agent.wait_until_safe(10 + life * 20);
         agent.signal(name);
         agent.signal(name);
         agent.ends_with(75);
@@ -81,6 +82,18 @@ fn on_a_signal_the_program_saves_and_the_next_agent_goes_on() {
     let mut last = bench.start("last", &[], &[TRAINER]);
     last.ends_with(0);
     assert_eq!(last.result(), undisturbed());
+}
+
+#[test]
+fn the_user_chooses_the_signal() {
+    let bench = Bench::new();
+    let script = "trap 'echo by $0 USR1; exit 0' USR1; trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut agent = bench.start("a", &["--signal", "USR1"], &["sh", "-c", script]);
+    agent.wait_for("ready");
+    agent.signal("TERM");
+    agent.ends_with(75);
+    assert!(agent.log().contains("by sh USR1\n"), "{}", agent.log());
+    bench.start("b", &["--signal", "KILL"], &["true"]).ends_with(2);
 }
 
 #[test]

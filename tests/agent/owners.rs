@@ -7,8 +7,8 @@ use crate::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
 #[test]
 fn a_stopped_owner_is_replaced_after_three_heartbeats_and_fenced_when_it_wakes() {
     let bench = Bench::new();
-    let mut old = bench.start("old", &["--machine", "one"], &[TRAINER, "--steps", "100000"]);
-    old.wait_until_safe(20);
+    let mut old = bench.start("old", &["--machine", "one"], &[TRAINER, "--steps", "100000", "--seconds-per-step", "0.1"]);
+    old.wait_until_safe(1);
     old.signal("STOP");
     let begun = Instant::now();
     let mut new = bench.start("new", &["--machine", "two"], &[TRAINER]);
@@ -68,8 +68,8 @@ fn after_the_agent_was_killed_its_program_is_ended_before_the_next_starts() {
 #[test]
 fn force_takes_a_run_from_a_stopped_owner_on_the_same_machine() {
     let bench = Bench::new();
-    let mut old = bench.start("a", &[], &[TRAINER]);
-    old.wait_until_safe(20);
+    let mut old = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+    old.wait_until_safe(1);
     old.signal("STOP");
     let mut new = bench.start("b", &["--force"], &[TRAINER]);
     new.ends_with(0);
@@ -81,12 +81,12 @@ fn force_takes_a_run_from_a_stopped_owner_on_the_same_machine() {
 #[test]
 fn a_late_commit_of_the_old_owner_is_passed_over() {
     let bench = Bench::new();
-    let mut first = bench.start("a", &[], &[TRAINER]);
-    first.wait_until_safe(40);
+    let mut first = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+    first.wait_until_safe(1);
     first.signal("KILL");
     first.wait();
     kill_programs(&bench.path("store").display().to_string());
-    let mut second = bench.start("b", &[], &[TRAINER]);
+    let mut second = bench.start("b", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
     second.wait_for("is safe");
     let newest = bench.committed().unwrap();
     second.signal("TERM");

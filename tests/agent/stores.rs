@@ -151,3 +151,17 @@ fn with_credentials_that_stay_expired_the_program_goes_on_and_the_end_is_honest(
     let result: serde_json::Value = serde_json::from_slice(&bucket.objects()["team/runs/t/result.json"]).unwrap();
     assert_eq!((result["synced"].as_bool(), result["outcome"].as_str()), (Some(false), Some("interrupted")));
 }
+
+/// Each checkpoint is deleted long before it is sent, and all the same one after the other becomes safe.
+#[test]
+fn a_program_that_deletes_faster_than_the_store_takes_loses_nothing() {
+    let bucket = Bucket::start(Objects::new(), |asked| if is_data(asked) { Fate::Slow(Duration::from_millis(700)) } else { Fate::Done });
+    let bench = bench(&bucket);
+    let mut agent = bench.start("a", &[], &[TRAINER, "--steps", "100000", "--keep", "1"]);
+    agent.wait_until_safe(1);
+    let first = committed(&bucket.objects()).unwrap();
+    agent.wait_until_safe(first + 1);
+    agent.signal("TERM");
+    agent.ends_with(75);
+    assert!(!agent.log().contains("warning"), "{}", agent.log());
+}

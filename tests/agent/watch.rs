@@ -121,6 +121,11 @@ fn a_stalled_program_is_told_and_killed_only_where_the_user_wants_it() {
     killed.ends_with(137);
     assert_eq!(killed.log().matches("ready\n").count(), 2, "a stall is a crash: {}", killed.log());
     let bench = Bench::new();
+    let mut stopped =
+        bench.start("a", &["--stall", "1s", "--on-stall", "stop"], &["sh", "-c", "trap 'echo saved; exit 0' TERM; sleep 600 & wait"]);
+    stopped.ends_with(77);
+    assert!(stopped.log().contains("saved\n"), "it was asked to save: {}", stopped.log());
+    let bench = Bench::new();
     let busy = "end=$(($(date +%s)+4)); while [ $(date +%s) -lt $end ]; do :; done";
     let mut busy = bench.start("a", &["--stall", "1s", "--on-stall", "kill"], &["sh", "-c", busy]);
     busy.ends_with(0);

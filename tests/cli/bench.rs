@@ -154,16 +154,18 @@ fn a_card_that_is_bad_at_small_products_changes_the_plan_of_a_small_model_alone(
     });
     let slower = |model| planned_on_h100(model, &bad).0 / planned_on_h100(model, &plain).0;
     let (small, large) = (slower("gpt-2"), slower("llama-2-7b"));
-    assert!(small > 1.03 && (0.999..1.01).contains(&large), "{small} {large}");
+    // Of the large one, attention over short sequences alone is small work.
+    assert!(small > 1.1 && large > 0.999 && large - 1.0 < (small - 1.0) / 5.0, "{small} {large}");
     let (_, notes) = planned_on_h100("gpt-2", &bad);
-    assert!(notes.contains("under at 17 GFLOP to ") && notes.contains(" at 17 GFLOP to x "), "{notes}");
+    assert!(notes.contains(", at 17 GFLOP ") && notes.contains(" at 17 GFLOP to x "), "{notes}");
 }
 
 #[test]
 fn a_measured_host_bounds_a_run_that_says_what_a_sample_costs() {
     let images = "examples/resnet-50-imagenet.toml";
-    let planned =
-        |file: &str, calibration: &str| gpuplan(&["plan", file, "--gpus", "H100", "--calibration", calibration, "--output", "json"]).json();
+    let planned = |file: &str, calibration: &str| {
+        gpuplan(&["plan", file, "--gpus", "h100-sxm5-80", "--calibration", calibration, "--output", "json"]).json()
+    };
     let host = |decode: f64, read: Option<f64>| {
         changed(move |calibration| {
             calibration["host"] = serde_json::json!({
@@ -172,20 +174,17 @@ fn a_measured_host_bounds_a_run_that_says_what_a_sample_costs() {
             });
         })
     };
-    let step = |plan: &Value| plan["recommendation"]["step_seconds"]["expected"].as_f64().unwrap();
+    let cost = |plan: &Value| plan["recommendation"]["cost_usd"]["expected"].as_str().unwrap().parse::<f64>().unwrap();
     let ((_one, without), (_two, idle), (_three, busy)) = (changed(|_| {}), host(10.0, None), host(1.0, None));
     let (plain, fast, slow) = (planned(images, &without), planned(images, &idle), planned(images, &busy));
-    assert!(step(&fast) < 1.3 * step(&plain), "{} {}", step(&plain), step(&fast));
-    // A tenth of its cores: the same machines load a tenth of the images, so the planner takes what suffers least.
-    assert!(step(&slow) > 1.5 * step(&fast), "{} {}", step(&fast), step(&slow));
+    assert!(cost(&fast) < 1.3 * cost(&plain), "{} {}", cost(&plain), cost(&fast));
+    // Ten cores that load as one does: what every machine loads is a tenth, and longer runs cost more.
+    assert!(cost(&slow) > 1.5 * cost(&fast), "{} {}", cost(&fast), cost(&slow));
     assert_eq!(slow["recommendation"]["bound_by"], "input");
     let notes = slow["notes"].to_string();
-    assert!(notes.contains("10 cores load as 1.0 do alone; counted on machines with that GPU"), "{notes}");
-    // 150 GB of 1.28 million images at 1 MB/s.
-    let (_four, crawling) = host(10.0, Some(1e6));
-    assert!(step(&planned(images, &crawling)) > 10.0 * step(&plain));
+    assert!(notes.contains("10 cores load as 1.0 do alone; counted on machines with this GPU"), "{notes}");
     // What another workload reads is not said, so nothing is counted and the notes tell how to say it.
     let other = planned(WORKLOAD, &busy);
-    assert_eq!(step(&other), step(&planned(WORKLOAD, &without)));
+    assert_eq!(cost(&other), cost(&planned(WORKLOAD, &without)));
     assert!(other["notes"].to_string().contains("data.cpu_seconds_per_sample"), "{}", other["notes"]);
 }

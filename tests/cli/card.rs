@@ -50,6 +50,7 @@ const NVIDIA_SMI: &str = r#"#!/bin/sh
 case "$*" in
 *compute-apps*) echo 4711 ;;
 *memory.used*) echo 300 ;;
+*driver_version*) echo 550.54.15 ;;
 *event_reasons.active*) echo 0x0000000000000004 ;;
 *loop-ms*) while :; do echo "1755, 1980, 58, 698.90, 700.00, Active, Not Active, Not Active, Not Active"; sleep 0.2; done ;;
 esac
@@ -107,7 +108,8 @@ fn a_card_is_measured_from_driver_to_plan_and_kept() {
     let calibration = ran.json();
     assert_eq!((&calibration["gpu"], &calibration["simulated"]), (&"h100-sxm5-80".into(), &false.into()));
     assert_eq!(calibration["waived"], Value::Array(Vec::new()), "nothing is missing here");
-    assert_eq!(calibration["device"]["versions"]["CUDA driver"], "12.4");
+    let versions = &calibration["device"]["versions"];
+    assert_eq!((&versions["CUDA driver"], &versions["driver"]), (&"12.4".into(), &"550.54.15".into()));
     let seconds = |name: &str| {
         let results = calibration["results"].as_array().unwrap();
         let one = results.iter().find(|one| one["benchmark"]["name"] == name || one["benchmark"]["work"]["graph"] == (name == "graph"));

@@ -43,7 +43,7 @@ fn status(home: &Path, name: &str) -> Value {
 
 /// Until the run has a machine that runs.
 fn wait_for_a_machine(home: &Path, name: &str) {
-    let until = Instant::now() + Duration::from_secs(40);
+    let until = Instant::now() + Duration::from_secs(120);
     while !home.join("launches.sqlite").exists() || run(home, &["status", name]).code != 0 || status(home, name)["state"] != "running" {
         assert!(Instant::now() < until, "no machine came");
         std::thread::sleep(Duration::from_millis(100));
@@ -115,15 +115,54 @@ fn a_leader_that_is_killed_is_followed_by_another() {
 }
 
 #[test]
+fn a_run_whose_journal_is_lost_is_adopted_and_led_to_its_end() {
+    let home = tempfile::tempdir().unwrap();
+    let words =
+        [&LAUNCH[..], &["-y", "--run", "orphan", "--fake-scenario", "calm", "--", "./train.py", "--seconds-per-step", "0.05"]].concat();
+    let mut leader = gpuplan(home.path(), &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for_a_machine(home.path(), "orphan");
+    leader.kill().unwrap();
+    leader.wait().unwrap();
+    lose_the_journal(home.path());
+    let store = format!("file://{}", home.path().join("fake-cloud/store").display());
+    let other = run(home.path(), &["adopt", "nobody", "--store", &store]);
+    assert!(other.code == 2 && other.stderr.contains("has no run `nobody`"), "{}", other.stderr);
+    let adopted = run(home.path(), &["adopt", "orphan", "--store", &store]);
+    assert_eq!(
+        (adopted.code, adopted.stdout.as_str()),
+        (0, "orphan: adopted, 1 machines are there, 0 were paid before\n"),
+        "{}",
+        adopted.stderr
+    );
+    assert_eq!(status(home.path(), "orphan")["state"], "running");
+    assert_eq!(run(home.path(), &["adopt", "orphan", "--store", &store]).code, 2, "once");
+    let watched = run(home.path(), &["watch", "orphan"]);
+    assert_eq!((watched.code, watched.stdout.as_str()), (0, "orphan: completed\n"), "{}", watched.stderr);
+    assert_eq!(status(home.path(), "orphan")["relaunches"], 0);
+    assert_eq!(result(home.path()), undisturbed());
+    // Ended and lost once more: what was paid is known from the store.
+    lose_the_journal(home.path());
+    let adopted = run(home.path(), &["adopt", "orphan", "--store", &store]);
+    assert_eq!(adopted.stdout, "orphan: adopted, 0 machines are there, 1 were paid before\n", "{}", adopted.stderr);
+    let cost: f64 = status(home.path(), "orphan")["cost_usd"].as_str().unwrap().parse().unwrap();
+    assert!(cost > 0.0, "{cost}");
+    nothing_is_left(home.path());
+}
+
+fn lose_the_journal(home: &Path) {
+    for file in ["launches.sqlite", "launches.sqlite-wal", "launches.sqlite-shm"] {
+        let _ = std::fs::remove_file(home.join(file));
+    }
+}
+
+#[test]
 fn what_no_journal_knows_is_found_and_ended() {
     let home = tempfile::tempdir().unwrap();
     let mut leader = spawn(home.path(), "lost", &["--fake-scenario", "calm"]);
     wait_for_a_machine(home.path(), "lost");
     leader.kill().unwrap();
     leader.wait().unwrap();
-    for file in ["launches.sqlite", "launches.sqlite-wal", "launches.sqlite-shm"] {
-        let _ = std::fs::remove_file(home.path().join(file));
-    }
+    lose_the_journal(home.path());
     let found = run(home.path(), &["gc", "--cloud", "fake", "--output", "json"]).json();
     assert_eq!((found["found"].as_array().unwrap().len(), found["ended"].as_array().unwrap().len()), (1, 0), "{found}");
     let ended = run(home.path(), &["gc", "--cloud", "fake", "-y", "--output", "json"]).json();
@@ -270,14 +309,14 @@ fn a_leader_killed_at_any_step_of_the_journal_leaves_no_machine_unaccounted_for(
 }
 
 /// Of the sweep; the steps after it repeat those of a machine that runs.
-const MOST_STEPS: u64 = 60;
+const MOST_STEPS: u64 = 40;
 
 /// False where the run was over before the step.
 fn is_killed_at(step: u64) -> bool {
     let home = tempfile::tempdir().unwrap();
     let scenario = home.path().join("scenario.toml");
     std::fs::write(&scenario, "refuse = [\"InsufficientInstanceCapacity\"]\n").unwrap();
-    let words = [&LAUNCH[..], &["-y", "--run", "k", "--fake-scenario", scenario.to_str().unwrap(), "--", "sh", "-c", "sleep 5"]].concat();
+    let words = [&LAUNCH[..], &["-y", "--run", "k", "--fake-scenario", scenario.to_str().unwrap(), "--", "sh", "-c", "sleep 3"]].concat();
     let mut leader = gpuplan(home.path(), &words);
     leader.env("GPUPLAN_DIE_AFTER_STEPS", step.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
     let ended = leader.status().unwrap();

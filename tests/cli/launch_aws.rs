@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::answers_of_aws::{self as answers, Spot};
 use crate::cloud_box::{CloudBox, KEYS};
 use crate::machines::Seen;
-use crate::proxy::Rule;
+use crate::proxy::{Fault, Rule};
 use crate::support::Ran;
 
 const QUESTION: [&str; 12] = [
@@ -28,14 +27,12 @@ const QUESTION: [&str; 12] = [
     "--deadline",
     "90d",
 ];
-const PATIENCE: Duration = Duration::from_secs(90);
+/// For any step of it, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_mins(3);
 
-/// The cheapest zone, use1-az1, has no machine; the next two have.
+/// The zone that is asked first has no machine.
 fn rules() -> Vec<Rule> {
-    let spot = |zone, price| Spot { machine: "g5.xlarge", zone, price, hours_ago: 0 };
-    let prices = vec![spot("us-east-1a", "0.5100"), spot("us-east-1b", "0.4200"), spot("us-east-1c", "0.4700")];
-    let full = Rule::answer("RunInstances", |call| call.refusal(500, "InsufficientInstanceCapacity", "We have no capacity there."));
-    vec![answers::spot_history(prices, 1000), full.when(|call| call.body.contains("Value=use1-az1") && call.parameter("DryRun").is_none())]
+    vec![Rule::on("RunInstances", Fault::Refuse(500, "InsufficientInstanceCapacity", "We have no capacity there.")).calls(0..1)]
 }
 
 fn gpuplan(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Command {
@@ -76,7 +73,9 @@ fn undisturbed(trainer: &Path) -> String {
 
 #[test]
 fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
+    let begun = Instant::now();
     let Some(cloud) = CloudBox::start("a_run_on_aws_survives_a_stock_out_and_an_interruption", rules()) else { return };
+    println!("the cloud is up after {:?}", begun.elapsed());
     cloud.make_bucket("runs");
     let home = tempfile::tempdir().unwrap();
     // The program of the machines lies on their disk already; a debug build is too large to send around.
@@ -85,31 +84,48 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
     let job = tempfile::tempdir().unwrap();
     let trainer = job.path().join("train.py");
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py"), &trainer).unwrap();
-    let more = ["--live", "-y", "--run", "life", "--store", "s3://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+    let more = [
+        "--accept-stale-prices",
+        "-y",
+        "--run",
+        "life",
+        "--store",
+        "s3://runs/team",
+        "--agent",
+        &agent,
+        "--workdir",
+        job.path().to_str().unwrap(),
+    ];
     let words = [&["launch"], &QUESTION[..], &more, &["--", "./train.py", "--seconds-per-step", "0.1"]].concat();
     let said = home.path().join("said");
     let log = fs::File::create(&said).unwrap();
     let mut leader = gpuplan(&cloud, home.path(), &words).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
 
     let first: Seen = wait_for("a machine", &mut leader, &said, || cloud.world.up().into_iter().next());
+    println!("a machine runs after {:?}", begun.elapsed());
     wait_for("a safe checkpoint", &mut leader, &said, || {
         let safe = cloud.keys("runs", "team/runs/life/manifests/");
         if !first.folder.join("job/work").exists() || safe.is_empty() { None } else { Some(()) }
     });
+    println!("a checkpoint is safe after {:?}", begun.elapsed());
     cloud.world.take(&first.id, Duration::from_secs(6));
     let second = wait_for("another machine", &mut leader, &said, || cloud.world.up().into_iter().find(|seen| seen.id != first.id));
-    let begun = Instant::now();
+    println!("another machine runs after {:?}", begun.elapsed());
+    let until = Instant::now() + PATIENCE;
     let ended = loop {
         match leader.try_wait().unwrap() {
             Some(ended) => break ended,
-            None => assert!(begun.elapsed() < PATIENCE, "{}\n{}", fs::read_to_string(&said).unwrap(), cloud.world.console(&second.id)),
+            None => assert!(Instant::now() < until, "{}\n{}", fs::read_to_string(&said).unwrap(), cloud.world.console(&second.id)),
         }
         std::thread::sleep(Duration::from_millis(50));
     };
     let said = fs::read_to_string(&said).unwrap();
+    println!("it ended after {:?}\n{said}", begun.elapsed());
     assert!(ended.success(), "{said}\n{}", cloud.world.console(&second.id));
 
-    assert!(first.zone_id != second.zone_id && ![&first, &second].iter().any(|seen| seen.zone_id == "use1-az1"), "{first:?} {second:?}");
+    assert_ne!(first.zone_id, second.zone_id, "where it was taken it is not asked for again");
+    let asked = cloud.calls().into_iter().filter(|call| call.action == "RunInstances").count();
+    assert_eq!(asked, 3, "one refusal, two machines");
     for (part, times) in [("no capacity (InsufficientInstanceCapacity)", 1), ("rented 1 x", 2), ("life: completed", 1)] {
         assert!(said.matches(part).count() >= times, "{part}: {said}");
     }

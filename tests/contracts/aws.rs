@@ -587,7 +587,7 @@ fn faults_cost_only_their_region(moto: &Moto, hardware: &Hardware) {
 fn the_account_says_who_it_is_and_what_it_may(moto: &Moto, hardware: &Hardware) {
     let mut rules = answers::quotas(QUOTAS.to_vec());
     rules.push(Rule::on(
-        "TerminateInstances",
+        "DescribeSubnets",
         Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized to perform this operation."),
     ));
     let proxy = Proxy::start(Some(moto.address.clone()), rules);
@@ -597,7 +597,7 @@ fn the_account_says_who_it_is_and_what_it_may(moto: &Moto, hardware: &Hardware) 
     let permissions = one(account.permissions("us-east-1")).unwrap();
     let denied: Vec<_> =
         permissions.iter().filter(|it| matches!(it.verdict, Verdict::Denied { .. })).map(|it| it.action.as_str()).collect();
-    assert_eq!(denied, ["ec2:TerminateInstances"], "{permissions:?}");
+    assert_eq!(denied, ["ec2:DescribeSubnets"], "{permissions:?}");
     let unknown: Vec<_> =
         permissions.iter().filter(|it| matches!(it.verdict, Verdict::Unknown { .. })).map(|it| it.action.as_str()).collect();
     let not_in_moto = ["iam:PassRole", "ec2:CreatePlacementGroup", "ec2:DeletePlacementGroup"];

@@ -1,7 +1,8 @@
 //! The launcher of AWS on a cloud in a box: its contract, every refusal, a lost answer, gangs, and what it leaves behind.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gpuplan::clouds::aws::launcher::AwsLauncher;
@@ -79,7 +80,8 @@ fn refused_code(call: &Call) -> Option<(u16, String)> {
 /// On one box, since it takes seconds to start.
 #[test]
 fn aws_launcher_in_a_box() {
-    let lost = AtomicUsize::new(0);
+    let (lost, denies) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let denies_next_end = denies.clone();
     let rules = vec![
         Rule::on("RunInstances", Fault::Lost)
             .when(move |call| call.parameter("ClientToken").as_deref() == Some("lost") && lost.fetch_add(1, Ordering::SeqCst) == 0),
@@ -93,6 +95,8 @@ fn aws_launcher_in_a_box() {
             call.refusal(status, &code, &format!("no, {} of {}", KEYS[1], KEYS[0]))
         })
         .when(|call| refused_code(call).is_some()),
+        Rule::on("TerminateInstances", Fault::Refuse(400, "InvalidInstanceID.NotFound", "The instance ID does not exist"))
+            .when(move |_| denies.swap(false, Ordering::SeqCst)),
         Rule::on("DescribeInstances", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
             .region("us-west-2")
             .when(|call| call.body.contains("busy-there")),
@@ -106,6 +110,7 @@ fn aws_launcher_in_a_box() {
         a_lost_answer_leaves_one_machine(&cloud, &launcher).await;
         a_token_means_one_request(&cloud).await;
         disks_without_tags_are_better_than_no_machine(&launcher).await;
+        a_machine_that_is_not_known_yet_is_not_over(&cloud, &launcher, &denies_next_end).await;
         who_ended_a_machine_is_listed(&cloud, &launcher).await;
         another_process_ends_what_it_did_not_start(&cloud, &launcher).await;
         a_gang_stands_close_and_leaves_no_group(&cloud, &launcher).await;
@@ -168,6 +173,15 @@ async fn a_token_means_one_request(cloud: &CloudBox) {
 async fn disks_without_tags_are_better_than_no_machine(launcher: &AwsLauncher) {
     let machine = launcher.create(request("disks", spot())).await.unwrap();
     assert_eq!(machine.run, "bed");
+    launcher.destroy(&machine.id).await.unwrap();
+}
+
+async fn a_machine_that_is_not_known_yet_is_not_over(cloud: &CloudBox, launcher: &AwsLauncher, denies_next_end: &AtomicBool) {
+    let machine = launcher.create(request("young", spot())).await.unwrap();
+    denies_next_end.store(true, Ordering::SeqCst);
+    let error = launcher.destroy(&machine.id).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::Unclear { code } if code == "InvalidInstanceID.NotFound"), "{error}");
+    assert_eq!(cloud.world.up().len(), 1);
     launcher.destroy(&machine.id).await.unwrap();
 }
 
@@ -318,10 +332,13 @@ fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
     let missing: Vec<&String> =
         done.iter().filter(|action| *action != "sts:GetCallerIdentity" && !allowed.contains(action.as_str())).collect();
     assert!(missing.is_empty(), "the policy does not allow {missing:?}");
-    // Needed by calls of another name, or once in the life of an account, or by the store.
+    // Needed by calls of another name, or once in the life of an account, or by the store and by `gpuplan ssh`.
     let unseen = ["ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole", "servicequotas:ListServiceQuotas"];
-    let idle: Vec<&&str> =
-        allowed.iter().filter(|action| !done.contains(**action) && !unseen.contains(*action) && !action.starts_with("s3:")).collect();
+    let elsewhere = ["s3:", "ssm:", "ssmmessages:"];
+    let is_idle = |action: &&&str| {
+        !done.contains(**action) && !unseen.contains(*action) && !elsewhere.iter().any(|service| action.starts_with(service))
+    };
+    let idle: Vec<&&str> = allowed.iter().filter(is_idle).collect();
     assert!(idle.is_empty(), "the policy allows what no launch does: {idle:?}");
     let page = include_str!("../../docs/launch.md");
     let unsaid: Vec<&&str> = allowed.iter().filter(|action| !page.contains(**action)).collect();

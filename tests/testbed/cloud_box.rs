@@ -131,7 +131,9 @@ impl World {
             Rule::answer("DescribeImages", images),
             Rule::around("RunInstances", move |call, go_on| run.run(call, go_on)),
             Rule::around("TerminateInstances", move |call, go_on| {
-                call.parameters("InstanceId").iter().for_each(|id| end.machines.end(id, "Client.UserInitiatedShutdown"));
+                for id in call.parameters("InstanceId") {
+                    end.machines.end(&id, "Client.UserInitiatedShutdown");
+                }
                 go_on()
             }),
             Rule::around("DescribeInstances", move |_, go_on| list.with_reasons(go_on())),

@@ -176,7 +176,9 @@ impl Machines {
 impl Drop for Machines {
     fn drop(&mut self) {
         let ids: Vec<String> = self.kept.lock().unwrap().keys().cloned().collect();
-        ids.iter().for_each(|id| self.end(id, TAKEN));
+        for id in &ids {
+            self.end(id, TAKEN);
+        }
     }
 }
 

@@ -89,6 +89,8 @@ fn decoded(text: &str) -> String {
 /// Given the call and how it would go on.
 type Around = Box<dyn Fn(&Call, &dyn Fn() -> Reply) -> Reply + Send + Sync>;
 
+type When = Box<dyn Fn(&Call) -> bool + Send + Sync>;
+
 /// What happens instead of, or to, the answer.
 pub enum Fault {
     /// Status, code, message.
@@ -111,7 +113,7 @@ pub struct Rule {
     action: String,
     region: Option<String>,
     calls: Range<usize>,
-    when: Option<Box<dyn Fn(&Call) -> bool + Send + Sync>>,
+    when: Option<When>,
     fault: Fault,
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::agent::heart::{Finish, Shipping, with};
+use crate::agent::hold;
 use crate::agent::outcome::{Asked, Exit};
 use crate::agent::program::Program;
 use crate::agent::restore::Restored;
@@ -16,7 +17,7 @@ use crate::agent::scan::{Over, Settling};
 use crate::agent::shares::Sharing;
 use crate::agent::stall::Stall;
 use crate::agent::supervise::{Fault, RECORDING, Stream, Supervisor, TICK};
-use crate::agent::team;
+use crate::agent::team::{self, Place};
 use crate::agent::tree;
 use crate::agent::upload::Shipper;
 
@@ -28,9 +29,7 @@ const UNTIL_THE_FIRST_ENDS: Duration = Duration::from_hours(24 * 30);
 const LAUNCHER_PATIENCE: Duration = Duration::from_mins(2);
 /// The last output of a program whose processes are all gone is read within so long.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Folder of the agent among the checkpoints; other machines' have their number behind it.
-const OWN_FOLDER: &str = ".gpuplan";
-/// In it: the mark of the first machine's agent, by which others see that they share the folder.
+/// In the first machine's own folder: the mark of the first machine's agent, by which others see that they share the folder.
 pub const OWNER_FILE: &str = "owner";
 
 impl Supervisor {
@@ -154,14 +153,14 @@ impl Supervisor {
     }
 
     pub(super) fn own_folder_of(&self, node: u32) -> PathBuf {
-        let name = if node == 0 { OWN_FOLDER.to_owned() } else { format!("{OWN_FOLDER}-{node}") };
-        self.settings.folder.join(name)
+        Place { node, ..self.settings.place }.own_folder(&self.settings.folder)
     }
 
     /// Made if needed, without what an earlier start left in it.
     pub(super) fn own_folder(&self) -> io::Result<PathBuf> {
         let own = self.own_folder_of(self.settings.place.node);
         fs::create_dir_all(&own)?;
+        hold::release(&own)?;
         for file in [own.join("notice.json"), own.join("progress")] {
             if let Err(error) = fs::remove_file(file)
                 && error.kind() != io::ErrorKind::NotFound

@@ -13,14 +13,14 @@ use crate::agent::notify::{Message, Occasion};
 use crate::agent::outcome::{Asked, Exit};
 use crate::agent::program::Program;
 use crate::agent::restore::Restored;
-use crate::agent::stall::Signs;
+use crate::agent::stall::{OnStall, Signs};
 use crate::agent::supervise::Supervisor;
 use crate::agent::tree;
 use crate::agent::worth::Worth;
 use crate::runstore::{Leaving, Phase};
 use crate::units::Bytes;
 
-/// Between two looks at the process table, to collect orphans that ended and to see who works.
+/// Between two looks at the table of processes, to collect orphans that ended and to see who works.
 const TABLE: Duration = Duration::from_secs(5);
 /// Warnings that a status shows.
 const MOST_WARNINGS: usize = 8;
@@ -91,7 +91,7 @@ impl Supervisor {
         if is_first {
             self.ending.asked = Some(asked);
             if let Some(program) = program {
-                program.ask_to_end();
+                program.ask_to_end(self.settings.signal);
             }
             self.tell(Occasion::Interrupted, &format!("{why}: the program saves and ends"));
             self.warn_the_others(asked, why, left);
@@ -111,10 +111,10 @@ impl Supervisor {
     pub(super) fn look(&mut self, program: Option<&Program>) {
         self.read_progress();
         if self.looked.elapsed() >= self.settings.stall.map_or(TABLE, |stall| TABLE.min(stall / 4)) {
-            tree::reap_orphans(program.and_then(Program::pid));
+            let processor = tree::tend(program.and_then(Program::pid), &mut self.strangers);
             self.looked = Instant::now();
             if program.is_some() && self.ending.asked.is_none() {
-                self.look_for_life();
+                self.look_for_life(processor, program);
                 self.look_for_worth();
             }
         }
@@ -143,7 +143,7 @@ impl Supervisor {
         }
     }
 
-    fn look_for_life(&mut self) {
+    fn look_for_life(&mut self, processor: Duration, program: Option<&Program>) {
         if with(&self.pulse, |pulse| mem::take(&mut pulse.output_lost)) && !self.output_lost {
             self.output_lost = true;
             self.hear(Event::Warning("the disk takes no more of the program's output: the log in the store has gaps".to_owned()), None);
@@ -151,7 +151,6 @@ impl Supervisor {
         if self.settings.stall.is_none() {
             return;
         }
-        let processor = tree::processor_time();
         let signs = with(&self.pulse, |pulse| Signs {
             step: pulse.progress,
             committed: pulse.committed,
@@ -162,9 +161,13 @@ impl Supervisor {
         let text = format!("no step, checkpoint, output or work of a processor for {:.0} s", silent.as_secs_f64());
         self.hear(Event::Warning(text.clone()), None);
         self.tell(Occasion::Stalled, &text);
-        if self.settings.kill_stalled {
-            self.talk.say("the program is killed, as --on-stall kill says");
-            self.ending.kill_at = Some(Instant::now());
+        match self.settings.on_stall {
+            OnStall::Warn => {}
+            OnStall::Stop => self.drain(Asked::Cap, "stalled, and --on-stall stop", self.settings.grace, program),
+            OnStall::Kill => {
+                self.talk.say("the program is killed, as --on-stall kill says");
+                self.ending.kill_at = Some(Instant::now());
+            }
         }
     }
 

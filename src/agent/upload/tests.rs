@@ -207,3 +207,15 @@ async fn a_fenced_owner_commits_and_deletes_nothing() {
     assert_eq!(zombie.prune().await.unwrap(), 0);
     assert_eq!(run.manifests().await.unwrap(), before);
 }
+
+#[tokio::test]
+async fn a_step_that_somebody_named_is_never_pruned() {
+    let (objects, folder) = (Arc::new(InMemory::new()), tempfile::tempdir().unwrap());
+    let run = run_on(&objects, 1000);
+    for name in ["runs/t/keep/2", "runs/t/keep/README"] {
+        objects.put(&Location::from(name), PutPayload::from("")).await.unwrap();
+    }
+    live(&run, 1, folder.path()).await;
+    let steps: Vec<u64> = run.restore_order().await.unwrap().iter().map(|name| name.step).collect();
+    assert_eq!(steps, [4, 3, 2]);
+}

@@ -16,7 +16,7 @@ use crate::calibration::cuda::libraries::{self, load};
 use crate::calibration::cuda::local::local_gpus;
 use crate::calibration::cuda::product::{Product, Products, Shape};
 use crate::calibration::cuda::session::{Memory, Session, refused};
-use crate::calibration::cuda::watch::Watch;
+use crate::calibration::cuda::watch::{Watch, of_driver};
 use crate::calibration::device::{Device, DeviceError, DeviceFacts, LocalGpu, Waived};
 use crate::calibration::readings::Readings;
 use crate::hardware::NumberFormat;
@@ -72,11 +72,13 @@ impl CudaDevice {
 
     fn open_first(gpu: &LocalGpu, gpus: usize) -> Result<Self, Waived> {
         let begun = Instant::now();
-        let watch = Watch::start(&bus_id()?);
+        let bus = bus_id()?;
+        let watch = Watch::start(&bus);
         let session = Session::open(0)?;
         let driver = driver_version()?;
         let majors: &[u32] = if driver >= 13_000 && gpu.compute_capability >= FIRST_OF_CUDA_13 { &[13, 12] } else { &[12] };
         let mut versions = BTreeMap::from([("CUDA driver".to_owned(), version_text(driver))]);
+        versions.extend(of_driver(&bus).map(|version| ("driver".to_owned(), version)));
         let kernels = load(libraries::COMPILER, majors).and_then(Compiler::new).map_err(Waived).and_then(|compiler| {
             let (major, minor) = compiler.version();
             versions.insert("NVRTC".to_owned(), format!("{major}.{minor}"));

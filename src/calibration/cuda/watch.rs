@@ -59,6 +59,13 @@ impl Drop for Watch {
     }
 }
 
+/// Such as `550.54.15`: the driver itself, beside the version of CUDA that it speaks.
+pub fn of_driver(gpu: &str) -> Option<String> {
+    let text = once(gpu, "--query-gpu=driver_version", "csv,noheader");
+    let version = text.lines().next().unwrap_or_default().trim();
+    version.starts_with(|first: char| first.is_ascii_digit()).then(|| version.to_owned())
+}
+
 /// One answer of `nvidia-smi`; empty where it cannot answer.
 fn once(gpu: &str, query: &str, format: &str) -> String {
     let mut command = Command::new("nvidia-smi");

@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::store_of;
+use crate::cli::runs::runtime;
+use crate::clouds;
 use crate::clouds::{fake, variable};
 use crate::launch::job::variable_name;
 use crate::launch::{Job, Parcel, Secret};
@@ -82,8 +84,7 @@ impl Delivery {
 
     /// Into the store; what is there already is not sent again.
     pub fn send(self, run: &Run) -> Result<(), Diagnostic> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| Diagnostic::unexpected(&error))?;
-        runtime.block_on(async {
+        runtime()?.block_on(async {
             for (key, bytes) in self.parcels {
                 run.keep_parcel(&key, bytes).await.map_err(|error| store_of(&error))?;
             }
@@ -128,7 +129,11 @@ fn region(cloud: &str) -> Result<Vec<(String, String)>, Diagnostic> {
     if cloud != "aws" {
         return Ok(Vec::new());
     }
-    let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    let named = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    let region = match named {
+        Some(region) => Some(region),
+        None => runtime()?.block_on(clouds::store_keys()).map(|(region, _)| region),
+    };
     let region = region.ok_or_else(|| {
         Diagnostic::new(Exit::Usage, "the region of the bucket is not known").hint("export AWS_REGION=REGION_OF_THE_BUCKET")
     })?;

@@ -1,6 +1,9 @@
 //! Leading a run to its end: launched just now, or left before.
 
+use std::time::Duration;
+
 use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::watch;
 
 use crate::cli::diagnostic::{Diagnostic, Exit};
@@ -8,8 +11,12 @@ use crate::cli::launch::renters::{Launchers, clock, of_run};
 use crate::cli::launch::{journal, store, unknown_run};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
-use crate::launch::{End, Journal, LaunchError, RunSpec, Wiring, Wish, lead};
+use crate::launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
+use crate::report::format::usd;
 use crate::spot::AvailabilityModel;
+
+/// Between two pictures of the line that says where a run stands.
+const TICK: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
 pub struct WatchArguments {
@@ -73,13 +80,15 @@ fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
 pub fn led(spec: &RunSpec, launchers: Launchers, journal: &mut Journal, printer: &Printer) -> Result<Exit, Diagnostic> {
     let (wish, wishes) = watch::channel(Wish::GoOn);
     let store = store(spec)?;
+    let bar = bar(printer);
     let wiring = Wiring {
         launchers: &launchers,
         journal,
         store: &store,
         model: &AvailabilityModel::prior(),
         clock: clock(spec),
-        say: &|line| printer.note(&format!("gpuplan: {line}")),
+        say: &|line| bar.suspend(|| printer.note(&format!("gpuplan: {line}"))),
+        show: &|standing| bar.set_message(words(standing)),
         wish: wishes,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -93,6 +102,7 @@ pub fn led(spec: &RunSpec, launchers: Launchers, journal: &mut Journal, printer:
         });
         lead(spec, wiring).await
     });
+    bar.finish_and_clear();
     let run = &spec.run;
     // Whatever stopped the leading, machines that were rented go on until they end themselves.
     let left = |why: String| {
@@ -104,6 +114,23 @@ pub fn led(spec: &RunSpec, launchers: Launchers, journal: &mut Journal, printer:
         Ok(None) => left(format!("the run `{run}` was left: its machines go on, and nothing starts them again")),
         Ok(Some(end)) => ended(&end, run, printer),
     }
+}
+
+/// Where the run stands, while somebody looks; elsewhere what happens is said line by line alone.
+fn bar(printer: &Printer) -> ProgressBar {
+    if !printer.stderr_is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise}  {wide_msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+fn words(standing: &Standing) -> String {
+    format!("{:.0} % safe, {} spent: {}", standing.done * 100.0, usd(standing.spent), standing.what)
 }
 
 fn ended(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {

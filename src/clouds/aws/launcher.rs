@@ -32,6 +32,9 @@ const ANY_REGION: &str = "us-east-1";
 const KNOWN_FOR: Duration = Duration::from_mins(10);
 /// Credentials of a role end, so they are found anew, well within the quarter of an hour that the shortest live.
 const SIGNED_IN_FOR: Duration = Duration::from_mins(5);
+/// EC2 may deny for a while that a machine exists (EC2 API reference, "Eventual consistency"); the contract's minute, twice.
+const LATE: Duration = Duration::from_mins(2);
+const NOT_FOUND: &str = "InvalidInstanceID.NotFound";
 
 /// Rents as the account that the environment, a profile or this machine's role names, with what `setup.tf` made in it.
 pub struct AwsLauncher {
@@ -48,7 +51,8 @@ struct Known {
     sites: BTreeMap<(String, String, Option<String>), (Instant, Site)>,
     /// Orders by their token: a repeated call has to say the same in every word, or EC2 refuses it.
     orders: BTreeMap<String, RunInstancesInputBuilder>,
-    region_of: BTreeMap<MachineId, String>,
+    /// And when this process created it.
+    region_of: BTreeMap<MachineId, (String, Option<Instant>)>,
     groups: BTreeSet<Group>,
 }
 
@@ -156,7 +160,7 @@ impl AwsLauncher {
             Ok(found) => {
                 let missing = || LaunchError::Unclear { code: "the answer names no machine".to_owned() };
                 let machine = listed::machine(&found, region).ok_or_else(missing)?;
-                self.known().region_of.insert(machine.id.clone(), region.to_owned());
+                self.known().region_of.insert(machine.id.clone(), (region.to_owned(), Some(Instant::now())));
                 Ok(machine)
             }
             Err(error) => {
@@ -203,7 +207,9 @@ impl AwsLauncher {
             found.iter().filter_map(|found| listed::machine(found, region)).collect()
         };
         let machines: Vec<Machine> = regions.iter().zip(&found).flat_map(of_region).collect();
-        self.known().region_of.extend(machines.iter().map(|machine| (machine.id.clone(), machine.pool.region.clone())));
+        for machine in &machines {
+            self.known().region_of.entry(machine.id.clone()).or_insert_with(|| (machine.pool.region.clone(), None));
+        }
         let groups = std::mem::take(&mut self.known().groups);
         let left = gang::tidy(account, groups, &machines).await;
         self.known().groups.extend(left);
@@ -216,15 +222,18 @@ impl AwsLauncher {
     async fn end(&self, machine: &MachineId) -> Result<(), LaunchError> {
         let account = &self.account().await?;
         let known = self.known().region_of.get(machine).cloned();
-        let regions = match known {
-            Some(region) => vec![region],
-            None => self.regions_with(account, machine).await?,
+        let (regions, created) = match known {
+            Some((region, created)) => (vec![region], created),
+            None => (self.regions_with(account, machine).await?, None),
         };
+        let is_young = created.is_some_and(|created| is_fresh(created, LATE));
         for region in regions {
             let ended = account.ec2(&region).terminate_instances().instance_ids(&machine.0).send().await;
             match ended.map_err(|error| account.error(&region, &error)) {
                 Ok(_) => {}
-                Err(SourceError::Refused { code, .. }) if code == "InvalidInstanceID.NotFound" => {}
+                // What was created just now may not be known everywhere yet, and goes on.
+                Err(SourceError::Refused { code, .. }) if code == NOT_FOUND && is_young => return Err(LaunchError::Unclear { code }),
+                Err(SourceError::Refused { code, .. }) if code == NOT_FOUND => {}
                 Err(error) => return Err(launch_error(error)),
             }
         }
@@ -287,7 +296,7 @@ impl Launcher for AwsLauncher {
     }
 
     fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>> {
-        Box::pin(async move { self.rent(&request).await })
+        Box::pin(async move { Box::pin(self.rent(&request)).await })
     }
 
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {

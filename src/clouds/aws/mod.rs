@@ -13,6 +13,8 @@ pub mod feed;
 pub mod feeds;
 pub mod gather;
 #[cfg(feature = "aws")]
+pub mod keys;
+#[cfg(feature = "aws")]
 pub mod launcher;
 pub mod machine_types;
 pub mod notices;

@@ -5,7 +5,10 @@ use std::error::Error;
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_ec2::types::{Filter, IamInstanceProfileSpecification, InstanceMarketOptionsRequest, InstanceType, MarketType, Tag};
+use aws_sdk_ec2::types::{
+    Filter, IamInstanceProfileSpecification, InstanceMarketOptionsRequest, InstanceType, MarketType, PlacementStrategy, ResourceType, Tag,
+    TagSpecification,
+};
 
 use crate::clouds::aws::dry_run::verdict;
 use crate::clouds::aws::launcher::site::MACHINE as ROLE;
@@ -37,12 +40,13 @@ pub async fn try_all(account: &Account, region: &str) -> Vec<Permission> {
     );
     let acts = tokio::join!(
         async { say.of(run(client).send().await) },
-        async { say.of(run(client).instance_market_options(spot()).send().await) },
+        async {
+            say.of(run(client).instance_market_options(spot()).tag_specifications(mark(ResourceType::SpotInstancesRequest)).send().await)
+        },
         async { say.of(run(client).iam_instance_profile(profile()).send().await) },
-        async { say.of(tags(client).send().await) },
-        async { say.of(client.create_placement_group().group_name(NO_GROUP).strategy("cluster".into()).dry_run(true).send().await) },
-        async { say.of(client.delete_placement_group().group_name(NO_GROUP).dry_run(true).send().await) },
-        async { say.of(client.terminate_instances().instance_ids(NO_MACHINE).dry_run(true).send().await) },
+        async { say.of(group(client).send().await) },
+        async { say.of_marked(client.delete_placement_group().group_name(NO_GROUP).dry_run(true).send().await) },
+        async { say.of_marked(client.terminate_instances().instance_ids(NO_MACHINE).dry_run(true).send().await) },
     );
     let permission = |action: &str, needed_for, verdict| Permission { action: action.to_owned(), needed_for, verdict };
     vec![
@@ -55,10 +59,9 @@ pub async fn try_all(account: &Account, region: &str) -> Vec<Permission> {
         permission("ec2:RunInstances", "starting machines on demand", acts.0),
         permission("ec2:RunInstances", "starting spot machines", acts.1),
         permission("iam:PassRole", "letting machines reach the store", acts.2),
-        permission("ec2:CreateTags", "finding again what was started", acts.3),
-        permission("ec2:CreatePlacementGroup", "machines close together", acts.4),
-        permission("ec2:DeletePlacementGroup", "machines close together", acts.5),
-        permission("ec2:TerminateInstances", "ending what was started", acts.6),
+        permission("ec2:CreatePlacementGroup", "machines close together", acts.3),
+        permission("ec2:DeletePlacementGroup", "machines close together", acts.4),
+        permission("ec2:TerminateInstances", "ending what was started", acts.5),
     ]
 }
 
@@ -75,10 +78,32 @@ impl Tried<'_> {
             Err(error) => verdict(&self.account.error(self.region, &error)),
         }
     }
+
+    /// Of an action that a good policy allows only on what bears our mark, which nothing does before the first launch.
+    fn of_marked<T, E: ProvideErrorMetadata + Error + 'static>(&self, outcome: Result<T, SdkError<E, HttpResponse>>) -> Verdict {
+        match self.of(outcome) {
+            Verdict::Denied { .. } => {
+                Verdict::Unknown { detail: format!("not allowed on what has no tag `{}`; it may be on what has", names::RUN) }
+            }
+            verdict => verdict,
+        }
+    }
+}
+
+/// With our mark, without which a good policy allows nothing to be created.
+fn mark(kind: ResourceType) -> TagSpecification {
+    let run = Tag::builder().key(names::RUN).value(NO_GROUP).build();
+    TagSpecification::builder().resource_type(kind).tags(run).build()
 }
 
 fn run(client: &Client) -> aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder {
-    client.run_instances().image_id(IMAGE).instance_type(MACHINE).min_count(1).max_count(1).dry_run(true)
+    let one = client.run_instances().image_id(IMAGE).instance_type(MACHINE).min_count(1).max_count(1);
+    one.tag_specifications(mark(ResourceType::Instance)).dry_run(true)
+}
+
+fn group(client: &Client) -> aws_sdk_ec2::operation::create_placement_group::builders::CreatePlacementGroupFluentBuilder {
+    let group = client.create_placement_group().group_name(NO_GROUP).strategy(PlacementStrategy::Cluster);
+    group.tag_specifications(mark(ResourceType::PlacementGroup)).dry_run(true)
 }
 
 fn spot() -> InstanceMarketOptionsRequest {
@@ -88,8 +113,4 @@ fn spot() -> InstanceMarketOptionsRequest {
 /// The role of machines, which whoever starts one has to be allowed to give away.
 fn profile() -> IamInstanceProfileSpecification {
     IamInstanceProfileSpecification::builder().name(ROLE).build()
-}
-
-fn tags(client: &Client) -> aws_sdk_ec2::operation::create_tags::builders::CreateTagsFluentBuilder {
-    client.create_tags().resources(NO_MACHINE).tags(Tag::builder().key(names::RUN).value("dry-run").build()).dry_run(true)
 }

@@ -133,6 +133,12 @@ resource "aws_iam_role_policy" "machine" {
   })
 }
 
+# `gpuplan ssh` comes in through Session Manager, without an open port.
+resource "aws_iam_role_policy_attachment" "sessions" {
+  role       = aws_iam_role.machine.name
+  policy_arn = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+}
+
 resource "aws_iam_instance_profile" "machine" {
   name = "${var.name}-machine"
   role = aws_iam_role.machine.name
@@ -256,6 +262,19 @@ resource "aws_iam_policy" "launch" {
         Action    = "iam:CreateServiceLinkedRole"
         Resource  = "*"
         Condition = { StringEquals = { "iam:AWSServiceName" = "spot.amazonaws.com" } }
+      },
+      {
+        Sid       = "ComeIn"
+        Effect    = "Allow"
+        Action    = "ssm:StartSession"
+        Resource  = "arn:aws:ec2:*:*:instance/*"
+        Condition = { StringLike = { "ssm:resourceTag/gpuplan:run" = "*" } }
+      },
+      {
+        Sid      = "StayIn"
+        Effect   = "Allow"
+        Action   = ["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"]
+        Resource = "arn:aws:ssm:*:*:session/$${aws:userid}-*"
       },
       {
         Sid      = "KeepRuns"

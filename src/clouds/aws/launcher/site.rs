@@ -3,7 +3,10 @@
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_ec2::types::{ArchitectureType, BlockDeviceMapping, EfaInfo, Filter, InstanceType, InstanceTypeInfo, PlacementGroupStrategy};
+use aws_sdk_ec2::types::{
+    ArchitectureType, BlockDeviceMapping, EfaInfo, Filter, InstanceType, InstanceTypeInfo, PlacementGroupInfo, PlacementGroupStrategy,
+    ProcessorInfo,
+};
 
 use crate::clouds::aws::errors::launch_error;
 use crate::clouds::aws::session::Account;
@@ -167,8 +170,8 @@ fn machine_type(known: &InstanceTypeInfo) -> MachineType {
         let most = network.efa_info().and_then(EfaInfo::maximum_efa_interfaces).unwrap_or(1);
         most.min(network.maximum_network_cards().unwrap_or(1)).max(0)
     });
-    let architectures = known.processor_info().map(|info| info.supported_architectures()).unwrap_or_default();
-    let strategies = known.placement_group_info().map(|info| info.supported_strategies()).unwrap_or_default();
+    let architectures = known.processor_info().map(ProcessorInfo::supported_architectures).unwrap_or_default();
+    let strategies = known.placement_group_info().map(PlacementGroupInfo::supported_strategies).unwrap_or_default();
     MachineType {
         vcpus: known.v_cpu_info().and_then(aws_sdk_ec2::types::VCpuInfo::default_v_cpus).unwrap_or_default(),
         is_arm: architectures.contains(&ArchitectureType::Arm64),
@@ -186,7 +189,7 @@ fn image(found: &aws_sdk_ec2::types::Image) -> Option<Image> {
 
 #[cfg(test)]
 mod tests {
-    use aws_sdk_ec2::types::{EbsBlockDevice, NetworkInfo, PlacementGroupInfo, ProcessorInfo};
+    use aws_sdk_ec2::types::{EbsBlockDevice, NetworkInfo};
 
     use super::*;
 
