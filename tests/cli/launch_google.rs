@@ -88,6 +88,7 @@ fn led(spec: &RunSpec, folder: &Path, machines: &Machines, beside: impl AsyncFnO
         model: &AvailabilityModel::prior(),
         clock: Clock { started_at: spec.started_at, speed: SPEED },
         say: &|line| said.lock().unwrap().push(line.to_owned()),
+        show: &|_| {},
         wish: wishes,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -111,13 +111,7 @@ pub struct Machines {
 impl Machines {
     /// `speed`: how much faster than life time passes for `maxRunDuration`.
     pub fn start(folder: &Path, speed: f64) -> Self {
-        let shared = Arc::new(Shared {
-            folder: folder.to_owned(),
-            endpoint: OnceLock::new(),
-            known: Mutex::default(),
-            speed,
-            state: Mutex::default(),
-        });
+        let shared = Arc::new(Shared { folder: folder.to_owned(), known: Mutex::default(), speed, state: Mutex::default() });
         let answering = shared.clone();
         Self { fake: FakeGce::start(move |call| answering.answer(call)), shared }
     }
