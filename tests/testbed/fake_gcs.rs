@@ -90,7 +90,7 @@ fn answer(asked: &Asked, objects: &mut BTreeMap<String, Vec<u8>>) -> (u16, Strin
     let key = by_json.unwrap_or_else(|| asked.path.trim_start_matches('/').to_owned());
     match asked.verb.as_str() {
         "GET" if asked.query.contains("list-type=2") => (200, String::new(), listed(&key, &asked.query, objects).into_bytes()),
-        "PUT" if asked.headers.get("x-goog-if-generation-match").is_some() && objects.contains_key(&key) => plain(412),
+        "PUT" if asked.headers.contains_key("x-goog-if-generation-match") && objects.contains_key(&key) => plain(412),
         "PUT" => {
             objects.insert(key, asked.body.clone());
             plain(200)

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -77,8 +77,6 @@ struct Rented {
 /// What a machine's metadata service says.
 #[derive(Default)]
 struct Sensed {
-    zone: String,
-    name: String,
     preempted: Mutex<bool>,
     changed: Condvar,
 }
@@ -98,7 +96,6 @@ struct State {
 
 struct Shared {
     folder: PathBuf,
-    endpoint: OnceLock<String>,
     /// Where machines find other interfaces of Google: variables and their values.
     known: Mutex<Vec<(String, String)>>,
     /// Seconds of a machine's life in a second.
@@ -114,17 +111,9 @@ pub struct Machines {
 impl Machines {
     /// `speed`: how much faster than life time passes for `maxRunDuration`.
     pub fn start(folder: &Path, speed: f64) -> Self {
-        let shared = Arc::new(Shared {
-            folder: folder.to_owned(),
-            endpoint: OnceLock::new(),
-            known: Mutex::default(),
-            speed,
-            state: Mutex::default(),
-        });
+        let shared = Arc::new(Shared { folder: folder.to_owned(), known: Mutex::default(), speed, state: Mutex::default() });
         let answering = shared.clone();
-        let fake = FakeGce::start(move |call| answering.answer(call));
-        shared.endpoint.set(fake.endpoint.clone()).unwrap();
-        Self { fake, shared }
+        Self { fake: FakeGce::start(move |call| answering.answer(call)), shared }
     }
 
     pub fn endpoint(&self) -> &str {
@@ -427,8 +416,7 @@ impl Shared {
         let items = body["metadata"]["items"].as_array().unwrap();
         let script = items.iter().find(|item| item["key"] == "startup-script").unwrap()["value"].as_str().unwrap();
         fs::write(folder.join("startup-script"), script)?;
-        let (_, name) = machine.split_once('/').unwrap();
-        let sensed = Arc::new(Sensed { zone: zone.to_owned(), name: name.to_owned(), ..Sensed::default() });
+        let sensed = Arc::new(Sensed::default());
         let sensing = sensed.clone();
         let metadata = Server::start(move |request| sensing.answer(request));
         let log = File::create(folder.join("console.log"))?;
@@ -447,7 +435,6 @@ impl Shared {
             .env(MARK, &folder)
             .env("GCE_METADATA_HOST", metadata.endpoint.trim_start_matches("http://"))
             .env("PATH", path.unwrap())
-            .env("GPUPLAN_GCP_ENDPOINT", self.endpoint.get().unwrap())
             .env("GPUPLAN_MACHINE_FOLDER", &folder)
             .env("GCE_METADATA_IP", metadata.endpoint.trim_start_matches("http://"))
             .envs(self.known.lock().unwrap().clone())
@@ -476,8 +463,6 @@ impl Sensed {
             "service-accounts/default/token" => {
                 text(200, &json!({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}).to_string())
             }
-            "zone" => text(200, &format!("projects/123456789/zones/{}", self.zone)),
-            "name" => text(200, &self.name),
             "maintenance-event" => text(200, "NONE"),
             "preempted" => {
                 let preempted = self.preempted.lock().unwrap();

@@ -22,6 +22,15 @@ const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const SHORTEST_LIFE: i64 = 30;
 const LONGEST_LIFE: i64 = 120 * 24 * 3600;
 
+/// How a machine's own end is its deletion: with the token of its service account, from the metadata service. A secret goes from one
+/// program to the next and stands in no list of processes.
+const END: &str = r#"host="${GCE_METADATA_HOST:-metadata.google.internal}"
+account="http://${host#http://}/computeMetadata/v1/instance/service-accounts/default/token"
+curl -fsS --retry 5 -H 'Metadata-Flavor: Google' "$account" |
+  sed 's/.*"access_token" *: *"\([^"]*\)".*/Authorization: Bearer \1/' |
+  curl -fsS --retry 5 -X DELETE -H @- "$1" >/dev/null || shutdown -P now
+"#;
+
 /// What the order does not say of its machine.
 pub struct Frame<'a> {
     pub project: &'a Project,
@@ -51,7 +60,7 @@ impl Frame<'_> {
         Ok(Instance::new()
             .set_name(name)
             .set_machine_type(format!("zones/{}/machineTypes/{}", self.zone, request.pool.instance_type))
-            .set_metadata(Metadata::new().set_items([item("startup-script", request.boot.clone()), item(ITEM, exact)]))
+            .set_metadata(Metadata::new().set_items([item("startup-script", self.startup(request, project, name)), item(ITEM, exact)]))
             .set_disks([self.disk(&labels)])
             .set_labels(labels)
             .set_scheduling(scheduling(request, Timestamp::now())?)
@@ -66,6 +75,17 @@ impl Frame<'_> {
             .set_disk_type(format!("zones/{}/diskTypes/{}", self.zone, self.shape.disk_type))
             .set_labels(labels.clone());
         AttachedDisk::new().set_boot(true).set_auto_delete(true).set_initialize_params(made)
+    }
+
+    /// A machine that only shuts down keeps its disk, which costs money: before all else it learns how to delete itself.
+    fn startup(&self, request: &CreateRequest, project: &str, name: &str) -> String {
+        let address = self.project.address(super::COMPUTE);
+        let machine = format!("{address}/compute/v1/projects/{project}/zones/{}/instances/{name}", self.zone);
+        format!(
+            "#!/bin/sh\ncat >end-machine <<'GPUPLAN_END'\n{END}GPUPLAN_END\n\
+             export GPUPLAN_END_MACHINE=\"sh $PWD/end-machine {machine}\"\n{}",
+            request.boot
+        )
     }
 }
 
