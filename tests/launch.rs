@@ -226,6 +226,7 @@ impl World {
                     was_taken: true,
                     created_at: Timestamp::UNIX_EPOCH,
                     expires_at: Timestamp::UNIX_EPOCH,
+                    owner: String::new(),
                 };
                 let rented = Rented {
                     created: self.now,

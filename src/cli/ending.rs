@@ -11,7 +11,7 @@ use crate::cli::launch::{confirm, journal, store, store_of};
 use crate::cli::printer::Printer;
 use crate::cli::runs::{journal_said, kept, listed, runtime};
 use crate::cli::settings::Settings;
-use crate::clouds;
+use crate::clouds::{self, fake};
 use crate::launch::journal::Kept;
 use crate::launch::{End, Journal, LaunchError, Machine, MachineState};
 
@@ -42,6 +42,9 @@ pub struct GcArguments {
     /// End what is found without asking
     #[arg(short, long)]
     pub yes: bool,
+    /// Machines that others rented with the same account, too
+    #[arg(long)]
+    pub everyone: bool,
 }
 
 pub fn stop(arguments: &StopArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
@@ -88,7 +91,14 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
     } else {
         launchers(arguments.clouds.iter().map(String::as_str), settings)?
     };
-    let unknown = strangers(&journal(settings)?, alive(&clouds, None)?)?;
+    let mut unknown = strangers(&journal(settings)?, alive(&clouds, None)?)?;
+    if !arguments.everyone {
+        let found = unknown.len();
+        unknown = of_this_person(&clouds, unknown)?;
+        if unknown.len() < found {
+            printer.note(&format!("{} machines of other people are left out; --everyone shows them", found - unknown.len()));
+        }
+    }
     let mut ended = Vec::new();
     if arguments.yes {
         let left = end_all(&clouds, &unknown, None, printer)?;
@@ -107,9 +117,9 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
         let what = if arguments.yes { "ended" } else { "found" };
         printer.data(&format!("{what}: {} of run {} ({})\n", machine.id, machine.run, machine.pool))?;
     }
-    let names: Vec<&str> = clouds.iter().map(|cloud| cloud.cloud()).collect();
+    let asked: Vec<&str> = clouds.iter().map(|launcher| launcher.cloud()).collect();
     if unknown.is_empty() {
-        printer.note(&format!("{}: every machine that carries our tag belongs to a run of the journal", names.join(", ")));
+        printer.note(&format!("{}: every machine that carries our tag belongs to a run of the journal", asked.join(", ")));
     } else if !arguments.yes {
         printer.note("hint: gpuplan gc -y ends them");
     }
@@ -131,6 +141,19 @@ fn did_not_answer(cloud: &str, error: &LaunchError) -> Diagnostic {
         .hint("gpuplan doctor")
 }
 
+/// A colleague's journal may know what this one does not.
+fn of_this_person(clouds: &Launchers, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
+    let mut own = Vec::new();
+    for cloud in clouds {
+        let mut here = machines.iter().filter(|machine| rents(cloud.cloud(), machine)).peekable();
+        if here.peek().is_some() {
+            let me = runtime()?.block_on(cloud.owner()).map_err(|error| did_not_answer(cloud.cloud(), &error))?;
+            own.extend(here.filter(|machine| machine.owner == me).cloned());
+        }
+    }
+    Ok(own)
+}
+
 /// Machines that no run of the journal knows as its own and running.
 fn strangers(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
     let mut unknown = Vec::new();
@@ -142,13 +165,17 @@ fn strangers(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, 
     Ok(unknown)
 }
 
+/// A machine of the stand-in carries the pool that it stands in for.
+fn rents(cloud: &str, machine: &Machine) -> bool {
+    if fake::is_own(&machine.id) { cloud == fake::CLOUD } else { cloud == machine.pool.cloud }
+}
+
 /// Ends them and looks until they are gone; gives what is still there.
 fn end_all(clouds: &Launchers, machines: &[Machine], run: Option<&str>, printer: &Printer) -> Result<Vec<Machine>, Diagnostic> {
     let runtime = runtime()?;
     let mut left = machines.to_vec();
     for look in 0..LOOKS {
         let each = left.iter().flat_map(|machine| clouds.iter().map(move |cloud| (cloud, machine)));
-        let rents = |cloud: &str, machine: &Machine| cloud == clouds::fake::CLOUD || cloud == machine.pool.cloud;
         let told = each.filter(|(cloud, machine)| rents(cloud.cloud(), machine)).map(|(cloud, machine)| cloud.destroy(&machine.id));
         let refused = runtime.block_on(join_all(told)).into_iter().find_map(Result::err);
         let after = alive(clouds, run)?;

@@ -74,8 +74,11 @@ pub fn kept(run: &str, settings: &Settings) -> Result<Kept, Diagnostic> {
     journal(settings)?.run(run).map_err(|error| journal_said(&error))?.ok_or_else(|| unknown_run(run))
 }
 
+/// A cloud, and what it says of its machines.
+pub type Listed = (String, Result<Vec<Machine>, LaunchError>);
+
 /// What every cloud says of a run, or of all runs, asked at the same time.
-pub fn listed(clouds: &Launchers, run: Option<&str>) -> Result<Vec<(String, Result<Vec<Machine>, LaunchError>)>, Diagnostic> {
+pub fn listed(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Listed>, Diagnostic> {
     let ask = async |cloud: &dyn Launcher| (cloud.cloud().to_owned(), cloud.list(run).await);
     Ok(runtime()?.block_on(join_all(clouds.iter().map(|cloud| ask(&**cloud)))))
 }
@@ -130,6 +133,7 @@ fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
         was_taken: false,
         created_at: kept.spec.started_at,
         expires_at: kept.spec.started_at,
+        owner: String::new(),
     })
     .collect()
 }

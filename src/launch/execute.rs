@@ -136,7 +136,13 @@ impl<'a> Leader<'a, '_> {
             self.show();
             let wake = Instant::now() + self.wiring.clock.pause((self.wake - self.wiring.clock.now()).clamp(0.0, READ));
             tokio::select! {
-                Some(event) = self.calls.next(), if !self.calls.is_empty() => self.hear(event).await?,
+                Some(event) = self.calls.next(), if !self.calls.is_empty() => {
+                    // A machine that is gone may have said before that the run is completed.
+                    if let (Event::Listed(_), Some(report)) = (&event, self.report().await) {
+                        self.hear(Event::Reported(report)).await?;
+                    }
+                    self.hear(event).await?;
+                }
                 () = tokio::time::sleep_until(wake.min(read_at)) => {
                     if Instant::now() >= read_at {
                         read_at = Instant::now() + self.wiring.clock.pause(READ);

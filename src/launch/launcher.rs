@@ -113,6 +113,9 @@ pub struct Machine {
     pub was_taken: bool,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
+    /// Who rented it, as `Launcher::owner` names them; empty where it does not say.
+    #[serde(default)]
+    pub owner: String,
 }
 
 /// How a machine ends by itself at `expires_at`.
@@ -166,6 +169,9 @@ pub trait Launcher: Send + Sync {
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>>;
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>>;
+
+    /// Who rents here. Machines of one account may be those of several people.
+    fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>>;
 
     /// `None`: a machine here lives until somebody ends it.
     fn self_destruct(&self) -> Option<SelfDestruct>;

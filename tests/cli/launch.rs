@@ -43,7 +43,7 @@ fn status(home: &Path, name: &str) -> Value {
 
 /// Until the run has a machine that runs.
 fn wait_for_a_machine(home: &Path, name: &str) {
-    let until = Instant::now() + Duration::from_secs(120);
+    let until = Instant::now() + Duration::from_mins(2);
     while !home.join("launches.sqlite").exists() || run(home, &["status", name]).code != 0 || status(home, name)["state"] != "running" {
         assert!(Instant::now() < until, "no machine came");
         std::thread::sleep(Duration::from_millis(100));
@@ -229,7 +229,7 @@ fn files(folder: &Path) -> usize {
 
 /// Until the text is what the command says.
 fn wait_for(home: &Path, arguments: &[&str], wanted: impl Fn(&Ran) -> bool) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     loop {
         let ran = run(home, arguments);
         if wanted(&ran) {

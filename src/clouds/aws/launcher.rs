@@ -85,7 +85,7 @@ impl AwsLauncher {
     }
 
     /// Who rents, as AWS names them: the one mark that says whom to ask.
-    async fn owner(&self, account: &Account) -> Result<String, LaunchError> {
+    async fn caller(&self, account: &Account) -> Result<String, LaunchError> {
         if let Some(owner) = self.known().owner.clone() {
             return Ok(owner);
         }
@@ -126,7 +126,7 @@ impl AwsLauncher {
             return Ok(order);
         }
         let region = &request.pool.region;
-        let (regions, owner) = tokio::try_join!(self.regions(account), self.owner(account))?;
+        let (regions, owner) = tokio::try_join!(self.regions(account), self.caller(account))?;
         if !regions.contains(region) {
             return Err(LaunchError::NotSold { code: format!("{region} is not enabled for this account") });
         }
@@ -305,6 +305,10 @@ impl Launcher for AwsLauncher {
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {
         Box::pin(self.end(machine))
+    }
+
+    fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>> {
+        Box::pin(async move { self.caller(&self.account().await?).await })
     }
 
     fn self_destruct(&self) -> Option<SelfDestruct> {

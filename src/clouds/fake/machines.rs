@@ -16,6 +16,8 @@ use crate::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, Ma
 use crate::market::BoxFuture;
 
 /// As EC2 says it.
+/// Of the names of its machines.
+const PREFIX: &str = "fake-";
 const TAKEN: &str = "Server.SpotInstanceTermination";
 /// Every process of a machine carries it in its environment.
 const MARK: &str = "GPUPLAN_FAKE_MACHINE";
@@ -103,7 +105,7 @@ impl FakeCloud {
 
     fn make(&self, request: &CreateRequest, state: &mut State) -> io::Result<Machine> {
         let created_at = Timestamp::now();
-        let id = MachineId(format!("fake-{}", &request.token[..12.min(request.token.len())]));
+        let id = MachineId(format!("{PREFIX}{}", &request.token[..12.min(request.token.len())]));
         let folder = self.folder_of(&id);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("boot.sh"), &request.boot)?;
@@ -136,6 +138,7 @@ impl FakeCloud {
             was_taken: false,
             created_at,
             expires_at: request.expires_at,
+            owner: String::new(),
         };
         let after = |seconds: f64| created_at.checked_add(jiff::SignedDuration::from_millis((seconds * 1000.0) as i64)).ok();
         let taken = state.scenario.interrupt_after_seconds.get(state.machines.len()).copied();
@@ -188,9 +191,19 @@ impl Launcher for FakeCloud {
         Box::pin(async move { destroyed.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
     }
 
+    /// Whoever uses this machine.
+    fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>> {
+        Box::pin(std::future::ready(Ok(String::new())))
+    }
+
     fn self_destruct(&self) -> Option<SelfDestruct> {
         Some(SelfDestruct::Timer)
     }
+}
+
+/// Whether a machine is one of this cloud's.
+pub fn is_own(machine: &MachineId) -> bool {
+    machine.0.starts_with(PREFIX)
 }
 
 /// Whether the process lives and belongs to the machine. A dead one that nobody has asked after has no environment.

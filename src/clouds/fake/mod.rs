@@ -5,7 +5,7 @@
 pub mod machines;
 pub mod scenario;
 
-pub use machines::FakeCloud;
+pub use machines::{FakeCloud, is_own};
 pub use scenario::Scenario;
 
 /// Name of the launcher.

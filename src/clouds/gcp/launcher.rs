@@ -290,6 +290,10 @@ impl Launcher for GcpLauncher {
         })
     }
 
+    fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>> {
+        Box::pin(std::future::ready(Ok(self.owner.clone())))
+    }
+
     fn self_destruct(&self) -> Option<SelfDestruct> {
         Some(SelfDestruct::Cloud)
     }

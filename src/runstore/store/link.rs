@@ -59,7 +59,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_and_a_bucket_of_google_name_the_object_each_in_its_way() {
         let at = Location::from("runs/_bin/ab/gpuplan");
-        let link = async |linker: Linker| linker.link(&at, Duration::from_secs(60)).await.unwrap();
+        let link = async |linker: Linker| linker.link(&at, Duration::from_mins(1)).await.unwrap();
         assert_eq!(link(Linker::Folder("/store".into())).await, Link::File("/store/runs/_bin/ab/gpuplan".into()));
         let google = link(Linker::Google { base: None, bucket: "b".to_owned() }).await;
         assert_eq!(

@@ -36,6 +36,7 @@ pub fn machine(found: &Instance, region: &str) -> Option<Machine> {
         reason: reason.map(str::to_owned),
         created_at,
         expires_at: tag(names::EXPIRES).and_then(|time| time.parse().ok()).unwrap_or(created_at),
+        owner: tag(names::OWNER).unwrap_or_default().to_owned(),
     })
 }
 

@@ -73,6 +73,7 @@ pub fn seen(instance: &Instance) -> Result<Option<Seen>, LaunchError> {
         was_taken: false,
         created_at,
         expires_at: marks.expires_at,
+        owner: marks.owner,
     };
     Ok(Some(Seen { machine, number: instance.id.ok_or_else(|| unreadable("number"))? }))
 }
