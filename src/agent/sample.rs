@@ -67,7 +67,7 @@ impl Sampler {
     pub fn begin(&mut self, pid: i32) {
         self.window.clear();
         let (program, pace, now) = (self.nvidia_smi.clone(), self.pace, Instant::now());
-        let gpus = Gpus::Starting(thread::spawn(move || GpuCounters::start(&program, pace)));
+        let gpus = Gpus::Starting(thread::spawn(move || GpuCounters::start(&program, pace, false)));
         self.life = Some(Life { begun: now, looked: now, gpus, host: HostCounters::new(pid) });
     }
 

@@ -17,13 +17,13 @@ pub enum GpuCounters {
 }
 
 impl GpuCounters {
-    /// `program` other than `nvidia-smi` is asked in any case. The error says why no GPU can be read.
-    pub fn start(program: &str, interval: Duration) -> Result<Self, String> {
+    /// `program` other than `nvidia-smi` is asked in any case, for what goes over links if `asks_for_links`. The error says why no GPU can be read.
+    pub fn start(program: &str, interval: Duration, asks_for_links: bool) -> Result<Self, String> {
         #[cfg(feature = "cuda")]
         if let Some(counters) = (program == NVIDIA_SMI).then(|| NvmlCounters::start(interval)).and_then(Result::ok) {
             return Ok(Self::Nvml(counters));
         }
-        Smi::start(program, interval).map(Self::Smi)
+        Smi::start(program, interval, asks_for_links).map(Self::Smi)
     }
 
     /// What each GPU last said.

@@ -27,15 +27,18 @@ struct Running {
 }
 
 impl Smi {
-    /// `program` is `nvidia-smi`, or what stands for it in a test. The error says why no GPU can be read.
-    pub fn start(program: &str, interval: Duration) -> Result<Self, String> {
+    /// `program` is `nvidia-smi`, or what stands for it in a test. Links are asked for by a process of its own each time, which an
+    /// agent that runs for days does without. The error says why no GPU can be read.
+    pub fn start(program: &str, interval: Duration, asks_for_links: bool) -> Result<Self, String> {
         let [usual, newer] = queries();
         let (child, output) = spawn(program, &usual, interval)?;
         let child = Arc::new(Mutex::new(Running { child, asked: None, is_over: false }));
         let latest = Arc::new(Mutex::new(Vec::new()));
         let links = Arc::new(Mutex::new(LinkRates::default()));
-        let (asking, rates, asked) = (Arc::clone(&child), Arc::clone(&links), program.to_owned());
-        std::thread::spawn(move || watch_links(&asked, interval.max(LINK_PACE), &asking, &rates));
+        if asks_for_links {
+            let (asking, rates, asked) = (Arc::clone(&child), Arc::clone(&links), program.to_owned());
+            std::thread::spawn(move || watch_links(&asked, interval.max(LINK_PACE), &asking, &rates));
+        }
         let (running, shared, program) = (Arc::clone(&child), Arc::clone(&latest), program.to_owned());
         // It ends with the output, that is with the child.
         std::thread::spawn(move || {
@@ -186,7 +189,7 @@ mod tests {
     /// What a script in the place of `nvidia-smi` made known of the first GPU.
     fn heard(script: &str) -> GpuSample {
         let folder = tempfile::tempdir().unwrap();
-        let mut smi = Smi::start(&written(folder.path(), script), Duration::from_millis(50)).unwrap();
+        let mut smi = Smi::start(&written(folder.path(), script), Duration::from_millis(50), false).unwrap();
         let begun = Instant::now();
         while smi.latest().is_empty() && begun.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(10));
@@ -216,7 +219,7 @@ mod tests {
             echo \" Link 0: Data Tx: $at KiB\"; echo \" Link 0: Data Rx: $at KiB\"; exit 0;; esac";
         let folder = tempfile::tempdir().unwrap();
         let program = written(folder.path(), &format!("{links}\n{LINES}"));
-        let smi = Smi::start(&program, Duration::from_millis(50)).unwrap();
+        let smi = Smi::start(&program, Duration::from_millis(50), true).unwrap();
         let begun = Instant::now();
         let mut rate = None;
         while rate.is_none() && begun.elapsed() < Duration::from_secs(20) {
@@ -229,6 +232,9 @@ mod tests {
 
     #[test]
     fn a_machine_without_it_says_so() {
-        assert_eq!(Smi::start("/nonexistent/nvidia-smi", Duration::from_secs(1)).err().unwrap(), "there is no /nonexistent/nvidia-smi");
+        assert_eq!(
+            Smi::start("/nonexistent/nvidia-smi", Duration::from_secs(1), true).err().unwrap(),
+            "there is no /nonexistent/nvidia-smi"
+        );
     }
 }

@@ -107,7 +107,7 @@ async fn watch(
         begun,
         steps,
         exports,
-        counters: GpuCounters::start(&arguments.nvidia_smi, arguments.interval),
+        counters: GpuCounters::start(&arguments.nvidia_smi, arguments.interval, true),
         host: HostCounters::new(child.id().map_or(0, |pid| pid as i32)),
         cores: cores(),
         whole: Summary::default(),
