@@ -64,6 +64,9 @@ pub enum LeadError {
     Journal(#[from] JournalError),
     #[error("nobody rents machines of {0} here")]
     NoLauncher(String),
+    /// It was told to go on elsewhere, after a stop or beside this process.
+    #[error("another process leads it now")]
+    Followed,
 }
 
 /// What a person wants of a run that is being led.
@@ -106,6 +109,8 @@ struct Leader<'a, 'b> {
     controller: Controller,
     calls: FuturesUnordered<Call<'a>>,
     wake: f64,
+    /// Of this process, as the journal numbers those who lead.
+    number: i64,
     /// The highest epoch of the store before the gang was ordered: what a later one says is said by the gang.
     store_epoch: u64,
     gang_epoch: u64,
@@ -114,6 +119,7 @@ struct Leader<'a, 'b> {
 /// Leads the run until it ends; `None` if it was left to run on.
 pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, LeadError> {
     let now = wiring.clock.now();
+    let number = wiring.journal.take_the_lead(&spec.run)?;
     let kept = wiring.journal.run(&spec.run)?;
     let terms = spec.terms(wiring.model);
     let controller = match kept.map(|kept| kept.past).filter(|past| past.orders > 0) {
@@ -121,7 +127,7 @@ pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, Lea
         None => Controller::new(terms, 0, now),
     };
     let (gang_epoch, calls) = (controller.epoch(), FuturesUnordered::new());
-    let mut leader = Leader { spec, wiring, controller, calls, wake: now, store_epoch: 0, gang_epoch };
+    let mut leader = Leader { spec, wiring, controller, calls, wake: now, number, store_epoch: 0, gang_epoch };
     if gang_epoch > 0 {
         leader.store_epoch = leader.wiring.store.highest_epoch().await.unwrap_or(1).saturating_sub(1);
     }
@@ -162,11 +168,18 @@ impl<'a> Leader<'a, '_> {
                 }
             }
         }
+        self.leads()?;
         let end = self.controller.end().cloned();
         if let Some(end) = &end {
             self.wiring.journal.end(&self.spec.run, end, Timestamp::now())?;
         }
         Ok(end)
+    }
+
+    /// Of two who lead one run the later goes on.
+    fn leads(&self) -> Result<(), LeadError> {
+        let leader = self.wiring.journal.leader(&self.spec.run)?;
+        if leader == Some(self.number) { Ok(()) } else { Err(LeadError::Followed) }
     }
 
     fn show(&self) {
@@ -177,6 +190,7 @@ impl<'a> Leader<'a, '_> {
 
     /// Into the journal, where `stop` may have been called from elsewhere, and into the run's store.
     async fn look(&mut self) -> Result<(), LeadError> {
+        self.leads()?;
         if self.wiring.journal.has_ended(&self.spec.run)? {
             return self.hear(Event::Stop).await;
         }
@@ -240,6 +254,7 @@ impl<'a> Leader<'a, '_> {
     }
 
     async fn create(&mut self, order: Order, now: f64) -> Result<(), LeadError> {
+        self.leads()?;
         if order.epoch != self.gang_epoch {
             self.gang_epoch = order.epoch;
             self.store_epoch = self.wiring.store.highest_epoch().await.unwrap_or(self.store_epoch);

@@ -20,7 +20,7 @@ const BUSY: Duration = Duration::from_secs(10);
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
         run TEXT PRIMARY KEY, spec TEXT NOT NULL, started_at INTEGER NOT NULL, ended_at INTEGER, end TEXT,
-        done REAL NOT NULL DEFAULT 0, interruptions INTEGER NOT NULL DEFAULT 0);
+        done REAL NOT NULL DEFAULT 0, interruptions INTEGER NOT NULL DEFAULT 0, leader INTEGER NOT NULL DEFAULT 0);
     CREATE TABLE IF NOT EXISTS orders (
         token TEXT PRIMARY KEY, run TEXT NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, node INTEGER NOT NULL,
         pool TEXT NOT NULL, rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL,
@@ -261,6 +261,17 @@ impl Journal {
             params![format!("adopted {}", spec.run), spec.run, adopted.epoch as i64, json(place)?],
         )?;
         Ok(true)
+    }
+
+    /// Whoever leads from now on, by a number: the one before finds out, and orders nothing more.
+    pub fn take_the_lead(&mut self, run: &str) -> Result<i64, JournalError> {
+        self.write("UPDATE runs SET leader = leader + 1 WHERE run = ?1", [run])?;
+        Ok(self.leader(run)?.unwrap_or_default())
+    }
+
+    /// `None`: there is no such run.
+    pub fn leader(&self, run: &str) -> Result<Option<i64>, JournalError> {
+        Ok(self.database.query_row("SELECT leader FROM runs WHERE run = ?1", [run], |row| row.get(0)).optional()?)
     }
 
     /// Whether somebody has ended the run.

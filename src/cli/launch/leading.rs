@@ -11,6 +11,7 @@ use crate::cli::launch::renters::{Launchers, clock, of_run};
 use crate::cli::launch::{journal, store, unknown_run};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
+use crate::launch::execute::LeadError;
 use crate::launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
 use crate::report::format::usd;
 use crate::spot::AvailabilityModel;
@@ -110,6 +111,10 @@ pub fn led(spec: &RunSpec, launchers: Launchers, journal: &mut Journal, printer:
         Err(left.hint(format!("gpuplan stop {run}")))
     };
     match end {
+        Err(error @ LeadError::Followed) => {
+            printer.note(&format!("gpuplan: {run}: {error}"));
+            Ok(Exit::Done)
+        }
         Err(error) => left(format!("the run `{run}` is not led any more, and its machines go on: {error}")),
         Ok(None) => left(format!("the run `{run}` was left: its machines go on, and nothing starts them again")),
         Ok(Some(end)) => ended(&end, run, printer),
