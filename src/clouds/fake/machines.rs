@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,12 +16,12 @@ use crate::clouds::fake::scenario::Scenario;
 use crate::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
 use crate::market::BoxFuture;
 
-/// As EC2 says it.
 /// Of the names of its machines.
 const PREFIX: &str = "fake-";
+/// As EC2 says it.
 const TAKEN: &str = "Server.SpotInstanceTermination";
-/// Every process of a machine carries it in its environment.
-const MARK: &str = "GPUPLAN_FAKE_MACHINE";
+/// Every process of a machine carries its folder in its environment. Two clouds in two folders may have machines of one name.
+const MARK: &str = "GPUPLAN_MACHINE_FOLDER";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Kept {
@@ -93,12 +94,12 @@ impl FakeCloud {
             TAKEN
         } else if now >= kept.machine.expires_at {
             "the machine ended itself at the end of its life"
-        } else if !is_marked(kept.pid, &kept.machine.id) {
+        } else if !is_marked(kept.pid, &self.folder_of(&kept.machine.id)) {
             "the machine ended itself"
         } else {
             return;
         };
-        end(&kept.machine.id);
+        end(&self.folder_of(&kept.machine.id));
         kept.machine.was_taken = reason == TAKEN;
         (kept.machine.state, kept.machine.reason) = (MachineState::Gone, Some(reason.to_owned()));
     }
@@ -116,9 +117,8 @@ impl FakeCloud {
             .current_dir(&folder)
             .env_clear()
             .envs(["PATH", "HOME", "LANG", "TMPDIR"].into_iter().filter_map(keep))
-            .env(MARK, &id.0)
             .env("GPUPLAN_END_MACHINE", "kill -9 0")
-            .env("GPUPLAN_MACHINE_FOLDER", &folder)
+            .env(MARK, &folder)
             .env("GPUPLAN_SECRETS", self.folder.join("secrets"))
             .env("GPUPLAN_AGENT_OPTIONS", format!("--notice-from ../notice --notices none --heartbeat 1s --settle 1s --machine {id}"))
             .process_group(0)
@@ -184,7 +184,7 @@ impl Launcher for FakeCloud {
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {
         let destroyed = self.with(|state| {
             for kept in state.machines.iter_mut().filter(|kept| kept.machine.id == *machine && kept.machine.state != MachineState::Gone) {
-                end(machine);
+                end(&self.folder_of(machine));
                 (kept.machine.state, kept.machine.reason) = (MachineState::Gone, Some("Client.UserInitiatedShutdown".to_owned()));
             }
         });
@@ -207,17 +207,17 @@ pub fn is_own(machine: &MachineId) -> bool {
 }
 
 /// Whether the process lives and belongs to the machine. A dead one that nobody has asked after has no environment.
-fn is_marked(pid: i32, machine: &MachineId) -> bool {
-    let mark = format!("{MARK}={machine}");
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
+fn is_marked(pid: i32, folder: &Path) -> bool {
+    let mark = [MARK.as_bytes(), b"=", folder.as_os_str().as_bytes()].concat();
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark))
 }
 
 /// Ends every process of the machine, those that left its group too, until there is none.
-fn end(machine: &MachineId) {
+fn end(folder: &Path) {
     for _ in 0..10 {
         let Ok(entries) = fs::read_dir("/proc") else { return };
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let marked: Vec<i32> = pids.filter(|pid| is_marked(*pid, machine)).collect();
+        let marked: Vec<i32> = pids.filter(|pid| is_marked(*pid, folder)).collect();
         if marked.is_empty() {
             return;
         }
@@ -225,5 +225,48 @@ fn end(machine: &MachineId) {
             // Gone already is as good.
             let _ = kill_process(pid, Signal::KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::launch::{Market, Pool};
+
+    #[test]
+    fn machines_of_one_name_in_two_clouds_end_alone() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let clouds = folders.each_ref().map(|folder| FakeCloud::at(folder.path()));
+        let pool = Pool {
+            cloud: "aws".to_owned(),
+            region: "us-east-1".to_owned(),
+            zone_id: None,
+            instance_type: "p5.4xlarge".to_owned(),
+            market: Market::Spot,
+        };
+        let request = CreateRequest {
+            run: "r".to_owned(),
+            epoch: 1,
+            node: 0,
+            nodes: 1,
+            pool,
+            token: "of both".to_owned(),
+            name: "r-1-0".to_owned(),
+            expires_at: Timestamp::MAX,
+            boot: "exec sleep 600".to_owned(),
+            image: None,
+            disk_gib: 1,
+            tags: Vec::new(),
+        };
+        let ask = |cloud: &FakeCloud| cloud.list(None).now_or_never().unwrap().unwrap()[0].state;
+        for cloud in &clouds {
+            cloud.create(request.clone()).now_or_never().unwrap().unwrap();
+        }
+        clouds[0].destroy(&MachineId("fake-of both".to_owned())).now_or_never().unwrap().unwrap();
+        assert_eq!((ask(&clouds[0]), ask(&clouds[1])), (MachineState::Gone, MachineState::Running));
+        clouds[1].destroy(&MachineId("fake-of both".to_owned())).now_or_never().unwrap().unwrap();
+        assert_eq!(ask(&clouds[1]), MachineState::Gone);
     }
 }
