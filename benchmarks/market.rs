@@ -30,11 +30,25 @@ fn offers(market: &Market) -> Vec<Offer> {
     copies.map(fresh).collect()
 }
 
+/// A cache with these offers, each cloud's under a source of its own.
+fn cache_of(offers: &[Offer], hardware: &Hardware) -> Cache {
+    let mut cache = Cache::in_memory().unwrap();
+    for cloud in hardware.clouds() {
+        let mine = offers.iter().filter(|offer| hardware.instance(offer.instance).cloud == cloud).cloned();
+        let answer = Answer { offers: mine.collect(), ..Answer::default() };
+        let at = "2026-11-20T00:00:00Z".parse().unwrap();
+        cache.store(&format!("{cloud}-bench"), &CloudId::new(cloud.as_str()), &answer, hardware, at).unwrap();
+    }
+    cache
+}
+
+/// The offers as the cache gives them.
 #[divan::bench(sample_count = 20)]
 fn merge_100_000_offers(bencher: Bencher) {
     let hardware = Hardware::embedded().unwrap();
     let market = Market::embedded(&hardware).unwrap();
-    let offers = offers(&market);
+    let offers = cache_of(&offers(&market), &hardware).offers(&hardware).unwrap();
+    assert_eq!(offers.len(), OFFERS);
     bencher.with_inputs(|| (market.clone(), offers.clone())).bench_values(|(market, offers)| market.merged(offers, &hardware));
 }
 
@@ -42,14 +56,7 @@ fn merge_100_000_offers(bencher: Bencher) {
 fn read_100_000_offers(bencher: Bencher) {
     let hardware = Hardware::embedded().unwrap();
     let market = Market::embedded(&hardware).unwrap();
-    let mut cache = Cache::in_memory().unwrap();
-    for cloud in hardware.clouds() {
-        let mine = |offer: &Offer| hardware.instance(offer.instance).cloud == cloud;
-        let answer = Answer { offers: offers(&market).into_iter().filter(mine).collect(), ..Answer::default() };
-        cache
-            .store(&format!("{cloud}-bench"), &CloudId::new(cloud.as_str()), &answer, &hardware, "2026-11-20T00:00:00Z".parse().unwrap())
-            .unwrap();
-    }
+    let cache = cache_of(&offers(&market), &hardware);
     bencher.bench_local(|| cache.offers(&hardware).unwrap().len());
 }
 
@@ -60,12 +67,7 @@ fn plan_with_a_warm_cache(bencher: Bencher, cached: usize) {
     let hardware = Hardware::embedded().unwrap();
     let mut offers = offers(&Market::embedded(&hardware).unwrap());
     offers.truncate(cached);
-    let mut cache = Cache::in_memory().unwrap();
-    for cloud in hardware.clouds() {
-        let mine = offers.iter().filter(|offer| hardware.instance(offer.instance).cloud == cloud).cloned();
-        let answer = Answer { offers: mine.collect(), ..Answer::default() };
-        cache.store(&format!("{cloud}-bench"), &cloud, &answer, &hardware, "2026-11-20T00:00:00Z".parse().unwrap()).unwrap();
-    }
+    let cache = cache_of(&offers, &hardware);
     let text = "[model]\npreset = \"llama-2-7b\"\n[training]\ntask = \"pretrain\"\ntokens = \"1T\"\nsequence_length = 2048\nglobal_batch_tokens = \"4M\"\n";
     let workload = WorkloadFile::parse(text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
     bencher.bench_local(|| {

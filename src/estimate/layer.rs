@@ -1,5 +1,9 @@
 //! [F4] to [F9] Time of one transformer layer and of the LM head for one micro-batch on one rank.
 
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
 use crate::estimate::constants::{self as c, Constants};
 use crate::estimate::correction::{Corrected, Factors};
 use crate::estimate::device::DeviceRates;
@@ -66,6 +70,11 @@ impl LayerTime {
     }
 }
 
+/// What the matrix products of a layer take, by what it depends on: ranks that a tensor and the experts are split over, tokens, and
+/// whether they run again. A search asks for the same ones under every pipeline and every way to shard.
+#[derive(Debug, Default)]
+pub struct Products(RefCell<FxHashMap<(u32, u32, u64, bool), f64>>);
+
 /// One micro-batch of a model on one rank.
 pub struct LayerInput<'a> {
     pub constants: &'a Constants,
@@ -75,6 +84,8 @@ pub struct LayerInput<'a> {
     pub rates: &'a DeviceRates,
     pub factors: &'a Factors<'a>,
     pub setting: &'a Setting,
+    /// Of this model in this training on this device.
+    pub products: &'a Products,
     pub passes: Passes,
     /// Tokens of a rank in one micro-step.
     pub tokens: f64,
@@ -131,8 +142,13 @@ impl LayerInput<'_> {
 
     /// [F4] The matrix products of a layer, split over tensor-parallel ranks.
     fn linear(&self) -> f64 {
-        let products = layer_products(self.model, &self.setting.layout, self.tokens);
-        products.map(|product| self.product(product.gemm, self.rates, self.passes.recomputed)).sum()
+        let (layout, recomputed) = (&self.setting.layout, self.passes.recomputed);
+        let work_out = || {
+            let products = layer_products(self.model, layout, self.tokens);
+            products.map(|product| self.product(product.gemm, self.rates, recomputed)).sum()
+        };
+        let mut known = self.products.0.borrow_mut();
+        *known.entry((layout.tensor, layout.expert, self.tokens.to_bits(), recomputed > 0.0)).or_insert_with(work_out)
     }
 
     /// Decoding is bound by reading weights, and multiplies packed ones directly.

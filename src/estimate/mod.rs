@@ -30,6 +30,7 @@ pub use correction::{Correction, MeasuredGpu, WorkClass};
 pub use curve::Curve;
 pub use device::DeviceRates;
 pub use input::{Loader, MeasuredHost};
+pub use layer::Products;
 pub use machine::Machine;
 pub use memory::MemoryBreakdown;
 pub use setting::Setting;

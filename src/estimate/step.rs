@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::estimate::constants::{self as c, Constants};
 use crate::estimate::correction::{Corrected, Factors, WorkClass};
 use crate::estimate::device::DeviceRates;
-use crate::estimate::layer::{LayerInput, LayerTime, Passes};
+use crate::estimate::layer::{LayerInput, LayerTime, Passes, Products};
 use crate::estimate::machine::Machine;
 use crate::estimate::setting::Setting;
 use crate::workload::{Model, Optimizer, Precision, Shard, Task, Training};
@@ -73,6 +73,7 @@ pub struct StepInput<'a> {
     pub rates: &'a DeviceRates,
     pub factors: &'a Factors<'a>,
     pub setting: &'a Setting,
+    pub products: &'a Products,
     /// Tokens of a sequence as the layers see them.
     pub sequence: f64,
 }
@@ -93,6 +94,7 @@ impl StepInput<'_> {
             rates: self.rates,
             factors: self.factors,
             setting: self.setting,
+            products: self.products,
             passes: Passes::new(self.training, self.setting),
             tokens: self.tokens(),
             sequence: self.sequence,

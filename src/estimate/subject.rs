@@ -6,6 +6,7 @@ use crate::estimate::band::{Doubts, Regime, time_band};
 use crate::estimate::constants::Constants;
 use crate::estimate::correction::{Certainty, Correction, Factors};
 use crate::estimate::device::DeviceRates;
+use crate::estimate::layer::Products;
 use crate::estimate::machine::Machine;
 use crate::estimate::memory::{MemoryBreakdown, MemoryInput};
 use crate::estimate::setting::Setting;
@@ -73,7 +74,12 @@ impl<'a> Subject<'a> {
 
     /// Memory and time of one setting, whether or not it fits.
     pub fn estimate(&self, setting: &Setting) -> Result<StepEstimate, Misfit> {
-        if self.model.kind.is_transformer() { Ok(self.transformer(setting)) } else { self.vision(setting) }
+        self.estimate_among(setting, &Products::default())
+    }
+
+    /// One of many settings: what they have in common is worked out once and kept in `products`, which is of this subject alone.
+    pub fn estimate_among(&self, setting: &Setting, products: &Products) -> Result<StepEstimate, Misfit> {
+        if self.model.kind.is_transformer() { Ok(self.transformer(setting, products)) } else { self.vision(setting) }
     }
 
     /// Memory alone: a tenth of the work, so searches ask it first.
@@ -81,7 +87,7 @@ impl<'a> Subject<'a> {
         MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown()
     }
 
-    fn transformer(&self, setting: &Setting) -> StepEstimate {
+    fn transformer(&self, setting: &Setting, products: &Products) -> StepEstimate {
         let rates = DeviceRates { host_time: self.rates.host_time * self.factors.launch.overall().time, ..self.rates };
         let input = StepInput {
             constants: self.constants,
@@ -91,6 +97,7 @@ impl<'a> Subject<'a> {
             rates: &rates,
             factors: &self.factors,
             setting,
+            products,
             sequence: self.sequence,
         };
         let time = input.time();

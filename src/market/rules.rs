@@ -34,6 +34,8 @@ const FEWEST_ROWS: usize = 3;
 struct SamePlace {
     groups: Vec<Group>,
     by_place: HashMap<(InstanceId, u32, Purchase), usize>,
+    /// Of every offer; 0 is the whole region.
+    zones: Vec<u32>,
 }
 
 struct Group {
@@ -46,14 +48,30 @@ struct Group {
 impl SamePlace {
     fn new(offers: &[Offer]) -> Self {
         let (mut groups, mut by_place) = (Vec::new(), HashMap::default());
-        for (index, (offer, region)) in offers.iter().zip(Numbers::of(offers).regions).enumerate() {
+        let Numbers { regions, zones } = Numbers::of(offers);
+        for (index, (offer, region)) in offers.iter().zip(regions).enumerate() {
             let group = *by_place.entry((offer.instance, region, offer.purchase)).or_insert_with(|| {
                 groups.push(Group { instance: offer.instance, region, purchase: offer.purchase, rows: Vec::new() });
                 groups.len() - 1
             });
             groups[group].rows.push(index);
         }
-        Self { groups, by_place }
+        Self { groups, by_place, zones }
+    }
+
+    /// A row without a zone speaks for every zone of its region.
+    fn can_be_same_zone(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.zones[a], self.zones[b]);
+        a == 0 || b == 0 || a == b
+    }
+
+    /// Two rows of a group.
+    fn contradict(&self, offers: &[Offer], a: usize, b: usize) -> bool {
+        let (one, other) = (&offers[a], &offers[b]);
+        let (one_rate, other_rate) = (one.quote.rate.dollars(), other.quote.rate.dollars());
+        self.can_be_same_zone(a, b)
+            && one_rate.max(other_rate) > one_rate.min(other_rate) * (1.0 + SOURCE_DIFFERENCE)
+            && one.source != other.source
     }
 
     fn spots(&self) -> impl Iterator<Item = &Group> {
@@ -79,11 +97,15 @@ pub fn mark(offers: &mut [Offer], hardware: &Hardware) {
             )
         });
     }
-    let medians = type_medians(offers);
-    let marks = far_from_median(offers, hardware, &medians);
+    let seen: &[Offer] = offers;
+    let of_medians = || {
+        let medians = type_medians(seen);
+        let marks = far_from_median(seen, hardware, &medians);
+        (medians, marks)
+    };
+    let ((medians, marks), places) = rayon::join(of_medians, || SamePlace::new(seen));
     apply(offers, marks);
     // What is wrong about list prices must be known before spot prices are held against them.
-    let places = SamePlace::new(offers);
     for rule in [disagreeing_lists, disagreeing_spots, spot_above_on_demand, zone_outliers] {
         let marks = rule(offers, &places, &medians);
         apply(offers, marks);
@@ -136,7 +158,7 @@ fn disagreeing_lists(offers: &[Offer], places: &SamePlace, medians: &Medians) ->
     for group in places.groups.iter().filter(|group| group.purchase != Purchase::Spot && group.rows.len() > 1) {
         let median = medians.get(&(group.instance, group.purchase));
         let distance = |offer: &Offer| median.map_or(0.0, |median| (offer.quote.rate.dollars() / median).ln().abs());
-        for (a, b) in pairs(&group.rows).filter(|(a, b)| contradict(&offers[*a], &offers[*b])) {
+        for (a, b) in pairs(&group.rows).filter(|(a, b)| places.contradict(offers, *a, *b)) {
             let farther = distance(&offers[a]) - distance(&offers[b]);
             if farther > -CLEARLY_FARTHER.ln() {
                 marks.push((a, Suspicion::SourcesDisagree));
@@ -154,12 +176,13 @@ fn disagreeing_lists(offers: &[Offer], places: &SamePlace, medians: &Medians) ->
 fn disagreeing_spots(offers: &[Offer], places: &SamePlace, _: &Medians) -> Marks {
     let mut marks = Marks::new();
     for group in places.spots() {
-        let lists: Vec<&Offer> = places.lists(group).iter().map(|row| &offers[*row]).collect();
-        let wrong_lists: Vec<&Offer> = lists.into_iter().filter(|list| list.suspicions.contains(&Suspicion::SourcesDisagree)).collect();
-        let disbelieved = |offer: &Offer| wrong_lists.iter().any(|list| list.source == offer.source && can_be_same_zone(list, offer));
-        let (wrong, believed): (Vec<usize>, Vec<usize>) = group.rows.iter().partition(|row| disbelieved(&offers[**row]));
+        let is_wrong = |list: &usize| offers[*list].suspicions.contains(&Suspicion::SourcesDisagree);
+        let wrong_lists: Vec<usize> = places.lists(group).iter().copied().filter(is_wrong).collect();
+        let contradicts_itself = |list: usize, row: usize| places.can_be_same_zone(list, row) && offers[list].source == offers[row].source;
+        let disbelieved = |row: usize| wrong_lists.iter().any(|list| contradicts_itself(*list, row));
+        let (wrong, believed): (Vec<usize>, Vec<usize>) = group.rows.iter().partition(|row| disbelieved(**row));
         let together = |a: &Offer, b: &Offer| a.quote.age(b.quote.observed_at).0.abs() <= SPOT_COMPARABLE.0;
-        let contradicting = pairs(&believed).filter(|(a, b)| contradict(&offers[*a], &offers[*b]) && together(&offers[*a], &offers[*b]));
+        let contradicting = pairs(&believed).filter(|(a, b)| places.contradict(offers, *a, *b) && together(&offers[*a], &offers[*b]));
         marks.extend(wrong.into_iter().chain(contradicting.flat_map(|(a, b)| [a, b])).map(|row| (row, Suspicion::SourcesDisagree)));
     }
     marks
@@ -178,7 +201,7 @@ fn spot_above_on_demand(offers: &[Offer], places: &SamePlace, _: &Medians) -> Ma
         for (spot, list) in group.rows.iter().flat_map(|spot| lists.iter().filter(|list| !is_doubted(list)).map(move |list| (*spot, *list)))
         {
             let (spot_offer, list_offer) = (&offers[spot], &offers[list]);
-            if !can_be_same_zone(spot_offer, list_offer) || spot_offer.quote.rate.dollars() <= list_offer.quote.rate.dollars() * ROUNDING {
+            if !places.can_be_same_zone(spot, list) || spot_offer.quote.rate.dollars() <= list_offer.quote.rate.dollars() * ROUNDING {
                 continue;
             }
             marks.push((spot, Suspicion::SpotAboveOnDemand));
@@ -205,16 +228,6 @@ fn zone_outliers(offers: &[Offer], places: &SamePlace, _: &Medians) -> Marks {
 
 fn pairs(rows: &[usize]) -> impl Iterator<Item = (usize, usize)> {
     rows.iter().enumerate().flat_map(move |(position, a)| rows[position + 1..].iter().map(move |b| (*a, *b)))
-}
-
-/// A row without a zone speaks for every zone of its region.
-fn can_be_same_zone(a: &Offer, b: &Offer) -> bool {
-    a.place.zone_id.is_none() || b.place.zone_id.is_none() || a.place.zone_id == b.place.zone_id
-}
-
-fn contradict(a: &Offer, b: &Offer) -> bool {
-    let (a_rate, b_rate) = (a.quote.rate.dollars(), b.quote.rate.dollars());
-    a_rate.max(b_rate) > a_rate.min(b_rate) * (1.0 + SOURCE_DIFFERENCE) && a.source != b.source && can_be_same_zone(a, b)
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {

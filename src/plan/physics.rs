@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use crate::estimate::{Machine, Misfit, Setting, StepEstimate, Subject};
+use crate::estimate::{Machine, Misfit, Products, Setting, StepEstimate, Subject};
 use crate::hardware::{InstanceId, NodeShape};
 use crate::plan::choose::World;
 use crate::plan::layouts;
@@ -77,7 +77,15 @@ pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result
         return (Err(Misfit::Unsupported { detail: "slices of a card have no link to other machines".to_owned() }), 0);
     }
     let gpus = machine.gpus_per_node * nodes;
-    let mut search = Search { subject, global_batch, best: None, least_memory: f64::INFINITY, estimated: 0, unsupported: None };
+    let mut search = Search {
+        subject,
+        global_batch,
+        products: Products::default(),
+        best: None,
+        least_memory: f64::INFINITY,
+        estimated: 0,
+        unsupported: None,
+    };
     for layout in layouts::layouts(subject.model, subject.training, machine, gpus, global_batch) {
         search.try_layout(&layout);
     }
@@ -95,6 +103,7 @@ pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result
 struct Search<'a> {
     subject: &'a Subject<'a>,
     global_batch: u64,
+    products: Products,
     best: Option<StepEstimate>,
     least_memory: f64,
     estimated: u64,
@@ -143,7 +152,7 @@ impl Search<'_> {
 
     /// Whether the setting fits after all.
     fn time(&mut self, setting: &Setting) -> bool {
-        match self.subject.estimate(setting) {
+        match self.subject.estimate_among(setting, &self.products) {
             Ok(made) if !made.fits => {
                 self.least_memory = self.least_memory.min(made.memory.needed);
                 false

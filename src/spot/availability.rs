@@ -1,7 +1,7 @@
 //! How availability goes on: the rate of leaving up or down by the age of the spell and by recent availability.
 
 use crate::spot::policy::PoolView;
-use crate::spot::watch::Watch;
+use crate::spot::watch::{SeenPool, Watch};
 use crate::units::Hours;
 use crate::units::draw::Draws;
 
@@ -82,9 +82,11 @@ impl AvailabilityModel {
 /// as any pool.
 #[derive(Clone, Debug)]
 pub struct Future {
-    watch: Watch,
-    /// Chance that the state is left within a tick, as the rates of the model.
-    leaves: [[ByAge; 2]; REGIMES.len()],
+    seen: SeenPool,
+    /// Chance that the state is left within a tick, as the rates of the model: by state, age and regime.
+    leaves: [[[f64; REGIMES.len()]; AGES.len()]; 2],
+    /// Bin of each age in ticks; that of the last one holds for all that follow.
+    ages: Box<[u8]>,
     draws: Draws,
     /// What happens to every pool of a job alike.
     common: Option<Draws>,
@@ -95,15 +97,17 @@ impl Future {
     /// `tick` in seconds. `watch` may know other pools too.
     pub fn new(model: &AvailabilityModel, watch: &Watch, pool: usize, tick: f64, mut draws: Draws) -> Self {
         let own = [(OWN_DEVIATION * draws.normal()).exp(), (OWN_DEVIATION * draws.normal()).exp()];
-        let mut leaves = model.rates;
-        for regime in &mut leaves {
-            for (by_age, own) in regime.iter_mut().zip(own) {
-                for rate in by_age {
-                    *rate = -(-*rate * own * tick / 3600.0).exp_m1();
+        let mut leaves = [[[0.0; REGIMES.len()]; AGES.len()]; 2];
+        for (state, by_age) in leaves.iter_mut().enumerate() {
+            for (age, by_regime) in by_age.iter_mut().enumerate() {
+                for (regime, leaves) in by_regime.iter_mut().enumerate() {
+                    *leaves = -(-model.rates[regime][state][age] * own[state] * tick / 3600.0).exp_m1();
                 }
             }
         }
-        Self { watch: watch.only(pool), leaves, draws, common: None, up: Vec::new() }
+        let oldest = (AGES[AGES.len() - 1] * 3600.0 / tick).ceil() as usize;
+        let ages = (0..=oldest).map(|ticks| bin(ticks as f64 * tick / 3600.0, &AGES) as u8).collect();
+        Self { seen: watch.seen(pool), leaves, ages, draws, common: None, up: Vec::new() }
     }
 
     /// The same as one of several pools of a job, which share the draws of `common`.
@@ -127,13 +131,17 @@ impl Future {
     /// Up or down for so many ticks at least. What was drawn stays as it was.
     pub fn reach(&mut self, ticks: usize) -> &[bool] {
         self.up.reserve(ticks.saturating_sub(self.up.len()));
+        if ticks > self.up.len() && !self.seen.has_probed() {
+            let next = self.draw(false) < self.seen.availability();
+            self.seen.advance(next);
+            self.up.push(next);
+        }
         while self.up.len() < ticks {
-            let view = self.watch.views()[0];
-            let (regime, state, age) = bins(&view);
-            let has_probed = self.watch.has_probed();
-            let drawn = self.draw(view.up && has_probed);
-            let next = if has_probed { view.up != (drawn < self.leaves[regime][state][age]) } else { drawn < view.availability };
-            self.watch.advance(None, |_| next);
+            let is_up = self.seen.is_up();
+            let age = self.ages[self.seen.age().min(self.ages.len() - 1)];
+            let chance = self.leaves[usize::from(is_up)][usize::from(age)][self.seen.reaches(&REGIMES).saturating_sub(1)];
+            let next = is_up != (self.draw(is_up) < chance);
+            self.seen.advance(next);
             self.up.push(next);
         }
         &self.up

@@ -3,6 +3,9 @@
 use crate::spot::policy::{Action, Limits};
 use crate::spot::replay::{DONE, Outcome, ReplayError};
 
+/// Ticks compared at once. Of 8, 16 and 32 the quickest for spells of four to thirty ticks.
+const GROUP: usize = 16;
+
 /// `Policy::SpotOnly` from the first tick of `up` on, on a pool that is probed at every tick and starts as long as expected.
 pub fn spot_only(limits: &Limits, up: &[bool]) -> Result<Outcome, ReplayError> {
     let (tick, rate) = (limits.tick, limits.rate(Action::Spot(0)));
@@ -36,7 +39,14 @@ pub fn spot_only(limits: &Limits, up: &[bool]) -> Result<Outcome, ReplayError> {
 }
 
 fn ticks_until(up: &[bool], wanted: bool) -> Option<usize> {
-    up.iter().position(|up| *up == wanted)
+    for (group, up) in up.chunks(GROUP).enumerate() {
+        // One bit for each tick that is as wanted: nothing for the processor to guess wrong within a group.
+        let found = up.iter().enumerate().fold(0_u32, |found, (tick, up)| found | u32::from(*up == wanted) << tick);
+        if found != 0 {
+            return Some(group * GROUP + found.trailing_zeros() as usize);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -66,8 +66,10 @@ impl Watch {
     }
 
     /// The same knowledge of one pool alone, probed at every tick from now on.
-    pub fn only(&self, pool: usize) -> Self {
-        Self { every: 0.0, views: vec![self.views[pool]], up: vec![self.up[pool]], ..*self }
+    pub fn seen(&self, pool: usize) -> SeenPool {
+        let PoolView { up: is_up, age, .. } = self.views[pool];
+        let (age, up, weight) = ((age / self.tick).round() as usize, self.up[pool], self.weight);
+        SeenPool { tick: self.tick, decay: self.decay, is_up, age, up, weight, started: self.started }
     }
 
     /// A tick begins. `truth` is asked only for pools whose probe is due and for the one that runs.
@@ -103,6 +105,52 @@ impl Watch {
     }
 }
 
+/// One pool that is probed at every tick, as a `Watch` sees it. Forecasts let millions of ticks pass, each of which waits for the
+/// one before, so nothing here divides or branches.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenPool {
+    tick: f64,
+    decay: f64,
+    is_up: bool,
+    age: usize,
+    up: f64,
+    weight: f64,
+    started: bool,
+}
+
+impl SeenPool {
+    pub fn has_probed(&self) -> bool {
+        self.started
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// Ticks since the state changed.
+    pub fn age(&self) -> usize {
+        self.age
+    }
+
+    /// Share of time up lately.
+    pub fn availability(&self) -> f64 {
+        self.up / self.weight
+    }
+
+    /// How many of these shares the share of time up lately reaches.
+    pub fn reaches<const N: usize>(&self, shares: &[f64; N]) -> usize {
+        shares.iter().map(|share| usize::from(self.up >= (share - 1e-9) * self.weight)).sum()
+    }
+
+    /// A tick begins, and the probe finds this.
+    pub fn advance(&mut self, found: bool) {
+        self.weight = self.weight * self.decay + self.tick;
+        self.up = self.up * self.decay + if found { self.tick } else { 0.0 };
+        self.age = (self.age + 1) * usize::from(self.started & (found == self.is_up));
+        (self.is_up, self.started) = (found, true);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +161,20 @@ mod tests {
         for (up, age) in [(true, 0.0), (true, 600.0), (false, 0.0), (false, 600.0), (true, 0.0)] {
             watch.advance(None, |_| up);
             assert_eq!((watch.views()[0].up, watch.views()[0].age), (up, age));
+        }
+    }
+
+    #[test]
+    fn one_pool_alone_is_seen_as_a_watch_sees_it() {
+        let mut watch = Watch::new(2, 600.0, 0.0).assuming(0.3);
+        let mut seen = watch.seen(1);
+        for tick in 0..2000_u64 {
+            let found = tick.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61 > 2;
+            watch.advance(None, |_| found);
+            seen.advance(found);
+            let view = watch.views()[1];
+            assert_eq!((view.up, view.age, view.availability), (seen.is_up(), seen.age() as f64 * 600.0, seen.availability()));
+            assert_eq!(seen.reaches(&[0.0, 0.5, 0.9]), 1 + usize::from(view.availability >= 0.5) + usize::from(view.availability >= 0.9));
         }
     }
 
