@@ -30,6 +30,8 @@ const SAVES_EVERY: f64 = 900.0;
 const ENDS_WITHIN: f64 = 40.0;
 /// A list is behind by so much at most.
 const LIST_BEHIND: f64 = 55.0;
+/// What has ended is listed for about so long, as on EC2.
+const LISTED_AFTER: f64 = HOUR;
 
 /// A machine of the simulated clouds.
 #[derive(Clone, Debug)]
@@ -251,7 +253,7 @@ impl World {
     }
 
     fn list(&self) -> Vec<Machine> {
-        let shown = self.rented.values().filter(|rented| rented.listed_from <= self.now);
+        let shown = self.rented.values().filter(|rented| rented.listed_from <= self.now && self.now < rented.ends + LISTED_AFTER);
         let state = |rented: &Rented| if rented.ends <= self.now { MachineState::Gone } else { MachineState::Running };
         shown.map(|rented| Machine { state: state(rented), ..rented.machine.clone() }).collect()
     }
@@ -299,13 +301,21 @@ impl World {
     }
 }
 
-fn remember(journal: &mut Journal, controller: &Controller, event: &Event) {
-    if let Event::Answered { token, outcome } = event
-        && !matches!(outcome, Err(LaunchError::Unclear { .. }))
-    {
-        journal.open.remove(token);
+/// The token of an order that the event answers clearly.
+fn settled(event: &Event) -> Option<String> {
+    match event {
+        Event::Answered { token, outcome } if !matches!(outcome, Err(LaunchError::Unclear { .. })) => Some(token.clone()),
+        _ => None,
     }
-    journal.past.rentals = controller.rentals().clone();
+}
+
+fn remember(journal: &mut Journal, controller: &Controller, settled: Option<String>) {
+    if let Some(token) = settled {
+        journal.open.remove(&token);
+    }
+    if journal.past.rentals != *controller.rentals() {
+        journal.past.rentals = controller.rentals().clone();
+    }
     journal.past.done = controller.done();
     journal.past.interruptions = controller.interruptions;
     journal.past.has_open_order = !journal.open.is_empty();
@@ -378,8 +388,9 @@ fn simulate(seed: u64) -> (End, Vec<String>) {
 }
 
 fn hear(world: &mut World, controller: &mut Controller, terms: &Terms, event: Event) {
-    let actions = controller.step(world.now, event.clone());
-    remember(&mut world.journal, controller, &event);
+    let settled = settled(&event);
+    let actions = controller.step(world.now, event);
+    remember(&mut world.journal, controller, settled);
     world.act_all(actions);
     check(world, controller, terms);
 }
