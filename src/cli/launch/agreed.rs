@@ -2,6 +2,7 @@
 
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::LaunchArguments;
+use crate::launch::job::DOCKER;
 use crate::cli::plan::Answered;
 use crate::cli::settings::Settings;
 use crate::clouds::fake;
@@ -60,7 +61,7 @@ impl Chosen<'_> {
             expected_cost_usd: plan.cost.expected,
             steps: plan.run.steps,
             store,
-            image: arguments.image.clone(),
+            image: arguments.delivery.image.clone().filter(|image| !image.starts_with(DOCKER)),
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
             job,
