@@ -92,12 +92,7 @@ struct Arrived {
 }
 
 /// Fetches what is not there; `show` hears how far it is every second. Dropped at any moment, the next one goes on.
-pub async fn stage(
-    data: &Data,
-    first_pause: Duration,
-    talk: &dyn Fn(&str),
-    show: impl Fn(Staged),
-) -> Result<Contents, StagingError> {
+pub async fn stage(data: &Data, first_pause: Duration, talk: &dyn Fn(&str), show: impl Fn(Staged)) -> Result<Contents, StagingError> {
     let store = Store::reading(&data.address, None).map_err(|error| StagingError::of(&data.address, error))?;
     stage_from(store, data, first_pause, talk, show).await
 }

@@ -79,8 +79,11 @@ pub fn script(boot: &Boot) -> String {
     });
     lines.push(LAST.to_owned());
     if job.container.is_some() {
-        lines.push("[ -e ../started ] || { cd ..; reject \"the container does not start (exit code $code): it needs a shell, and the \
-                    machine NVIDIA's container toolkit\"; }".to_owned());
+        lines.push(
+            "[ -e ../started ] || { cd ..; reject \"the container does not start (exit code $code): it needs a shell, and the \
+                    machine NVIDIA's container toolkit\"; }"
+                .to_owned(),
+        );
     }
     lines.push("finish".to_owned());
     lines.join("\n") + "\n"
@@ -99,7 +102,8 @@ fn start(boot: &Boot) -> String {
         Source::Here(path) => quoted(path),
         Source::Fetched { .. } => "../agent".to_owned(),
     };
-    let data = job.data.as_ref().map_or_else(String::new, |data| format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address)));
+    let data =
+        job.data.as_ref().map_or_else(String::new, |data| format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address)));
     let command: Vec<String> = job.command.iter().map(|word| quoted(word)).collect();
     lines.push(format!(
         "exec {agent} agent --store {} --hand-off ../hand-off.json{data} ${{GPUPLAN_AGENT_OPTIONS:-}} -- {}",

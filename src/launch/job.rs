@@ -78,7 +78,8 @@ pub struct ImageError(String);
 /// The image without `docker://`. What would be an option of the engine is none.
 pub fn container(text: &str) -> Result<String, ImageError> {
     let name = text.strip_prefix(DOCKER).unwrap_or(text);
-    let fits = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@".contains(c));
+    let fits =
+        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@".contains(c));
     if fits { Ok(name.to_owned()) } else { Err(ImageError(text.to_owned())) }
 }
 

@@ -82,7 +82,10 @@ async fn fill(objects: &dyn ObjectStore) -> u64 {
     let large: Vec<u8> = (0..2 * PIECE + 77).map(|at| (at % 251) as u8).collect();
     objects.put(&Location::from("train/large.tar"), PutPayload::from(large)).await.unwrap();
     for number in 0..100 {
-        objects.put(&Location::from(format!("train/{}/{number}.jpg", number % 7)), PutPayload::from(format!("image {number}"))).await.unwrap();
+        objects
+            .put(&Location::from(format!("train/{}/{number}.jpg", number % 7)), PutPayload::from(format!("image {number}")))
+            .await
+            .unwrap();
     }
     objects.put(&Location::from("empty"), PutPayload::new()).await.unwrap();
     102

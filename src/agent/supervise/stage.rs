@@ -57,7 +57,8 @@ impl Supervisor {
     /// Data that changed between two machines of a run is told and used: whether it may, only a person knows.
     async fn compare(&mut self, contents: &Contents) -> Result<(), Fault> {
         if let Some(first) = self.settings.run.keep_contents(contents).await? {
-            let shown = |contents: &Contents| format!("{} files, {}, at {}", contents.files, Bytes(contents.bytes as f64), contents.address);
+            let shown =
+                |contents: &Contents| format!("{} files, {}, at {}", contents.files, Bytes(contents.bytes as f64), contents.address);
             let text = format!("the data is not what this run began with: {} now, {} then", shown(contents), shown(&first));
             self.hear(Event::Warning(text), None);
         }

@@ -2,10 +2,10 @@
 
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::LaunchArguments;
-use crate::launch::job::DOCKER;
 use crate::cli::plan::Answered;
 use crate::cli::settings::Settings;
 use crate::clouds::fake;
+use crate::launch::job::DOCKER;
 use crate::launch::spec::{Offered, VERSION};
 use crate::launch::{Job, Market, Pool, RunSpec};
 use crate::market::{Offer, OfferId, Purchase};

@@ -48,7 +48,8 @@ pub fn found_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data,
     let Contents { files, bytes, digest, .. } = Contents::of(&address, &held);
     if bytes as f64 > data.size.0 {
         let (is, said, gb) = (Bytes(bytes as f64), data.size, (bytes as f64 / 1e9).ceil());
-        let why = format!("{is} lie at {address}, and `size` of [data] says {said}: disks and time were planned for that; nothing was rented");
+        let why =
+            format!("{is} lie at {address}, and `size` of [data] says {said}: disks and time were planned for that; nothing was rented");
         return Err(Diagnostic::new(Exit::Usage, why).hint(format!("size = \"{gb:.0}GB\"")).hint(format!("--data-size {gb:.0}GB")));
     }
     Ok(Some(match folder.filter(|_| to.cloud != fake::CLOUD) {

@@ -44,7 +44,8 @@ impl Store {
         let mut is_folder = folders.into_iter();
         all.retain(|_| !is_folder.next().unwrap_or(false));
         if let (Linker::Folder(_), Some(odd)) = (&self.linker, all.iter().find(|one| one.path.contains('%'))) {
-            let detail = "a name with other signs than letters, digits and -_.!*'() cannot be kept in every bucket: pack such files".to_owned();
+            let detail =
+                "a name with other signs than letters, digits and -_.!*'() cannot be kept in every bucket: pack such files".to_owned();
             return Err(StoreError::Address { address: odd.path.clone(), detail });
         }
         if all.is_empty() { Err(StoreError::Missing { key: format!("{key} (nothing lies there)") }) } else { Ok(all) }
