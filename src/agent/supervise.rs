@@ -459,8 +459,9 @@ impl Supervisor {
             if node == 0 {
                 run.write_result(&result).await?;
             }
-            run.write_status(node, &status).await?;
-            if let Some(logs) = &logs { logs.send().await } else { Ok(()) }
+            // Whoever reads in the status that the run has ended may end this machine at once.
+            let said = if let Some(logs) = &logs { logs.send().await } else { Ok(()) };
+            run.write_status(node, &status).await.and(said)
         };
         if let Ok(Err(error)) = tokio::time::timeout(RECORDING * 2, recording).await {
             self.talk.say(&format!("warning: the outcome is not recorded: {error}"));

@@ -157,7 +157,10 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -252,5 +255,59 @@ mod tests {
         let mut shell = Command::new("/bin/sh").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
         shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         assert!(shell.wait().unwrap().success(), "{text}");
+    }
+
+    /// Runs the beginning of every boot script on a machine that is a folder, whose tools only say what they were asked.
+    fn begun(root: &Path, disks: &[&str], lines: &str) -> String {
+        let bin = root.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(root.join("dev/disk/by-id")).unwrap();
+        for disk in disks {
+            fs::write(root.join("dev/disk/by-id").join(disk), "").unwrap();
+        }
+        // A disk whose name ends in -used has a file system.
+        let lsblk = "case $3 in *-used) echo 'disk ext4 /data' ;; *) echo 'disk  ' ;; esac";
+        for (name, body) in [("lsblk", lsblk), ("mdadm", SAYS), ("mkfs.ext4", SAYS), ("mount", SAYS)] {
+            fs::write(bin.join(name), format!("#!/bin/sh\n{body}\n")).unwrap();
+            fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let text = format!("cloud=aws store=s3://b\n{PRELUDE}\n{lines}\necho \"in $place\"\n");
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &text]).env_clear().env("PATH", path).env("GPUPLAN_MACHINE_ROOT", root);
+        let said = shell.output().unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&said.stderr), String::from_utf8_lossy(&said.stdout));
+        text.replace(&root.display().to_string(), "")
+    }
+
+    const SAYS: &str = "echo \"${0##*/} $*\" >&2";
+
+    #[test]
+    fn local_disks_that_nobody_uses_are_joined_and_others_left_alone() {
+        let root = || tempfile::tempdir().unwrap();
+        let (one, two) = ("nvme-Amazon_EC2_NVMe_Instance_Storage_A", "google-local-nvme-ssd-1");
+        let said = begun(root().path(), &[one], "choose_data_folder");
+        assert!(said.starts_with(&format!("mkfs.ext4 -q -F -m 0 -E nodiscard /dev/disk/by-id/{one}\nmount -o noatime ")), "{said}");
+        assert!(said.ends_with("in /mnt/disks/ssd/gpuplan\n") && !said.contains("mdadm"), "{said}");
+        let said = begun(root().path(), &[one, two, "google-local-ssd-used"], "");
+        let both = format!("--raid-devices=2 --run /dev/disk/by-id/{two} /dev/disk/by-id/{one}\n");
+        assert!(said.contains(&both) && said.contains("nodiscard /dev/md0\n") && said.ends_with("in /mnt/disks/ssd/gpuplan\n"), "{said}");
+        // AWS's own images have done it.
+        let done = root();
+        fs::create_dir_all(done.path().join("opt/dlami/nvme")).unwrap();
+        assert_eq!(begun(done.path(), &[one], ""), "in /opt/dlami/nvme/gpuplan\n");
+        let none = root();
+        fs::create_dir_all(none.path().join("var/lib")).unwrap();
+        assert_eq!(begun(none.path(), &["google-local-ssd-used"], ""), "in /var/lib/gpuplan\n");
+    }
+
+    #[test]
+    fn a_variable_keeps_its_every_sign_in_a_file_of_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let value = "it's \\ $HOME `x` \"q\"\nnext";
+        let lines =
+            format!("keep ODD {}\nunset ODD\nls -l environment | cut -c 1-10\n. ./environment\nprintf '%s\\n' \"$ODD\"", quoted(value));
+        fs::create_dir_all(root.path().join("var/lib")).unwrap();
+        assert_eq!(begun(root.path(), &[], &lines), format!("-rw-------\n{value}\nin /var/lib/gpuplan\n"));
     }
 }

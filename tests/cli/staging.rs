@@ -58,9 +58,14 @@ impl Desk {
         fs::create_dir_all(self.path("images/a")).unwrap();
         fs::write(self.path("images/a/1.txt"), "one").unwrap();
         fs::write(self.path("images/b.txt"), "b".repeat(2000)).unwrap();
+        self.written(&format!("\n[data]\nlocation = \"images\"\nsize = \"{size}\"\n"))
+    }
+
+    /// One kind of GPU, so that the plan is quickly made.
+    fn written(&self, more: &str) -> String {
         let example = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/llama-3.1-8b-finetune.toml")).unwrap();
         let file = self.path("job.toml");
-        fs::write(&file, format!("{example}\n[data]\nlocation = \"images\"\nsize = \"{size}\"\n")).unwrap();
+        fs::write(&file, example.replace("[limits]", "[limits]\ngpus = \"a100-sxm4-80:8\"") + more).unwrap();
         file.to_string_lossy().into_owned()
     }
 
@@ -120,7 +125,7 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
     let options = ["--image", "docker://good/image:1", "--env", "COLOUR=deep\n'blue' $x", "--secret", "TOKEN=token", "--setup", setup];
     let ran = desk.launch(&workload, "box", &options, &["sh", "-c", &job]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "box: completed\n"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("data      2 files, 2.0 kB, from file://"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("data      2 files, 2 KiB, from file://"), "{}", ran.stderr);
     assert!(ran.stderr.contains("container good/image:1") && ran.stderr.contains("interrupted, its work is saved"), "{}", ran.stderr);
     let machines = desk.machines();
     assert_eq!(machines.len(), 2, "the notice reached the program, and another machine went on");
@@ -132,7 +137,7 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
         assert!(!machine.join("environment").exists(), "read once");
     }
     let said = desk.run(&["logs", "box"]).stdout;
-    assert_eq!(said.matches("gpuplan: staging 2 files, 2.0 kB, at file://").count(), 2, "on each machine: {said}");
+    assert_eq!(said.matches("gpuplan: staging 2 files, 2 KiB, at file://").count(), 2, "on each machine: {said}");
     let asked = read(&desk.path("docker.log"));
     assert_eq!(asked.matches("pull --quiet good/image:1\n").count(), 2, "{asked}");
     assert!(!asked.contains("s3cret") && !asked.contains("blue"), "arguments can be read by everybody: {asked}");
@@ -150,7 +155,7 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
 fn what_is_wrong_with_an_image_ends_the_run_with_its_reason() {
     let desk = Desk::new();
     desk.docker();
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/llama-3.1-8b-finetune.toml");
+    let example = &desk.written("");
     let calm = ["--fake-scenario", "calm", "--container"];
     let gone = desk.launch(example, "gone", &[&calm[..], &["bad/image:2"]].concat(), &["true"]);
     assert_eq!(gone.code, 1, "{}", gone.stderr);
@@ -180,7 +185,7 @@ fn data_that_is_missing_or_too_large_is_said_before_anything_is_rented_and_later
     let workload = desk.workload("1kB");
     let large = desk.launch(&workload, "large", &[], &["true"]);
     assert_eq!(large.code, 2, "{}", large.stderr);
-    assert!(large.stderr.contains("2.0 kB lie at file://") && large.stderr.contains("size = \"1GB\""), "{}", large.stderr);
+    assert!(large.stderr.contains("2 KiB lie at file://") && large.stderr.contains("size = \"1GB\""), "{}", large.stderr);
     let workload = desk.workload("1GB");
     let planned = desk.run(&["plan", &workload, "--output", "json"]).json();
     let staging = &planned["recommendation"]["staging"];

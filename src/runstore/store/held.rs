@@ -27,7 +27,7 @@ impl Store {
     pub async fn held(&self) -> Result<Vec<Held>, StoreError> {
         let key = self.root.as_ref();
         let above = if key.is_empty() { 0 } else { key.len() + 1 };
-        let listed = self.objects.list(Some(&self.root)).try_collect::<Vec<_>>().await.map_err(|error| refused(key, &error))?;
+        let listed = self.objects.list(Some(&self.root)).try_collect::<Vec<_>>().await.map_err(|error| unlisted(key, &error))?;
         let held = |path: String, object: ObjectMeta| Held { path, size: object.size, tag: object.e_tag, location: object.location };
         let mut all: Vec<Held> =
             listed.into_iter().map(|object| held(object.location.as_ref().get(above..).unwrap_or_default().to_owned(), object)).collect();
@@ -66,6 +66,17 @@ impl Store {
     }
 }
 
+/// Why there is no listing. For that the client keeps the answer of the store in its words alone.
+fn unlisted(key: &str, error: &Error) -> StoreError {
+    let text = error.to_string();
+    let says = |status: &str| text.contains(&format!("status code: {status}"));
+    match refused(key, error) {
+        StoreError::Unavailable { key, .. } if says("404") => StoreError::Missing { key: format!("{key} (there is no such bucket)") },
+        StoreError::Unavailable { key, detail } if says("403") || says("401") => StoreError::Denied { key, detail },
+        other => other,
+    }
+}
+
 /// Of paths in order.
 fn is_folder(all: &[Held], path: &str) -> bool {
     let below = format!("{path}/");
@@ -79,6 +90,19 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
+
+    #[test]
+    fn a_listing_that_is_refused_is_told_from_one_that_is_late() {
+        let said = |status: &str| {
+            let source = format!("Error performing list request: Server returned non-2xx status code: {status}: x");
+            unlisted("b", &Error::Generic { store: "S3", source: source.into() })
+        };
+        assert!(matches!(said("404 Not Found"), StoreError::Missing { .. }));
+        assert!(
+            matches!(said("403 Forbidden"), StoreError::Denied { .. }) && matches!(said("401 Unauthorized"), StoreError::Denied { .. })
+        );
+        assert!(matches!(said("503 Slow Down"), StoreError::Unavailable { .. }));
+    }
 
     #[tokio::test]
     async fn what_lies_below_an_address_is_listed_without_the_folders_of_consoles() {
