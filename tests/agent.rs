@@ -28,6 +28,8 @@ mod samples;
 mod server;
 #[path = "agent/speed.rs"]
 mod speed;
+#[path = "agent/staging.rs"]
+mod staging;
 #[path = "agent/stores.rs"]
 mod stores;
 #[path = "agent/team.rs"]

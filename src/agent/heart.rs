@@ -14,7 +14,7 @@ use crate::agent::scan::{Over, Ready, Settling, scan};
 use crate::agent::team::Place;
 use crate::agent::upload::{Shipped, Shipper};
 use crate::agent::worth::Worth;
-use crate::runstore::status::Finding;
+use crate::runstore::status::{Finding, Staged};
 use crate::runstore::{Billed, Leaving, ManifestName, Phase, Run, Status, StoreError};
 use crate::telemetry::Sample;
 use crate::units::{BillingRule, Usd};
@@ -59,6 +59,8 @@ pub struct Pulse {
     pub committed: Option<ManifestName>,
     pub progress: Option<u64>,
     pub starts: u32,
+    /// Of the job's data.
+    pub staged: Option<Staged>,
     pub backlog_bytes: u64,
     /// Bytes of the newest complete checkpoint: what the last one will have, too.
     pub checkpoint_bytes: u64,
@@ -187,6 +189,7 @@ impl Heart {
             committed: pulse.committed,
             progress: pulse.progress,
             starts: pulse.starts,
+            staged: pulse.staged,
             backlog_bytes: pulse.backlog_bytes,
             upload_bytes_per_second: pulse.upload_bytes_per_second,
             spent_usd,

@@ -82,6 +82,11 @@ impl Logs {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The agent's own words, in their place among the program's. Without room on the disk they were only shown.
+    pub fn add(&self, text: &str) {
+        let _ = self.log().append(text.as_bytes());
+    }
+
     /// Passes a stream on until it ends. A thread of its own, so that a terminal that is held up holds up nothing else.
     pub fn follow(
         &self,

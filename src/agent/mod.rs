@@ -1,6 +1,6 @@
 //! Runs beside the training program: restore, supervise, send checkpoints away, answer notices, decide the outcome.
 //!
-//! fence -> restore -> run -> drain -> final sync -> record -> exit. What is decided stands in pure files (`checkpoint`,
+//! fence -> stage -> restore -> run -> drain -> final sync -> record -> exit. What is decided stands in pure files (`checkpoint`,
 //! `notice`, `outcome`, `restart`, `caps`); what is done stands in the files that may touch the world.
 
 pub mod caps;
@@ -20,6 +20,7 @@ pub mod sample;
 pub mod scan;
 pub mod shares;
 pub mod signals;
+pub mod staging;
 pub mod stall;
 pub mod supervise;
 pub mod team;
@@ -34,6 +35,7 @@ pub use notice::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
 pub use notify::{Message, Notifier, Occasion};
 pub use outcome::Outcome;
 pub use program::Signal;
+pub use staging::Data;
 pub use stall::OnStall;
 pub use supervise::{Settings, Stream, Talk, supervise};
 pub use team::Place;

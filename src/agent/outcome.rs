@@ -30,6 +30,8 @@ pub enum Outcome {
     Interrupted,
     Fenced,
     CapReached,
+    /// The data of the job cannot be had, so the program was not started.
+    Unprepared,
     Failed(Exit),
 }
 
@@ -58,6 +60,7 @@ impl Outcome {
             Self::Interrupted => "interrupted, to be started again".to_owned(),
             Self::Fenced => "taken over by another owner".to_owned(),
             Self::CapReached => "stopped at its budget or lifetime".to_owned(),
+            Self::Unprepared => "not started: its data cannot be had".to_owned(),
             Self::Failed(Exit::Code(code)) => format!("failed with exit code {code}"),
             Self::Failed(Exit::Signal(number)) => format!("failed by signal {number}"),
         }
@@ -70,6 +73,7 @@ impl Outcome {
             Self::Interrupted => INTERRUPTED,
             Self::Fenced => FENCED,
             Self::CapReached => CAP_REACHED,
+            Self::Unprepared => AGENT_FAULT,
             // 128 and more is how a shell says signals.
             Self::Failed(Exit::Signal(number)) => u8::try_from(128 + number).unwrap_or(1),
             Self::Failed(Exit::Code(code)) => match u8::try_from(code) {

@@ -2,6 +2,7 @@
 
 mod attend;
 mod attention;
+mod stage;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -26,6 +27,7 @@ use crate::agent::restart::{Crash, Decision, History};
 use crate::agent::restore::{Restore, Restored};
 use crate::agent::sample::Sampler;
 use crate::agent::signals;
+use crate::agent::staging::{Data, StagingError};
 use crate::agent::stall::{OnStall, Stall};
 use crate::agent::supervise::attend::OWNER_FILE;
 use crate::agent::team::{self, Place};
@@ -66,6 +68,8 @@ pub struct Settings {
     pub command: Vec<String>,
     /// Checkpoint folder, absolute.
     pub folder: PathBuf,
+    /// What the program reads; it is brought here first.
+    pub data: Option<Data>,
     pub framework: Framework,
     pub settle: Duration,
     pub heartbeat: Duration,
@@ -104,6 +108,8 @@ pub enum Fault {
     Claim(#[from] ClaimError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Staging(#[from] StagingError),
     #[error("{0}")]
     Machine(#[from] std::io::Error),
     /// To start from nothing could cost weeks, so the user has to say it.
@@ -148,6 +154,8 @@ struct Supervisor {
     looked: Instant,
     strangers: Strangers,
     exit: Option<Exit>,
+    /// Why the program was not started.
+    why: Option<String>,
     synced: bool,
     output_lost: bool,
 }
@@ -183,7 +191,10 @@ async fn own_and_live(
         (claim.take().await?, None)
     } else {
         tokio::select! {
-            joined = claim.join(place) => joined.map(|(epoch, start)| (epoch, Some(start)))?,
+            joined = async {
+                stage::before_joining(settings.data.as_ref(), &talk).await?;
+                Ok::<_, Fault>(claim.join(place).await?)
+            } => joined.map(|(epoch, start)| (epoch, Some(start)))?,
             () = until_told_to_leave(&mut events) => return Ok(Outcome::Interrupted),
         }
     };
@@ -215,6 +226,7 @@ async fn own_and_live(
         looked: begun,
         strangers: Strangers::default(),
         exit: None,
+        why: None,
         synced: true,
         output_lost: false,
     };
@@ -257,7 +269,7 @@ impl Supervisor {
         if let Some(logs) = self.logs.clone() {
             beside.spawn(keep_sending(logs, self.sender.clone()));
         }
-        let outcome = self.start_again_and_again().await;
+        let outcome = self.stage_and_start().await;
         beside.shutdown().await;
         if let Err(fault) = &outcome {
             self.tell(Occasion::Finished, &format!("the agent gave up: {fault}"));
@@ -435,7 +447,7 @@ impl Supervisor {
         let (heart, run, node) = (self.heart(), self.settings.run.clone(), self.settings.place.node);
         let status = heart.status(0);
         let result = json!({
-            "outcome": outcome, "exit": self.exit, "epoch": self.epoch, "committed": status.committed, "synced": self.synced,
+            "outcome": outcome, "exit": self.exit, "why": self.why, "epoch": self.epoch, "committed": status.committed, "synced": self.synced,
             "starts": status.starts, "spent_usd": status.spent_usd, "ended_at": Timestamp::now(),
         });
         let logs = self.logs.take();
@@ -447,8 +459,9 @@ impl Supervisor {
             if node == 0 {
                 run.write_result(&result).await?;
             }
-            run.write_status(node, &status).await?;
-            if let Some(logs) = &logs { logs.send().await } else { Ok(()) }
+            // Whoever reads in the status that the run has ended may end this machine at once.
+            let said = if let Some(logs) = &logs { logs.send().await } else { Ok(()) };
+            run.write_status(node, &status).await.and(said)
         };
         if let Ok(Err(error)) = tokio::time::timeout(RECORDING * 2, recording).await {
             self.talk.say(&format!("warning: the outcome is not recorded: {error}"));

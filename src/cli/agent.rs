@@ -11,7 +11,7 @@ use regex_lite::Regex;
 use crate::agent::claim::ClaimError;
 use crate::agent::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
 use crate::agent::supervise::{Fault, Settings, Stream, Talk, supervise};
-use crate::agent::{Caps, Framework, NoticeSource, Notifier, OnStall, Place, Question, Signal};
+use crate::agent::{Caps, Data, Framework, NoticeSource, Notifier, OnStall, Place, Question, Signal};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::clouds::notices;
@@ -34,6 +34,12 @@ pub struct AgentArguments {
     /// Folder that the command saves its checkpoints to
     #[arg(long, value_name = "DIR", default_value = "checkpoints")]
     pub checkpoints: PathBuf,
+    /// What the command reads, fetched before it starts: a folder, s3://bucket/prefix, gs://bucket/prefix or az://container
+    #[arg(long, value_name = "URI")]
+    pub data: Option<String>,
+    /// Where it goes; the command finds it as GPUPLAN_DATA_DIR
+    #[arg(long, value_name = "DIR", default_value = "data", requires = "data")]
+    pub data_folder: PathBuf,
     /// How a checkpoint is known to be complete: auto, files, hf, lightning, dcp, deepspeed, megatron, orbax
     #[arg(long, default_value = "auto")]
     pub framework: Framework,
@@ -209,6 +215,7 @@ fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: b
 fn code_of(fault: &Fault) -> u8 {
     match fault {
         Fault::Claim(ClaimError::Alive { .. }) => FENCED,
+        Fault::Staging(error) if error.is_for_now() => INTERRUPTED,
         Fault::Store(StoreError::Unavailable { .. }) | Fault::Claim(ClaimError::Store(StoreError::Unavailable { .. })) => INTERRUPTED,
         _ => AGENT_FAULT,
     }
@@ -228,9 +235,7 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     let given = arguments.run.clone().filter(|name| !name.is_empty()).or_else(|| hand_off.and_then(|hand_off| hand_off.run.clone()));
     let layout = Layout::new(&given.unwrap_or_else(folder_name));
     let layout = layout.map_err(|error| wrong(&error).hint("gpuplan agent --store URI --run NAME -- COMMAND"))?;
-    if offline && arguments.store.contains("://") && !arguments.store.starts_with("file://") {
-        return Err(Diagnostic::new(Exit::Usage, "the store is in the network, which --offline (or GPUPLAN_OFFLINE) forbids"));
-    }
+    in_reach(&arguments.store, "the store", offline)?;
     let store = Store::open(&arguments.store).map_err(|error| wrong(&error))?;
     let caps = caps(arguments, hand_off)?;
     let notices: Vec<Arc<dyn NoticeSource>> = if offline { Vec::new() } else { notices::sources(&arguments.notices).map_err(refuse)? };
@@ -239,6 +244,7 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
         store: arguments.store.clone(),
         command: arguments.command.clone(),
         folder: here.join(&arguments.checkpoints),
+        data: data(arguments, &here, offline)?,
         framework: arguments.framework,
         settle: arguments.settle,
         heartbeat: arguments.heartbeat,
@@ -260,6 +266,22 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
         notice_from: arguments.notice_from.clone(),
         notices,
     })
+}
+
+/// Whether anything lies there is asked when the run is owned, so that the answer is told where the run is looked after.
+fn data(arguments: &AgentArguments, here: &Path, offline: bool) -> Result<Option<Data>, Diagnostic> {
+    let Some(address) = &arguments.data else { return Ok(None) };
+    in_reach(address, "the data", offline)?;
+    let folder = std::path::absolute(here.join(&arguments.data_folder)).map_err(|error| Diagnostic::unexpected(&error))?;
+    Ok(Some(Data { address: address.clone(), folder }))
+}
+
+fn in_reach(address: &str, what: &str, offline: bool) -> Result<(), Diagnostic> {
+    if offline && address.contains("://") && !address.starts_with("file://") {
+        let why = format!("{what} is in the network, which --offline (or GPUPLAN_OFFLINE) forbids");
+        return Err(Diagnostic::new(Exit::Usage, why));
+    }
+    Ok(())
 }
 
 fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, Diagnostic> {

@@ -2,6 +2,7 @@
 
 pub mod adopt;
 pub mod agreed;
+pub mod data;
 pub mod delivery;
 pub mod leading;
 pub mod renters;
@@ -15,7 +16,7 @@ use crate::cli::args::{LimitsArguments, PriceArguments, WorkloadArguments};
 use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::agreed::{Chosen, run_name, store_address};
-use crate::cli::launch::delivery::{Delivery, DeliveryArguments};
+use crate::cli::launch::delivery::{Delivery, DeliveryArguments, Receiver};
 use crate::cli::launch::leading::led;
 use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
 use crate::cli::plan::{Answered, compute, nothing_fits};
@@ -60,9 +61,6 @@ pub struct LaunchArguments {
     pub lifetime: Option<String>,
     #[command(flatten)]
     pub delivery: DeliveryArguments,
-    /// Machine image, by the cloud's own name [default: the cloud's own with GPU drivers]
-    #[arg(long, value_name = "IMAGE")]
-    pub image: Option<String>,
     /// A tag on everything rented
     #[arg(long = "tag", value_name = "NAME=VALUE")]
     pub tags: Vec<String>,
@@ -97,7 +95,9 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let name = run_name(arguments, &answered, &file, settings)?;
     let address = store_address(arguments, chosen.cloud(), settings)?;
     let run = open(&address, &name)?;
-    let delivery = Delivery::prepare(&arguments.delivery, &arguments.command, chosen.cloud(), &run)?;
+    let data = answered.resolved.workload.data.as_ref();
+    let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
+    let delivery = Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver)?;
     let spec = chosen.specified(arguments, name, address, delivery.job.clone())?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     tell(&spec, &chosen, &delivery, was, settings, printer);
@@ -110,7 +110,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
         let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
         fake_cloud(settings)?.plays(&scenario).map_err(|error| Diagnostic::unexpected(&error))?;
     }
-    delivery.send(&run)?;
+    delivery.send(&run, printer)?;
     let mut journal = journal(settings)?;
     if !journal.begin(&spec).map_err(|error| Diagnostic::unexpected(&error))? {
         return Err(
@@ -169,6 +169,11 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     if delivery.bytes() > 0 {
         lines.push(format!("sent      {} to the store, agent and folder, unless they are there", Bytes(delivery.bytes() as f64)));
     }
+    lines.extend(delivery.job.container.iter().map(|image| format!("container {image}")));
+    lines.extend(delivery.job.data.iter().map(|data| {
+        let sent = if delivery.sends_data() { ", sent to the store first" } else { "" };
+        format!("data      {} files, {}, from {}{sent}", data.files, Bytes(data.bytes as f64), data.address)
+    }));
     lines.extend(plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")));
     lines.push(if chosen.is_fake {
         "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned()

@@ -36,6 +36,10 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
     for inner in [&mut file.model.config, &mut file.model.index].into_iter().flatten() {
         *inner = folder.join(&*inner).to_string_lossy().into_owned();
     }
+    if let Some(location) = file.data.location.as_mut().filter(|location| !location.contains("://")) {
+        let beside = std::path::absolute(folder.join(&*location)).map_err(|error| Diagnostic::file(folder, &error))?;
+        *location = beside.to_string_lossy().into_owned();
+    }
     Ok(file.overlay(flags))
 }
 

@@ -68,7 +68,8 @@ mod tests {
     use super::*;
     use crate::units::Seconds;
 
-    const IMAGES: DataSet = DataSet { size: Bytes(1e11), place: None, cpu_per_sample: Some(Seconds(0.005)), samples: Some(1e6) };
+    const IMAGES: DataSet =
+        DataSet { size: Bytes(1e11), location: None, place: None, cpu_per_sample: Some(Seconds(0.005)), samples: Some(1e6) };
 
     #[test]
     fn the_slower_of_cores_and_storage_counts() {

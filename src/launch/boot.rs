@@ -51,51 +51,91 @@ pub fn script(boot: &Boot) -> String {
             "if [ -n \"${{GPUPLAN_END_MACHINE:-}}\" ]; then (sleep {life}; $GPUPLAN_END_MACHINE) >/dev/null 2>&1 & \
              else shutdown -P +{minutes}; fi"
         ),
-        format!("cloud={}", quoted(cloud)),
+        format!("cloud={} store={}", quoted(cloud), quoted(&spec.store)),
         PRELUDE.trim_end().to_owned(),
-        format!("cat >hand-off.json <<'GPUPLAN_HAND_OFF'\n{}\nGPUPLAN_HAND_OFF", hand_off(spec, order)),
+        written("hand-off.json", &hand_off(spec, order).to_string()),
     ];
-    let agent = match &boot.agent {
-        Source::Here(path) => quoted(path),
-        Source::Fetched { from, sha256 } => {
-            lines.push(format!("fetch agent {sha256} {}", quoted(from)));
-            lines.push("chmod 700 agent".to_owned());
-            "\"$place/agent\"".to_owned()
-        }
-    };
+    lines.push(match &boot.agent {
+        Source::Here(path) => format!("agent={}", quoted(path)),
+        Source::Fetched { from, sha256 } => format!("fetch agent {sha256} {}\nchmod 700 agent\nagent=$place/agent", quoted(from)),
+    });
     if let Some(Source::Fetched { from, sha256 }) = &boot.workdir {
         lines.push(format!("fetch workdir.tar.gz {sha256} {}", quoted(from)));
         lines.push("tar -xzf workdir.tar.gz -C work || fail 'the folder of the job cannot be unpacked'".to_owned());
     }
-    lines.extend(job.environment.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
+    lines.extend(job.environment.iter().map(|(name, value)| format!("keep {name} {}", quoted(value))));
     for secret in &job.secrets {
         let why = quoted(&format!("the secret {} cannot be read", secret.name));
-        lines.push(format!("{}=$(secret {}) || fail {why}", secret.variable, quoted(&secret.name)));
-        lines.push(format!("export {}", secret.variable));
+        lines.push(format!("value=$(secret {}) || fail {why}", quoted(&secret.name)));
+        lines.push(format!("keep {} \"$value\"", secret.variable));
     }
+    lines.extend(job.data.iter().map(|_| "choose_data_folder".to_owned()));
+    lines.extend(job.container.iter().map(|image| format!("pull {}", quoted(image))));
+    lines.push(written("start.sh", &start(boot)));
     lines.push("cd work".to_owned());
-    lines.extend(job.setup.iter().map(|setup| format!("sh -c {} || fail 'the setup command failed'", quoted(setup))));
-    let command: Vec<String> = job.command.iter().map(|word| quoted(word)).collect();
-    lines.push(format!(
-        "{agent} agent --store {} --hand-off ../hand-off.json ${{GPUPLAN_AGENT_OPTIONS:-}} -- {} &",
-        quoted(&spec.store),
-        command.join(" ")
-    ));
+    lines.push(match &job.container {
+        Some(image) => format!("name_of_container={}\nrun_in {} &", quoted(&order.name), quoted(image)),
+        None => "sh ../start.sh &".to_owned(),
+    });
     lines.push(LAST.to_owned());
+    if job.container.is_some() {
+        lines.push(
+            "[ -e ../started ] || { cd ..; reject \"the container does not start (exit code $code): it needs a shell, and the \
+                    machine NVIDIA's container toolkit\"; }"
+                .to_owned(),
+        );
+    }
+    lines.push("finish".to_owned());
     lines.join("\n") + "\n"
 }
 
+/// What runs in the folder of the job, in its container if it has one, and becomes the agent.
+fn start(boot: &Boot) -> String {
+    let job = &boot.spec.job;
+    let mut lines = vec![": >../started".to_owned(), ". ../environment".to_owned(), "rm -f ../environment".to_owned()];
+    if job.container.is_some() {
+        lines.push(CERTIFICATES.to_owned());
+    }
+    let failed = "{ echo 'gpuplan: the setup command failed' >&2; exit 1; }";
+    lines.extend(job.setup.iter().map(|setup| format!("sh -c {} || {failed}", quoted(setup))));
+    let agent = match &boot.agent {
+        Source::Here(path) => quoted(path),
+        Source::Fetched { .. } => "../agent".to_owned(),
+    };
+    let data =
+        job.data.as_ref().map_or_else(String::new, |data| format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address)));
+    let command: Vec<String> = job.command.iter().map(|word| quoted(word)).collect();
+    lines.push(format!(
+        "exec {agent} agent --store {} --hand-off ../hand-off.json{data} ${{GPUPLAN_AGENT_OPTIONS:-}} -- {}",
+        quoted(&boot.spec.store),
+        command.join(" ")
+    ));
+    lines.join("\n")
+}
+
+/// The lines that write a text into a file. The end is no line of the text.
+fn written(file: &str, text: &str) -> String {
+    let mut end = "GPUPLAN_END".to_owned();
+    while text.contains(&end) {
+        end.push('_');
+    }
+    format!("cat >{file} <<'{end}'\n{text}\n{end}")
+}
+
+/// Images without certificates of their own trust those of the machine.
+const CERTIFICATES: &str = "[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || \
+     [ ! -e ../certificates.crt ] || export SSL_CERT_FILE=\"$(cd .. && pwd)/certificates.crt\"";
+
 /// A shell hands no signal on by itself; a wait that a signal ends is no end of the agent.
-const LAST: &str = "agent=$!
-trap 'kill -TERM $agent' TERM INT HUP
+const LAST: &str = "running=$!
+trap 'kill -TERM $running' TERM INT HUP
 code=0
-wait $agent || code=$?
-while kill -0 $agent 2>/dev/null; do
+wait $running || code=$?
+while kill -0 $running 2>/dev/null; do
   code=0
-  wait $agent || code=$?
+  wait $running || code=$?
 done
-echo \"gpuplan: the agent ended with exit code $code\" >&2
-finish";
+echo \"gpuplan: the agent ended with exit code $code\" >&2";
 
 fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
     serde_json::json!({
@@ -117,12 +157,15 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
     use std::process::{Command, Stdio};
 
     use super::*;
     use crate::launch::events::Choice;
-    use crate::launch::job::{Job, Parcel, Secret};
+    use crate::launch::job::{Data, Job, Parcel, Secret};
     use crate::launch::launcher::{Market, Pool};
     use crate::units::{BillingRule, Usd, UsdPerHour};
 
@@ -156,6 +199,8 @@ mod tests {
                 setup: Some("pip install 'x y'".to_owned()),
                 environment: vec![("A".to_owned(), "b $c".to_owned())],
                 secrets: vec![Secret { variable: "T".to_owned(), name: "gpuplan/t".to_owned() }],
+                data: Some(Data { address: "s3://b/data".to_owned(), files: 1, bytes: 1 }),
+                container: Some("pytorch/pytorch:2".to_owned()),
             },
         }
     }
@@ -193,10 +238,16 @@ mod tests {
             "cat >hand-off.json",
             "fetch agent",
             "fetch workdir",
-            "export A='b $c'",
+            "keep A 'b $c'",
             "secret gpuplan/t",
-            "sh -c",
-            "agent --store",
+            "keep T \"$value\"",
+            "choose_data_folder",
+            "pull pytorch/pytorch:2",
+            "cat >start.sh",
+            "sh -c 'pip",
+            "exec ../agent agent --store",
+            "--data s3://b/data --data-folder",
+            "run_in pytorch/pytorch:2",
         ];
         let places: Vec<usize> = order.iter().map(|part| text.rfind(part).unwrap_or_else(|| panic!("{part}: {text}"))).collect();
         assert!(places.is_sorted(), "{places:?}: {text}");
@@ -204,5 +255,59 @@ mod tests {
         let mut shell = Command::new("/bin/sh").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
         shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         assert!(shell.wait().unwrap().success(), "{text}");
+    }
+
+    /// Runs the beginning of every boot script on a machine that is a folder, whose tools only say what they were asked.
+    fn begun(root: &Path, disks: &[&str], lines: &str) -> String {
+        let bin = root.join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::create_dir_all(root.join("dev/disk/by-id")).unwrap();
+        for disk in disks {
+            fs::write(root.join("dev/disk/by-id").join(disk), "").unwrap();
+        }
+        // A disk whose name ends in -used has a file system.
+        let lsblk = "case $3 in *-used) echo 'disk ext4 /data' ;; *) echo 'disk  ' ;; esac";
+        for (name, body) in [("lsblk", lsblk), ("mdadm", SAYS), ("mkfs.ext4", SAYS), ("mount", SAYS)] {
+            fs::write(bin.join(name), format!("#!/bin/sh\n{body}\n")).unwrap();
+            fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let text = format!("cloud=aws store=s3://b\n{PRELUDE}\n{lines}\necho \"in $place\"\n");
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &text]).env_clear().env("PATH", path).env("GPUPLAN_MACHINE_ROOT", root);
+        let said = shell.output().unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&said.stderr), String::from_utf8_lossy(&said.stdout));
+        text.replace(&root.display().to_string(), "")
+    }
+
+    const SAYS: &str = "echo \"${0##*/} $*\" >&2";
+
+    #[test]
+    fn local_disks_that_nobody_uses_are_joined_and_others_left_alone() {
+        let root = || tempfile::tempdir().unwrap();
+        let (one, two) = ("nvme-Amazon_EC2_NVMe_Instance_Storage_A", "google-local-nvme-ssd-1");
+        let said = begun(root().path(), &[one], "choose_data_folder");
+        assert!(said.starts_with(&format!("mkfs.ext4 -q -F -m 0 -E nodiscard /dev/disk/by-id/{one}\nmount -o noatime ")), "{said}");
+        assert!(said.ends_with("in /mnt/disks/ssd/gpuplan\n") && !said.contains("mdadm"), "{said}");
+        let said = begun(root().path(), &[one, two, "google-local-ssd-used"], "");
+        let both = format!("--raid-devices=2 --run /dev/disk/by-id/{two} /dev/disk/by-id/{one}\n");
+        assert!(said.contains(&both) && said.contains("nodiscard /dev/md0\n") && said.ends_with("in /mnt/disks/ssd/gpuplan\n"), "{said}");
+        // AWS's own images have done it.
+        let done = root();
+        fs::create_dir_all(done.path().join("opt/dlami/nvme")).unwrap();
+        assert_eq!(begun(done.path(), &[one], ""), "in /opt/dlami/nvme/gpuplan\n");
+        let none = root();
+        fs::create_dir_all(none.path().join("var/lib")).unwrap();
+        assert_eq!(begun(none.path(), &["google-local-ssd-used"], ""), "in /var/lib/gpuplan\n");
+    }
+
+    #[test]
+    fn a_variable_keeps_its_every_sign_in_a_file_of_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let value = "it's \\ $HOME `x` \"q\"\nnext";
+        let lines =
+            format!("keep ODD {}\nunset ODD\nls -l environment | cut -c 1-10\n. ./environment\nprintf '%s\\n' \"$ODD\"", quoted(value));
+        fs::create_dir_all(root.path().join("var/lib")).unwrap();
+        assert_eq!(begun(root.path(), &[], &lines), format!("-rw-------\n{value}\nin /var/lib/gpuplan\n"));
     }
 }

@@ -53,10 +53,111 @@ secret() {
   esac
 }
 
+# keep NAME VALUE: a variable of the job, in the file that its shell reads first and deletes. Neither name nor value is ever an
+# argument of a program, which everybody on a machine can read, or part of what a container engine shows.
+keep() {
+  export "$1=$2"
+  printf "export %s='%s'\n" "$1" "$(printf %s "$2" | sed "s/'/'\\\\''/g")" >>environment
+}
+
+# What is wrong with the job itself is wrong on every machine: the agent says it in the log of the run, which has failed by that.
+reject() {
+  echo "gpuplan: $1" | tee rejected >&2
+  cd work
+  # shellcheck disable=SC2086
+  "$agent" agent --store "$store" --hand-off ../hand-off.json ${GPUPLAN_AGENT_OPTIONS:-} -- sh -c 'cat "$1"; exit 126' sh "$place/rejected"
+  finish
+  exit 1
+}
+
+# Local disks that nobody has formatted, as images other than AWS's deep learning ones leave them, become one. A disk with anything
+# on it is left alone.
+join_local_disks() {
+  found=$(for link in "$root"/dev/disk/by-id/nvme-Amazon_EC2_NVMe_Instance_Storage_* "$root"/dev/disk/by-id/google-local-*ssd-*; do
+    [ ! -e "$link" ] || readlink -f "$link"
+  done | sort -u)
+  set --
+  for disk in $found; do
+    [ "$(lsblk -nro TYPE,FSTYPE,MOUNTPOINT "$disk" | tr -d ' ')" != disk ] || set -- "$@" "$disk"
+  done
+  [ $# -gt 0 ] || return 0
+  volume=$1
+  if [ $# -gt 1 ]; then
+    if mdadm --create /dev/md0 --level=0 --raid-devices=$# --run "$@" >&2; then
+      volume=/dev/md0
+    else
+      echo "gpuplan: $# local disks cannot be joined; one of them is used" >&2
+    fi
+  fi
+  mkdir -p "$root/mnt/disks/ssd"
+  mkfs.ext4 -q -F -m 0 -E nodiscard "$volume" >&2 && mount -o noatime "$volume" "$root/mnt/disks/ssd" && return
+  echo "gpuplan: the local disks cannot be used" >&2
+  rmdir "$root/mnt/disks/ssd"
+}
+
+# Free KiB of the disk of a folder.
+room() {
+  df -Pk "$1" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4
+}
+
+# Where the data goes: to the disk with the most room.
+choose_data_folder() {
+  data=$place/data
+  if [ -z "${GPUPLAN_MACHINE_FOLDER:-}" ] && [ "$(room "$root/var/lib")" -gt "$(room "$place")" ]; then
+    data=$root/var/lib/gpuplan/data
+  fi
+  mkdir -p "$data" || fail "$data cannot be made"
+  keep GPUPLAN_DATA_DIR "$data"
+}
+
+# pull IMAGE
+pull() {
+  for engine in docker podman none; do command -v $engine >/dev/null && break; done
+  [ $engine != none ] || reject "the image of this machine has no docker and no podman, so the job cannot run in $1"
+  echo "gpuplan: pulling $1 with $engine" >&2
+  tries=1
+  until $engine pull --quiet "$1" >pull.log 2>&1 </dev/null; do
+    if [ $tries -ge 6 ] || grep -qiE 'not found|manifest unknown|denied|unauthorized|invalid reference' pull.log; then
+      reject "the image $1 cannot be pulled: $(tail -n 3 pull.log)"
+    fi
+    sleep $((tries * 5))
+    tries=$((tries + 1))
+  done
+  echo "gpuplan: $1 is here" >&2
+  # The agent works inside: what it is told by its surroundings, and the certificates of the machine for images that have none.
+  for name in GPUPLAN_AGENT_OPTIONS GPUPLAN_FAKE_MACHINE AWS_ENDPOINT_URL AWS_EC2_METADATA_SERVICE_ENDPOINT AWS_METADATA_ENDPOINT \
+    GCE_METADATA_HOST GOOGLE_BASE_URL; do
+    eval "value=\${$name:-}"
+    [ -z "$value" ] || keep $name "$value"
+  done
+  for file in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do
+    [ ! -r $file ] || cp $file certificates.crt
+  done
+}
+
+# run_in IMAGE: with the GPUs, the network and the shared memory of the machine, in the same folders. It is the agent that has
+# number 1 in there, so a signal to the engine, which passes it on, is a signal to the agent.
+run_in() {
+  gpus='--gpus all'
+  [ $engine = docker ] || gpus='--device nvidia.com/gpu=all'
+  image=$1
+  set -- --volume "$place:$place" --workdir "$place/work" --entrypoint /bin/sh
+  [ "${agent#"$place"/}" != "$agent" ] || set -- "$@" --volume "$agent:$agent:ro"
+  [ -z "${data:-}" ] || [ "${data#"$place"/}" != "$data" ] || set -- "$@" --volume "${data%/*}:${data%/*}"
+  [ ! -d /dev/infiniband ] || set -- "$@" --device /dev/infiniband
+  # shellcheck disable=SC2086
+  exec $engine run --rm --name "$name_of_container" $gpus --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864 \
+    --stop-timeout 120 --user 0:0 "$@" "$image" ../start.sh
+}
+
 # Local disks are fast and large where there are any: AWS's deep learning images join them at the first of these.
+root=${GPUPLAN_MACHINE_ROOT:-}
 place=${GPUPLAN_MACHINE_FOLDER:-}
 if [ -z "$place" ]; then
-  for place in /opt/dlami/nvme /mnt/disks/ssd /var/lib; do [ -d "$place" ] && break; done
+  [ -d "$root/opt/dlami/nvme" ] || join_local_disks
+  for place in "$root/opt/dlami/nvme" "$root/mnt/disks/ssd" "$root/var/lib"; do [ -d "$place" ] && break; done
   place=$place/gpuplan
 fi
 mkdir -p "$place/work" && cd "$place" || fail "$place cannot be made"
+place=$(pwd)
+: >environment

@@ -1,5 +1,6 @@
 //! `lead`: carries a run to its end: performs what the controller wants, the journal first, and tells it what came of it.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -17,9 +18,10 @@ use crate::launch::job::Parcel;
 use crate::launch::journal::{Journal, JournalError};
 use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
 use crate::launch::spec::RunSpec;
+use crate::runstore::status::Staged;
 use crate::runstore::{Phase, Run, Status, StoreError};
 use crate::spot::AvailabilityModel;
-use crate::units::Usd;
+use crate::units::{Bytes, Usd};
 
 /// A call to a cloud that takes longer has no clear answer.
 const CALL: Duration = Duration::from_mins(1);
@@ -114,6 +116,8 @@ struct Leader<'a, 'b> {
     /// The highest epoch of the store before the gang was ordered: what a later one says is said by the gang.
     store_epoch: u64,
     gang_epoch: u64,
+    /// What the agent last said about data that it fetches.
+    staged: Cell<Option<Staged>>,
 }
 
 /// Leads the run until it ends; `None` if it was left to run on.
@@ -127,7 +131,7 @@ pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, Lea
         None => Controller::new(terms, 0, now),
     };
     let (gang_epoch, calls) = (controller.epoch(), FuturesUnordered::new());
-    let mut leader = Leader { spec, wiring, controller, calls, wake: now, number, store_epoch: 0, gang_epoch };
+    let mut leader = Leader { spec, wiring, controller, calls, wake: now, number, store_epoch: 0, gang_epoch, staged: Cell::new(None) };
     if gang_epoch > 0 {
         leader.store_epoch = leader.wiring.store.highest_epoch().await.unwrap_or(1).saturating_sub(1);
     }
@@ -184,7 +188,11 @@ impl<'a> Leader<'a, '_> {
 
     fn show(&self) {
         let (now, controller) = (self.wiring.clock.now(), &self.controller);
-        let standing = Standing { what: controller.standing(now), spent: controller.rentals().spent(now), done: controller.done() };
+        let staged = self.staged.get().map_or_else(String::new, |staged| {
+            format!(", fetching data: {} of {}", Bytes(staged.bytes as f64), Bytes(staged.of_bytes as f64))
+        });
+        let standing =
+            Standing { what: controller.standing(now) + &staged, spent: controller.rentals().spent(now), done: controller.done() };
         (self.wiring.show)(&standing);
     }
 
@@ -313,6 +321,7 @@ impl<'a> Leader<'a, '_> {
         if status.epoch <= self.store_epoch {
             return None;
         }
+        self.staged.set(status.staged.filter(|_| status.phase == Phase::Staging));
         let outcome = self.outcome(&status).await.ok()?;
         let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
         Some(Report { epoch: self.gang_epoch, done: (step / self.spec.steps.max(1.0)).min(1.0), outcome })
@@ -327,6 +336,9 @@ impl<'a> Leader<'a, '_> {
         }
         let result = self.wiring.store.result().await?.unwrap_or_default();
         Ok(Some(match result.get("outcome") {
+            Some(serde_json::Value::String(outcome)) if outcome == "unprepared" => {
+                Outcome::Failed(result.get("why").and_then(serde_json::Value::as_str).unwrap_or("its data cannot be had").to_owned())
+            }
             Some(serde_json::Value::Object(failed)) => Outcome::Failed(serde_json::Value::Object(failed.clone()).to_string()),
             _ => Outcome::Interrupted,
         }))

@@ -16,6 +16,20 @@ pub struct Job {
     /// Variables of the command. They stand in the boot script, which whoever may describe the machine can read.
     pub environment: Vec<(String, String)>,
     pub secrets: Vec<Secret>,
+    /// What each machine fetches before the command starts.
+    #[serde(default)]
+    pub data: Option<Data>,
+    /// Image that the command runs in; `None`: on the machine itself.
+    #[serde(default)]
+    pub container: Option<String>,
+}
+
+/// Data as it was when the run was launched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Data {
+    pub address: String,
+    pub files: usize,
+    pub bytes: u64,
 }
 
 /// A file for a machine.
@@ -53,6 +67,22 @@ impl Secret {
     }
 }
 
+/// Before an image of a container, where images of machines may stand, too.
+pub const DOCKER: &str = "docker://";
+
+/// Why a text names no image of a container.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no image, such as pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime")]
+pub struct ImageError(String);
+
+/// The image without `docker://`. What would be an option of the engine is none.
+pub fn container(text: &str) -> Result<String, ImageError> {
+    let name = text.strip_prefix(DOCKER).unwrap_or(text);
+    let fits =
+        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@".contains(c));
+    if fits { Ok(name.to_owned()) } else { Err(ImageError(text.to_owned())) }
+}
+
 /// A name that a shell takes.
 pub fn variable_name(text: &str) -> Result<String, VariableError> {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
@@ -63,6 +93,14 @@ pub fn variable_name(text: &str) -> Result<String, VariableError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_is_no_option() {
+        assert_eq!(container("docker://nvcr.io/nvidia/pytorch:26.01-py3").as_deref(), Ok("nvcr.io/nvidia/pytorch:26.01-py3"));
+        for text in ["", "docker://", "--privileged", "a b", "a;b"] {
+            assert!(container(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_secret_names_its_variable_or_gives_it_its_name() {

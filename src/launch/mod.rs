@@ -16,7 +16,7 @@ pub mod spec;
 pub use controller::Controller;
 pub use events::{Action, Choice, End, Event, Terms};
 pub use execute::{Clock, Standing, Wiring, Wish, lead};
-pub use job::{Job, Parcel, Secret};
+pub use job::{Data, Job, Parcel, Secret};
 pub use journal::Journal;
 pub use launcher::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool, SelfDestruct};
 pub use spec::RunSpec;

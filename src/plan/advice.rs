@@ -217,7 +217,7 @@ fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, sai
             ));
         }
     }
-    if let Some(data) = &workload.data {
+    if let Some(data) = workload.data.as_ref().filter(|data| data.location.is_none()) {
         match instance.local_nvme {
             Some(nvme) if nvme >= data.size => {
                 said.push(format!("stage the data on local NVMe ({:.1} of {:.1} TB)", data.size.0 / 1e12, nvme.0 / 1e12));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::hardware::InstanceType;
 use crate::market::{Charge, ChargeKind, Charges, Offer};
-use crate::plan::run::{RunTime, START};
-use crate::units::{BillingRule, Bytes, Hours, Usd};
+use crate::plan::run::RunTime;
+use crate::units::{BillingRule, Bytes, Usd};
 use crate::workload::DataSet;
 
 /// Hours of a billing month, as the clouds count it.
@@ -170,7 +170,7 @@ impl Used {
 
     /// The expected hours of a run on machines that are not taken back.
     pub fn expected(run: &RunTime) -> Self {
-        Self::held(Hours::from(START).0 + run.training.expected, run.lost_hours)
+        Self::held(run.start() + run.training.expected, run.lost_hours)
     }
 }
 

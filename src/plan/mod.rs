@@ -18,6 +18,7 @@ pub mod refused;
 pub mod run;
 pub mod shown;
 pub mod spot;
+pub mod staging;
 pub mod terms;
 pub mod what_if;
 

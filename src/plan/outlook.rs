@@ -5,7 +5,6 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::price::Pricer;
 use crate::plan::spot::{Forecaster, Pool, ceiling};
-use crate::units::Hours;
 
 /// Places that are listed.
 const MOST_POOLS: usize = 5;
@@ -76,7 +75,7 @@ pub fn find_break_even(pricer: &Pricer, forecaster: &mut Forecaster, plan: &mut 
     let found = (|| {
         plan.spot.as_ref()?;
         let rate = pricer.rate_of_all(pricer.on_demand_beside(offer)?, plan.nodes)?;
-        let on_demand = rate.for_hours(1, plan.run.work.expected + Hours::from(crate::plan::run::START).0)?;
+        let on_demand = rate.for_hours(1, plan.run.work.expected + plan.run.start())?;
         forecaster.break_even(&pricer.job(plan)?, on_demand)
     })();
     if let Some(spot) = &mut plan.spot {

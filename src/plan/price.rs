@@ -11,8 +11,9 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::filters::{Why, refuse_offer};
 use crate::plan::limits::{Limits, PurchaseChoice};
-use crate::plan::run::{Notice, RunInput, RunTime, START, deviations, point};
+use crate::plan::run::{Notice, RunInput, RunTime, deviations, point};
 use crate::plan::spot::{self, Division, Job, Outlook, Pool};
+use crate::plan::staging::Staging;
 use crate::spot::forecast::Forecast;
 use crate::spot::{AvailabilityModel, hardware_failure_rate, spot_rate};
 use crate::units::{Hours, Quantiles, Usd, UsdPerHour};
@@ -196,6 +197,7 @@ impl<'a> Pricer<'a> {
             machine: &machine,
             nodes,
             host_network_gbit_per_s: instance.host_network_gbit_per_s,
+            staging: Staging::of(instance, self.workload.data.as_ref()),
             interruptions,
             notice_seconds: outlook.and_then(|_| Notice::seconds(instance.cloud.as_str())),
         };
@@ -204,7 +206,7 @@ impl<'a> Pricer<'a> {
 
     /// Hours of the bill: on spot, what exceeds the start and undisturbed training was lost.
     fn used(&self, run: &RunTime, fallback: Option<OfferId>, hours: Division) -> Used {
-        let undisturbed = Hours::from(START).0 + run.training.expected;
+        let undisturbed = run.start() + run.training.expected;
         let lost = (hours.spot + hours.on_demand - undisturbed).clamp(0.0, hours.spot);
         let fallback = fallback.map(|id| self.world.market.offer(id));
         let fallback = fallback.map(|offer| (hours.on_demand, offer.quote.rate.times(1), basis(offer)));

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::estimate::{Machine, StepEstimate, memory::adapter_parameters};
+use crate::plan::staging::Staging;
 use crate::spot::policy::WORST_CHANGEOVER_RATIO;
 use crate::spot::{CheckpointPlan, InterruptionRate, hardware_failure_rate, optimal_interval};
 use crate::units::{Band, Bytes, Hours, Quantiles, Seconds};
@@ -72,10 +73,12 @@ pub struct RunTime {
     /// Part of `hours.expected` spent on saving, redone work and restarts.
     pub lost_hours: f64,
     pub saving: Saving,
+    /// Of the data, on each new machine; `None`: a launch brings none.
+    pub staging: Option<Staging>,
     pub interruptions: InterruptionRate,
     /// Training with the stalls of saving and with hardware failures, but without spot interruptions. Hours.
     pub work: Band,
-    /// From asking for spot machines until new work is done: start, restoring, and redoing what was not saved.
+    /// From asking for spot machines until new work is done: start, staging, restoring, and redoing what was not saved.
     pub changeover: Hours,
     /// What the same may take at worst; a notice that comes too late to save is inside it.
     pub worst_changeover: Hours,
@@ -88,6 +91,7 @@ pub struct RunInput<'a> {
     pub machine: &'a Machine<'a>,
     pub nodes: u32,
     pub host_network_gbit_per_s: Option<f64>,
+    pub staging: Option<Staging>,
     pub interruptions: InterruptionRate,
     /// Seconds of warning before the capacity is taken back.
     pub notice_seconds: Option<f64>,
@@ -108,21 +112,23 @@ impl RunInput<'_> {
         // No shorter than the upload, or uploads pile up; no longer than the run, which ends with a save.
         let chosen = optimal_interval(stall, mean).0.max(upload.0).max(LEAST_INTERVAL.0).min(whole.0.max(1.0));
         let interval = self.workload.checkpoint.interval.map_or(chosen, |stated| stated.0.max(1.0));
-        let restart = Seconds(START.0 + 2.0 * upload.0);
+        let begin = START.0 + self.staging.map_or(0.0, |staging| staging.seconds().0);
+        let restart = Seconds(begin + 2.0 * upload.0);
         let stretch = |mean| CheckpointPlan::new(stall, Seconds(interval), mean, restart).stretch;
-        let start = Hours::from(START).0;
+        let start = Hours::from(Seconds(begin)).0;
         let hours = training.map(|hours| start + hours * stretch(mean));
         let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, bytes, stall, host));
         // Without a save at the last moment, half an interval and what was still being uploaded are lost.
         let redone = if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };
-        let changeover = START.0 + upload.0 + redone;
-        let worst = (WORST_CHANGEOVER_RATIO * changeover).max(START.0 + upload.0 + interval.min(whole.0) + upload.0);
+        let changeover = begin + upload.0 + redone;
+        let worst = (WORST_CHANGEOVER_RATIO * changeover).max(begin + upload.0 + interval.min(whole.0) + upload.0);
         let failures = Seconds::from(hardware_failure_rate(setting.gpus()).mean_time());
         RunTime {
             steps,
             training,
             hours: Quantiles { expected: hours.expected, p50: hours.expected, p90: hours.high },
             lost_hours: training.expected * (stretch(mean) - 1.0),
+            staging: self.staging,
             saving: Saving { bytes, interval_seconds: interval, stall_seconds: stall.0, upload_seconds: upload.0, notice },
             interruptions: self.interruptions,
             work: training.map(|hours| hours * stretch(failures)),
@@ -133,6 +139,11 @@ impl RunInput<'_> {
 }
 
 impl RunTime {
+    /// From asking for machines to the first step. Hours.
+    pub fn start(&self) -> f64 {
+        Hours::from(Seconds(START.0 + self.staging.map_or(0.0, |staging| staging.seconds().0))).0
+    }
+
     /// The hours that the run needs no more than with this certainty, in `deviations`.
     pub fn hours_with(&self, deviations: f64) -> Hours {
         Hours(self.hours.p50 * (self.hours.p90 / self.hours.p50).powf(deviations))

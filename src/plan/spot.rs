@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::market::{Offer, OfferId};
-use crate::plan::run::{RunTime, START, deviations, point};
+use crate::plan::run::{RunTime, deviations, point};
 use crate::spot::AvailabilityModel;
 use crate::spot::evidence::assumed_availability;
 use crate::spot::expected_cost::{Table, Terms};
@@ -113,7 +113,7 @@ impl Outlook {
         let spot = caught / useful;
         let finish = spot / share_up + (work - caught);
         let finish = deadline.filter(|_| self.fallback.is_some()).map_or(finish, |deadline| finish.min(deadline.0));
-        Division { spot: spot + Hours::from(START).0, on_demand: work - caught, finish: finish + Hours::from(START).0 }
+        Division { spot: spot + run.start(), on_demand: work - caught, finish: finish + run.start() }
     }
 }
 

@@ -45,6 +45,9 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
     row("cost", format!("{} expected, {} at 90 %", format::usd(plan.cost.expected), format::usd(plan.cost.p90)));
     row("interrupted", format!("every {} on average: {}", plan.run.interruptions.mean_time(), plan.run.interruptions.basis));
     row("GPU busy", format!("{:.0} % of a step, {:.0} % MFU", json.gpu_utilization.expected * 100.0, json.model_flop_utilization * 100.0));
+    if let Some(staging) = &plan.run.staging {
+        row("data", format::staging(staging));
+    }
     for reason in lost {
         row("why not", reason.clone());
     }

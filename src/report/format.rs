@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 
 use crate::market::Quote;
-use crate::units::{Band, Usd, UsdPerHour};
+use crate::plan::staging::Staging;
+use crate::units::{Band, Bytes, Hours, Usd, UsdPerHour};
 
 /// Dollars with cents below a thousand, whole dollars with separators above.
 pub fn usd(amount: Usd) -> String {
@@ -87,6 +88,13 @@ pub fn age(observed_at: Timestamp, now: Timestamp) -> String {
     } else {
         format!("{:.0} d", hours / 24.0)
     }
+}
+
+/// How long the data takes to a new machine, and what that rests on.
+pub fn staging(staging: &Staging) -> String {
+    let disk = if staging.is_on_local_disk { "local disks" } else { "the network disk" };
+    let (time, rate) = (Hours::from(staging.seconds()), Bytes(staging.bytes_per_second));
+    format!("{} to {disk} of each machine in {time}, counted with every start: {} gives {rate}/s", staging.bytes, staging.limit)
 }
 
 #[cfg(test)]

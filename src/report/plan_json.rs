@@ -76,6 +76,8 @@ pub struct PlanJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spot: Option<SpotJson>,
     pub checkpoint: CheckpointJson,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staging: Option<StagingJson>,
     pub because: Vec<String>,
     pub advice: Vec<String>,
 }
@@ -119,6 +121,15 @@ pub struct CheckpointJson {
     /// For spot machines whose cloud warns before it takes them back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<NoticeJson>,
+}
+
+/// Bringing the data to each new machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct StagingJson {
+    pub bytes: f64,
+    pub seconds: f64,
+    pub bytes_per_second: f64,
+    pub limit: &'static str,
 }
 
 /// What a warning before an interruption is good for.
@@ -267,6 +278,12 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
                 saves_all: notice.saves_all,
             }),
         },
+        staging: plan.run.staging.map(|staging| StagingJson {
+            bytes: staging.bytes.0,
+            seconds: staging.seconds().0,
+            bytes_per_second: staging.bytes_per_second,
+            limit: staging.limit,
+        }),
         because: plan.because.clone(),
         advice: plan.advice.clone(),
     }

@@ -142,6 +142,9 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
         "save",
         format!("{} every {}, {} to upload", saving.bytes, Hours(saving.interval_seconds / 3600.0), Hours(saving.upload_seconds / 3600.0)),
     );
+    if let Some(staging) = &plan.run.staging {
+        row("data", format::staging(staging));
+    }
     for reason in &plan.because {
         row("why", reason.clone());
     }

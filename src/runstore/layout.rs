@@ -59,6 +59,10 @@ impl Layout {
         format!("runs/{}/spec.json", self.run)
     }
 
+    pub fn dataset(&self) -> String {
+        format!("runs/{}/dataset.json", self.run)
+    }
+
     pub fn epochs(&self) -> String {
         format!("runs/{}/epochs", self.run)
     }

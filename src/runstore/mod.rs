@@ -1,6 +1,7 @@
 //! One run in a bucket: epochs, manifests, data, status and billed intervals. What was committed is never changed.
 
 pub mod billed;
+pub mod dataset;
 pub mod epoch;
 pub mod exchange;
 pub mod hand_off;
@@ -15,6 +16,7 @@ pub mod store;
 pub mod team;
 
 pub use billed::{Billed, Billing};
+pub use dataset::Contents;
 pub use epoch::{Epoch, Owner, Takeover};
 pub use hand_off::HandOff;
 pub use layout::ManifestName;

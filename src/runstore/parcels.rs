@@ -1,5 +1,6 @@
 //! Files that new machines fetch: the agent, and the user's own folder. Named by what is in them, so one is sent once.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::runstore::run::Run;
@@ -13,6 +14,19 @@ impl Run {
 
     pub fn workdir_key(&self, sha256: &str) -> String {
         format!("runs/{}/workdir/{sha256}.tar.gz", self.name())
+    }
+
+    /// Folder of the data that came from somebody's own disk.
+    pub fn data_key(&self, digest: &str) -> String {
+        format!("runs/{}/dataset/{digest}", self.name())
+    }
+
+    /// Sends a large file unless there is one of that name.
+    pub async fn keep_file(&self, key: &str, from: &Path) -> Result<(), StoreError> {
+        if self.store.exists(key).await? {
+            return Ok(());
+        }
+        self.store.send_file(key, from).await.map(|_| ())
     }
 
     /// Sends a file unless it is there.

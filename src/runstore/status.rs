@@ -9,6 +9,8 @@ use crate::units::Usd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
+    /// The data of the job is brought to this machine; nothing trains yet.
+    Staging,
     Running,
     /// A notice came or a cap was reached: it saves and ends.
     Draining,
@@ -34,6 +36,9 @@ pub struct Status {
     pub upload_bytes_per_second: Option<f64>,
     /// Of all epochs; `None` without a price.
     pub spent_usd: Option<Usd>,
+    /// While and after data is staged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<Staged>,
     /// Once it has ended: whether there is nothing left to do.
     #[serde(default)]
     pub is_done: Option<bool>,
@@ -48,6 +53,15 @@ pub struct Status {
     /// Room for checkpoints on the disk of this machine.
     #[serde(default)]
     pub disk_free_bytes: Option<u64>,
+}
+
+/// How much of the job's data is on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Staged {
+    pub bytes: u64,
+    pub of_bytes: u64,
+    /// Of those that were fetched.
+    pub bytes_per_second: f64,
 }
 
 /// Something that costs time and can be changed, by a rule of `profile`.

@@ -1,5 +1,6 @@
 //! `Store`: objects in a bucket or a folder, the only place that knows `object_store`. Bounded memory, hashed while it flows.
 
+mod held;
 mod keys;
 mod link;
 mod send;
@@ -19,6 +20,7 @@ use object_store::path::Path as Location;
 use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use tokio::task::spawn_blocking;
 
+pub use crate::runstore::store::held::Held;
 use crate::runstore::store::keys::Signing;
 pub use crate::runstore::store::keys::{KeySource, Keys};
 pub use crate::runstore::store::link::Link;
@@ -77,6 +79,9 @@ pub enum StoreError {
     /// It was listed and is gone or was cut short.
     #[error("{key} is not in the store")]
     Missing { key: String },
+    /// It was listed and is another now.
+    #[error("{key} was changed meanwhile")]
+    Changed { key: String },
     /// The disk of this machine.
     #[error("{path}: {source}")]
     Local { path: String, source: io::Error },
@@ -160,6 +165,15 @@ impl Store {
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?.with_fsync(true);
         let linker = Linker::Folder(std::path::absolute(folder)?);
         Ok(Self { objects: Arc::new(objects), root: Location::default(), linker, room: Room::default() })
+    }
+
+    /// As `open`, for what is only read: a folder that is not there is not made.
+    pub fn reading(address: &str, signing: Option<(String, Arc<dyn KeySource>)>) -> Result<Self, StoreError> {
+        let (scheme, rest) = address.split_once("://").unwrap_or(("file", address));
+        if scheme == "file" && !Path::new(rest).is_dir() {
+            return Err(StoreError::Missing { key: format!("the folder {rest}") });
+        }
+        Self::signed(address, signing)
     }
 
     /// On any objects, such as ones that fail.

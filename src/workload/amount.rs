@@ -27,6 +27,8 @@ impl Amount {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSet {
     pub size: Bytes,
+    /// Where a launch fetches it from, onto a disk of each machine; `None`: the program sees to its data itself.
+    pub location: Option<String>,
     /// `cloud/region` (or `cloud`) where the data lies; `None`: beside the machine.
     pub place: Option<String>,
     /// Host CPU time to load, decode and augment one sample.

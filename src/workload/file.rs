@@ -124,6 +124,8 @@ pub struct LoraSection {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataSection {
+    /// What a launch brings to the machines: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder here.
+    pub location: Option<String>,
     /// Amount of data with its unit, such as `1.2TB`.
     pub size: Option<String>,
     pub samples: Option<Scalar>,
@@ -189,7 +191,7 @@ impl WorkloadFile {
         lay_over!(self, over; name);
         self.model.overlay(over.model);
         self.training.overlay(over.training);
-        lay_over!(self.data, over.data; size samples tokens place cpu_seconds_per_sample);
+        lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample);
         lay_over!(self.checkpoint, over.checkpoint; size interval);
         self.limits.overlay(over.limits);
         self

@@ -65,6 +65,8 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
             setup: None,
             environment: Vec::new(),
             secrets: Vec::new(),
+            data: None,
+            container: None,
         },
     }
 }

@@ -59,4 +59,5 @@ mod refusals;
 mod server;
 mod simulate;
 mod spot;
+mod staging;
 mod support;

@@ -195,6 +195,7 @@ impl Supervisor {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
+        environment.extend(self.settings.data.as_ref().map(|data| ("GPUPLAN_DATA_DIR".to_owned(), text(&data.folder))));
         if self.logs.is_some() && std::env::var_os("PYTHONUNBUFFERED").is_none() {
             // Into a pipe Python writes only every 8 KiB, so that what it said last would be lost with it.
             environment.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));

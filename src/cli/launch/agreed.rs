@@ -5,6 +5,7 @@ use crate::cli::launch::LaunchArguments;
 use crate::cli::plan::Answered;
 use crate::cli::settings::Settings;
 use crate::clouds::fake;
+use crate::launch::job::DOCKER;
 use crate::launch::spec::{Offered, VERSION};
 use crate::launch::{Job, Market, Pool, RunSpec};
 use crate::market::{Offer, OfferId, Purchase};
@@ -60,7 +61,7 @@ impl Chosen<'_> {
             expected_cost_usd: plan.cost.expected,
             steps: plan.run.steps,
             store,
-            image: arguments.image.clone(),
+            image: arguments.delivery.image.clone().filter(|image| !image.starts_with(DOCKER)),
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
             job,

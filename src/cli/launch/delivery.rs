@@ -12,13 +12,16 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
 use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::launch::data::{Upload, found_data};
 use crate::cli::launch::store_of;
+use crate::cli::printer::Printer;
 use crate::cli::runs::runtime;
 use crate::clouds;
 use crate::clouds::{fake, variable};
-use crate::launch::job::variable_name;
+use crate::launch::job::{DOCKER, container, variable_name};
 use crate::launch::{Job, Parcel, Secret};
 use crate::runstore::Run;
+use crate::workload::DataSet;
 
 /// What a program for Linux starts with, and where it says for which processor.
 const ELF: &[u8] = b"\x7fELF";
@@ -39,19 +42,37 @@ pub struct DeliveryArguments {
     /// A secret of the cloud's own store, as a variable; the machine asks for it itself
     #[arg(long = "secret", value_name = "[VARIABLE=]NAME")]
     pub secrets: Vec<String>,
+    /// Machine image, by the cloud's own name; docker://IMAGE is the same as --container [default: the cloud's own with GPU drivers]
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Run the command, and --setup, in a container of this image
+    #[arg(long, value_name = "IMAGE")]
+    pub container: Option<String>,
     /// The program for the machines: a file, or an address with '#sha256=...' [default: gpuplan-agent beside this program]
     #[arg(long, value_name = "PATH|URL")]
     pub agent: Option<String>,
 }
 
+/// Where all of it goes.
+pub struct Receiver<'a> {
+    /// Whose machines fetch it.
+    pub cloud: &'a str,
+    /// Address of the run's store.
+    pub store: &'a str,
+    pub run: &'a Run,
+}
+
 /// A job, and the files that have to be in the store before a machine starts.
 pub struct Delivery {
     pub job: Job,
+    /// Files of a folder here that have to be in the store, too.
+    upload: Option<Upload>,
     parcels: Vec<(String, Vec<u8>)>,
 }
 
 impl Delivery {
-    pub fn prepare(arguments: &DeliveryArguments, command: &[String], cloud: &str, run: &Run) -> Result<Self, Diagnostic> {
+    pub fn prepare(arguments: &DeliveryArguments, command: &[String], data: Option<&DataSet>, to: &Receiver) -> Result<Self, Diagnostic> {
+        let Receiver { cloud, run, .. } = *to;
         let mut parcels = Vec::new();
         let agent = agent(arguments.agent.as_deref(), cloud, &mut parcels)?;
         let workdir = match &arguments.workdir {
@@ -75,15 +96,31 @@ impl Delivery {
             environment.push((variable_name(name).map_err(|error| wrong(&error, "--env NAME=VALUE"))?, value.to_owned()));
         }
         let command = if arguments.workdir.is_some() { command.to_vec() } else { found(command, cloud)? };
-        Ok(Self { job: Job { command, agent, workdir, setup: arguments.setup.clone(), environment, secrets }, parcels })
+        let docker = arguments.image.as_deref().filter(|image| image.starts_with(DOCKER));
+        if let (Some(_), Some(image)) = (&arguments.container, docker) {
+            return Err(Diagnostic::new(Exit::Usage, format!("--image {image} and --container both name a container")).hint("give one"));
+        }
+        let container = arguments.container.as_deref().or(docker).map(container).transpose();
+        let container = container.map_err(|error| wrong(&error, "--container pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime"))?;
+        let (data, upload) = found_data(data, to)?.unzip();
+        let setup = arguments.setup.clone();
+        let job = Job { command, agent, workdir, setup, environment, secrets, data, container };
+        Ok(Self { job, upload: upload.flatten(), parcels })
     }
 
     pub fn bytes(&self) -> usize {
         self.parcels.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
+    pub fn sends_data(&self) -> bool {
+        self.upload.is_some()
+    }
+
     /// Into the store; what is there already is not sent again.
-    pub fn send(self, run: &Run) -> Result<(), Diagnostic> {
+    pub fn send(self, run: &Run, printer: &Printer) -> Result<(), Diagnostic> {
+        if let Some(upload) = self.upload {
+            upload.send(run, printer)?;
+        }
         runtime()?.block_on(async {
             for (key, bytes) in self.parcels {
                 run.keep_parcel(&key, bytes).await.map_err(|error| store_of(&error))?;

@@ -122,8 +122,17 @@ fn data_set(section: &DataSection, sequence: u32, assumed: &mut Assumed) -> Resu
         }
         place => place.map(str::to_owned),
     };
+    let location = match section.location.as_deref().map(str::trim) {
+        Some(location) if location.is_empty() || location.ends_with("://") => {
+            return Err(invalid("data.location", format!("`{}` names no place, such as s3://bucket/folder", shown(location))));
+        }
+        location => location.map(str::to_owned),
+    };
     let size = match (&section.size, &place) {
         (Some(text), _) => bytes("data.size", text)?,
+        (None, _) if location.is_some() => {
+            return Err(missing("data.size", "disks are rented and time is counted for what is brought to the machines"));
+        }
         (None, Some(_)) => return Err(missing("data.size", "data that lies elsewhere is moved, and its size decides the price")),
         (None, None) if cpu_per_sample.is_none() => return Ok(None),
         (None, None) => {
@@ -133,6 +142,7 @@ fn data_set(section: &DataSection, sequence: u32, assumed: &mut Assumed) -> Resu
     };
     Ok(Some(DataSet {
         size,
+        location,
         place,
         cpu_per_sample: cpu_per_sample.map(Seconds),
         samples: samples.or(tokens.map(|tokens| tokens / f64::from(sequence))),

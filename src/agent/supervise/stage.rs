@@ -1,0 +1,67 @@
+//! The data of the job, before the program starts: how far it is, what is wrong with it, and what that means for the run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::heart::{Event, with};
+use crate::agent::outcome::{Exit, Outcome};
+use crate::agent::staging::{Data, stage};
+use crate::agent::supervise::{Fault, Supervisor, Talk};
+use crate::runstore::{Contents, Phase};
+use crate::units::Bytes;
+
+/// Before a request that was refused is made again, doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A machine that is not the first fetches while the first does, and joins when it has all: who has joined is expected to speak.
+pub(super) async fn before_joining(data: Option<&Data>, talk: &Arc<dyn Talk>) -> Result<(), Fault> {
+    if let Some(data) = data {
+        stage(data, FIRST_PAUSE, &|line| talk.say(line), |_| ()).await?;
+    }
+    Ok(())
+}
+
+impl Supervisor {
+    /// What is wrong with the data for good is told as the end of the run, and the program is not started.
+    pub(super) async fn stage_and_start(&mut self) -> Result<Outcome, Fault> {
+        let is_first = self.settings.place.is_first();
+        let Some(data) = self.settings.data.clone().filter(|_| is_first) else { return self.start_again_and_again().await };
+        with(&self.pulse, |pulse| pulse.phase = Some(Phase::Staging));
+        let (talk, logs, pulse) = (self.talk.clone(), self.logs.clone(), self.pulse.clone());
+        let say = move |line: &str| {
+            talk.say(line);
+            if let Some(logs) = &logs {
+                logs.add(&format!("gpuplan: {line}\n"));
+            }
+        };
+        let work = async {
+            let show = |staged| with(&pulse, |pulse| pulse.staged = Some(staged));
+            stage(&data, FIRST_PAUSE, &say, show).await
+        };
+        match self.unless_asked(work).await {
+            None => Ok(self.outcome(Exit::Code(0))),
+            Some(Err(error)) => {
+                say(&error.to_string());
+                let outcome = if error.is_for_now() { Outcome::Interrupted } else { Outcome::Unprepared };
+                self.why = Some(error.to_string());
+                Ok(outcome)
+            }
+            Some(Ok(contents)) => {
+                with(&self.pulse, |pulse| pulse.phase = Some(Phase::Running));
+                self.compare(&contents).await?;
+                self.start_again_and_again().await
+            }
+        }
+    }
+
+    /// Data that changed between two machines of a run is told and used: whether it may, only a person knows.
+    async fn compare(&mut self, contents: &Contents) -> Result<(), Fault> {
+        if let Some(first) = self.settings.run.keep_contents(contents).await? {
+            let shown =
+                |contents: &Contents| format!("{} files, {}, at {}", contents.files, Bytes(contents.bytes as f64), contents.address);
+            let text = format!("the data is not what this run began with: {} now, {} then", shown(contents), shown(&first));
+            self.hear(Event::Warning(text), None);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! How long a launch takes to bring the data to each machine, and what that rests on.
+
+use crate::hardware::InstanceType;
+use crate::units::{Bytes, Seconds};
+use crate::workload::DataSet;
+
+/// Share of the host network that one store and one program reach together. A guess until the first staging is measured.
+const NETWORK_SHARE: f64 = 0.5;
+/// Network of a machine whose own is not in the catalog. Gb/s. A guess on the low side, as for checkpoints.
+const UNKNOWN_HOST_GBIT: f64 = 10.0;
+/// What one program is taken to reach, whatever the network: 10 Gb/s, for which Amazon S3's performance design patterns (user guide)
+/// advise 15 requests at once. The agent has twice as many under way and two threads to decrypt them; not measured yet. Bytes/s.
+const PROGRAM: f64 = 1.25e9;
+/// gp3 without more throughput than it comes with: 125 MiB/s (EBS user guide, "General Purpose SSD volumes"). Bytes/s.
+const GP3: f64 = 125.0 * 1_048_576.0;
+/// Hyperdisk Balanced without more throughput than it comes with: 140 MiB/s (Compute Engine, "About Hyperdisk Balanced"), and the
+/// same for balanced persistent disks, which grow faster as they grow larger. Bytes/s.
+const GOOGLE_DISK: f64 = 140.0 * 1_048_576.0;
+
+/// Before the first step, on every machine that a run gets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Staging {
+    pub bytes: Bytes,
+    pub bytes_per_second: f64,
+    /// What holds it up, in words.
+    pub limit: &'static str,
+    pub is_on_local_disk: bool,
+}
+
+impl Staging {
+    /// `None`: nothing is brought.
+    pub fn of(instance: &InstanceType, data: Option<&DataSet>) -> Option<Self> {
+        let data = data.filter(|data| data.location.is_some())?;
+        let network = match instance.host_network_gbit_per_s {
+            Some(gbit) => (gbit * 1e9 / 8.0 * NETWORK_SHARE, "half of its network"),
+            None => (UNKNOWN_HOST_GBIT * 1e9 / 8.0 * NETWORK_SHARE, "half of a network of 10 Gb/s, as nobody says what it has"),
+        };
+        let is_on_local_disk = instance.local_nvme.is_some_and(|nvme| data.size <= nvme);
+        let disk = match instance.cloud.as_str() {
+            _ if is_on_local_disk => None,
+            "aws" => Some((GP3, "its gp3 disk")),
+            "gcp" => Some((GOOGLE_DISK, "its network disk")),
+            _ => None,
+        };
+        let limits = [Some(network), Some((PROGRAM, "what one program fetches")), disk];
+        let (bytes_per_second, limit) = limits.into_iter().flatten().min_by(|one, other| one.0.total_cmp(&other.0))?;
+        Some(Self { bytes: data.size, bytes_per_second, limit, is_on_local_disk })
+    }
+
+    pub fn seconds(self) -> Seconds {
+        Seconds(self.bytes.0 / self.bytes_per_second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+
+    #[test]
+    fn the_slowest_of_network_program_and_disk_decides() {
+        let hardware = Hardware::embedded().unwrap();
+        let of = |cloud: &str, name: &str, data: Option<&DataSet>| {
+            let instance = hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap();
+            Staging::of(instance, data)
+        };
+        let data = DataSet { size: Bytes(1e12), location: Some("s3://b".to_owned()), place: None, cpu_per_sample: None, samples: None };
+        // 3,200 Gb/s and 30 TB of local disks.
+        let large = of("aws", "p5.48xlarge", Some(&data)).unwrap();
+        assert_eq!((large.limit, large.seconds().0, large.is_on_local_disk), ("what one program fetches", 800.0, true));
+        // 250 GB of local disk.
+        let small = of("aws", "g5.xlarge", Some(&data)).unwrap();
+        assert_eq!((small.limit, small.is_on_local_disk), ("its gp3 disk", false));
+        assert!((small.seconds().0 - 1e12 / 131_072_000.0).abs() < 1.0);
+        let fits = of("aws", "g5.xlarge", Some(&DataSet { size: Bytes(1e11), ..data.clone() })).unwrap();
+        assert_eq!((fits.limit, fits.is_on_local_disk), ("half of its network", true));
+        assert_eq!(of("aws", "p5.48xlarge", Some(&DataSet { location: None, ..data })), None);
+        assert_eq!(of("aws", "p5.48xlarge", None), None);
+    }
+}
