@@ -3,6 +3,7 @@
 mod attend;
 mod attention;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use crate::agent::notice::{NoticeSource, Urgency};
 use crate::agent::notify::{Notifier, Occasion};
 use crate::agent::outcome::{Asked, Exit, Outcome};
 use crate::agent::program::Signal;
+use crate::agent::rendezvous;
 use crate::agent::restart::{Crash, Decision, History};
 use crate::agent::restore::{Restore, Restored};
 use crate::agent::sample::Sampler;
@@ -33,7 +35,7 @@ use crate::agent::tree;
 use crate::agent::worth::{Question, Worth};
 use crate::runstore::history::Keep;
 use crate::runstore::spec::command_of;
-use crate::runstore::{Owner, Phase, Run, Spec, Start, StoreError};
+use crate::runstore::{Owner, Phase, Rendezvous, Run, Spec, Start, StoreError};
 use crate::telemetry::host::Strangers;
 
 /// Between two looks at caps and progress.
@@ -79,6 +81,8 @@ pub struct Settings {
     /// Go on without a checkpoint although there were some, none of which verifies.
     pub restart_from_nothing: bool,
     pub place: Place,
+    /// At which other machines reach this one; `None`: that of its default route.
+    pub address: Option<IpAddr>,
     /// Keep the program's output in the store.
     pub keep_output: bool,
     /// Without a sign of life for so long the program is stalled.
@@ -136,6 +140,7 @@ struct Supervisor {
     ending: Ending,
     /// What the first machine started from, on every other.
     start: Option<Start>,
+    rendezvous: Option<Rendezvous>,
     logs: Option<Logs>,
     stall: Stall,
     sampler: Sampler,
@@ -205,6 +210,7 @@ async fn own_and_live(
         sender,
         events,
         ending: Ending::default(),
+        rendezvous: start.as_ref().and_then(|start| start.rendezvous.clone()),
         start,
         logs: None,
         stall,
@@ -349,7 +355,8 @@ impl Supervisor {
         }
         let (run, epoch, talk, mark) = (self.settings.run.clone(), self.epoch, self.talk.clone(), self.mark.clone());
         std::fs::write(self.own_folder_of(0).join(OWNER_FILE), &mark)?;
-        let start = Start { restored: restored.name, folder_of: mark };
+        self.rendezvous = rendezvous::here(self.settings.address, &*talk);
+        let start = Start { restored: restored.name, folder_of: mark, rendezvous: self.rendezvous.clone() };
         let work = async move {
             run.start(epoch, &start).await?;
             team::gather(&run, epoch, place, &*talk).await
@@ -446,6 +453,10 @@ impl Supervisor {
             heart.bill().await?;
             if node == 0 {
                 run.write_result(&result).await?;
+            }
+            if let Some(logs) = &logs {
+                // Whoever reads that it has ended may end this machine.
+                let _ = tokio::time::timeout(RECORDING, logs.send()).await;
             }
             run.write_status(node, &status).await?;
             if let Some(logs) = &logs { logs.send().await } else { Ok(()) }

@@ -79,6 +79,8 @@ pub struct Report {
     pub epoch: u64,
     /// Share of the work that is safe.
     pub done: f64,
+    /// The program runs, or ran: every machine of the gang takes part.
+    pub has_started: bool,
     pub outcome: Option<Outcome>,
 }
 
