@@ -25,7 +25,7 @@ struct SoldOut {
 }
 
 impl Launcher for SoldOut {
-    fn cloud(&self) -> &str {
+    fn cloud(&self) -> &'static str {
         "sim"
     }
 

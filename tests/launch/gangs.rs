@@ -81,8 +81,8 @@ impl Led {
     }
 }
 
-fn failed() -> Option<Outcome> {
-    Some(Outcome::Failed("exit code 1".to_owned()))
+fn failed() -> Outcome {
+    Outcome::Failed("exit code 1".to_owned())
 }
 
 #[test]
@@ -91,11 +91,11 @@ fn a_program_that_fails_on_several_machines_is_started_anew_while_it_gets_furthe
     for gang in 1..=5 {
         led.comes_to_gang(gang);
         led.report(0.1 * f64::from(gang), true, None);
-        led.report(0.1 * f64::from(gang), true, failed());
+        led.report(0.1 * f64::from(gang), true, Some(failed()));
     }
     for gang in 6..=8 {
         led.comes_to_gang(gang);
-        led.report(0.5, true, failed());
+        led.report(0.5, true, Some(failed()));
     }
     assert!(led.why_it_failed().contains("3 times in a row its program failed before the run got any further (exit code 1)"));
 }
