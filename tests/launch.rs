@@ -5,6 +5,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
 
+#[path = "launch/failover.rs"]
+mod failover;
+#[path = "launch/gangs.rs"]
+mod gangs;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -293,7 +298,7 @@ impl World {
         let done = self.safe / WORK;
         let outcome = (self.safe >= WORK).then_some(Outcome::Completed);
         let after = if self.chance(0.1 * self.chaos) { 200.0 * self.draws.uniform() } else { 1.0 };
-        self.send(after, Event::Reported(Report { epoch: self.claimed, done, outcome }));
+        self.send(after, Event::Reported(Report { epoch: self.claimed, done, has_started: true, outcome }));
     }
 
     fn cost(&self, until: f64) -> f64 {

@@ -14,6 +14,7 @@ pub mod notice;
 pub mod notify;
 pub mod outcome;
 pub mod program;
+pub mod rendezvous;
 pub mod restart;
 pub mod restore;
 pub mod sample;

@@ -2,8 +2,10 @@
 
 mod attend;
 mod attention;
+mod record;
 mod stage;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,6 +25,7 @@ use crate::agent::notice::{NoticeSource, Urgency};
 use crate::agent::notify::{Notifier, Occasion};
 use crate::agent::outcome::{Asked, Exit, Outcome};
 use crate::agent::program::Signal;
+use crate::agent::rendezvous;
 use crate::agent::restart::{Crash, Decision, History};
 use crate::agent::restore::{Restore, Restored};
 use crate::agent::sample::Sampler;
@@ -35,7 +38,7 @@ use crate::agent::tree;
 use crate::agent::worth::{Question, Worth};
 use crate::runstore::history::Keep;
 use crate::runstore::spec::command_of;
-use crate::runstore::{Owner, Phase, Run, Spec, Start, StoreError};
+use crate::runstore::{Owner, Phase, Rendezvous, Run, Spec, Start, StoreError};
 use crate::telemetry::host::Strangers;
 
 /// Between two looks at caps and progress.
@@ -83,6 +86,8 @@ pub struct Settings {
     /// Go on without a checkpoint although there were some, none of which verifies.
     pub restart_from_nothing: bool,
     pub place: Place,
+    /// At which other machines reach this one; `None`: that of its default route.
+    pub address: Option<IpAddr>,
     /// Keep the program's output in the store.
     pub keep_output: bool,
     /// Without a sign of life for so long the program is stalled.
@@ -142,6 +147,7 @@ struct Supervisor {
     ending: Ending,
     /// What the first machine started from, on every other.
     start: Option<Start>,
+    rendezvous: Option<Rendezvous>,
     logs: Option<Logs>,
     stall: Stall,
     sampler: Sampler,
@@ -216,6 +222,7 @@ async fn own_and_live(
         sender,
         events,
         ending: Ending::default(),
+        rendezvous: start.as_ref().and_then(|start| start.rendezvous.clone()),
         start,
         logs: None,
         stall,
@@ -361,7 +368,8 @@ impl Supervisor {
         }
         let (run, epoch, talk, mark) = (self.settings.run.clone(), self.epoch, self.talk.clone(), self.mark.clone());
         std::fs::write(self.own_folder_of(0).join(OWNER_FILE), &mark)?;
-        let start = Start { restored: restored.name, folder_of: mark };
+        self.rendezvous = rendezvous::here(self.settings.address, &*talk);
+        let start = Start { restored: restored.name, folder_of: mark, rendezvous: self.rendezvous.clone() };
         let work = async move {
             run.start(epoch, &start).await?;
             team::gather(&run, epoch, place, &*talk).await
@@ -434,45 +442,6 @@ impl Supervisor {
             }
         }
         None
-    }
-
-    /// What became of the run. The outcome stands whether or not the store takes the record.
-    async fn record(&mut self, outcome: Outcome) {
-        let is_interrupted = outcome == Outcome::Interrupted;
-        with(&self.pulse, |pulse| {
-            pulse.phase = Some(Phase::Ended);
-            pulse.is_done = Some(outcome == Outcome::Completed);
-            pulse.is_taken &= is_interrupted;
-        });
-        let (heart, run, node) = (self.heart(), self.settings.run.clone(), self.settings.place.node);
-        let status = heart.status(0);
-        let result = json!({
-            "outcome": outcome, "exit": self.exit, "why": self.why, "epoch": self.epoch, "committed": status.committed, "synced": self.synced,
-            "starts": status.starts, "spent_usd": status.spent_usd, "ended_at": Timestamp::now(),
-        });
-        let logs = self.logs.take();
-        let recording = async {
-            if run.has_epoch(self.epoch + 1).await? {
-                return Ok(());
-            }
-            heart.bill().await?;
-            if node == 0 {
-                run.write_result(&result).await?;
-            }
-            // Whoever reads in the status that the run has ended may end this machine at once.
-            let said = if let Some(logs) = &logs { logs.send().await } else { Ok(()) };
-            run.write_status(node, &status).await.and(said)
-        };
-        if let Ok(Err(error)) = tokio::time::timeout(RECORDING * 2, recording).await {
-            self.talk.say(&format!("warning: the outcome is not recorded: {error}"));
-        }
-        let safe = status.committed.map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
-        self.tell(Occasion::Finished, &format!("{}; {safe}", outcome.words()));
-        if self.ending.asked == Some(Asked::Interruption) {
-            for source in &self.settings.notices {
-                let _ = tokio::time::timeout(RECORDING, source.acknowledge()).await;
-            }
-        }
     }
 }
 

@@ -123,7 +123,7 @@ pub async fn listen(run: Run, epoch: u64, place: Place, heartbeat: Duration, (pu
                 _ if changed.elapsed() > heartbeat * SILENT_HEARTBEATS + LOOK * 2 => "has fallen silent",
                 _ => continue,
             };
-            let leaving = Leaving { from: why.to_owned(), seconds_left: 0.0, is_cap: false };
+            let leaving = Leaving { from: why.to_owned(), seconds_left: 0.0, is_cap: false, is_failure: false };
             let _ = events.send(Event::PeerLeaves { node: *node, leaving }).await;
             return;
         }

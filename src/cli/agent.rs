@@ -1,5 +1,6 @@
 //! `agent`: wires the checkpoint-resume wrapper to the store, to this machine's notices and to the terminal.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -82,6 +83,9 @@ pub struct AgentArguments {
     /// Machines that run together, each with an agent of its own
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
+    /// Of the first machine, for the programs of all [default: that of its default route]
+    #[arg(long, value_name = "IP")]
+    pub address: Option<IpAddr>,
     /// Address that gets a JSON message on start, interruption and end, and at 50, 80 and 100 % of the budget
     #[arg(long, env = "GPUPLAN_NOTIFY", hide_env_values = true, value_name = "URL")]
     pub notify: Option<String>,
@@ -256,6 +260,7 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
         force: arguments.force,
         restart_from_nothing: arguments.restart_from_nothing,
         place: place(arguments, hand_off)?,
+        address: arguments.address,
         keep_output: !arguments.no_logs,
         stall: Some(arguments.stall).filter(|stall| !stall.is_zero()),
         on_stall: arguments.on_stall,

@@ -8,6 +8,7 @@ use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, launchers, of_run};
 use crate::cli::launch::{confirm, journal, store, store_of};
+use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::runs::{journal_said, kept, listed, runtime};
 use crate::cli::settings::Settings;
@@ -61,8 +62,12 @@ fn stopped(kept: &Kept, settings: &Settings, printer: &Printer) -> Result<usize,
         journal.end(run, &End::Stopped, jiff::Timestamp::now()).map_err(|error| journal_said(&error))?;
     }
     let clouds = of_run(&kept.spec, settings)?;
-    let alive = alive(&clouds, Some(run))?;
-    let left = end_all(&clouds, &alive, Some(run), printer)?;
+    let waiting = || format!("ending the machines of {run}, and looking that they are gone");
+    let (alive, left) = meanwhile(printer, waiting, || {
+        let alive = alive(&clouds, Some(run))?;
+        let left = end_all(&clouds, &alive, Some(run), printer)?;
+        Ok::<_, Diagnostic>((alive, left))
+    })?;
     let mut rentals = kept.past.rentals.clone();
     let now = clock(&kept.spec).now();
     let is_left = |id: &_| left.iter().any(|machine| machine.id == *id);
@@ -80,7 +85,9 @@ pub fn down(arguments: &DownArguments, settings: &Settings, printer: &Printer) -
     printer.note(&format!("checkpoints and output of {} in {} are deleted for good", arguments.run, kept.spec.store));
     confirm(arguments.yes, "gpuplan down -y ...")?;
     let ended = stopped(&kept, settings, printer)?;
-    let deleted = runtime()?.block_on(store(&kept.spec)?.delete_all()).map_err(|error| store_of(&error))?;
+    let (runtime, store) = (runtime()?, store(&kept.spec)?);
+    let deleting = || format!("deleting what {} stored", arguments.run);
+    let deleted = meanwhile(printer, deleting, || runtime.block_on(store.delete_all())).map_err(|error| store_of(&error))?;
     journal(settings)?.forget(&arguments.run).map_err(|error| journal_said(&error))?;
     printer.data(&format!("{}: {ended} machines ended, {deleted} objects deleted\n", arguments.run))
 }
@@ -91,7 +98,8 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
     } else {
         launchers(arguments.clouds.iter().map(String::as_str), settings)?
     };
-    let mut unknown = strangers(&journal(settings)?, alive(&clouds, None)?)?;
+    let looking = || "asking the clouds for every machine".to_owned();
+    let mut unknown = strangers(&journal(settings)?, meanwhile(printer, looking, || alive(&clouds, None))?)?;
     if !arguments.everyone {
         let found = unknown.len();
         unknown = of_this_person(&clouds, unknown)?;
@@ -101,7 +109,8 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
     }
     let mut ended = Vec::new();
     if arguments.yes {
-        let left = end_all(&clouds, &unknown, None, printer)?;
+        let ending = || "ending machines, and looking that they are gone".to_owned();
+        let left = meanwhile(printer, ending, || end_all(&clouds, &unknown, None, printer))?;
         if !left.is_empty() {
             return Err(still_there(&left, "gpuplan gc -y"));
         }

@@ -11,6 +11,7 @@ use std::io::{BufRead, IsTerminal};
 use std::process::{Command, Stdio};
 
 use clap::Args;
+use jiff::Timestamp;
 
 use crate::cli::args::{LimitsArguments, PriceArguments, WorkloadArguments};
 use crate::cli::calibrations::MeasuredArguments;
@@ -19,6 +20,7 @@ use crate::cli::launch::agreed::{Chosen, run_name, store_address};
 use crate::cli::launch::delivery::{Delivery, DeliveryArguments, Receiver};
 use crate::cli::launch::leading::led;
 use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
+use crate::cli::patience::meanwhile;
 use crate::cli::plan::{Answered, compute, nothing_fits};
 use crate::cli::printer::Printer;
 use crate::cli::runs::runtime;
@@ -34,6 +36,7 @@ use crate::report::format::{rate, seen, usd};
 use crate::report::plan_text::wrap;
 use crate::runstore::layout::Layout;
 use crate::runstore::{Run, Store, StoreError};
+use crate::spot::AvailabilityModel;
 use crate::units::{Bytes, Hours, UsdPerHour};
 use crate::workload::file::WorkloadFile;
 
@@ -98,19 +101,22 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let data = answered.resolved.workload.data.as_ref();
     let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
     let delivery = Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver)?;
-    let spec = chosen.specified(arguments, name, address, delivery.job.clone())?;
+    let asked = chosen.specified(arguments, name, address, delivery.job.clone())?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
-    tell(&spec, &chosen, &delivery, was, settings, printer);
+    tell(&asked, &chosen, &delivery, was, settings, printer);
     if arguments.dry_run {
         return Ok(Exit::Done);
     }
+    let policy = asked.policy(&AvailabilityModel::prior());
     confirm(arguments.yes, "gpuplan launch -y ...")?;
+    // Its time counts from the yes, however long somebody thought about it.
+    let spec = RunSpec { started_at: Timestamp::now(), ..asked };
     let launchers = of_run(&spec, settings)?;
     if is_fake {
         let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
         fake_cloud(settings)?.plays(&scenario).map_err(|error| Diagnostic::unexpected(&error))?;
     }
-    delivery.send(&run, printer)?;
+    meanwhile(printer, || "sending agent and folder to the store".to_owned(), || delivery.send(&run, printer))?;
     let mut journal = journal(settings)?;
     if !journal.begin(&spec).map_err(|error| Diagnostic::unexpected(&error))? {
         return Err(
@@ -122,7 +128,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_of(&error))?.is_some() {
         printer.note(&format!("warning: {} has a run `{}` already, and this one goes on from its checkpoints", spec.store, spec.run));
     }
-    if arguments.detach { detached(&spec.run, settings, printer) } else { led(&spec, launchers, &mut journal, printer) }
+    if arguments.detach { detached(&spec.run, settings, printer) } else { led(&spec, policy, launchers, &mut journal, printer) }
 }
 
 /// The plan that was asked for, as it stands today.

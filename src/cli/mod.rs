@@ -16,6 +16,7 @@ pub mod here;
 pub mod home;
 pub mod launch;
 pub mod live;
+pub mod patience;
 pub mod plan;
 pub mod prices;
 pub mod printer;

@@ -15,6 +15,7 @@ use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, fake_cloud, launchers};
 use crate::cli::launch::{journal, store, store_of, unknown_run};
+use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::clouds::{aws, fake, gcp};
@@ -97,7 +98,8 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
     let open = runs.iter().filter(|kept| kept.machines.iter().any(|machine| !machine.is_over));
     let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), settings)?;
     let mut machines = Vec::new();
-    for (cloud, answer) in listed(&clouds, arguments.run.as_deref())? {
+    let asking = || "asking the clouds what runs".to_owned();
+    for (cloud, answer) in meanwhile(printer, asking, || listed(&clouds, arguments.run.as_deref()))? {
         match answer {
             Ok(listed) => machines.extend(listed),
             Err(error) => {
@@ -239,7 +241,8 @@ pub fn fetch(arguments: &FetchArguments, settings: &Settings, printer: &Printer)
         restart_from_nothing: false,
         talk: printer,
     };
-    let restored = runtime()?.block_on(restore.newest()).map_err(|error| store_of(&error))?;
+    let (runtime, fetching) = (runtime()?, || format!("fetching into {}", folder.display()));
+    let restored = meanwhile(printer, fetching, || runtime.block_on(restore.newest())).map_err(|error| store_of(&error))?;
     match (restored.name, restored.path) {
         (Some(name), Some(path)) => {
             printer.note(&format!("gpuplan: step {} of epoch {}, every file as it was committed", name.step, name.epoch));

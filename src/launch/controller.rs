@@ -23,7 +23,7 @@ const LISTS_ARE_LATE: f64 = 60.0;
 const STRAYS: f64 = 120.0;
 /// Between two looks at what the cloud says of the machines. Seconds.
 const LOOK: f64 = 30.0;
-/// Gangs in a row that may end by themselves before the run says a word.
+/// Gangs in a row that may end by themselves and leave the run no further.
 const MOST_FRUITLESS: u32 = 3;
 /// Silences after which machines that look alive are taken for dead.
 const SILENCES: f64 = 3.0;
@@ -43,7 +43,7 @@ pub struct Controller {
     unclear_until: f64,
     pub interruptions: u32,
     last_refusal: Option<(Pool, LaunchError)>,
-    /// Gangs in a row whose machines ended by themselves before the run said a word.
+    /// Gangs in a row that ended by themselves and left the run no further.
     fruitless: u32,
 }
 
@@ -244,9 +244,9 @@ impl Controller {
                 self.give_back(now, machine, actions);
             }
         }
-        if let Phase::Running { gang, looked_at, has_spoken, .. } = &mut self.phase {
+        if let Phase::Running { gang, looked_at, .. } = &mut self.phase {
             *looked_at = now;
-            let (gang, has_spoken) = (gang.clone(), *has_spoken);
+            let gang = gang.clone();
             let is_lost = |id: &MachineId| match machines.iter().find(|machine| machine.id == *id) {
                 Some(machine) => machine.state == MachineState::Gone,
                 None => now > gang.since + LISTS_ARE_LATE,
@@ -255,8 +255,11 @@ impl Controller {
                 let by_itself =
                     |machine: &&Machine| gang.machines.contains(&machine.id) && machine.state == MachineState::Gone && !machine.was_taken;
                 match machines.iter().find(by_itself) {
-                    Some(machine) if !has_spoken => self.ended_unheard(now, &gang, machine, actions),
-                    _ => self.lost(now, &gang, "a machine is gone", actions),
+                    Some(machine) => {
+                        let why = machine.reason.as_deref().unwrap_or("it does not say why");
+                        self.came_to_nothing(now, &gang, "a machine ended", &format!("{}: {why}", machine.id), actions);
+                    }
+                    None => self.lost(now, &gang, "a machine is gone", actions),
                 }
             }
         }
@@ -277,10 +280,15 @@ impl Controller {
         if report.epoch != gang.epoch {
             return;
         }
-        *heard_at = now;
         *has_spoken = true;
-        self.fruitless = 0;
-        *is_working |= report.done > self.done;
+        // A first machine that waits for the others says so for ever, and all of them cost money.
+        if report.has_started || self.terms.nodes == 1 {
+            *heard_at = now;
+        }
+        if report.done > self.done {
+            *is_working = true;
+            self.fruitless = 0;
+        }
         self.done = self.done.max(report.done.clamp(0.0, 1.0));
         let gang = gang.clone();
         match report.outcome {
@@ -290,18 +298,25 @@ impl Controller {
                 self.end_all(now, Next::End(End::Completed), actions);
             }
             Some(Outcome::Interrupted) => self.lost(now, &gang, "interrupted, its work is saved", actions),
+            // One agent alone has started its program again; those of several machines leave that to us.
+            Some(Outcome::Failed(why)) if self.terms.nodes > 1 => self.came_to_nothing(now, &gang, "its program failed", &why, actions),
             Some(Outcome::Failed(why)) => self.end_all(now, Next::End(End::Failed(why)), actions),
         }
     }
 
-    /// A machine whose boot script fails does so everywhere: after a few the run ends before it costs more.
-    fn ended_unheard(&mut self, now: f64, gang: &Gang, machine: &Machine, actions: &mut Vec<Action>) {
-        self.fruitless += 1;
-        let why = machine.reason.clone().unwrap_or_else(|| "it ended by itself".to_owned());
-        if self.fruitless < MOST_FRUITLESS {
-            return self.lost(now, gang, "its machine ended before the run said a word", actions);
+    /// A gang ended by itself: nobody took its machines away. One whose boot script fails, or whose life is too short, does so
+    /// everywhere: after a few that left the run no further it ends before it costs more.
+    fn came_to_nothing(&mut self, now: f64, gang: &Gang, what: &str, why: &str, actions: &mut Vec<Action>) {
+        let Phase::Running { is_working, has_spoken, .. } = &self.phase else { return };
+        if *is_working {
+            return self.lost(now, gang, what, actions);
         }
-        let why = format!("{MOST_FRUITLESS} machines in a row ended before the run said a word ({}: {why})", machine.id);
+        let lacks = if *has_spoken { "got any further" } else { "said a word" };
+        self.fruitless += 1;
+        if self.fruitless < MOST_FRUITLESS {
+            return self.lost(now, gang, &format!("{what} before the run {lacks}"), actions);
+        }
+        let why = format!("{MOST_FRUITLESS} times in a row {what} before the run {lacks} ({why})");
         self.end_all(now, Next::End(End::Failed(why)), actions);
     }
 
@@ -323,7 +338,8 @@ impl Controller {
         // A machine that boots says nothing yet.
         let patience = if working { SILENCES * silence } else { (SILENCES * silence).max(self.terms.limits.worst_changeover) };
         if now - heard > patience {
-            return self.lost(now, gang, "nothing heard for too long", actions);
+            let why = format!("{patience:.0} s without a word of a program that runs");
+            return self.came_to_nothing(now, gang, "nothing was heard for too long", &why, actions);
         }
         if now - *looked_at >= LOOK {
             *looked_at = now;

@@ -79,6 +79,8 @@ pub struct Report {
     pub epoch: u64,
     /// Share of the work that is safe.
     pub done: f64,
+    /// The program runs, or ran, so every machine of the gang takes part; or its data is being fetched.
+    pub has_started: bool,
     pub outcome: Option<Outcome>,
 }
 

@@ -1,6 +1,5 @@
 //! `lead`: carries a run to its end: performs what the controller wants, the journal first, and tells it what came of it.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
 use crate::launch::spec::RunSpec;
 use crate::runstore::status::Staged;
 use crate::runstore::{Phase, Run, Status, StoreError};
-use crate::spot::AvailabilityModel;
+use crate::spot::policy::Policy;
 use crate::units::{Bytes, Usd};
 
 /// A call to a cloud that takes longer has no clear answer.
@@ -29,6 +28,8 @@ const CALL: Duration = Duration::from_mins(1);
 const LINKS: Duration = Duration::from_hours(2);
 /// Between two looks into the run's store, and at most between two words of the clock. Seconds of the run.
 const READ: f64 = 10.0;
+/// Agents of a gang end within about a second of the first one, and then send the last that their programs said. Real time.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// However fast the time of a run passes. Real seconds.
 const SHORTEST_PAUSE: f64 = 0.1;
 
@@ -87,7 +88,8 @@ pub struct Wiring<'a> {
     pub launchers: &'a [Box<dyn Launcher>],
     pub journal: &'a mut Journal,
     pub store: &'a Run,
-    pub model: &'a AvailabilityModel,
+    /// Of `RunSpec::policy`.
+    pub policy: Policy,
     pub clock: Clock,
     pub say: &'a dyn Fn(&str),
     /// Where the run stands, every ten seconds of its time at least.
@@ -117,7 +119,19 @@ struct Leader<'a, 'b> {
     store_epoch: u64,
     gang_epoch: u64,
     /// What the agent last said about data that it fetches.
-    staged: Cell<Option<Staged>>,
+    staged: Option<Staged>,
+    /// A machine may have come, and written into the store, since it was asked for its highest epoch.
+    may_have_spoken: bool,
+    /// When the first agent of the gang was seen to have ended.
+    ended_at: Option<Instant>,
+}
+
+/// What is known of the present gang.
+enum Word {
+    Nothing,
+    /// The first agent has ended, and the others are about to.
+    Awaited,
+    Said(Report),
 }
 
 /// Leads the run until it ends; `None` if it was left to run on.
@@ -125,13 +139,25 @@ pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, Lea
     let now = wiring.clock.now();
     let number = wiring.journal.take_the_lead(&spec.run)?;
     let kept = wiring.journal.run(&spec.run)?;
-    let terms = spec.terms(wiring.model);
+    let terms = spec.terms(wiring.policy.clone());
     let controller = match kept.map(|kept| kept.past).filter(|past| past.orders > 0) {
         Some(past) => Controller::resume(terms, past, now),
         None => Controller::new(terms, 0, now),
     };
     let (gang_epoch, calls) = (controller.epoch(), FuturesUnordered::new());
-    let mut leader = Leader { spec, wiring, controller, calls, wake: now, number, store_epoch: 0, gang_epoch, staged: Cell::new(None) };
+    let mut leader = Leader {
+        spec,
+        wiring,
+        controller,
+        calls,
+        wake: now,
+        number,
+        store_epoch: 0,
+        gang_epoch,
+        may_have_spoken: true,
+        ended_at: None,
+        staged: None,
+    };
     if gang_epoch > 0 {
         leader.store_epoch = leader.wiring.store.highest_epoch().await.unwrap_or(1).saturating_sub(1);
     }
@@ -148,8 +174,12 @@ impl<'a> Leader<'a, '_> {
             tokio::select! {
                 Some(event) = self.calls.next(), if !self.calls.is_empty() => {
                     // A machine that is gone may have said before that the run is completed.
-                    if let (Event::Listed(_), Some(report)) = (&event, self.report().await) {
-                        self.hear(Event::Reported(report)).await?;
+                    let word = if matches!(event, Event::Listed(_)) { self.report().await } else { Word::Nothing };
+                    match word {
+                        // Another list comes after their last words.
+                        Word::Awaited => continue,
+                        Word::Said(report) => self.hear(Event::Reported(report)).await?,
+                        Word::Nothing => {}
                     }
                     self.hear(event).await?;
                 }
@@ -188,7 +218,7 @@ impl<'a> Leader<'a, '_> {
 
     fn show(&self) {
         let (now, controller) = (self.wiring.clock.now(), &self.controller);
-        let staged = self.staged.get().map_or_else(String::new, |staged| {
+        let staged = self.staged.map_or_else(String::new, |staged| {
             format!(", fetching data: {} of {}", Bytes(staged.bytes as f64), Bytes(staged.of_bytes as f64))
         });
         let standing =
@@ -203,8 +233,8 @@ impl<'a> Leader<'a, '_> {
             return self.hear(Event::Stop).await;
         }
         match self.report().await {
-            Some(report) => self.hear(Event::Reported(report)).await,
-            None => Ok(()),
+            Word::Said(report) => self.hear(Event::Reported(report)).await,
+            Word::Awaited | Word::Nothing => Ok(()),
         }
     }
 
@@ -235,14 +265,19 @@ impl<'a> Leader<'a, '_> {
         let machines = match event {
             Event::Answered { token, outcome: Ok(machine) } => {
                 self.wiring.journal.answer(token, &machine.id.0, true)?;
+                self.may_have_spoken = true;
                 std::slice::from_ref(machine)
             }
             Event::Answered { token, outcome: Err(error) } => {
                 let is_clear = !matches!(error, LaunchError::Unclear { .. });
                 self.wiring.journal.answer(token, &error.to_string(), is_clear)?;
+                self.may_have_spoken |= !is_clear;
                 return Ok(());
             }
-            Event::Listed(machines) => machines.as_slice(),
+            Event::Listed(machines) => {
+                self.may_have_spoken |= !machines.is_empty();
+                machines.as_slice()
+            }
             _ => return Ok(()),
         };
         for machine in machines {
@@ -264,8 +299,11 @@ impl<'a> Leader<'a, '_> {
     async fn create(&mut self, order: Order, now: f64) -> Result<(), LeadError> {
         self.leads()?;
         if order.epoch != self.gang_epoch {
-            self.gang_epoch = order.epoch;
-            self.store_epoch = self.wiring.store.highest_epoch().await.unwrap_or(self.store_epoch);
+            (self.gang_epoch, self.ended_at) = (order.epoch, None);
+            // A place that refuses costs one call, its own.
+            if std::mem::take(&mut self.may_have_spoken) {
+                self.store_epoch = self.wiring.store.highest_epoch().await.unwrap_or(self.store_epoch);
+            }
         }
         let launcher = self.launcher(&order.choice.pool.cloud)?;
         self.wiring.journal.intend(&self.spec.run, order.epoch * 1000 + u64::from(order.node), &order, now)?;
@@ -316,15 +354,33 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// What the agent of the present gang says in the store; a store that does not answer says nothing.
-    async fn report(&self) -> Option<Report> {
-        let status = self.wiring.store.status(0).await.ok()??;
+    async fn report(&mut self) -> Word {
+        let Ok(Some(status)) = self.wiring.store.status(0).await else { return Word::Nothing };
         if status.epoch <= self.store_epoch {
-            return None;
+            return Word::Nothing;
         }
-        self.staged.set(status.staged.filter(|_| status.phase == Phase::Staging));
-        let outcome = self.outcome(&status).await.ok()?;
+        let Ok(outcome) = self.outcome(&status).await else { return Word::Nothing };
+        if outcome.is_some() && self.others_still_speak(status.epoch).await {
+            return Word::Awaited;
+        }
+        self.staged = status.staged.filter(|_| status.phase == Phase::Staging);
         let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
-        Some(Report { epoch: self.gang_epoch, done: (step / self.spec.steps.max(1.0)).min(1.0), outcome })
+        let done = (step / self.spec.steps.max(1.0)).min(1.0);
+        Word::Said(Report { epoch: self.gang_epoch, done, has_started: status.starts > 0 || status.phase == Phase::Staging, outcome })
+    }
+
+    /// Whether what the programs of other machines said last may be under way, once the first agent has ended.
+    async fn others_still_speak(&mut self, epoch: u64) -> bool {
+        if self.ended_at.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS {
+            return false;
+        }
+        for node in 1..self.spec.nodes {
+            let status = self.wiring.store.status(node).await.ok().flatten();
+            if !status.is_some_and(|status| status.epoch == epoch && status.phase == Phase::Ended) {
+                return true;
+            }
+        }
+        false
     }
 
     async fn outcome(&self, status: &Status) -> Result<Option<Outcome>, StoreError> {
@@ -340,8 +396,19 @@ impl<'a> Leader<'a, '_> {
                 Outcome::Failed(result.get("why").and_then(serde_json::Value::as_str).unwrap_or("its data cannot be had").to_owned())
             }
             Some(serde_json::Value::Object(failed)) => Outcome::Failed(serde_json::Value::Object(failed.clone()).to_string()),
+            _ if self.failed_elsewhere(status.epoch).await? => Outcome::Failed("on another machine than the first".to_owned()),
             _ => Outcome::Interrupted,
         }))
+    }
+
+    /// Whether the program of a machine failed, which ended those of all.
+    async fn failed_elsewhere(&self, epoch: u64) -> Result<bool, StoreError> {
+        for node in 1..self.spec.nodes {
+            if self.wiring.store.leaving(epoch, node).await?.is_some_and(|leaving| leaving.is_failure) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

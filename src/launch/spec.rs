@@ -110,9 +110,16 @@ impl RunSpec {
         }
     }
 
-    /// As the controller takes them. The policy is the one that was forecast.
-    pub fn terms(&self, model: &AvailabilityModel) -> Terms {
-        let choice = |offered: &Offered| Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
+    /// The one that was forecast. Its tables take a part of a second, which nobody should wait for after saying yes.
+    pub fn policy(&self, model: &AvailabilityModel) -> Policy {
+        match (self.spot.is_empty(), self.deadline_hours.filter(|_| !self.on_demand.is_empty())) {
+            (true, _) => Policy::OnDemand,
+            (false, None) => Policy::SpotOnly,
+            (false, Some(_)) => Policy::SemiMarkov(Arc::new(Tables::new(model, &Limits { budget: None, ..self.limits() }))),
+        }
+    }
+
+    fn limits(&self) -> Limits {
         let all = |offered: &Offered| UsdPerHour::from_nanos(offered.rate_usd_per_hour.nanos().saturating_mul(i64::from(self.nodes)));
         let changeover = self.changeover_hours * 3600.0;
         let pools = self.spot.iter().map(|spot| PoolTerms {
@@ -123,7 +130,7 @@ impl RunSpec {
         });
         let pools: Vec<PoolTerms> = pools.collect();
         let dearest = pools.iter().map(|pool| pool.spot).max().unwrap_or_default();
-        let limits = Limits {
+        Limits {
             work: self.work_hours * 3600.0,
             deadline: self.deadline_hours.unwrap_or(self.lifetime_hours) * 3600.0,
             tick: TICK,
@@ -132,21 +139,22 @@ impl RunSpec {
             on_demand: self.on_demand.first().map_or(dearest, all),
             pools,
             budget: self.budget_usd,
-        };
-        let policy = match (self.spot.is_empty(), self.deadline_hours.filter(|_| !self.on_demand.is_empty())) {
-            (true, _) => Policy::OnDemand,
-            (false, None) => Policy::SpotOnly,
-            (false, Some(_)) => Policy::SemiMarkov(Arc::new(Tables::new(model, &Limits { budget: None, ..limits.clone() }))),
-        };
+        }
+    }
+
+    /// As the controller takes them.
+    pub fn terms(&self, policy: Policy) -> Terms {
+        let choice = |offered: &Offered| Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
         Terms {
             run: self.run.clone(),
             nodes: self.nodes,
             spot: self.spot.iter().map(choice).collect(),
             on_demand: self.on_demand.iter().map(choice).collect(),
-            limits,
+            limits: self.limits(),
             policy,
             lifetime: self.lifetime_hours * 3600.0,
-            gang_limit: GANG_LIMIT,
+            // Where time passes faster, calls take as long as ever; a silence is measured by it.
+            gang_limit: GANG_LIMIT.max(self.silence_seconds),
             silence: self.silence_seconds,
         }
     }

@@ -25,4 +25,4 @@ pub use run::Run;
 pub use spec::Spec;
 pub use status::{Phase, Status};
 pub use store::{Store, StoreError};
-pub use team::{Leaving, Member, Part, Start, Wanted};
+pub use team::{Leaving, Member, Part, Rendezvous, Start, Wanted};

@@ -19,6 +19,16 @@ pub struct Start {
     pub restored: Option<ManifestName>,
     /// Mark of the first machine's agent. Who finds it in the own folder shares that folder with the first machine.
     pub folder_of: String,
+    /// `None`: the first machine knows no address of its own.
+    #[serde(default)]
+    pub rendezvous: Option<Rendezvous>,
+}
+
+/// Where the programs of all machines meet: on the first one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rendezvous {
+    pub host: String,
+    pub port: u16,
 }
 
 /// `wanted/eN/STEP.json`: the first machine has a complete checkpoint and wants the other machines' files of it.
@@ -44,6 +54,9 @@ pub struct Leaving {
     /// Because a budget or a lifetime is used up: nobody starts again elsewhere.
     #[serde(default)]
     pub is_cap: bool,
+    /// Because its program failed: to start all again may come to the same.
+    #[serde(default)]
+    pub is_failure: bool,
 }
 
 /// The files of all machines as one list. What several machines have alike is listed once; what differs belongs to its machine.

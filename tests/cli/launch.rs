@@ -10,39 +10,39 @@ use crate::support::Ran;
 
 const LAUNCH: [&str; 4] = ["launch", "llama-3.1-8b-finetune.toml", "--cloud", "fake"];
 
-fn gpuplan(home: &Path, arguments: &[&str]) -> Command {
+pub fn gpuplan(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
     command.args(arguments).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).stdin(Stdio::null());
     command.env("GPUPLAN_HOME", home).env("COLUMNS", "140");
     command
 }
 
-fn run(home: &Path, arguments: &[&str]) -> Ran {
+pub fn run(home: &Path, arguments: &[&str]) -> Ran {
     let output = gpuplan(home, arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
 }
 
-fn launched(home: &Path, name: &str, more: &[&str]) -> Vec<String> {
+pub fn launched(home: &Path, name: &str, more: &[&str]) -> Vec<String> {
     let _ = home;
     let words = [&LAUNCH[..], &["-y", "--run", name], more, &["--", "./train.py"]].concat();
     words.into_iter().map(str::to_owned).collect()
 }
 
-fn spawn(home: &Path, name: &str, more: &[&str]) -> Child {
+pub fn spawn(home: &Path, name: &str, more: &[&str]) -> Child {
     let words = launched(home, name, more);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     gpuplan(home, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-fn status(home: &Path, name: &str) -> Value {
+pub fn status(home: &Path, name: &str) -> Value {
     let ran = run(home, &["status", name, "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     ran.json()[0].clone()
 }
 
 /// Until the run has a machine that runs.
-fn wait_for_a_machine(home: &Path, name: &str) {
+pub fn wait_for_a_machine(home: &Path, name: &str) {
     let until = Instant::now() + Duration::from_mins(2);
     while !home.join("launches.sqlite").exists() || run(home, &["status", name]).code != 0 || status(home, name)["state"] != "running" {
         assert!(Instant::now() < until, "no machine came");
@@ -50,11 +50,17 @@ fn wait_for_a_machine(home: &Path, name: &str) {
     }
 }
 
-fn nothing_is_left(home: &Path) {
+pub fn nothing_is_left(home: &Path) {
     let ran = run(home, &["gc", "--cloud", "fake", "--output", "json"]);
     assert_eq!((ran.code, ran.json()["found"].as_array().unwrap().len()), (0, 0), "{}", ran.stdout);
     let listed: Value = serde_json::from_str(&std::fs::read_to_string(home.join("fake-cloud/state.json")).unwrap()).unwrap();
     assert!(listed["machines"].as_array().unwrap().iter().all(|kept| kept["machine"]["state"] == "gone"), "{listed:#}");
+}
+
+/// The machines of the cloud here, as it keeps them.
+fn machines(home: &Path) -> Vec<Value> {
+    let state: Value = serde_json::from_str(&std::fs::read_to_string(home.join("fake-cloud/state.json")).unwrap()).unwrap();
+    state["machines"].as_array().unwrap().iter().map(|kept| kept["machine"].clone()).collect()
 }
 
 /// What the trainer writes when nobody disturbs it.
@@ -81,8 +87,10 @@ fn a_run_survives_refusals_and_an_interruption() {
     let ran = run(home.path(), &words);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(ran.stdout, "life: completed\n");
+    // What it waits for is said again and again, with the last refusal.
+    let news: Vec<&str> = ran.stderr.lines().filter(|line| !line.contains("% safe")).collect();
     for (said, times) in [("no capacity (InsufficientInstanceCapacity)", 2), ("interrupted, its work is saved", 1), ("rented 1 x", 2)] {
-        assert_eq!(ran.stderr.matches(said).count(), times, "{said}: {}", ran.stderr);
+        assert_eq!(news.join("\n").matches(said).count(), times, "{said}: {}", ran.stderr);
     }
     let row = status(home.path(), "life");
     assert_eq!((row["state"].as_str(), row["relaunches"].as_u64(), row["progress"].as_f64()), (Some("completed"), Some(1), Some(1.0)));
@@ -222,13 +230,98 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
     assert!(!home.path().join("launches.sqlite").exists());
 }
 
+/// Two machines of one run; it is to be disturbed once it has saved something. Commands of its tests are slow until they resume, so that
+/// they are disturbed in time.
+fn gang(home: &Path, name: &str, more: &[&str], command: &[&str]) -> Child {
+    let two = ["--gpus", "H100:16", "--purchase", "spot", "-y", "--run", name];
+    let words = [&LAUNCH[..], &two, more, &["--"], command].concat();
+    let leader = gpuplan(home, &words).stdout(Stdio::null()).stderr(std::fs::File::create(home.join("said")).unwrap()).spawn().unwrap();
+    let has_saved = |ran: &Ran| ran.code == 0 && ran.json()[0]["progress"].as_f64() > Some(0.0);
+    wait_for(home, &["status", name, "--output", "json"], has_saved);
+    leader
+}
+
+fn running_node(home: &Path, node: u64) -> String {
+    let found = machines(home).into_iter().find(|machine| machine["state"] == "running" && machine["node"] == node);
+    found.expect("a machine of that number runs")["id"].as_str().unwrap().to_owned()
+}
+
+fn said(home: &Path) -> String {
+    std::fs::read_to_string(home.join("said")).unwrap()
+}
+
+/// Waits for the end of a gang that was disturbed; gives the results of both machines of the last one.
+fn results(home: &Path, name: &str, mut leader: Child, epochs: u64) -> Vec<String> {
+    assert!(leader.wait().unwrap().success(), "{}", said(home));
+    let row = status(home, name);
+    assert_eq!((row["state"].as_str(), row["relaunches"].as_u64()), (Some("completed"), Some(epochs - 1)), "{row:#}\n{}", said(home));
+    nothing_is_left(home);
+    let last: Vec<Value> = machines(home).into_iter().filter(|machine| machine["epoch"] == epochs).collect();
+    let folder = |machine: &Value| home.join("fake-cloud/machines").join(machine["id"].as_str().unwrap());
+    last.iter().map(|machine| std::fs::read_to_string(folder(machine).join("work/result.json")).unwrap()).collect()
+}
+
+/// The second order is refused, so the first machine of that gang is given back; then a notice on one machine ends both.
+#[test]
+fn a_gang_is_whole_or_given_back_and_a_notice_to_one_machine_moves_all() {
+    let home = tempfile::tempdir().unwrap();
+    let scenario = home.path().join("scenario.toml");
+    std::fs::write(&scenario, "refuse = [\"\", \"InsufficientInstanceCapacity\"]\n").unwrap();
+    let trainer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/two_nodes.py");
+    // Both know where they meet from the run's store alone: no address was known before they ran.
+    let told = "test $PET_NNODES = 2 && test $PET_NODE_RANK = $GPUPLAN_NODE";
+    let command = format!("{told} && exec python3 {trainer} $MASTER_PORT 80 ${{GPUPLAN_RESUME_FROM:+0.0}}1");
+    let leader = gang(home.path(), "two", &["--fake-scenario", scenario.to_str().unwrap()], &["sh", "-c", &command]);
+    let partial: Vec<Value> = machines(home.path()).into_iter().filter(|machine| machine["epoch"] == 1).collect();
+    assert_eq!((partial.len(), partial[0]["state"].as_str()), (1, Some("gone")), "the rest of a gang is given back: {partial:?}");
+    let told = running_node(home.path(), 1);
+    std::fs::write(home.path().join("fake-cloud/machines").join(&told).join("notice"), "terminate\n").unwrap();
+    let ends = results(home.path(), "two", leader, 3);
+    assert_eq!(said(home.path()).matches("interrupted, its work is saved").count(), 1, "{}", said(home.path()));
+    let zones: Vec<Value> = machines(home.path()).into_iter().filter(|one| one["epoch"] == 3).map(|one| one["pool"].clone()).collect();
+    assert!(zones.len() == 2 && zones[0] == zones[1], "one gang stands in one place: {zones:?}");
+    let alone = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let programs = ["0", "1"].map(|node| {
+        let folder = alone.path().join(node);
+        std::fs::create_dir(&folder).unwrap();
+        let mut program = Command::new("python3");
+        program.args([trainer, &port, "80", "0"]).current_dir(folder).env("GPUPLAN_NODE", node).env("GPUPLAN_NODES", "2");
+        program.stdout(Stdio::null()).spawn().unwrap()
+    });
+    for mut program in programs {
+        assert!(program.wait().unwrap().success());
+    }
+    let undisturbed = ["0", "1"].map(|node| std::fs::read_to_string(alone.path().join(node).join("result.json")).unwrap());
+    assert_eq!(ends, undisturbed, "neither a partial gang nor an interruption changes the result");
+    for node in ["0", "1"] {
+        let log = run(home.path(), &["logs", "two", "--node", node]).stdout;
+        let stopped = log.split("stopped at step ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or("nothing");
+        assert!(log.contains(&format!("node {node}: from step {stopped}\n")), "{log}");
+    }
+}
+
+#[test]
+fn a_machine_of_a_gang_that_is_gone_without_a_word_takes_the_others_along() {
+    let home = tempfile::tempdir().unwrap();
+    let trainer = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
+    let command = format!("exec {trainer} --seconds-per-step 0.${{GPUPLAN_RESUME_FROM:+0}}2");
+    let leader = gang(home.path(), "vanish", &["--fake-scenario", "calm"], &["sh", "-c", &command]);
+    let victim = gpuplan::launch::MachineId(running_node(home.path(), 1));
+    let cloud = gpuplan::clouds::fake::FakeCloud::at(&home.path().join("fake-cloud"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(gpuplan::launch::Launcher::destroy(&cloud, &victim)).unwrap();
+    let (ends, undisturbed) = (results(home.path(), "vanish", leader, 2), undisturbed());
+    assert_eq!(ends, [undisturbed.clone(), undisturbed]);
+}
+
 fn files(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
 }
 
 /// Until the text is what the command says.
-fn wait_for(home: &Path, arguments: &[&str], wanted: impl Fn(&Ran) -> bool) {
+pub fn wait_for(home: &Path, arguments: &[&str], wanted: impl Fn(&Ran) -> bool) {
     let until = Instant::now() + Duration::from_mins(1);
     loop {
         let ran = run(home, arguments);

@@ -87,7 +87,7 @@ fn led(spec: &RunSpec, folder: &Path, machines: &Machines, beside: impl AsyncFnO
         launchers: &launchers,
         journal: &mut journal,
         store: &run,
-        model: &AvailabilityModel::prior(),
+        policy: spec.policy(&AvailabilityModel::prior()),
         clock: Clock { started_at: spec.started_at, speed: SPEED },
         say: &|line| said.lock().unwrap().push(line.to_owned()),
         show: &|_| {},
@@ -153,7 +153,7 @@ fn a_machine_whose_job_cannot_start_deletes_itself() {
     // No machine of Google's fails before it can be described.
     spec.job.setup = Some("sleep 2; false".to_owned());
     let (end, said) = led(&spec, folder.path(), &machines, async |_| {});
-    assert!(matches!(&end, End::Failed(why) if why.contains("3 machines in a row")), "{end:?}: {said:?}");
+    assert!(matches!(&end, End::Failed(why) if why.contains("3 times in a row")), "{end:?}: {said:?}");
     let calls = machines.fake.calls();
     let own = |call: &&crate::fake_gce::Call| call.headers.get("authorization").is_some_and(|key| *key == format!("Bearer {TOKEN}"));
     let deleted: Vec<&str> = calls.iter().filter(own).map(|call| call.method.as_str()).collect();

@@ -33,6 +33,7 @@ mod house;
 mod launch;
 #[cfg(feature = "aws")]
 mod launch_aws;
+mod launch_figures;
 #[cfg(feature = "gcp")]
 mod launch_google;
 #[cfg(feature = "aws")]

@@ -12,6 +12,7 @@ use crate::agent::heart::{Finish, Shipping, with};
 use crate::agent::hold;
 use crate::agent::outcome::{Asked, Exit};
 use crate::agent::program::Program;
+use crate::agent::rendezvous;
 use crate::agent::restore::Restored;
 use crate::agent::scan::{Over, Settling};
 use crate::agent::shares::Sharing;
@@ -77,7 +78,7 @@ impl Supervisor {
         self.hear_the_others().await;
         self.exit = Some(exit);
         if exit != Exit::Code(0) && self.ending.asked.is_none() {
-            self.warn_the_others(Asked::Interruption, "its program failed", self.settings.grace);
+            self.warn_the_others(None, "its program failed", self.settings.grace);
         }
         self.finish(if exit == Exit::Code(0) { Over::Orderly } else { Over::Torn }, &finish, shipping).await;
         Ok(exit)
@@ -196,6 +197,7 @@ impl Supervisor {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         environment.extend(self.settings.data.as_ref().map(|data| ("GPUPLAN_DATA_DIR".to_owned(), text(&data.folder))));
+        environment.extend(rendezvous::environment(self.rendezvous.as_ref(), self.settings.place));
         if self.logs.is_some() && std::env::var_os("PYTHONUNBUFFERED").is_none() {
             // Into a pipe Python writes only every 8 KiB, so that what it said last would be lost with it.
             environment.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));

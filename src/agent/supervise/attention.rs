@@ -94,15 +94,16 @@ impl Supervisor {
                 program.ask_to_end(self.settings.signal);
             }
             self.tell(Occasion::Interrupted, &format!("{why}: the program saves and ends"));
-            self.warn_the_others(asked, why, left);
+            self.warn_the_others(Some(asked), why, left);
         }
     }
 
-    /// All machines save at the same time: a step that only some have saved cannot be restored.
-    pub(super) fn warn_the_others(&self, asked: Asked, why: &str, left: Duration) {
+    /// All machines save at the same time: a step that only some have saved cannot be restored. Nobody asked for a failure.
+    pub(super) fn warn_the_others(&self, asked: Option<Asked>, why: &str, left: Duration) {
         let place = self.settings.place;
         if !place.is_alone() {
-            let leaving = Leaving { from: why.to_owned(), seconds_left: left.as_secs_f64(), is_cap: asked == Asked::Cap };
+            let (is_cap, is_failure) = (asked == Some(Asked::Cap), asked.is_none());
+            let leaving = Leaving { from: why.to_owned(), seconds_left: left.as_secs_f64(), is_cap, is_failure };
             let (run, epoch) = (self.settings.run.clone(), self.epoch);
             tokio::spawn(async move { run.leave(epoch, place.node, &leaving).await });
         }

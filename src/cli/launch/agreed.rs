@@ -19,6 +19,7 @@ use crate::workload::file::WorkloadFile;
 const MOST_PLACES: usize = 10;
 /// Without a stated life, a machine may live for so many times the hours that nine of ten runs take, and an hour at least.
 const LIFE: f64 = 2.0;
+const SHORTEST_LIFE: f64 = 1.0;
 /// A machine of a real cloud boots, fetches and restores before its run says a word. Judgement. Seconds.
 const SILENCE: f64 = 600.0;
 
@@ -40,7 +41,7 @@ impl Chosen<'_> {
         let (spot, on_demand) = self.places();
         let lifetime = match &arguments.lifetime {
             Some(text) => Hours::parse(text).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?.0,
-            None => (LIFE * self.plan.run.hours.p90).max(1.0),
+            None => (LIFE * self.plan.run.hours.p90).max(if self.is_fake { fake::SHORTEST_LIFE } else { SHORTEST_LIFE }),
         };
         let plan = self.plan;
         Ok(RunSpec {

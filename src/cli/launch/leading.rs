@@ -1,5 +1,6 @@
 //! Leading a run to its end: launched just now, or left before.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -9,12 +10,14 @@ use tokio::sync::watch;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, of_run};
 use crate::cli::launch::{journal, store, unknown_run};
+use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::launch::execute::LeadError;
 use crate::launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
 use crate::report::format::usd;
 use crate::spot::AvailabilityModel;
+use crate::spot::policy::Policy;
 
 /// Between two pictures of the line that says where a run stands.
 const TICK: Duration = Duration::from_millis(250);
@@ -47,7 +50,8 @@ pub fn again(arguments: &WatchArguments, settings: &Settings, printer: &Printer)
             .hint(format!("gpuplan resume {}", arguments.run))
             .hint("gpuplan status"));
     }
-    led(&kept.spec, of_run(&kept.spec, settings)?, &mut journal, printer)
+    let policy = kept.spec.policy(&AvailabilityModel::prior());
+    led(&kept.spec, policy, of_run(&kept.spec, settings)?, &mut journal, printer)
 }
 
 /// Leads a run again that was stopped, failed or refused: it goes on from its newest checkpoint.
@@ -63,7 +67,8 @@ pub fn resume(arguments: &ResumeArguments, settings: &Settings, printer: &Printe
         }
         Some(_) => journal.reopen(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?,
     }
-    led(&kept.spec, of_run(&kept.spec, settings)?, &mut journal, printer)
+    let policy = kept.spec.policy(&AvailabilityModel::prior());
+    led(&kept.spec, policy, of_run(&kept.spec, settings)?, &mut journal, printer)
 }
 
 /// A unit of the user's own systemd: restarted when it dies, not when the run has ended.
@@ -78,22 +83,28 @@ fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
     ))
 }
 
-pub fn led(spec: &RunSpec, launchers: Launchers, journal: &mut Journal, printer: &Printer) -> Result<Exit, Diagnostic> {
+pub fn led(spec: &RunSpec, policy: Policy, launchers: Launchers, journal: &mut Journal, printer: &Printer) -> Result<Exit, Diagnostic> {
     let (wish, wishes) = watch::channel(Wish::GoOn);
     let store = store(spec)?;
     let bar = bar(printer);
+    let stands = Mutex::new("looking at the run".to_owned());
     let wiring = Wiring {
         launchers: &launchers,
         journal,
         store: &store,
-        model: &AvailabilityModel::prior(),
+        policy,
         clock: clock(spec),
         say: &|line| bar.suspend(|| printer.note(&format!("gpuplan: {line}"))),
-        show: &|standing| bar.set_message(words(standing)),
+        show: &|standing| {
+            bar.set_message(words(standing));
+            // A reader that died left whole words behind.
+            *stands.lock().unwrap_or_else(PoisonError::into_inner) = words(standing);
+        },
         wish: wishes,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let end = runtime.map_err(|error| Diagnostic::unexpected(&error))?.block_on(async {
+    let runtime = runtime.map_err(|error| Diagnostic::unexpected(&error))?;
+    let leading = async {
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
                 let _ = wish.send(Wish::Leave);
@@ -102,7 +113,13 @@ pub fn led(spec: &RunSpec, launchers: Launchers, journal: &mut Journal, printer:
             std::future::pending::<()>().await;
         });
         lead(spec, wiring).await
-    });
+    };
+    let end = if printer.stderr_is_terminal() {
+        // The line moves by itself.
+        runtime.block_on(leading)
+    } else {
+        meanwhile(printer, || stands.lock().unwrap_or_else(PoisonError::into_inner).clone(), || runtime.block_on(leading))
+    };
     bar.finish_and_clear();
     let run = &spec.run;
     // Whatever stopped the leading, machines that were rented go on until they end themselves.
@@ -121,7 +138,7 @@ pub fn led(spec: &RunSpec, launchers: Launchers, journal: &mut Journal, printer:
     }
 }
 
-/// Where the run stands, while somebody looks; elsewhere what happens is said line by line alone.
+/// Where the run stands, in a line of its own while somebody looks; elsewhere it is said again and again.
 fn bar(printer: &Printer) -> ProgressBar {
     if !printer.stderr_is_terminal() {
         return ProgressBar::hidden();

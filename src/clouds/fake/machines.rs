@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
@@ -83,6 +84,18 @@ impl FakeCloud {
         Ok(answer)
     }
 
+    /// The change is made at once; to hear of it takes as long as the scenario says.
+    fn answer<T: Send + 'static>(&self, change: impl FnOnce(&mut State) -> T) -> BoxFuture<'static, io::Result<T>> {
+        let changed = self.with(|state| (change(state), state.scenario.latency_seconds));
+        Box::pin(async move {
+            let (answer, seconds) = changed?;
+            if seconds > 0.0 {
+                tokio::time::sleep(Duration::try_from_secs_f64(seconds).map_err(io::Error::other)?).await;
+            }
+            Ok(answer)
+        })
+    }
+
     fn pass_time(&self, kept: &mut Kept) {
         let now = Timestamp::now();
         if kept.noticed_at.is_some_and(|at| now >= at) {
@@ -120,7 +133,10 @@ impl FakeCloud {
             .env("GPUPLAN_END_MACHINE", "kill -9 0")
             .env(MARK, &folder)
             .env("GPUPLAN_SECRETS", self.folder.join("secrets"))
-            .env("GPUPLAN_AGENT_OPTIONS", format!("--notice-from ../notice --notices none --heartbeat 1s --settle 1s --machine {id}"))
+            .env(
+                "GPUPLAN_AGENT_OPTIONS",
+                format!("--notice-from ../notice --notices none --heartbeat 1s --settle 1s --address 127.0.0.1 --machine {id}"),
+            )
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -160,7 +176,7 @@ impl Launcher for FakeCloud {
 
     fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>> {
         let unclear = |error: io::Error| LaunchError::Unclear { code: error.to_string() };
-        let created = self.with(|state| {
+        let created = self.answer(|state| {
             if let Some(kept) = state.machines.iter().find(|kept| kept.machine.token == request.token) {
                 return Ok(kept.machine.clone());
             }
@@ -170,25 +186,25 @@ impl Launcher for FakeCloud {
                 None => self.make(&request, state).map_err(unclear),
             }
         });
-        Box::pin(async move { created.map_err(unclear)? })
+        Box::pin(async move { created.await.map_err(unclear)? })
     }
 
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {
-        let listed = self.with(|state| {
+        let listed = self.answer(|state| -> Vec<Machine> {
             let wanted = state.machines.iter().map(|kept| &kept.machine).filter(|machine| run.is_none_or(|run| machine.run == run));
             wanted.cloned().collect()
         });
-        Box::pin(async move { listed.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
+        Box::pin(async move { listed.await.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
     }
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {
-        let destroyed = self.with(|state| {
+        let destroyed = self.answer(|state| {
             for kept in state.machines.iter_mut().filter(|kept| kept.machine.id == *machine && kept.machine.state != MachineState::Gone) {
                 end(&self.folder_of(machine));
                 (kept.machine.state, kept.machine.reason) = (MachineState::Gone, Some("Client.UserInitiatedShutdown".to_owned()));
             }
         });
-        Box::pin(async move { destroyed.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
+        Box::pin(async move { destroyed.await.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
     }
 
     /// Whoever uses this machine.

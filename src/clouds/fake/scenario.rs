@@ -8,12 +8,14 @@ use crate::launch::LaunchError;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// Codes that the first orders are refused with, as EC2 words them.
+    /// Codes that the first orders are refused with, as EC2 words them; an empty one lets its order pass.
     pub refuse: Vec<String>,
     /// After how long each machine, in the order of their creation, is taken away; later ones are kept.
     pub interrupt_after_seconds: Vec<f64>,
     /// Between the notice of it and the end; 0: no notice.
     pub notice_seconds: f64,
+    /// What every answer takes.
+    pub latency_seconds: f64,
 }
 
 /// Why a text is no scenario.
@@ -32,7 +34,8 @@ impl Scenario {
     /// Two places without capacity, and one interruption: what a demonstration shows.
     pub fn named(name: &str) -> Result<Self, ScenarioError> {
         let refuse = |codes: &[&str]| codes.iter().map(|code| (*code).to_owned()).collect();
-        let default = Self { refuse: refuse(&[CAPACITY, CAPACITY]), interrupt_after_seconds: vec![1.5], notice_seconds: 5.0 };
+        let default =
+            Self { refuse: refuse(&[CAPACITY, CAPACITY]), interrupt_after_seconds: vec![1.5], notice_seconds: 5.0, ..Self::default() };
         Ok(match name {
             "default" => default,
             "calm" => Self::default(),
@@ -49,7 +52,7 @@ impl Scenario {
 
     /// What the order with this number, from 0, is refused with.
     pub fn refusal(&self, order: usize) -> Option<LaunchError> {
-        let code = self.refuse.get(order)?.clone();
+        let code = self.refuse.get(order).filter(|code| !code.is_empty())?.clone();
         Some(match code.as_str() {
             "Unsupported" => LaunchError::NotSold { code },
             "MaxSpotInstanceCountExceeded" | "VcpuLimitExceeded" | "InstanceLimitExceeded" => {
@@ -74,7 +77,8 @@ mod tests {
         assert!(NAMES.iter().all(|name| Scenario::named(name).is_ok()));
         assert!(Scenario::named("defualt").unwrap_err().to_string().contains("default"));
         assert!(Scenario::read("refuse = [\"X\"]\ninterrupt = 3").is_err());
-        let read = Scenario::read("refuse = [\"ExpiredToken\"]").unwrap();
-        assert!(matches!(read.refusal(0), Some(LaunchError::Credentials { .. })) && read.refusal(1).is_none());
+        let read = Scenario::read("refuse = [\"\", \"ExpiredToken\"]").unwrap();
+        assert!(matches!(read.refusal(1), Some(LaunchError::Credentials { .. })));
+        assert!(read.refusal(0).is_none() && read.refusal(2).is_none());
     }
 }

@@ -1,0 +1,54 @@
+//! The end of a run on this machine: what is written into the store, and who is told.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::agent::heart::with;
+use crate::agent::notify::Occasion;
+use crate::agent::outcome::{Asked, Outcome};
+use crate::agent::supervise::{RECORDING, Supervisor};
+use crate::runstore::Phase;
+
+impl Supervisor {
+    /// What became of the run. The outcome stands whether or not the store takes the record.
+    pub(super) async fn record(&mut self, outcome: Outcome) {
+        let is_interrupted = outcome == Outcome::Interrupted;
+        with(&self.pulse, |pulse| {
+            pulse.phase = Some(Phase::Ended);
+            pulse.is_done = Some(outcome == Outcome::Completed);
+            pulse.is_taken &= is_interrupted;
+        });
+        let (heart, run, node) = (self.heart(), self.settings.run.clone(), self.settings.place.node);
+        let status = heart.status(0);
+        let result = json!({
+            "outcome": outcome, "exit": self.exit, "why": self.why, "epoch": self.epoch, "committed": status.committed, "synced": self.synced,
+            "starts": status.starts, "spent_usd": status.spent_usd, "ended_at": Timestamp::now(),
+        });
+        let logs = self.logs.take();
+        let recording = async {
+            if run.has_epoch(self.epoch + 1).await? {
+                return Ok(());
+            }
+            heart.bill().await?;
+            if node == 0 {
+                run.write_result(&result).await?;
+            }
+            if let Some(logs) = &logs {
+                // Whoever reads in the status that the run has ended may end this machine at once.
+                let _ = tokio::time::timeout(RECORDING, logs.send()).await;
+            }
+            run.write_status(node, &status).await?;
+            if let Some(logs) = &logs { logs.send().await } else { Ok(()) }
+        };
+        if let Ok(Err(error)) = tokio::time::timeout(RECORDING * 2, recording).await {
+            self.talk.say(&format!("warning: the outcome is not recorded: {error}"));
+        }
+        let safe = status.committed.map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
+        self.tell(Occasion::Finished, &format!("{}; {safe}", outcome.words()));
+        if self.ending.asked == Some(Asked::Interruption) {
+            for source in &self.settings.notices {
+                let _ = tokio::time::timeout(RECORDING, source.acknowledge()).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A gang that comes to nothing: the controller goes on while the run gets any further, and ends it when it does not.
+
+use gpuplan::launch::controller::Controller;
+use gpuplan::launch::events::{Action, End, Event, Outcome, Report};
+use gpuplan::launch::launcher::{Machine, MachineId, MachineState};
+use jiff::Timestamp;
+
+use crate::terms;
+
+/// A run of three machines, led by hand.
+struct Led {
+    controller: Controller,
+    now: f64,
+    /// Of the present gang.
+    machines: Vec<Machine>,
+    gangs: u32,
+}
+
+impl Led {
+    fn new() -> Self {
+        let mut led = Self { controller: Controller::new(terms(3, None), 0, 0.0), now: 0.0, machines: Vec::new(), gangs: 0 };
+        led.hear(Event::Clock);
+        led
+    }
+
+    /// Every order is answered and every machine ends as it is told.
+    fn hear(&mut self, event: Event) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for action in self.controller.step(self.now, event) {
+                match action {
+                    Action::Create(order) => {
+                        if order.node == 0 {
+                            (self.gangs, self.machines) = (self.gangs + 1, Vec::new());
+                        }
+                        let machine = Machine {
+                            id: MachineId(format!("{}-{}", order.epoch, order.node)),
+                            run: "run".to_owned(),
+                            epoch: order.epoch,
+                            node: order.node,
+                            token: order.token.clone(),
+                            pool: order.choice.pool.clone(),
+                            state: MachineState::Running,
+                            reason: None,
+                            was_taken: false,
+                            created_at: Timestamp::UNIX_EPOCH,
+                            expires_at: Timestamp::UNIX_EPOCH,
+                            owner: String::new(),
+                        };
+                        self.machines.push(machine.clone());
+                        events.push(Event::Answered { token: order.token, outcome: Ok(machine) });
+                    }
+                    Action::Destroy(machine) => events.push(Event::Destroyed(machine)),
+                    Action::List | Action::Wake(_) | Action::Say(_) => {}
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, done: f64, has_started: bool, outcome: Option<Outcome>) {
+        let epoch = self.controller.epoch();
+        self.hear(Event::Reported(Report { epoch, done, has_started, outcome }));
+    }
+
+    /// Time passes in steps of ten seconds until the gang of this number is whole.
+    fn comes_to_gang(&mut self, number: u32) {
+        let until = self.now + 24.0 * 3600.0;
+        while (self.gangs, self.machines.len()) != (number, 3) {
+            assert!(self.controller.end().is_none() && self.gangs <= number, "{} gangs: {:?}", self.gangs, self.controller.end());
+            assert!(self.now < until, "nothing comes any more");
+            self.now += 10.0;
+            self.hear(Event::Clock);
+        }
+    }
+
+    fn why_it_failed(&self) -> &str {
+        match self.controller.end() {
+            Some(End::Failed(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn failed() -> Outcome {
+    Outcome::Failed("exit code 1".to_owned())
+}
+
+#[test]
+fn a_program_that_fails_on_several_machines_is_started_anew_while_it_gets_further() {
+    let mut led = Led::new();
+    for gang in 1..=5 {
+        led.comes_to_gang(gang);
+        led.report(0.1 * f64::from(gang), true, None);
+        led.report(0.1 * f64::from(gang), true, Some(failed()));
+    }
+    for gang in 6..=8 {
+        led.comes_to_gang(gang);
+        led.report(0.5, true, Some(failed()));
+    }
+    assert!(led.why_it_failed().contains("3 times in a row its program failed before the run got any further (exit code 1)"));
+}
+
+/// Each gang lives to its end, restores, and gets no further.
+#[test]
+fn lives_that_are_too_short_end_the_run_before_they_cost_more() {
+    let mut led = Led::new();
+    for gang in 1..=3 {
+        led.comes_to_gang(gang);
+        led.report(0.0, true, None);
+        let mut listed = led.machines.clone();
+        (listed[1].state, listed[1].reason) = (MachineState::Gone, Some("end of life".to_owned()));
+        led.hear(Event::Listed(listed));
+    }
+    assert!(led.why_it_failed().contains("end of life"), "{}", led.why_it_failed());
+}
+
+#[test]
+fn a_gang_of_which_one_never_joins_is_given_up() {
+    let mut led = Led::new();
+    let first = led.controller.epoch();
+    for _ in 0..1000 {
+        led.now += 10.0;
+        // The first machine lives, and waits.
+        led.report(0.0, false, None);
+        if led.controller.epoch() > first {
+            return;
+        }
+    }
+    panic!("the gang waits for ever, and costs money");
+}
