@@ -95,7 +95,8 @@ while kill -0 $agent 2>/dev/null; do
   wait $agent || code=$?
 done
 echo \"gpuplan: the agent ended with exit code $code\" >&2
-finish";
+# Interrupted, or followed by another machine: the run goes on.
+case $code in 75 | 76) finish ;; *) finish_for_good ;; esac";
 
 fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
     serde_json::json!({
@@ -149,6 +150,7 @@ mod tests {
             image: None,
             disk_gib: 100,
             tags: Vec::new(),
+            is_kept: false,
             job: Job {
                 command: vec!["./train.py".to_owned(), "it's".to_owned()],
                 agent: parcel("agent"),

@@ -63,6 +63,7 @@ impl Chosen<'_> {
             image: arguments.image.clone(),
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
+            is_kept: false,
             job,
         })
     }
