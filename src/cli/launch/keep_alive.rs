@@ -16,7 +16,7 @@ use crate::cli::settings::Settings;
 use crate::clouds::aws;
 use crate::launch::boot::{self, Boot, Source};
 use crate::launch::events::Order;
-use crate::launch::journal::Kept;
+use crate::launch::journal::{Kept, words};
 use crate::launch::spec::Offered;
 use crate::launch::{
     Choice, CreateRequest, End, Group, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec, names,
@@ -193,8 +193,9 @@ pub fn followed(run: &str, settings: &Settings, printer: &Printer) -> Result<Exi
 pub fn looked(run: &str, settings: &Settings, printer: &Printer) -> Result<(String, Option<End>), Diagnostic> {
     let before = kept(run, settings)?;
     let mut journal = journal(settings)?;
-    if before.end.is_some() {
-        return Ok(("ended".to_owned(), Some(End::Stopped)));
+    if let Some(end) = &before.end {
+        let end = if end == words(&End::Completed) { End::Completed } else { End::Stopped };
+        return Ok(("ended".to_owned(), Some(end)));
     }
     let (spec, clouds) = (&before.spec, of_run(&before.spec, settings)?);
     let mut machines = Vec::new();
