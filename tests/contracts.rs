@@ -15,6 +15,10 @@ mod cloud_box;
 #[cfg(feature = "gcp")]
 #[path = "testbed/fake_gce.rs"]
 mod fake_gce;
+#[cfg(feature = "aws")]
+#[path = "testbed/fleets.rs"]
+#[allow(dead_code, reason = "the tests of the program use more of it")]
+mod fleets;
 #[cfg(feature = "gcp")]
 #[path = "testbed/gce_machines.rs"]
 mod gce_machines;

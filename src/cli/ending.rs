@@ -2,19 +2,20 @@
 
 use clap::Args;
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, launchers, of_run};
-use crate::cli::launch::{confirm, journal, store, store_of};
+use crate::cli::launch::{confirm, journal, keep_alive, store, store_of};
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::runs::{journal_said, kept, listed, runtime};
 use crate::cli::settings::Settings;
 use crate::clouds::{self, fake};
 use crate::launch::journal::Kept;
-use crate::launch::{End, Journal, LaunchError, Machine, MachineState};
+use crate::launch::{End, Group, Journal, LaunchError, Machine, MachineState};
 
 /// Looks at what is left after machines were told to end, and the pause between them. A cloud takes a minute or two.
 const LOOKS: u32 = 60;
@@ -54,16 +55,23 @@ pub fn stop(arguments: &StopArguments, settings: &Settings, printer: &Printer) -
     printer.data(&format!("{}: {ended} machines ended, none is left\n", arguments.run))
 }
 
-/// Ends every machine of a run, looks that they are gone, and gives how many there were.
 fn stopped(kept: &Kept, settings: &Settings, printer: &Printer) -> Result<usize, Diagnostic> {
+    ended_as(kept, &End::Stopped, settings, printer)
+}
+
+/// Ends every machine of a run, and the group that would start another, looks that they are gone, and gives how many there were.
+pub fn ended_as(kept: &Kept, end: &End, settings: &Settings, printer: &Printer) -> Result<usize, Diagnostic> {
     let (run, mut journal) = (kept.spec.run.as_str(), journal(settings)?);
     if kept.end.is_none() {
         // Whoever leads the run sees this and starts nothing any more.
-        journal.end(run, &End::Stopped, jiff::Timestamp::now()).map_err(|error| journal_said(&error))?;
+        journal.end(run, end, Timestamp::now()).map_err(|error| journal_said(&error))?;
     }
     let clouds = of_run(&kept.spec, settings)?;
     let waiting = || format!("ending the machines of {run}, and looking that they are gone");
     let (alive, left) = meanwhile(printer, waiting, || {
+        if kept.spec.is_kept {
+            dissolved(&clouds, &groups(&clouds, Some(run))?, &format!("gpuplan stop {run}"))?;
+        }
         let alive = alive(&clouds, Some(run))?;
         let left = end_all(&clouds, &alive, Some(run), printer)?;
         Ok::<_, Diagnostic>((alive, left))
@@ -99,18 +107,26 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
         launchers(arguments.clouds.iter().map(String::as_str), settings)?
     };
     let looking = || "asking the clouds for every machine".to_owned();
-    let mut unknown = strangers(&journal(settings)?, meanwhile(printer, looking, || alive(&clouds, None))?)?;
+    let (mut strays, alive) = meanwhile(printer, looking, || Ok::<_, Diagnostic>((groups(&clouds, None)?, alive(&clouds, None)?)))?;
+    let journal = journal(settings)?;
+    strays.retain(|group| group.expires_at < Timestamp::now() || !is_kept_alive(&journal, &group.run).unwrap_or(true));
+    let mut unknown = strangers(&journal, alive)?;
     if !arguments.everyone {
         let found = unknown.len();
         unknown = of_this_person(&clouds, unknown)?;
         if unknown.len() < found {
             printer.note(&format!("{} machines of other people are left out; --everyone shows them", found - unknown.len()));
         }
+        strays = groups_of_this_person(&clouds, strays)?;
     }
     let mut ended = Vec::new();
     if arguments.yes {
         let ending = || "ending machines, and looking that they are gone".to_owned();
-        let left = meanwhile(printer, ending, || end_all(&clouds, &unknown, None, printer))?;
+        let left = meanwhile(printer, ending, || {
+            // Before their machines: else the next ones are started at once.
+            dissolved(&clouds, &strays, "gpuplan gc -y")?;
+            end_all(&clouds, &unknown, None, printer)
+        })?;
         if !left.is_empty() {
             return Err(still_there(&left, "gpuplan gc -y"));
         }
@@ -119,15 +135,22 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
     let named = |machines: &[Machine]| -> Vec<Value> {
         machines.iter().map(|machine| json!({ "id": machine.id, "run": machine.run, "pool": machine.pool.to_string() })).collect()
     };
+    let grouped: Vec<Value> = strays.iter().map(|group| json!({ "id": group.id, "run": group.run, "pool": place(group) })).collect();
     if settings.output == OutputFormat::Json {
-        return printer.data(&format!("{:#}\n", json!({ "found": named(&unknown), "ended": named(&ended) })));
+        let found = [grouped.clone(), named(&unknown)].concat();
+        let ended = if arguments.yes { [grouped, named(&ended)].concat() } else { Vec::new() };
+        return printer.data(&format!("{:#}\n", json!({ "found": found, "ended": ended })));
+    }
+    for group in &strays {
+        let what = if arguments.yes { "ended" } else { "found" };
+        printer.data(&format!("{what}: {} of run {} ({})\n", group.id, group.run, place(group)))?;
     }
     for machine in &unknown {
         let what = if arguments.yes { "ended" } else { "found" };
         printer.data(&format!("{what}: {} of run {} ({})\n", machine.id, machine.run, machine.pool))?;
     }
     let asked: Vec<&str> = clouds.iter().map(|launcher| launcher.cloud()).collect();
-    if unknown.is_empty() {
+    if unknown.is_empty() && strays.is_empty() {
         printer.note(&format!("{}: every machine that carries our tag belongs to a run of the journal", asked.join(", ")));
     } else if !arguments.yes {
         printer.note("hint: gpuplan gc -y ends them");
@@ -163,15 +186,50 @@ fn of_this_person(clouds: &Launchers, machines: Vec<Machine>) -> Result<Vec<Mach
     Ok(own)
 }
 
-/// Machines that no run of the journal knows as its own and running.
+/// Machines that no run of the journal knows as its own and running, and those that should have ended themselves.
 fn strangers(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
     let mut unknown = Vec::new();
     for machine in machines {
-        if !journal.knows(&machine.id).map_err(|error| journal_said(&error))? {
+        let is_known = journal.knows(&machine.id).map_err(|error| journal_said(&error))? || is_kept_alive(journal, &machine.run)?;
+        if !is_known || machine.is_overdue(Timestamp::now()) {
             unknown.push(machine);
         }
     }
     Ok(unknown)
+}
+
+/// A machine that a group has started just now is one that nobody looked at yet.
+fn is_kept_alive(journal: &Journal, run: &str) -> Result<bool, Diagnostic> {
+    let kept = journal.run(run).map_err(|error| journal_said(&error))?;
+    kept.map_or(Ok(false), |kept| keep_alive::is_kept(&kept, journal))
+}
+
+fn groups(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Group>, Diagnostic> {
+    runtime()?.block_on(keep_alive::groups(clouds, run)).map_err(|error| did_not_answer("the cloud", &error))
+}
+
+fn groups_of_this_person(clouds: &Launchers, groups: Vec<Group>) -> Result<Vec<Group>, Diagnostic> {
+    let mut own = Vec::new();
+    for cloud in clouds {
+        let mut here = groups.iter().filter(|group| group.cloud == cloud.cloud()).peekable();
+        if here.peek().is_some() {
+            let me = runtime()?.block_on(cloud.owner()).map_err(|error| did_not_answer(cloud.cloud(), &error))?;
+            own.extend(here.filter(|group| group.owner == me).cloned());
+        }
+    }
+    Ok(own)
+}
+
+fn place(group: &Group) -> String {
+    format!("{}/{}, starts machines", group.cloud, group.region)
+}
+
+fn dissolved(clouds: &Launchers, groups: &[Group], hint: &str) -> Result<(), Diagnostic> {
+    runtime()?.block_on(keep_alive::dissolve(clouds, groups)).map_err(|error| {
+        let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+        let why = format!("these groups may still start machines: {}: {error}", ids.join(", "));
+        Diagnostic::new(Exit::MayCostMoney, why).hint(hint)
+    })
 }
 
 /// A machine of the stand-in carries the pool that it stands in for.

@@ -4,6 +4,7 @@ pub mod adopt;
 pub mod agreed;
 pub mod data;
 pub mod delivery;
+pub mod keep_alive;
 pub mod leading;
 pub mod renters;
 
@@ -18,6 +19,7 @@ use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::agreed::{Chosen, run_name, store_address};
 use crate::cli::launch::delivery::{Delivery, DeliveryArguments, Receiver};
+use crate::cli::launch::keep_alive::KeepAlive;
 use crate::cli::launch::leading::led;
 use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
 use crate::cli::patience::meanwhile;
@@ -73,6 +75,9 @@ pub struct LaunchArguments {
     /// Show what would be rented and end
     #[arg(long)]
     pub dry_run: bool,
+    /// Let the cloud start the next machine when one is taken, so that nobody has to lead the run [AWS, spot, one machine]
+    #[arg(long, value_name = "GROUP")]
+    pub keep_alive: Option<KeepAlive>,
     /// Lead the run in the background
     #[arg(long)]
     pub detach: bool,
@@ -101,7 +106,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let data = answered.resolved.workload.data.as_ref();
     let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
     let delivery = Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver)?;
-    let asked = chosen.specified(arguments, name, address, delivery.job.clone())?;
+    let asked = keep_alive::narrowed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.keep_alive)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     tell(&asked, &chosen, &delivery, was, settings, printer);
     if arguments.dry_run {
@@ -127,6 +132,9 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let text = spec.write().map_err(|error| Diagnostic::unexpected(&error))?;
     if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_of(&error))?.is_some() {
         printer.note(&format!("warning: {} has a run `{}` already, and this one goes on from its checkpoints", spec.store, spec.run));
+    }
+    if spec.is_kept {
+        return keep_alive::handed_over(&spec, &launchers, &mut journal, settings, printer, arguments.detach);
     }
     if arguments.detach { detached(&spec.run, settings, printer) } else { led(&spec, policy, launchers, &mut journal, printer) }
 }
@@ -183,6 +191,8 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     lines.extend(plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")));
     lines.push(if chosen.is_fake {
         "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned()
+    } else if spec.is_kept {
+        keep_alive::WORDS.to_owned()
     } else {
         "led       from here: while nobody leads, nothing is relaunched; `gpuplan watch` goes on, `watch --unit` keeps on".to_owned()
     });

@@ -14,7 +14,7 @@ use crate::agent::restore::Restore;
 use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, fake_cloud, launchers};
-use crate::cli::launch::{journal, store, store_of, unknown_run};
+use crate::cli::launch::{journal, keep_alive, store, store_of, unknown_run};
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
@@ -92,6 +92,7 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
     };
     let mut runs = Vec::new();
     for name in names {
+        keep_alive::noticed(&name, &journal, settings, printer)?;
         runs.push(journal.run(&name).map_err(|error| journal_said(&error))?.ok_or_else(|| unknown_run(&name))?);
     }
     // Only machines that may still run are asked after.
@@ -101,7 +102,13 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
     let asking = || "asking the clouds what runs".to_owned();
     for (cloud, answer) in meanwhile(printer, asking, || listed(&clouds, arguments.run.as_deref()))? {
         match answer {
-            Ok(listed) => machines.extend(listed),
+            Ok(listed) => {
+                for machine in listed.iter().filter(|machine| machine.is_overdue(jiff::Timestamp::now())) {
+                    let (id, run, end) = (&machine.id, &machine.run, machine.expires_at);
+                    printer.note(&format!("warning: {id} of {run} should have ended itself at {end:.0}; `gpuplan gc -y` ends it"));
+                }
+                machines.extend(listed);
+            }
             Err(error) => {
                 printer.note(&format!("warning: {cloud} does not say what runs ({error}): its machines are shown as the journal has them"));
                 machines.extend(runs.iter().flat_map(|kept| supposed(kept, &cloud)));

@@ -1,7 +1,7 @@
 //! Places that said no: for how long they are not asked again.
 
 use crate::launch::events::Choice;
-use crate::launch::launcher::{LaunchError, Pool};
+use crate::launch::launcher::{LaunchError, Pool, Reach};
 
 /// A pool without capacity is asked again after ten minutes, and after twice as long each time it says no again (reference of
 /// EC2's capacity errors; the length is judgement). Seconds.
@@ -16,6 +16,8 @@ enum Scope {
     Pool(Pool),
     /// Family and market in a region of a cloud.
     Family(Pool),
+    /// Region of a cloud.
+    Region(Pool),
     Cloud(String),
 }
 
@@ -37,7 +39,10 @@ impl Blocks {
             LaunchError::Capacity { .. } => (Scope::Pool(pool.clone()), CAPACITY),
             LaunchError::NotSold { .. } => (Scope::Pool(pool.clone()), LONG),
             LaunchError::Quota { .. } => (Scope::Family(pool.clone()), LONG),
-            LaunchError::Credentials { .. } => (Scope::Cloud(pool.cloud.clone()), LONG),
+            LaunchError::NotSetUp { reach: Reach::Region, .. } => (Scope::Region(pool.clone()), LONG),
+            LaunchError::CloudQuota { .. } | LaunchError::Credentials { .. } | LaunchError::NotSetUp { reach: Reach::Cloud, .. } => {
+                (Scope::Cloud(pool.cloud.clone()), LONG)
+            }
             LaunchError::Request { .. } | LaunchError::Unclear { .. } => return,
         };
         match self.0.iter_mut().find(|block| block.scope == scope) {
@@ -66,6 +71,7 @@ impl Blocks {
             Scope::Family(other) => {
                 (&other.cloud, &other.region, other.family(), other.market) == (&pool.cloud, &pool.region, pool.family(), pool.market)
             }
+            Scope::Region(other) => (&other.cloud, &other.region) == (&pool.cloud, &pool.region),
             Scope::Cloud(cloud) => *cloud == pool.cloud,
         };
         self.0.iter().filter(speaks_of).map(|block| block.until).filter(|until| *until > now).max_by(f64::total_cmp)
@@ -85,17 +91,22 @@ mod tests {
     fn each_error_blocks_what_it_speaks_of() {
         let (a, b) = (pool("aws", "a", "p5.48xlarge", Market::Spot), pool("aws", "b", "p5.48xlarge", Market::Spot));
         let (firm, other) = (pool("aws", "a", "p5.48xlarge", Market::OnDemand), pool("gcp", "a", "a3-highgpu-8g", Market::Spot));
+        let far = Pool { region: "s".to_owned(), ..a.clone() };
         let blocked = |error: LaunchError| {
             let mut blocks = Blocks::default();
             blocks.refused(&a, &error, 0.0);
-            [&a, &b, &firm, &other].map(|pool| blocks.until(pool, 1.0).is_some())
+            [&a, &b, &firm, &far, &other].map(|pool| blocks.until(pool, 1.0).is_some())
         };
         let code = || "X".to_owned();
-        assert_eq!(blocked(LaunchError::Capacity { code: code() }), [true, false, false, false]);
-        assert_eq!(blocked(LaunchError::NotSold { code: code() }), [true, false, false, false]);
-        assert_eq!(blocked(LaunchError::Quota { code: code(), request: code() }), [true, true, false, false]);
-        assert_eq!(blocked(LaunchError::Credentials { code: code(), detail: code() }), [true, true, true, false]);
-        assert_eq!(blocked(LaunchError::Unclear { code: code() }), [false; 4]);
+        assert_eq!(blocked(LaunchError::Capacity { code: code() }), [true, false, false, false, false]);
+        assert_eq!(blocked(LaunchError::NotSold { code: code() }), [true, false, false, false, false]);
+        assert_eq!(blocked(LaunchError::Quota { code: code(), request: code() }), [true, true, false, false, false]);
+        let missing = |reach| LaunchError::NotSetUp { missing: code(), command: code(), reach };
+        assert_eq!(blocked(missing(Reach::Region)), [true, true, true, false, false]);
+        assert_eq!(blocked(missing(Reach::Cloud)), [true, true, true, true, false]);
+        assert_eq!(blocked(LaunchError::CloudQuota { code: code(), request: code() }), [true, true, true, true, false]);
+        assert_eq!(blocked(LaunchError::Credentials { code: code(), detail: code() }), [true, true, true, true, false]);
+        assert_eq!(blocked(LaunchError::Unclear { code: code() }), [false; 5]);
     }
 
     #[test]

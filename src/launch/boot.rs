@@ -85,7 +85,7 @@ pub fn script(boot: &Boot) -> String {
                 .to_owned(),
         );
     }
-    lines.push("finish".to_owned());
+    lines.push(END.to_owned());
     lines.join("\n") + "\n"
 }
 
@@ -136,6 +136,9 @@ while kill -0 $running 2>/dev/null; do
   wait $running || code=$?
 done
 echo \"gpuplan: the agent ended with exit code $code\" >&2";
+
+/// Interrupted, or followed by another machine, the run goes on.
+const END: &str = "case $code in 75 | 76) finish ;; *) finish_for_good ;; esac";
 
 fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
     serde_json::json!({
@@ -192,6 +195,7 @@ mod tests {
             image: None,
             disk_gib: 100,
             tags: Vec::new(),
+            is_kept: false,
             job: Job {
                 command: vec!["./train.py".to_owned(), "it's".to_owned()],
                 agent: parcel("agent"),

@@ -6,10 +6,18 @@ finish() {
   if [ -n "${GPUPLAN_END_MACHINE:-}" ]; then $GPUPLAN_END_MACHINE; else shutdown -P now; fi
 }
 
+# Ends first what would start another machine in its place, where a group of the cloud does: else the run would never end.
+finish_for_good() {
+  if [ -n "${GPUPLAN_END_GROUP:-}" ]; then
+    $GPUPLAN_END_GROUP || echo "gpuplan: the group cannot be ended, and starts another machine" >&2
+  fi
+  finish
+}
+
 # Nothing that goes wrong here may leave a machine that idles.
 fail() {
   echo "gpuplan: $1" >&2
-  finish
+  finish_for_good
   exit 1
 }
 
@@ -17,14 +25,17 @@ google() {
   curl -fsS -H 'Metadata-Flavor: Google' "http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/$1"
 }
 
-google_token() {
-  google instance/service-accounts/default/token | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p'
+# Its token goes to curl as a line of standard input, and stands in no list of processes.
+google_curl() {
+  google instance/service-accounts/default/token |
+    sed -n 's/.*"access_token" *: *"\([^"]*\)".*/Authorization: Bearer \1/p' | curl -fsSL -H @- "$1"
 }
 
 # Writes a file, an address, or an address that wants the machine's own identity.
 get() {
   case $1 in
-    identified:*) curl -fsSL -H "Authorization: Bearer $(google_token)" "${1#identified:}" ;;
+    s3://*) aws s3 cp --only-show-errors "$1" - ;;
+    identified:*) google_curl "${1#identified:}" ;;
     http://* | https://*) curl -fsSL "$1" ;;
     *) cat "$1" ;;
   esac
@@ -45,8 +56,7 @@ secret() {
   case $cloud in
     aws) aws secretsmanager get-secret-value --secret-id "$1" --query SecretString --output text ;;
     gcp)
-      curl -fsS -H "Authorization: Bearer $(google_token)" \
-        "https://secretmanager.googleapis.com/v1/projects/$(google project/project-id)/secrets/$1/versions/latest:access" |
+      google_curl "https://secretmanager.googleapis.com/v1/projects/$(google project/project-id)/secrets/$1/versions/latest:access" |
         sed -n 's/.*"data" *: *"\([^"]*\)".*/\1/p' | base64 -d
       ;;
     *) cat "${GPUPLAN_SECRETS:-/nowhere}/$1" ;;
@@ -66,7 +76,7 @@ reject() {
   cd work
   # shellcheck disable=SC2086
   "$agent" agent --store "$store" --hand-off ../hand-off.json ${GPUPLAN_AGENT_OPTIONS:-} -- sh -c 'cat "$1"; exit 126' sh "$place/rejected"
-  finish
+  finish_for_good
   exit 1
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::launch::keeper::Keeper;
 use crate::market::BoxFuture;
 
 /// The cloud's own name of a machine.
@@ -118,12 +119,29 @@ pub struct Machine {
     pub owner: String,
 }
 
+/// From the end of its time until a machine is gone: minutes of a timer, a shutdown and a list that is late. Judgement.
+const ENDING: SignedDuration = SignedDuration::from_mins(10);
+
+impl Machine {
+    /// It should have ended itself by now, and did not: its timer was never armed, or its cloud forgot it.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        self.state != MachineState::Gone && now.duration_since(self.expires_at) > ENDING
+    }
+}
+
 /// How a machine ends by itself at `expires_at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelfDestruct {
     /// A timer that the boot script arms before anything else, and a machine that ends as it shuts down.
     Timer,
     /// The cloud's own limit.
+    Cloud,
+}
+
+/// How far something that is missing is missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Region,
     Cloud,
 }
 
@@ -139,6 +157,12 @@ pub enum LaunchError {
     /// The account may not have more of this family, in this region, on these terms.
     #[error("quota {code} is used up; to ask for more: {request}")]
     Quota { code: String, request: String },
+    /// The same for a quota that the whole cloud shares: no region of it has more.
+    #[error("quota {code} of the whole cloud is used up; to ask for more: {request}")]
+    CloudQuota { code: String, request: String },
+    /// What machines stand on, such as a network or a role, is not in the account. `command` makes it.
+    #[error("{missing}; `{command}` makes it")]
+    NotSetUp { missing: String, command: String, reach: Reach },
     /// The account may not do this at all.
     #[error("not allowed ({code}): {detail}")]
     Credentials { code: String, detail: String },
@@ -175,11 +199,44 @@ pub trait Launcher: Send + Sync {
 
     /// `None`: a machine here lives until somebody ends it.
     fn self_destruct(&self) -> Option<SelfDestruct>;
+
+    /// `None`: nothing here starts a machine anew while nobody leads.
+    fn keeper(&self) -> Option<&dyn Keeper> {
+        None
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_past_its_time_is_overdue_once_it_had_time_to_end() {
+        let at = |minutes| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minutes);
+        let machine = |state| Machine {
+            id: MachineId("m".to_owned()),
+            run: "r".to_owned(),
+            epoch: 1,
+            node: 0,
+            token: String::new(),
+            pool: Pool {
+                cloud: "aws".to_owned(),
+                region: "us-east-1".to_owned(),
+                zone_id: None,
+                instance_type: "p5.48xlarge".to_owned(),
+                market: Market::Spot,
+            },
+            state,
+            reason: None,
+            was_taken: false,
+            created_at: at(0),
+            expires_at: at(60),
+            owner: String::new(),
+        };
+        let running = machine(MachineState::Running);
+        assert_eq!([59, 70, 71].map(|minutes| running.is_overdue(at(minutes))), [false, false, true]);
+        assert!(!machine(MachineState::Gone).is_overdue(at(600)));
+    }
 
     #[test]
     fn a_family_is_what_a_quota_counts() {

@@ -60,6 +60,9 @@ pub struct RunSpec {
     pub disk_gib: u32,
     /// Tags that the user wants on everything rented.
     pub tags: Vec<(String, String)>,
+    /// A group of the cloud's own starts its machines, until somebody leads the run.
+    #[serde(default)]
+    pub is_kept: bool,
 }
 
 /// Why a text is no specification of a run.

@@ -27,7 +27,7 @@ const QUESTION: [&str; 12] = [
     "90d",
 ];
 /// For any step of it, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The zone that is asked first has no machine.
 fn rules() -> Vec<Rule> {
@@ -148,4 +148,83 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
     let status: Value = run(&cloud, home.path(), &["status", "life", "--output", "json"]).json();
     let row = (status[0]["state"].as_str(), status[0]["relaunches"].as_u64());
     assert_eq!(row, (Some("completed"), Some(1)), "{status:#}");
+}
+
+/// Waits until the cloud is so.
+fn comes<T>(cloud: &CloudBox, what: &str, look: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        let consoles = || cloud.world.machines().iter().map(|seen| cloud.world.console(&seen.id)).collect::<Vec<_>>();
+        assert!(begun.elapsed() < PATIENCE, "{what}: {:?}", consoles());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Nobody leads: the fleet starts the next machine, and the last machine ends the fleet.
+#[test]
+fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
+    let Some(cloud) = CloudBox::start("a_fleet_keeps_a_run_alive_that_nobody_leads", Vec::new()) else { return };
+    cloud.make_bucket("runs");
+    let (home, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={}", sha256(program));
+    let trainer = job.path().join("train.py");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py"), &trainer).unwrap();
+    let launch = |name: &str, pace: &str| {
+        let kept = ["--keep-alive", "fleet", "--detach", "--accept-stale-prices", "-y", "--run", name, "--lifetime", "10h"];
+        let sent = ["--store", "s3://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+        let words = [&["launch"], &QUESTION[..], &kept, &sent, &["--", "./train.py", "--seconds-per-step", pace]].concat();
+        let launched = run(&cloud, home.path(), &words);
+        assert_eq!((launched.code, launched.stdout), (0, format!("{name}\n")), "{}", launched.stderr);
+        launched.stderr
+    };
+    let told = launch("kept", "0.05");
+    assert!(told.contains("by an EC2 Fleet of one") && told.contains("keeps kept alive until"), "{told}");
+    let first = comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
+    comes(&cloud, "a safe checkpoint", || (!cloud.keys("runs", "team/runs/kept/manifests/").is_empty()).then_some(()));
+    let gc = |home: &Path, more: &[&str]| run(&cloud, home, &[&["gc", "--cloud", "aws", "--output", "json"], more].concat()).json();
+    assert_eq!(gc(home.path(), &[])["found"], serde_json::json!([]), "a machine that a fleet started is no stranger");
+    cloud.world.take(&first.id, Duration::ZERO);
+    comes(&cloud, "the end of the fleet", || (cloud.world.fleets.active() == 0).then_some(()));
+    let second = cloud.world.machines().into_iter().find(|seen| seen.id != first.id).unwrap();
+    assert!(cloud.world.up().is_empty(), "{}", cloud.world.console(&second.id));
+    let watched = run(&cloud, home.path(), &["watch", "kept"]);
+    assert_eq!((watched.code, watched.stdout.as_str()), (0, "kept: completed\n"), "{}", watched.stderr);
+    let result = fs::read_to_string(second.folder.join("job/work/result.json")).unwrap();
+    assert_eq!(result, undisturbed(&trainer), "an interruption changes nothing");
+    let status = run(&cloud, home.path(), &["status", "kept", "--output", "json"]).json();
+    assert_eq!((status[0]["state"].as_str(), status[0]["relaunches"].as_u64()), (Some("completed"), Some(1)), "{status:#}");
+    assert!(status[0]["cost_usd"].as_str().is_some_and(|cost| cost != "0"), "{status:#}");
+    what_machines_asked_is_allowed(&cloud);
+
+    launch("stopped", "0.5");
+    comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
+    let stopped = run(&cloud, home.path(), &["stop", "stopped"]);
+    assert_eq!((stopped.code, cloud.world.fleets.active(), cloud.world.up().len()), (0, 0, 0), "{}{}", stopped.stdout, stopped.stderr);
+
+    launch("lost", "0.5");
+    let machine = comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
+    let another = tempfile::tempdir().unwrap();
+    let found = gc(another.path(), &["-y"]);
+    let ids: Vec<&str> = found["ended"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
+    assert_eq!((ids.len(), ids[1]), (2, machine.id.as_str()), "a group that no journal knows, and its machine: {found:#}");
+    assert!(cloud.world.fleets.active() == 0 && cloud.world.up().is_empty());
+    assert_eq!(cloud.world.fleets.templates(), 1, "that of the run whose machine ended its fleet goes when its time is over");
+}
+
+/// The role of machines in `setup.tf` against what their boot scripts asked of AWS.
+fn what_machines_asked_is_allowed(cloud: &CloudBox) {
+    let role = gpuplan::clouds::aws::SETUP.split_once("\"aws_iam_role_policy\" \"machine\"").unwrap().1;
+    let role = role.split_once("\n}\n").unwrap().0;
+    let asked = cloud.world.fleets.asked_by_machines();
+    for (words, action) in
+        [("s3 cp ", "s3:GetObject"), ("ec2 describe-tags ", "ec2:DescribeTags"), ("ec2 delete-fleets ", "ec2:DeleteFleets")]
+    {
+        assert!(asked.iter().any(|call| call.starts_with(words)), "{words}: {asked:?}");
+        assert!(role.contains(&format!("\"{action}\"")), "{action}");
+    }
+    assert!(asked.iter().all(|call| ["s3 cp ", "ec2 d"].iter().any(|known| call.starts_with(known))), "{asked:?}");
 }

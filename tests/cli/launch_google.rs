@@ -58,6 +58,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
         image: None,
         disk_gib: 100,
         tags: vec![("team".to_owned(), "vision".to_owned())],
+        is_kept: false,
         job: Job {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             agent: Parcel::Here(env!("CARGO_BIN_EXE_gpuplan").to_owned()),
@@ -142,6 +143,27 @@ fn a_preempted_run_goes_on_in_another_zone_with_the_same_result() {
     assert!(machines.alive().is_empty(), "nothing is left");
     assert!(inserted.iter().all(|machine| machines.processes(machine).is_empty()));
     assert!(!format!("{said}{consoles:?}").contains(TOKEN), "a key is said nowhere");
+}
+
+/// What a list of processes shows is read by everybody on the machine.
+#[test]
+fn a_token_stands_in_no_list_of_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (arguments, curl) = (folder.path().join("arguments"), folder.path().join("curl"));
+    let says = r#"{"access_token": "THE-TOKEN", "expires_in": 60}"#;
+    let text = format!("#!/bin/sh\necho \"$*\" >>{}\ncase $* in *token) echo '{says}' ;; *) cat ;; esac\n", arguments.display());
+    std::fs::write(&curl, text).unwrap();
+    std::fs::set_permissions(&curl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let boot = include_str!("../../src/launch/boot.sh");
+    let script = format!("cloud=gcp\n{boot}\nget identified:https://storage.googleapis.com/b/o\nsecret hf >/dev/null\n");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("/bin/sh");
+    let output = shell.args(["-c", &script]).env("PATH", path).env("GPUPLAN_MACHINE_FOLDER", folder.path()).output().unwrap();
+    let said = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(said.0, "Authorization: Bearer THE-TOKEN\n", "{}", said.1);
+    let arguments = std::fs::read_to_string(arguments).unwrap();
+    assert!(arguments.contains("storage.googleapis.com/b/o") && arguments.contains("secrets/hf"), "{arguments}");
+    assert!(!arguments.contains("THE-TOKEN"), "{arguments}");
 }
 
 /// Nobody leads the run any more, and its machine ends itself: the boot script deletes it with the token of its service account.

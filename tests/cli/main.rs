@@ -22,6 +22,10 @@ mod fake_gce;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/fake_gcs.rs"]
 mod fake_gcs;
+#[cfg(feature = "aws")]
+#[path = "../testbed/fleets.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod fleets;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/gce_machines.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]

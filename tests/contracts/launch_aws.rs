@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpuplan::clouds::aws::launcher::AwsLauncher;
 use gpuplan::clouds::aws::session::{Session, TimeLimits};
-use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
+use gpuplan::launch::{CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::answers;
@@ -114,6 +114,7 @@ fn aws_launcher_in_a_box() {
         who_ended_a_machine_is_listed(&cloud, &launcher).await;
         another_process_ends_what_it_did_not_start(&cloud, &launcher).await;
         a_gang_stands_close_and_leaves_no_group(&cloud, &launcher).await;
+        a_fleet_keeps_one_machine_until_it_is_ended(&cloud, &launcher).await;
         any_zone_is_left_to_the_cloud(&launcher).await;
         every_refusal_says_what_comes_next(&launcher).await;
         thirty_refusals_are_thirty_calls(&cloud, &launcher).await;
@@ -238,6 +239,60 @@ async fn a_gang_stands_close_and_leaves_no_group(cloud: &CloudBox, launcher: &Aw
     assert_eq!(cloud.world.groups(), 0);
 }
 
+/// Waits until the cloud is so, by itself.
+async fn comes<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn a_fleet_keeps_one_machine_until_it_is_ended(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let keeper = launcher.keeper().unwrap();
+    let machine =
+        CreateRequest { run: "kept".to_owned(), name: "gpuplan-kept-e1-n0".to_owned(), ..request("fleet", pool(None, Market::Spot)) };
+    let pools = ["use1-az1", "use1-az2"].map(|zone| pool(Some(zone), Market::Spot)).to_vec();
+    let order = KeepRequest { machine, pools };
+    let group = keeper.keep(order.clone()).await.unwrap();
+    assert_eq!(keeper.keep(order.clone()).await.unwrap(), group, "the same token is the same group");
+    assert_eq!((group.run.as_str(), group.region.as_str(), group.expires_at), ("kept", "us-east-1", order.machine.expires_at));
+    let first = comes("a machine", || cloud.world.up().into_iter().next()).await;
+    assert!(["use1-az1", "use1-az2"].contains(&first.zone_id.as_str()) && first.market == Market::Spot, "{first:?}");
+    let listed = launcher.list(Some("kept")).await.unwrap();
+    assert_eq!(
+        (listed.len(), listed[0].pool.zone_id.as_deref()),
+        (1, Some(first.zone_id.as_str())),
+        "its machines bear the marks of the run"
+    );
+    assert_eq!(listed[0].expires_at.as_second(), order.machine.expires_at.as_second());
+    cloud.world.take(&first.id, Duration::ZERO);
+    let second = comes("the next machine", || cloud.world.up().into_iter().next()).await;
+    assert_ne!(second.zone_id, first.zone_id, "nobody asked for it");
+    // Another process, which made nothing.
+    let another = crate::launch_aws::launcher(&cloud.endpoint);
+    let another = another.keeper().unwrap();
+    assert!(another.groups(Some("bed")).await.unwrap().is_empty());
+    let found = another.groups(None).await.unwrap();
+    assert_eq!(found.iter().map(|group| (&group.id, &group.owner)).collect::<Vec<_>>(), [(&group.id, &group.owner)]);
+    another.dissolve(&found[0]).await.unwrap();
+    assert!(cloud.world.up().is_empty() && keeper.groups(Some("kept")).await.unwrap().is_empty());
+    another.dissolve(&found[0]).await.unwrap();
+    let unknown = Group { id: "fleet-unknown".to_owned(), ..group };
+    another.dissolve(&unknown).await.unwrap();
+    assert_eq!((cloud.world.fleets.active(), cloud.world.fleets.templates()), (0, 0), "nothing of it is left");
+    // EC2 ends a fleet whose time is over, and a template that was left is swept.
+    let soon = CreateRequest { token: "fleet-2".to_owned(), expires_at: Timestamp::now() + SignedDuration::from_secs(2), ..order.machine };
+    keeper.keep(KeepRequest { machine: soon, pools: order.pools }).await.unwrap();
+    comes("its machine", || cloud.world.up().into_iter().next()).await;
+    comes("its end", || (cloud.world.fleets.active() == 0 && cloud.world.up().is_empty()).then_some(())).await;
+    launcher.list(None).await.unwrap();
+    assert_eq!(cloud.world.fleets.templates(), 0);
+}
+
 async fn any_zone_is_left_to_the_cloud(launcher: &AwsLauncher) {
     let machine = launcher.create(request("any", pool(None, Market::OnDemand))).await.unwrap();
     let listed = until(launcher, &machine.id, |_| true).await;
@@ -288,7 +343,10 @@ async fn every_refusal_says_what_comes_next(launcher: &AwsLauncher) {
     ] {
         assert!(matches!(refused(status, code).await, LaunchError::Credentials { .. }), "{code}");
     }
-    for code in ["InvalidAMIID.NotFound", "InvalidSubnetID.NotFound", "InvalidParameterValue", "InvalidGroup.NotFound", "SomethingNew"] {
+    for code in ["InvalidSubnetID.NotFound", "InvalidGroup.NotFound"] {
+        assert!(matches!(refused(400, code).await, LaunchError::NotSetUp { .. }), "{code}");
+    }
+    for code in ["InvalidAMIID.NotFound", "InvalidParameterValue", "SomethingNew"] {
         assert!(matches!(refused(400, code).await, LaunchError::Request { .. }), "{code}");
     }
     for code in ["RequestLimitExceeded", "ServerInternal", "ServiceUnavailable", "InternalError", "Unavailable", "Throttling"] {

@@ -1,6 +1,6 @@
 //! A cloud in a box: moto behind the fault proxy, where an accepted RunInstances is a real machine that runs its boot script.
 //!
-//! To use it from another test program, mount `moto.rs`, `proxy.rs`, `machines.rs` and `contracts/server.rs` beside it at the root.
+//! To use it from another test program, mount `fleets.rs`, `moto.rs`, `proxy.rs`, `machines.rs` and `contracts/server.rs` beside it at the root.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,6 +13,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gpuplan::launch::Market;
 
+use crate::fleets::Fleets;
 use crate::machines::{Machines, Seen, Start, TAKEN};
 use crate::moto::Moto;
 use crate::proxy::{Call, Proxy, Rule};
@@ -46,6 +47,7 @@ pub struct World {
     tokens: Mutex<BTreeMap<(String, String), (String, String)>>,
     /// Region and name, and the tags in XML.
     groups: Mutex<BTreeMap<(String, String), String>>,
+    pub fleets: Arc<Fleets>,
 }
 
 impl CloudBox {
@@ -66,8 +68,10 @@ impl CloudBox {
         let address = moto.address.clone();
         let ended = move |region: &str, id: &str| drop(terminate(&address, region, id));
         let machines = Machines::new(moto.python.clone(), &moto.address, ended);
-        let world = World { moto: moto.address.clone(), machines, subnets, tokens: Mutex::default(), groups: Mutex::default() };
-        let world = Arc::new(world);
+        let fleets = Fleets::new(&moto.address, machines.clone(), subnets.clone());
+        rules.extend(fleets.rules());
+        let (tokens, groups) = (Mutex::default(), Mutex::default());
+        let world = Arc::new(World { moto: moto.address.clone(), machines, subnets, tokens, groups, fleets });
         rules.extend(world.clone().rules());
         let proxy = Proxy::start(Some(moto.address.clone()), rules);
         Some(Self { endpoint: proxy.endpoint.clone(), world, proxy, moto })
@@ -136,7 +140,7 @@ impl World {
                 }
                 go_on()
             }),
-            Rule::around("DescribeInstances", move |_, go_on| list.with_reasons(go_on())),
+            Rule::around("DescribeInstances", move |_, go_on| list.with_what_is_known(go_on())),
             Rule::answer("CreatePlacementGroup", move |call| make.make_group(call)),
             Rule::answer("DeletePlacementGroup", move |call| remove.remove_group(call)),
             Rule::answer("DescribePlacementGroups", move |call| groups.list_groups(call)),
@@ -179,6 +183,7 @@ impl World {
             zone_id: self.subnets.get(&subnet).map(|(_, zone)| zone.clone()).unwrap_or_default(),
             market: if spot { Market::Spot } else { Market::OnDemand },
             group,
+            fleet: None,
             boot,
         });
         tokens.insert(token, (call.body.clone(), body.clone()));
@@ -186,9 +191,14 @@ impl World {
     }
 
     /// moto says of every machine that ended that a person ended it.
-    fn with_reasons(&self, reply: Reply) -> Reply {
+    fn with_what_is_known(&self, reply: Reply) -> Reply {
         let Reply::Text(status, kind, mut body) = reply else { return reply };
         for seen in self.machines() {
+            // moto names the zone of an account, and not the one that all accounts know.
+            if let Some(at) = body.find(&format!("<instanceId>{}</instanceId>", seen.id)) {
+                let inside = at + body[at..].find("<placement>").expect("a machine has a place") + "<placement>".len();
+                body.insert_str(inside, &format!("<availabilityZoneId>{}</availabilityZoneId>", seen.zone_id));
+            }
             let (Some(reason), Some(at)) = (seen.reason, body.find(&format!("<instanceId>{}</instanceId>", seen.id))) else { continue };
             // moto writes the reason of a machine before its id.
             let from = body[..at].rfind("<stateReason>").expect("a machine has a reason of its state");
@@ -256,13 +266,13 @@ fn images(call: &Call) -> Reply {
     call.reply(ec2(call, &format!("<imagesSet>{items}</imagesSet>")))
 }
 
-fn ec2(call: &Call, content: &str) -> String {
+pub fn ec2(call: &Call, content: &str) -> String {
     let action = &call.action;
     format!("<{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"><requestId>r</requestId>{content}</{action}Response>")
 }
 
 /// Content of the first element of this name.
-fn value(xml: &str, name: &str) -> Option<String> {
+pub fn value(xml: &str, name: &str) -> Option<String> {
     let rest = xml.split_once(&format!("<{name}>"))?.1;
     Some(rest.split_once('<')?.0.to_owned())
 }
@@ -278,7 +288,7 @@ fn terminate(moto: &str, region: &str, id: &str) -> String {
     ask(moto, region, "ec2", "TerminateInstances", &format!("&InstanceId.1={id}"))
 }
 
-fn ask(moto: &str, region: &str, service: &str, action: &str, parameters: &str) -> String {
+pub fn ask(moto: &str, region: &str, service: &str, action: &str, parameters: &str) -> String {
     let version = if service == "iam" { "2010-05-08" } else { "2016-11-15" };
     http(moto, "POST", "/", region, service, &format!("Action={action}&Version={version}{parameters}"))
 }

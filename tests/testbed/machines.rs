@@ -33,6 +33,20 @@ case ${when:-now} in
   *) : >"$mark" ;;
 esac
 "#;
+/// Stands in for the AWS command line, as far as boot scripts use it: what was asked is kept, and the box does it.
+const AWS_PROGRAM: &str = r#"#!/bin/sh
+here=$(dirname "$0")/..
+echo "$*" >>"$here/aws-calls"
+case "$1 $2" in
+  "s3 cp")
+    signed="AWS4-HMAC-SHA256 Credential=box/20260101/$AWS_REGION/s3/aws4_request, SignedHeaders=host, Signature=x"
+    exec curl -fsS -H "Authorization: $signed" "$AWS_ENDPOINT_URL/${4#s3://}"
+    ;;
+  "ec2 describe-tags") cat "$here/fleet" ;;
+  "ec2 delete-fleets") : >"$here/delete-fleets" ;;
+  *) exit 252 ;;
+esac
+"#;
 const SHUT_DOWN: &str = "Client.InstanceInitiatedShutdown";
 
 /// What a machine is started with.
@@ -42,6 +56,8 @@ pub struct Start {
     pub zone_id: String,
     pub market: Market,
     pub group: Option<String>,
+    /// That started it.
+    pub fleet: Option<String>,
     pub boot: Vec<u8>,
 }
 
@@ -101,6 +117,8 @@ impl Machines {
         for name in ["shutdown", "poweroff"] {
             script(&folder.join("bin").join(name), SHUT_DOWN_PROGRAM);
         }
+        script(&folder.join("bin").join("aws"), AWS_PROGRAM);
+        fs::write(folder.join("fleet"), start.fleet.as_deref().unwrap_or_default()).unwrap();
         let notice = Arc::new(Mutex::new(None));
         let metadata = metadata(&start, notice.clone());
         let service = metadata.trim_start_matches("http://").to_owned();

@@ -65,6 +65,7 @@ impl Chosen<'_> {
             image: arguments.delivery.image.clone().filter(|image| !image.starts_with(DOCKER)),
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
+            is_kept: false,
             job,
         })
     }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, of_run};
-use crate::cli::launch::{journal, store, unknown_run};
+use crate::cli::launch::{journal, keep_alive, store, unknown_run};
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
@@ -50,6 +50,9 @@ pub fn again(arguments: &WatchArguments, settings: &Settings, printer: &Printer)
             .hint(format!("gpuplan resume {}", arguments.run))
             .hint("gpuplan status"));
     }
+    if keep_alive::is_kept(&kept, &journal)? {
+        return keep_alive::handed_over(&kept.spec, &of_run(&kept.spec, settings)?, &mut journal, settings, printer, false);
+    }
     let policy = kept.spec.policy(&AvailabilityModel::prior());
     led(&kept.spec, policy, of_run(&kept.spec, settings)?, &mut journal, printer)
 }
@@ -60,6 +63,10 @@ pub fn resume(arguments: &ResumeArguments, settings: &Settings, printer: &Printe
     let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
     let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
     match kept.end.as_deref() {
+        None if keep_alive::is_kept(&kept, &journal)? => {
+            return Err(Diagnostic::new(Exit::Usage, format!("{} is kept alive by its cloud", arguments.run))
+                .hint(format!("gpuplan watch {}", arguments.run)));
+        }
         None => {}
         Some("completed") => {
             return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` is completed", arguments.run))
@@ -164,15 +171,16 @@ fn ended(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
             Err(Diagnostic::new(Exit::Unexpected, format!("{run}: the program failed: {why}")).hint(format!("gpuplan logs {run}")))
         }
         End::Refused { refusal, place } => {
-            Err(Diagnostic::new(exit_of(refusal), format!("{run}: {place}: {refusal}")).hint("gpuplan doctor"))
+            let hint = if let LaunchError::NotSetUp { command, .. } = refusal { command } else { "gpuplan doctor" };
+            Err(Diagnostic::new(exit_of(refusal), format!("{run}: {place}: {refusal}")).hint(hint))
         }
     }
 }
 
-fn exit_of(refusal: &LaunchError) -> Exit {
+pub fn exit_of(refusal: &LaunchError) -> Exit {
     match refusal {
-        LaunchError::Quota { .. } => Exit::Quota,
-        LaunchError::Credentials { .. } => Exit::CloudRefused,
+        LaunchError::Quota { .. } | LaunchError::CloudQuota { .. } => Exit::Quota,
+        LaunchError::Credentials { .. } | LaunchError::NotSetUp { .. } => Exit::CloudRefused,
         LaunchError::Capacity { .. } | LaunchError::NotSold { .. } | LaunchError::Unclear { .. } | LaunchError::Request { .. } => {
             Exit::NoCapacity
         }

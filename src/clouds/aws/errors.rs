@@ -1,6 +1,6 @@
 //! Error codes of AWS that a question or a launch can meet, and what each means for what comes next.
 
-use crate::launch::LaunchError;
+use crate::launch::{LaunchError, Reach as Missed};
 use crate::market::SourceError;
 
 /// How far a refusal reaches.
@@ -75,6 +75,8 @@ pub enum Refusal {
     Quota,
     /// Credentials, permission, or the standing of the account.
     Account,
+    /// A network or group that machines stand on is not in the region.
+    Missing,
     /// The request itself is wrong.
     Ours,
     /// It may have happened, or may happen the next time.
@@ -124,10 +126,15 @@ pub fn refusal(code: &str) -> Refusal {
         // Whoever stands between us and AWS has no codes.
         | "HTTP 429" => Refusal::Unclear,
         code if code.starts_with("HTTP 5") => Refusal::Unclear,
+        "InvalidSubnetID.NotFound" | "InvalidGroup.NotFound" | "InvalidSecurityGroupID.NotFound" => Refusal::Missing,
         // Invalid..., IdempotentParameterMismatch, and whatever is new.
         _ => Refusal::Ours,
     }
 }
+
+/// EC2 has no code of its own for a role that is not there: `InvalidParameterValue: Value (gpuplan-machine) for parameter
+/// iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name`.
+const NO_PROFILE: &str = "Invalid IAM Instance Profile";
 
 /// What a failed call means for a launch. Which quota it was is not said here: `doctor` shows it, and a launcher that knows more
 /// says more.
@@ -139,14 +146,24 @@ pub fn launch_error(error: SourceError) -> LaunchError {
         }
         other => return LaunchError::Unclear { code: other.to_string() },
     };
+    if detail.contains(NO_PROFILE) {
+        return not_set_up(detail, None, Missed::Cloud);
+    }
     match refusal(&code) {
         Refusal::Capacity => LaunchError::Capacity { code },
         Refusal::NotSold => LaunchError::NotSold { code },
         Refusal::Quota => LaunchError::Quota { code, request: "gpuplan doctor".to_owned() },
         Refusal::Account => LaunchError::Credentials { code, detail },
         Refusal::Unclear => LaunchError::Unclear { code },
+        Refusal::Missing => not_set_up(format!("{code}: {detail}"), None, Missed::Region),
         Refusal::Ours => LaunchError::Request { code, detail },
     }
+}
+
+/// What `setup.tf` makes is not there.
+pub fn not_set_up(missing: String, region: Option<&str>, reach: Missed) -> LaunchError {
+    let region = region.map_or_else(String::new, |region| format!(" --region {region}"));
+    LaunchError::NotSetUp { missing, command: format!("gpuplan setup aws{region}"), reach }
 }
 
 /// Whether the cloud itself ended a machine, by the reason it gives (EC2 API reference, `StateReason`): capacity that was taken
@@ -184,16 +201,21 @@ mod tests {
         }
         let ours = [
             "InvalidAMIID.NotFound",
-            "InvalidSubnetID.NotFound",
             "InvalidParameterValue",
             "InvalidParameterCombination",
-            "InvalidGroup.NotFound",
             "IdempotentParameterMismatch",
             "SomethingNew",
         ];
         for code in ours {
             assert_eq!(refused(code), LaunchError::Request { code: code.to_owned(), detail: "d".to_owned() });
         }
+        for code in ["InvalidSubnetID.NotFound", "InvalidGroup.NotFound", "InvalidSecurityGroupID.NotFound"] {
+            assert_eq!(refused(code), not_set_up(format!("{code}: d"), None, Missed::Region));
+        }
+        let detail = "Value (gpuplan-machine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
+        let profile = launch_error(SourceError::Refused { code: "InvalidParameterValue".to_owned(), detail: detail.to_owned() });
+        assert!(profile.to_string().ends_with("`gpuplan setup aws` makes it"), "{profile}");
+        assert!(matches!(profile, LaunchError::NotSetUp { reach: Missed::Cloud, .. }), "a role is the same in every region");
         let unclear = [
             "RequestLimitExceeded",
             "ServerInternal",

@@ -1,6 +1,8 @@
 //! `AwsLauncher`: rents machines of EC2 one call at a time, finds them again by their tags in every region, and ends them.
 
+pub mod fleet;
 pub mod gang;
+pub mod keep;
 pub mod listed;
 pub mod order;
 pub mod site;
@@ -23,7 +25,7 @@ use crate::clouds::aws::offerings::listed as listed_in_zones;
 use crate::clouds::aws::session::{Account, Session};
 use crate::clouds::aws::vcpu_quotas::{Bought, counts, request as request_quota};
 use crate::launch::names;
-use crate::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, Pool, SelfDestruct};
+use crate::launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Pool, SelfDestruct};
 use crate::market::{BoxFuture, SourceError};
 
 /// Answers everywhere; asked where no region is configured.
@@ -196,11 +198,10 @@ impl AwsLauncher {
     /// Every region or none: a region that does not answer would be one where nobody looks.
     async fn all(&self, run: Option<&str>) -> Result<Vec<Machine>, LaunchError> {
         let account = &self.account().await?;
-        let ours = match run {
-            Some(run) => Filter::builder().name(format!("tag:{}", names::RUN)).values(run),
-            None => Filter::builder().name("tag-key").values(names::RUN),
+        let ours = &match run {
+            Some(run) => filter(&format!("tag:{}", names::RUN), run),
+            None => filter("tag-key", names::RUN),
         };
-        let ours = &ours.build();
         let regions = self.regions(account).await?;
         let found = try_join_all(regions.iter().map(|region| described(account, region, ours))).await?;
         let of_region = |(region, found): (&String, &Vec<Instance>)| -> Vec<Machine> {
@@ -214,7 +215,9 @@ impl AwsLauncher {
         let left = gang::tidy(account, groups, &machines).await;
         self.known().groups.extend(left);
         if run.is_none() {
-            join_all(regions.iter().map(|region| gang::sweep(account, region, Timestamp::now()))).await;
+            let now = Timestamp::now();
+            join_all(regions.iter().map(|region| gang::sweep(account, region, now))).await;
+            join_all(regions.iter().map(|region| keep::sweep(account, region, now))).await;
         }
         Ok(machines)
     }
@@ -242,11 +245,15 @@ impl AwsLauncher {
 
     /// At most one region, found by asking all of them: a filter is no error where nothing has this id.
     async fn regions_with(&self, account: &Account, machine: &MachineId) -> Result<Vec<String>, LaunchError> {
-        let named = &Filter::builder().name("instance-id").values(&machine.0).build();
+        let named = &filter("instance-id", &machine.0);
         let regions = self.regions(account).await?;
         let found = try_join_all(regions.iter().map(|region| described(account, region, named))).await?;
         Ok(regions.into_iter().zip(found).filter(|(_, found)| !found.is_empty()).map(|(region, _)| region).collect())
     }
+}
+
+fn filter(name: &str, value: &str) -> Filter {
+    Filter::builder().name(name).values(value).build()
 }
 
 /// The one call. Nobody repeats it but whoever holds the token.
@@ -313,5 +320,9 @@ impl Launcher for AwsLauncher {
 
     fn self_destruct(&self) -> Option<SelfDestruct> {
         Some(SelfDestruct::Timer)
+    }
+
+    fn keeper(&self) -> Option<&dyn Keeper> {
+        Some(self)
     }
 }

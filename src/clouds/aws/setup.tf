@@ -128,6 +128,18 @@ resource "aws_iam_role_policy" "machine" {
         Action    = "ec2:TerminateInstances"
         Resource  = "*"
         Condition = { StringLike = { "aws:ResourceTag/gpuplan:run" = "*" } }
+      },
+      {
+        # The last machine of a run that a fleet keeps alive ends the fleet.
+        Effect   = "Allow"
+        Action   = "ec2:DescribeTags"
+        Resource = "*"
+      },
+      {
+        Effect    = "Allow"
+        Action    = "ec2:DeleteFleets"
+        Resource  = "arn:aws:ec2:*:*:fleet/*"
+        Condition = { StringLike = { "aws:ResourceTag/gpuplan:run" = "*" } }
       }
     ]
   })
@@ -204,6 +216,8 @@ resource "aws_iam_policy" "launch" {
           "ec2:DescribeSecurityGroups",
           "ec2:DescribeSubnets",
           "ec2:DescribePlacementGroups",
+          "ec2:DescribeFleets",
+          "ec2:DescribeLaunchTemplates",
           "servicequotas:GetServiceQuota",
           "servicequotas:ListServiceQuotas"
         ]
@@ -212,8 +226,10 @@ resource "aws_iam_policy" "launch" {
       {
         Sid    = "RentWithTheMarkOfARun"
         Effect = "Allow"
-        Action = ["ec2:RunInstances", "ec2:CreatePlacementGroup"]
+        Action = ["ec2:RunInstances", "ec2:CreatePlacementGroup", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"]
         Resource = [
+          "arn:aws:ec2:*:*:fleet/*",
+          "arn:aws:ec2:*:*:launch-template/*",
           "arn:aws:ec2:*:*:instance/*",
           "arn:aws:ec2:*:*:spot-instances-request/*",
           "arn:aws:ec2:*:*:placement-group/*"
@@ -223,8 +239,9 @@ resource "aws_iam_policy" "launch" {
       {
         Sid    = "RentOnWhatIsThere"
         Effect = "Allow"
-        Action = "ec2:RunInstances"
+        Action = ["ec2:RunInstances", "ec2:CreateFleet"]
         Resource = [
+          "arn:aws:ec2:*:*:launch-template/*",
           "arn:aws:ec2:*::image/*",
           "arn:aws:ec2:*::snapshot/*",
           "arn:aws:ec2:*:*:volume/*",
@@ -239,12 +256,12 @@ resource "aws_iam_policy" "launch" {
         Effect    = "Allow"
         Action    = "ec2:CreateTags"
         Resource  = "arn:aws:ec2:*:*:*/*"
-        Condition = { StringEquals = { "ec2:CreateAction" = ["RunInstances", "CreatePlacementGroup"] } }
+        Condition = { StringEquals = { "ec2:CreateAction" = ["RunInstances", "CreatePlacementGroup", "CreateFleet", "CreateLaunchTemplate"] } }
       },
       {
         Sid       = "EndWhatBearsTheMark"
         Effect    = "Allow"
-        Action    = ["ec2:TerminateInstances", "ec2:DeletePlacementGroup"]
+        Action    = ["ec2:TerminateInstances", "ec2:DeletePlacementGroup", "ec2:DeleteFleets", "ec2:DeleteLaunchTemplate"]
         Resource  = "*"
         Condition = { StringLike = { "aws:ResourceTag/gpuplan:run" = "*" } }
       },
@@ -256,12 +273,12 @@ resource "aws_iam_policy" "launch" {
         Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
       },
       {
-        # Once in the life of an account, before its first spot machine.
+        # Once in the life of an account, before its first spot machine and its first fleet.
         Sid       = "LetSpotWork"
         Effect    = "Allow"
         Action    = "iam:CreateServiceLinkedRole"
         Resource  = "*"
-        Condition = { StringEquals = { "iam:AWSServiceName" = "spot.amazonaws.com" } }
+        Condition = { StringEquals = { "iam:AWSServiceName" = ["spot.amazonaws.com", "ec2fleet.amazonaws.com"] } }
       },
       {
         Sid       = "ComeIn"

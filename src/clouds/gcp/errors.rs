@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::launch::LaunchError;
+use crate::launch::{LaunchError, Reach as Missed};
 
 /// What a refusal means for the rest of the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,10 +99,7 @@ pub fn launch_error(objection: &Objection, how_to_ask: impl FnOnce(&Exceeded) ->
     let (code, detail) = (objection.code.clone(), objection.message.clone());
     match about(objection) {
         About::Capacity => LaunchError::Capacity { code },
-        About::Quota => match &objection.quota {
-            Some(exceeded) => LaunchError::Quota { code: exceeded.id.clone(), request: how_to_ask(exceeded) },
-            None => LaunchError::Quota { code: named_quota(&detail).unwrap_or(code), request: "gpuplan doctor".to_owned() },
-        },
+        About::Quota => quota(objection, how_to_ask),
         About::Missing => missing(&code, &detail),
         About::Account => LaunchError::Credentials { code, detail },
         About::Unclear => LaunchError::Unclear { code },
@@ -110,17 +107,29 @@ pub fn launch_error(objection: &Objection, how_to_ask: impl FnOnce(&Exceeded) ->
     }
 }
 
+/// `GPUS_ALL_REGIONS` counts the GPUs of the project wherever they are: no region has more
+/// (cloud.google.com/compute/resource-usage, "GPU quota").
+fn quota(objection: &Objection, how_to_ask: impl FnOnce(&Exceeded) -> String) -> LaunchError {
+    let (code, request) = match &objection.quota {
+        Some(exceeded) => (exceeded.id.clone(), how_to_ask(exceeded)),
+        None => (named_quota(&objection.message).unwrap_or_else(|| objection.code.clone()), "gpuplan doctor".to_owned()),
+    };
+    // Cloud Quotas calls it `GPUS-ALL-REGIONS-per-project`.
+    let is_shared = [&code, &objection.message].iter().any(|text| text.replace('-', "_").contains("GPUS_ALL_REGIONS"));
+    if is_shared { LaunchError::CloudQuota { code, request } } else { LaunchError::Quota { code, request } }
+}
+
 /// Other zones have what one lacks, other regions have subnetworks; a network, an image or a service account is missing everywhere.
 fn missing(code: &str, detail: &str) -> LaunchError {
     let speaks_of =
         |kinds: &[&str]| kinds.iter().any(|kind| detail.contains(&format!("/{kind}/")) || detail.contains(&format!("'{kind}/")));
-    let setup = || "`gpuplan setup gcp` makes what machines need".to_owned();
+    let not_set_up = |missing: String, reach| LaunchError::NotSetUp { missing, command: "gpuplan setup gcp".to_owned(), reach };
     if speaks_of(&["machineTypes", "acceleratorTypes", "diskTypes"]) {
         LaunchError::NotSold { code: code.to_owned() }
     } else if code == "SUBNET_NOT_FOUND" || speaks_of(&["subnetworks"]) {
-        LaunchError::NotSold { code: format!("{code}: the region has no subnetwork for machines; {}", setup()) }
+        not_set_up(format!("{code}: the region has no subnetwork for machines"), Missed::Region)
     } else if code == "VPC_NOT_FOUND" || speaks_of(&["networks", "serviceAccounts"]) {
-        LaunchError::Credentials { code: code.to_owned(), detail: format!("{detail} ({})", setup()) }
+        not_set_up(format!("{code}: {}", if detail.is_empty() { "machines have no network" } else { detail }), Missed::Cloud)
     } else {
         LaunchError::Request { code: code.to_owned(), detail: detail.to_owned() }
     }
@@ -156,6 +165,9 @@ mod tests {
             LaunchError::Capacity { .. } => "capacity",
             LaunchError::NotSold { .. } => "not sold",
             LaunchError::Quota { .. } => "quota",
+            LaunchError::CloudQuota { .. } => "quota of the cloud",
+            LaunchError::NotSetUp { reach: Missed::Region, .. } => "not set up in the region",
+            LaunchError::NotSetUp { reach: Missed::Cloud, .. } => "not set up",
             LaunchError::Credentials { .. } => "credentials",
             LaunchError::Request { .. } => "request",
             LaunchError::Unclear { .. } => "unclear",
@@ -172,14 +184,15 @@ mod tests {
             ("RESOURCE_NOT_READY", None, "", "capacity"),
             ("resourceNotReady", Some(400), "", "capacity"),
             ("RESOURCE_OPERATION_RATE_EXCEEDED", None, "", "capacity"),
-            ("QUOTA_EXCEEDED", None, "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.", "quota"),
+            ("QUOTA_EXCEEDED", None, "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.", "quota of the cloud"),
             ("quotaExceeded", Some(403), "Quota 'NVIDIA_L4_GPUS' exceeded.", "quota"),
             ("RESOURCE_NOT_FOUND", None, "The resource 'projects/p/zones/z/machineTypes/a3-highgpu-8g' was not found", "not sold"),
             ("invalid", Some(400), "'projects/p/zones/z/machineTypes/x'. The referenced resource does not exist.", "not sold"),
             ("invalid", Some(400), "Invalid value for field 'resource.name'", "request"),
-            ("SUBNET_NOT_FOUND", None, "", "not sold"),
-            ("notFound", Some(404), "The resource 'projects/p/regions/r/subnetworks/gpuplan' was not found", "not sold"),
-            ("VPC_NOT_FOUND", None, "", "credentials"),
+            ("SUBNET_NOT_FOUND", None, "", "not set up in the region"),
+            ("notFound", Some(404), "The resource 'projects/p/regions/r/subnetworks/gpuplan' was not found", "not set up in the region"),
+            ("VPC_NOT_FOUND", None, "", "not set up"),
+            ("notFound", Some(404), "The resource 'projects/p/serviceAccounts/gpuplan-machine' was not found", "not set up"),
             ("notFound", Some(404), "The resource 'projects/p/global/images/mine' was not found", "request"),
             ("forbidden", Some(403), "Required 'compute.instances.create' permission", "credentials"),
             ("authError", Some(401), "Invalid Credentials", "credentials"),
@@ -203,13 +216,16 @@ mod tests {
         let error = launch_error(&objection, |exceeded| format!("ask for {} more than {}", exceeded.id, exceeded.limit));
         let request = format!("ask for {} more than 8", exceeded.id);
         assert_eq!(error, LaunchError::Quota { code: exceeded.id, request });
+        let shared = Exceeded { id: "GPUS-ALL-REGIONS-per-project".to_owned(), ..Exceeded::default() };
+        let shared = launch_error(&Objection { quota: Some(shared), ..objection.clone() }, |_| "ask".to_owned());
+        assert!(matches!(shared, LaunchError::CloudQuota { request, .. } if request == "ask"), "no region has more");
         let words = Objection { message: "Quota 'NVIDIA_L4_GPUS' exceeded.".to_owned(), quota: None, ..objection };
         assert!(matches!(launch_error(&words, |_| String::new()), LaunchError::Quota { code, .. } if code == "NVIDIA_L4_GPUS"));
     }
 
     proptest! {
         #[test]
-        fn any_objection_is_one_of_six(code in ".{0,30}", message in ".{0,80}", status in proptest::option::of(100_u16..600)) {
+        fn any_objection_is_one_of_them(code in ".{0,30}", message in ".{0,80}", status in proptest::option::of(100_u16..600)) {
             prop_assert!(!means(&code, status, &message).is_empty());
         }
     }

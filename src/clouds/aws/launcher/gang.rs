@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use aws_sdk_ec2::types::{Filter, PlacementGroup, PlacementStrategy, ResourceType, Tag, TagSpecification};
+use aws_sdk_ec2::types::{PlacementGroup, PlacementStrategy, ResourceType, Tag, TagSpecification};
 use jiff::Timestamp;
 
 use crate::clouds::aws::errors::launch_error;
+use crate::clouds::aws::launcher::filter;
 use crate::clouds::aws::launcher::order::tags;
 use crate::clouds::aws::session::Account;
 use crate::launch::names;
@@ -80,7 +81,7 @@ async fn is_removed(account: &Account, group: &Group) -> bool {
 
 /// Removes groups of former processes in a region, once their machines are past their time: younger ones may be about to be used.
 pub async fn sweep(account: &Account, region: &str, now: Timestamp) {
-    let ours = Filter::builder().name("tag-key").values(names::RUN).build();
+    let ours = filter("tag-key", names::RUN);
     // A list of machines is not given up for what costs nothing.
     let Ok(answer) = account.ec2(region).describe_placement_groups().filters(ours).send().await else { return };
     for group in answer.placement_groups().iter().filter(|group| is_past(group, now)) {

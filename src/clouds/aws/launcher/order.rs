@@ -20,7 +20,7 @@ const NAME: &str = "Name";
 /// User data, before it is encoded (EC2 user guide, "Run commands when you launch an EC2 instance"). Bytes.
 const LARGEST_BOOT: usize = 16 << 10;
 /// Answers of the metadata service may cross one more host: a container on the machine.
-const HOPS: i32 = 2;
+pub const HOPS: i32 = 2;
 
 /// Tags of everything that belongs to a machine.
 pub fn tags(request: &CreateRequest, owner: &str) -> Result<Vec<Tag>, LaunchError> {
@@ -56,10 +56,7 @@ pub fn order(
     group: Option<&str>,
     owner: &str,
 ) -> Result<RunInstancesInputBuilder, LaunchError> {
-    if request.boot.len() > LARGEST_BOOT {
-        let detail = format!("the boot script has {} bytes, EC2 takes {LARGEST_BOOT}; make the command shorter", request.boot.len());
-        return Err(LaunchError::Request { code: "large boot script".to_owned(), detail });
-    }
+    let boot = fitting(request.boot.clone())?;
     let tags = tags(request, owner)?;
     let tagged = |kind| TagSpecification::builder().resource_type(kind).set_tags(Some(tags.clone())).build();
     let metadata = InstanceMetadataOptionsRequest::builder()
@@ -72,7 +69,7 @@ pub fn order(
         .client_token(&request.token)
         .image_id(&site.image.id)
         .instance_type(InstanceType::from(request.pool.instance_type.as_str()))
-        .user_data(BASE64_STANDARD.encode(&request.boot))
+        .user_data(BASE64_STANDARD.encode(boot))
         .iam_instance_profile(IamInstanceProfileSpecification::builder().name(MACHINE).build())
         .metadata_options(metadata.build())
         .block_device_mappings(root_disk(request, site))
@@ -93,6 +90,19 @@ pub fn order(
     })
 }
 
+pub fn fitting(boot: String) -> Result<String, LaunchError> {
+    if boot.len() > LARGEST_BOOT {
+        let detail = format!("the boot script has {} bytes, EC2 takes {LARGEST_BOOT}; make the command shorter", boot.len());
+        return Err(LaunchError::Request { code: "large boot script".to_owned(), detail });
+    }
+    Ok(boot)
+}
+
+/// As asked, or as the image needs. GiB.
+pub fn root_size(request: &CreateRequest, site: &Site) -> i32 {
+    i32::try_from(request.disk_gib).unwrap_or(i32::MAX).max(site.image.disk_gib)
+}
+
 /// The same order for an account that may not tag disks: AWS refuses it as a whole otherwise.
 pub fn without_tags_of_disks(order: RunInstancesInputBuilder) -> RunInstancesInputBuilder {
     let mut tags = order.get_tag_specifications().clone().unwrap_or_default();
@@ -110,10 +120,9 @@ fn spot() -> InstanceMarketOptionsRequest {
 }
 
 fn root_disk(request: &CreateRequest, site: &Site) -> BlockDeviceMapping {
-    let wanted = i32::try_from(request.disk_gib).unwrap_or(i32::MAX);
     let disk = EbsBlockDevice::builder()
         .volume_type(VolumeType::Gp3)
-        .volume_size(wanted.max(site.image.disk_gib))
+        .volume_size(root_size(request, site))
         .encrypted(true)
         .delete_on_termination(true);
     BlockDeviceMapping::builder().device_name(&site.image.root).ebs(disk.build()).build()

@@ -4,13 +4,14 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::types::{
-    ArchitectureType, BlockDeviceMapping, EfaInfo, Filter, InstanceType, InstanceTypeInfo, PlacementGroupInfo, PlacementGroupStrategy,
+    ArchitectureType, BlockDeviceMapping, EfaInfo, InstanceType, InstanceTypeInfo, PlacementGroupInfo, PlacementGroupStrategy,
     ProcessorInfo,
 };
 
-use crate::clouds::aws::errors::launch_error;
+use crate::clouds::aws::errors::{launch_error, not_set_up};
+use crate::clouds::aws::launcher::filter;
 use crate::clouds::aws::session::Account;
-use crate::launch::LaunchError;
+use crate::launch::{LaunchError, Reach};
 
 /// As `setup.tf` names the security group and the role of machines.
 pub const MACHINE: &str = "gpuplan-machine";
@@ -91,7 +92,7 @@ impl Ask<'_> {
         let (group, network) = match answer.security_groups() {
             [one] => (one.group_id().unwrap_or_default(), one.vpc_id().unwrap_or_default()),
             // Another region may have one, so only this one is out.
-            [] => return Err(LaunchError::NotSold { code: self.not_set_up() }),
+            [] => return Err(not_set_up(format!("{} has no security group `{MACHINE}`", self.region), Some(self.region), Reach::Region)),
             more => {
                 let detail = format!("{} has {} security groups `{MACHINE}`; keep one", self.region, more.len());
                 return Err(LaunchError::Request { code: "ambiguous network".to_owned(), detail });
@@ -103,12 +104,11 @@ impl Ask<'_> {
         while let Some(page) = pages.next().await {
             found.extend(page.map_err(|error| self.refused(error))?.subnets().iter().filter_map(subnet));
         }
+        if found.is_empty() {
+            return Err(not_set_up(format!("the network {network} of `{MACHINE}` has no subnet"), Some(self.region), Reach::Region));
+        }
         found.sort();
         Ok((group.to_owned(), found.into_iter().map(|(_, _, _, subnet)| subnet).collect()))
-    }
-
-    fn not_set_up(&self) -> String {
-        format!("no security group `{MACHINE}` in {}; `gpuplan setup aws --print` makes it", self.region)
     }
 
     async fn machine_type(&self, name: &str) -> Result<MachineType, LaunchError> {
@@ -150,10 +150,6 @@ impl Ask<'_> {
         let missing = || LaunchError::NotSold { code: format!("{} has no image `{name}`", self.region) };
         newest.map(|(_, image)| image).ok_or_else(missing)
     }
-}
-
-fn filter(name: &str, value: &str) -> Filter {
-    Filter::builder().name(name).values(value).build()
 }
 
 /// Those that the setup tagged first, then those that AWS made, then those that give a machine an address of its own.
