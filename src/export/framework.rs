@@ -40,16 +40,8 @@ pub struct Told {
 }
 
 impl Framework {
-    pub const ALL: [Self; 8] = [
-        Self::None,
-        Self::Fsdp,
-        Self::Accelerate,
-        Self::Deepspeed,
-        Self::Megatron,
-        Self::Torchtitan,
-        Self::HfTrainer,
-        Self::Lightning,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::None, Self::Fsdp, Self::Accelerate, Self::Deepspeed, Self::Megatron, Self::Torchtitan, Self::HfTrainer, Self::Lightning];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -80,11 +72,13 @@ impl Framework {
     }
 
     /// Stands for the user's program where none was given.
-    pub fn placeholder(self) -> &'static str {
+    pub fn placeholder(self) -> &'static [&'static str] {
         match self {
-            Self::Torchtitan => "train.toml",
-            Self::Megatron => "pretrain_gpt.py",
-            _ => "train.py",
+            // Of torchtitan the user's part is its configuration, of Lightning the sub-command too.
+            Self::Torchtitan => &["train.toml"],
+            Self::Lightning => &["train.py", "fit"],
+            Self::Megatron => &["pretrain_gpt.py"],
+            _ => &["train.py"],
         }
     }
 

@@ -138,8 +138,9 @@ impl Job {
         let store = or_edit(wishes.store, placeholder_store(&planned.cloud), "--store: where checkpoints are kept");
         let image = wishes.image.clone().unwrap_or_else(|| "IMAGE".to_owned());
         let command = if wishes.command.is_empty() {
-            let program = framework.placeholder();
-            vec![or_edit(None, program.to_owned(), "-- COMMAND: your program")]
+            let words = framework.placeholder();
+            or_edit(None, words.join(" "), "-- COMMAND: your program");
+            words.iter().map(|word| (*word).to_owned()).collect()
         } else {
             wishes.command
         };
@@ -213,7 +214,10 @@ impl Job {
     pub fn about(&self) -> Vec<String> {
         let plan = &self.plan;
         let mut lines = vec![
-            format!("{}: {} on {} x {} ({} x {} each)", self.run, plan.id, plan.nodes, plan.instance_type, plan.gpus_per_node, self.gpu.name),
+            format!(
+                "{}: {} on {} x {} ({} x {} each)",
+                self.run, plan.id, plan.nodes, plan.instance_type, plan.gpus_per_node, self.gpu.name
+            ),
             format!("layout {}, micro batch {}, {} micro-steps", self.layout(), plan.layout.micro_batch, self.micro_steps()),
             format!("about {:.1} hours, nine of ten such runs within {:.1}", plan.run_hours.expected, plan.run_hours.p90),
         ];

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::export::job::Job;
-use crate::export::network::efa_adapters;
 use crate::export::machine::{Nodes, gpu_resource, nodes, selector, topology};
+use crate::export::network::efa_adapters;
 use crate::export::{ExportError, Target, kubernetes, pod, yaml};
 
 pub fn text(job: &Job) -> Result<String, ExportError> {
@@ -27,7 +27,9 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     }
     all.push(object);
     let mut how = pod::what_to_edit(job);
-    how.push("kubectl apply -f FILE; where a queue is there already, keep the Job and its Service and name that queue in its label".to_owned());
+    how.push(
+        "kubectl apply -f FILE; where a queue is there already, keep the Job and its Service and name that queue in its label".to_owned(),
+    );
     Ok(job.comments(&how) + &yaml::documents(&all))
 }
 

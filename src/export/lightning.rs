@@ -1,4 +1,4 @@
-//! Lightning: the layout as arguments of the Trainer, as LightningCLI reads them.
+//! Lightning: the layout as arguments of the Trainer, as LightningCLI reads them behind its sub-command.
 
 use crate::export::ExportError;
 use crate::export::framework::{Told, flag, torchrun};
@@ -7,7 +7,7 @@ use crate::workload::{Precision, Shard};
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     job.only_data_parallel("lightning")?;
-    let mut flags = vec!["fit".to_owned()];
+    let mut flags = Vec::new();
     flag(&mut flags, "trainer.accelerator", "gpu");
     flag(&mut flags, "trainer.devices", job.plan.gpus_per_node);
     flag(&mut flags, "trainer.num_nodes", job.plan.nodes);
@@ -29,7 +29,9 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
         Precision::PureBf16 => "bf16-true",
         Precision::Fp16 | Precision::AmpFp16 => "16-mixed",
         Precision::Fp8 => "transformer-engine",
-        Precision::Mxfp8 | Precision::Nvfp4 => return Err(job.misfit("lightning", "it has no word for this precision; --framework megatron has")),
+        Precision::Mxfp8 | Precision::Nvfp4 => {
+            return Err(job.misfit("lightning", "it has no word for this precision; --framework megatron has"));
+        }
     };
     flag(&mut flags, "trainer.precision", precision);
     flag(&mut flags, "trainer.accumulate_grad_batches", job.micro_steps());

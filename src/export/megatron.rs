@@ -94,7 +94,9 @@ fn recompute(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
             flag(flags, "recompute-method", "uniform");
             flag(flags, "recompute-num-layers", 1);
         }
-        Recompute::Offload => return Err(job.misfit("megatron", "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU")),
+        Recompute::Offload => {
+            return Err(job.misfit("megatron", "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU"));
+        }
     }
     Ok(())
 }

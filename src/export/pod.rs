@@ -106,7 +106,9 @@ pub fn what_to_edit(job: &Job) -> Vec<String> {
         lines.push("EDIT IMAGE (--image: has your program, its framework and gpuplan)".to_owned());
     }
     if matches!(job.instance.fabric_id.as_str(), "tcpx" | "tcpxo") && job.plan.nodes > 1 {
-        lines.push("EDIT add the daemon of GPUDirect as a second container, and the networks of the node pool (see the source below)".to_owned());
+        lines.push(
+            "EDIT add the daemon of GPUDirect as a second container, and the networks of the node pool (see the source below)".to_owned(),
+        );
     }
     lines
 }

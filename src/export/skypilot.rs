@@ -65,16 +65,15 @@ fn candidates(job: &Job) -> Result<Vec<Value>, ExportError> {
         target: Target::Skypilot,
         why: format!("does not know the cloud {}; plan with --cloud aws or another of its clouds", plan.cloud),
     })?;
-    // Names of machines are the clouds' own there; elsewhere SkyPilot has names of its own.
-    let knows_types = matches!(cloud, "aws" | "gcp" | "azure" | "oci" | "lambda" | "nebius");
     let candidate = |place: &PlannedPool, is_spot: bool| {
         let mut one = json!({ "infra": format!("{cloud}/{}", place.region), "use_spot": is_spot });
-        // A machine type with a slice of a card has no number of whole ones.
-        if !job.instance.node.gpus.is_slice() {
-            one["accelerators"] = json!(format!("{}:{}", skypilot_gpu(job), plan.gpus_per_node));
-        }
-        if knows_types {
+        if job.instance.node.gpus.is_slice() {
+            // A slice of a card has no number of whole ones.
             one["instance_type"] = json!(place.instance_type);
+        } else {
+            // Its own catalog names the machine type; the plan's has so many processors.
+            one["accelerators"] = json!(format!("{}:{}", skypilot_gpu(job), plan.gpus_per_node));
+            one["cpus"] = json!(format!("{}+", job.instance.vcpus));
         }
         one
     };

@@ -33,11 +33,8 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     let options: String = options.iter().map(|option| format!("#SBATCH {option}\n")).collect();
     let position = Position { node: "\"$SLURM_NODEID\"", nodes: "\"$SLURM_NNODES\"", first: "\"$FIRST_NODE\"" };
     let body: String = script(job, position)?;
-    let first = if plan.nodes > 1 {
-        "FIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport FIRST_NODE\n"
-    } else {
-        ""
-    };
+    let first =
+        if plan.nodes > 1 { "FIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport FIRST_NODE\n" } else { "" };
     Ok(format!(
         "#!/usr/bin/env bash\n{options}{}set -u\n{first}\n# On each machine.\n{}\n{TAIL}",
         job.comments(&how),

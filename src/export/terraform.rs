@@ -7,6 +7,8 @@ use crate::export::{ExportError, Target};
 
 /// Provider that `terraform validate` of this text was tried with.
 const AWS_PROVIDER: &str = "5.100.0";
+/// A machine of Compute Engine with an end lives no longer ("Limit the run time of a VM"). Hours.
+const MOST_HOURS_OF_GCP: u32 = 120 * 24;
 /// Root disk. GiB.
 const DISK_GIB: u32 = 512;
 
@@ -14,6 +16,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     let name = job.dns_name(Target::Terraform, 40)?;
     let how = [
         "terraform init && terraform apply; it asks for its variables".to_owned(),
+        "done: terraform destroy (a machine that has shut down keeps its disk on Google Cloud)".to_owned(),
         "interrupted: the machine is gone and stays away; `terraform apply` again rents it anew and the run goes on".to_owned(),
     ];
     let machines = match job.plan.cloud.as_str() {
@@ -44,7 +47,7 @@ fn machines(job: &Job, address: &str, machine: impl Fn(&str, &str, &str) -> Stri
     };
     let mut text = machine("first", "", &filled("\"0\"", "\"127.0.0.1\""));
     if job.plan.nodes > 1 {
-        let count = format!("  count = {}\n", job.plan.nodes - 1);
+        let count = format!("  count = {}\n\n", job.plan.nodes - 1);
         text.push_str(&machine("others", &count, &filled("tostring(count.index + 1)", address)));
     }
     text
@@ -69,8 +72,8 @@ fn aws(job: &Job, name: &str) -> Result<String, ExportError> {
     let machines = machines(job, "aws_instance.first.private_ip", |label, count, boot| {
         format!(
             "\nresource \"aws_instance\" \"{label}\" {{\n{count}{placement}  launch_template {{\n    id      = aws_launch_template.machine.id\n    \
-                version = aws_launch_template.machine.latest_version\n  }}\n  user_data_base64 = base64gzip({boot})\n  \
-                user_data_replace_on_change = true\n  tags = {{ Name = \"{name}\" }}\n}}\n",
+                version = aws_launch_template.machine.latest_version\n  }}\n  user_data_base64            = base64gzip({boot})\n  \
+                user_data_replace_on_change = true\n  tags                        = {{ Name = \"{name}\" }}\n}}\n",
         )
     });
     Ok(format!(
@@ -126,8 +129,8 @@ fn interfaces(adapters: u32) -> String {
         };
         let device = u32::from(card > 0);
         format!(
-            "  network_interfaces {{\n    network_card_index = {card}\n    device_index       = {device}\n    interface_type     = \"{kind}\"\n    \
-                subnet_id          = var.subnet\n    security_groups    = [var.security_group]\n    delete_on_termination = true\n  }}\n"
+            "  network_interfaces {{\n    network_card_index    = {card}\n    device_index          = {device}\n    interface_type        = \"{kind}\"\n    \
+                subnet_id             = var.subnet\n    security_groups       = [var.security_group]\n    delete_on_termination = true\n  }}\n"
         )
     };
     (0..adapters.max(1)).map(one).collect()
@@ -135,6 +138,13 @@ fn interfaces(adapters: u32) -> String {
 
 fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
     let plan = &job.plan;
+    if job.lifetime_hours() > MOST_HOURS_OF_GCP {
+        let why = format!(
+            "would let machines live {} hours, and Google Cloud ends them after {MOST_HOURS_OF_GCP}; more GPUs end sooner",
+            job.lifetime_hours()
+        );
+        return Err(ExportError::Unfit { target: Target::Terraform, why });
+    }
     let model = if job.terms() == Terms::Kept { "STANDARD" } else { "SPOT" };
     let machines = machines(job, "google_compute_instance.first.network_interface[0].network_ip", |label, count, boot| {
         let suffix = if label == "first" { "0" } else { "${count.index + 1}" };

@@ -9,12 +9,18 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);
     let (replicate, shard) = match layout.shard {
         Shard::None => (layout.data, 1),
-        Shard::Zero1 => return Err(job.misfit("torchtitan", "it shards gradients together with the optimizer; --framework megatron has ZeRO-1")),
+        Shard::Zero1 => {
+            return Err(job.misfit("torchtitan", "it shards gradients together with the optimizer; --framework megatron has ZeRO-1"));
+        }
         Shard::Zero2 | Shard::Zero3 => (1, layout.data),
         Shard::Hsdp => (layout.data / layout.sharded_over(), layout.sharded_over()),
     };
     let mut flags = Vec::new();
-    flag(&mut flags, "training.local_batch_size", u64::from(plan.micro_batch) * if layout.pipeline > 1 { u64::from(job.micro_steps()) } else { 1 });
+    flag(
+        &mut flags,
+        "training.local_batch_size",
+        u64::from(plan.micro_batch) * if layout.pipeline > 1 { u64::from(job.micro_steps()) } else { 1 },
+    );
     flag(&mut flags, "training.global_batch_size", job.global_batch());
     flag(&mut flags, "training.seq_len", job.sequence_length);
     let degrees = [
@@ -38,14 +44,21 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
         Recompute::None => "none",
         Recompute::Selective => "selective",
         Recompute::Full => "full",
-        Recompute::Offload => return Err(job.misfit("torchtitan", "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU")),
+        Recompute::Offload => {
+            return Err(job.misfit("torchtitan", "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU"));
+        }
     };
     flag(&mut flags, "activation_checkpoint.mode", mode);
     match job.precision {
         Precision::Bf16 => flag(&mut flags, "training.mixed_precision_param", "bfloat16"),
         Precision::PureBf16 => flag(&mut flags, "training.dtype", "bfloat16"),
         Precision::Fp32 | Precision::Tf32 => flag(&mut flags, "training.mixed_precision_param", "float32"),
-        _ => return Err(job.misfit("torchtitan", "only bf16, pure-bf16, fp32 and tf32 are told to it; say the rest in your TOML file and --precision bf16 here")),
+        _ => {
+            return Err(job.misfit(
+                "torchtitan",
+                "only bf16, pure-bf16, fp32 and tf32 are told to it; say the rest in your TOML file and --precision bf16 here",
+            ));
+        }
     }
     if job.is_compiled {
         flags.push("--compile.enable".to_owned());
