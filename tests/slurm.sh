@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `gpuplan export --to slurm` writes, on a real Slurm of one machine over loopback: accepted, refused when broken, preempted,
-# requeued, and resumed to the result of an undisturbed run. Needs root, slurmctld, slurmd, munged (Debian: slurm-wlm) and python3.
+# What `gpuplan export --to slurm` writes, on a real Slurm of two nodes over loopback: accepted, refused when broken, preempted,
+# requeued, and resumed to the result of an undisturbed run; two nodes at once, interrupted and failing. Needs root, slurmctld, slurmd, munged (Debian: slurm-wlm) and python3.
 # usage: tests/slurm.sh GPUPLAN        exit code 3: it cannot run here, and the line WAIVED says why
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,7 +31,7 @@ trap end EXIT
 
 # A key, a socket and ports of its own: a Slurm that is there already is left alone.
 chmod 755 "$place"
-mkdir -p "$place"/{munge,state,spool,bin,job}
+mkdir -p "$place"/{munge,state,bin,job}
 chown munge: "$place/munge"
 dd if=/dev/urandom of="$place/munge/key" bs=1024 count=1 status=none
 chown munge: "$place/munge/key" && chmod 400 "$place/munge/key"
@@ -45,17 +45,16 @@ cat >"$place/slurm.conf" <<CONF
 ClusterName=gpuplan
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$(free)
-SlurmdPort=$(free)
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket=$place/munge/socket,cred_expire=10
 CredType=cred/munge
 StateSaveLocation=$place/state
-SlurmdSpoolDir=$place/spool
+SlurmdSpoolDir=$place/spool-%n
 SlurmctldPidFile=$place/slurmctld.pid
-SlurmdPidFile=$place/slurmd.pid
+SlurmdPidFile=$place/slurmd-%n.pid
 SlurmctldLogFile=$place/slurmctld.log
-SlurmdLogFile=$place/slurmd.log
+SlurmdLogFile=$place/slurmd-%n.log
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -67,23 +66,27 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 KillWait=5
 ReturnToService=2
-NodeName=$host NodeAddr=127.0.0.1 CPUs=1 Gres=gpu:1 State=UNKNOWN
-PartitionName=spot Nodes=$host Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=30 MaxTime=INFINITE State=UP
-PartitionName=urgent Nodes=$host PriorityTier=2 PreemptMode=OFF MaxTime=INFINITE State=UP
+NodeName=one NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free) CPUs=1 Gres=gpu:1 State=UNKNOWN
+NodeName=two NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free) CPUs=1 Gres=gpu:1 State=UNKNOWN
+PartitionName=spot Nodes=one,two Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=30 MaxTime=INFINITE State=UP
+PartitionName=urgent Nodes=one,two PriorityTier=2 PreemptMode=OFF MaxTime=INFINITE State=UP
 CONF
-echo "NodeName=$host Name=gpu File=/dev/null" >"$place/gres.conf"
+echo "NodeName=one,two Name=gpu File=/dev/null" >"$place/gres.conf"
 export SLURM_CONF=$place/slurm.conf
 until [ -S "$place/munge/socket" ]; do sleep 0.1; done
 slurmctld -D >"$place/slurmctld.out" 2>&1 &
 pids+=($!)
-slurmd -D -N "$host" >"$place/slurmd.out" 2>&1 &
-pids+=($!)
+for node in one two; do
+  mkdir "$place/spool-$node"
+  slurmd -D -N "$node" >"$place/slurmd-$node.out" 2>&1 &
+  pids+=($!)
+done
 for _ in $(seq 300); do
   [ "$(sinfo --noheader --partition=spot --format=%t 2>/dev/null)" = idle ] && break
   sleep 0.2
 done
 if [ "$(sinfo --noheader --partition=spot --format=%t 2>/dev/null)" != idle ]; then
-  echo "WAIVED Slurm: it does not come up here: $(tail -n 3 "$place/slurmctld.out" "$place/slurmd.out" "$place"/*.log 2>/dev/null)" >&2
+  echo "WAIVED Slurm: it does not come up here: $(tail -n 3 "$place/slurmctld.out" "$place"/slurmd-*.out 2>/dev/null)" >&2
   exit 3
 fi
 echo "Slurm $(sinfo --version | cut -d' ' -f2) is up"
@@ -126,7 +129,7 @@ job=$(sbatch --parsable --chdir="$place/job" --output="$place/job/out" "$place/j
 await 60 'the first checkpoint' said 'step [0-9]* is safe'
 # A job of a higher partition takes the machine; the agent hears it at once, since srun passes the signal on.
 from=$SECONDS
-sbatch --parsable --partition=urgent --gpus-per-node=1 --output=/dev/null --wrap 'sleep 2' >/dev/null
+sbatch --parsable --partition=urgent --nodes=2 --gpus-per-node=1 --output=/dev/null --wrap 'sleep 2' >/dev/null
 await 60 'the save before the preemption' said 'interrupted at step'
 echo "preempted and saved after $((SECONDS - from)) s"
 await 200 'the second life' said 'from step [1-9][0-9]* of 300'
@@ -141,3 +144,27 @@ if ((restarts < 2)); then
   exit 1
 fi
 echo "completed after $restarts restarts with the result of an undisturbed run"
+
+# Two nodes: a signal to one stops both at the same step, and the job goes on; a program that fails on one ends the job for good.
+pair() {
+  gpuplan export tests/fixtures/plans/eight-nodes.json --to slurm --framework none --run "$1" --store "file://$place/store" \
+    --out "$place/job/$1.sh" -- "${@:2}"
+  # Each node has a disk of its own.
+  sed -i "s|^agent() {|agent() {\nmkdir -p $1-\$SLURM_NODEID \&\& cd $1-\$SLURM_NODEID|" "$place/job/$1.sh"
+  : >"$place/job/out"
+  job=$(sbatch --parsable --nodes=2 --gpus-per-node=1 --chdir="$place/job" --output="$place/job/out" "$place/job/$1.sh")
+}
+pair pair python3 "$PWD/tests/agent/two_nodes.py" "$(free)" 100 0.1
+await 60 'the first checkpoint of two' said 'step [0-9]* is safe'
+scancel --signal=USR1 "$job.0"
+await 60 'the end of the first life' said 'stopped at step'
+await 200 'the end of two' is COMPLETED
+echo "two nodes stopped together, were requeued and completed"
+pair failing bash -c '[ "$GPUPLAN_NODE" = 0 ] && exec sleep 600; sleep 2; exit 3'
+await 200 'the failure' is FAILED
+exit_code=$(scontrol --oneliner show job "$job" | grep -o ' ExitCode=[0-9]*' | cut -d= -f2)
+if ((exit_code != 99)); then
+  echo "FAILED: a failure on one of two nodes ends the job with $exit_code, not 99" >&2
+  exit 1
+fi
+echo "a failure on one of two nodes ends the job"
