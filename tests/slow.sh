@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What takes minutes: a fresh release build, with every feature and with none, against its time limit; the agent with real
-# frameworks and at every fault point, its speed, and its static program; a million simulated launches.
+# frameworks and at every fault point, its speed, and its static program; the parsers of engines and a real Slurm; a million
+# simulated launches.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,6 +38,35 @@ if python3 -m venv "$folder/frameworks" \
 else
   echo "==> WAIVED the agent with real frameworks: they cannot be installed here" >&2
 fi
+
+# The parsers of the engines that plans are exported to, an environment each, for tests/cli/export.rs.
+engines=$folder/engines
+mkdir -p "$engines"
+# engine NAME PACKAGE...
+engine() {
+  local name=$1
+  shift
+  if ! { python3 -m venv "$engines/$name" && "$engines/$name/bin/pip" install --quiet --no-cache-dir "$@"; }; then
+    echo "==> WAIVED the parser of $name: it cannot be installed here" >&2
+    rm -rf "${engines:?}/$name"
+  fi
+}
+engine kubernetes kubernetes-validate jsonschema pyyaml
+engine skypilot skypilot
+engine dstack dstack
+engine ray ray
+if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
+  ln -s "$folder/frameworks" "$engines/accelerate"
+  if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir --no-build-isolation deepspeed; then
+    ln -s "$folder/frameworks" "$engines/deepspeed"
+  fi
+fi
+export GPUPLAN_TEST_ENGINES=$engines
+cargo build --release --locked --no-default-features
+cargo test --release --locked --no-default-features --test cli -- --nocapture export::
+# A real Slurm on this machine; it says so where it cannot run.
+tests/slurm.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" || (($? == 3))
+
 cargo test --release --locked --no-default-features --test agent -- --include-ignored --nocapture frameworks stores speed
 .ci/agent
 # The controller of a launch, a hundred times as often as in every test run.

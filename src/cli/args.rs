@@ -9,6 +9,7 @@ use crate::cli::agent::AgentArguments;
 use crate::cli::bench::BenchArguments;
 use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::ending::{DownArguments, GcArguments, StopArguments};
+use crate::cli::export::ExportArguments;
 use crate::cli::launch::LaunchArguments;
 use crate::cli::launch::adopt::AdoptArguments;
 use crate::cli::launch::leading::{ResumeArguments, WatchArguments};
@@ -80,6 +81,8 @@ pub enum Command {
     Setup(SetupArguments),
     /// Replay spot policies on availability traces
     Simulate(SimulateArguments),
+    /// Write a plan as a file for Slurm, Kubernetes, SkyPilot and other engines, which keep the run alive
+    Export(Box<ExportArguments>),
     /// Rent the recommended machines and lead the run to its end
     Launch(Box<LaunchArguments>),
     /// Lead a run again that was left

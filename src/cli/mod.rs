@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod ending;
 pub mod estimate;
 pub mod explain;
+pub mod export;
 pub mod here;
 pub mod home;
 pub mod launch;
@@ -75,6 +76,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Refresh(arguments) => refresh::run(arguments, settings, printer),
         Command::Doctor(arguments) => doctor::run(arguments, settings, printer),
         Command::Setup(arguments) => setup::run(arguments, settings, printer),
+        Command::Export(arguments) => export::run(arguments, settings, printer),
         Command::Launch(arguments) => launch::run(arguments, settings, printer),
         Command::Watch(arguments) => launch::leading::again(arguments, settings, printer),
         Command::Adopt(arguments) => launch::adopt::run(arguments, settings, printer),

@@ -15,6 +15,7 @@ mod card;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod cloud_box;
 mod examples;
+mod export;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/fake_gce.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]

@@ -1,0 +1,150 @@
+//! `export`: writes a plan as a file for an engine that people already run.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::cli::args::{LimitsArguments, PriceArguments, WorkloadArguments};
+use crate::cli::calibrations::MeasuredArguments;
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::plan::{compute, context, nothing_fits};
+use crate::cli::printer::Printer;
+use crate::cli::settings::Settings;
+use crate::cli::workload;
+use crate::export::{ExportError, Job, Target, Wishes, export};
+use crate::hardware::{CloudId, Hardware};
+use crate::report::plan_json::document;
+use crate::workload::file::{LimitsSection, WorkloadFile};
+
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
+    #[command(flatten)]
+    pub limits: LimitsArguments,
+    #[command(flatten)]
+    pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
+    /// torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray or terraform
+    #[arg(long, value_name = "TARGET")]
+    pub to: Target,
+    /// The plan to export, by its id [default: the recommended one]
+    #[arg(long, value_name = "ID")]
+    pub plan: Option<String>,
+    /// Where checkpoints are kept, such as s3://bucket/prefix
+    #[arg(long, value_name = "URI")]
+    pub store: Option<String>,
+    /// Name of the run: the same name goes on from its checkpoints [default: the workload's]
+    #[arg(long, value_name = "NAME")]
+    pub run: Option<String>,
+    /// Container image with the program, its framework and gpuplan
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Start with so few machines too, where the engine can (slurm, torchrun)
+    #[arg(long, value_name = "N")]
+    pub min_nodes: Option<u32>,
+    /// Write here instead of to standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The training command, without launcher and flags of the framework
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+pub fn run(arguments: &ExportArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let recorded = recorded(arguments)?;
+    let (plans, hardware) = match recorded {
+        // A plan is exported as it was recorded: nothing is priced again.
+        Some(plans) => (plans, settings.catalogs(printer)?.hardware),
+        None => fresh(arguments, settings, printer)?,
+    };
+    let plan = chosen(&plans, arguments.plan.as_deref())?;
+    let text_of = |key: &str| plan.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (cloud, kind) = (CloudId::new(text_of("cloud")), text_of("instance_type"));
+    let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
+        Diagnostic::new(Exit::StalePrices, format!("the catalog knows no machine type `{kind}` of {cloud}, which the plan takes"))
+            .hint("gpuplan plan FILE --output json >plan.json")
+    })?;
+    let wishes = Wishes {
+        run: arguments.run.clone(),
+        store: arguments.store.clone(),
+        framework: arguments.workload.framework.clone(),
+        image: arguments.image.clone(),
+        nodes_at_least: arguments.min_nodes,
+        command: arguments.command.clone(),
+    };
+    let job = Job::new(&plans, plan, hardware.gpu(instance.node.gpu), instance, wishes)?;
+    let text = export(arguments.to, &job)?;
+    if arguments.to.is_job() {
+        for what in &job.to_edit {
+            printer.note(&format!("note: edit {what}"));
+        }
+    }
+    match &arguments.out {
+        Some(path) => {
+            fs::write(path, text).map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+            Ok(Exit::Done)
+        }
+        None => printer.data(&text),
+    }
+}
+
+/// `None` for a file that is no JSON: a workload. Of the flags of a question only `--framework` is answered by a recorded plan.
+fn recorded(arguments: &ExportArguments) -> Result<Option<Value>, Diagnostic> {
+    let Some(path) = &arguments.workload.file else { return Ok(None) };
+    let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
+    if !text.trim_start().starts_with('{') {
+        return Ok(None);
+    }
+    let no_plan = |error: serde_json::Error| {
+        Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {error}", path.display()))
+            .hint("gpuplan plan FILE --output json >plan.json")
+    };
+    let plans: Value = serde_json::from_str(&text).map_err(no_plan)?;
+    let mut asked = workload::read(&arguments.workload)?;
+    let stated: WorkloadFile = serde_json::from_value(plans.pointer("/workload/file").cloned().unwrap_or_default()).map_err(no_plan)?;
+    asked.training.framework.clone_from(&stated.training.framework);
+    if asked != stated || workload::limits(&arguments.limits) != LimitsSection::default() {
+        let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());
+        return Err(Diagnostic::new(Exit::Usage, message).hint("give the workload file instead, or plan again with these flags"));
+    }
+    Ok(Some(plans))
+}
+
+/// The plans of a workload, as `plan --output json` has them.
+fn fresh(arguments: &ExportArguments, settings: &Settings, printer: &Printer) -> Result<(Value, Hardware), Diagnostic> {
+    let limits = workload::limits(&arguments.limits);
+    let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
+    let answered = compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
+    if answered.set.recommendation.is_none() {
+        return Err(nothing_fits(&answered.set));
+    }
+    let plans = document(&answered.set, &context(&answered, &file, settings)?);
+    Ok((plans, answered.catalogs.hardware))
+}
+
+fn chosen<'a>(plans: &'a Value, wanted: Option<&str>) -> Result<&'a Value, Diagnostic> {
+    let listed = ["frontier", "alternatives"].into_iter().filter_map(|key| plans.get(key)?.as_array()).flatten();
+    let mut all = plans.get("recommendation").filter(|plan| plan.is_object()).into_iter().chain(listed);
+    let found = all.find(|plan| wanted.is_none_or(|wanted| plan.get("id").and_then(Value::as_str) == Some(wanted)));
+    found.ok_or_else(|| {
+        let what = wanted.map_or_else(|| "the file recommends no plan".to_owned(), |wanted| format!("no plan has the id `{wanted}`"));
+        Diagnostic::new(Exit::Usage, what).hint("gpuplan plan FILE --output json >plan.json")
+    })
+}
+
+impl From<ExportError> for Diagnostic {
+    fn from(error: ExportError) -> Self {
+        let diagnostic = Self::new(Exit::Usage, error.to_string());
+        match error {
+            ExportError::UnknownTarget(_) => diagnostic.hint("gpuplan export FILE --to slurm"),
+            ExportError::UnknownFramework(_) => diagnostic.hint("gpuplan export FILE --to slurm --framework none -- COMMAND"),
+            ExportError::Plan(_) => diagnostic.hint("gpuplan plan FILE --output json >plan.json"),
+            ExportError::Name { target, .. } => diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME")),
+            ExportError::Layout { .. } | ExportError::Unfit { .. } => diagnostic,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A dstack task (`dstack apply -f FILE`): spot policy, retry and price cap of the plan.
+
+use serde_json::json;
+
+use crate::export::job::{Job, Terms};
+use crate::export::machine::dstack_backend;
+use crate::export::script::{Position, script};
+use crate::export::{ExportError, Target, yaml};
+use crate::units::UsdPerHour;
+
+/// A machine may cost so much more than the plan said before nothing is rented: prices move between planning and renting. Judgement.
+const PRICE_ROOM: f64 = 1.2;
+
+pub fn text(job: &Job) -> Result<String, ExportError> {
+    let plan = &job.plan;
+    let name = job.dns_name(Target::Dstack, 40)?;
+    let position = Position { node: "\"$DSTACK_NODE_RANK\"", nodes: "\"$DSTACK_NODES_NUM\"", first: "\"$DSTACK_MASTER_NODE_IP\"" };
+    let policy = match job.terms() {
+        Terms::Spot => "spot",
+        Terms::SpotOrOnDemand => "auto",
+        Terms::Kept => "on-demand",
+    };
+    let fallback = plan.spot.as_ref().and_then(|spot| spot.fallback_rate_usd_per_hour);
+    let dearest: UsdPerHour = fallback.unwrap_or_default().max(plan.rate_usd_per_hour);
+    let mut task = json!({
+        "type": "task",
+        "name": name,
+        "nodes": plan.nodes,
+        "commands": [script(job, position)?],
+        "resources": {
+            "gpu": { "name": dstack_gpu(job), "memory": format!("{}GB", job.gpu.memory_label_gb), "count": plan.gpus_per_node },
+        },
+        "spot_policy": policy,
+        "max_price": (dearest.dollars() * PRICE_ROOM * 100.0).ceil() / 100.0,
+        // Code 75 is an error to dstack, so errors are retried too; the agent has given up crash loops itself.
+        "retry": { "on_events": ["no-capacity", "interruption", "error"], "duration": format!("{}h", job.likely_hours()) },
+        "max_duration": format!("{}h", job.lifetime_hours()),
+        "stop_duration": job.grace_seconds() + crate::export::job::MARGIN,
+    });
+    if plan.nodes > 1 {
+        task["startup_order"] = json!("master-first");
+        task["stop_criteria"] = json!("all-done");
+    }
+    if job.image != "IMAGE" {
+        task["image"] = json!(job.image);
+    }
+    let mut how = vec!["dstack apply -f FILE; gpuplan has to be in the image".to_owned()];
+    match dstack_backend(&plan.cloud) {
+        Some(backend) => {
+            task["backends"] = json!([backend]);
+            task["regions"] = json!([plan.region]);
+            if matches!(backend, "aws" | "gcp" | "azure" | "oci" | "lambda" | "nebius") {
+                task["instance_types"] = json!([plan.instance_type]);
+            }
+        }
+        None => how.push(format!("dstack does not know the cloud {}: any of its clouds with such machines is taken", plan.cloud)),
+    }
+    Ok(job.comments(&how) + &yaml::document(&task))
+}
+
+/// Names of gpuhunt are the families without `-` (H100, A100, RTX4090).
+fn dstack_gpu(job: &Job) -> String {
+    job.gpu.family.replace(['-', ' '], "")
+}

@@ -1,0 +1,316 @@
+//! `Job`: a plan as an engine has to know it. Read from the JSON of a plan, which is a stable interface, and from the catalog.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::export::framework::Framework;
+use crate::export::{ExportError, Target};
+use crate::hardware::{Gpu, InstanceType};
+use crate::units::{Band, Quantiles, Usd, UsdPerHour};
+use crate::workload::{Layout, Optimizer, Precision, Recompute, Shard};
+
+/// The fields of a plan (contract section 3) that an engine needs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Planned {
+    pub id: String,
+    pub cloud: String,
+    pub region: String,
+    pub zone_id: Option<String>,
+    pub instance_type: String,
+    pub gpus_per_node: u32,
+    pub nodes: u32,
+    /// The contract's word for the terms.
+    pub purchase: String,
+    /// Of one machine.
+    pub rate_usd_per_hour: UsdPerHour,
+    pub layout: PlannedLayout,
+    pub step_seconds: Band,
+    pub run_hours: Quantiles<f64>,
+    pub checkpoint: PlannedCheckpoint,
+    pub spot: Option<PlannedSpot>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PlannedLayout {
+    #[serde(flatten)]
+    pub layout: Layout,
+    pub micro_batch: u32,
+    pub global_batch: f64,
+    pub grad_accumulation: f64,
+    pub recompute: Recompute,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PlannedCheckpoint {
+    pub interval_seconds: f64,
+    pub upload_seconds: f64,
+    pub stall_seconds: f64,
+    pub notice: Option<PlannedNotice>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PlannedNotice {
+    pub seconds: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PlannedSpot {
+    pub fallback_rate_usd_per_hour: Option<UsdPerHour>,
+    /// Cheapest first.
+    pub pools: Vec<PlannedPool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PlannedPool {
+    pub cloud: String,
+    pub region: String,
+    pub instance_type: String,
+}
+
+/// What whoever exports says beside the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    pub run: Option<String>,
+    pub store: Option<String>,
+    /// Its name, where it is not the workload's.
+    pub framework: Option<String>,
+    pub image: Option<String>,
+    /// Fewest machines that the job may start with.
+    pub nodes_at_least: Option<u32>,
+    pub command: Vec<String>,
+}
+
+/// Everything that a target writes down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    pub plan: Planned,
+    pub run: String,
+    pub store: String,
+    pub image: String,
+    pub command: Vec<String>,
+    /// Values above that nobody gave: to be edited before the job runs.
+    pub to_edit: Vec<String>,
+    pub framework: Framework,
+    pub nodes_at_least: Option<u32>,
+    pub precision: Precision,
+    pub sequence_length: u32,
+    pub optimizer: Option<Optimizer>,
+    pub is_compiled: bool,
+    pub budget_usd: Option<Usd>,
+    pub gpu: Gpu,
+    pub instance: InstanceType,
+}
+
+/// Terms under which the machines are had, as far as engines tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terms {
+    Spot,
+    SpotOrOnDemand,
+    /// On-demand, reserved or owned: nobody takes the machine away.
+    Kept,
+}
+
+/// As `gpuplan launch`: a machine may live for so many times the hours that nine of ten such runs take.
+const LIFE: f64 = 2.0;
+/// Where no cloud says how long its notice is, a checkpoint may take so many times its expected time, and so many seconds more.
+/// The agent itself reckons with 1.5 (docs/agent.md).
+const SAVE_RATIO: f64 = 1.5;
+const SAVE_MORE: f64 = 30.0;
+/// Between the end of the agent's grace and the engine's kill. Seconds; judgement.
+pub const MARGIN: u32 = 10;
+
+impl Job {
+    /// `document` is a whole plan document, `plan` one plan of it.
+    pub fn new(document: &Value, plan: &Value, gpu: &Gpu, instance: &InstanceType, wishes: Wishes) -> Result<Self, ExportError> {
+        let planned: Planned = serde_json::from_value(plan.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
+        let workload = document.get("workload").ok_or_else(|| ExportError::Plan("`workload` is missing".to_owned()))?;
+        let stated: Stated = serde_json::from_value(workload.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
+        let training = &stated.file.training;
+        let named = training.framework.as_deref().unwrap_or_default();
+        let framework = Framework::of_workload(wishes.framework.as_deref().unwrap_or(named), &planned.layout.layout)?;
+        let mut to_edit = Vec::new();
+        let mut or_edit = |given: Option<String>, placeholder: String, what: &str| {
+            given.unwrap_or_else(|| {
+                to_edit.push(format!("{placeholder} ({what})"));
+                placeholder
+            })
+        };
+        let store = or_edit(wishes.store, placeholder_store(&planned.cloud), "--store: where checkpoints are kept");
+        let image = wishes.image.clone().unwrap_or_else(|| "IMAGE".to_owned());
+        let command = if wishes.command.is_empty() {
+            let words = framework.placeholder();
+            or_edit(None, words.join(" "), "-- COMMAND: your program");
+            words.iter().map(|word| (*word).to_owned()).collect()
+        } else {
+            wishes.command
+        };
+        Ok(Self {
+            run: wishes.run.unwrap_or_else(|| run_name(&stated.name)),
+            store,
+            image,
+            command,
+            to_edit,
+            framework,
+            nodes_at_least: wishes.nodes_at_least,
+            precision: stated.precision,
+            sequence_length: stated.sequence_length,
+            optimizer: training.optimizer,
+            is_compiled: training.compile.unwrap_or(false) || named.contains("compile"),
+            budget_usd: stated.budget()?,
+            gpu: gpu.clone(),
+            instance: instance.clone(),
+            plan: planned,
+        })
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.plan.layout.layout
+    }
+
+    pub fn terms(&self) -> Terms {
+        match self.plan.purchase.as_str() {
+            "spot" => Terms::Spot,
+            "spot-with-fallback" => Terms::SpotOrOnDemand,
+            _ => Terms::Kept,
+        }
+    }
+
+    pub fn micro_steps(&self) -> u32 {
+        self.plan.layout.grad_accumulation.round().max(1.0) as u32
+    }
+
+    /// Sequences of an optimizer step as the micro-steps make it.
+    pub fn global_batch(&self) -> u64 {
+        u64::from(self.micro_steps()) * u64::from(self.plan.layout.micro_batch) * u64::from(self.layout().data)
+    }
+
+    /// Optimizer steps between two checkpoints.
+    pub fn save_every_steps(&self) -> u64 {
+        (self.plan.checkpoint.interval_seconds / self.plan.step_seconds.expected).round().max(1.0) as u64
+    }
+
+    /// Time that the agent gives the program to save and end. Seconds.
+    pub fn grace_seconds(&self) -> u32 {
+        let checkpoint = &self.plan.checkpoint;
+        let own = SAVE_RATIO * (checkpoint.stall_seconds + checkpoint.upload_seconds) + SAVE_MORE;
+        match &checkpoint.notice {
+            // What the cloud gives, less what the engine needs to pass it on.
+            Some(notice) => ((notice.seconds - f64::from(MARGIN)) as u32).max(1),
+            None => own.ceil() as u32,
+        }
+    }
+
+    /// A machine is given up after so long.
+    pub fn lifetime_hours(&self) -> u32 {
+        (LIFE * self.plan.run_hours.p90).max(1.0).ceil() as u32
+    }
+
+    /// The hours that nine of ten such runs take.
+    pub fn likely_hours(&self) -> u32 {
+        self.plan.run_hours.p90.max(1.0).ceil() as u32
+    }
+
+    /// What the plan is, for the head of a file.
+    pub fn about(&self) -> Vec<String> {
+        let plan = &self.plan;
+        let mut lines = vec![
+            format!(
+                "{}: {} on {} x {} ({} x {} each)",
+                self.run, plan.id, plan.nodes, plan.instance_type, plan.gpus_per_node, self.gpu.name
+            ),
+            format!("layout {}, micro batch {}, {} micro-steps", self.layout(), plan.layout.micro_batch, self.micro_steps()),
+            format!("about {:.1} hours, nine of ten such runs within {:.1}", plan.run_hours.expected, plan.run_hours.p90),
+        ];
+        lines.extend(self.to_edit.iter().map(|what| format!("EDIT {what}")));
+        lines
+    }
+
+    /// A name of letters, digits and `-` that starts and ends without `-`, as Kubernetes, SkyPilot and dstack want it.
+    pub fn dns_name(&self, target: Target, most: usize) -> Result<String, ExportError> {
+        let name: String = self.run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let fits = name.starts_with(|c: char| c.is_ascii_lowercase()) && name.ends_with(|c: char| c.is_ascii_alphanumeric());
+        if fits && name.len() <= most {
+            return Ok(name);
+        }
+        let rule = "it starts with a letter, ends with a letter or digit, and is not longer than 40 characters";
+        Err(ExportError::Name { name: self.run.clone(), target, rule })
+    }
+
+    /// Comments, each line with `#`.
+    pub fn comments(&self, more: &[String]) -> String {
+        self.about().iter().chain(more).map(|line| format!("# {line}\n")).collect()
+    }
+
+    /// Refuses what a framework without tensor and pipeline parallelism cannot do.
+    pub fn only_data_parallel(&self, framework: &'static str) -> Result<(), ExportError> {
+        let layout = self.layout();
+        if layout.tensor * layout.pipeline * layout.context * layout.expert == 1 {
+            return Ok(());
+        }
+        Err(self.misfit(framework, "it splits no layers; --framework megatron or --framework torchtitan do"))
+    }
+
+    pub fn misfit(&self, framework: &'static str, why: &'static str) -> ExportError {
+        ExportError::Layout { framework, layout: self.layout().to_string(), why }
+    }
+
+    /// ZeRO stage of the layout's sharding.
+    pub fn zero_stage(&self) -> u8 {
+        match self.layout().shard {
+            Shard::None => 0,
+            Shard::Zero1 => 1,
+            Shard::Zero2 => 2,
+            Shard::Zero3 | Shard::Hsdp => 3,
+        }
+    }
+}
+
+/// What is read of the document's `workload`.
+#[derive(Deserialize)]
+struct Stated {
+    name: String,
+    precision: Precision,
+    sequence_length: u32,
+    file: StatedFile,
+}
+
+#[derive(Deserialize)]
+struct StatedFile {
+    #[serde(default)]
+    training: StatedTraining,
+    #[serde(default)]
+    limits: StatedLimits,
+}
+
+#[derive(Default, Deserialize)]
+struct StatedTraining {
+    framework: Option<String>,
+    optimizer: Option<Optimizer>,
+    compile: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+struct StatedLimits {
+    budget: Option<String>,
+}
+
+impl Stated {
+    fn budget(&self) -> Result<Option<Usd>, ExportError> {
+        let read = |text: &String| Usd::parse(text.trim_start_matches('$')).map_err(|error| ExportError::Plan(error.to_string()));
+        self.file.limits.budget.as_ref().map(read).transpose()
+    }
+}
+
+/// Letters, digits, `.`, `_` and `-`, as a run's name in a store.
+fn run_name(workload: &str) -> String {
+    workload.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
+}
+
+fn placeholder_store(cloud: &str) -> String {
+    match cloud {
+        "gcp" => "gs://BUCKET/runs",
+        "azure" => "az://CONTAINER/runs",
+        _ => "s3://BUCKET/runs",
+    }
+    .to_owned()
+}

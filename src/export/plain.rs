@@ -1,0 +1,25 @@
+//! PyTorch without a framework: the program reads the layout from variables and builds DDP or FSDP of it.
+
+use crate::export::ExportError;
+use crate::export::framework::{Told, torchrun};
+use crate::export::job::Job;
+
+pub fn told(job: &Job) -> Result<Told, ExportError> {
+    job.only_data_parallel("fsdp")?;
+    let (layout, plan) = (job.layout(), &job.plan.layout);
+    let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let mut variables = vec![
+        ("GPUPLAN_SHARD", word(serde_json::json!(layout.shard))),
+        ("GPUPLAN_MICRO_BATCH", plan.micro_batch.to_string()),
+        ("GPUPLAN_GRAD_ACCUMULATION", job.micro_steps().to_string()),
+        ("GPUPLAN_RECOMPUTE", word(serde_json::json!(plan.recompute))),
+        ("GPUPLAN_PRECISION", word(serde_json::json!(job.precision))),
+        ("GPUPLAN_SEQUENCE_LENGTH", job.sequence_length.to_string()),
+        ("GPUPLAN_SAVE_EVERY_STEPS", job.save_every_steps().to_string()),
+    ];
+    if let Some(group) = layout.shard_group {
+        variables.push(("GPUPLAN_SHARD_GROUP", group.to_string()));
+    }
+    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(Told { launcher: torchrun(job), variables, checkpoints: "auto", ..Told::default() })
+}

@@ -1,0 +1,78 @@
+//! The script that every job target runs on each machine: variables, configuration, then the agent around the training command.
+
+use crate::export::ExportError;
+use crate::export::framework::configuration_path;
+use crate::export::job::Job;
+use crate::export::network::between_machines;
+
+/// Port of the first machine where the others meet it; torchrun's default.
+pub const PORT: u16 = 29500;
+
+/// How an engine tells a machine what it is: words of shell.
+#[derive(Clone, Copy, Debug)]
+pub struct Position<'a> {
+    pub node: &'a str,
+    pub nodes: &'a str,
+    /// Address of machine 0.
+    pub first: &'a str,
+}
+
+/// Bash without a first line. It ends in the agent, whose exit code is the script's.
+pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
+    let told = job.framework.told(job)?;
+    let mut lines = Vec::new();
+    if job.plan.nodes > 1 {
+        lines.push(format!("NODE={} NODES={} FIRST={}", position.node, position.nodes, position.first));
+        // torchrun reads these itself.
+        lines.push(format!("export PET_NODE_RANK=\"$NODE\" PET_NNODES=\"$NODES\" PET_MASTER_ADDR=\"$FIRST\" PET_MASTER_PORT={PORT}"));
+    }
+    if let Some(network) = between_machines(job) {
+        lines.push(format!("# {}. Source: {}", network.about, network.source));
+        lines.extend(network.lines.iter().map(|line| (*line).to_owned()));
+    }
+    lines.extend(told.variables.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
+    if let Some((name, text)) = &told.configuration {
+        lines.push(format!("cat >{} <<'END'\n{text}END", configuration_path(job, name)));
+    }
+    lines.push(agent(job, told.checkpoints));
+    // Words of a launcher are this program's own; two of them name variables from above.
+    let launcher = told.launcher.iter().map(|word| if word.starts_with('$') { format!("\"{word}\"") } else { word.clone() });
+    let words: Vec<String> = launcher.chain(job.command.iter().chain(&told.flags).map(|word| quoted(word))).collect();
+    lines.push(format!("  -- {}", words.join(" ")));
+    Ok(lines.join("\n") + "\n")
+}
+
+fn agent(job: &Job, checkpoints: &str) -> String {
+    let mut lines = vec![format!("exec gpuplan agent --store {} --run {}", quoted(&job.store), quoted(&job.run))];
+    if job.plan.nodes > 1 {
+        lines.push("--node \"$NODE\" --nodes \"$NODES\"".to_owned());
+    }
+    lines.push(format!("--framework {checkpoints} --grace {}s --lifetime {}h", job.grace_seconds(), job.lifetime_hours()));
+    if let Some(budget) = job.budget_usd {
+        lines.push(format!("--rate {} --budget {}", plain_number(&job.plan.rate_usd_per_hour), plain_number(&budget)));
+    }
+    lines.join(" \\\n  ") + " \\"
+}
+
+/// An amount of money as JSON has it.
+pub fn plain_number(amount: &impl serde::Serialize) -> String {
+    serde_json::to_value(amount).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// A word that the shell gives on as it is.
+pub fn quoted(word: &str) -> String {
+    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-=:,+@%".contains(c));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_reaches_the_program_as_it_was_given() {
+        for (word, written) in [("a.py", "a.py"), ("", "''"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("$X", "'$X'"), ("a;b", "'a;b'")] {
+            assert_eq!(quoted(word), written);
+        }
+    }
+}

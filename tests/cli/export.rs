@@ -1,0 +1,240 @@
+//! `export`: what each engine gets for the same three plans, what cannot be exported, and the engines' own parsers on it.
+//!
+//! The plans are recorded (tests/fixtures/plans), so a new price or estimate changes nothing here. Parsers are asked where
+//! `GPUPLAN_TEST_ENGINES` names a folder with a virtual environment for each (tests/slow.sh makes it); the test says where not.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{Ran, gpuplan};
+
+const PLANS: [&str; 3] = ["one-gpu", "one-node", "eight-nodes"];
+
+fn exported(plan: &str, target: &str, more: &[&str]) -> Ran {
+    gpuplan(&[&["export", &format!("tests/fixtures/plans/{plan}.json"), "--to", target], more].concat())
+}
+
+/// Standard output of an export that has to work.
+fn text(plan: &str, target: &str, more: &[&str]) -> String {
+    let ran = exported(plan, target, more);
+    assert_eq!(ran.code, 0, "{target} {plan}: {}", ran.stderr);
+    ran.stdout
+}
+
+/// The same around a training command. The clock does not matter to a recorded plan.
+fn around(plan: &str, target: &str, more: &[&str], command: &[&str]) -> String {
+    let file = format!("tests/fixtures/plans/{plan}.json");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    program.args(["export", &file, "--to", target]).args(more).arg("--").args(command).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = program.env_clear().env("GPUPLAN_OFFLINE", "1").stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn reviewed(target: &str) {
+    for plan in PLANS {
+        insta::assert_snapshot!(format!("{target}_{plan}"), text(plan, target, &[]));
+    }
+}
+
+#[test]
+fn torchrun_and_slurm_get_the_reviewed_scripts() {
+    reviewed("torchrun");
+    reviewed("slurm");
+    for target in ["torchrun", "slurm"] {
+        for plan in PLANS {
+            let checked = Command::new("bash").args(["-n", "-c", &text(plan, target, &[])]).status().unwrap();
+            assert!(checked.success(), "{target} {plan}");
+        }
+    }
+}
+
+#[test]
+fn kubernetes_jobset_and_kueue_get_the_reviewed_objects() {
+    for target in ["kubernetes", "jobset", "kueue"] {
+        reviewed(target);
+    }
+}
+
+#[test]
+fn skypilot_dstack_ray_and_terraform_get_the_reviewed_files() {
+    for target in ["skypilot", "dstack", "ray", "terraform"] {
+        reviewed(target);
+    }
+}
+
+/// The eight nodes split layers, which these two cannot.
+#[test]
+fn accelerate_and_deepspeed_get_the_reviewed_configurations() {
+    for target in ["accelerate", "deepspeed"] {
+        for plan in &PLANS[..2] {
+            insta::assert_snapshot!(format!("{target}_{plan}"), text(plan, target, &[]));
+        }
+        insta::assert_snapshot!(format!("{target}_eight-nodes"), exported("eight-nodes", target, &[]).refusal());
+    }
+}
+
+/// The words of the agent's command in a script.
+fn command(script: &str) -> String {
+    let from = script.find("  -- ").unwrap_or_else(|| panic!("{script}"));
+    script[from..].lines().next().unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_layout_is_told_in_the_words_of_the_framework() {
+    let mut told = String::new();
+    for framework in ["none", "fsdp", "accelerate", "deepspeed", "megatron", "torchtitan", "hf-trainer", "lightning"] {
+        let script = around("one-node", "torchrun", &["--framework", framework], &["my train.py", "--lr", "1e-4"]);
+        told.push_str(&format!("{framework}\n{}\n\n", command(&script)));
+    }
+    let split = text("eight-nodes", "torchrun", &["--framework", "megatron"]);
+    assert!(split.contains("--pipeline-model-parallel-size 2") && split.contains("--use-distributed-optimizer"), "{split}");
+    insta::assert_snapshot!("frameworks", told);
+}
+
+#[test]
+fn every_job_wraps_the_same_agent() {
+    // Ray's script is a Python text and Terraform's a template: quotes and breaks are written otherwise there.
+    let agent = |script: &str| -> String {
+        let plain: String = script.chars().filter(|c| !"\"\\,".contains(*c)).collect();
+        let (from, to) = (plain.find("gpuplan agent").unwrap(), plain.find("--exit-signal-handler").unwrap());
+        plain[from..to].split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let wrapped = |target| agent(&around("eight-nodes", target, &["--store", "gs://bucket/runs", "--run", "same"], &["pretrain_gpt.py"]));
+    let first = wrapped("slurm");
+    assert!(first.contains("--store gs://bucket/runs --run same --node $NODE --nodes $NODES"), "{first}");
+    for target in ["torchrun", "kubernetes", "jobset", "kueue", "skypilot", "dstack", "ray", "terraform"] {
+        assert_eq!(wrapped(target), first, "{target}");
+    }
+}
+
+#[test]
+fn machines_of_aws_are_told_of_their_fabric() {
+    let aws = ["export", "examples/llama-7b-pretrain.toml", "--cloud", "aws", "--gpus", "h100:64", "--deadline", "90d", "--on-demand"];
+    let ran = gpuplan(&[&aws[..], &["--framework", "megatron", "--to", "kubernetes"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("vpc.amazonaws.com/efa: 32") && ran.stdout.contains("FI_PROVIDER=efa"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("completions: 8") && !ran.stdout.contains("affinity"), "on-demand: {}", ran.stdout);
+    let terraform = gpuplan(&[&aws[..], &["--framework", "megatron", "--to", "terraform"]].concat()).stdout;
+    assert_eq!(terraform.matches("interface_type        = \"efa").count(), 32, "{terraform}");
+}
+
+#[test]
+fn what_cannot_be_exported_says_what_can() {
+    let refused = |ran: Ran, words: &[&str]| {
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert_eq!(ran.stdout, "", "a refusal prints no data");
+        assert!(words.iter().all(|word| ran.stderr.contains(word)), "{}", ran.stderr);
+    };
+    refused(exported("one-gpu", "nomad", &[]), &["`nomad` is no target", "slurm"]);
+    refused(exported("one-gpu", "slurm", &["--framework", "kaldi"]), &["`kaldi`", "megatron"]);
+    refused(exported("eight-nodes", "slurm", &["--framework", "fsdp"]), &["fsdp", "PP2", "--framework megatron"]);
+    refused(exported("one-gpu", "kubernetes", &["--run", "9-lives"]), &["`9-lives`", "starts with a letter"]);
+    refused(exported("eight-nodes", "kubernetes", &["--min-nodes", "4"]), &["--min-nodes", "slurm"]);
+    refused(exported("one-gpu", "slurm", &["--tokens", "1B"]), &["recorded plan"]);
+    refused(exported("one-gpu", "slurm", &["--plan", "aws/nowhere"]), &["no plan has the id"]);
+    let elastic = text("eight-nodes", "slurm", &["--min-nodes", "4"]);
+    assert!(elastic.contains("#SBATCH --nodes=4-8\n"), "{elastic}");
+}
+
+/// Python of an engine's own environment; says so where there is none.
+fn python_of(engine: &str, test: &str) -> Option<PathBuf> {
+    let python = std::env::var_os("GPUPLAN_TEST_ENGINES").map(|folder| Path::new(&folder).join(engine).join("bin/python"));
+    let found = python.filter(|python| python.exists());
+    if found.is_none() {
+        let _ = writeln!(std::io::stderr(), "\nWAIVED {test}: no environment for {engine}; tests/slow.sh sets GPUPLAN_TEST_ENGINES");
+    }
+    found
+}
+
+/// Asks the parser about a good file for each plan, and about one with `good` replaced by `bad`.
+fn accepted(target: &str, engine: &str, checker: &str, (good, bad): (&str, &str), plans: &[&str]) {
+    let Some(python) = python_of(engine, target) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name: String, text: &str| -> (bool, String) {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let mut command = Command::new(&python);
+        // A home of its own: some engines write there.
+        command.args(["tests/engines/check.py", checker]).arg(&path).current_dir(env!("CARGO_MANIFEST_DIR")).env("HOME", folder.path());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for plan in plans {
+        let (taken, why) = check(format!("{plan}.yaml"), &text(plan, target, &[]));
+        assert!(taken, "{target} {plan}: {why}");
+    }
+    let whole = text(plans[0], target, &[]);
+    assert!(whole.contains(good), "{target} has no `{good}`");
+    let (taken, _) = check("broken.yaml".to_owned(), &whole.replace(good, bad));
+    assert!(!taken, "{target}: the parser took `{bad}`");
+}
+
+#[test]
+fn kubernetes_takes_the_files() {
+    accepted("kubernetes", "kubernetes", "kubernetes", ("completions:", "completionz:"), &PLANS);
+    accepted("jobset", "kubernetes", "kubernetes", ("maxRestarts", "maxRestartz"), &PLANS);
+    accepted("kueue", "kubernetes", "kubernetes", ("nominalQuota", "quota"), &PLANS);
+}
+
+#[test]
+fn skypilot_takes_the_files() {
+    accepted("skypilot", "skypilot", "skypilot", ("accelerators", "accelerator"), &PLANS);
+}
+
+#[test]
+fn dstack_takes_the_files() {
+    accepted("dstack", "dstack", "dstack", ("spot_policy", "spot_polcy"), &PLANS);
+}
+
+#[test]
+fn ray_knows_what_the_program_names() {
+    accepted("ray", "ray", "ray", ("import placement_group", "import placement_groups"), &PLANS);
+}
+
+#[test]
+fn accelerate_takes_the_files() {
+    accepted("accelerate", "accelerate", "accelerate", ("mixed_precision", "mixed_precison"), &PLANS[..2]);
+}
+
+#[test]
+fn deepspeed_takes_the_files() {
+    accepted("deepspeed", "deepspeed", "deepspeed", ("\"stage\"", "\"stages\""), &PLANS[..2]);
+}
+
+/// With the provider in a folder, `GPUPLAN_TEST_TERRAFORM` (as `terraform init -plugin-dir` wants it).
+#[test]
+fn terraform_takes_the_files() {
+    let Some(plugins) = std::env::var_os("GPUPLAN_TEST_TERRAFORM") else {
+        let _ = writeln!(std::io::stderr(), "\nWAIVED terraform_takes_the_files: GPUPLAN_TEST_TERRAFORM names no folder with providers");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let terraform = |arguments: &[&str]| -> bool {
+        let mut command = Command::new("terraform");
+        command.args(arguments).current_dir(folder.path()).env("HOME", folder.path()).env_remove("TF_CLI_CONFIG_FILE");
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+    };
+    let good = text("one-node", "terraform", &[]);
+    let fresh = gpuplan(&[
+        "export",
+        "examples/llama-7b-pretrain.toml",
+        "--cloud",
+        "aws",
+        "--gpus",
+        "h100:64",
+        "--deadline",
+        "90d",
+        "--framework",
+        "megatron",
+        "--to",
+        "terraform",
+    ]);
+    for (text, is_good) in [(good.as_str(), true), (fresh.stdout.as_str(), true), (&good.replace("instance_type", "instance_typ"), false)] {
+        fs::write(folder.path().join("main.tf"), text).unwrap();
+        assert!(terraform(&["init", "-no-color", &format!("-plugin-dir={}", plugins.to_string_lossy())]), "init");
+        assert_eq!(terraform(&["validate", "-no-color"]), is_good, "{text}");
+    }
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Whether an engine's own parser takes a file: check.py ENGINE FILE. Ends with 1 and says why where it does not."""
+
+import json
+import os
+import sys
+
+
+def kubernetes(path):
+    """Core kinds by kubernetes-validate, strictly; kinds of JobSet and Kueue by crds.json, their pods by the core Job."""
+    import jsonschema
+    import kubernetes_validate
+    import yaml
+
+    with open(os.path.join(os.path.dirname(__file__), "crds.json")) as file:
+        crds = json.load(file)
+    version = "1.37"
+    for document in yaml.safe_load_all(open(path)):
+        kind = f"{document['apiVersion']} {document['kind']}"
+        if kind in crds:
+            jsonschema.validate(document, crds[kind])
+            for job in document["spec"].get("replicatedJobs", []):
+                inner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": job["template"]["spec"]}
+                kubernetes_validate.validate(inner, version, strict=True)
+        else:
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+def skypilot(path):
+    import sky
+
+    sky.Task.from_yaml(path)
+
+
+def dstack(path):
+    import yaml
+    from dstack._internal.core.models.configurations import parse_run_configuration
+
+    parse_run_configuration(yaml.safe_load(open(path)))
+
+
+def accelerate(path):
+    from accelerate.commands.config.config_args import ClusterConfig
+
+    config = ClusterConfig.from_yaml_file(path)
+    if config.fsdp_config:
+        known = {"fsdp_sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")}
+        for key, values in known.items():
+            assert config.fsdp_config[key] in values, key
+
+
+def deepspeed(path):
+    """The configuration that transformers and Accelerate start DeepSpeed from reads it; DeepSpeed's own reads each part."""
+    from deepspeed.runtime.zero.config import get_zero_config
+
+    with open(path) as file:
+        config = json.load(file)
+    known = {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "zero_optimization", "bf16", "fp16", "compile"}
+    unknown = set(config) - known - {"activation_checkpointing"}
+    assert not unknown, unknown
+    get_zero_config(config)
+
+
+def ray(path):
+    """Its imports are there, and every name that it uses."""
+    import ast
+    import importlib
+
+    tree = ast.parse(open(path).read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name), name.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ray":
+            assert hasattr(importlib.import_module("ray"), node.attr), node.attr
+
+
+if __name__ == "__main__":
+    try:
+        globals()[sys.argv[1]](sys.argv[2])
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}"[:2000], file=sys.stderr)
+        sys.exit(1)
