@@ -146,7 +146,7 @@ impl SeenPool {
     pub fn advance(&mut self, found: bool) {
         self.weight = self.weight * self.decay + self.tick;
         self.up = self.up * self.decay + if found { self.tick } else { 0.0 };
-        self.age = (self.age + 1) * usize::from(self.started & (found == self.is_up));
+        self.age = (self.age + 1) * usize::from(self.started && found == self.is_up);
         (self.is_up, self.started) = (found, true);
     }
 }

@@ -305,6 +305,8 @@ mod tests {
             setup: None,
             environment: Vec::new(),
             secrets: Vec::new(),
+            data: None,
+            container: None,
         };
         RunSpec {
             version: crate::launch::spec::VERSION,
