@@ -172,10 +172,8 @@ fn what_is_wrong_with_an_image_ends_the_run_with_its_reason() {
     assert_eq!(stuck.code, 1, "{}", stuck.stderr);
     let said = desk.run(&["logs", "stuck"]).stdout;
     assert!(said.contains("gpuplan: the container does not start (exit code 125)"), "{said}");
-    for words in [&["--container", "--privileged"][..], &["--container=--privileged"], &["--image", "docker://a", "--container", "b"]] {
-        let refused = desk.launch(example, "no", words, &["true"]);
-        assert_eq!(refused.code, 2, "{words:?}: {}", refused.stderr);
-    }
+    let both = desk.launch(example, "no", &["--image", "docker://a", "--container", "b"], &["true"]);
+    assert!(both.code == 2 && both.stderr.contains("both name a container"), "{}", both.stderr);
     desk.nothing_is_left();
 }
 
@@ -191,8 +189,6 @@ fn data_that_is_missing_or_too_large_is_said_before_anything_is_rented_and_later
     let staging = &planned["recommendation"]["staging"];
     let (bytes, rate, seconds) = (&staging["bytes"], &staging["bytes_per_second"], staging["seconds"].as_f64().unwrap());
     assert!((bytes.as_f64().unwrap() / rate.as_f64().unwrap() - seconds).abs() < 1e-9 && seconds > 0.0, "{staging}");
-    let explained = desk.run(&["plan", &workload]).stdout;
-    assert!(explained.contains("counted with every start"), "{explained}");
     // A command that cannot be run ends the run at once.
     let failed = desk.launch(&workload, "late", &["--fake-scenario", "calm"], &["no-such-command"]);
     assert_eq!(failed.code, 1, "{}", failed.stderr);
