@@ -120,9 +120,6 @@ mod tests {
     #[test]
     fn staging_says_how_long_and_why() {
         let said = staging(&Staging { bytes: Bytes(1e12), bytes_per_second: 1.25e9, limit: "its disk", is_on_local_disk: false });
-        assert_eq!(
-            staging,
-            "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its disk gives 1.2 GiB/s"
-        );
+        assert_eq!(said, "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its disk gives 1.2 GiB/s");
     }
 }

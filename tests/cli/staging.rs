@@ -61,11 +61,11 @@ impl Desk {
         self.written(&format!("\n[data]\nlocation = \"images\"\nsize = \"{size}\"\n"))
     }
 
-    /// One kind of GPU, so that the plan is quickly made.
+    /// One kind of GPU and no spot, so that the plan is quickly made and nobody waits for better times.
     fn written(&self, more: &str) -> String {
         let example = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/llama-3.1-8b-finetune.toml")).unwrap();
         let file = self.path("job.toml");
-        fs::write(&file, example.replace("[limits]", "[limits]\ngpus = \"a100-sxm4-80:8\"") + more).unwrap();
+        fs::write(&file, example.replace("[limits]", "[limits]\ngpus = \"h100-sxm5-80:8\"\npurchase = \"on-demand\"") + more).unwrap();
         file.to_string_lossy().into_owned()
     }
 
@@ -122,7 +122,21 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
     let workload = desk.workload("1GB");
     let setup = "printf '%s|%s' \"$COLOUR\" \"$TOKEN\" >seen; test ! -e ../environment";
     let job = format!("cmp \"$GPUPLAN_DATA_DIR\"/a/1.txt {0}/a/1.txt && exec {TRAINER}", desk.path("images").display());
-    let options = ["--image", "docker://good/image:1", "--env", "COLOUR=deep\n'blue' $x", "--secret", "TOKEN=token", "--setup", setup];
+    let scenario = desk.path("scenario.toml");
+    fs::write(&scenario, "interrupt_after_seconds = [1.5]\nnotice_seconds = 5.0\n").unwrap();
+    let played = scenario.to_string_lossy();
+    let options = [
+        "--fake-scenario",
+        &played,
+        "--image",
+        "docker://good/image:1",
+        "--env",
+        "COLOUR=deep\n'blue' $x",
+        "--secret",
+        "TOKEN=token",
+        "--setup",
+        setup,
+    ];
     let ran = desk.launch(&workload, "box", &options, &["sh", "-c", &job]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "box: completed\n"), "{}", ran.stderr);
     assert!(ran.stderr.contains("data      2 files, 2 KiB, from file://"), "{}", ran.stderr);
