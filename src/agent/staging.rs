@@ -120,10 +120,6 @@ async fn stage_from(
     let held = tries(first_pause, || store.held()).await.map_err(|error| StagingError::of(&data.address, error))?;
     let contents = Contents::of(&data.address, &held);
     let beside = beside(&data.folder);
-    let disk = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| StagingError::Disk { path, source }
-    };
     for folder in [&data.folder, &beside] {
         fs::create_dir_all(folder).map_err(disk(folder))?;
     }
@@ -151,6 +147,12 @@ async fn stage_from(
     let seconds = begun.elapsed().as_secs_f64();
     talk(&format!("the data is staged: {} in {seconds:.0} s, {}/s", Bytes(needed as f64), Bytes(needed as f64 / seconds.max(1e-3))));
     Ok(contents)
+}
+
+/// The disk of this machine did not take or give it.
+fn disk(path: &Path) -> impl FnOnce(io::Error) -> StagingError + use<> {
+    let path = path.display().to_string();
+    move |source| StagingError::Disk { path, source }
 }
 
 /// Folders that jobs look through whole, as those of images, must have nothing of ours in them.
@@ -251,7 +253,7 @@ impl Staging {
                 done = fetching.join_next() => match done {
                     None => return Ok(()),
                     Some(Ok(done)) => done?,
-                    Some(Err(error)) => return Err(self.at(&self.data.folder)(io::Error::other(error))),
+                    Some(Err(error)) => return Err(disk(&self.data.folder)(io::Error::other(error))),
                 },
                 _ = tick.tick() => {
                     let bytes = *self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,11 +270,6 @@ impl Staging {
         }
     }
 
-    fn at(&self, path: &Path) -> impl FnOnce(io::Error) -> StagingError + use<> {
-        let path = path.display().to_string();
-        move |source| StagingError::Disk { path, source }
-    }
-
     async fn fetch(&self, one: &Held) -> Result<(), StagingError> {
         let (part, to) = (part(&self.beside, one), self.data.folder.join(&one.path));
         let from = arrived(&self.beside, one);
@@ -281,7 +278,7 @@ impl Staging {
             file.set_len(from)?;
             io::Seek::seek(&mut file, io::SeekFrom::Start(from)).map(|_| file)
         })();
-        let file = opened.map_err(self.at(&part))?;
+        let file = opened.map_err(disk(&part))?;
         let (pieces, arriving) = mpsc::channel(1);
         let (read, written) = tokio::join!(self.read(one, from, pieces), self.write(file, &part, arriving));
         // A disk that takes no more ends the reading, too, and is the reason.
@@ -293,7 +290,7 @@ impl Staging {
             let line = serde_json::to_string(&Arrived { path: one.path.clone(), size: one.size, tag: one.tag.clone() })?;
             writeln!(self.index.lock().unwrap_or_else(PoisonError::into_inner), "{line}")
         })();
-        finished.map_err(self.at(&to))
+        finished.map_err(disk(&to))
     }
 
     /// Pieces in their order. Each takes its share of the room before any later one of the file, so the first is never kept
@@ -305,7 +302,7 @@ impl Staging {
             let units = u32::try_from((end - begin).div_ceil(UNIT)).unwrap_or(1);
             tokio::select! {
                 share = self.room.clone().acquire_many_owned(units), if begin < end && under_way.len() < PIECES_AT_ONCE => {
-                    let share = share.map_err(io::Error::other).map_err(self.at(&self.beside))?;
+                    let share = share.map_err(io::Error::other).map_err(disk(&self.beside))?;
                     under_way.push_back(self.piece(one, begin..end, share));
                     begin = end;
                 }
@@ -329,7 +326,7 @@ impl Staging {
         while let Some((piece, _share)) = arriving.recv().await {
             let length = piece.len() as u64;
             let written = spawn_blocking(move || file.write_all(&piece).map(|()| file)).await;
-            file = written.map_err(io::Error::other).and_then(|written| written).map_err(self.at(part))?;
+            file = written.map_err(io::Error::other).and_then(|written| written).map_err(disk(part))?;
             *self.bytes.lock().unwrap_or_else(PoisonError::into_inner) += length;
         }
         Ok(())

@@ -12,6 +12,8 @@ use crate::workload::DataSet;
 pub const HOURS_PER_MONTH: f64 = 730.0;
 /// Root disk beside the data: image, environment, logs. GiB. A deep learning image needs 45 to 100.
 const ROOT_DISK_GIB: f64 = 100.0;
+/// Of local disks, what data may take: the rest is for the file system, the work and checkpoints. Judged.
+const SHARE_FOR_DATA: f64 = 0.9;
 /// Checkpoints kept in the bucket: the newest and the one before, in case the newest is torn.
 const CHECKPOINTS_KEPT: f64 = 2.0;
 
@@ -75,9 +77,13 @@ pub struct PlaceCharges {
 
 /// The disk that a machine needs: image, environment and logs, and the data where there is no local NVMe that holds it.
 pub fn disk(instance: &InstanceType, data: Option<&DataSet>) -> Bytes {
-    let size = data.map(|data| data.size);
-    let on_nvme = instance.local_nvme.zip(size).is_some_and(|(nvme, size)| size <= nvme);
-    Bytes(ROOT_DISK_GIB * f64::from(1 << 30) + size.filter(|_| !on_nvme).map_or(0.0, |size| size.0))
+    let elsewhere = data.filter(|data| !fits_on_local_disks(instance, data));
+    Bytes(ROOT_DISK_GIB * f64::from(1 << 30) + elsewhere.map_or(0.0, |data| data.size.0))
+}
+
+/// Whether the data has its place on disks that come with the machine.
+pub fn fits_on_local_disks(instance: &InstanceType, data: &DataSet) -> bool {
+    instance.local_nvme.is_some_and(|nvme| data.size.0 <= nvme.0 * SHARE_FOR_DATA)
 }
 
 #[derive(Clone, Debug)]

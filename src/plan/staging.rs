@@ -1,6 +1,7 @@
 //! How long a launch takes to bring the data to each machine, and what that rests on.
 
 use crate::hardware::InstanceType;
+use crate::plan::bill::fits_on_local_disks;
 use crate::units::{Bytes, Seconds};
 use crate::workload::DataSet;
 
@@ -35,7 +36,7 @@ impl Staging {
             Some(gbit) => (gbit * 1e9 / 8.0 * NETWORK_SHARE, "half of its network"),
             None => (UNKNOWN_HOST_GBIT * 1e9 / 8.0 * NETWORK_SHARE, "half of a network of 10 Gb/s, as nobody says what it has"),
         };
-        let is_on_local_disk = instance.local_nvme.is_some_and(|nvme| data.size <= nvme);
+        let is_on_local_disk = fits_on_local_disks(instance, data);
         let disk = match instance.cloud.as_str() {
             _ if is_on_local_disk => None,
             "aws" => Some((GP3, "its gp3 disk")),

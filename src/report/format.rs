@@ -116,4 +116,10 @@ mod tests {
         assert_eq!(count(300e9), "300B");
         assert_eq!(count(1281.0), "1,281");
     }
+
+    #[test]
+    fn staging_says_how_long_and_why() {
+        let said = staging(&Staging { bytes: Bytes(1e12), bytes_per_second: 1.25e9, limit: "its disk", is_on_local_disk: false });
+        assert_eq!(said, "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its disk gives 1.2 GiB/s");
+    }
 }

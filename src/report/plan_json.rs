@@ -9,6 +9,7 @@ use crate::market::{Origin, Suspicion};
 use crate::plan::bill::BillLine;
 use crate::plan::choose::World;
 use crate::plan::explain::plan_id;
+use crate::plan::staging::Staging;
 use crate::plan::terms::Terms;
 use crate::plan::{Plan, PlanSet};
 use crate::report::spot_json::{SpotJson, WaitJson, spot_json, wait};
@@ -278,12 +279,7 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
                 saves_all: notice.saves_all,
             }),
         },
-        staging: plan.run.staging.map(|staging| StagingJson {
-            bytes: staging.bytes.0,
-            seconds: staging.seconds().0,
-            bytes_per_second: staging.bytes_per_second,
-            limit: staging.limit,
-        }),
+        staging: plan.run.staging.map(staging),
         because: plan.because.clone(),
         advice: plan.advice.clone(),
     }
@@ -294,6 +290,11 @@ fn utilization(plan: &Plan) -> Band {
     let expected = plan.utilization();
     let step = plan.step.step_seconds();
     Band { low: expected * step.expected / step.high, expected, high: (expected * step.expected / step.low).min(1.0) }
+}
+
+fn staging(staging: Staging) -> StagingJson {
+    let Staging { bytes, bytes_per_second, limit, .. } = staging;
+    StagingJson { bytes: bytes.0, seconds: staging.seconds().0, bytes_per_second, limit }
 }
 
 fn bill_line(line: &BillLine) -> BillLineJson {
