@@ -14,7 +14,7 @@ use crate::cli::printer::Printer;
 use crate::cli::runs::{journal_said, kept, listed, runtime};
 use crate::cli::settings::Settings;
 use crate::clouds::{self, fake};
-use crate::launch::journal::Kept;
+use crate::launch::journal::{Kept, Said};
 use crate::launch::{End, Group, Journal, LaunchError, Machine, MachineState};
 
 /// Looks at what is left after machines were told to end, and the pause between them. A cloud takes a minute or two.
@@ -83,7 +83,8 @@ pub fn ended_as(kept: &Kept, end: &End, settings: &Settings, printer: &Printer) 
     for machine in &gone {
         rentals.end(machine, now);
     }
-    journal.keep(run, &rentals, kept.past.done, kept.past.interruptions).map_err(|error| journal_said(&error))?;
+    let said = Said { at: jiff::Timestamp::now(), lines: Vec::new() };
+    journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said).map_err(|error| journal_said(&error))?;
     if left.is_empty() { Ok(alive.len()) } else { Err(still_there(&left, &format!("gpuplan stop {run}"))) }
 }
 

@@ -14,7 +14,7 @@ use crate::launch::boot::{self, Boot, Source};
 use crate::launch::controller::Controller;
 use crate::launch::events::{Action, Choice, End, Event, Order, Outcome, Report};
 use crate::launch::job::Parcel;
-use crate::launch::journal::{Journal, JournalError};
+use crate::launch::journal::{Journal, JournalError, Said};
 use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
 use crate::launch::spec::RunSpec;
 use crate::runstore::status::Staged;
@@ -243,17 +243,16 @@ impl<'a> Leader<'a, '_> {
         self.note(&event, now)?;
         let actions = self.controller.step(now, event);
         let run = &self.spec.run;
-        self.wiring.journal.keep(run, self.controller.rentals(), self.controller.done(), self.controller.interruptions)?;
+        let lines = actions.iter().filter_map(|action| if let Action::Say(line) = action { Some(line.as_str()) } else { None }).collect();
+        let (controller, said) = (&self.controller, Said { at: Timestamp::now(), lines });
+        self.wiring.journal.keep(run, controller.rentals(), controller.done(), controller.interruptions, &said)?;
         for action in actions {
             match action {
                 Action::Create(order) => self.create(order, now).await?,
                 Action::Destroy(machine) => self.destroy(machine),
                 Action::List => self.list(),
                 Action::Wake(at) => self.wake = at,
-                Action::Say(line) => {
-                    self.wiring.journal.say(run, Timestamp::now(), &line)?;
-                    (self.wiring.say)(&line);
-                }
+                Action::Say(line) => (self.wiring.say)(&line),
             }
         }
         Ok(())

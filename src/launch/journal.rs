@@ -52,6 +52,13 @@ pub struct Journal {
     steps_to_live: Option<u64>,
 }
 
+/// Lines for people, of one moment.
+#[derive(Clone, Debug)]
+pub struct Said<'a> {
+    pub at: Timestamp,
+    pub lines: Vec<&'a str>,
+}
+
 /// A run as the journal knows it.
 #[derive(Clone, Debug)]
 pub struct Kept {
@@ -183,8 +190,8 @@ impl Journal {
         Ok(())
     }
 
-    /// What the controller knows after a step.
-    pub fn keep(&mut self, run: &str, rentals: &Rentals, done: f64, interruptions: u32) -> Result<(), JournalError> {
+    /// What the controller knows after a step, and what it says. One write: each costs a flush of the disk.
+    pub fn keep(&mut self, run: &str, rentals: &Rentals, done: f64, interruptions: u32, said: &Said<'_>) -> Result<(), JournalError> {
         self.step();
         let writing = self.database.transaction()?;
         for rental in &rentals.0 {
@@ -194,13 +201,11 @@ impl Journal {
             )?;
         }
         writing.execute("UPDATE runs SET done = ?2, interruptions = ?3 WHERE run = ?1", params![run, done, interruptions])?;
+        for line in &said.lines {
+            writing.execute("INSERT INTO events (run, at, line) VALUES (?1, ?2, ?3)", params![run, said.at.as_second(), line])?;
+        }
         writing.commit()?;
         self.step();
-        Ok(())
-    }
-
-    pub fn say(&mut self, run: &str, at: Timestamp, line: &str) -> Result<(), JournalError> {
-        self.write("INSERT INTO events (run, at, line) VALUES (?1, ?2, ?3)", params![run, at.as_second(), line])?;
         Ok(())
     }
 
