@@ -2,6 +2,7 @@
 
 pub mod adopt;
 pub mod agreed;
+pub mod any_zone;
 pub mod data;
 pub mod delivery;
 pub mod keep_alive;
@@ -75,6 +76,9 @@ pub struct LaunchArguments {
     /// Show what would be rented and end
     #[arg(long)]
     pub dry_run: bool,
+    /// Ask for spot machines in all zones of a region at once, and let the cloud choose [AWS: CreateFleet, price-capacity-optimized]
+    #[arg(long)]
+    pub any_zone: bool,
     /// Let the cloud start the next machine when one is taken, so that nobody has to lead the run [AWS, spot, one machine]
     #[arg(long, value_name = "GROUP")]
     pub keep_alive: Option<KeepAlive>,
@@ -106,7 +110,8 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let data = answered.resolved.workload.data.as_ref();
     let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
     let delivery = Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver)?;
-    let asked = keep_alive::narrowed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.keep_alive)?;
+    let asked = any_zone::collapsed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.any_zone)?;
+    let asked = keep_alive::narrowed(asked, arguments.keep_alive)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     tell(&asked, &chosen, &delivery, was, settings, printer);
     if arguments.dry_run {

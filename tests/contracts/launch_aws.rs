@@ -80,6 +80,7 @@ fn refused_code(call: &Call) -> Option<(u16, String)> {
 /// On one box, since it takes seconds to start.
 #[test]
 fn aws_launcher_in_a_box() {
+    let lost_fleet = AtomicUsize::new(0);
     let (lost, denies) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
     let denies_next_end = denies.clone();
     let rules = vec![
@@ -97,6 +98,17 @@ fn aws_launcher_in_a_box() {
         .when(|call| refused_code(call).is_some()),
         Rule::on("TerminateInstances", Fault::Refuse(400, "InvalidInstanceID.NotFound", "The instance ID does not exist"))
             .when(move |_| denies.swap(false, Ordering::SeqCst)),
+        Rule::on("CreateFleet", Fault::Lost).when(move |call| {
+            call.parameter("ClientToken").as_deref() == Some("lost-fleet") && lost_fleet.fetch_add(1, Ordering::SeqCst) == 0
+        }),
+        Rule::answer("CreateFleet", |call| {
+            let refused = |code: &str| format!("<item><errorCode>{code}</errorCode><errorMessage>no</errorMessage></item>");
+            let full = [refused("InsufficientInstanceCapacity"), refused("UnfulfillableCapacity")].concat();
+            let is_full = call.parameter("ClientToken").as_deref() == Some("full-fleet");
+            let errors = if is_full { refused("InsufficientInstanceCapacity") } else { full + &refused("MaxSpotInstanceCountExceeded") };
+            call.reply(answers::ec2("CreateFleet", &format!("<fleetId>fleet-none</fleetId><errorSet>{errors}</errorSet>")))
+        })
+        .when(|call| ["full-fleet", "quota-fleet"].map(Some).contains(&call.parameter("ClientToken").as_deref())),
         Rule::on("DescribeInstances", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
             .region("us-west-2")
             .when(|call| call.body.contains("busy-there")),
@@ -116,6 +128,7 @@ fn aws_launcher_in_a_box() {
         a_gang_stands_close_and_leaves_no_group(&cloud, &launcher).await;
         a_fleet_keeps_one_machine_until_it_is_ended(&cloud, &launcher).await;
         any_zone_is_left_to_the_cloud(&launcher).await;
+        spot_of_any_zone_is_one_call_for_all_of_them(&cloud, &launcher).await;
         every_refusal_says_what_comes_next(&launcher).await;
         thirty_refusals_are_thirty_calls(&cloud, &launcher).await;
         a_region_that_does_not_answer_hides_nothing(&launcher).await;
@@ -285,7 +298,8 @@ async fn a_fleet_keeps_one_machine_until_it_is_ended(cloud: &CloudBox, launcher:
     another.dissolve(&unknown).await.unwrap();
     assert_eq!((cloud.world.fleets.active(), cloud.world.fleets.templates()), (0, 0), "nothing of it is left");
     // EC2 ends a fleet whose time is over, and a template that was left is swept.
-    let soon = CreateRequest { token: "fleet-2".to_owned(), expires_at: Timestamp::now() + SignedDuration::from_secs(2), ..order.machine };
+    let end = Timestamp::from_second(Timestamp::now().as_second() + 3).unwrap();
+    let soon = CreateRequest { token: "fleet-2".to_owned(), expires_at: end, ..order.machine };
     keeper.keep(KeepRequest { machine: soon, pools: order.pools }).await.unwrap();
     comes("its machine", || cloud.world.up().into_iter().next()).await;
     comes("its end", || (cloud.world.fleets.active() == 0 && cloud.world.up().is_empty()).then_some(())).await;
@@ -310,6 +324,26 @@ async fn any_zone_is_left_to_the_cloud(launcher: &AwsLauncher) {
     let image = CreateRequest { image: Some("ami-nowhere".to_owned()), ..request("image", spot()) };
     let error = launcher.create(image).await.unwrap_err();
     assert!(matches!(&error, LaunchError::Request { code, .. } if code == "InvalidAMIID.NotFound"), "{error}");
+}
+
+async fn spot_of_any_zone_is_one_call_for_all_of_them(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let anywhere = || pool(None, Market::Spot);
+    let error = launcher.create(request("lost-fleet", anywhere())).await.unwrap_err();
+    assert!(matches!(error, LaunchError::Unclear { .. }), "{error}");
+    // As the controller does, later, with links that were made anew.
+    let again = CreateRequest { boot: "#!/bin/sh\nsleep 500\n".to_owned(), ..request("lost-fleet", anywhere()) };
+    let machine = launcher.create(again).await.unwrap();
+    let up = cloud.world.up();
+    assert!(up.len() == 1 && up[0].id == machine.id.0 && up[0].market == Market::Spot, "{up:?}");
+    let listed = until(launcher, &machine.id, |_| true).await;
+    assert_eq!((&listed.pool, listed.token.as_str()), (&anywhere(), "lost-fleet"), "the order is recognised");
+    assert!(launcher.keeper().unwrap().groups(None).await.unwrap().is_empty(), "it starts no other machine");
+    launcher.destroy(&machine.id).await.unwrap();
+    assert!(cloud.world.up().is_empty() && cloud.world.fleets.templates() == 0);
+    for (token, code) in [("full-fleet", "no capacity (InsufficientInstanceCapacity)"), ("quota-fleet", "quota L-3819A6DF of 8 vCPUs")] {
+        let error = launcher.create(request(token, anywhere())).await.unwrap_err();
+        assert!(error.to_string().starts_with(code), "{error}");
+    }
 }
 
 async fn every_refusal_says_what_comes_next(launcher: &AwsLauncher) {

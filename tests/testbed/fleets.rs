@@ -101,7 +101,9 @@ impl Fleets {
 
     fn list_templates(&self, call: &Call) -> Reply {
         let kept = self.kept.lock().unwrap();
-        let here = kept.templates.iter().filter(|((region, _), template)| *region == call.region && is_wanted(call, template));
+        let is_named = |name: &String| call.parameter("Filter.1.Value.1").as_ref() == Some(name);
+        let here = kept.templates.iter();
+        let here = here.filter(|((region, name), template)| *region == call.region && (is_named(name) || is_wanted(call, template)));
         let item = |((_, name), template): (&(String, String), &Call)| {
             format!("<item><launchTemplateId>{name}</launchTemplateId><tagSet>{}</tagSet></item>", tag_set(template))
         };
@@ -123,16 +125,26 @@ impl Fleets {
             if known.asked.body != call.body {
                 return call.refusal(400, "IdempotentParameterMismatch", "the token was used for another request");
             }
-            return call.reply(ec2(call, &format!("<fleetId>{}</fleetId>", known.id)));
+            let ids: String = known.started.iter().map(|(id, _)| format!("<item>{id}</item>")).collect();
+            let started = format!("<fleetInstanceSet><item><instanceIds>{ids}</instanceIds></item></fleetInstanceSet>");
+            return call.reply(ec2(call, &format!("<fleetId>{}</fleetId>{started}", known.id)));
         }
         let name = call.parameter("LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName").unwrap_or_default();
         let Some(template) = kept.templates.get(&(call.region.clone(), name)).cloned() else {
             return call.refusal(400, "InvalidLaunchTemplateName.NotFoundException", "no such template");
         };
-        if call.parameter("Type").as_deref() != Some("maintain") || until(call).is_none() {
+        let is_instant = call.parameter("Type").as_deref() == Some("instant");
+        if !is_instant && until(call).is_none() {
             return call.refusal(400, "InvalidParameterValue", "this box keeps fleets of type maintain that end");
         }
         let id = format!("fleet-{:08}", kept.fleets.len());
+        if is_instant {
+            let mut fleet = Fleet { id: id.clone(), asked: call.clone(), template, started: Vec::new(), is_active: false };
+            self.start_one(&mut fleet);
+            let started = format!("<instanceIds><item>{}</item></instanceIds>", fleet.started[0].0);
+            kept.fleets.push(fleet);
+            return call.reply(ec2(call, &format!("<fleetId>{id}</fleetId><fleetInstanceSet><item>{started}</item></fleetInstanceSet>")));
+        }
         kept.fleets.push(Fleet { id: id.clone(), asked: call.clone(), template, started: Vec::new(), is_active: true });
         call.reply(ec2(call, &format!("<fleetId>{id}</fleetId>")))
     }

@@ -281,7 +281,7 @@ pub async fn dissolve(clouds: &Launchers, groups: &[Group]) -> Result<(), Launch
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::launch::Pool;
     use crate::units::{BillingRule, Usd, UsdPerHour};
@@ -297,7 +297,7 @@ mod tests {
         Offered { pool, rate_usd_per_hour: UsdPerHour::parse(rate).unwrap_or_default(), billing: BillingRule::PER_SECOND }
     }
 
-    fn spec() -> RunSpec {
+    pub fn spec() -> RunSpec {
         let job = Job {
             command: vec!["./train.py".to_owned()],
             agent: Parcel::Stored { key: "_bin/ab/gpuplan".to_owned(), sha256: "ab".to_owned() },

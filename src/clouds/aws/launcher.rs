@@ -25,7 +25,7 @@ use crate::clouds::aws::offerings::listed as listed_in_zones;
 use crate::clouds::aws::session::{Account, Session};
 use crate::clouds::aws::vcpu_quotas::{Bought, counts, request as request_quota};
 use crate::launch::names;
-use crate::launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Pool, SelfDestruct};
+use crate::launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct};
 use crate::market::{BoxFuture, SourceError};
 
 /// Answers everywhere; asked where no region is configured.
@@ -112,6 +112,12 @@ impl AwsLauncher {
         Ok(regions)
     }
 
+    async fn has_enabled(&self, account: &Account, region: &str) -> Result<(), LaunchError> {
+        let is_enabled = self.regions(account).await?.iter().any(|enabled| enabled == region);
+        let closed = || LaunchError::NotSold { code: format!("{region} is not enabled for this account") };
+        if is_enabled { Ok(()) } else { Err(closed()) }
+    }
+
     async fn site(&self, account: &Account, pool: &Pool, image: Option<&str>) -> Result<Site, LaunchError> {
         let key = (pool.region.clone(), pool.instance_type.clone(), image.map(str::to_owned));
         if let Some((_, site)) = self.known().sites.get(&key).filter(|(since, _)| is_fresh(*since, KNOWN_FOR)) {
@@ -128,10 +134,7 @@ impl AwsLauncher {
             return Ok(order);
         }
         let region = &request.pool.region;
-        let (regions, owner) = tokio::try_join!(self.regions(account), self.caller(account))?;
-        if !regions.contains(region) {
-            return Err(LaunchError::NotSold { code: format!("{region} is not enabled for this account") });
-        }
+        let ((), owner) = tokio::try_join!(self.has_enabled(account, region), self.caller(account))?;
         let site = self.site(account, &request.pool, request.image.as_deref()).await?;
         let subnet = subnet(account, request, &site).await?;
         let group = (request.nodes > 1 && site.machine.stands_close).then(|| Group::of(request));
@@ -148,6 +151,16 @@ impl AwsLauncher {
     async fn rent(&self, request: &CreateRequest) -> Result<Machine, LaunchError> {
         let account = &self.account().await?;
         let region = request.pool.region.as_str();
+        if request.pool.zone_id.is_none() && request.pool.market == Market::Spot && request.nodes == 1 {
+            return match self.rent_anywhere(account, request).await {
+                Err(LaunchError::Quota { code, request: otherwise }) => Err(self.quota(account, request, &code, otherwise).await),
+                Ok(machine) => {
+                    self.known().region_of.insert(machine.id.clone(), (region.to_owned(), Some(Instant::now())));
+                    Ok(machine)
+                }
+                error => error,
+            };
+        }
         let order = self.prepared(account, request).await?;
         let answer = match run(account, region, order.clone()).await {
             Err(SourceError::Refused { code, .. }) if code == "UnauthorizedOperation" => {

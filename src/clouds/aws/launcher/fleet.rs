@@ -13,9 +13,8 @@ use aws_sdk_ec2::types::{
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::clouds::aws::launcher::order::{HOPS, ZONE, fitting, root_size, tags};
+use crate::clouds::aws::launcher::order::{HOPS, TOKEN, ZONE, fitting, root_size, tags};
 use crate::clouds::aws::launcher::site::{MACHINE, Site, Subnet};
-use crate::launch::keeper::KeepRequest;
 use crate::launch::{CreateRequest, LaunchError, names};
 
 /// How a machine ends the fleet that would start the next one: it finds it by its mark, with the role of machines and the `aws`
@@ -44,13 +43,24 @@ fn boot(request: &CreateRequest) -> String {
     )
 }
 
-/// Every machine of the fleet: closed, encrypted and marked as one that is ordered by itself.
-pub fn template(request: &CreateRequest, site: &Site, owner: &str) -> Result<RequestLaunchTemplateData, LaunchError> {
-    let boot = fitting(boot(request))?;
+/// Every machine of a fleet that is kept. Where each stands is the fleet's choice.
+pub fn kept_template(request: &CreateRequest, site: &Site, owner: &str) -> Result<RequestLaunchTemplateData, LaunchError> {
     let mut tags = tags(request, owner)?;
-    // Where it stands is the fleet's choice.
     tags.retain(|tag| tag.key() != Some(ZONE));
-    let tagged = |kind| LaunchTemplateTagSpecificationRequest::builder().resource_type(kind).set_tags(Some(tags.clone())).build();
+    template(request, boot(request), &tags, site)
+}
+
+/// The one machine of a fleet that is there for it alone. EC2 gives it a token of its own, so that of the order is a mark.
+pub fn single_template(request: &CreateRequest, site: &Site, owner: &str) -> Result<RequestLaunchTemplateData, LaunchError> {
+    let mut tags = tags(request, owner)?;
+    tags.push(Tag::builder().key(TOKEN).value(&request.token).build());
+    template(request, request.boot.clone(), &tags, site)
+}
+
+/// Closed, encrypted and marked as a machine that is ordered by itself.
+fn template(request: &CreateRequest, boot: String, tags: &[Tag], site: &Site) -> Result<RequestLaunchTemplateData, LaunchError> {
+    let boot = fitting(boot)?;
+    let tagged = |kind| LaunchTemplateTagSpecificationRequest::builder().resource_type(kind).set_tags(Some(tags.to_vec())).build();
     let metadata = LaunchTemplateInstanceMetadataOptionsRequest::builder()
         .http_endpoint(LaunchTemplateInstanceMetadataEndpointState::Enabled)
         .http_tokens(LaunchTemplateHttpTokensState::Required)
@@ -82,8 +92,25 @@ pub fn shared_tags(request: &CreateRequest, owner: &str, kind: ResourceType) -> 
 }
 
 /// A fleet that always has one spot machine, in whichever of the subnets there is one; at the end of its time EC2 ends both.
-pub fn fleet(request: &KeepRequest, subnets: &[Subnet], owner: &str) -> Result<CreateFleetInputBuilder, LaunchError> {
-    let machine = &request.machine;
+pub fn fleet(machine: &CreateRequest, subnets: &[Subnet], owner: &str) -> Result<CreateFleetInputBuilder, LaunchError> {
+    Ok(one(machine, subnets)
+        .r#type(FleetType::Maintain)
+        .excess_capacity_termination_policy(FleetExcessCapacityTerminationPolicy::Termination)
+        .valid_until(DateTime::from_secs(machine.expires_at.as_second()))
+        .terminate_instances_with_expiration(true)
+        .tag_specifications(shared_tags(machine, owner, ResourceType::Fleet)?))
+}
+
+/// One spot machine at once or an error, wherever among the subnets EC2 expects it to be cheap and to stay. The call may be repeated,
+/// so nothing in it tells the time.
+pub fn instant(machine: &CreateRequest, subnets: &[Subnet], owner: &str) -> CreateFleetInputBuilder {
+    let marks = [(names::RUN, machine.run.as_str()), (names::OWNER, owner)];
+    let tags = marks.into_iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
+    let tagged = TagSpecification::builder().resource_type(ResourceType::Fleet).set_tags(Some(tags)).build();
+    one(machine, subnets).r#type(FleetType::Instant).tag_specifications(tagged)
+}
+
+fn one(machine: &CreateRequest, subnets: &[Subnet]) -> CreateFleetInputBuilder {
     let template = FleetLaunchTemplateSpecificationRequest::builder().launch_template_name(name(machine)).version("1").build();
     let place = |subnet: &Subnet| {
         let kind = InstanceType::from(machine.pool.instance_type.as_str());
@@ -98,16 +125,11 @@ pub fn fleet(request: &KeepRequest, subnets: &[Subnet], owner: &str) -> Result<C
     let spot = SpotOptionsRequest::builder()
         .allocation_strategy(SpotAllocationStrategy::PriceCapacityOptimized)
         .instance_interruption_behavior(SpotInstanceInterruptionBehavior::Terminate);
-    Ok(CreateFleetInputBuilder::default()
+    CreateFleetInputBuilder::default()
         .client_token(&machine.token)
-        .r#type(FleetType::Maintain)
         .launch_template_configs(config.set_overrides(Some(subnets.iter().map(place).collect())).build())
         .target_capacity_specification(target.build())
         .spot_options(spot.build())
-        .excess_capacity_termination_policy(FleetExcessCapacityTerminationPolicy::Termination)
-        .valid_until(DateTime::from_secs(machine.expires_at.as_second()))
-        .terminate_instances_with_expiration(true)
-        .tag_specifications(shared_tags(machine, owner, ResourceType::Fleet)?))
 }
 
 /// Value of a mark.
@@ -155,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_machine_of_a_fleet_is_closed_encrypted_marked_and_can_end_the_fleet() {
-        let made = template(&request(), &site(), "me").unwrap();
+        let made = kept_template(&request(), &site(), "me").unwrap();
         let metadata = made.metadata_options().unwrap();
         assert_eq!(metadata.http_tokens(), Some(&LaunchTemplateHttpTokensState::Required));
         let disk = made.block_device_mappings()[0].ebs().unwrap();
@@ -168,13 +190,22 @@ mod tests {
         let boot = String::from_utf8(BASE64_STANDARD.decode(made.user_data().unwrap()).unwrap()).unwrap();
         assert!(boot.contains("export GPUPLAN_END_GROUP=\"sh $PWD/end-group us-east-1 r\"") && boot.ends_with("echo trains\n"), "{boot}");
         let large = CreateRequest { boot: "x".repeat(16 << 10), ..request() };
-        assert!(template(&large, &site(), "me").is_err(), "what goes before counts too");
+        assert!(kept_template(&large, &site(), "me").is_err(), "what goes before counts too");
+    }
+
+    #[test]
+    fn a_repeated_call_for_one_machine_says_the_same_in_every_word() {
+        let later = CreateRequest { expires_at: "2026-11-23T00:00:00Z".parse().unwrap(), boot: "other links".to_owned(), ..request() };
+        let said = |request: &CreateRequest| format!("{:?}", instant(request, &[], "me"));
+        assert_eq!(said(&request()), said(&later));
+        let made = single_template(&request(), &site(), "me").unwrap();
+        assert_eq!(mark(made.tag_specifications()[0].tags(), TOKEN), Some(request().token.as_str()));
     }
 
     #[test]
     fn a_fleet_has_one_machine_and_an_end() {
         let subnet = |id: &str| Subnet { id: id.to_owned(), zone_id: id.to_owned(), is_default: true };
-        let order = fleet(&KeepRequest { machine: request(), pools: Vec::new() }, &[subnet("a"), subnet("b")], "me").unwrap();
+        let order = fleet(&request(), &[subnet("a"), subnet("b")], "me").unwrap();
         assert_eq!((order.get_type(), order.get_terminate_instances_with_expiration()), (&Some(FleetType::Maintain), &Some(true)));
         assert_eq!(order.get_valid_until().map(|until| until.secs()), Some(request().expires_at.as_second()));
         assert_eq!(order.get_target_capacity_specification().as_ref().unwrap().total_target_capacity(), Some(1));

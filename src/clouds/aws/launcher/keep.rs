@@ -1,6 +1,6 @@
 //! Fleets of one as a `Keeper`: made with their template, found by their marks in every region, and ended with both.
 
-use aws_sdk_ec2::types::{FleetData, FleetStateCode, FleetType, ResourceType};
+use aws_sdk_ec2::types::{CreateFleetError, FleetData, FleetStateCode, FleetType, RequestLaunchTemplateData, ResourceType};
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 
@@ -10,13 +10,15 @@ use crate::clouds::aws::launcher::site::{self, Site, Subnet};
 use crate::clouds::aws::launcher::{AwsLauncher, filter, fleet};
 use crate::clouds::aws::session::Account;
 use crate::launch::keeper::{Group, KeepRequest, Keeper};
-use crate::launch::{LaunchError, names};
+use crate::launch::{CreateRequest, LaunchError, Machine, MachineId, MachineState, Pool, names};
 use crate::market::{BoxFuture, SourceError};
 
 /// States in which a fleet starts machines (EC2 API reference, `DescribeFleets`).
 const AT_WORK: [FleetStateCode; 3] = [FleetStateCode::Submitted, FleetStateCode::Active, FleetStateCode::Modifying];
 /// What EC2 says of a template whose name is taken, or that nobody knows.
 const IS_THERE: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
+/// The same token with a boot script that was made anew: the template of the first call counts.
+const OTHER_WORDS: &str = "IdempotentParameterMismatch";
 const NO_TEMPLATE: &str = "InvalidLaunchTemplateId.NotFound";
 
 impl AwsLauncher {
@@ -24,17 +26,12 @@ impl AwsLauncher {
         let account = &self.account().await?;
         let (machine, region) = (&request.machine, request.machine.pool.region.as_str());
         let owner = &self.caller(account).await?;
+        self.has_enabled(account, region).await?;
         let site = self.site(account, &machine.pool, machine.image.as_deref()).await?;
-        let fleet = fleet::fleet(request, &subnets(request, &site)?, owner)?;
-        let tags = fleet::shared_tags(machine, owner, ResourceType::LaunchTemplate)?;
-        let renting = account.ec2_to_rent(region);
-        let template = renting.create_launch_template().launch_template_name(fleet::name(machine)).client_token(&machine.token);
-        let template = template.launch_template_data(fleet::template(machine, &site, owner)?).tag_specifications(tags);
-        match template.send().await.map_err(|error| account.error(region, &error)) {
-            Err(SourceError::Refused { code, .. }) if code == IS_THERE => {}
-            made => drop(made.map_err(launch_error)?),
-        }
-        let made = fleet.send_with(&renting).await.map_err(|error| launch_error(account.error(region, &error)))?;
+        let fleet = fleet::fleet(machine, &subnets(&request.pools, &site)?, owner)?;
+        let template = fleet::kept_template(machine, &site, owner)?;
+        make_template(account, machine, template, owner).await?;
+        let made = fleet.send_with(&account.ec2_to_rent(region)).await.map_err(|error| launch_error(account.error(region, &error)))?;
         let missing = || LaunchError::Unclear { code: "the answer names no fleet".to_owned() };
         Ok(Group {
             id: made.fleet_id().ok_or_else(missing)?.to_owned(),
@@ -42,6 +39,36 @@ impl AwsLauncher {
             cloud: CLOUD.to_owned(),
             region: region.to_owned(),
             expires_at: machine.expires_at,
+            owner: owner.clone(),
+        })
+    }
+
+    /// One spot machine in any zone of a region, in a call that lets EC2 choose among all of them.
+    pub(super) async fn rent_anywhere(&self, account: &Account, request: &CreateRequest) -> Result<Machine, LaunchError> {
+        let (region, owner) = (request.pool.region.as_str(), &self.caller(account).await?);
+        self.has_enabled(account, region).await?;
+        let site = self.site(account, &request.pool, request.image.as_deref()).await?;
+        let places = subnets(std::slice::from_ref(&request.pool), &site)?;
+        make_template(account, request, fleet::single_template(request, &site, owner)?, owner).await?;
+        let made = fleet::instant(request, &places, owner).send_with(&account.ec2_to_rent(region)).await;
+        let made = made.map_err(|error| launch_error(account.error(region, &error)))?;
+        // The answer is clear, so nobody asks with this template again.
+        let own = filter("launch-template-name", &fleet::name(request));
+        let _ = remove_templates(account, region, own, |_| true).await;
+        let id = made.instances().iter().flat_map(|one| one.instance_ids()).next();
+        let Some(id) = id else { return Err(nowhere(made.errors())) };
+        Ok(Machine {
+            id: MachineId(id.clone()),
+            run: request.run.clone(),
+            epoch: request.epoch,
+            node: request.node,
+            token: request.token.clone(),
+            pool: request.pool.clone(),
+            state: MachineState::Starting,
+            reason: None,
+            was_taken: false,
+            created_at: Timestamp::now(),
+            expires_at: request.expires_at,
             owner: owner.clone(),
         })
     }
@@ -68,6 +95,34 @@ impl AwsLauncher {
         }
         let own = filter(&format!("tag:{}", names::RUN), &group.run);
         remove_templates(account, &group.region, own, |_| true).await
+    }
+}
+
+/// Every zone said why; what is not for want of capacity goes before, since another call would meet it too.
+fn nowhere(errors: &[CreateFleetError]) -> LaunchError {
+    let said = errors.iter().map(|error| {
+        let text = |part: Option<&str>| part.unwrap_or_default().to_owned();
+        launch_error(SourceError::Refused { code: text(error.error_code()), detail: text(error.error_message()) })
+    });
+    let is_local = |error: &LaunchError| matches!(error, LaunchError::Capacity { .. } | LaunchError::NotSold { .. });
+    let none = LaunchError::Capacity { code: "no zone has one".to_owned() };
+    said.fold(none, |worst, error| if is_local(&worst) { error } else { worst })
+}
+
+/// One that is there already is as good.
+async fn make_template(
+    account: &Account,
+    machine: &CreateRequest,
+    data: RequestLaunchTemplateData,
+    owner: &str,
+) -> Result<(), LaunchError> {
+    let region = machine.pool.region.as_str();
+    let tags = fleet::shared_tags(machine, owner, ResourceType::LaunchTemplate)?;
+    let template = account.ec2_to_rent(region).create_launch_template().launch_template_name(fleet::name(machine));
+    let template = template.client_token(&machine.token).launch_template_data(data).tag_specifications(tags);
+    match template.send().await.map_err(|error| account.error(region, &error)) {
+        Err(SourceError::Refused { code, .. }) if [IS_THERE, OTHER_WORDS].contains(&code.as_str()) => Ok(()),
+        made => made.map(drop).map_err(launch_error),
     }
 }
 
@@ -100,8 +155,8 @@ async fn remove_templates(
 }
 
 /// A subnet for each zone that was named, or one in every zone of the network.
-fn subnets(request: &KeepRequest, site: &Site) -> Result<Vec<Subnet>, LaunchError> {
-    let is_wanted = |subnet: &&Subnet| request.pools.iter().any(|pool| pool.zone_id.as_ref().is_none_or(|zone| *zone == subnet.zone_id));
+fn subnets(pools: &[Pool], site: &Site) -> Result<Vec<Subnet>, LaunchError> {
+    let is_wanted = |subnet: &&Subnet| pools.iter().any(|pool| pool.zone_id.as_ref().is_none_or(|zone| *zone == subnet.zone_id));
     let mut found: Vec<Subnet> = Vec::new();
     for subnet in site.subnets.iter().filter(is_wanted) {
         if !found.iter().any(|known| known.zone_id == subnet.zone_id) {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::clouds::aws::CLOUD;
 use crate::clouds::aws::errors::was_taken;
-use crate::clouds::aws::launcher::order::ZONE;
+use crate::clouds::aws::launcher::order::{TOKEN, ZONE};
 use crate::launch::names;
 use crate::launch::{Machine, MachineId, MachineState, Market, Pool};
 
@@ -23,7 +23,7 @@ pub fn machine(found: &Instance, region: &str) -> Option<Machine> {
         run: tag(names::RUN)?.to_owned(),
         epoch: number(names::EPOCH),
         node: u32::try_from(number(names::NODE)).unwrap_or_default(),
-        token: found.client_token().unwrap_or_default().to_owned(),
+        token: tag(TOKEN).or(found.client_token()).unwrap_or_default().to_owned(),
         pool: Pool {
             cloud: CLOUD.to_owned(),
             region: region.to_owned(),

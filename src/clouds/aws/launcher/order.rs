@@ -16,6 +16,8 @@ use crate::launch::{CreateRequest, LaunchError, Market};
 
 /// The zone that was asked for, empty where any would do: a list has to give the pool as it was ordered.
 pub const ZONE: &str = "gpuplan:zone";
+/// The token of an order, where the machine has another: one that a fleet started.
+pub const TOKEN: &str = "gpuplan:token";
 const NAME: &str = "Name";
 /// User data, before it is encoded (EC2 user guide, "Run commands when you launch an EC2 instance"). Bytes.
 const LARGEST_BOOT: usize = 16 << 10;
