@@ -66,6 +66,9 @@ cargo build --release --locked --no-default-features
 cargo test --release --locked --no-default-features --test cli -- --nocapture export::
 # A real Slurm on this machine; it says so where it cannot run.
 tests/slurm.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" || (($? == 3))
+if [[ -x "$engines/ray/bin/python" ]]; then
+  tests/ray.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" "$engines/ray/bin/python"
+fi
 
 cargo test --release --locked --no-default-features --test agent -- --include-ignored --nocapture frameworks stores speed
 .ci/agent

@@ -1,7 +1,11 @@
 //! `accuracy`: predicts every published run and says how wrong that is.
 
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
 use crate::accuracy::{By, Published, Scores, predict};
-use crate::cli::args::{AccuracyArguments, AccuracyGrouping, OutputFormat};
+use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::refit;
@@ -9,6 +13,39 @@ use crate::cli::settings::Settings;
 use crate::estimate::constants::Fitted;
 use crate::estimate::memory_constants::FittedMemory;
 use crate::report::accuracy as report;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AccuracyGrouping {
+    /// Paper or repository
+    #[default]
+    Source,
+    /// Sources that share one code base
+    Group,
+    /// Kind of model
+    Family,
+    Gpu,
+    /// What bounds the predicted step
+    Regime,
+}
+
+#[derive(Debug, Args)]
+pub struct AccuracyArguments {
+    /// How the runs are put together in tables and CSV; JSON has every grouping
+    #[arg(long, value_enum, default_value_t)]
+    pub by: AccuracyGrouping,
+    /// Fit the constants again and write them
+    #[arg(long)]
+    pub refit: bool,
+    /// Fit without this group and show its errors; writes nothing
+    #[arg(long, value_name = "GROUP", requires = "refit")]
+    pub leave_out: Option<String>,
+    /// Also write the error of every held-out run to this CSV file
+    #[arg(long, value_name = "FILE", requires = "refit")]
+    pub residuals: Option<PathBuf>,
+    /// The constants file that --refit writes
+    #[arg(long, value_name = "FILE", default_value = "benchmarks/results/constants.toml")]
+    pub constants: PathBuf,
+}
 
 pub fn run(arguments: &AccuracyArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     if let Some(group) = &arguments.leave_out {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::cli::accuracy::AccuracyArguments;
 use crate::cli::agent::AgentArguments;
 use crate::cli::bench::BenchArguments;
 use crate::cli::calibrations::MeasuredArguments;
@@ -388,39 +389,6 @@ pub struct EstimateArguments {
     /// File of cases, one JSON object a line (`-`: standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "gpus"])]
     pub cases: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum AccuracyGrouping {
-    /// Paper or repository
-    #[default]
-    Source,
-    /// Sources that share one code base
-    Group,
-    /// Kind of model
-    Family,
-    Gpu,
-    /// What bounds the predicted step
-    Regime,
-}
-
-#[derive(Debug, Args)]
-pub struct AccuracyArguments {
-    /// How the runs are put together in tables and CSV; JSON has every grouping
-    #[arg(long, value_enum, default_value_t)]
-    pub by: AccuracyGrouping,
-    /// Fit the constants again and write them
-    #[arg(long)]
-    pub refit: bool,
-    /// Fit without this group and show its errors; writes nothing
-    #[arg(long, value_name = "GROUP", requires = "refit")]
-    pub leave_out: Option<String>,
-    /// Also write the error of every held-out run to this CSV file
-    #[arg(long, value_name = "FILE", requires = "refit")]
-    pub residuals: Option<PathBuf>,
-    /// The constants file that --refit writes
-    #[arg(long, value_name = "FILE", default_value = "benchmarks/results/constants.toml")]
-    pub constants: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use crate::accuracy::fit::{Fit, FitRun, fit};
 use crate::accuracy::held_out::{self, HeldOut};
 use crate::accuracy::memory_fit::{self, MemoryRun};
 use crate::accuracy::{Published, Run};
-use crate::cli::args::AccuracyArguments;
+use crate::cli::accuracy::AccuracyArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;

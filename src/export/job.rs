@@ -238,7 +238,7 @@ impl Job {
 
     /// Comments, each line with `#`.
     pub fn comments(&self, more: &[String]) -> String {
-        self.about().iter().chain(more).map(|line| format!("# {line}\n")).collect()
+        lines("# ", self.about().iter().chain(more))
     }
 
     /// Refuses what a framework without tensor and pipeline parallelism cannot do.
@@ -263,6 +263,11 @@ impl Job {
             Shard::Zero3 | Shard::Hsdp => 3,
         }
     }
+}
+
+/// Each on a line of its own behind `before`.
+pub fn lines<'a>(before: &str, all: impl IntoIterator<Item = &'a String>) -> String {
+    all.into_iter().flat_map(|line| [before, line, "\n"]).collect()
 }
 
 /// What is read of the document's `workload`.

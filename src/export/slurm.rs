@@ -1,6 +1,6 @@
 //! A batch script of Slurm (`sbatch FILE`): one agent a machine under `srun`, put back into the queue as often as it is interrupted.
 
-use crate::export::job::{Job, MARGIN, Terms};
+use crate::export::job::{Job, MARGIN, Terms, lines};
 use crate::export::script::{Position, script};
 use crate::export::{ExportError, Target};
 
@@ -30,7 +30,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     if job.terms() != Terms::Kept {
         how.push("the plan is on spot machines: take a partition of such nodes".to_owned());
     }
-    let options: String = options.iter().map(|option| format!("#SBATCH {option}\n")).collect();
+    let options = lines("#SBATCH ", &options);
     let position = Position { node: "\"$SLURM_NODEID\"", nodes: "\"$SLURM_NNODES\"", first: "\"$FIRST_NODE\"" };
     let body: String = script(job, position)?;
     let first =
