@@ -83,7 +83,7 @@ pub fn ended_as(kept: &Kept, end: &End, settings: &Settings, printer: &Printer) 
     for machine in &gone {
         rentals.end(machine, now);
     }
-    let said = Said { at: jiff::Timestamp::now(), lines: Vec::new() };
+    let said = Said { at: Timestamp::now(), lines: Vec::new() };
     journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said).map_err(|error| journal_said(&error))?;
     if left.is_empty() { Ok(alive.len()) } else { Err(still_there(&left, &format!("gpuplan stop {run}"))) }
 }

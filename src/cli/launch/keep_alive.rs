@@ -16,7 +16,7 @@ use crate::cli::settings::Settings;
 use crate::clouds::aws;
 use crate::launch::boot::{self, Boot, Source};
 use crate::launch::events::Order;
-use crate::launch::journal::{Kept, words};
+use crate::launch::journal::{Kept, Said, words};
 use crate::launch::spec::Offered;
 use crate::launch::{
     Choice, CreateRequest, End, Group, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec, names,
@@ -213,13 +213,14 @@ pub fn looked(run: &str, settings: &Settings, printer: &Printer) -> Result<(Stri
         rentals.end(machine, now);
     }
     let relaunches = u32::try_from(after.machines.len().saturating_sub(1)).unwrap_or(u32::MAX);
-    journal.keep(run, &rentals, done, relaunches).map_err(|error| journal_said(&error))?;
+    let nothing = Said { at: Timestamp::now(), lines: Vec::new() };
+    journal.keep(run, &rentals, done, relaunches, &nothing).map_err(|error| journal_said(&error))?;
     let up = machines.iter().filter(|machine| machine.state != MachineState::Gone).count();
     let is_young = Timestamp::now().duration_since(spec.started_at) < LATE;
     let groups =
         if up == 0 && !is_young { runtime.block_on(groups(&clouds, Some(run))).map_err(|error| refused(run, &error))?.len() } else { 1 };
-    let nothing = || End::Failed("its group and its machine have ended, and its store does not say that it is completed".to_owned());
-    let end = outcome.or_else(|| (groups == 0).then(nothing));
+    let lost = || End::Failed("its group and its machine have ended, and its store does not say that it is completed".to_owned());
+    let end = outcome.or_else(|| (groups == 0).then(lost));
     if let Some(end) = &end {
         ended_as(&kept(run, settings)?, end, settings, printer)?;
     }
