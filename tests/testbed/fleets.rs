@@ -125,7 +125,7 @@ impl Fleets {
             if known.asked.body != call.body {
                 return call.refusal(400, "IdempotentParameterMismatch", "the token was used for another request");
             }
-            let ids: String = known.started.iter().map(|(id, _)| format!("<item>{id}</item>")).collect();
+            let ids = known.started.first().map_or_else(String::new, |(id, _)| format!("<item>{id}</item>"));
             let started = format!("<fleetInstanceSet><item><instanceIds>{ids}</instanceIds></item></fleetInstanceSet>");
             return call.reply(ec2(call, &format!("<fleetId>{}</fleetId>{started}", known.id)));
         }
@@ -243,7 +243,8 @@ fn tags(call: &Call) -> Vec<(String, String)> {
 }
 
 fn tag_set(call: &Call) -> String {
-    tags(call).iter().map(|(key, value)| format!("<item><key>{key}</key><value>{value}</value></item>")).collect()
+    let item = |(key, value): (String, String)| format!("<item><key>{key}</key><value>{value}</value></item>");
+    tags(call).into_iter().map(item).collect()
 }
 
 /// By the one filter that is asked with: the key of a tag, or a tag.

@@ -1,6 +1,8 @@
 //! Fleets of one as a `Keeper`: made with their template, found by their marks in every region, and ended with both.
 
-use aws_sdk_ec2::types::{CreateFleetError, FleetData, FleetStateCode, FleetType, RequestLaunchTemplateData, ResourceType};
+use aws_sdk_ec2::types::{
+    CreateFleetError, CreateFleetInstance, FleetData, FleetStateCode, FleetType, RequestLaunchTemplateData, ResourceType,
+};
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 
@@ -55,7 +57,7 @@ impl AwsLauncher {
         // The answer is clear, so nobody asks with this template again.
         let own = filter("launch-template-name", &fleet::name(request));
         let _ = remove_templates(account, region, own, |_| true).await;
-        let id = made.instances().iter().flat_map(|one| one.instance_ids()).next();
+        let id = made.instances().iter().flat_map(CreateFleetInstance::instance_ids).next();
         let Some(id) = id else { return Err(nowhere(made.errors())) };
         Ok(Machine {
             id: MachineId(id.clone()),
