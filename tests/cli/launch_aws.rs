@@ -27,7 +27,7 @@ const QUESTION: [&str; 12] = [
     "90d",
 ];
 /// For any step of it, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The zone that is asked first has no machine.
 fn rules() -> Vec<Rule> {
