@@ -135,7 +135,7 @@ pull() {
   done
   echo "gpuplan: $1 is here" >&2
   # The agent works inside: what it is told by its surroundings, and the certificates of the machine for images that have none.
-  for name in GPUPLAN_AGENT_OPTIONS GPUPLAN_FAKE_MACHINE AWS_ENDPOINT_URL AWS_EC2_METADATA_SERVICE_ENDPOINT AWS_METADATA_ENDPOINT \
+  for name in GPUPLAN_AGENT_OPTIONS GPUPLAN_MACHINE_FOLDER AWS_ENDPOINT_URL AWS_EC2_METADATA_SERVICE_ENDPOINT AWS_METADATA_ENDPOINT \
     GCE_METADATA_HOST GOOGLE_BASE_URL; do
     eval "value=\${$name:-}"
     [ -z "$value" ] || keep $name "$value"

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpuplan::launch::events::Order;
-use gpuplan::launch::launcher::{Machine, MachineId};
+use gpuplan::launch::launcher::Machine;
 use gpuplan::launch::{Choice, Journal, RunSpec};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -104,8 +104,8 @@ fn the_status_of_a_hundred_machines_takes_a_second_at_most() {
                 "reason": null, "was_taken": false, "created_at": now, "expires_at": expires_at});
             let machine: Machine = serde_json::from_value(machine).unwrap();
             journal.found(&spec.run, &machine, &choice, 0.0).unwrap();
-            let MachineId(id) = &machine.id;
-            let process = Command::new("sleep").arg("600").env("GPUPLAN_FAKE_MACHINE", id).stdin(Stdio::null()).spawn().unwrap();
+            let folder = home.path().join("fake-cloud/machines").join(&machine.id.0);
+            let process = Command::new("sleep").arg("600").env("GPUPLAN_MACHINE_FOLDER", folder).stdin(Stdio::null()).spawn().unwrap();
             kept.push(json!({"machine": machine, "pid": process.id(), "taken_at": null, "noticed_at": null}));
             processes.0.push(process);
         }
