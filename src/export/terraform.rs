@@ -9,7 +9,7 @@ use crate::export::{ExportError, Target};
 const AWS_PROVIDER: &str = "5.100.0";
 /// A machine of Compute Engine with an end lives no longer ("Limit the run time of a VM"). Hours.
 const MOST_HOURS_OF_GCP: u32 = 120 * 24;
-/// Root disk. GiB.
+/// Root disk. GiB. Judged: an image with drivers and frameworks, and some checkpoints.
 const DISK_GIB: u32 = 512;
 
 pub fn text(job: &Job) -> Result<String, ExportError> {

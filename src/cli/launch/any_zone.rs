@@ -4,7 +4,8 @@ use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::launch::RunSpec;
 use crate::launch::spec::Offered;
 
-/// Each region and machine type once, at the dearest rate of its zones: it never costs more than was said.
+/// Each region and machine type once, at the dearest rate of the zones that the plan named. The cloud may take another zone, which may
+/// be dearer: the call sets no highest price yet.
 pub fn collapsed(spec: RunSpec, is_wanted: bool) -> Result<RunSpec, Diagnostic> {
     if !is_wanted {
         return Ok(spec);
