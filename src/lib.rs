@@ -36,6 +36,7 @@
 
 pub mod accuracy;
 pub mod agent;
+pub mod budget;
 pub mod calibration;
 pub mod cli;
 pub mod clouds;

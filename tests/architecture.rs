@@ -78,7 +78,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("reqwest", "clouds/http.rs clouds/metadata.rs"),
     ("nvml_wrapper", "telemetry/nvml.rs"),
     ("object_store", "runstore/store.rs runstore/store/"),
-    ("rusqlite", "market/cache.rs launch/journal.rs workload/trace/nsight.rs"),
+    ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal.rs workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     // The settings ask it for the width of the terminal.
