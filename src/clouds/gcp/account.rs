@@ -1,6 +1,5 @@
 //! `Account`: whose project is asked, what it may do and how many GPUs it may start.
 
-use google_cloud_compute_v1::client::{Projects, Regions};
 use google_cloud_compute_v1::model;
 
 use crate::clouds::gcp::CLOUD;
@@ -8,7 +7,7 @@ use crate::clouds::gcp::identity;
 use crate::clouds::gcp::permissions::{GROUPS, Granted, Group};
 use crate::clouds::gcp::project::Project;
 use crate::clouds::gcp::quotas::{self, ALL_REGIONS, FAMILY_QUOTA, Limit, Metric, QuotaInfo};
-use crate::clouds::gcp::sdk::{configured, not_built, refusal, signed};
+use crate::clouds::gcp::sdk::{access, not_built, refusal, signed};
 use crate::clouds::http::{Http, Request};
 use crate::hardware::CloudId;
 use crate::market::{AccountSource, BoxFuture, Identity, Permission, Quota, QuotaNeed, SourceError};
@@ -59,13 +58,13 @@ impl Account {
     }
 
     async fn described(&self) -> Result<model::Project, SourceError> {
-        let client = configured(Projects::builder(), &self.project)?.build().await.map_err(|error| not_built(&error))?;
+        let client = access(&self.project)?.projects().await.map_err(|error| not_built(&error))?;
         let call = client.get().set_project(self.project.id()?);
         call.send().await.map_err(|error| refusal("project", "compute.projects.get", &error))
     }
 
     async fn of_region(&self, region: &str) -> Result<Vec<Metric>, SourceError> {
-        let client = configured(Regions::builder(), &self.project)?.build().await.map_err(|error| not_built(&error))?;
+        let client = access(&self.project)?.regions().await.map_err(|error| not_built(&error))?;
         let call = client.get().set_project(self.project.id()?).set_region(region);
         let region = call.send().await.map_err(|error| refusal(region, "compute.regions.get", &error))?;
         Ok(metrics(region.quotas))

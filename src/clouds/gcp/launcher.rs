@@ -28,7 +28,7 @@ use crate::clouds::gcp::launcher::body::Frame;
 use crate::clouds::gcp::launcher::found::{Seen, place_of};
 use crate::clouds::gcp::launcher::refused::{call_error, operation_error, source_error};
 use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::sdk::{configured, not_built, signed, zones};
+use crate::clouds::gcp::sdk::{access, not_built, signed, zones};
 use crate::clouds::gcp::zones::Zones;
 use crate::clouds::http::{Http, Request};
 use crate::clouds::variable;
@@ -97,8 +97,8 @@ impl GcpLauncher {
 
     async fn clients(&self) -> Result<&Clients, LaunchError> {
         let build = async || -> Result<Clients, SourceError> {
-            let instances = configured(Instances::builder(), &self.project)?.build().await.map_err(|error| not_built(&error))?;
-            let operations = configured(ZoneOperations::builder(), &self.project)?.build().await.map_err(|error| not_built(&error))?;
+            let instances = access(&self.project)?.instances().await.map_err(|error| not_built(&error))?;
+            let operations = access(&self.project)?.zone_operations().await.map_err(|error| not_built(&error))?;
             Ok(Clients { instances, operations })
         };
         self.clients.get_or_try_init(build).await.map_err(|error| source_error(&error))

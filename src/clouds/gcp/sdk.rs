@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use compute_clients::Access;
 use google_cloud_auth::credentials::{self, CacheableResource, Credentials, anonymous};
 use google_cloud_compute_v1::Error as CallError;
-use google_cloud_compute_v1::client::MachineTypes;
 use google_cloud_compute_v1::model::MachineType;
 use google_cloud_compute_v1::model::deprecation_status::State;
-use google_cloud_gax::client_builder::{ClientBuilder, Error as BuildError};
+use google_cloud_gax::client_builder::Error as BuildError;
 use google_cloud_gax::paginator::Paginator;
-use google_cloud_gax::retry_policy::NeverRetry;
 
 use crate::clouds::gcp::errors::{Reach, explained, reach};
 use crate::clouds::gcp::pools::Failure;
@@ -26,13 +25,9 @@ const LIST: Duration = Duration::from_secs(45);
 /// Machine series with GPUs, as Google's filters write a regular expression over the whole name.
 const GPU_SERIES: &str = r#"name eq "(a2|a3|a4|a4x|g2|g4)-.*""#;
 
-/// A client's builder with the project's address and keys.
-pub fn configured<F>(builder: ClientBuilder<F, Credentials>, project: &Project) -> Result<ClientBuilder<F, Credentials>, SourceError> {
-    let builder = builder.with_attempt_timeout(ATTEMPT).with_retry_policy(NeverRetry).with_credentials(credentials(project)?);
-    Ok(match project.endpoint() {
-        Some(endpoint) => builder.with_endpoint(endpoint),
-        None => builder,
-    })
+/// Where the project's clients ask, and as whom.
+pub fn access(project: &Project) -> Result<Access, SourceError> {
+    Ok(Access { credentials: credentials(project)?, endpoint: project.endpoint().map(str::to_owned), attempt: ATTEMPT })
 }
 
 pub fn not_built(error: &BuildError) -> SourceError {
@@ -70,7 +65,7 @@ pub async fn signed(project: &Project, request: Request) -> Result<Request, Sour
 
 /// Which zones list which machine types with GPUs.
 pub async fn zones(project: &Project) -> Result<Zones, SourceError> {
-    let client = configured(MachineTypes::builder(), project)?.build().await.map_err(|error| not_built(&error))?;
+    let client = access(project)?.machine_types().await.map_err(|error| not_built(&error))?;
     let list = client.aggregated_list().set_project(project.id()?).set_filter(GPU_SERIES);
     let (mut listings, mut unreachable) = (Vec::new(), Vec::new());
     let read = async {

@@ -13,7 +13,7 @@ use crate::clouds::gcp::CLOUD;
 use crate::clouds::gcp::history::{self, Record};
 use crate::clouds::gcp::pools::{Failure, Pool, ask_each, sold_as_spot};
 use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::sdk::{configured, failure, not_built};
+use crate::clouds::gcp::sdk::{access, failure, not_built};
 use crate::clouds::gcp::zones::last_segment;
 use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
@@ -61,7 +61,7 @@ impl PriceSource for SpotPrices {
 }
 
 pub(super) async fn client(project: &Project) -> Result<Advice, SourceError> {
-    configured(Advice::builder(), project)?.build().await.map_err(|error| not_built(&error))
+    access(project)?.advice().await.map_err(|error| not_built(&error))
 }
 
 /// One kind of history of one pool.
