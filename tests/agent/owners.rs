@@ -7,7 +7,7 @@ use crate::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
 #[test]
 fn a_stopped_owner_is_replaced_after_three_heartbeats_and_fenced_when_it_wakes() {
     let bench = Bench::new();
-    let mut old = bench.start("old", &["--machine", "one"], &[TRAINER, "--steps", "100000", "--seconds-per-step", "0.1"]);
+    let mut old = bench.start("old", &["--machine", "one"], &[TRAINER, "--steps", "100000", "--every", "1", "--seconds-per-step", "0.5"]);
     old.wait_until_safe(1);
     old.signal("STOP");
     let begun = Instant::now();
@@ -68,7 +68,7 @@ fn after_the_agent_was_killed_its_program_is_ended_before_the_next_starts() {
 #[test]
 fn force_takes_a_run_from_a_stopped_owner_on_the_same_machine() {
     let bench = Bench::new();
-    let mut old = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+    let mut old = bench.start("a", &[], &[TRAINER, "--every", "1", "--seconds-per-step", "0.5"]);
     old.wait_until_safe(1);
     old.signal("STOP");
     let mut new = bench.start("b", &["--force"], &[TRAINER]);
