@@ -275,7 +275,7 @@ impl World {
     /// What the agents do until `until`: the highest whole epoch claims the run and saves at its pace; each says so.
     fn agents(&mut self, until: f64, nodes: u32) {
         let whole = self.whole(nodes);
-        assert!(whole.len() <= 1, "two gangs at work: {whole:?}");
+        assert!(whole.len() <= 1, "two gangs at work: {whole:?}\n{}", self.log.join("\n"));
         let epoch = whole.first().copied().filter(|epoch| *epoch >= self.claimed);
         match (epoch, self.whole_since) {
             (Some(epoch), Some((of, since))) if epoch == of => {
@@ -431,6 +431,11 @@ fn at_the_end(world: &World, controller: &Controller, terms: &Terms) {
 fn whatever_goes_wrong_nothing_is_lost() {
     let asked = std::env::var("GPUPLAN_SIMULATED_SEEDS").ok().and_then(|text| text.parse().ok());
     let seeds: u64 = asked.unwrap_or(if cfg!(debug_assertions) { 500 } else { 10_000 });
+    // One that went wrong, alone.
+    if let Some(seed) = std::env::var("GPUPLAN_SIMULATED_SEED").ok().and_then(|text| text.parse().ok()) {
+        let (end, log) = simulate(seed);
+        return assert!(log.is_empty(), "seed {seed} {end:?}\n{}", log.join("\n"));
+    }
     let run = |seed: u64| std::panic::catch_unwind(|| simulate(seed)).unwrap_or_else(|_| panic!("seed {seed}")).0;
     let all: Vec<End> = (0..seeds).into_par_iter().map(run).collect();
     let mut ends: BTreeMap<String, u32> = BTreeMap::new();

@@ -17,7 +17,8 @@ use crate::units::Hours;
 
 /// Pauses between repeats of a call without a clear answer, doubled each time. Seconds.
 const FIRST_PAUSE: f64 = 5.0;
-/// A list may miss what was created less than this before. Seconds.
+/// A list may miss what was created less than this before. When that was, only the cloud knows: an answer may come long after
+/// its order, and the machine was created at any time between. Seconds.
 const LISTS_ARE_LATE: f64 = 60.0;
 /// A call without a clear answer may still create a machine for a minute, which lists may miss for another. Seconds.
 const STRAYS: f64 = 120.0;
@@ -41,6 +42,8 @@ pub struct Controller {
     last_pool: Option<usize>,
     /// An order may have left a machine that no list shows before then.
     unclear_until: f64,
+    /// When the youngest machine was first heard of: it was created no later.
+    heard_of: f64,
     pub interruptions: u32,
     last_refusal: Option<(Pool, LaunchError)>,
     /// Gangs in a row that ended by themselves and left the run no further.
@@ -64,6 +67,7 @@ impl Controller {
             done: 0.0,
             last_pool: None,
             unclear_until: f64::NEG_INFINITY,
+            heard_of: f64::NEG_INFINITY,
             interruptions: 0,
             last_refusal: None,
             fruitless: 0,
@@ -76,7 +80,7 @@ impl Controller {
         let mut resumed = Self::new(terms, past.epoch, now);
         (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
         resumed.rentals = past.rentals;
-        resumed.unclear_until = now + STRAYS;
+        (resumed.unclear_until, resumed.heard_of) = (now + STRAYS, now);
         let open: Vec<&Rental> = resumed.rentals.open().collect();
         let which = past.last_pool.and_then(|pool| {
             let spot = resumed.terms.spot.iter().position(|choice| choice.pool == pool).map(Which::Spot);
@@ -249,7 +253,7 @@ impl Controller {
             let gang = gang.clone();
             let is_lost = |id: &MachineId| match machines.iter().find(|machine| machine.id == *id) {
                 Some(machine) => machine.state == MachineState::Gone,
-                None => now > gang.since + LISTS_ARE_LATE,
+                None => now > self.heard_of + LISTS_ARE_LATE,
             };
             if gang.machines.iter().any(is_lost) {
                 let by_itself =
@@ -266,9 +270,11 @@ impl Controller {
         if let Phase::Ending { looked_at, .. } = &mut self.phase {
             *looked_at = now;
             // What a list does not name any more is gone, once lists are not late.
-            let late = |rental: &&Rental| now > rental.since + LISTS_ARE_LATE;
-            let open: Vec<MachineId> = self.rentals.open().filter(late).map(|rental| rental.machine.clone()).collect();
-            for id in open.into_iter().filter(|id| !machines.iter().any(|machine| machine.id == *id)) {
+            let is_listed = |rental: &&Rental| machines.iter().any(|machine| machine.id == rental.machine);
+            let is_late = now > self.heard_of + LISTS_ARE_LATE;
+            let gone: Vec<MachineId> =
+                self.rentals.open().filter(|rental| is_late && !is_listed(rental)).map(|rental| rental.machine.clone()).collect();
+            for id in gone {
                 self.rentals.end(&id, now);
             }
         }

@@ -27,11 +27,13 @@ impl Rental {
 pub struct Rentals(pub Vec<Rental>);
 
 impl Rentals {
-    /// Renting what is rented already changes nothing.
-    pub fn add(&mut self, rental: Rental) {
-        if !self.0.iter().any(|known| known.machine == rental.machine) {
+    /// Whether it was not known: renting what is rented already changes nothing.
+    pub fn add(&mut self, rental: Rental) -> bool {
+        let is_new = !self.0.iter().any(|known| known.machine == rental.machine);
+        if is_new {
             self.0.push(rental);
         }
+        is_new
     }
 
     pub fn end(&mut self, machine: &MachineId, now: f64) {

@@ -20,6 +20,14 @@ impl Numbers {
             zones: number(offers.iter().map(|offer| offer.place.zone_id.as_ref())),
         }
     }
+
+    /// Of the offers that stand alone.
+    pub fn retain(&mut self, stands: &[bool]) {
+        for numbers in [&mut self.regions, &mut self.zones] {
+            let mut each = stands.iter();
+            numbers.retain(|_| each.next().copied().unwrap_or(true));
+        }
+    }
 }
 
 /// Neighbours mostly share the very same text, which is seen without reading it.
@@ -49,5 +57,8 @@ mod tests {
         let shared = names[1].clone();
         let list = [&names[0], &names[1], &shared, &None, &names[2]];
         assert_eq!(number(list.into_iter().map(Option::as_ref)), [1, 2, 2, 0, 1]);
+        let mut numbers = Numbers { regions: vec![1, 2, 3], zones: vec![0, 4, 5] };
+        numbers.retain(&[true, false, true]);
+        assert_eq!((numbers.regions, numbers.zones), (vec![1, 3], vec![0, 5]));
     }
 }

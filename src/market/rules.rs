@@ -46,9 +46,8 @@ struct Group {
 }
 
 impl SamePlace {
-    fn new(offers: &[Offer]) -> Self {
+    fn new(offers: &[Offer], Numbers { regions, zones }: Numbers) -> Self {
         let (mut groups, mut by_place) = (Vec::new(), HashMap::default());
-        let Numbers { regions, zones } = Numbers::of(offers);
         for (index, (offer, region)) in offers.iter().zip(regions).enumerate() {
             let group = *by_place.entry((offer.instance, region, offer.purchase)).or_insert_with(|| {
                 groups.push(Group { instance: offer.instance, region, purchase: offer.purchase, rows: Vec::new() });
@@ -89,6 +88,11 @@ type Marks = Vec<(usize, Suspicion)>;
 
 /// Adds the rules' suspicions to every offer, replacing what they said before.
 pub fn mark(offers: &mut [Offer], hardware: &Hardware) {
+    mark_numbered(offers, Numbers::of(offers), hardware);
+}
+
+/// The same for offers whose places have their numbers already.
+pub fn mark_numbered(offers: &mut [Offer], numbers: Numbers, hardware: &Hardware) {
     for offer in offers.iter_mut() {
         offer.suspicions.retain(|suspicion| {
             !matches!(
@@ -103,7 +107,7 @@ pub fn mark(offers: &mut [Offer], hardware: &Hardware) {
         let marks = far_from_median(seen, hardware, &medians);
         (medians, marks)
     };
-    let ((medians, marks), places) = rayon::join(of_medians, || SamePlace::new(seen));
+    let ((medians, marks), places) = rayon::join(of_medians, || SamePlace::new(seen, numbers));
     apply(offers, marks);
     // What is wrong about list prices must be known before spot prices are held against them.
     for rule in [disagreeing_lists, disagreeing_spots, spot_above_on_demand, zone_outliers] {

@@ -109,16 +109,21 @@ impl Market {
         if newer.is_empty() {
             return self;
         }
-        let risks: Risks =
-            self.offers.iter().filter_map(|offer| Some(((offer.instance, offer.place.region.clone()), offer.risk.clone()?))).collect();
         let first = self.offers.len();
         self.offers.extend(newer);
-        for offer in self.offers[first..].iter_mut().filter(|offer| offer.purchase == Purchase::Spot && offer.risk.is_none()) {
-            offer.risk = risks.get(&(offer.instance, offer.place.region.clone())).cloned();
+        let mut numbers = Numbers::of(&self.offers);
+        let place = |index: usize, offer: &Offer| (offer.instance, numbers.regions[index]);
+        let (known, fresh) = self.offers.split_at_mut(first);
+        let known = known.iter().enumerate().filter_map(|(index, offer)| Some((place(index, offer), offer.risk.clone()?)));
+        let risks: FxHashMap<_, Arc<RiskEvidence>> = known.collect();
+        for (index, offer) in fresh.iter_mut().enumerate().filter(|(_, offer)| offer.purchase == Purchase::Spot && offer.risk.is_none()) {
+            offer.risk = risks.get(&place(first + index, offer)).cloned();
         }
-        let mut stands = stand(&self.offers, first).into_iter();
-        self.offers.retain(|_| stands.next().unwrap_or(true));
-        rules::mark(&mut self.offers, hardware);
+        let stands = stand(&self.offers, first, &numbers);
+        let mut each = stands.iter();
+        self.offers.retain(|_| each.next().copied().unwrap_or(true));
+        numbers.retain(&stands);
+        rules::mark_numbered(&mut self.offers, numbers, hardware);
         self
     }
 
@@ -179,8 +184,7 @@ impl Market {
 const OUT_OF_DATE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Whether each offer stands beside the others of its machine, terms and region, if an offer from `first` on touches these.
-fn stand(offers: &[Offer], first: usize) -> Vec<bool> {
-    let Numbers { regions, zones } = Numbers::of(offers);
+fn stand(offers: &[Offer], first: usize, Numbers { regions, zones }: &Numbers) -> Vec<bool> {
     let pool = |index: usize| (offers[index].instance, offers[index].purchase, regions[index]);
     let place = |index: usize| (pool(index), zones[index]);
     let touched: FxHashSet<_> = (first..offers.len()).map(pool).collect();

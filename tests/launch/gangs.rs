@@ -1,7 +1,7 @@
 //! A gang that comes to nothing: the controller goes on while the run gets any further, and ends it when it does not.
 
 use gpuplan::launch::controller::Controller;
-use gpuplan::launch::events::{Action, End, Event, Outcome, Report};
+use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report};
 use gpuplan::launch::launcher::{Machine, MachineId, MachineState};
 use jiff::Timestamp;
 
@@ -33,20 +33,7 @@ impl Led {
                         if order.node == 0 {
                             (self.gangs, self.machines) = (self.gangs + 1, Vec::new());
                         }
-                        let machine = Machine {
-                            id: MachineId(format!("{}-{}", order.epoch, order.node)),
-                            run: "run".to_owned(),
-                            epoch: order.epoch,
-                            node: order.node,
-                            token: order.token.clone(),
-                            pool: order.choice.pool.clone(),
-                            state: MachineState::Running,
-                            reason: None,
-                            was_taken: false,
-                            created_at: Timestamp::UNIX_EPOCH,
-                            expires_at: Timestamp::UNIX_EPOCH,
-                            owner: String::new(),
-                        };
+                        let machine = made(&order);
                         self.machines.push(machine.clone());
                         events.push(Event::Answered { token: order.token, outcome: Ok(machine) });
                     }
@@ -78,6 +65,24 @@ impl Led {
             Some(End::Failed(why)) => why,
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// The machine that the order asks for.
+fn made(order: &Order) -> Machine {
+    Machine {
+        id: MachineId(format!("{}-{}", order.epoch, order.node)),
+        run: "run".to_owned(),
+        epoch: order.epoch,
+        node: order.node,
+        token: order.token.clone(),
+        pool: order.choice.pool.clone(),
+        state: MachineState::Running,
+        reason: None,
+        was_taken: false,
+        created_at: Timestamp::UNIX_EPOCH,
+        expires_at: Timestamp::UNIX_EPOCH,
+        owner: String::new(),
     }
 }
 
@@ -127,4 +132,24 @@ fn a_gang_of_which_one_never_joins_is_given_up() {
         }
     }
     panic!("the gang waits for ever, and costs money");
+}
+
+/// Seeds 562424 and 620746 of a million: a machine whose answer took a minute and a half was missed by a list that was late, and a
+/// second gang was rented beside it.
+#[test]
+fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
+    let mut controller = Controller::new(terms(1, None), 0, 0.0);
+    let orders = |actions: Vec<Action>| -> Vec<Order> {
+        actions.into_iter().filter_map(|action| if let Action::Create(order) = action { Some(order) } else { None }).collect()
+    };
+    let first = orders(controller.step(0.0, Event::Clock)).remove(0);
+    controller.step(84.0, Event::Answered { token: first.token.clone(), outcome: Ok(made(&first)) });
+    assert!(orders(controller.step(116.0, Event::Listed(Vec::new()))).is_empty());
+    assert_eq!((controller.interruptions, controller.rentals().open().count()), (0, 1));
+    // While it is being ended, such a list does not make it gone either.
+    controller.step(120.0, Event::Stop);
+    controller.step(126.0, Event::Listed(Vec::new()));
+    assert_eq!((controller.end(), controller.rentals().open().count()), (None, 1));
+    controller.step(145.0, Event::Listed(Vec::new()));
+    assert_eq!(controller.end(), Some(&End::Stopped), "lists are late by a minute at most");
 }

@@ -93,7 +93,7 @@ impl Controller {
     }
 
     fn joined(&mut self, now: f64, mut gang: Gang, open: &Open, machine: &MachineId, actions: &mut Vec<Action>) {
-        self.rent(machine, &open.order.choice, open.sent_at);
+        self.rent(machine, &open.order.choice, open.sent_at, now);
         gang.machines.push(machine.clone());
         if (gang.machines.len() as u32) < self.terms.nodes {
             return self.order(now, gang, actions);
@@ -159,14 +159,16 @@ impl Controller {
         }
     }
 
-    fn rent(&mut self, machine: &MachineId, choice: &Choice, since: f64) {
-        self.rentals.add(Rental { machine: machine.clone(), rate: choice.rate, rule: choice.rule, since, until: None });
+    fn rent(&mut self, machine: &MachineId, choice: &Choice, since: f64, now: f64) {
+        if self.rentals.add(Rental { machine: machine.clone(), rate: choice.rate, rule: choice.rule, since, until: None }) {
+            self.heard_of = now;
+        }
     }
 
     pub(super) fn rent_as_listed(&mut self, machine: &Machine, now: f64) {
         let mut all = self.terms.spot.iter().chain(&self.terms.on_demand);
         if let Some(choice) = all.find(|choice| choice.pool == machine.pool).cloned() {
-            self.rent(&machine.id, &choice, now);
+            self.rent(&machine.id, &choice, now, now);
         }
     }
 }
