@@ -208,6 +208,8 @@ mod launchers {
             image: None,
             disk_gib: 100,
             tags: Vec::new(),
+            most: None,
+            zones: Vec::new(),
         }
     }
 

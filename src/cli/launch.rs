@@ -180,7 +180,7 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     let mut lines = vec![
         format!("run       {}", spec.run),
         format!("machine   {} x {first}, {others} more places to fail over to", spec.nodes),
-        format!("price     {}{was} an hour a machine, {}", rate(offer.quote.rate), seen(&offer.quote, settings.now)),
+        format!("price     {}{was} an hour a machine, {}{}", rate(offer.quote.rate), seen(&offer.quote, settings.now), bid_words(spec)),
         format!("cost      {} expected, {} at 90 %; at worst {worst}", usd(plan.cost.expected), usd(plan.cost.p90)),
         format!("life      no machine lives longer than {}", Hours(spec.lifetime_hours)),
         format!("store     {}", spec.store),
@@ -203,6 +203,15 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     });
     let wrapped: Vec<String> = lines.iter().map(|line| wrap(line, settings.width, "          ")).collect();
     printer.note(&wrapped.join("\n"));
+}
+
+/// Whether a spot machine may become dearer than was planned.
+fn bid_words(spec: &RunSpec) -> String {
+    let Some(first) = spec.spot.first() else { return String::new() };
+    match first.most_usd_per_hour {
+        Some(most) => format!("; on spot never more than ${most}, where the cloud would take the machine away"),
+        None => format!("; {} takes no highest price for spot machines, and may change its own", first.pool.cloud),
+    }
 }
 
 pub fn confirm(yes: bool, hint: &str) -> Result<(), Diagnostic> {

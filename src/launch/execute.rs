@@ -434,6 +434,7 @@ async fn source(parcel: &Parcel, store: &Run) -> Result<Source, LaunchError> {
 }
 
 fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: String) -> CreateRequest {
+    let offered = spec.places().find(|offered| offered.pool == order.choice.pool);
     CreateRequest {
         run: spec.run.clone(),
         epoch: order.epoch,
@@ -447,5 +448,7 @@ fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: String) -
         image: spec.image.clone(),
         disk_gib: spec.disk_gib,
         tags: spec.tags.clone(),
+        most: offered.and_then(|offered| offered.most_usd_per_hour),
+        zones: offered.map(|offered| offered.zones.clone()).unwrap_or_default(),
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::launch::keeper::Keeper;
 use crate::market::BoxFuture;
+use crate::units::UsdPerHour;
 
 /// The cloud's own name of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -85,6 +86,10 @@ pub struct CreateRequest {
     pub disk_gib: u32,
     /// Tags that the user wants, beside the marks of the run.
     pub tags: Vec<(String, String)>,
+    /// No spot machine is taken, or kept, that costs more than this an hour. A cloud that takes no such word leaves it out.
+    pub most: Option<UsdPerHour>,
+    /// Where the pool names no zone: the zones that may be taken. Empty: any.
+    pub zones: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

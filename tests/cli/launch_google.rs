@@ -35,7 +35,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
             instance_type: "g2-standard-4".to_owned(),
             market: Market::Spot,
         };
-        Offered { pool, rate_usd_per_hour: UsdPerHour::parse("0.30").unwrap(), billing: BillingRule::PER_SECOND }
+        Offered::new(pool, UsdPerHour::parse("0.30").unwrap(), BillingRule::PER_SECOND)
     };
     RunSpec {
         version: VERSION,

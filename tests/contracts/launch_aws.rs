@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gpuplan::clouds::aws::launcher::AwsLauncher;
 use gpuplan::clouds::aws::session::{Session, TimeLimits};
 use gpuplan::launch::{CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
+use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::answers;
@@ -47,6 +48,8 @@ fn request(token: &str, pool: Pool) -> CreateRequest {
         image: None,
         disk_gib: 100,
         tags: vec![("team".to_owned(), "vision".to_owned())],
+        most: None,
+        zones: Vec::new(),
     }
 }
 
@@ -119,6 +122,7 @@ fn aws_launcher_in_a_box() {
     run(async {
         crate::launchers::keep_the_contract(&launcher, &spot()).await;
         a_machine_is_what_was_ordered(&cloud, &launcher).await;
+        a_spot_machine_has_a_highest_price(&cloud, &launcher).await;
         a_lost_answer_leaves_one_machine(&cloud, &launcher).await;
         a_token_means_one_request(&cloud).await;
         disks_without_tags_are_better_than_no_machine(&launcher).await;
@@ -156,10 +160,33 @@ async fn a_machine_is_what_was_ordered(cloud: &CloudBox, launcher: &AwsLauncher)
         assert_eq!(asked.parameter(parameter).as_deref(), Some(expected), "{parameter}");
     }
     assert!(asked.body.contains("Value=vision") && asked.body.contains("arn%3Aaws%3A"), "the user's tag, and the owner: {}", asked.body);
-    assert!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").is_none());
+    assert!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").is_none(), "nobody said a price");
     launcher.destroy(&machine.id).await.unwrap();
     let gone = until(launcher, &machine.id, |machine| machine.state == MachineState::Gone).await;
     assert!(!gone.was_taken && gone.reason.as_deref() == Some("Client.UserInitiatedShutdown"), "{gone:?}");
+}
+
+/// What may be paid at most goes with every spot machine, and with no other.
+async fn a_spot_machine_has_a_highest_price(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let bids = |token: &str, pool: Pool| CreateRequest { most: UsdPerHour::parse("0.4404").ok(), ..request(token, pool) };
+    for (token, market, most) in [("bid", Market::Spot, Some("0.4404")), ("firm", Market::OnDemand, None)] {
+        let machine = launcher.create(bids(token, Pool { market, ..spot() })).await.unwrap();
+        let asked = cloud.calls().into_iter().rfind(|call| call.action == "RunInstances").unwrap();
+        assert_eq!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").as_deref(), most, "{token}");
+        launcher.destroy(&machine.id).await.unwrap();
+    }
+    let anywhere = || pool(None, Market::Spot);
+    let zones = ["use1-az1", "use1-az4"].map(str::to_owned).to_vec();
+    let machine = launcher.create(CreateRequest { zones, ..bids("bid-anywhere", anywhere()) }).await.unwrap();
+    let asked = cloud.calls().into_iter().rfind(|call| call.action == "CreateFleet").unwrap();
+    let place = |number: usize, what: &str| asked.parameter(&format!("LaunchTemplateConfigs.1.Overrides.{number}.{what}"));
+    assert_eq!([1, 2].map(|number| place(number, "MaxPrice")), [Some("0.4404".to_owned()), Some("0.4404".to_owned())]);
+    assert_eq!(place(3, "SubnetId"), None, "no zone whose price nobody knows: {}", asked.body);
+    assert_ne!(place(1, "SubnetId"), place(2, "SubnetId"));
+    launcher.destroy(&machine.id).await.unwrap();
+    let unknown = CreateRequest { zones: vec!["use1-az99".to_owned()], ..bids("bid-nowhere", anywhere()) };
+    let error = launcher.create(unknown).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::NotSold { .. }), "{error}");
 }
 
 async fn a_lost_answer_leaves_one_machine(cloud: &CloudBox, launcher: &AwsLauncher) {

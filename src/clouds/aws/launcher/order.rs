@@ -81,7 +81,7 @@ pub fn order(
         .tag_specifications(tagged(ResourceType::Volume))
         .set_placement(group.map(|group| Placement::builder().group_name(group).build()));
     let order = match request.pool.market {
-        Market::Spot => order.instance_market_options(spot()).tag_specifications(tagged(ResourceType::SpotInstancesRequest)),
+        Market::Spot => order.instance_market_options(spot(request)).tag_specifications(tagged(ResourceType::SpotInstancesRequest)),
         Market::OnDemand => order,
     };
     let interfaces = subnet.map(|subnet| fabric(request, site, subnet)).unwrap_or_default();
@@ -112,11 +112,12 @@ pub fn without_tags_of_disks(order: RunInstancesInputBuilder) -> RunInstancesInp
     order.set_tag_specifications(Some(tags))
 }
 
-/// One time, and ended rather than stopped. Without a price of our own: AWS advises against one, since it brings interruptions
-/// and the on-demand price is never passed (EC2 user guide, "Best practices for Spot").
-fn spot() -> InstanceMarketOptionsRequest {
+/// One time, and ended rather than stopped, at the planned price with some room at most. AWS advises against a highest price, since a
+/// price that rises over it is an interruption (EC2 user guide, "Best practices for Spot"): one that is planned for, unlike a bill.
+fn spot(request: &CreateRequest) -> InstanceMarketOptionsRequest {
     let options = SpotMarketOptions::builder()
         .spot_instance_type(SpotInstanceType::OneTime)
+        .set_max_price(request.most.map(|most| most.to_string()))
         .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate);
     InstanceMarketOptionsRequest::builder().market_type(MarketType::Spot).spot_options(options.build()).build()
 }
@@ -153,6 +154,7 @@ mod tests {
     use super::*;
     use crate::clouds::aws::launcher::site::{Image, MachineType};
     use crate::launch::Pool;
+    use crate::units::UsdPerHour;
 
     fn request() -> CreateRequest {
         CreateRequest {
@@ -174,6 +176,8 @@ mod tests {
             image: None,
             disk_gib: 100,
             tags: Vec::new(),
+            most: UsdPerHour::parse("33.55").ok(),
+            zones: Vec::new(),
         }
     }
 
@@ -206,7 +210,7 @@ mod tests {
         assert_eq!((disk.device_name(), ebs.volume_size(), ebs.encrypted()), (Some("/dev/sda1"), Some(100), Some(true)));
         assert_eq!(ebs.delete_on_termination(), Some(true));
         let spot = order.get_instance_market_options().as_ref().unwrap().spot_options().unwrap().clone();
-        assert_eq!((spot.max_price(), spot.spot_instance_type()), (None, Some(&SpotInstanceType::OneTime)));
+        assert_eq!((spot.max_price(), spot.spot_instance_type()), (Some("33.55"), Some(&SpotInstanceType::OneTime)));
         let tags = order.get_tag_specifications().clone().unwrap();
         let kinds: Vec<_> = tags.iter().filter_map(|tags| tags.resource_type().map(ResourceType::as_str)).collect();
         assert_eq!(kinds, ["instance", "volume", "spot-instances-request"]);

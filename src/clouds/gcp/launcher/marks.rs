@@ -123,6 +123,8 @@ mod tests {
             image: None,
             disk_gib: 100,
             tags: tags.clone(),
+            most: None,
+            zones: Vec::new(),
         };
         (Marks::of(&request, "Ann@Example.com"), tags)
     }
