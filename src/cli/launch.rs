@@ -38,6 +38,7 @@ use crate::plan::explain::{find, plan_id};
 use crate::report::format::{rate, seen, usd};
 use crate::report::plan_text::wrap;
 use crate::runstore::layout::Layout;
+use crate::runstore::sweep::name as swept;
 use crate::runstore::{Run, Store, StoreError};
 use crate::spot::AvailabilityModel;
 use crate::units::{Bytes, Hours, UsdPerHour};
@@ -188,6 +189,10 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     if delivery.bytes() > 0 {
         lines.push(format!("sent      {} to the store, agent and folder, unless they are there", Bytes(delivery.bytes() as f64)));
     }
+    lines.extend(spec.job.sweep.map(|sweep| {
+        let (first, last) = (swept(&spec.run, 0, sweep.runs), swept(&spec.run, sweep.runs - 1, sweep.runs));
+        format!("sweep     {} runs, {first} to {last}, {} beside each other on the machine, one bill", sweep.runs, sweep.parallel)
+    }));
     lines.extend(delivery.job.container.iter().map(|image| format!("container {image}")));
     lines.extend(delivery.job.data.iter().map(|data| {
         let sent = if delivery.sends_data() { ", sent to the store first" } else { "" };

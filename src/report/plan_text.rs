@@ -8,7 +8,7 @@ use crate::plan::explain::plan_id;
 use crate::plan::filters::Reason;
 use crate::plan::{Plan, PlanSet, Rejection};
 use crate::report::format;
-use crate::report::plan_json::{Context, plan_json};
+use crate::report::plan_json::{Context, SweepJson, plan_json};
 use crate::report::profile_text;
 use crate::report::spot_text;
 use crate::report::table::{Column, footer, render};
@@ -89,6 +89,15 @@ fn serde_word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
+fn sweep_words(sweep: &SweepJson) -> String {
+    let SweepJson { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
+    let card = if gpus_per_run.is_slice() || gpus_per_run.devices() == 1 { "GPU" } else { "GPUs" };
+    let hours = Hours(*run_hours);
+    format!(
+        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {hours}; one bill"
+    )
+}
+
 fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     let json = plan_json(plan, context);
     let world = context.world;
@@ -126,6 +135,9 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     row("time", format!("{} expected, {half}{} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);
+    }
+    if let Some(sweep) = &json.sweep {
+        row("sweep", sweep_words(sweep));
     }
     row(
         "layout",

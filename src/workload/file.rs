@@ -37,6 +37,7 @@ pub struct WorkloadFile {
     pub training: TrainingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
+    pub sweep: SweepSection,
     pub limits: LimitsSection,
 }
 
@@ -144,6 +145,17 @@ pub struct CheckpointSection {
     pub interval: Option<String>,
 }
 
+/// The job many times, with an index that the command turns into settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SweepSection {
+    pub runs: Option<Scalar>,
+    /// At most so many at a time, on one machine.
+    pub parallel: Option<Scalar>,
+    /// Whole cards, or the share of one that a run shares with others, such as 0.5.
+    pub gpus_per_run: Option<Scalar>,
+}
+
 /// What the choice must keep to, as text: the plan reads it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -193,6 +205,7 @@ impl WorkloadFile {
         self.training.overlay(over.training);
         lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample);
         lay_over!(self.checkpoint, over.checkpoint; size interval);
+        lay_over!(self.sweep, over.sweep; runs parallel gpus_per_run);
         self.limits.overlay(over.limits);
         self
     }

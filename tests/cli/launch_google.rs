@@ -68,6 +68,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
             secrets: Vec::new(),
             data: None,
             container: None,
+            sweep: None,
         },
     }
 }

@@ -13,6 +13,7 @@ use crate::plan::filters::refuse_offer;
 use crate::plan::{Limits, Plan};
 use crate::runstore::layout::Layout;
 use crate::units::{BillingRule, Hours, Usd, UsdPerHour};
+use crate::workload::Sweep;
 use crate::workload::file::WorkloadFile;
 
 /// Places that a run fails over to, of each kind.
@@ -71,8 +72,14 @@ impl Chosen<'_> {
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
             is_kept: false,
-            job,
+            job: Job { sweep: self.sweep(), ..job },
         })
+    }
+
+    /// As many runs beside each other as the machine has room for.
+    fn sweep(&self) -> Option<Sweep> {
+        let sweep = self.answered.resolved.workload.sweep?;
+        Some(Sweep { parallel: self.plan.run.packing.side_by_side, ..sweep })
     }
 
     /// Root disk as the bill of the plan has it. GiB.

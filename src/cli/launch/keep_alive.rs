@@ -311,6 +311,7 @@ pub mod tests {
             secrets: Vec::new(),
             data: None,
             container: None,
+            sweep: None,
         };
         RunSpec {
             version: crate::launch::spec::VERSION,
