@@ -101,7 +101,7 @@ impl Carrying {
         let slots = Slots::new(&before, carrier.sweep.parallel);
         let completed = slots.count(RunState::Completed);
         talk.say(&format!(
-            "sweep of {} runs, {} beside each other, {} GPUs each; {completed} completed before",
+            "sweep of {} runs, {} beside each other with {} of the GPUs each; {completed} completed before",
             carrier.sweep.runs, carrier.sweep.parallel, carrier.sweep.gpus_per_run
         ));
         Ok(Self { carrier, talk, runs, slots, steps, agents: Vec::new(), written: None })

@@ -23,7 +23,7 @@ use crate::cli::launch::delivery::{Delivery, DeliveryArguments, Receiver};
 use crate::cli::launch::keep_alive::KeepAlive;
 use crate::cli::launch::leading::led;
 use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
-use crate::cli::patience::meanwhile;
+use crate::cli::patience::{before_asking, meanwhile};
 use crate::cli::plan::{Answered, compute, nothing_fits};
 use crate::cli::printer::Printer;
 use crate::cli::runs::runtime;
@@ -100,7 +100,8 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let is_fake = limits.clouds.iter().any(|cloud| cloud == fake::CLOUD);
     limits.clouds.retain(|cloud| cloud != fake::CLOUD);
     let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    let answered = compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
+    let planning = || compute(&file, &arguments.prices, &arguments.measured, settings, printer);
+    let answered = before_asking(printer, "planning", planning)?;
     let wanted = arguments.plan.as_deref().or(recorded.as_ref().map(|recorded| recorded.id.as_str()));
     let plan = choose(&answered, wanted)?;
     let chosen = Chosen { answered: &answered, plan: &plan, limits: &answered.limits, is_fake };
@@ -110,7 +111,8 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let run = open(&address, &name)?;
     let data = answered.resolved.workload.data.as_ref();
     let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
-    let delivery = Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver)?;
+    let preparing = || Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver);
+    let delivery = before_asking(printer, "looking at what goes along", preparing)?;
     let asked = any_zone::collapsed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.any_zone)?;
     let asked = keep_alive::narrowed(asked, arguments.keep_alive)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
