@@ -210,6 +210,7 @@ mod launchers {
             tags: Vec::new(),
             most: None,
             zones: Vec::new(),
+            reservation: None,
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod adopt;
 pub mod agreed;
 pub mod any_zone;
+pub mod block;
 pub mod data;
 pub mod delivery;
 pub mod keep_alive;
@@ -80,6 +81,9 @@ pub struct LaunchArguments {
     /// Ask for spot machines in all zones of a region at once, and let the cloud choose [AWS: CreateFleet, price-capacity-optimized]
     #[arg(long)]
     pub any_zone: bool,
+    /// Buy the capacity block that the plan stands on: paid up front, used or not [AWS, with --purchase capacity-block]
+    #[arg(long)]
+    pub buy_capacity_block: bool,
     /// Let the cloud start the next machine when one is taken, so that nobody has to lead the run [AWS, spot, one machine]
     #[arg(long, value_name = "GROUP")]
     pub keep_alive: Option<KeepAlive>,
@@ -115,6 +119,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let delivery = before_asking(printer, "looking at what goes along", preparing)?;
     let asked = any_zone::collapsed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.any_zone)?;
     let asked = keep_alive::narrowed(asked, arguments.keep_alive)?;
+    let asked = block::chosen(asked, &chosen, arguments.buy_capacity_block, settings, printer)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     tell(&asked, &chosen, &delivery, was, settings, printer);
     if arguments.dry_run {
@@ -123,7 +128,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let policy = asked.policy(&AvailabilityModel::prior());
     confirm(arguments.yes, "gpuplan launch -y ...")?;
     // Its time counts from the yes, however long somebody thought about it.
-    let spec = RunSpec { started_at: Timestamp::now(), ..asked };
+    let spec = RunSpec { started_at: block::begins_at(&asked, Timestamp::now()), ..asked };
     let launchers = of_run(&spec, settings)?;
     if is_fake {
         let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
@@ -141,6 +146,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_of(&error))?.is_some() {
         printer.note(&format!("warning: {} has a run `{}` already, and this one goes on from its checkpoints", spec.store, spec.run));
     }
+    let spec = block::bought(spec, &launchers, &mut journal, printer)?;
     if spec.is_kept {
         return keep_alive::handed_over(&spec, &launchers, &mut journal, settings, printer, arguments.detach);
     }
@@ -191,6 +197,7 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     if delivery.bytes() > 0 {
         lines.push(format!("sent      {} to the store, agent and folder, unless they are there", Bytes(delivery.bytes() as f64)));
     }
+    lines.extend(block::words(spec).map(|words| format!("block     {words}")));
     lines.extend(spec.job.sweep.map(|sweep| {
         let (first, last) = (swept(&spec.run, 0, sweep.runs), swept(&spec.run, sweep.runs - 1, sweep.runs));
         format!("sweep     {} runs, {first} to {last}, {} beside each other on the machine, one bill", sweep.runs, sweep.parallel)

@@ -468,5 +468,6 @@ fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: String) -
         tags: spec.tags.clone(),
         most: offered.and_then(|offered| offered.most_usd_per_hour),
         zones: offered.map(|offered| offered.zones.clone()).unwrap_or_default(),
+        reservation: spec.block.as_ref().and_then(|block| block.reservation.clone()),
     }
 }

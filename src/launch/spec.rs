@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::launch::block::BlockOrder;
 use crate::launch::events::{Choice, Terms};
 use crate::launch::job::Job;
 use crate::launch::launcher::Pool;
@@ -81,6 +82,9 @@ pub struct RunSpec {
     /// A group of the cloud's own starts its machines, until somebody leads the run.
     #[serde(default)]
     pub is_kept: bool,
+    /// What its machines stand on was paid for up front.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<BlockOrder>,
 }
 
 /// Why a text is no specification of a run.
@@ -123,6 +127,9 @@ impl RunSpec {
 
     /// What the most that this run may cost is: the budget, or every machine for its whole life.
     pub fn worst_case(&self) -> Option<Usd> {
+        if let Some(block) = &self.block {
+            return Some(block.offer.upfront_usd);
+        }
         let dearest = self.places().map(Offered::most).max()?;
         let whole = dearest.for_hours(self.nodes, self.lifetime_hours);
         match (self.budget_usd, whole) {

@@ -15,6 +15,10 @@ use crate::runstore::{Run, Store};
 use crate::units::GpuCount;
 use crate::workload::Sweep;
 
+/// The agent of the sweep knows how long the machine still has, and ends all in time; its runs may use what it has. The two minutes of AWS, the
+/// longest notice of any cloud, with a little to record.
+const GRACE: Duration = Duration::from_secs(110);
+
 fn wrong(error: &dyn std::error::Error) -> Diagnostic {
     Diagnostic::new(Exit::Usage, error.to_string())
 }
@@ -52,7 +56,7 @@ fn agent(arguments: &AgentArguments) -> Result<Vec<String>, Diagnostic> {
         ("--settle", seconds(arguments.settle)),
         ("--keep-last", arguments.keep_last.to_string()),
         ("--keep-every", arguments.keep_every.to_string()),
-        ("--grace", seconds(arguments.grace)),
+        ("--grace", seconds(arguments.grace.max(GRACE))),
         ("--signal", signal.to_owned()),
         ("--notices", "none".to_owned()),
         ("--stall", seconds(arguments.stall)),

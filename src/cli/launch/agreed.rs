@@ -72,6 +72,7 @@ impl Chosen<'_> {
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
             is_kept: false,
+            block: None,
             job: Job { sweep: self.sweep(), ..job },
         })
     }

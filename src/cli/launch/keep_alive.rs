@@ -152,6 +152,7 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
         tags: spec.tags.clone(),
         most,
         zones: Vec::new(),
+        reservation: None,
     })
 }
 
@@ -335,6 +336,7 @@ pub mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            block: None,
             job,
         }
     }

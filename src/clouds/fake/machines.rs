@@ -277,6 +277,7 @@ mod tests {
             tags: Vec::new(),
             most: None,
             zones: Vec::new(),
+            reservation: None,
         };
         let ask = |cloud: &FakeCloud| cloud.list(None).now_or_never().unwrap().unwrap()[0].state;
         for cloud in &clouds {

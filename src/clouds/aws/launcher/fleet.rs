@@ -167,6 +167,7 @@ mod tests {
             tags: vec![("team".to_owned(), "vision".to_owned())],
             most: UsdPerHour::parse("0.55").ok(),
             zones: Vec::new(),
+            reservation: None,
         }
     }
 

@@ -2,10 +2,10 @@
 
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
 use aws_sdk_ec2::types::{
-    BlockDeviceMapping, EbsBlockDevice, HttpTokensState, IamInstanceProfileSpecification, InstanceInterruptionBehavior,
-    InstanceMarketOptionsRequest, InstanceMetadataEndpointState, InstanceMetadataOptionsRequest, InstanceNetworkInterfaceSpecification,
-    InstanceType, MarketType, Placement, ResourceType, ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification,
-    VolumeType,
+    BlockDeviceMapping, CapacityReservationSpecification, CapacityReservationTarget, EbsBlockDevice, HttpTokensState,
+    IamInstanceProfileSpecification, InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceMetadataEndpointState,
+    InstanceMetadataOptionsRequest, InstanceNetworkInterfaceSpecification, InstanceType, MarketType, Placement, ResourceType,
+    ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification, VolumeType,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -83,6 +83,7 @@ pub fn order(
     let order = match request.pool.market {
         Market::Spot => order.instance_market_options(spot(request)).tag_specifications(tagged(ResourceType::SpotInstancesRequest)),
         Market::OnDemand => order,
+        Market::CapacityBlock => order.instance_market_options(in_block()).capacity_reservation_specification(stands_on(request)?),
     };
     let interfaces = subnet.map(|subnet| fabric(request, site, subnet)).unwrap_or_default();
     Ok(if interfaces.is_empty() {
@@ -120,6 +121,16 @@ fn spot(request: &CreateRequest) -> InstanceMarketOptionsRequest {
         .set_max_price(request.most.map(|most| most.to_string()))
         .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate);
     InstanceMarketOptionsRequest::builder().market_type(MarketType::Spot).spot_options(options.build()).build()
+}
+
+fn in_block() -> InstanceMarketOptionsRequest {
+    InstanceMarketOptionsRequest::builder().market_type(MarketType::CapacityBlock).build()
+}
+
+fn stands_on(request: &CreateRequest) -> Result<CapacityReservationSpecification, LaunchError> {
+    let missing = || LaunchError::Request { code: "no block".to_owned(), detail: "no capacity block was bought for it".to_owned() };
+    let target = CapacityReservationTarget::builder().capacity_reservation_id(request.reservation.as_ref().ok_or_else(missing)?);
+    Ok(CapacityReservationSpecification::builder().capacity_reservation_target(target.build()).build())
 }
 
 fn root_disk(request: &CreateRequest, site: &Site) -> BlockDeviceMapping {
@@ -178,6 +189,7 @@ mod tests {
             tags: Vec::new(),
             most: UsdPerHour::parse("33.55").ok(),
             zones: Vec::new(),
+            reservation: None,
         }
     }
 

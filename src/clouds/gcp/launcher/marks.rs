@@ -125,6 +125,7 @@ mod tests {
             tags: tags.clone(),
             most: None,
             zones: Vec::new(),
+            reservation: None,
         };
         (Marks::of(&request, "Ann@Example.com"), tags)
     }
