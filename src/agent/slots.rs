@@ -29,12 +29,13 @@ pub enum Before {
 #[derive(Clone, Debug)]
 pub struct Slots {
     turns: Vec<Turn>,
-    slots: u32,
+    /// How many there are.
+    room: u32,
     is_ending: bool,
 }
 
 impl Slots {
-    pub fn new(before: &[Before], slots: u32) -> Self {
+    pub fn new(before: &[Before], room: u32) -> Self {
         let turn = |before: &Before| Turn {
             state: if *before == Before::Completed { RunState::Completed } else { RunState::Waiting },
             why: None,
@@ -42,7 +43,7 @@ impl Slots {
             is_late: *before == Before::Failed,
             again: 0,
         };
-        Self { turns: before.iter().map(turn).collect(), slots, is_ending: false }
+        Self { turns: before.iter().map(turn).collect(), room, is_ending: false }
     }
 
     /// The next run and its slot, which it has from now on; `None`: nothing waits, or no slot is free.
@@ -51,7 +52,7 @@ impl Slots {
             return None;
         }
         let is_free = |slot: &u32| !self.turns.iter().any(|turn| turn.slot == Some(*slot));
-        let slot = (0..self.slots).find(is_free)?;
+        let slot = (0..self.room).find(is_free)?;
         let waits = |late: bool| self.turns.iter().position(|turn| turn.state == RunState::Waiting && turn.is_late == late);
         let index = waits(false).or_else(|| waits(true))?;
         let turn = &mut self.turns[index];

@@ -65,7 +65,7 @@ pub enum SweepError {
 /// Exit code of the program that the agent of the sweep runs.
 pub async fn carry(carrier: Carrier, talk: Arc<dyn Talk>) -> i32 {
     match Carrying::begin(carrier, talk.clone()).await {
-        Ok(mut carrying) => match carrying.to_the_end().await {
+        Ok(mut carrying) => match carrying.until_over().await {
             Ok(code) => code,
             Err(error) => {
                 talk.say(&format!("the sweep cannot go on: {error}"));
@@ -107,7 +107,7 @@ impl Carrying {
         Ok(Self { carrier, talk, runs, slots, steps, agents: Vec::new(), written: None })
     }
 
-    async fn to_the_end(&mut self) -> Result<i32, SweepError> {
+    async fn until_over(&mut self) -> Result<i32, SweepError> {
         let mut asked = signal(SignalKind::terminate()).map_err(SweepError::Signals)?;
         let mut ended = FuturesUnordered::new();
         let mut look = tokio::time::interval(self.carrier.pace);

@@ -27,9 +27,9 @@ fn waiting<T>(printer: &Printer, first: Duration, what: impl Fn() -> String + Se
     let begun = Instant::now();
     thread::scope(|scope| {
         scope.spawn(move || {
-            let mut word = first;
-            while has_ended.recv_timeout(word) == Err(RecvTimeoutError::Timeout) {
-                word = WORD;
+            let mut pause = first;
+            while has_ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                pause = WORD;
                 printer.note(&format!("gpuplan: {} ({:.0} s)", what(), begun.elapsed().as_secs_f64()));
             }
         });

@@ -1,5 +1,7 @@
 //! Capacity blocks as a `Seller`: offered, bought once with the marks of the run, and found again by them.
 
+use std::collections::HashMap;
+
 use aws_sdk_ec2::types::{
     CapacityBlockOffering, CapacityReservation, CapacityReservationInstancePlatform, CapacityReservationState, ResourceType, Tag,
     TagSpecification,
@@ -37,10 +39,10 @@ impl AwsLauncher {
             let page = page.map_err(|error| launch_error(account.error(region, &error)))?;
             found.extend(page.capacity_block_offerings().iter().cloned());
         }
-        let zones = if found.is_empty() { Default::default() } else { zone_ids(account, client, region, &mut Vec::new()).await };
+        let zones = if found.is_empty() { HashMap::new() } else { zone_ids(account, client, region, &mut Vec::new()).await };
         let of_zone = |block: &CapacityBlockOffering| zones.get(block.availability_zone()?).cloned();
         let mut offers: Vec<BlockOffer> = found.iter().filter_map(|block| offer(block, of_zone(block)?)).collect();
-        offers.sort_by(|a, b| (a.starts_at, a.upfront_usd).cmp(&(b.starts_at, b.upfront_usd)));
+        offers.sort_by_key(|offer| (offer.starts_at, offer.upfront_usd));
         Ok(offers)
     }
 
