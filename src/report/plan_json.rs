@@ -10,6 +10,7 @@ use crate::plan::bill::BillLine;
 use crate::plan::choose::World;
 use crate::plan::explain::plan_id;
 use crate::plan::packing;
+use crate::plan::run::{Notice, Saving};
 use crate::plan::staging::Staging;
 use crate::plan::terms::Terms;
 use crate::plan::{Plan, PlanSet};
@@ -284,17 +285,7 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         bill: plan.bill.lines.iter().map(bill_line).collect(),
         chance_by_deadline: plan.chance_by_deadline,
         spot: plan.spot.as_ref().and_then(|spot| spot_json(spot, world)),
-        checkpoint: CheckpointJson {
-            bytes: plan.run.saving.bytes.0,
-            interval_seconds: plan.run.saving.interval_seconds,
-            upload_seconds: plan.run.saving.upload_seconds,
-            stall_seconds: plan.run.saving.stall_seconds,
-            notice: plan.run.saving.notice.map(|notice| NoticeJson {
-                seconds: notice.seconds,
-                saves_bytes: notice.saves.0,
-                saves_all: notice.saves_all,
-            }),
-        },
+        checkpoint: checkpoint(&plan.run.saving),
         staging: plan.run.staging.map(staging),
         sweep: context.workload.sweep.map(|sweep| sweep_json(&sweep, plan)),
         because: plan.because.clone(),
@@ -307,6 +298,17 @@ fn utilization(plan: &Plan) -> Band {
     let expected = plan.utilization();
     let step = plan.step.step_seconds();
     Band { low: expected * step.expected / step.high, expected, high: (expected * step.expected / step.low).min(1.0) }
+}
+
+fn checkpoint(saving: &Saving) -> CheckpointJson {
+    let notice = |notice: Notice| NoticeJson { seconds: notice.seconds, saves_bytes: notice.saves.0, saves_all: notice.saves_all };
+    CheckpointJson {
+        bytes: saving.bytes.0,
+        interval_seconds: saving.interval_seconds,
+        upload_seconds: saving.upload_seconds,
+        stall_seconds: saving.stall_seconds,
+        notice: saving.notice.map(notice),
+    }
 }
 
 fn sweep_json(sweep: &Sweep, plan: &Plan) -> SweepJson {

@@ -89,6 +89,17 @@ fn serde_word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
+fn rate_words(offer: &Offer, context: &Context) -> String {
+    format!(
+        "{} an hour a machine, {} price seen {} ago ({}){}",
+        format::rate(offer.quote.rate),
+        offer.quote.origin.word(),
+        format::age(offer.quote.observed_at, context.now),
+        offer.source,
+        if offer.is_stale(context.now) { ", stale" } else { "" }
+    )
+}
+
 fn sweep_words(sweep: &SweepJson) -> String {
     let SweepJson { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
     let card = if gpus_per_run.is_slice() || gpus_per_run.devices() == 1 { "GPU" } else { "GPUs" };
@@ -118,17 +129,7 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
             format!("that is marginal cash; {} in full, since `{}` is paid for already (capacity.toml)", format::usd(full), owned.name),
         );
     }
-    row(
-        "rate",
-        format!(
-            "{} an hour a machine, {} price seen {} ago ({}){}",
-            format::rate(offer.quote.rate),
-            offer.quote.origin.word(),
-            format::age(offer.quote.observed_at, context.now),
-            offer.source,
-            if offer.is_stale(context.now) { ", stale" } else { "" }
-        ),
-    );
+    row("rate", rate_words(offer, context));
     let chance =
         plan.chance_by_deadline.map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
     let half = if plan.spot.is_some() { format!("{} at 50 %, ", Hours(plan.run.hours.p50)) } else { String::new() };
