@@ -81,6 +81,7 @@ pub struct PlanJson {
     pub checkpoint: CheckpointJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staging: Option<StagingJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepJson>,
     pub because: Vec<String>,
     pub advice: Vec<String>,

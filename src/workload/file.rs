@@ -37,6 +37,7 @@ pub struct WorkloadFile {
     pub training: TrainingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
+    #[serde(skip_serializing_if = "SweepSection::is_empty")]
     pub sweep: SweepSection,
     pub limits: LimitsSection,
 }
@@ -184,6 +185,12 @@ pub struct LimitsSection {
     pub include_suspect: Option<bool>,
     /// Several machines may be joined by a network that GPUs cannot use directly.
     pub allow_slow_network: Option<bool>,
+}
+
+impl SweepSection {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Takes each named field from the second where it is stated there.
