@@ -133,7 +133,8 @@ def main():
     parser.add_argument("--every", type=int, default=10, help="steps between two checkpoints")
     parser.add_argument("--seconds-per-step", type=float, default=0.02)
     parser.add_argument("--ballast", type=int, default=0, help="MiB added to each checkpoint")
-    parser.add_argument("--seed", type=int, default=0)
+    # A run of a sweep has its own beginning.
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("GPUPLAN_SWEEP_INDEX", "0")))
     parser.add_argument("--keep", type=int, default=3, help="checkpoints to keep here")
     asked = parser.parse_args()
     stop = []

@@ -41,7 +41,7 @@ const FREE_FOR_ALL: &str = "embedded";
 const EDGE: &str = "main.rs agent_main.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
     launch/journal.rs launch/execute.rs runstore/store.rs runstore/store/ budget/ledger.rs telemetry/nvml.rs telemetry/smi.rs telemetry/host.rs \
     agent/claim.rs agent/control_group.rs agent/heart.rs agent/hold.rs agent/logs.rs agent/program.rs agent/rendezvous.rs agent/restore.rs agent/sample.rs agent/scan.rs agent/shares.rs agent/signals.rs agent/staging.rs agent/staging/ \
-    agent/supervise.rs agent/supervise/ agent/team.rs agent/tree.rs agent/upload.rs";
+    agent/supervise.rs agent/supervise/ agent/sweep.rs agent/team.rs agent/tree.rs agent/upload.rs";
 
 /// What the middle may not name, and what it takes instead.
 const WORLD: &[(&str, &str)] = &[

@@ -208,6 +208,9 @@ mod launchers {
             image: None,
             disk_gib: 100,
             tags: Vec::new(),
+            most: None,
+            zones: Vec::new(),
+            reservation: None,
         }
     }
 

@@ -33,6 +33,7 @@ use crate::agent::signals;
 use crate::agent::staging::{Data, StagingError};
 use crate::agent::stall::{OnStall, Stall};
 use crate::agent::supervise::attend::OWNER_FILE;
+use crate::agent::sweep;
 use crate::agent::team::{self, Place};
 use crate::agent::tree;
 use crate::agent::worth::{Question, Worth};
@@ -69,6 +70,8 @@ pub struct Settings {
     /// As the user wrote it.
     pub store: String,
     pub command: Vec<String>,
+    /// What is started in place of the command: what carries the runs of a sweep.
+    pub carrier: Option<Vec<String>>,
     /// Checkpoint folder, absolute.
     pub folder: PathBuf,
     /// What the program reads; it is brought here first.
@@ -340,10 +343,12 @@ impl Supervisor {
                 out_of_memory: tree::memory_kills() > kills_before,
                 disk_full: self.disk_is_full(),
             };
-            let decision = if self.settings.place.is_alone() {
-                history.after(crash, self.settings.first_pause)
-            } else {
+            let decision = if !self.settings.place.is_alone() {
                 Decision::GiveUp { why: "the other machines run the same; all have to be started again" }
+            } else if self.settings.carrier.is_some() && exit == Exit::Code(sweep::SOME_FAILED) {
+                Decision::GiveUp { why: "every run that failed was started again already" }
+            } else {
+                history.after(crash, self.settings.first_pause)
             };
             match decision {
                 Decision::GiveUp { why } => {

@@ -1,5 +1,7 @@
 //! `agent`: wires the checkpoint-resume wrapper to the store, to this machine's notices and to the terminal.
 
+mod sweep;
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +25,7 @@ use crate::runstore::{HandOff, Run, Store, StoreError};
 use crate::telemetry::gpus::NVIDIA_SMI;
 use crate::units::money::MoneyError;
 use crate::units::{Hours, Seconds, Usd, UsdPerHour};
+use crate::workload::sweep::MOST_RUNS;
 
 #[derive(Debug, Args)]
 pub struct AgentArguments {
@@ -125,6 +128,18 @@ pub struct AgentArguments {
     /// The program that tells of NVIDIA GPUs
     #[arg(long, hide = true, value_name = "PROGRAM", default_value = NVIDIA_SMI)]
     pub nvidia_smi: String,
+    /// Run the command so many times, each as a run of its own with the index GPUPLAN_SWEEP_INDEX, from 0
+    #[arg(long, value_name = "RUNS", conflicts_with_all = ["nodes", "metric"], value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RUNS)))]
+    pub sweep: Option<u32>,
+    /// Runs of a sweep beside each other, each on GPUs of its own [default: 1]
+    #[arg(long, value_name = "N", requires = "sweep", value_parser = clap::value_parser!(u32).range(1..))]
+    pub parallel: Option<u32>,
+    /// GPUs of each, whole ones or a share such as 1/2 [default: 1]
+    #[arg(long, value_name = "GPUS", requires = "sweep")]
+    pub gpus_per_run: Option<String>,
+    /// Carry the runs of a sweep: what the agent of the sweep runs in place of the command
+    #[arg(long, hide = true, requires = "sweep")]
+    pub carry: bool,
     /// Stand for another machine
     #[arg(long, hide = true, value_name = "NAME")]
     pub machine: Option<String>,
@@ -170,6 +185,9 @@ pub fn alone() -> ExitCode {
 
 /// Runs the command to its end. The exit code is the command's, or one of the agent's own (docs/agent.md).
 pub fn run(arguments: &AgentArguments, offline: bool, printer: &Printer) -> ExitCode {
+    if arguments.carry {
+        return sweep::carried(arguments, printer);
+    }
     let hand_off = match arguments.hand_off.as_deref().map(read_hand_off).transpose() {
         Ok(hand_off) => hand_off,
         Err(diagnostic) => {
@@ -242,11 +260,13 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     in_reach(&arguments.store, "the store", offline)?;
     let store = Store::open(&arguments.store).map_err(|error| wrong(&error))?;
     let caps = caps(arguments, hand_off)?;
+    let carrier = sweep::carrier(arguments, layout.run())?;
     let notices: Vec<Arc<dyn NoticeSource>> = if offline { Vec::new() } else { notices::sources(&arguments.notices).map_err(refuse)? };
     Ok(Settings {
         run: Run::new(store, layout),
         store: arguments.store.clone(),
         command: arguments.command.clone(),
+        carrier,
         folder: here.join(&arguments.checkpoints),
         data: data(arguments, &here, offline)?,
         framework: arguments.framework,
@@ -335,25 +355,21 @@ fn notifier(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     Ok(Some(Arc::new(webhook)))
 }
 
+const ON_STALL: [(&str, OnStall); 3] = [("warn", OnStall::Warn), ("stop", OnStall::Stop), ("kill", OnStall::Kill)];
+
 fn on_stall(text: &str) -> Result<OnStall, String> {
-    match text {
-        "warn" => Ok(OnStall::Warn),
-        "stop" => Ok(OnStall::Stop),
-        "kill" => Ok(OnStall::Kill),
-        _ => Err("say warn, stop or kill".to_owned()),
-    }
+    let found = ON_STALL.iter().find(|(name, _)| *name == text);
+    found.map(|(_, what)| *what).ok_or_else(|| "say warn, stop or kill".to_owned())
 }
 
 /// Signals that a program can take as a wish to save. The others kill it or mean something else.
+const SIGNALS: [(&str, Signal); 5] =
+    [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP), ("USR1", Signal::USR1), ("USR2", Signal::USR2)];
+
 fn signal(text: &str) -> Result<Signal, String> {
-    match text.strip_prefix("SIG").unwrap_or(text) {
-        "TERM" => Ok(Signal::TERM),
-        "INT" => Ok(Signal::INT),
-        "HUP" => Ok(Signal::HUP),
-        "USR1" => Ok(Signal::USR1),
-        "USR2" => Ok(Signal::USR2),
-        _ => Err("say TERM, INT, HUP, USR1 or USR2".to_owned()),
-    }
+    let named = text.strip_prefix("SIG").unwrap_or(text);
+    let found = SIGNALS.iter().find(|(name, _)| *name == named);
+    found.map(|(_, signal)| *signal).ok_or_else(|| "say TERM, INT, HUP, USR1 or USR2".to_owned())
 }
 
 /// `90s`, `10m`, `36h`; a bare number would be hours, which nobody means for a heartbeat.

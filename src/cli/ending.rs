@@ -11,6 +11,7 @@ use crate::cli::launch::renters::{Launchers, clock, launchers, of_run};
 use crate::cli::launch::{confirm, journal, keep_alive, store, store_of};
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
+use crate::cli::runs::standing::swept;
 use crate::cli::runs::{journal_said, kept, listed, runtime};
 use crate::cli::settings::Settings;
 use crate::clouds::{self, fake};
@@ -96,7 +97,14 @@ pub fn down(arguments: &DownArguments, settings: &Settings, printer: &Printer) -
     let ended = stopped(&kept, settings, printer)?;
     let (runtime, store) = (runtime()?, store(&kept.spec)?);
     let deleting = || format!("deleting what {} stored", arguments.run);
-    let deleted = meanwhile(printer, deleting, || runtime.block_on(store.delete_all())).map_err(|error| store_of(&error))?;
+    let deleted = meanwhile(printer, deleting, || {
+        let mut deleted = 0;
+        // Runs of a sweep are runs of their own in the store; its own objects go last, so that they are found again.
+        for run in swept(&kept)?.iter().chain([&store]) {
+            deleted += runtime.block_on(run.delete_all()).map_err(|error| store_of(&error))?;
+        }
+        Ok::<usize, Diagnostic>(deleted)
+    })?;
     journal(settings)?.forget(&arguments.run).map_err(|error| journal_said(&error))?;
     printer.data(&format!("{}: {ended} machines ended, {deleted} objects deleted\n", arguments.run))
 }

@@ -3,6 +3,7 @@
 pub mod adopt;
 pub mod agreed;
 pub mod any_zone;
+pub mod block;
 pub mod data;
 pub mod delivery;
 pub mod keep_alive;
@@ -23,7 +24,7 @@ use crate::cli::launch::delivery::{Delivery, DeliveryArguments, Receiver};
 use crate::cli::launch::keep_alive::KeepAlive;
 use crate::cli::launch::leading::led;
 use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
-use crate::cli::patience::meanwhile;
+use crate::cli::patience::{before_asking, meanwhile};
 use crate::cli::plan::{Answered, compute, nothing_fits};
 use crate::cli::printer::Printer;
 use crate::cli::runs::runtime;
@@ -38,6 +39,7 @@ use crate::plan::explain::{find, plan_id};
 use crate::report::format::{rate, seen, usd};
 use crate::report::plan_text::wrap;
 use crate::runstore::layout::Layout;
+use crate::runstore::sweep::name as swept;
 use crate::runstore::{Run, Store, StoreError};
 use crate::spot::AvailabilityModel;
 use crate::units::{Bytes, Hours, UsdPerHour};
@@ -79,6 +81,9 @@ pub struct LaunchArguments {
     /// Ask for spot machines in all zones of a region at once, and let the cloud choose [AWS: CreateFleet, price-capacity-optimized]
     #[arg(long)]
     pub any_zone: bool,
+    /// Buy the capacity block that the plan stands on: paid up front, used or not [AWS, with --purchase capacity-block]
+    #[arg(long)]
+    pub buy_capacity_block: bool,
     /// Let the cloud start the next machine when one is taken, so that nobody has to lead the run [AWS, spot, one machine]
     #[arg(long, value_name = "GROUP")]
     pub keep_alive: Option<KeepAlive>,
@@ -99,7 +104,8 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let is_fake = limits.clouds.iter().any(|cloud| cloud == fake::CLOUD);
     limits.clouds.retain(|cloud| cloud != fake::CLOUD);
     let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    let answered = compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
+    let planning = || compute(&file, &arguments.prices, &arguments.measured, settings, printer);
+    let answered = before_asking(printer, "planning", planning)?;
     let wanted = arguments.plan.as_deref().or(recorded.as_ref().map(|recorded| recorded.id.as_str()));
     let plan = choose(&answered, wanted)?;
     let chosen = Chosen { answered: &answered, plan: &plan, limits: &answered.limits, is_fake };
@@ -109,9 +115,11 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let run = open(&address, &name)?;
     let data = answered.resolved.workload.data.as_ref();
     let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
-    let delivery = Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver)?;
+    let preparing = || Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver);
+    let delivery = before_asking(printer, "looking at what goes along", preparing)?;
     let asked = any_zone::collapsed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.any_zone)?;
     let asked = keep_alive::narrowed(asked, arguments.keep_alive)?;
+    let asked = block::chosen(asked, &chosen, arguments.buy_capacity_block, settings, printer)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     tell(&asked, &chosen, &delivery, was, settings, printer);
     if arguments.dry_run {
@@ -120,7 +128,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let policy = asked.policy(&AvailabilityModel::prior());
     confirm(arguments.yes, "gpuplan launch -y ...")?;
     // Its time counts from the yes, however long somebody thought about it.
-    let spec = RunSpec { started_at: Timestamp::now(), ..asked };
+    let spec = RunSpec { started_at: block::begins_at(&asked, Timestamp::now()), ..asked };
     let launchers = of_run(&spec, settings)?;
     if is_fake {
         let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
@@ -138,6 +146,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_of(&error))?.is_some() {
         printer.note(&format!("warning: {} has a run `{}` already, and this one goes on from its checkpoints", spec.store, spec.run));
     }
+    let spec = block::bought(spec, &launchers, &mut journal, printer)?;
     if spec.is_kept {
         return keep_alive::handed_over(&spec, &launchers, &mut journal, settings, printer, arguments.detach);
     }
@@ -180,7 +189,7 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     let mut lines = vec![
         format!("run       {}", spec.run),
         format!("machine   {} x {first}, {others} more places to fail over to", spec.nodes),
-        format!("price     {}{was} an hour a machine, {}", rate(offer.quote.rate), seen(&offer.quote, settings.now)),
+        format!("price     {}{was} an hour a machine, {}{}", rate(offer.quote.rate), seen(&offer.quote, settings.now), bid_words(spec)),
         format!("cost      {} expected, {} at 90 %; at worst {worst}", usd(plan.cost.expected), usd(plan.cost.p90)),
         format!("life      no machine lives longer than {}", Hours(spec.lifetime_hours)),
         format!("store     {}", spec.store),
@@ -188,6 +197,11 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     if delivery.bytes() > 0 {
         lines.push(format!("sent      {} to the store, agent and folder, unless they are there", Bytes(delivery.bytes() as f64)));
     }
+    lines.extend(block::words(spec).map(|words| format!("block     {words}")));
+    lines.extend(spec.job.sweep.map(|sweep| {
+        let (first, last) = (swept(&spec.run, 0, sweep.runs), swept(&spec.run, sweep.runs - 1, sweep.runs));
+        format!("sweep     {} runs, {first} to {last}, {} beside each other on the machine, one bill", sweep.runs, sweep.parallel)
+    }));
     lines.extend(delivery.job.container.iter().map(|image| format!("container {image}")));
     lines.extend(delivery.job.data.iter().map(|data| {
         let sent = if delivery.sends_data() { ", sent to the store first" } else { "" };
@@ -203,6 +217,15 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     });
     let wrapped: Vec<String> = lines.iter().map(|line| wrap(line, settings.width, "          ")).collect();
     printer.note(&wrapped.join("\n"));
+}
+
+/// Whether a spot machine may become dearer than was planned.
+fn bid_words(spec: &RunSpec) -> String {
+    let Some(first) = spec.spot.first() else { return String::new() };
+    match first.most_usd_per_hour {
+        Some(most) => format!("; on spot never more than ${most}, where the cloud would take the machine away"),
+        None => format!("; {} takes no highest price for spot machines, and may change its own", first.pool.cloud),
+    }
 }
 
 pub fn confirm(yes: bool, hint: &str) -> Result<(), Diagnostic> {

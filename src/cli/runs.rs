@@ -1,5 +1,7 @@
 //! `status`, `logs`, `fetch` and `ssh`: what runs, what it costs and says, what it saved, and the way to its machines.
 
+pub mod standing;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -14,9 +16,10 @@ use crate::agent::restore::Restore;
 use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, fake_cloud, launchers};
-use crate::cli::launch::{journal, keep_alive, store, store_of, unknown_run};
+use crate::cli::launch::{journal, keep_alive, store_of, unknown_run};
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
+use crate::cli::runs::standing::Standing;
 use crate::cli::settings::Settings;
 use crate::clouds::{aws, fake, gcp};
 use crate::launch::journal::{JournalError, Kept};
@@ -38,6 +41,9 @@ pub struct StatusArguments {
 pub struct LogsArguments {
     /// Name of the run
     pub run: String,
+    /// Which run of a sweep, from 0 [default: what the sweep itself says]
+    #[arg(long, value_name = "I", conflicts_with = "node")]
+    pub index: Option<u32>,
     /// Which of its machines, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub node: u32,
@@ -52,6 +58,9 @@ pub struct FetchArguments {
     pub run: String,
     /// New folder for its newest checkpoint [default: the name of the run]
     pub folder: Option<PathBuf>,
+    /// Which run of a sweep, from 0
+    #[arg(long, value_name = "I")]
+    pub index: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -115,7 +124,8 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
             }
         }
     }
-    let rows: Vec<Value> = runs.iter().map(|kept| row(kept, &machines)).collect();
+    let said = meanwhile(printer, || "reading what the runs say".to_owned(), || standing::said(&runs, settings))?;
+    let rows: Vec<Value> = runs.iter().zip(&said).map(|(kept, said)| row(kept, &machines, said)).collect();
     if settings.output == OutputFormat::Json {
         return printer.data(&format!("{:#}\n", Value::Array(rows)));
     }
@@ -123,7 +133,13 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
         printer.note("no run was launched from here");
         return Ok(Exit::Done);
     }
-    printer.data(&table(&rows, settings.width))
+    for (kept, said) in runs.iter().zip(&said) {
+        for (index, failed) in said.failed() {
+            let why = failed.why.as_deref().unwrap_or("nobody says why");
+            printer.note(&format!("failed: {} ({why}); gpuplan logs {} --index {index}", failed.run, kept.spec.run));
+        }
+    }
+    printer.data(&table(&rows, &said, settings.width))
 }
 
 /// Machines of a cloud that cannot be asked: running, as far as anybody knows.
@@ -147,7 +163,7 @@ fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
     .collect()
 }
 
-fn table(rows: &[Value], width: u16) -> String {
+fn table(rows: &[Value], said: &[Standing], width: u16) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let money = |value: &Value| value.as_str().and_then(|text| Usd::parse(text).ok()).map_or_else(String::new, usd);
     let columns = [
@@ -159,24 +175,30 @@ fn table(rows: &[Value], width: u16) -> String {
         Column::right("expected", 0),
         Column::right("progress", 0),
     ];
-    let cells = rows.iter().map(|row| {
+    let progress = |row: &Value| {
+        let of = row.get("sweep").map_or_else(String::new, |sweep| format!(", {} of {} runs", sweep["completed"], sweep["runs"]));
+        format!("{:.0} %{of}", row["progress"].as_f64().unwrap_or_default() * 100.0)
+    };
+    let cells = rows.iter().zip(said).map(|(row, said)| {
         let places: Vec<String> =
             row["machines"].as_array().into_iter().flatten().filter(|one| one["state"] != "gone").map(|one| text(&one["pool"])).collect();
         vec![
             text(&row["run"]),
-            text(&row["state"]),
+            said.phase()
+                .filter(|(word, _)| row["phase"] == *word && *word != "running")
+                .map_or_else(|| text(&row["state"]), |(_, words)| words),
             places.join(", "),
             text(&row["relaunches"]),
             money(&row["cost_usd"]),
             money(&row["expected_cost_usd"]),
-            format!("{:.0} %", row["progress"].as_f64().unwrap_or_default() * 100.0),
+            progress(row),
         ]
     });
     render(&columns, cells, width)
 }
 
 /// As contract 6 words it.
-fn row(kept: &Kept, listed: &[Machine]) -> Value {
+fn row(kept: &Kept, listed: &[Machine], said: &Standing) -> Value {
     let state_of = |id| listed.iter().find(|machine| machine.id == id).map_or(MachineState::Gone, |machine| machine.state);
     let machines: Vec<Value> = kept
         .machines
@@ -197,7 +219,8 @@ fn row(kept: &Kept, listed: &[Machine]) -> Value {
     };
     let mut epochs: Vec<u64> = kept.machines.iter().map(|machine| machine.epoch).collect();
     epochs.dedup();
-    json!({
+    let phase = said.phase().filter(|_| state == "running");
+    let mut row = json!({
         "run": kept.spec.run,
         "state": state,
         "machines": machines,
@@ -208,12 +231,19 @@ fn row(kept: &Kept, listed: &[Machine]) -> Value {
         "started_at": kept.spec.started_at,
         "ended_at": kept.ended_at,
         "store": kept.spec.store,
-    })
+    });
+    let more = [("phase", phase.map(|(word, _)| json!(word))), ("staged", said.staged()), ("sweep", said.sweep())];
+    for (key, value) in more {
+        if let Some(value) = value {
+            row[key] = value;
+        }
+    }
+    row
 }
 
 pub fn logs(arguments: &LogsArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let mut kept = kept(&arguments.run, settings)?;
-    let (store, runtime) = (store(&kept.spec)?, runtime()?);
+    let (store, runtime) = (standing::part(&kept, arguments.index)?, runtime()?);
     let mut said = 0;
     loop {
         // Whether it had ended is asked first: what it said last is read after.
@@ -232,8 +262,12 @@ pub fn logs(arguments: &LogsArguments, settings: &Settings, printer: &Printer) -
 /// The newest checkpoint that verifies, file by file.
 pub fn fetch(arguments: &FetchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let kept = kept(&arguments.run, settings)?;
-    let store = store(&kept.spec)?;
-    let folder = arguments.folder.clone().unwrap_or_else(|| PathBuf::from(&arguments.run));
+    if kept.spec.job.sweep.is_some() && arguments.index.is_none() {
+        let why = format!("{} is a sweep: each of its runs has checkpoints of its own", arguments.run);
+        return Err(Diagnostic::new(Exit::Usage, why).hint(format!("gpuplan fetch {} --index 0", arguments.run)));
+    }
+    let store = standing::part(&kept, arguments.index)?;
+    let folder = arguments.folder.clone().unwrap_or_else(|| PathBuf::from(store.name()));
     // What a restore finds beside its checkpoint it puts aside.
     if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Diagnostic::new(Exit::Usage, format!("{} is not empty", folder.display()))

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::cli::args::{SetupArguments, SetupCloud};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
@@ -14,6 +16,8 @@ use crate::clouds::{aws, gcp};
 const PROGRAMS: [&str; 2] = ["tofu", "terraform"];
 /// Folder of the state among the settings: without it nothing could be removed again.
 const FOLDER: &str = "setup";
+/// As Terraform calls it.
+const STATE: &str = "terraform.tfstate";
 
 pub fn run(arguments: &SetupArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let (word, text) = match arguments.cloud {
@@ -32,18 +36,39 @@ pub fn run(arguments: &SetupArguments, settings: &Settings, printer: &Printer) -
         .config_file(FOLDER)
         .map(|folder| folder.join(word))
         .ok_or_else(|| Diagnostic::new(Exit::Usage, "there is no folder to keep the state in").hint("set HOME or GPUPLAN_HOME"))?;
+    let (folder, text) = match elsewhere(arguments, &folder, word) {
+        Some((other, first)) => {
+            let region = arguments.region.as_deref().unwrap_or_default();
+            printer.note(&format!(
+                "bucket, role and policy are those of {first}, which is set up; {region} gets a security group, with a Terraform state of its own: \
+                 with the state of {first} they would be moved"
+            ));
+            (other, aws::SETUP_REGION)
+        }
+        None => (folder, text),
+    };
     let program = PROGRAMS.into_iter().find(|program| is_there(program)).ok_or_else(|| {
         Diagnostic::new(Exit::Usage, "neither `tofu` nor `terraform` is installed, and one of them does the work").hint(format!(
             "install one from https://opentofu.org, or `gpuplan setup {word} --print` and give the file to whoever runs Terraform"
         ))
     })?;
-    if arguments.remove && !folder.join("terraform.tfstate").is_file() {
+    if arguments.remove && !folder.join(STATE).is_file() {
         return Err(Diagnostic::new(Exit::Usage, format!("nothing was set up from here: {} has no state", folder.display()))
             .hint(format!("gpuplan setup {word} --print shows what would be there")));
     }
     write(&folder, text)?;
     printer.note(&format!("{program} works in {}; keep that folder, it is what `--remove` needs", folder.display()));
     apply(program, &folder, arguments)
+}
+
+/// Where another region of AWS keeps its state, and the region that was set up first; `None`: there is no other.
+fn elsewhere(arguments: &SetupArguments, first: &Path, word: &str) -> Option<(PathBuf, String)> {
+    let wanted = arguments.region.as_deref().filter(|_| word == aws::CLOUD)?;
+    let state: Value = serde_json::from_slice(&fs::read(first.join(STATE)).ok()?).ok()?;
+    let is_bucket = |resource: &&Value| resource["mode"] == "managed" && resource["type"] == "aws_s3_bucket";
+    let bucket = state["resources"].as_array()?.iter().find(is_bucket)?;
+    let region = bucket["instances"][0]["attributes"]["region"].as_str()?;
+    (region != wanted).then(|| (first.with_file_name(format!("{word}-{wanted}")), region.to_owned()))
 }
 
 fn write(folder: &Path, text: &str) -> Result<(), Diagnostic> {
@@ -79,4 +104,37 @@ fn apply(program: &str, folder: &Path, arguments: &SetupArguments) -> Result<Exi
 
 fn is_there(program: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|folders| std::env::split_paths(&folders).any(|folder: PathBuf| folder.join(program).is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::SetupCloud;
+
+    fn asked(region: Option<&str>) -> SetupArguments {
+        let region = region.map(str::to_owned);
+        SetupArguments { cloud: SetupCloud::Aws, print: false, remove: false, yes: false, region, project: None, name: None }
+    }
+
+    #[test]
+    fn another_region_has_a_state_of_its_own_and_moves_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let first = home.path().join("aws");
+        fs::create_dir(&first).unwrap();
+        let place = |region| elsewhere(&asked(region), &first, "aws");
+        assert_eq!(place(Some("us-west-2")), None, "nothing was set up yet");
+        let state = r#"{"resources": [{"mode": "data", "type": "aws_vpc"},
+            {"mode": "managed", "type": "aws_s3_bucket", "instances": [{"attributes": {"region": "us-east-1"}}]}]}"#;
+        fs::write(first.join(STATE), state).unwrap();
+        assert_eq!(place(Some("us-west-2")), Some((home.path().join("aws-us-west-2"), "us-east-1".to_owned())));
+        assert_eq!((place(Some("us-east-1")), place(None)), (None, None));
+        assert_eq!(elsewhere(&asked(Some("us-west-2")), &first, "gcp"), None);
+    }
+
+    #[test]
+    fn the_security_group_is_the_same_in_every_region() {
+        let group = |text: &'static str| text.split_once("resource \"aws_security_group\"").unwrap().1.split_once("\n}\n").unwrap().0;
+        assert_eq!(group(aws::SETUP), group(aws::SETUP_REGION));
+        assert!(!aws::SETUP_REGION.contains("aws_iam") && !aws::SETUP_REGION.contains("aws_s3"));
+    }
 }

@@ -104,9 +104,12 @@ fn start(boot: &Boot) -> String {
     };
     let data =
         job.data.as_ref().map_or_else(String::new, |data| format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address)));
+    let sweep = job.sweep.map_or_else(String::new, |sweep| {
+        format!(" --sweep {} --parallel {} --gpus-per-run {}", sweep.runs, sweep.parallel, sweep.gpus_per_run)
+    });
     let command: Vec<String> = job.command.iter().map(|word| quoted(word)).collect();
     lines.push(format!(
-        "exec {agent} agent --store {} --hand-off ../hand-off.json{data} ${{GPUPLAN_AGENT_OPTIONS:-}} -- {}",
+        "exec {agent} agent --store {} --hand-off ../hand-off.json{data}{sweep} ${{GPUPLAN_AGENT_OPTIONS:-}} -- {}",
         quoted(&boot.spec.store),
         command.join(" ")
     ));
@@ -170,7 +173,8 @@ mod tests {
     use crate::launch::events::Choice;
     use crate::launch::job::{Data, Job, Parcel, Secret};
     use crate::launch::launcher::{Market, Pool};
-    use crate::units::{BillingRule, Usd, UsdPerHour};
+    use crate::units::{BillingRule, GpuCount, Usd, UsdPerHour};
+    use crate::workload::Sweep;
 
     fn spec() -> RunSpec {
         let parcel = |name: &str| Parcel::Stored { key: name.to_owned(), sha256: "ab".to_owned() };
@@ -196,6 +200,7 @@ mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            block: None,
             job: Job {
                 command: vec!["./train.py".to_owned(), "it's".to_owned()],
                 agent: parcel("agent"),
@@ -205,6 +210,7 @@ mod tests {
                 secrets: vec![Secret { variable: "T".to_owned(), name: "gpuplan/t".to_owned() }],
                 data: Some(Data { address: "s3://b/data".to_owned(), files: 1, bytes: 1 }),
                 container: Some("pytorch/pytorch:2".to_owned()),
+                sweep: Some(Sweep { runs: 64, parallel: 8, gpus_per_run: GpuCount::whole(1) }),
             },
         }
     }
@@ -251,6 +257,7 @@ mod tests {
             "sh -c 'pip",
             "exec ../agent agent --store",
             "--data s3://b/data --data-folder",
+            "--sweep 64 --parallel 8 --gpus-per-run 1 ${GPUPLAN_AGENT_OPTIONS:-} -- ./train.py",
             "run_in pytorch/pytorch:2",
         ];
         let places: Vec<usize> = order.iter().map(|part| text.rfind(part).unwrap_or_else(|| panic!("{part}: {text}"))).collect();

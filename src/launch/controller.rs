@@ -193,6 +193,8 @@ impl Controller {
         match which {
             Some(which) => self.order_gang(now, which, decision.reason, actions),
             None if decision.reason == Reason::BudgetReached => self.end_all(now, Next::End(End::OutOfBudget), actions),
+            // On-demand was to be taken, whatever for, and no place has it now.
+            None if decision.action.is_on_demand() => self.wait(now, Reason::SoldOut, actions),
             None => self.wait(now, decision.reason, actions),
         }
     }

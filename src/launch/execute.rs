@@ -18,7 +18,7 @@ use crate::launch::journal::{Journal, JournalError, Said};
 use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
 use crate::launch::spec::RunSpec;
 use crate::runstore::status::Staged;
-use crate::runstore::{Phase, Run, Status, StoreError};
+use crate::runstore::{Phase, Run, Status, StoreError, SweepStatus};
 use crate::spot::policy::Policy;
 use crate::units::{Bytes, Usd};
 
@@ -363,9 +363,24 @@ impl<'a> Leader<'a, '_> {
             return Word::Awaited;
         }
         self.staged = status.staged.filter(|_| status.phase == Phase::Staging);
-        let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
-        let done = (step / self.spec.steps.max(1.0)).min(1.0);
+        let Ok(done) = self.done(&status).await else { return Word::Nothing };
         Word::Said(Report { epoch: self.gang_epoch, done, has_started: status.starts > 0 || status.phase == Phase::Staging, outcome })
+    }
+
+    /// Share of the work that is safe: of the run, or of all runs of the sweep.
+    async fn done(&self, status: &Status) -> Result<f64, StoreError> {
+        if self.spec.job.sweep.is_some() {
+            return Ok(self.wiring.store.sweep_status().await?.map_or(0.0, |sweep| sweep.done(self.spec.steps)));
+        }
+        let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
+        Ok((step / self.spec.steps.max(1.0)).min(1.0))
+    }
+
+    /// Why the program failed, where it carried a sweep: which runs did.
+    async fn failed_runs(&self) -> Result<Option<String>, StoreError> {
+        let status = if self.spec.job.sweep.is_some() { self.wiring.store.sweep_status().await? } else { None };
+        let failed: Vec<String> = status.iter().flat_map(SweepStatus::failed).map(|run| run.run.clone()).collect();
+        Ok((!failed.is_empty()).then(|| format!("{} runs of the sweep: {}", failed.len(), failed.join(", "))))
     }
 
     /// Whether what the programs of other machines said last may be under way, once the first agent has ended.
@@ -394,7 +409,10 @@ impl<'a> Leader<'a, '_> {
             Some(serde_json::Value::String(outcome)) if outcome == "unprepared" => {
                 Outcome::Failed(result.get("why").and_then(serde_json::Value::as_str).unwrap_or("its data cannot be had").to_owned())
             }
-            Some(serde_json::Value::Object(failed)) => Outcome::Failed(serde_json::Value::Object(failed.clone()).to_string()),
+            Some(serde_json::Value::Object(failed)) => {
+                let runs = self.failed_runs().await?;
+                Outcome::Failed(runs.unwrap_or_else(|| serde_json::Value::Object(failed.clone()).to_string()))
+            }
             _ if self.failed_elsewhere(status.epoch).await? => Outcome::Failed("on another machine than the first".to_owned()),
             _ => Outcome::Interrupted,
         }))
@@ -434,6 +452,7 @@ async fn source(parcel: &Parcel, store: &Run) -> Result<Source, LaunchError> {
 }
 
 fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: String) -> CreateRequest {
+    let offered = spec.places().find(|offered| offered.pool == order.choice.pool);
     CreateRequest {
         run: spec.run.clone(),
         epoch: order.epoch,
@@ -447,5 +466,8 @@ fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: String) -
         image: spec.image.clone(),
         disk_gib: spec.disk_gib,
         tags: spec.tags.clone(),
+        most: offered.and_then(|offered| offered.most_usd_per_hour),
+        zones: offered.map(|offered| offered.zones.clone()).unwrap_or_default(),
+        reservation: spec.block.as_ref().and_then(|block| block.reservation.clone()),
     }
 }

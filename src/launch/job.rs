@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::workload::Sweep;
+
 /// Everything that a machine needs beside the run's store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +24,9 @@ pub struct Job {
     /// Image that the command runs in; `None`: on the machine itself.
     #[serde(default)]
     pub container: Option<String>,
+    /// The command many times, beside each other on one machine; `None`: once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
 }
 
 /// Data as it was when the run was launched.

@@ -134,6 +134,11 @@ impl Journal {
         Ok(rows)
     }
 
+    /// What is known of a run by now, in place of what was.
+    pub fn amend(&mut self, spec: &RunSpec) -> Result<(), JournalError> {
+        self.write("UPDATE runs SET spec = ?2 WHERE run = ?1", params![spec.run, spec.write()?]).map(drop)
+    }
+
     /// A new run. False if there is one of this name already.
     pub fn begin(&mut self, spec: &RunSpec) -> Result<bool, JournalError> {
         let rows = self.write(

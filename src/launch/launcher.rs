@@ -5,8 +5,10 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::launch::block::Seller;
 use crate::launch::keeper::Keeper;
 use crate::market::BoxFuture;
+use crate::units::UsdPerHour;
 
 /// The cloud's own name of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,6 +26,8 @@ impl fmt::Display for MachineId {
 pub enum Market {
     Spot,
     OnDemand,
+    /// Within a block that was paid for.
+    CapacityBlock,
 }
 
 impl fmt::Display for Market {
@@ -31,6 +35,7 @@ impl fmt::Display for Market {
         f.write_str(match self {
             Self::Spot => "spot",
             Self::OnDemand => "on-demand",
+            Self::CapacityBlock => "capacity-block",
         })
     }
 }
@@ -85,6 +90,12 @@ pub struct CreateRequest {
     pub disk_gib: u32,
     /// Tags that the user wants, beside the marks of the run.
     pub tags: Vec<(String, String)>,
+    /// No spot machine is taken, or kept, that costs more than this an hour. A cloud that takes no such word leaves it out.
+    pub most: Option<UsdPerHour>,
+    /// Where the pool names no zone: the zones that may be taken. Empty: any.
+    pub zones: Vec<String>,
+    /// The block that the machine stands on, by the cloud's own name.
+    pub reservation: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,6 +210,11 @@ pub trait Launcher: Send + Sync {
 
     /// `None`: a machine here lives until somebody ends it.
     fn self_destruct(&self) -> Option<SelfDestruct>;
+
+    /// `None`: nothing here is sold up front.
+    fn seller(&self) -> Option<&dyn Seller> {
+        None
+    }
 
     /// `None`: nothing here starts a machine anew while nobody leads.
     fn keeper(&self) -> Option<&dyn Keeper> {

@@ -1,5 +1,6 @@
 //! A plan made real: which machine to rent next, when to give up on a place, and when to end what runs. Pure but for the edge.
 
+pub mod block;
 pub mod blocks;
 pub mod boot;
 pub mod controller;

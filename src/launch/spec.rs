@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::launch::block::BlockOrder;
 use crate::launch::events::{Choice, Terms};
 use crate::launch::job::Job;
 use crate::launch::launcher::Pool;
@@ -26,6 +27,24 @@ pub struct Offered {
     pub pool: Pool,
     pub rate_usd_per_hour: UsdPerHour,
     pub billing: BillingRule,
+    /// More than this is not paid for it. Spot machines of AWS alone take such a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_usd_per_hour: Option<UsdPerHour>,
+    /// Of a pool without a zone: the zones whose price is known, and no others are taken. Empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+}
+
+impl Offered {
+    /// At a price that nobody has bid for.
+    pub fn new(pool: Pool, rate_usd_per_hour: UsdPerHour, billing: BillingRule) -> Self {
+        Self { pool, rate_usd_per_hour, billing, most_usd_per_hour: None, zones: Vec::new() }
+    }
+
+    /// What it may cost at most, an hour.
+    pub fn most(&self) -> UsdPerHour {
+        self.most_usd_per_hour.unwrap_or(self.rate_usd_per_hour)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +82,9 @@ pub struct RunSpec {
     /// A group of the cloud's own starts its machines, until somebody leads the run.
     #[serde(default)]
     pub is_kept: bool,
+    /// What its machines stand on was paid for up front.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<BlockOrder>,
 }
 
 /// Why a text is no specification of a run.
@@ -105,7 +127,10 @@ impl RunSpec {
 
     /// What the most that this run may cost is: the budget, or every machine for its whole life.
     pub fn worst_case(&self) -> Option<Usd> {
-        let dearest = self.places().map(|offered| offered.rate_usd_per_hour).max()?;
+        if let Some(block) = &self.block {
+            return Some(block.offer.upfront_usd);
+        }
+        let dearest = self.places().map(Offered::most).max()?;
         let whole = dearest.for_hours(self.nodes, self.lifetime_hours);
         match (self.budget_usd, whole) {
             (Some(budget), Some(whole)) => Some(budget.min(whole)),

@@ -45,8 +45,9 @@ impl Plan {
         self.spot.as_ref().is_some_and(|spot| spot.forecast.is_none())
     }
 
+    /// Those at work: of all runs beside each other.
     pub fn gpus(&self) -> u32 {
-        self.step.setting.gpus()
+        self.run.gpus
     }
 
     /// GPU-hours of undisturbed training.

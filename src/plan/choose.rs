@@ -78,7 +78,6 @@ pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
 }
 
 fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
-    let global_batch = workload.training.global_batch.unwrap_or(1);
     let mut refused = Refused::default();
     let mut kept_offers = Vec::new();
     for id in world.market.offer_ids() {
@@ -91,8 +90,9 @@ fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
     let mut wanted: Vec<InstanceId> = kept_offers.iter().map(|id| world.market.offer(*id).instance).collect();
     wanted.sort_unstable();
     wanted.dedup();
-    let nodes = node_counts(limits);
-    let physics = Physics::compute(&workload.model, &workload.training, global_batch, world, &wanted, &nodes);
+    // The runs of a sweep share one machine.
+    let nodes = if workload.sweep.is_some() { vec![1] } else { node_counts(limits) };
+    let physics = Physics::compute(workload, world, &wanted, &nodes);
     let pricer = Pricer::new(world, workload, limits);
     let mut builder =
         Builder { pricer: &pricer, physics: &physics, refused: &mut refused, plans: Vec::new(), candidates: 0, steps: HashMap::new() };

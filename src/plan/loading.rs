@@ -4,6 +4,7 @@ use crate::estimate::input::says_what_a_sample_costs;
 use crate::estimate::{Loader, StepEstimate};
 use crate::hardware::InstanceId;
 use crate::plan::choose::World;
+use crate::plan::packing::Packing;
 use crate::workload::Workload;
 
 /// The step on `nodes` machines of a type, slowed by its loader where the host of such a machine was measured and the workload
@@ -13,7 +14,9 @@ pub fn fed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, 
     let host = world.correction.host(world.hardware.gpu(machine.node.gpu));
     let Some((host, data)) = host.zip(workload.data.as_ref()) else { return step };
     let is_local = machine.local_nvme.is_some_and(|disk| disk >= data.size);
-    let samples = step.setting.global_batch / f64::from(nodes);
+    // Runs beside each other share the host.
+    let beside = f64::from(Packing::new(workload.sweep.as_ref(), machine.node.devices()).side_by_side);
+    let samples = step.setting.global_batch * beside / f64::from(nodes);
     match host.loading_seconds(data, Loader { cores: machine.vcpus, is_local }, samples) {
         Some(seconds) => step.fed_in(seconds),
         None => step,

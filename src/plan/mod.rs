@@ -11,6 +11,7 @@ pub mod limits;
 pub mod loading;
 pub mod measured;
 pub mod outlook;
+pub mod packing;
 pub mod physics;
 pub mod policy;
 pub mod price;

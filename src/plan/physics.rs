@@ -8,8 +8,9 @@ use crate::estimate::{Machine, Misfit, Products, Setting, StepEstimate, Subject}
 use crate::hardware::{InstanceId, NodeShape};
 use crate::plan::choose::World;
 use crate::plan::layouts;
+use crate::plan::packing;
 use crate::units::Bytes;
-use crate::workload::{Layout, Model, Recompute, Training};
+use crate::workload::{Layout, Recompute, Workload};
 
 /// Node counts worth looking at: powers of two and one step between.
 pub const NODE_COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
@@ -32,7 +33,9 @@ pub struct Physics {
 
 impl Physics {
     /// Works out every instance type in `wanted`; equal shapes share one answer.
-    pub fn compute(model: &Model, training: &Training, global_batch: u64, world: World, wanted: &[InstanceId], nodes: &[u32]) -> Self {
+    pub fn compute(workload: &Workload, world: World, wanted: &[InstanceId], nodes: &[u32]) -> Self {
+        let (model, training, sweep) = (&workload.model, &workload.training, workload.sweep.as_ref());
+        let global_batch = training.global_batch.unwrap_or(1);
         let mut shapes: Vec<NodeShape> = Vec::new();
         let mut known = HashMap::new();
         let mut of_instance = HashMap::new();
@@ -49,7 +52,11 @@ impl Physics {
         let done: Vec<(usize, Best, u64)> = jobs
             .into_par_iter()
             .map(|(index, nodes)| {
-                let machine = Machine::new(world.hardware.gpu(shapes[index].gpu), &shapes[index]);
+                let shape = match packing::part(&shapes[index], sweep) {
+                    Ok(shape) => shape,
+                    Err(misfit) => return (index, Best { nodes, outcome: Err(misfit) }, 0),
+                };
+                let machine = Machine::new(world.hardware.gpu(shape.gpu), &shape);
                 let subject = Subject::new(model, training, machine).corrected(world.correction);
                 let (outcome, estimated) = best_setting(&subject, global_batch, nodes);
                 (index, Best { nodes, outcome }, estimated)

@@ -11,12 +11,13 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::filters::{Why, refuse_offer};
 use crate::plan::limits::{Limits, PurchaseChoice};
+use crate::plan::packing::Packing;
 use crate::plan::run::{Notice, RunInput, RunTime, deviations, point};
 use crate::plan::spot::{self, Division, Job, Outlook, Pool};
 use crate::plan::staging::Staging;
 use crate::spot::forecast::Forecast;
 use crate::spot::{AvailabilityModel, hardware_failure_rate, spot_rate};
-use crate::units::{Hours, Quantiles, Usd, UsdPerHour};
+use crate::units::{Bytes, Hours, Quantiles, Usd, UsdPerHour};
 use crate::workload::Workload;
 
 pub struct Pricer<'a> {
@@ -186,7 +187,9 @@ impl<'a> Pricer<'a> {
     fn run_time(&self, offer: &Offer, nodes: u32, step: &StepEstimate, outlook: Option<&Outlook>) -> RunTime {
         let instance = self.world.hardware.instance(offer.instance);
         let machine = Machine::new(self.world.hardware.gpu(instance.node.gpu), &instance.node);
-        let gpus = step.setting.gpus();
+        let packing = Packing::new(self.workload.sweep.as_ref(), instance.node.devices());
+        let in_use = self.workload.sweep.map_or(step.setting.gpus(), |sweep| sweep.devices_of(packing.side_by_side - 1).end);
+        let gpus = in_use.max(step.setting.gpus());
         let interruptions = match outlook {
             Some(outlook) => spot_rate(&self.model, outlook.availability, outlook.basis, gpus),
             None => hardware_failure_rate(gpus),
@@ -196,6 +199,8 @@ impl<'a> Pricer<'a> {
             step,
             machine: &machine,
             nodes,
+            packing,
+            gpus,
             host_network_gbit_per_s: instance.host_network_gbit_per_s,
             staging: Staging::of(instance, self.workload.data.as_ref()),
             interruptions,
@@ -275,7 +280,8 @@ fn bill_input<'b>(counter: &'b Counter, offer: &'b Offer, nodes: u32, run: &RunT
     BillInput {
         offer,
         nodes,
-        saved: run.saving.bytes,
+        // What every run of a sweep saved stays until somebody deletes it.
+        saved: Bytes(run.saving.bytes.0 * f64::from(run.packing.runs)),
         charges: &counter.charges,
         rate_basis: &counter.rate_basis,
         risk_basis: run.interruptions.basis,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::estimate::{Machine, StepEstimate, memory::adapter_parameters};
+use crate::plan::packing::Packing;
 use crate::plan::staging::Staging;
 use crate::spot::policy::WORST_CHANGEOVER_RATIO;
 use crate::spot::{CheckpointPlan, InterruptionRate, hardware_failure_rate, optimal_interval};
@@ -65,7 +66,12 @@ impl Notice {
 /// A whole run on given machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunTime {
+    /// Of one run.
     pub steps: f64,
+    /// How a machine carries the runs of a sweep.
+    pub packing: Packing,
+    /// At work at the same time.
+    pub gpus: u32,
     /// Undisturbed training.
     pub training: Band,
     /// Wall clock from the request to the last save. Hours.
@@ -90,6 +96,8 @@ pub struct RunInput<'a> {
     pub step: &'a StepEstimate,
     pub machine: &'a Machine<'a>,
     pub nodes: u32,
+    pub packing: Packing,
+    pub gpus: u32,
     pub host_network_gbit_per_s: Option<f64>,
     pub staging: Option<Staging>,
     pub interruptions: InterruptionRate,
@@ -101,14 +109,16 @@ impl RunInput<'_> {
     pub fn time(&self) -> RunTime {
         let setting = &self.step.setting;
         let steps = self.workload.amount.steps(setting.global_batch, f64::from(self.workload.training.sequence_length));
-        let training = self.step.step_seconds().map(|seconds| seconds * steps / 3600.0);
+        let (rounds, beside) = (f64::from(self.packing.rounds()), f64::from(self.packing.side_by_side));
+        let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds / 3600.0);
         let bytes = self.workload.checkpoint.size.unwrap_or_else(|| checkpoint_bytes(self.workload));
         let gpus = f64::from(setting.gpus());
         let host = self.host_network_gbit_per_s.unwrap_or(UNKNOWN_HOST_GBIT) * 1e9 / 8.0 * UPLOAD_SHARE * f64::from(self.nodes);
         let stall = Seconds(bytes.0 / gpus / self.machine.gpu.pcie_bandwidth().0);
-        let upload = Seconds(bytes.0 / host);
+        // Runs beside each other share the network of the host.
+        let upload = Seconds(bytes.0 * beside / host);
         let mean = Seconds::from(self.interruptions.mean_time());
-        let whole = Seconds::from(Hours(training.expected));
+        let whole = Seconds::from(Hours(training.expected / rounds));
         // No shorter than the upload, or uploads pile up; no longer than the run, which ends with a save.
         let chosen = optimal_interval(stall, mean).0.max(upload.0).max(LEAST_INTERVAL.0).min(whole.0.max(1.0));
         let interval = self.workload.checkpoint.interval.map_or(chosen, |stated| stated.0.max(1.0));
@@ -117,14 +127,16 @@ impl RunInput<'_> {
         let stretch = |mean| CheckpointPlan::new(stall, Seconds(interval), mean, restart).stretch;
         let start = Hours::from(Seconds(begin)).0;
         let hours = training.map(|hours| start + hours * stretch(mean));
-        let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, bytes, stall, host));
+        let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, Bytes(bytes.0 * beside), stall, host));
         // Without a save at the last moment, half an interval and what was still being uploaded are lost.
         let redone = if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };
         let changeover = begin + upload.0 + redone;
         let worst = (WORST_CHANGEOVER_RATIO * changeover).max(begin + upload.0 + interval.min(whole.0) + upload.0);
-        let failures = Seconds::from(hardware_failure_rate(setting.gpus()).mean_time());
+        let failures = Seconds::from(hardware_failure_rate(self.gpus).mean_time());
         RunTime {
             steps,
+            packing: self.packing,
+            gpus: self.gpus,
             training,
             hours: Quantiles { expected: hours.expected, p50: hours.expected, p90: hours.high },
             lost_hours: training.expected * (stretch(mean) - 1.0),

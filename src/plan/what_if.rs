@@ -9,6 +9,7 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::limits::Limits;
 use crate::plan::loading;
+use crate::plan::packing;
 use crate::plan::physics::best_setting;
 use crate::plan::price::Pricer;
 use crate::units::Usd;
@@ -82,8 +83,9 @@ fn saving(world: World, workload: &Workload, limits: &Limits, plan: &Plan, findi
 
 /// The best setting of the changed workload on the machines of the plan.
 fn fastest(world: World, workload: &Workload, plan: &Plan) -> Result<StepEstimate, &'static str> {
-    let node = &world.hardware.instance(plan.instance).node;
-    let machine = Machine::new(world.hardware.gpu(node.gpu), node);
+    let whole = &world.hardware.instance(plan.instance).node;
+    let node = packing::part(whole, workload.sweep.as_ref()).map_err(|_| "a run of the sweep has no room on the recommended machines")?;
+    let machine = Machine::new(world.hardware.gpu(node.gpu), &node);
     let subject = Subject::new(&workload.model, &workload.training, machine).corrected(world.correction);
     let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), plan.nodes);
     let step = outcome.map_err(|_| "it does not fit on the recommended machines")?;

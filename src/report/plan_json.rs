@@ -9,13 +9,15 @@ use crate::market::{Origin, Suspicion};
 use crate::plan::bill::BillLine;
 use crate::plan::choose::World;
 use crate::plan::explain::plan_id;
+use crate::plan::packing;
+use crate::plan::run::{Notice, Saving};
 use crate::plan::staging::Staging;
 use crate::plan::terms::Terms;
 use crate::plan::{Plan, PlanSet};
 use crate::report::spot_json::{SpotJson, WaitJson, spot_json, wait};
-use crate::units::{Band, Quantiles, Usd, UsdPerHour};
+use crate::units::{Band, GpuCount, Quantiles, Usd, UsdPerHour};
 use crate::workload::file::WorkloadFile;
-use crate::workload::{Layout, Workload};
+use crate::workload::{Layout, Sweep, Workload};
 
 /// What a plan was made from; `plan --locked` starts again from here.
 #[derive(Clone, Debug, Serialize)]
@@ -79,6 +81,8 @@ pub struct PlanJson {
     pub checkpoint: CheckpointJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staging: Option<StagingJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<SweepJson>,
     pub because: Vec<String>,
     pub advice: Vec<String>,
 }
@@ -131,6 +135,18 @@ pub struct StagingJson {
     pub seconds: f64,
     pub bytes_per_second: f64,
     pub limit: &'static str,
+}
+
+/// How the machine carries the runs of a sweep. Figures of a step are those of one run; time and money are of all.
+#[derive(Clone, Debug, Serialize)]
+pub struct SweepJson {
+    pub runs: u32,
+    pub gpus_per_run: GpuCount,
+    pub side_by_side: u32,
+    /// Times that the machine is filled.
+    pub rounds: u32,
+    /// Undisturbed training of one run. Hours.
+    pub run_hours: f64,
 }
 
 /// What a warning before an interruption is good for.
@@ -221,7 +237,9 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
     let instance = world.hardware.instance(plan.instance);
     let gpu = world.hardware.gpu(instance.node.gpu);
     let setting = &plan.step.setting;
-    let subject = Subject::new(&context.workload.model, &context.workload.training, Machine::new(gpu, &instance.node));
+    // A plan is made only where a run has its part.
+    let shape = packing::part(&instance.node, context.workload.sweep.as_ref()).unwrap_or(instance.node);
+    let subject = Subject::new(&context.workload.model, &context.workload.training, Machine::new(gpu, &shape));
     let step = plan.step.step_seconds();
     let units = subject.units_per_step(setting);
     let counts_samples = context.workload.model.kind.counts_samples();
@@ -256,7 +274,7 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         step_seconds: step,
         tokens_per_second: (!counts_samples).then(|| step.map_decreasing(|seconds| units / seconds)),
         samples_per_second: step.map_decreasing(|seconds| setting.global_batch / seconds),
-        model_flop_utilization: flops / plan.step.time.total / f64::from(plan.gpus()) / subject.rates.peak,
+        model_flop_utilization: flops / plan.step.time.total / f64::from(setting.gpus()) / subject.rates.peak,
         gpu_memory_bytes: Band::around(plan.step.memory.required, low, high),
         bound_by: plan.step.bound,
         gpu_utilization: utilization(plan),
@@ -268,18 +286,9 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         bill: plan.bill.lines.iter().map(bill_line).collect(),
         chance_by_deadline: plan.chance_by_deadline,
         spot: plan.spot.as_ref().and_then(|spot| spot_json(spot, world)),
-        checkpoint: CheckpointJson {
-            bytes: plan.run.saving.bytes.0,
-            interval_seconds: plan.run.saving.interval_seconds,
-            upload_seconds: plan.run.saving.upload_seconds,
-            stall_seconds: plan.run.saving.stall_seconds,
-            notice: plan.run.saving.notice.map(|notice| NoticeJson {
-                seconds: notice.seconds,
-                saves_bytes: notice.saves.0,
-                saves_all: notice.saves_all,
-            }),
-        },
+        checkpoint: checkpoint(&plan.run.saving),
         staging: plan.run.staging.map(staging),
+        sweep: context.workload.sweep.map(|sweep| sweep_json(&sweep, plan)),
         because: plan.because.clone(),
         advice: plan.advice.clone(),
     }
@@ -290,6 +299,28 @@ fn utilization(plan: &Plan) -> Band {
     let expected = plan.utilization();
     let step = plan.step.step_seconds();
     Band { low: expected * step.expected / step.high, expected, high: (expected * step.expected / step.low).min(1.0) }
+}
+
+fn checkpoint(saving: &Saving) -> CheckpointJson {
+    let notice = |notice: Notice| NoticeJson { seconds: notice.seconds, saves_bytes: notice.saves.0, saves_all: notice.saves_all };
+    CheckpointJson {
+        bytes: saving.bytes.0,
+        interval_seconds: saving.interval_seconds,
+        upload_seconds: saving.upload_seconds,
+        stall_seconds: saving.stall_seconds,
+        notice: saving.notice.map(notice),
+    }
+}
+
+fn sweep_json(sweep: &Sweep, plan: &Plan) -> SweepJson {
+    let packing = plan.run.packing;
+    SweepJson {
+        runs: sweep.runs,
+        gpus_per_run: sweep.gpus_per_run,
+        side_by_side: packing.side_by_side,
+        rounds: packing.rounds(),
+        run_hours: plan.run.training.expected / f64::from(packing.rounds()),
+    }
 }
 
 fn staging(staging: Staging) -> StagingJson {

@@ -8,7 +8,7 @@ use crate::plan::explain::plan_id;
 use crate::plan::filters::Reason;
 use crate::plan::{Plan, PlanSet, Rejection};
 use crate::report::format;
-use crate::report::plan_json::{Context, plan_json};
+use crate::report::plan_json::{Context, SweepJson, plan_json};
 use crate::report::profile_text;
 use crate::report::spot_text;
 use crate::report::table::{Column, footer, render};
@@ -89,6 +89,26 @@ fn serde_word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
+fn rate_words(offer: &Offer, context: &Context) -> String {
+    format!(
+        "{} an hour a machine, {} price seen {} ago ({}){}",
+        format::rate(offer.quote.rate),
+        offer.quote.origin.word(),
+        format::age(offer.quote.observed_at, context.now),
+        offer.source,
+        if offer.is_stale(context.now) { ", stale" } else { "" }
+    )
+}
+
+fn sweep_words(sweep: &SweepJson) -> String {
+    let SweepJson { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
+    let card = if gpus_per_run.is_slice() || gpus_per_run.devices() == 1 { "GPU" } else { "GPUs" };
+    let hours = Hours(*run_hours);
+    format!(
+        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {hours}; one bill"
+    )
+}
+
 fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     let json = plan_json(plan, context);
     let world = context.world;
@@ -109,23 +129,16 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
             format!("that is marginal cash; {} in full, since `{}` is paid for already (capacity.toml)", format::usd(full), owned.name),
         );
     }
-    row(
-        "rate",
-        format!(
-            "{} an hour a machine, {} price seen {} ago ({}){}",
-            format::rate(offer.quote.rate),
-            offer.quote.origin.word(),
-            format::age(offer.quote.observed_at, context.now),
-            offer.source,
-            if offer.is_stale(context.now) { ", stale" } else { "" }
-        ),
-    );
+    row("rate", rate_words(offer, context));
     let chance =
         plan.chance_by_deadline.map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
     let half = if plan.spot.is_some() { format!("{} at 50 %, ", Hours(plan.run.hours.p50)) } else { String::new() };
     row("time", format!("{} expected, {half}{} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);
+    }
+    if let Some(sweep) = &json.sweep {
+        row("sweep", sweep_words(sweep));
     }
     row(
         "layout",

@@ -13,6 +13,7 @@ pub mod run;
 pub mod spec;
 pub mod status;
 pub mod store;
+pub mod sweep;
 pub mod team;
 
 pub use billed::{Billed, Billing};
@@ -25,4 +26,5 @@ pub use run::Run;
 pub use spec::Spec;
 pub use status::{Phase, Status};
 pub use store::{Store, StoreError};
+pub use sweep::{RunState, SweepStatus, SweptRun};
 pub use team::{Leaving, Member, Part, Rendezvous, Start, Wanted};

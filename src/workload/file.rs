@@ -37,6 +37,8 @@ pub struct WorkloadFile {
     pub training: TrainingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
+    #[serde(skip_serializing_if = "SweepSection::is_empty")]
+    pub sweep: SweepSection,
     pub limits: LimitsSection,
 }
 
@@ -144,6 +146,17 @@ pub struct CheckpointSection {
     pub interval: Option<String>,
 }
 
+/// The job many times, with an index that the command turns into settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SweepSection {
+    pub runs: Option<Scalar>,
+    /// At most so many at a time, on one machine.
+    pub parallel: Option<Scalar>,
+    /// Whole cards, or the share of one that a run shares with others, such as 0.5.
+    pub gpus_per_run: Option<Scalar>,
+}
+
 /// What the choice must keep to, as text: the plan reads it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -174,6 +187,12 @@ pub struct LimitsSection {
     pub allow_slow_network: Option<bool>,
 }
 
+impl SweepSection {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Takes each named field from the second where it is stated there.
 macro_rules! lay_over {
     ($base:expr, $over:expr; $($field:ident)*) => {
@@ -193,6 +212,7 @@ impl WorkloadFile {
         self.training.overlay(over.training);
         lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample);
         lay_over!(self.checkpoint, over.checkpoint; size interval);
+        lay_over!(self.sweep, over.sweep; runs parallel gpus_per_run);
         self.limits.overlay(over.limits);
         self
     }

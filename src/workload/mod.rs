@@ -10,6 +10,7 @@ pub mod operators;
 pub mod precision;
 pub mod profile;
 pub mod safetensors;
+pub mod sweep;
 pub mod trace;
 pub mod training;
 
@@ -19,6 +20,7 @@ pub use layout::{Layout, Shard};
 pub use model::{MlpKind, Model, ModelKind, NormKind};
 pub use operators::Gemm;
 pub use precision::{BaseWeights, Precision};
+pub use sweep::Sweep;
 pub use training::{
     AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task, Training,
 };
@@ -32,4 +34,6 @@ pub struct Workload {
     pub amount: Amount,
     pub data: Option<DataSet>,
     pub checkpoint: Checkpoint,
+    /// `None`: it is run once.
+    pub sweep: Option<Sweep>,
 }

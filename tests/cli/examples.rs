@@ -1,11 +1,12 @@
-//! The five example workloads: what a newcomer sees, and the facts that must hold whatever the prices do.
+//! The example workloads: what a newcomer sees, and the facts that must hold whatever the prices do.
 
 use gpuplan::hardware::Hardware;
 use serde_json::Value;
 
 use crate::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 5] = ["llama-3.1-8b-finetune", "llama-7b-pretrain", "llama-3-70b-qlora", "llama-3.1-8b-lora", "resnet-50-imagenet"];
+const EXAMPLES: [&str; 6] =
+    ["llama-3.1-8b-finetune", "llama-7b-pretrain", "llama-3-70b-qlora", "llama-3.1-8b-lora", "resnet-50-imagenet", "sweep"];
 
 #[test]
 fn every_example_prints_the_reviewed_answer() {

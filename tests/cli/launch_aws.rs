@@ -129,8 +129,12 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
     assert!(ended.success(), "{said}\n{}", cloud.world.console(&second.id));
 
     assert_ne!(first.zone_id, second.zone_id, "where it was taken it is not asked for again");
-    let asked = cloud.calls().into_iter().filter(|call| call.action == "RunInstances").count();
-    assert_eq!(asked, 3, "one refusal, two machines");
+    let asked: Vec<_> = cloud.calls().into_iter().filter(|call| call.action == "RunInstances").collect();
+    assert_eq!(asked.len(), 3, "one refusal, two machines");
+    let bids: Vec<f64> =
+        asked.iter().filter_map(|call| call.parameter("InstanceMarketOptions.SpotOptions.MaxPrice")?.parse().ok()).collect();
+    assert!(bids.len() == 3 && bids.iter().all(|bid| *bid > 0.0 && *bid < 5.0), "each has a highest price: {bids:?}");
+    assert!(said.contains(&format!("never more than ${}", bids[0])), "and it was said: {bids:?} {said}");
     for (part, times) in [("no capacity (InsufficientInstanceCapacity)", 1), ("rented 1 x", 2), ("life: completed", 1)] {
         assert!(said.matches(part).count() >= times, "{part}: {said}");
     }

@@ -35,7 +35,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
             instance_type: "g2-standard-4".to_owned(),
             market: Market::Spot,
         };
-        Offered { pool, rate_usd_per_hour: UsdPerHour::parse("0.30").unwrap(), billing: BillingRule::PER_SECOND }
+        Offered::new(pool, UsdPerHour::parse("0.30").unwrap(), BillingRule::PER_SECOND)
     };
     RunSpec {
         version: VERSION,
@@ -59,6 +59,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
         disk_gib: 100,
         tags: vec![("team".to_owned(), "vision".to_owned())],
         is_kept: false,
+        block: None,
         job: Job {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             agent: Parcel::Here(env!("CARGO_BIN_EXE_gpuplan").to_owned()),
@@ -68,6 +69,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
             secrets: Vec::new(),
             data: None,
             container: None,
+            sweep: None,
         },
     }
 }

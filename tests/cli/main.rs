@@ -41,6 +41,7 @@ mod launch_aws;
 mod launch_figures;
 #[cfg(feature = "gcp")]
 mod launch_google;
+mod launch_sweep;
 #[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "gcp")]

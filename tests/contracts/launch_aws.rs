@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use gpuplan::clouds::aws::launcher::AwsLauncher;
 use gpuplan::clouds::aws::session::{Session, TimeLimits};
+use gpuplan::launch::block::{BlockOrder, BlockWish};
 use gpuplan::launch::{CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
+use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::answers;
@@ -47,6 +49,9 @@ fn request(token: &str, pool: Pool) -> CreateRequest {
         image: None,
         disk_gib: 100,
         tags: vec![("team".to_owned(), "vision".to_owned())],
+        most: None,
+        zones: Vec::new(),
+        reservation: None,
     }
 }
 
@@ -113,12 +118,18 @@ fn aws_launcher_in_a_box() {
             .region("us-west-2")
             .when(|call| call.body.contains("busy-there")),
     ];
-    let rules = rules.into_iter().chain(answers::quotas(vec![("L-3819A6DF", "All G and VT Spot Instance Requests", 8.0)])).collect();
+    let rules = rules
+        .into_iter()
+        .chain(blocks())
+        .chain(answers::quotas(vec![("L-3819A6DF", "All G and VT Spot Instance Requests", 8.0)]))
+        .collect();
     let Some(cloud) = CloudBox::start("aws_launcher_in_a_box", rules) else { return };
     let launcher = launcher(&cloud.endpoint);
     run(async {
         crate::launchers::keep_the_contract(&launcher, &spot()).await;
         a_machine_is_what_was_ordered(&cloud, &launcher).await;
+        a_spot_machine_has_a_highest_price(&cloud, &launcher).await;
+        a_block_is_bought_once_and_machines_stand_on_it(&cloud, &launcher).await;
         a_lost_answer_leaves_one_machine(&cloud, &launcher).await;
         a_token_means_one_request(&cloud).await;
         disks_without_tags_are_better_than_no_machine(&launcher).await;
@@ -156,10 +167,85 @@ async fn a_machine_is_what_was_ordered(cloud: &CloudBox, launcher: &AwsLauncher)
         assert_eq!(asked.parameter(parameter).as_deref(), Some(expected), "{parameter}");
     }
     assert!(asked.body.contains("Value=vision") && asked.body.contains("arn%3Aaws%3A"), "the user's tag, and the owner: {}", asked.body);
-    assert!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").is_none());
+    assert!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").is_none(), "nobody said a price");
     launcher.destroy(&machine.id).await.unwrap();
     let gone = until(launcher, &machine.id, |machine| machine.state == MachineState::Gone).await;
     assert!(!gone.was_taken && gone.reason.as_deref() == Some("Client.UserInitiatedShutdown"), "{gone:?}");
+}
+
+/// What may be paid at most goes with every spot machine, and with no other.
+async fn a_spot_machine_has_a_highest_price(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let bids = |token: &str, pool: Pool| CreateRequest { most: UsdPerHour::parse("0.4404").ok(), ..request(token, pool) };
+    for (token, market, most) in [("bid", Market::Spot, Some("0.4404")), ("firm", Market::OnDemand, None)] {
+        let machine = launcher.create(bids(token, Pool { market, ..spot() })).await.unwrap();
+        let asked = cloud.calls().into_iter().rfind(|call| call.action == "RunInstances").unwrap();
+        assert_eq!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").as_deref(), most, "{token}");
+        launcher.destroy(&machine.id).await.unwrap();
+    }
+    let anywhere = || pool(None, Market::Spot);
+    let zones = ["use1-az1", "use1-az4"].map(str::to_owned).to_vec();
+    let machine = launcher.create(CreateRequest { zones, ..bids("bid-anywhere", anywhere()) }).await.unwrap();
+    let asked = cloud.calls().into_iter().rfind(|call| call.action == "CreateFleet").unwrap();
+    let place = |number: usize, what: &str| asked.parameter(&format!("LaunchTemplateConfigs.1.Overrides.{number}.{what}"));
+    assert_eq!([1, 2].map(|number| place(number, "MaxPrice")), [Some("0.4404".to_owned()), Some("0.4404".to_owned())]);
+    assert_eq!(place(3, "SubnetId"), None, "no zone whose price nobody knows: {}", asked.body);
+    assert_ne!(place(1, "SubnetId"), place(2, "SubnetId"));
+    launcher.destroy(&machine.id).await.unwrap();
+    let unknown = CreateRequest { zones: vec!["use1-az99".to_owned()], ..bids("bid-nowhere", anywhere()) };
+    let error = launcher.create(unknown).await.unwrap_err();
+    assert!(matches!(&error, LaunchError::NotSold { .. }), "{error}");
+}
+
+/// What was bought, and what EC2 says of it. moto has none of it.
+fn blocks() -> Vec<Rule> {
+    let sold = answers::capacity_blocks(vec![("g5.xlarge", "us-east-1b", 30, "900.10"), ("g5.xlarge", "us-east-1a", 10, "480")]);
+    let bought: Arc<std::sync::Mutex<Option<Call>>> = Arc::default();
+    let seen = bought.clone();
+    vec![
+        sold,
+        Rule::answer("PurchaseCapacityBlock", move |call| {
+            *bought.lock().unwrap() = Some(call.clone());
+            let reservation = "<capacityReservation><capacityReservationId>cr-1</capacityReservationId></capacityReservation>";
+            call.reply(answers::ec2("PurchaseCapacityBlock", reservation))
+        }),
+        Rule::answer("DescribeCapacityReservations", move |call| {
+            let purchase = seen.lock().unwrap();
+            let is_marked = |purchase: &&Call| purchase.body.contains(&format!("Value={}", call.parameter("Filter.1.Value.1").unwrap()));
+            let item = "<item><capacityReservationId>cr-1</capacityReservationId><state>scheduled</state></item>";
+            let found = purchase.as_ref().filter(is_marked).map_or("", |_| item);
+            call.reply(answers::ec2("DescribeCapacityReservations", &format!("<capacityReservationSet>{found}</capacityReservationSet>")))
+        }),
+    ]
+}
+
+async fn a_block_is_bought_once_and_machines_stand_on_it(cloud: &CloudBox, launcher: &AwsLauncher) {
+    let seller = launcher.seller().unwrap();
+    let wish = BlockWish { region: "us-east-1".to_owned(), instance_type: "g5.xlarge".to_owned(), machines: 2, hours: 24 };
+    let offers = seller.offered(&wish).await.unwrap();
+    let asked = cloud.calls().into_iter().rfind(|call| call.action == "DescribeCapacityBlockOfferings").unwrap();
+    assert_eq!(["InstanceCount", "CapacityDurationHours"].map(|name| asked.parameter(name).unwrap()), ["2", "24"]);
+    let fees: Vec<String> = offers.iter().map(|offer| offer.upfront_usd.to_string()).collect();
+    assert_eq!((fees, offers[0].zone_id.as_str()), (vec!["480.00".to_owned(), "900.10".to_owned()], "use1-az6"), "the earliest first");
+    assert_eq!(offers[0].ends_at.duration_since(offers[0].starts_at), SignedDuration::from_hours(24));
+    assert_eq!(seller.bought("bed", "us-east-1").await.unwrap(), None);
+    let order = BlockOrder { region: "us-east-1".to_owned(), offer: offers[0].clone(), reservation: None };
+    assert_eq!(seller.buy("bed", &order).await.unwrap(), "cr-1");
+    let paid: Vec<Call> = cloud.calls().into_iter().filter(|call| call.action == "PurchaseCapacityBlock").collect();
+    assert_eq!((paid.len(), paid[0].parameter("CapacityBlockOfferingId").as_deref()), (1, Some("cb-10")));
+    assert!(paid[0].body.contains("gpuplan%3Arun") && paid[0].body.contains("capacity-reservation"), "{}", paid[0].body);
+    // Whoever lost the answer finds it by its mark, and buys no second one.
+    assert_eq!(seller.bought("bed", "us-east-1").await.unwrap().as_deref(), Some("cr-1"));
+    assert_eq!(seller.bought("other", "us-east-1").await.unwrap(), None);
+    let in_block = pool(Some("use1-az1"), Market::CapacityBlock);
+    let error = launcher.create(request("no-block", in_block.clone())).await.unwrap_err();
+    assert!(matches!(error, LaunchError::Request { .. }), "nothing is rented beside the block: {error}");
+    let machine = CreateRequest { reservation: Some("cr-1".to_owned()), ..request("in-block", in_block) };
+    let machine = launcher.create(machine).await.unwrap();
+    let asked = cloud.calls().into_iter().rfind(|call| call.action == "RunInstances").unwrap();
+    assert_eq!(asked.parameter("InstanceMarketOptions.MarketType").as_deref(), Some("capacity-block"));
+    let target = asked.parameter("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId");
+    assert_eq!(target.as_deref(), Some("cr-1"));
+    launcher.destroy(&machine.id).await.unwrap();
 }
 
 async fn a_lost_answer_leaves_one_machine(cloud: &CloudBox, launcher: &AwsLauncher) {

@@ -42,10 +42,11 @@ impl Supervisor {
             pulse.starts
         });
         let environment = self.environment(restored, starts, &own);
-        let mut program = match Program::start(&self.settings.command, &environment, self.logs.is_some(), self.group.as_ref()) {
+        let command = self.settings.carrier.as_ref().unwrap_or(&self.settings.command);
+        let mut program = match Program::start(command, &environment, self.logs.is_some(), self.group.as_ref()) {
             Ok(program) => program,
             Err((exit, error)) => {
-                self.talk.say(&format!("cannot start {}: {error}", self.settings.command.first().map_or("", String::as_str)));
+                self.talk.say(&format!("cannot start {}: {error}", command.first().map_or("", String::as_str)));
                 return Ok(exit);
             }
         };

@@ -4,7 +4,7 @@ use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::LaunchArguments;
 use crate::cli::plan::Answered;
 use crate::cli::settings::Settings;
-use crate::clouds::fake;
+use crate::clouds::{aws, fake};
 use crate::launch::job::DOCKER;
 use crate::launch::spec::{Offered, VERSION};
 use crate::launch::{Job, Market, Pool, RunSpec};
@@ -12,7 +12,8 @@ use crate::market::{Offer, OfferId, Purchase};
 use crate::plan::filters::refuse_offer;
 use crate::plan::{Limits, Plan};
 use crate::runstore::layout::Layout;
-use crate::units::{BillingRule, Hours};
+use crate::units::{BillingRule, Hours, Usd, UsdPerHour};
+use crate::workload::Sweep;
 use crate::workload::file::WorkloadFile;
 
 /// Places that a run fails over to, of each kind.
@@ -20,6 +21,11 @@ const MOST_PLACES: usize = 10;
 /// Without a stated life, a machine may live for so many times the hours that nine of ten runs take, and an hour at least.
 const LIFE: f64 = 2.0;
 const SHORTEST_LIFE: f64 = 1.0;
+/// Of spot machines at AWS, what may be paid over the price that the plan knew. Prices there move slowly since 2017 (AWS Compute Blog, "New
+/// Amazon EC2 Spot pricing model"); a bid at the price itself would refuse every machine after the smallest rise. Judgement. Percent.
+pub const BID_ROOM: i64 = 10;
+/// The finest price that a bid is written with, in nano-dollars: EC2 writes its own so.
+const BID_STEP: i64 = 1000;
 /// A machine of a real cloud boots, fetches and restores before its run says a word. Judgement. Seconds.
 const SILENCE: f64 = 600.0;
 
@@ -66,8 +72,15 @@ impl Chosen<'_> {
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
             is_kept: false,
-            job,
+            block: None,
+            job: Job { sweep: self.sweep(), ..job },
         })
+    }
+
+    /// As many runs beside each other as the machine has room for.
+    fn sweep(&self) -> Option<Sweep> {
+        let sweep = self.answered.resolved.workload.sweep?;
+        Some(Sweep { parallel: self.plan.run.packing.side_by_side, ..sweep })
     }
 
     /// Root disk as the bill of the plan has it. GiB.
@@ -127,18 +140,26 @@ impl Chosen<'_> {
 
     fn place(&self, offer: &Offer) -> Offered {
         let instance = self.answered.catalogs.hardware.instance(offer.instance);
-        Offered {
-            pool: Pool {
-                cloud: instance.cloud.to_string(),
-                region: offer.place.region.to_string(),
-                zone_id: offer.place.zone_id.as_ref().map(ToString::to_string),
-                instance_type: instance.name.clone(),
-                market: if offer.purchase == Purchase::Spot { Market::Spot } else { Market::OnDemand },
-            },
-            rate_usd_per_hour: offer.quote.rate,
-            billing: BillingRule::PER_SECOND,
-        }
+        let pool = Pool {
+            cloud: instance.cloud.to_string(),
+            region: offer.place.region.to_string(),
+            zone_id: offer.place.zone_id.as_ref().map(ToString::to_string),
+            instance_type: instance.name.clone(),
+            market: if offer.purchase == Purchase::Spot { Market::Spot } else { Market::OnDemand },
+        };
+        let takes_bids = pool.cloud == aws::CLOUD && pool.market == Market::Spot;
+        let limit = self.limits.max_price_per_hour;
+        let most = takes_bids.then(|| bid(offer.quote.rate, self.plan.nodes, limit));
+        Offered { most_usd_per_hour: most, ..Offered::new(pool, offer.quote.rate, BillingRule::PER_SECOND) }
     }
+}
+
+/// The most that is paid for one machine an hour: the planned price and some room, within `--max-price`, which is of all machines.
+fn bid(planned: UsdPerHour, nodes: u32, limit: Option<Usd>) -> UsdPerHour {
+    let with_room = planned.nanos().saturating_add(planned.nanos().saturating_mul(BID_ROOM) / 100);
+    let rounded = with_room.saturating_add(BID_STEP - 1) / BID_STEP * BID_STEP;
+    let of_one = limit.map_or(i128::MAX, |limit| limit.nanos() / i128::from(nodes.max(1)));
+    UsdPerHour::from_nanos(i64::try_from(of_one).map_or(rounded, |of_one| rounded.min(of_one / BID_STEP * BID_STEP)))
 }
 
 /// The name that was given, else of the workload and the time.
@@ -169,5 +190,21 @@ pub fn store_address(arguments: &LaunchArguments, cloud: &str, settings: &Settin
                 .hint(format!("--store {scheme}://BUCKET/PREFIX"))
                 .hint(format!("gpuplan setup {setup} makes a bucket")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bid_is_the_planned_price_with_a_tenth_and_never_over_the_limit_of_all_machines() {
+        let rate = |text| UsdPerHour::parse(text).unwrap();
+        assert_eq!(bid(rate("0.4004"), 1, None), rate("0.44044"));
+        assert_eq!(bid(rate("1.0000001"), 1, None), rate("1.100001"), "rounded up to a price that EC2 writes");
+        let limit = |text| Some(Usd::parse(text).unwrap());
+        assert_eq!(bid(rate("10"), 2, limit("21")), rate("10.5"), "each of two machines may cost half of it");
+        assert_eq!(bid(rate("10"), 2, limit("30")), rate("11"));
+        assert_eq!(bid(rate("1"), 3, limit("3.1")), rate("1.033333"), "three times this is not over the limit");
     }
 }

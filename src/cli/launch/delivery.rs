@@ -104,7 +104,7 @@ impl Delivery {
         let container = container.map_err(|error| wrong(&error, "--container pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime"))?;
         let (data, upload) = found_data(data, to)?.unzip();
         let setup = arguments.setup.clone();
-        let job = Job { command, agent, workdir, setup, environment, secrets, data, container };
+        let job = Job { command, agent, workdir, setup, environment, secrets, data, container, sweep: None };
         Ok(Self { job, upload: upload.flatten(), parcels })
     }
 

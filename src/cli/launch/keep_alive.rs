@@ -57,7 +57,7 @@ pub fn narrowed(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnos
     }
     let is_near = |offered: &Offered| offered.pool.region == first.region && offered.pool.instance_type == first.instance_type;
     let spot: Vec<Offered> = spec.spot.iter().filter(|offered| is_near(offered)).cloned().collect();
-    let dearest = spot.iter().map(|offered| offered.rate_usd_per_hour).max().unwrap_or_default();
+    let dearest = spot.iter().map(Offered::most).max().unwrap_or_default();
     let paid = spec.budget_usd.map_or(f64::INFINITY, |budget| budget.dollars() / dearest.dollars());
     Ok(RunSpec { lifetime_hours: spec.lifetime_hours.min(paid), spot, on_demand: Vec::new(), is_kept: true, ..spec })
 }
@@ -135,6 +135,7 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
     let boot = boot::script(&Boot { spec, order, agent: source(agent), workdir: workdir.as_ref().map(source) });
     let life = SignedDuration::try_from_secs_f64(order.lifetime);
     let life = life.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?;
+    let most = spec.spot.iter().filter_map(|offered| offered.most_usd_per_hour).max();
     Ok(CreateRequest {
         run: spec.run.clone(),
         epoch: order.epoch,
@@ -149,6 +150,9 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
         image: spec.image.clone(),
         disk_gib: spec.disk_gib,
         tags: spec.tags.clone(),
+        most,
+        zones: Vec::new(),
+        reservation: None,
     })
 }
 
@@ -295,7 +299,7 @@ pub mod tests {
             instance_type: "g5.xlarge".to_owned(),
             market: Market::Spot,
         };
-        Offered { pool, rate_usd_per_hour: UsdPerHour::parse(rate).unwrap_or_default(), billing: BillingRule::PER_SECOND }
+        Offered::new(pool, UsdPerHour::parse(rate).unwrap_or_default(), BillingRule::PER_SECOND)
     }
 
     pub fn spec() -> RunSpec {
@@ -308,6 +312,7 @@ pub mod tests {
             secrets: Vec::new(),
             data: None,
             container: None,
+            sweep: None,
         };
         RunSpec {
             version: crate::launch::spec::VERSION,
@@ -331,6 +336,7 @@ pub mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            block: None,
             job,
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, of_run};
-use crate::cli::launch::{journal, keep_alive, store, unknown_run};
+use crate::cli::launch::{block, journal, keep_alive, store, unknown_run};
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
@@ -91,6 +91,10 @@ fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
 }
 
 pub fn led(spec: &RunSpec, policy: Policy, launchers: Launchers, journal: &mut Journal, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let spec = &block::found(spec.clone(), &launchers, journal)?;
+    if !block::until_it_starts(spec, journal, printer)? {
+        return printer.data(&format!("{}: stopped\n", spec.run));
+    }
     let (wish, wishes) = watch::channel(Wish::GoOn);
     let store = store(spec)?;
     let bar = bar(printer);

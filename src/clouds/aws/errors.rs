@@ -92,7 +92,7 @@ pub fn refusal(code: &str) -> Refusal {
         | "InsufficientReservedInstanceCapacity"
         | "UnfulfillableCapacity"
         | "InsufficientFreeAddressesInSubnet"
-        // No price is named, so the price has moved past the on-demand price: as good as none to be had.
+        // The price has moved past the highest that is paid: as good as none to be had.
         | "SpotMaxPriceTooLow" => Refusal::Capacity,
         "Unsupported" => Refusal::NotSold,
         "MaxSpotInstanceCountExceeded" | "VcpuLimitExceeded" | "InstanceLimitExceeded" => Refusal::Quota,

@@ -1,5 +1,6 @@
 //! `AwsLauncher`: rents machines of EC2 one call at a time, finds them again by their tags in every region, and ends them.
 
+pub mod blocks;
 pub mod fleet;
 pub mod gang;
 pub mod keep;
@@ -24,6 +25,7 @@ use crate::clouds::aws::launcher::site::{Site, Subnet};
 use crate::clouds::aws::offerings::listed as listed_in_zones;
 use crate::clouds::aws::session::{Account, Session};
 use crate::clouds::aws::vcpu_quotas::{Bought, counts, request as request_quota};
+use crate::launch::block::Seller;
 use crate::launch::names;
 use crate::launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct};
 use crate::market::{BoxFuture, SourceError};
@@ -336,6 +338,10 @@ impl Launcher for AwsLauncher {
     }
 
     fn keeper(&self) -> Option<&dyn Keeper> {
+        Some(self)
+    }
+
+    fn seller(&self) -> Option<&dyn Seller> {
         Some(self)
     }
 }

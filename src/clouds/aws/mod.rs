@@ -49,6 +49,8 @@ pub const CLOUD: &str = "aws";
 
 /// What a launch needs in an AWS account, as Terraform.
 pub const SETUP: &str = include_str!("setup.tf");
+/// What a region needs beside what the first one has.
+pub const SETUP_REGION: &str = include_str!("setup_region.tf");
 
 /// Variables and files that the AWS tools take an account from.
 const SIGNS_OF_AN_ACCOUNT: [&str; 6] = [

@@ -6,8 +6,9 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::types::{
-    Filter, IamInstanceProfileSpecification, InstanceMarketOptionsRequest, InstanceType, MarketType, PlacementStrategy, ResourceType, Tag,
-    TagSpecification,
+    Filter, FleetLaunchTemplateConfigRequest, FleetLaunchTemplateSpecificationRequest, FleetType, IamInstanceProfileSpecification,
+    InstanceMarketOptionsRequest, InstanceType, MarketType, PlacementStrategy, RequestLaunchTemplateData, ResourceType, Tag,
+    TagSpecification, TargetCapacitySpecificationRequest,
 };
 
 use crate::clouds::aws::dry_run::verdict;
@@ -23,6 +24,8 @@ const MACHINE: InstanceType = InstanceType::G4dnXlarge;
 /// Names nothing that exists. Where AWS looks it up before it looks at the policy, the verdict is unknown.
 const NO_MACHINE: &str = "i-00000000000000000";
 const NO_GROUP: &str = "gpuplan-dry-run";
+const NO_FLEET: &str = "fleet-00000000-0000-0000-0000-000000000000";
+const FLEETS: &str = "--keep-alive and --any-zone";
 
 /// In the order in which a launch needs them.
 pub async fn try_all(account: &Account, region: &str) -> Vec<Permission> {
@@ -48,6 +51,14 @@ pub async fn try_all(account: &Account, region: &str) -> Vec<Permission> {
         async { say.of_marked(client.delete_placement_group().group_name(NO_GROUP).dry_run(true).send().await) },
         async { say.of_marked(client.terminate_instances().instance_ids(NO_MACHINE).dry_run(true).send().await) },
     );
+    let fleets = tokio::join!(
+        async { say.of(template(client).send().await) },
+        async { say.of(fleet(client).send().await) },
+        async { say.of(client.describe_fleets().dry_run(true).send().await) },
+        async { say.of(client.describe_launch_templates().dry_run(true).send().await) },
+        async { say.of_marked(client.delete_fleets().fleet_ids(NO_FLEET).terminate_instances(true).dry_run(true).send().await) },
+        async { say.of_marked(client.delete_launch_template().launch_template_name(NO_GROUP).dry_run(true).send().await) },
+    );
     let permission = |action: &str, needed_for, verdict| Permission { action: action.to_owned(), needed_for, verdict };
     vec![
         permission("ec2:DescribeRegions", "finding machines wherever they are", looks.0),
@@ -62,6 +73,12 @@ pub async fn try_all(account: &Account, region: &str) -> Vec<Permission> {
         permission("ec2:CreatePlacementGroup", "machines close together", acts.3),
         permission("ec2:DeletePlacementGroup", "machines close together", acts.4),
         permission("ec2:TerminateInstances", "ending what was started", acts.5),
+        permission("ec2:CreateLaunchTemplate", FLEETS, fleets.0),
+        permission("ec2:CreateFleet", FLEETS, fleets.1),
+        permission("ec2:DescribeFleets", FLEETS, fleets.2),
+        permission("ec2:DescribeLaunchTemplates", FLEETS, fleets.3),
+        permission("ec2:DeleteFleets", FLEETS, fleets.4),
+        permission("ec2:DeleteLaunchTemplate", FLEETS, fleets.5),
     ]
 }
 
@@ -104,6 +121,21 @@ fn run(client: &Client) -> aws_sdk_ec2::operation::run_instances::builders::RunI
 fn group(client: &Client) -> aws_sdk_ec2::operation::create_placement_group::builders::CreatePlacementGroupFluentBuilder {
     let group = client.create_placement_group().group_name(NO_GROUP).strategy(PlacementStrategy::Cluster);
     group.tag_specifications(mark(ResourceType::PlacementGroup)).dry_run(true)
+}
+
+fn template(client: &Client) -> aws_sdk_ec2::operation::create_launch_template::builders::CreateLaunchTemplateFluentBuilder {
+    let data = RequestLaunchTemplateData::builder().instance_type(MACHINE).build();
+    let template = client.create_launch_template().launch_template_name(NO_GROUP).launch_template_data(data);
+    template.tag_specifications(mark(ResourceType::LaunchTemplate)).dry_run(true)
+}
+
+/// Of a template that is not there: where AWS looks for it first, the verdict is unknown.
+fn fleet(client: &Client) -> aws_sdk_ec2::operation::create_fleet::builders::CreateFleetFluentBuilder {
+    let template = FleetLaunchTemplateSpecificationRequest::builder().launch_template_name(NO_GROUP).version("1").build();
+    let config = FleetLaunchTemplateConfigRequest::builder().launch_template_specification(template).build();
+    let target = TargetCapacitySpecificationRequest::builder().total_target_capacity(1).build();
+    let fleet = client.create_fleet().r#type(FleetType::Instant).launch_template_configs(config).target_capacity_specification(target);
+    fleet.tag_specifications(mark(ResourceType::Fleet)).dry_run(true)
 }
 
 fn spot() -> InstanceMarketOptionsRequest {

@@ -218,6 +218,9 @@ resource "aws_iam_policy" "launch" {
           "ec2:DescribePlacementGroups",
           "ec2:DescribeFleets",
           "ec2:DescribeLaunchTemplates",
+          "ec2:DescribeAvailabilityZones",
+          "ec2:DescribeCapacityBlockOfferings",
+          "ec2:DescribeCapacityReservations",
           "servicequotas:GetServiceQuota",
           "servicequotas:ListServiceQuotas"
         ]
@@ -237,6 +240,14 @@ resource "aws_iam_policy" "launch" {
         Condition = { StringLike = { "aws:RequestTag/gpuplan:run" = "*" } }
       },
       {
+        # `launch --buy-capacity-block` pays up front. Take this away from whoever may not.
+        Sid       = "BuyBlocks"
+        Effect    = "Allow"
+        Action    = "ec2:PurchaseCapacityBlock"
+        Resource  = "arn:aws:ec2:*:*:capacity-reservation/*"
+        Condition = { StringLike = { "aws:RequestTag/gpuplan:run" = "*" } }
+      },
+      {
         Sid    = "RentOnWhatIsThere"
         Effect = "Allow"
         Action = ["ec2:RunInstances", "ec2:CreateFleet"]
@@ -248,6 +259,7 @@ resource "aws_iam_policy" "launch" {
           "arn:aws:ec2:*:*:network-interface/*",
           "arn:aws:ec2:*:*:security-group/*",
           "arn:aws:ec2:*:*:subnet/*",
+          "arn:aws:ec2:*:*:capacity-reservation/*",
           "arn:aws:ec2:*:*:placement-group/*"
         ]
       },
@@ -256,7 +268,7 @@ resource "aws_iam_policy" "launch" {
         Effect    = "Allow"
         Action    = "ec2:CreateTags"
         Resource  = "arn:aws:ec2:*:*:*/*"
-        Condition = { StringEquals = { "ec2:CreateAction" = ["RunInstances", "CreatePlacementGroup", "CreateFleet", "CreateLaunchTemplate"] } }
+        Condition = { StringEquals = { "ec2:CreateAction" = ["RunInstances", "CreatePlacementGroup", "CreateFleet", "CreateLaunchTemplate", "PurchaseCapacityBlock"] } }
       },
       {
         Sid       = "EndWhatBearsTheMark"

@@ -275,6 +275,9 @@ mod tests {
             image: None,
             disk_gib: 1,
             tags: Vec::new(),
+            most: None,
+            zones: Vec::new(),
+            reservation: None,
         };
         let ask = |cloud: &FakeCloud| cloud.list(None).now_or_never().unwrap().unwrap()[0].state;
         for cloud in &clouds {

@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-use crate::units::{Bytes, Hours, Seconds};
+use crate::units::{Bytes, GpuCount, Hours, Seconds};
 use crate::workload::amount::{Amount, Checkpoint, DataSet};
 use crate::workload::catalog::Models;
 use crate::workload::file::scalar::{conflict, count, invalid, missing, shown};
-use crate::workload::file::{CheckpointSection, DataSection, TrainingSection, WorkloadFile, WorkloadFileError};
+use crate::workload::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 use crate::workload::file::{network, settings};
 use crate::workload::model::{Model, ModelKind};
-use crate::workload::{Task, Workload};
+use crate::workload::sweep::MOST_RUNS;
+use crate::workload::{Sweep, Task, Workload};
 
 /// A workload that is complete, and what nobody stated in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +47,7 @@ impl WorkloadFile {
         let amount = amount(&self.training, &self.data, network.model.kind)?;
         let data = data_set(&self.data, training.sequence_length, &mut assumed)?;
         let checkpoint = checkpoint(&self.checkpoint, training.task, &mut assumed)?;
+        let sweep = sweep(&self.sweep, &mut assumed)?;
         if self.limits.max_nodes == Some(0) {
             return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
         }
@@ -55,7 +57,7 @@ impl WorkloadFile {
             Some(name) => name.to_owned(),
             None => format!("{}-{}", network.model.name, settings::task_word(training.task)),
         };
-        Ok(Resolved { workload: Workload { name, model: network.model, training, amount, data, checkpoint }, assumed: assumed.0 })
+        Ok(Resolved { workload: Workload { name, model: network.model, training, amount, data, checkpoint, sweep }, assumed: assumed.0 })
     }
 }
 
@@ -96,6 +98,39 @@ fn epochs(epochs: f64, data: &DataSection, kind: ModelKind) -> Result<Amount, Wo
         (None, Some(tokens)) if !kind.counts_samples() => Ok(Amount::Tokens(epochs * tokens)),
         _ => Err(missing("data.samples", "an epoch is as long as the data set has samples")),
     }
+}
+
+fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>, WorkloadFileError> {
+    let whole = |key: &str, number: f64| {
+        let fits = number.fract() == 0.0 && (1.0..=f64::from(MOST_RUNS)).contains(&number);
+        if fits { Ok(number as u32) } else { Err(invalid(key, format!("`{number}` is no whole number from 1 to {MOST_RUNS}"))) }
+    };
+    let (runs, parallel) = (count("sweep.runs", section.runs.as_ref())?, count("sweep.parallel", section.parallel.as_ref())?);
+    let Some(runs) = runs else {
+        return match (&section.parallel, &section.gpus_per_run) {
+            (None, None) => Ok(None),
+            _ => Err(missing("sweep.runs", "a sweep has a number of runs")),
+        };
+    };
+    let runs = whole("sweep.runs", runs)?;
+    let parallel = match parallel {
+        Some(parallel) => whole("sweep.parallel", parallel)?,
+        None => {
+            assumed.note("sweep.parallel", runs, "not stated: as many as a machine has room for");
+            runs
+        }
+    };
+    let gpus_per_run = match &section.gpus_per_run {
+        Some(text) => GpuCount::parse(&text.to_string()).map_err(|error| invalid("sweep.gpus_per_run", error.to_string()))?,
+        None => {
+            assumed.note("sweep.gpus_per_run", 1, "not stated: a whole card for each run");
+            GpuCount::whole(1)
+        }
+    };
+    if gpus_per_run.as_f64() > 1.0 && gpus_per_run.as_f64().fract() != 0.0 {
+        return Err(invalid("sweep.gpus_per_run", format!("`{gpus_per_run}` is neither whole cards nor a share of one")));
+    }
+    Ok(Some(Sweep { runs, parallel, gpus_per_run }))
 }
 
 fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {

@@ -114,7 +114,8 @@ fn one(machine: &CreateRequest, subnets: &[Subnet]) -> CreateFleetInputBuilder {
     let template = FleetLaunchTemplateSpecificationRequest::builder().launch_template_name(name(machine)).version("1").build();
     let place = |subnet: &Subnet| {
         let kind = InstanceType::from(machine.pool.instance_type.as_str());
-        FleetLaunchTemplateOverridesRequest::builder().instance_type(kind).subnet_id(&subnet.id).build()
+        let most = machine.most.map(|most| most.to_string());
+        FleetLaunchTemplateOverridesRequest::builder().instance_type(kind).subnet_id(&subnet.id).set_max_price(most).build()
     };
     let config = FleetLaunchTemplateConfigRequest::builder().launch_template_specification(template);
     let target = TargetCapacitySpecificationRequest::builder()
@@ -142,6 +143,7 @@ mod tests {
     use super::*;
     use crate::clouds::aws::launcher::site::{Image, MachineType};
     use crate::launch::{Market, Pool};
+    use crate::units::UsdPerHour;
 
     fn request() -> CreateRequest {
         CreateRequest {
@@ -163,6 +165,9 @@ mod tests {
             image: None,
             disk_gib: 100,
             tags: vec![("team".to_owned(), "vision".to_owned())],
+            most: UsdPerHour::parse("0.55").ok(),
+            zones: Vec::new(),
+            reservation: None,
         }
     }
 
@@ -211,6 +216,7 @@ mod tests {
         assert_eq!(order.get_target_capacity_specification().as_ref().unwrap().total_target_capacity(), Some(1));
         let configs = order.get_launch_template_configs().clone().unwrap();
         assert_eq!(configs[0].overrides().len(), 2);
+        assert!(configs[0].overrides().iter().all(|place| place.max_price() == Some("0.55")));
         let tags = order.get_tag_specifications().clone().unwrap();
         assert_eq!((tags.len(), mark(tags[0].tags(), names::RUN), mark(tags[0].tags(), names::NODE)), (1, Some("r"), None));
     }

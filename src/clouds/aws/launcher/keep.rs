@@ -50,7 +50,7 @@ impl AwsLauncher {
         let (region, owner) = (request.pool.region.as_str(), &self.caller(account).await?);
         self.has_enabled(account, region).await?;
         let site = self.site(account, &request.pool, request.image.as_deref()).await?;
-        let places = subnets(std::slice::from_ref(&request.pool), &site)?;
+        let places = subnets(&allowed(request), &site)?;
         make_template(account, request, fleet::single_template(request, &site, owner)?, owner).await?;
         let made = fleet::instant(request, &places, owner).send_with(&account.ec2_to_rent(region)).await;
         let made = made.map_err(|error| launch_error(account.error(region, &error)))?;
@@ -154,6 +154,13 @@ async fn remove_templates(
         }
     }
     Ok(())
+}
+
+/// The pool in each zone that may be taken, or in whichever.
+fn allowed(request: &CreateRequest) -> Vec<Pool> {
+    let zones = request.zones.iter().map(|zone| Pool { zone_id: Some(zone.clone()), ..request.pool.clone() });
+    let zones: Vec<Pool> = zones.collect();
+    if zones.is_empty() { vec![request.pool.clone()] } else { zones }
 }
 
 /// A subnet for each zone that was named, or one in every zone of the network.

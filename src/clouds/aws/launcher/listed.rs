@@ -29,7 +29,11 @@ pub fn machine(found: &Instance, region: &str) -> Option<Machine> {
             region: region.to_owned(),
             zone_id: zone.filter(|zone| !zone.is_empty()).map(str::to_owned),
             instance_type: found.instance_type().map(InstanceType::as_str).unwrap_or_default().to_owned(),
-            market: if found.instance_lifecycle() == Some(&InstanceLifecycleType::Spot) { Market::Spot } else { Market::OnDemand },
+            market: match found.instance_lifecycle() {
+                Some(InstanceLifecycleType::Spot) => Market::Spot,
+                Some(InstanceLifecycleType::CapacityBlock) => Market::CapacityBlock,
+                _ => Market::OnDemand,
+            },
         },
         state,
         was_taken: matches!(state, MachineState::Ending | MachineState::Gone) && reason.is_some_and(was_taken),

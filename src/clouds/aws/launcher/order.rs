@@ -2,10 +2,10 @@
 
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
 use aws_sdk_ec2::types::{
-    BlockDeviceMapping, EbsBlockDevice, HttpTokensState, IamInstanceProfileSpecification, InstanceInterruptionBehavior,
-    InstanceMarketOptionsRequest, InstanceMetadataEndpointState, InstanceMetadataOptionsRequest, InstanceNetworkInterfaceSpecification,
-    InstanceType, MarketType, Placement, ResourceType, ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification,
-    VolumeType,
+    BlockDeviceMapping, CapacityReservationSpecification, CapacityReservationTarget, EbsBlockDevice, HttpTokensState,
+    IamInstanceProfileSpecification, InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceMetadataEndpointState,
+    InstanceMetadataOptionsRequest, InstanceNetworkInterfaceSpecification, InstanceType, MarketType, Placement, ResourceType,
+    ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification, VolumeType,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -81,8 +81,9 @@ pub fn order(
         .tag_specifications(tagged(ResourceType::Volume))
         .set_placement(group.map(|group| Placement::builder().group_name(group).build()));
     let order = match request.pool.market {
-        Market::Spot => order.instance_market_options(spot()).tag_specifications(tagged(ResourceType::SpotInstancesRequest)),
+        Market::Spot => order.instance_market_options(spot(request)).tag_specifications(tagged(ResourceType::SpotInstancesRequest)),
         Market::OnDemand => order,
+        Market::CapacityBlock => order.instance_market_options(in_block()).capacity_reservation_specification(stands_on(request)?),
     };
     let interfaces = subnet.map(|subnet| fabric(request, site, subnet)).unwrap_or_default();
     Ok(if interfaces.is_empty() {
@@ -112,13 +113,24 @@ pub fn without_tags_of_disks(order: RunInstancesInputBuilder) -> RunInstancesInp
     order.set_tag_specifications(Some(tags))
 }
 
-/// One time, and ended rather than stopped. Without a price of our own: AWS advises against one, since it brings interruptions
-/// and the on-demand price is never passed (EC2 user guide, "Best practices for Spot").
-fn spot() -> InstanceMarketOptionsRequest {
+/// One time, and ended rather than stopped, at the planned price with some room at most. AWS advises against a highest price, since a
+/// price that rises over it is an interruption (EC2 user guide, "Best practices for Spot"): one that is planned for, unlike a bill.
+fn spot(request: &CreateRequest) -> InstanceMarketOptionsRequest {
     let options = SpotMarketOptions::builder()
         .spot_instance_type(SpotInstanceType::OneTime)
+        .set_max_price(request.most.map(|most| most.to_string()))
         .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate);
     InstanceMarketOptionsRequest::builder().market_type(MarketType::Spot).spot_options(options.build()).build()
+}
+
+fn in_block() -> InstanceMarketOptionsRequest {
+    InstanceMarketOptionsRequest::builder().market_type(MarketType::CapacityBlock).build()
+}
+
+fn stands_on(request: &CreateRequest) -> Result<CapacityReservationSpecification, LaunchError> {
+    let missing = || LaunchError::Request { code: "no block".to_owned(), detail: "no capacity block was bought for it".to_owned() };
+    let target = CapacityReservationTarget::builder().capacity_reservation_id(request.reservation.as_ref().ok_or_else(missing)?);
+    Ok(CapacityReservationSpecification::builder().capacity_reservation_target(target.build()).build())
 }
 
 fn root_disk(request: &CreateRequest, site: &Site) -> BlockDeviceMapping {
@@ -153,6 +165,7 @@ mod tests {
     use super::*;
     use crate::clouds::aws::launcher::site::{Image, MachineType};
     use crate::launch::Pool;
+    use crate::units::UsdPerHour;
 
     fn request() -> CreateRequest {
         CreateRequest {
@@ -174,6 +187,9 @@ mod tests {
             image: None,
             disk_gib: 100,
             tags: Vec::new(),
+            most: UsdPerHour::parse("33.55").ok(),
+            zones: Vec::new(),
+            reservation: None,
         }
     }
 
@@ -206,7 +222,7 @@ mod tests {
         assert_eq!((disk.device_name(), ebs.volume_size(), ebs.encrypted()), (Some("/dev/sda1"), Some(100), Some(true)));
         assert_eq!(ebs.delete_on_termination(), Some(true));
         let spot = order.get_instance_market_options().as_ref().unwrap().spot_options().unwrap().clone();
-        assert_eq!((spot.max_price(), spot.spot_instance_type()), (None, Some(&SpotInstanceType::OneTime)));
+        assert_eq!((spot.max_price(), spot.spot_instance_type()), (Some("33.55"), Some(&SpotInstanceType::OneTime)));
         let tags = order.get_tag_specifications().clone().unwrap();
         let kinds: Vec<_> = tags.iter().filter_map(|tags| tags.resource_type().map(ResourceType::as_str)).collect();
         assert_eq!(kinds, ["instance", "volume", "spot-instances-request"]);

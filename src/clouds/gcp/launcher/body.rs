@@ -97,7 +97,7 @@ fn scheduling(request: &CreateRequest, now: Timestamp) -> Result<Scheduling, Lau
     }
     let model = match request.pool.market {
         Market::Spot => ProvisioningModel::Spot,
-        Market::OnDemand => ProvisioningModel::Standard,
+        Market::OnDemand | Market::CapacityBlock => ProvisioningModel::Standard,
     };
     Ok(Scheduling::new()
         .set_provisioning_model(model)

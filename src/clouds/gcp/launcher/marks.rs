@@ -123,6 +123,9 @@ mod tests {
             image: None,
             disk_gib: 100,
             tags: tags.clone(),
+            most: None,
+            zones: Vec::new(),
+            reservation: None,
         };
         (Marks::of(&request, "Ann@Example.com"), tags)
     }
