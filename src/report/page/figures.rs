@@ -17,7 +17,7 @@ type Found = Result<Section, &'static str>;
 pub fn all(document: &Document, plan: &Plan, around: &Around) -> Vec<(&'static str, Found)> {
     vec![
         ("Cost against time", frontier(document, plan, around)),
-        ("How sure the cost is", certainty(document, plan)),
+        ("How sure the cost is", certainty(document, plan, around)),
         ("The bill", bill(plan)),
         ("Ways to pay", ways(document)),
         ("Where the time of a step goes", step(plan)),
@@ -64,38 +64,37 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
         Kind::Points(points),
     );
     let row = |(index, (one, mark)): (usize, &(&Plan, Mark))| {
-        let place = match mark {
+        let role = match mark {
             Mark::Best => "recommended",
             Mark::Frontier => "frontier",
             Mark::Other => "other GPU",
         };
         vec![
             Cell::text((index + 1).to_string()),
-            Cell::text(place),
             Cell::new(around.gpus(one), format!("{} x {}", one.gpus(), one.gpu)),
-            Cell::text(format!("{} {}", one.cloud, one.place())),
-            Cell::text(&*one.purchase),
             Cell::usd(one.cost_usd.expected),
             Cell::usd(one.cost_usd.p90),
             Cell::hours(one.run_hours.expected),
             Cell::hours(one.run_hours.p90),
-            Cell::new(one.instance_type.clone(), one.id.clone()),
+            Cell::text(&*one.purchase),
+            Cell::new(format!("{} {}", one.cloud, one.place()), &*one.id),
+            Cell::text(role),
         ]
     };
     let table = Table {
         id: "frontier",
-        caption: "Plans that keep every limit, the cheapest first; then the best of other GPUs".to_owned(),
+        caption: "Plans that keep every limit, the cheapest first, then the best of other GPUs; nine of ten cases stay below p90"
+            .to_owned(),
         columns: vec![
             Column::number("number", "No."),
-            Column::text("place", "Place"),
             Column::text("gpus", "GPUs"),
-            Column::text("where", "Where"),
-            Column::text("purchase", "Terms"),
             Column::number("cost_usd_expected", "Cost"),
-            Column::number("cost_usd_p90", "Nine of ten"),
+            Column::number("cost_usd_p90", "Cost (p90)"),
             Column::number("run_hours_expected", "Time"),
-            Column::number("run_hours_p90", "Nine of ten"),
-            Column::text("id", "Machine"),
+            Column::number("run_hours_p90", "Time (p90)"),
+            Column::text("purchase", "Terms"),
+            Column::text("id", "Where"),
+            Column::text("role", "Place in the list"),
         ],
         rows: listed.iter().enumerate().map(row).collect(),
     };
@@ -103,33 +102,38 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
     Ok(section("cost-against-time", "Cost against time", text, vec![Figure { chart: Some(chart), table }]))
 }
 
-fn certainty(document: &Document, plan: &Plan) -> Found {
-    let mut plans: Vec<&Plan> = listed(document, plan).into_iter().filter(|(_, mark)| *mark != Mark::Other).map(|(one, _)| one).collect();
-    let place = plans.iter().position(|one| one.id == plan.id).unwrap_or_default();
+fn certainty(document: &Document, plan: &Plan, around: &Around) -> Found {
+    let listed = listed(document, plan);
+    let front: Vec<(usize, &Plan)> =
+        listed.iter().enumerate().filter(|(_, (_, mark))| *mark != Mark::Other).map(|(index, (one, _))| (index + 1, *one)).collect();
+    let place = front.iter().position(|(_, one)| one.id == plan.id).unwrap_or_default();
     // The plans around the recommended one.
-    let first = place.saturating_sub(SPREADS / 2).min(plans.len().saturating_sub(SPREADS));
-    plans = plans.into_iter().skip(first).take(SPREADS).collect();
-    let spread = |one: &&Plan| Spread {
-        name: format!("{}{} x {}, {}", if one.id == plan.id { "recommended: " } else { "" }, one.gpus(), one.gpu, one.purchase),
-        words: format!("{} to {}", format::usd(one.cost_usd.p50), format::usd(one.cost_usd.p90)),
-        middle: one.cost_usd.p50.dollars(),
-        bad: one.cost_usd.p90.dollars(),
-        expected: one.cost_usd.expected.dollars(),
-        is_best: one.id == plan.id,
+    let first = place.saturating_sub(SPREADS / 2).min(front.len().saturating_sub(SPREADS));
+    let plans = &front[first..(first + SPREADS).min(front.len())];
+    let name = |(number, one): &(usize, &Plan)| format!("{number}: {}, {}, {}", around.gpus(one), one.purchase, one.place());
+    let spread = |known: &(usize, &Plan)| Spread {
+        name: name(known),
+        words: format!("{} to {}", format::usd(known.1.cost_usd.p50), format::usd(known.1.cost_usd.p90)),
+        middle: known.1.cost_usd.p50.dollars(),
+        bad: known.1.cost_usd.p90.dollars(),
+        expected: known.1.cost_usd.expected.dollars(),
+        is_best: known.1.id == plan.id,
     };
     let chart = Chart::new(
         "Cost from the middle case to nine of ten",
         format!(
-            "For {} plans a bar from the 50th to the 90th percentile of cost, with a mark at the expected cost. The recommended plan goes from {} to {}.",
+            "For {} plans a bar from the 50th to the 90th percentile of cost, with a mark at the expected cost. Number {}, the recommended one, goes from {} to {}.",
             plans.len(),
+            front[place].0,
             format::usd(plan.cost_usd.p50),
             format::usd(plan.cost_usd.p90)
         ),
         Kind::Spreads(Spreads { rows: plans.iter().map(spread).collect() }),
     );
-    let row = |one: &&Plan| {
-        let mut cells = vec![Cell::new(format!("{} x {}, {}", one.gpus(), one.gpu, one.purchase), one.id.clone())];
-        cells.extend([one.cost_usd.p50, one.cost_usd.expected, one.cost_usd.p90].map(Cell::usd));
+    let row = |known: &(usize, &Plan)| {
+        let cost = known.1.cost_usd;
+        let mut cells = vec![Cell::new(name(known), &*known.1.id)];
+        cells.extend([cost.p50, cost.expected, cost.p90].map(Cell::usd));
         cells
     };
     let table = Table {
@@ -144,7 +148,7 @@ fn certainty(document: &Document, plan: &Plan) -> Found {
         rows: plans.iter().map(row).collect(),
     };
     let text = "A plan knows three figures of its cost: the middle case (50th percentile), the mean, and what nine of ten cases stay below \
-        (90th percentile). The bar goes from the first to the last, the mark is the mean.";
+        (90th percentile). The bar goes from the first to the last, the mark is the mean. The numbers are those of the list above.";
     let mut figures = vec![Figure { chart: Some(chart), table }];
     figures.extend(histogram(plan));
     Ok(section("certainty", "How sure the cost is", text.to_owned(), figures))
@@ -237,7 +241,7 @@ fn ways(document: &Document) -> Found {
         columns: vec![
             Column::text("purchase", "Terms"),
             Column::number("cost_usd_expected", "Cost"),
-            Column::number("cost_usd_p90", "Nine of ten"),
+            Column::number("cost_usd_p90", "Cost (p90)"),
             Column::number("run_hours_expected", "Time"),
             Column::number("bound_to_usd", "Paid in any case"),
             Column::text("verdict", "Possible?"),

@@ -70,9 +70,10 @@ fn figure(out: &mut String, figure: &Figure) {
 
 /// In a frame of its own that a keyboard can reach and scroll: a wide table never widens the page.
 fn table(out: &mut String, table: &Table) {
-    let caption = escape(&table.caption);
+    let (id, caption) = (table.id, escape(&table.caption));
     out.push_str(&format!(
-        "<div class=\"table\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<caption>{caption}</caption>\n<thead><tr>"
+        "<p class=\"caption\" id=\"{id}-c\">{caption}</p>\n\
+         <div class=\"table\" role=\"region\" tabindex=\"0\" aria-labelledby=\"{id}-c\">\n<table aria-labelledby=\"{id}-c\">\n<thead><tr>"
     ));
     for column in &table.columns {
         out.push_str(&format!("<th scope=\"col\"{}>{}</th>", class(column), escape(column.name)));
@@ -93,17 +94,30 @@ fn shown(cell: &Cell) -> String {
     with_commands(&cell.shown)
 }
 
-/// What stands between backquotes is a thing to type.
+/// What stands between backquotes is a thing to type, and so is a word that begins like a flag.
 fn with_commands(text: &str) -> String {
     let mut pieces = text.split('`');
-    let mut out = pieces.next().map(escape).unwrap_or_default();
+    let mut out = pieces.next().map(with_flags).unwrap_or_default();
     while let Some(code) = pieces.next() {
         match pieces.next() {
-            Some(after) => out.push_str(&format!("<code>{}</code>{}", escape(code), escape(after))),
-            None => out.push_str(&format!("`{}", escape(code))),
+            Some(after) => out.push_str(&format!("<code>{}</code>{}", escape(code), with_flags(after))),
+            None => out.push_str(&format!("`{}", with_flags(code))),
         }
     }
     out
+}
+
+/// A flag is not broken at its hyphens.
+fn with_flags(text: &str) -> String {
+    let word = |word: &str| {
+        let end = word.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).unwrap_or(word.len());
+        if word.starts_with("--") && end > 2 {
+            format!("<code class=\"flag\">{}</code>{}", &word[..end], escape(&word[end..]))
+        } else {
+            escape(word)
+        }
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -114,5 +128,6 @@ mod tests {
     fn a_name_stays_a_name_between_backquotes_too() {
         assert_eq!(with_commands("a `b <i>` c"), "a <code>b &lt;i&gt;</code> c");
         assert_eq!(with_commands("one ` alone <b>"), "one ` alone &lt;b&gt;");
+        assert_eq!(with_commands("with --gpus, <i>"), "with <code class=\"flag\">--gpus</code>, &lt;i&gt;");
     }
 }

@@ -7,15 +7,13 @@ use crate::market::{Market, PricePoint};
 use crate::report::format;
 use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
 use crate::report::page::figures;
-use crate::report::page::recorded::{Document, Plan};
+use crate::report::page::recorded::{Document, Plan, Rejected};
 use crate::units::Hours;
 
 /// Below this chance, ending late is one of the things that could go wrong.
 const LIKELY: f64 = 0.9;
 /// A plan that is older was not made for this report.
 const JUST_MADE: Hours = Hours(1.0);
-/// Rejections of one reason that are shown as examples.
-const EXAMPLES: usize = 2;
 
 /// What a report looks up beside the plan itself.
 pub struct Around<'a> {
@@ -124,6 +122,9 @@ fn recommendation(document: &Document, plan: &Plan, around: &Around) -> Section 
         ));
     }
     text.extend(plan.spot.as_ref().and_then(|spot| spot.promise.clone()).map(|promise| format!("The plan promises: {promise}")));
+    if !plan.because.is_empty() {
+        text.push("Why this one:".to_owned());
+    }
     Section { id: "recommendation", heading: "Recommendation", text, points: plan.because.clone(), figures: Vec::new() }
 }
 
@@ -211,19 +212,13 @@ fn risks(document: &Document, plan: &Plan, around: &Around) -> Section {
     Section { id: "risks", heading: "What could go wrong", points, ..Section::default() }
 }
 
-/// One row a reason: what was out because of it, an example with figures, and what would let it in.
+/// One row a reason: what was out because of it, the example that came closest, and what would let it in.
 fn rejected(document: &Document) -> Section {
-    let mut reasons: Vec<(&str, u64, Vec<[Cell; 3]>)> = Vec::new();
+    let mut reasons: Vec<(&Rejected, u64)> = Vec::new();
     for rejected in &document.rejected {
-        let example = || [Cell::text(&*rejected.what), Cell::text(&*rejected.detail), Cell::text(&*rejected.nearest_fix)];
-        match reasons.iter_mut().find(|(reason, ..)| *reason == rejected.reason) {
-            None => reasons.push((&rejected.reason, rejected.count, vec![example()])),
-            Some((_, count, examples)) => {
-                *count += rejected.count;
-                if examples.len() < EXAMPLES {
-                    examples.push(example());
-                }
-            }
+        match reasons.iter_mut().find(|(first, _)| first.reason == rejected.reason) {
+            None => reasons.push((rejected, rejected.count)),
+            Some((_, count)) => *count = count.saturating_add(rejected.count),
         }
     }
     let counts = &document.counts;
@@ -233,26 +228,26 @@ fn rejected(document: &Document) -> Section {
         format::thousands(counts.shapes.into()),
         format::thousands(counts.layouts_estimated.into())
     )];
-    let row = |(reason, count, examples): (&str, u64, Vec<[Cell; 3]>)| {
-        let in_words = Cell::new(reason_words(reason), reason);
-        let each = examples.into_iter().enumerate().map(move |(index, [what, detail, fix])| {
-            let count = if index == 0 { Cell::new(format::thousands(count.into()), count.to_string()) } else { Cell::none() };
-            vec![in_words.clone(), count, what, detail, fix]
-        });
-        each.collect::<Vec<_>>()
+    let row = |(first, count): &(&Rejected, u64)| {
+        vec![
+            Cell::new(reason_words(&first.reason), &*first.reason),
+            Cell::new(format::thousands((*count).into()), count.to_string()),
+            Cell::text(&*first.detail),
+            Cell::text(&*first.nearest_fix),
+            Cell::text(&*first.what),
+        ]
     };
-    let rows: Vec<Vec<Cell>> = reasons.into_iter().flat_map(row).collect();
     let table = Table {
         id: "rejected",
-        caption: format!("Reasons, with at most {EXAMPLES} examples each"),
+        caption: "Reasons, each with the example that came closest".to_owned(),
         columns: vec![
             Column::text("reason", "Reason"),
             Column::number("count", "How many"),
-            Column::text("example", "Example"),
-            Column::text("detail", "Why"),
+            Column::text("detail", "Figures"),
             Column::text("nearest_fix", "What would let it in"),
+            Column::text("example", "Example"),
         ],
-        rows,
+        rows: reasons.iter().map(row).collect(),
     };
     let figures = if table.rows.is_empty() { Vec::new() } else { vec![Figure { chart: None, table }] };
     Section { id: "thrown-out", heading: "What was thrown out, and why", text, points: Vec::new(), figures }
@@ -260,8 +255,8 @@ fn rejected(document: &Document) -> Section {
 
 fn reason_words(reason: &str) -> String {
     let words = match reason {
-        "policy" => "a rule of the house",
-        "not-offered" => "not sold there, or not asked for",
+        "policy" => "not asked for, or against a rule",
+        "not-offered" => "not sold there",
         "price-suspect" => "doubtful price",
         "price-stale" => "stale price",
         "no-capacity" => "sold out",

@@ -5,14 +5,15 @@ use crate::report::page::chart::svg::{CHARACTER, Svg};
 
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 18.0;
-const TOP: f64 = 12.0;
+/// Room above the plot for the name of the upright axis.
+const TOP: f64 = 26.0;
 /// Room under the axis for ticks and its name.
 const BOTTOM: f64 = 46.0;
 /// Height of the plot. Pixels.
 const HEIGHT: f64 = 260.0;
 const LEGEND_ROW: f64 = 20.0;
-/// Labels of points nearer than this would cover each other.
-const LABEL_ROOM: f64 = 13.0;
+/// Labels nearer than this would cover each other.
+const LABEL_ROOM: f64 = 15.0;
 
 /// What a point is, by its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +61,13 @@ impl Points {
         order.sort_by_key(|point| point.mark != Mark::Best);
         for point in &order {
             let at = (x.at(point.hours), y.at(point.usd));
-            let is_free = taken.iter().all(|other: &(f64, f64)| (other.0 - at.0).abs() > LABEL_ROOM || (other.1 - at.1).abs() > LABEL_ROOM);
+            let is_last = at.0 > width - RIGHT - 2.0 * CHARACTER;
+            let label = (at.0 + if is_last { -9.0 } else { 9.0 }, at.1 - 7.0);
+            let is_free =
+                taken.iter().all(|other: &(f64, f64)| (other.0 - label.0).abs() > LABEL_ROOM || (other.1 - label.1).abs() > LABEL_ROOM);
             if is_free {
-                taken.push(at);
-                let right = at.0 > width - RIGHT - 2.0 * CHARACTER;
-                svg.text(if right { "v e" } else { "v" }, (at.0 + if right { -9.0 } else { 9.0 }, at.1 - 7.0), &point.label);
+                taken.push(label);
+                svg.text(if is_last { "v e" } else { "v" }, label, &point.label);
             }
         }
         for point in order.iter().rev() {
@@ -155,7 +158,7 @@ fn frame(svg: &mut Svg, (x, y): (&Scale, &Scale), (width, top): (f64, f64), (acr
         }
     }
     svg.line("tick", (LEFT, top + HEIGHT), (width - RIGHT, top + HEIGHT));
-    svg.text("t", (LEFT + 4.0, top - 1.0 + 12.0), up);
+    svg.text("t", (6.0, top - 12.0), up);
     svg.text("t e", (width - RIGHT, top + HEIGHT + 38.0), across);
 }
 
@@ -163,7 +166,7 @@ fn legend_places<'a>(names: impl Iterator<Item = &'a str>, width: f64) -> Vec<(f
     let (mut x, mut y) = (LEFT, LEGEND_ROW / 2.0 + 4.0);
     let mut places = Vec::new();
     for name in names {
-        let needed = name.chars().count() as f64 * CHARACTER + 44.0;
+        let needed = name.chars().count() as f64 * CHARACTER + 48.0;
         if x > LEFT && x + needed > width {
             (x, y) = (LEFT, y + LEGEND_ROW);
         }

@@ -5,7 +5,7 @@ use crate::report::page::chart::svg::{CHARACTER, Svg, fitted};
 
 const TOP: f64 = 8.0;
 /// One row: a line of words, the bar, a gap. Pixels.
-const ROW: f64 = 40.0;
+const ROW: f64 = 44.0;
 const WORDS: f64 = 14.0;
 const BAR: f64 = 14.0;
 const SIDE: f64 = 4.0;

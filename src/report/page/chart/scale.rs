@@ -1,6 +1,7 @@
 //! `Scale`: from values to places along an axis, with ticks at round numbers.
 
 use crate::report::format;
+use crate::units::Hours;
 
 /// What is counted along an axis, which decides how a tick is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,8 +24,34 @@ pub struct Scale {
 
 /// Values further apart than this are shown by their ratios: on an even axis the small ones would fall together.
 const WIDE_RATIO: f64 = 20.0;
-/// Pixels that a tick with its label needs.
-const TICK_ROOM: f64 = 60.0;
+/// Pixels that a tick with its label needs, beside others and above others.
+const ROOM_ACROSS: f64 = 60.0;
+const ROOM_UP: f64 = 36.0;
+/// Lengths of time that people name, in hours: minutes, hours, days and weeks.
+const LENGTHS: [f64; 20] = [
+    1.0 / 60.0,
+    2.0 / 60.0,
+    5.0 / 60.0,
+    10.0 / 60.0,
+    20.0 / 60.0,
+    30.0 / 60.0,
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+    12.0,
+    24.0,
+    48.0,
+    96.0,
+    168.0,
+    336.0,
+    720.0,
+    1440.0,
+    2880.0,
+    8760.0,
+];
+/// The same, where there is little room.
+const FEW_LENGTHS: [f64; 8] = [1.0 / 60.0, 10.0 / 60.0, 1.0, 6.0, 24.0, 168.0, 720.0, 8760.0];
 
 impl Scale {
     /// From zero to the largest value; `None` where there is no finite, positive value.
@@ -45,7 +72,7 @@ impl Scale {
     }
 
     fn even(low: f64, high: f64, quantity: Quantity, (from, to): (f64, f64)) -> Self {
-        let most = ((to - from).abs() / TICK_ROOM).floor().max(2.0);
+        let most = most_ticks(from, to);
         let high = if high > low { high } else { low + low.abs().max(1.0) };
         let step = round_step((high - low) / most, quantity, high);
         let (first, last) = ((low / step).floor(), (high / step).ceil());
@@ -54,14 +81,21 @@ impl Scale {
     }
 
     fn by_ratio(low: f64, high: f64, quantity: Quantity, (from, to): (f64, f64)) -> Self {
+        let room = most_ticks(from, to) as usize;
         let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
-        let all: Vec<f64> = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(decade))).collect();
-        let begin = all.iter().copied().rfind(|tick| *tick <= low).unwrap_or(low);
-        let end = all.iter().copied().find(|tick| *tick >= high).unwrap_or(high);
-        let inside: Vec<f64> = all.into_iter().filter(|tick| (begin..=end).contains(tick)).collect();
-        let room = ((to - from).abs() / TICK_ROOM).max(2.0) as usize;
-        let every = inside.len().div_ceil(room);
-        let ticks = inside.into_iter().step_by(every.max(1)).collect();
+        let digits =
+            |digits: &[f64]| decades.clone().flat_map(|decade| digits.iter().map(move |digit| digit * 10_f64.powi(decade))).collect();
+        let mut choices: Vec<Vec<f64>> = vec![digits(&[1.0, 2.0, 5.0]), digits(&[1.0, 3.0]), digits(&[1.0])];
+        if quantity == Quantity::Hours && low >= LENGTHS[0] && high <= LENGTHS[LENGTHS.len() - 1] {
+            choices.splice(..0, [LENGTHS.to_vec(), FEW_LENGTHS.to_vec()]);
+        }
+        let round = choices.iter().find(|choice| choice.iter().filter(|tick| (low..=high).contains(*tick)).count() <= room);
+        let round = round.unwrap_or(&choices[0]);
+        // The axis begins and ends at round numbers too.
+        let begin = round.iter().copied().rfind(|tick| *tick <= low).unwrap_or(low);
+        let end = round.iter().copied().find(|tick| *tick >= high).unwrap_or(high);
+        let inside: Vec<f64> = round.iter().copied().filter(|tick| (begin..=end).contains(tick)).collect();
+        let ticks = inside.iter().copied().step_by(inside.len().div_ceil(2 * room).max(1)).collect();
         Self { low: begin, high: end, from, to, is_logarithmic: true, ticks, quantity }
     }
 
@@ -87,6 +121,7 @@ impl Scale {
         let step = if self.is_logarithmic { value } else { self.ticks.get(1).map_or(value, |second| second - self.ticks[0]) };
         match self.quantity {
             Quantity::Usd => dollars(value, step),
+            Quantity::Hours if self.is_logarithmic => Hours(value).to_string(),
             Quantity::Hours if self.high > DAYS_FROM => format!("{} d", plain(value / 24.0)),
             Quantity::Hours => format!("{} h", plain(value)),
         }
@@ -95,6 +130,10 @@ impl Scale {
 
 /// An axis of hours that reaches further is written in days.
 const DAYS_FROM: f64 = 72.0;
+
+fn most_ticks(from: f64, to: f64) -> f64 {
+    ((to - from).abs() / if to > from { ROOM_ACROSS } else { ROOM_UP }).floor().max(2.0)
+}
 
 /// As many decimals as tell neighbouring ticks apart.
 fn dollars(value: f64, step: f64) -> String {
@@ -164,7 +203,11 @@ mod tests {
     #[test]
     fn what_lies_far_apart_is_shown_by_ratios() {
         let scale = Scale::over([8.5, 188.0].into_iter(), Quantity::Usd, (0.0, 600.0)).unwrap();
-        assert_eq!(labels(&scale), ["$5.00", "$10", "$20", "$50", "$100", "$200"]);
+        assert_eq!(labels(&scale), ["$5", "$10", "$20", "$50", "$100", "$200"]);
+        let times = Scale::over([0.43, 130.0].into_iter(), Quantity::Hours, (0.0, 640.0)).unwrap();
+        assert_eq!(labels(&times), ["20 min", "30 min", "1 h", "2 h", "4 h", "8 h", "12 h", "24 h", "48 h", "4 d", "7 d"]);
+        let narrow = Scale::over([0.43, 130.0].into_iter(), Quantity::Hours, (0.0, 240.0)).unwrap();
+        assert_eq!(labels(&narrow), ["10 min", "1 h", "6 h", "24 h", "7 d"]);
         assert!(scale.note().contains("multiple"));
         assert!(Scale::over([0.0, f64::NAN].into_iter(), Quantity::Usd, (0.0, 1.0)).is_none());
     }

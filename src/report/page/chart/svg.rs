@@ -21,7 +21,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// Pixels of a character of a label, on the wide side for a sans-serif face of 13 pixels.
-pub const CHARACTER: f64 = 7.0;
+pub const CHARACTER: f64 = 7.6;
 
 /// As much of a label as fits, with a mark where something was cut.
 pub fn fitted(text: &str, room: f64) -> String {
@@ -108,6 +108,6 @@ mod tests {
     #[test]
     fn a_label_is_cut_where_there_is_no_room() {
         assert_eq!(fitted("short", 100.0), "short");
-        assert_eq!(fitted("a much longer label", 70.0), "a much lo…");
+        assert_eq!(fitted("a much longer label", 76.0), "a much lo…");
     }
 }
