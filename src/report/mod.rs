@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod estimate;
 pub mod explain;
 pub mod fit;
+pub mod focus;
 pub mod format;
 pub mod history;
 pub mod page;

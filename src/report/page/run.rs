@@ -249,7 +249,11 @@ fn machines(run: &RunFacts) -> Section {
         is_open: machine.until.is_none(),
         is_firm: !machine.is_on_spot,
     };
-    let lost = format!("{} times the cloud took machines back.", run.interruptions);
+    let lost = match run.interruptions {
+        0 => "The cloud took no machine back.".to_owned(),
+        1 => "The cloud took machines back once.".to_owned(),
+        times => format!("The cloud took machines back {times} times."),
+    };
     let chart = Chart::new(
         "Machines over time",
         format!("{} machines, each from its creation to its end. {lost}", run.machines.len().min(MACHINES)),
