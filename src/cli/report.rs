@@ -1,4 +1,4 @@
-//! `report`: a plan or a run as one page to hand on, with everything that stands behind its figures.
+//! `report`: a plan, a budget or a run as one page to hand on, with everything that stands behind its figures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use crate::hardware::{CloudId, Hardware};
 use crate::launch::Market;
 use crate::launch::journal::Kept;
 use crate::market::{PricePoint, Purchase, trend};
+use crate::report::page::budget::{Budget, is_budget};
 use crate::report::page::document::Report;
 use crate::report::page::plan::Around;
 use crate::report::page::recorded::{Document, Plan, RecordedError};
@@ -36,8 +37,8 @@ pub enum ReportFormat {
     Csv,
 }
 
-/// The file is a workload (TOML), a plan (JSON), or the name of a run that was launched from here. A recorded plan is
-/// shown as it was written: nothing is priced again.
+/// The file is a workload (TOML), a plan or a budget (JSON), or the name of a run that was launched from here. What was
+/// recorded is shown as it was written: nothing is priced again.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: gpuplan report examples/llama-7b-pretrain.toml --out report.html")]
 pub struct ReportArguments {
@@ -71,7 +72,10 @@ pub fn run(arguments: &ReportArguments, settings: &Settings, printer: &Printer) 
     let written = written(arguments.format, settings.output)?;
     let report = match run_named(arguments, settings)? {
         Some(kept) => of_run(&kept, arguments, settings)?,
-        None => of_plan(arguments, settings, printer)?,
+        None => match document_of(arguments)? {
+            Some(budget) if is_budget(&budget) => page::budget::report(&Budget::read(budget)?, settings.now),
+            recorded => of_plan(recorded, arguments, settings, printer)?,
+        },
     };
     let text = match written {
         Written::As(ReportFormat::Html) => html::html(&report),
@@ -114,9 +118,12 @@ fn neither(path: &Path) -> Diagnostic {
     Diagnostic::new(Exit::Usage, message).hint("gpuplan report examples/llama-7b-pretrain.toml --out report.html").hint("gpuplan status")
 }
 
-fn of_plan(arguments: &ReportArguments, settings: &Settings, printer: &Printer) -> Result<Report, Diagnostic> {
-    let (document, catalogs) = match recorded(arguments)? {
-        Some(document) => (document, settings.catalogs(printer)?),
+fn of_plan(recorded: Option<Value>, arguments: &ReportArguments, settings: &Settings, printer: &Printer) -> Result<Report, Diagnostic> {
+    let (document, catalogs) = match recorded {
+        Some(document) => {
+            is_unchanged(&document, arguments)?;
+            (document, settings.catalogs(printer)?)
+        }
         None => fresh(arguments, settings, printer)?,
     };
     let document = Document::read(document)?;
@@ -126,22 +133,26 @@ fn of_plan(arguments: &ReportArguments, settings: &Settings, printer: &Printer) 
     Ok(page::plan::report(&document, plan, &around))
 }
 
-/// `None` for a file that is no JSON: a workload. Flags of a question do not change a recorded answer.
-fn recorded(arguments: &ReportArguments) -> Result<Option<Value>, Diagnostic> {
+/// `None` for a file that is no JSON: a workload.
+fn document_of(arguments: &ReportArguments) -> Result<Option<Value>, Diagnostic> {
     let Some(path) = &arguments.workload.file else { return Ok(None) };
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     if !text.trim_start().starts_with('{') {
         return Ok(None);
     }
-    let no_plan = |error: serde_json::Error| Diagnostic::from(RecordedError::Malformed(error.to_string()));
-    let document: Value = serde_json::from_str(&text).map_err(no_plan)?;
+    serde_json::from_str(&text).map(Some).map_err(|error| RecordedError::Malformed(error.to_string()).into())
+}
+
+/// Flags of a question do not change a recorded answer.
+fn is_unchanged(document: &Value, arguments: &ReportArguments) -> Result<(), Diagnostic> {
     let asked = workload::read(&arguments.workload)?;
-    let stated: WorkloadFile = serde_json::from_value(document.pointer("/workload/file").cloned().unwrap_or_default()).map_err(no_plan)?;
-    if asked != stated || workload::limits(&arguments.limits) != LimitsSection::default() {
-        let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());
-        return Err(Diagnostic::new(Exit::Usage, message).hint("give the workload file instead, or plan again with these flags"));
+    let stated = document.pointer("/workload/file").cloned().unwrap_or_default();
+    let stated: WorkloadFile = serde_json::from_value(stated).map_err(|error| RecordedError::Malformed(error.to_string()))?;
+    if asked == stated && workload::limits(&arguments.limits) == LimitsSection::default() {
+        return Ok(());
     }
-    Ok(Some(document))
+    Err(Diagnostic::new(Exit::Usage, "this is a recorded plan, which flags of a question do not change")
+        .hint("give the workload file instead, or plan again with these flags"))
 }
 
 /// The plans of a workload, as `plan --output json` has them.

@@ -180,6 +180,32 @@ fn what_is_no_plan_is_refused() {
     assert!(refused(&[&odd]).stderr.contains("not a plan to report on"));
 }
 
+#[test]
+fn a_budget_is_a_page_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = |name: &str| serde_json::json!({"name": name, "cost_usd": {"expected": "1200.50", "p50": "1000.00", "p90": "2000.00"}});
+    let mut total = part("total");
+    total["budget_usd"] = "1500.00".into();
+    total["chance_within_budget"] = 0.7.into();
+    let budget = serde_json::json!({
+        "version": 1, "name": "<b>2027", "currency": "USD", "tax": "excluded", "total": total,
+        "by_month": [part("2027-01"), part("2027-02")], "by_team": [part("<i>")],
+        "sensitivity": [{"what": "price", "low": "-20 %", "high": "+20 %", "low_usd": "-240.10", "high_usd": "240.10"}],
+        "lines": [{"item": "machines", "quantity": 12.5, "unit": "machine-hour", "unit_price_usd": "96.04", "cost_usd": "1200.50"}],
+        "assumptions": ["nobody is ill"],
+    });
+    let path = folder.path().join("budget.json");
+    std::fs::write(&path, budget.to_string()).unwrap();
+    let path = path.to_str().unwrap();
+    let page = report(path, &[]);
+    assert!(!page.contains("<b>2027") && !page.contains("<i>") && page.matches("<svg").count() == 4);
+    let markdown = report(path, &["--format", "md"]);
+    for said in ["The budget of $1,500 is kept with a chance of 70 %.", "-$240.10", "By cloud: the budget does not say it", "nobody is ill"]
+    {
+        assert!(markdown.contains(said), "{said}: {markdown}");
+    }
+}
+
 /// In a browser, where there is one: at two widths and in both schemes nothing is wider than the page, no label of a chart is cut
 /// off, and every text stands out against what is behind it.
 #[test]

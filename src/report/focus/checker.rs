@@ -1,4 +1,5 @@
 //! What the specification demands of a file, checked against column lists that are kept with their source.
+#![cfg(test)]
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,9 @@
 //! FOCUS describes charges; a forecast is none. A forecast row has the same columns so that it can be laid beside actual ones,
 //! bills nothing (`BilledCost` is 0, which the specification demands of whoever does not invoice) and says so in `x_Forecast`.
 
+mod checker;
 mod row;
+mod tests;
 mod words;
 
 use std::fmt;
@@ -176,8 +178,3 @@ const COLUMNS: &[Column] = &[
 fn some(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
-
-#[cfg(test)]
-mod checker;
-#[cfg(test)]
-mod tests;

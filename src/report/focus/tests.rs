@@ -1,4 +1,5 @@
 //! Actual and forecast charges of every kind, in every version, against what the specification demands.
+#![cfg(test)]
 
 use std::collections::BTreeMap;
 

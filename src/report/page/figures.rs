@@ -340,3 +340,32 @@ fn history(around: &Around) -> Found {
     let text = "What the cloud asked for one such machine in this place, as far as the price cache of this machine knows.".to_owned();
     Ok(section("price-history", "Price history", text, vec![Figure { chart: Some(chart), table }]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::{Hardware, InstanceId};
+    use crate::market::{Market, Place, PricePoint, Purchase};
+    use crate::units::UsdPerHour;
+
+    #[test]
+    fn a_price_is_drawn_as_steps_up_to_now_and_one_price_is_no_history() {
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let point = |since: &str, rate: &str| PricePoint {
+            instance: InstanceId(0),
+            place: Place { region: "r".into(), zone_id: None },
+            purchase: Purchase::Spot,
+            since: since.parse().unwrap(),
+            rate: UsdPerHour::parse(rate).unwrap(),
+        };
+        let points = [point("2026-08-01T00:00:00Z", "10"), point("2026-08-01T12:00:00Z", "20")];
+        let now = "2026-08-02T00:00:00Z".parse().unwrap();
+        let around = |history| Around { hardware: &hardware, market: &market, now, history };
+        assert!(history(&around(&points[..1])).is_err() && history(&around(&[])).is_err());
+        let section = history(&around(&points)).unwrap();
+        let Some(Chart { kind: Kind::Lines(lines), .. }) = &section.figures[0].chart else { panic!("no lines") };
+        assert_eq!(lines.lines[0].points, [(0.0, 10.0), (12.0, 10.0), (12.0, 20.0), (24.0, 20.0)]);
+        assert_eq!(section.figures[0].table.rows[0][2].shown, "$20.00");
+    }
+}

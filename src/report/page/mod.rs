@@ -1,5 +1,6 @@
 //! The report that is handed on: one self-contained HTML page, and the same facts as Markdown, CSV and JSON.
 
+pub mod budget;
 pub mod chart;
 pub mod csv;
 pub mod document;
