@@ -17,7 +17,8 @@ struct Known {
 fn known(version: FocusVersion) -> BTreeMap<String, Known> {
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(COLUMNS.as_bytes());
     let rows = reader.records().map(|row| row.unwrap());
-    let stands = |row: &csv::StringRecord| (row[1].parse().unwrap()..=row[2].parse().unwrap()).contains(&version);
+    let read = |text: &str| text.parse::<FocusVersion>().unwrap();
+    let stands = |row: &csv::StringRecord| (read(&row[1])..=read(&row[2])).contains(&version);
     rows.filter(stands)
         .map(|row| {
             let allowed = row[6].split('|').filter(|value| !value.is_empty()).map(str::to_owned).collect();
