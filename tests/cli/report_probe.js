@@ -42,5 +42,6 @@ for (const element of document.querySelectorAll("body *")) {
     first ||= element.textContent;
   }
 }
-const page = document.documentElement;
-page.dataset.found = `width ${page.scrollWidth} of ${innerWidth}, ${cut} cut labels, ${pale} pale texts: ${first}`;
+const scheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+const width = document.documentElement.scrollWidth;
+parent.postMessage(`${scheme}: width ${width} of ${innerWidth}, ${cut} cut labels, ${pale} pale texts: ${first}`, "*");
