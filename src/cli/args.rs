@@ -15,6 +15,7 @@ use crate::cli::launch::LaunchArguments;
 use crate::cli::launch::adopt::AdoptArguments;
 use crate::cli::launch::leading::{ResumeArguments, WatchArguments};
 use crate::cli::profile::ProfileCommand;
+use crate::cli::report::ReportArguments;
 use crate::cli::runs::{FetchArguments, LogsArguments, SshArguments, StatusArguments};
 use crate::cli::snapshot::{CatalogRefreshArguments, ImportArguments};
 
@@ -84,6 +85,8 @@ pub enum Command {
     Simulate(SimulateArguments),
     /// Write a plan as a file for Slurm, Kubernetes, SkyPilot and other engines, which keep the run alive
     Export(Box<ExportArguments>),
+    /// Write a plan or a run as one page to hand on, with charts, risks, assumptions and sources
+    Report(Box<ReportArguments>),
     /// Rent the recommended machines and lead the run to its end
     Launch(Box<LaunchArguments>),
     /// Lead a run again that was left

@@ -24,6 +24,7 @@ pub mod printer;
 pub mod profile;
 pub mod refit;
 pub mod refresh;
+pub mod report;
 pub mod runs;
 pub mod settings;
 pub mod setup;
@@ -77,6 +78,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Doctor(arguments) => doctor::run(arguments, settings, printer),
         Command::Setup(arguments) => setup::run(arguments, settings, printer),
         Command::Export(arguments) => export::run(arguments, settings, printer),
+        Command::Report(arguments) => report::run(arguments, settings, printer),
         Command::Launch(arguments) => launch::run(arguments, settings, printer),
         Command::Watch(arguments) => launch::leading::again(arguments, settings, printer),
         Command::Adopt(arguments) => launch::adopt::run(arguments, settings, printer),

@@ -327,6 +327,15 @@ impl Journal {
         Ok(Some(Kept { spec: RunSpec::read(&spec)?, past, end, ended_at, machines }))
     }
 
+    /// What was said of a run, the oldest first.
+    pub fn said(&self, run: &str) -> Result<Vec<(Timestamp, String)>, JournalError> {
+        let mut rows = self.database.prepare("SELECT at, line FROM events WHERE run = ?1 ORDER BY rowid")?;
+        let said = rows.query_map([run], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?.collect::<Result<Vec<_>, _>>()?;
+        said.into_iter()
+            .map(|(at, line)| Ok((Timestamp::from_second(at).map_err(|error| JournalError::Row(error.to_string()))?, line)))
+            .collect()
+    }
+
     /// Whether any run knows this machine as one that still runs.
     pub fn knows(&self, machine: &MachineId) -> Result<bool, JournalError> {
         let found = self.database.query_row(

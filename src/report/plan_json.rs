@@ -14,6 +14,7 @@ use crate::plan::run::{Notice, Saving};
 use crate::plan::staging::Staging;
 use crate::plan::terms::Terms;
 use crate::plan::{Plan, PlanSet};
+use crate::report::estimate::time_parts;
 use crate::report::spot_json::{SpotJson, WaitJson, spot_json, wait};
 use crate::units::{Band, GpuCount, Quantiles, Usd, UsdPerHour};
 use crate::workload::file::WorkloadFile;
@@ -60,6 +61,8 @@ pub struct PlanJson {
     pub price: PriceJson,
     pub layout: LayoutJson,
     pub step_seconds: Band,
+    /// Where the expected time goes, largest first; what is too small to see is left out.
+    pub step_parts: Vec<StepPart>,
     pub tokens_per_second: Option<Band>,
     pub samples_per_second: Band,
     pub model_flop_utilization: f64,
@@ -105,6 +108,12 @@ pub struct LayoutJson {
     pub grad_accumulation: f64,
     pub recompute: crate::workload::Recompute,
     pub label: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct StepPart {
+    pub part: &'static str,
+    pub seconds: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -272,6 +281,7 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
             label: setting.layout.to_string(),
         },
         step_seconds: step,
+        step_parts: time_parts(&plan.step.time).into_iter().map(|(part, seconds)| StepPart { part, seconds }).collect(),
         tokens_per_second: (!counts_samples).then(|| step.map_decreasing(|seconds| units / seconds)),
         samples_per_second: step.map_decreasing(|seconds| setting.global_batch / seconds),
         model_flop_utilization: flops / plan.step.time.total / f64::from(setting.gpus()) / subject.rates.peak,

@@ -95,6 +95,11 @@ fn a_run_survives_refusals_and_an_interruption() {
     for (said, times) in [("no capacity (InsufficientInstanceCapacity)", 2), ("interrupted, its work is saved", 1), ("rented 1 x", 2)] {
         assert_eq!(news.join("\n").matches(said).count(), times, "{said}: {}", ran.stderr);
     }
+    let page = run(home.path(), &["report", "life", "--format", "md"]);
+    assert_eq!(page.code, 0, "{}", page.stderr);
+    for said in ["## Spending against plan", "The cloud took machines back once", "| 2 | 0 |", "interrupted, its work is saved"] {
+        assert!(page.stdout.contains(said), "{said}: {}", page.stdout);
+    }
     let row = status(home.path(), "life");
     assert_eq!((row["state"].as_str(), row["relaunches"].as_u64(), row["progress"].as_f64()), (Some("completed"), Some(1), Some(1.0)));
     let cost: f64 = row["cost_usd"].as_str().unwrap().parse().unwrap();

@@ -60,6 +60,7 @@ mod profile;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod proxy;
 mod refusals;
+mod report;
 #[cfg(any(feature = "aws", feature = "gcp"))]
 #[path = "../contracts/server.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]

@@ -94,6 +94,8 @@ fn every_hint_can_be_typed() {
         gpuplan(&["plan", "examples/llama-7b-pretrain.toml", "--deadline", "2h"]),
         gpuplan(&["estimate", "examples/llama-3.1-8b-lora.toml", "--gpus", "T4:1"]),
         gpuplan(&["explain", "examples/llama-3.1-8b-lora.toml", "--output", "csv"]),
+        gpuplan(&["report", "nowhere.toml"]),
+        gpuplan(&["report", "examples/llama-3.1-8b-lora.toml", "--format", "md", "--output", "csv"]),
     ];
     let mut typed = 0;
     for ran in refused {

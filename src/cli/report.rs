@@ -1,0 +1,247 @@
+//! `report`: a plan, a budget or a run as one page to hand on, with everything that stands behind its figures.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::cli::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
+use crate::cli::calibrations::MeasuredArguments;
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::launch::renters::clock;
+use crate::cli::launch::{journal, unknown_run};
+use crate::cli::plan::{compute, context, nothing_fits};
+use crate::cli::printer::Printer;
+use crate::cli::runs::journal_said;
+use crate::cli::settings::{Catalogs, Settings};
+use crate::cli::workload;
+use crate::hardware::{CloudId, Hardware};
+use crate::launch::Market;
+use crate::launch::journal::Kept;
+use crate::market::{PricePoint, Purchase, trend};
+use crate::report::page::budget::{Budget, is_budget};
+use crate::report::page::document::Report;
+use crate::report::page::plan::Around;
+use crate::report::page::recorded::{Document, Plan, RecordedError};
+use crate::report::page::run::{Rented, RunFacts};
+use crate::report::page::{self, csv, html, markdown};
+use crate::report::plan_json::document;
+use crate::workload::file::{LimitsSection, WorkloadFile};
+
+/// What a report is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    Html,
+    Md,
+    Csv,
+}
+
+/// The file is a workload (TOML), a plan or a budget (JSON), or the name of a run that was launched from here. What was
+/// recorded is shown as it was written: nothing is priced again.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: gpuplan report examples/llama-7b-pretrain.toml --out report.html")]
+pub struct ReportArguments {
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
+    #[command(flatten)]
+    pub limits: LimitsArguments,
+    #[command(flatten)]
+    pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
+    /// The plan to report on, by its id [default: the recommended one]
+    #[arg(long, value_name = "ID")]
+    pub plan: Option<String>,
+    /// One page that opens in any browser, Markdown for a review, or rows for a spreadsheet [default: html]
+    #[arg(long, value_enum)]
+    pub format: Option<ReportFormat>,
+    /// Write here instead of to standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// What the text is to be.
+#[derive(Clone, Copy)]
+enum Written {
+    As(ReportFormat),
+    Json,
+}
+
+pub fn run(arguments: &ReportArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let written = written(arguments.format, settings.output)?;
+    let report = match run_named(arguments, settings)? {
+        Some(kept) => of_run(&kept, arguments, settings)?,
+        None => match document_of(arguments)? {
+            Some(budget) if is_budget(&budget) => page::budget::report(&Budget::read(budget)?, settings.now),
+            recorded => of_plan(recorded, arguments, settings, printer)?,
+        },
+    };
+    let text = match written {
+        Written::As(ReportFormat::Html) => html::html(&report),
+        Written::As(ReportFormat::Md) => markdown::markdown(&report),
+        Written::As(ReportFormat::Csv) => csv::csv(&report),
+        Written::Json => format!("{:#}\n", report.json()),
+    };
+    let Some(path) = &arguments.out else { return printer.data(&text) };
+    fs::write(path, &text).map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+    printer.note(&format!("wrote {} ({} kB)", path.display(), text.len().div_ceil(1000)));
+    Ok(Exit::Done)
+}
+
+/// `--output` and `--format` may both say it, and must not differ.
+fn written(format: Option<ReportFormat>, output: OutputFormat) -> Result<Written, Diagnostic> {
+    match (format, output) {
+        (None | Some(ReportFormat::Csv), OutputFormat::Csv) => Ok(Written::As(ReportFormat::Csv)),
+        (None, OutputFormat::Json) => Ok(Written::Json),
+        (format, OutputFormat::Table) => Ok(Written::As(format.unwrap_or(ReportFormat::Html))),
+        (Some(_), _) => Err(Diagnostic::new(Exit::Usage, "--format and --output name two formats").hint("gpuplan report FILE --format md")),
+    }
+}
+
+/// A file of that name comes first; `None` also where no name was given.
+fn run_named(arguments: &ReportArguments, settings: &Settings) -> Result<Option<Kept>, Diagnostic> {
+    let Some(path) = arguments.workload.file.as_deref().filter(|path| !path.exists()) else { return Ok(None) };
+    let has_journal = settings.home.state_file("launches.sqlite").is_some_and(|journal| journal.exists());
+    let kept = match path.to_str().filter(|_| has_journal) {
+        Some(name) => journal(settings)?.run(name).map_err(|error| journal_said(&error))?,
+        None => None,
+    };
+    match kept {
+        Some(kept) => Ok(Some(kept)),
+        None => Err(neither(path)),
+    }
+}
+
+fn neither(path: &Path) -> Diagnostic {
+    let message = format!("there is no file {}, and {}", path.display(), unknown_run(&path.display().to_string()).message);
+    Diagnostic::new(Exit::Usage, message).hint("gpuplan report examples/llama-7b-pretrain.toml --out report.html").hint("gpuplan status")
+}
+
+fn of_plan(recorded: Option<Value>, arguments: &ReportArguments, settings: &Settings, printer: &Printer) -> Result<Report, Diagnostic> {
+    let (document, catalogs) = match recorded {
+        Some(document) => {
+            is_unchanged(&document, arguments)?;
+            (document, settings.catalogs(printer)?)
+        }
+        None => fresh(arguments, settings, printer)?,
+    };
+    let document = Document::read(document)?;
+    let plan = document.plan(arguments.plan.as_deref())?;
+    let history = history(plan, &catalogs.hardware, settings, printer)?;
+    let around = Around { hardware: &catalogs.hardware, market: &catalogs.market, now: settings.now, history: &history };
+    Ok(page::plan::report(&document, plan, &around))
+}
+
+/// `None` for a file that is no JSON: a workload.
+fn document_of(arguments: &ReportArguments) -> Result<Option<Value>, Diagnostic> {
+    let Some(path) = &arguments.workload.file else { return Ok(None) };
+    let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
+    if !text.trim_start().starts_with('{') {
+        return Ok(None);
+    }
+    serde_json::from_str(&text).map(Some).map_err(|error| RecordedError::Malformed(error.to_string()).into())
+}
+
+/// Flags of a question do not change a recorded answer.
+fn is_unchanged(document: &Value, arguments: &ReportArguments) -> Result<(), Diagnostic> {
+    let asked = workload::read(&arguments.workload)?;
+    let stated = document.pointer("/workload/file").cloned().unwrap_or_default();
+    let stated: WorkloadFile = serde_json::from_value(stated).map_err(|error| RecordedError::Malformed(error.to_string()))?;
+    if asked == stated && workload::limits(&arguments.limits) == LimitsSection::default() {
+        return Ok(());
+    }
+    Err(Diagnostic::new(Exit::Usage, "this is a recorded plan, which flags of a question do not change")
+        .hint("give the workload file instead, or plan again with these flags"))
+}
+
+/// The plans of a workload, as `plan --output json` has them.
+fn fresh(arguments: &ReportArguments, settings: &Settings, printer: &Printer) -> Result<(Value, Catalogs), Diagnostic> {
+    let limits = workload::limits(&arguments.limits);
+    let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
+    let answered = compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
+    if let Some(headline) = settings.warn_about_age(&answered.catalogs.market, printer) {
+        printer.warning(&headline);
+    }
+    if answered.set.recommendation.is_none() {
+        return Err(nothing_fits(&answered.set));
+    }
+    let plans = document(&answered.set, &context(&answered, &file, settings)?);
+    Ok((plans, answered.catalogs))
+}
+
+/// What the price of the plan's pool did, as far as the price cache knows.
+fn history(plan: &Plan, hardware: &Hardware, settings: &Settings, printer: &Printer) -> Result<Vec<PricePoint>, Diagnostic> {
+    let purchase = match plan.purchase.as_str() {
+        _ if plan.is_on_spot() => Purchase::Spot,
+        "on-demand" => Purchase::OnDemand,
+        _ => return Ok(Vec::new()),
+    };
+    let instance = hardware.find_instance(&CloudId::new(&plan.cloud), &plan.instance_type);
+    let (Some(instance), Some(cache)) = (instance, settings.cache(printer)) else { return Ok(Vec::new()) };
+    let known = cache.history(instance, hardware, settings.now - trend::WINDOW).map_err(|error| Diagnostic::unexpected(&error))?;
+    let is_pool = |point: &PricePoint| {
+        point.purchase == purchase && *point.place.region == *plan.region && point.place.zone_id.as_deref() == plan.zone_id.as_deref()
+    };
+    Ok(known.into_iter().filter(is_pool).collect())
+}
+
+fn of_run(kept: &Kept, arguments: &ReportArguments, settings: &Settings) -> Result<Report, Diagnostic> {
+    let asked = workload::limits(&arguments.limits) != LimitsSection::default() || arguments.plan.is_some();
+    if asked {
+        return Err(Diagnostic::new(Exit::Usage, format!("`{}` is a run, which flags of a question do not change", kept.spec.run))
+            .hint(format!("gpuplan report {}", kept.spec.run)));
+    }
+    let events = journal(settings)?.said(&kept.spec.run).map_err(|error| journal_said(&error))?;
+    let facts = facts(kept, events, clock(&kept.spec).of(settings.now));
+    Ok(page::run::report(&facts, settings.now))
+}
+
+/// The run as the journal has it. `now` and everything in it are seconds of the run.
+fn facts(kept: &Kept, events: Vec<(jiff::Timestamp, String)>, now: f64) -> RunFacts {
+    let spec = &kept.spec;
+    let rentals = &kept.past.rentals.0;
+    let last = rentals.iter().filter_map(|rental| rental.until).fold(0.0, f64::max);
+    let hours = if kept.end.is_some() { last } else { now.max(last) } / 3600.0;
+    let machines = kept.machines.iter().filter_map(|machine| {
+        let rental = rentals.iter().find(|rental| rental.machine == machine.id)?;
+        Some(Rented {
+            id: machine.id.0.clone(),
+            epoch: machine.epoch,
+            node: machine.node,
+            place: format!("{} {}", machine.pool.cloud, machine.pool.place()),
+            instance_type: machine.pool.instance_type.clone(),
+            is_on_spot: machine.pool.market == Market::Spot,
+            rate: rental.rate,
+            from: rental.since / 3600.0,
+            until: rental.until.map(|until| until / 3600.0),
+            cost: rental.cost(now),
+        })
+    });
+    RunFacts {
+        name: spec.run.clone(),
+        state: kept.end.clone().unwrap_or_else(|| "not ended".to_owned()),
+        started_at: spec.started_at,
+        ended_at: kept.ended_at,
+        expected: spec.expected_cost_usd,
+        budget: spec.budget_usd,
+        deadline_hours: spec.deadline_hours,
+        done: if kept.end.as_deref() == Some("completed") { 1.0 } else { kept.past.done },
+        interruptions: kept.past.interruptions,
+        store: spec.store.clone(),
+        machines: machines.collect(),
+        hours,
+        events,
+    }
+}
+
+impl From<RecordedError> for Diagnostic {
+    fn from(error: RecordedError) -> Self {
+        let (exit, hint) = match error {
+            RecordedError::NoPlan => (Exit::NoPlanFits, "gpuplan plan FILE --output json >plan.json"),
+            RecordedError::UnknownPlan(_) => (Exit::Usage, "gpuplan report FILE --format md"),
+            RecordedError::Malformed(_) | RecordedError::Version(_) => (Exit::Usage, "gpuplan plan FILE --output json >plan.json"),
+        };
+        Self::new(exit, format!("the file is not a plan to report on: {error}")).hint(hint)
+    }
+}

@@ -1,0 +1,282 @@
+//! The report on a budget: many runs over months, as `gpuplan budget FILE --output json` wrote it.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::report::format;
+use crate::report::page::chart::{Chart, Kind, Spread, Spreads};
+use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
+use crate::report::page::recorded::RecordedError;
+use crate::units::{Quantiles, Usd};
+
+/// The version that is read.
+const VERSION: u64 = 1;
+
+/// What a report takes from it. What a budget lacks may be absent.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Budget {
+    version: u64,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    generated_at: Option<Timestamp>,
+    #[serde(default)]
+    tax: Option<String>,
+    total: Part,
+    #[serde(default)]
+    by_month: Vec<Part>,
+    #[serde(default)]
+    by_team: Vec<Part>,
+    #[serde(default)]
+    by_cloud: Vec<Part>,
+    #[serde(default)]
+    by_gpu: Vec<Part>,
+    #[serde(default)]
+    sensitivity: Vec<Lever>,
+    #[serde(default)]
+    lines: Vec<Line>,
+    #[serde(default)]
+    assumptions: Vec<String>,
+}
+
+/// The whole, or what falls on one month, team, cloud or GPU.
+#[derive(Clone, Debug, Deserialize)]
+struct Part {
+    #[serde(default)]
+    name: String,
+    cost_usd: Quantiles<Usd>,
+    #[serde(default)]
+    budget_usd: Option<Usd>,
+    #[serde(default)]
+    chance_within_budget: Option<f64>,
+}
+
+/// One thing that may turn out otherwise, and the dollars that it adds (negative: saves) at either end.
+#[derive(Clone, Debug, Deserialize)]
+struct Lever {
+    what: String,
+    #[serde(default)]
+    low: String,
+    #[serde(default)]
+    high: String,
+    low_usd: String,
+    high_usd: String,
+    #[serde(default)]
+    basis: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Line {
+    #[serde(default)]
+    run: Option<String>,
+    #[serde(default)]
+    team: Option<String>,
+    #[serde(default)]
+    month: Option<String>,
+    item: String,
+    #[serde(default)]
+    cloud: String,
+    #[serde(default)]
+    purchase: Option<String>,
+    quantity: f64,
+    unit: String,
+    unit_price_usd: String,
+    cost_usd: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    assumption: String,
+}
+
+/// Whether a JSON document is a budget and no plan.
+pub fn is_budget(document: &Value) -> bool {
+    document.get("total").is_some() && document.get("lines").is_some()
+}
+
+impl Budget {
+    pub fn read(document: Value) -> Result<Self, RecordedError> {
+        let read: Self = serde_json::from_value(document).map_err(|error| RecordedError::Malformed(error.to_string()))?;
+        if read.version == VERSION { Ok(read) } else { Err(RecordedError::Version(read.version)) }
+    }
+}
+
+pub fn report(budget: &Budget, now: Timestamp) -> Report {
+    let cost = budget.total.cost_usd;
+    let mut key = vec![
+        KeyFigure { name: "Expected cost", value: format::usd(cost.expected), note: format!("middle case {}", format::usd(cost.p50)) },
+        KeyFigure { name: "Nine of ten cases", value: format!("≤ {}", format::usd(cost.p90)), note: "cost".to_owned() },
+    ];
+    key.extend(budget.total.budget_usd.map(|limit| {
+        KeyFigure {
+            name: "Budget",
+            value: format::usd(limit),
+            note: budget
+                .total
+                .chance_within_budget
+                .map_or_else(String::new, |chance| format!("{:.0} % chance to keep it", chance.min(0.99) * 100.0)),
+        }
+    }));
+    let mut sections = vec![summary(budget)];
+    let mut missing = Vec::new();
+    let groups = [
+        ("by-month", "By month", &budget.by_month),
+        ("by-team", "By team", &budget.by_team),
+        ("by-cloud", "By cloud", &budget.by_cloud),
+        ("by-gpu", "By GPU", &budget.by_gpu),
+    ];
+    for (id, heading, parts) in groups {
+        if parts.is_empty() {
+            missing.push(format!("{heading}: the budget does not say it"));
+        } else {
+            sections.push(group(id, heading, parts));
+        }
+    }
+    if !budget.sensitivity.is_empty() {
+        sections.push(sensitivity(budget));
+    }
+    sections.push(lines(budget));
+    let tax = budget.tax.as_deref().unwrap_or("not stated");
+    let mut points: Vec<String> = budget.assumptions.clone();
+    points.push(format!("Money is in United States dollars; tax: {tax}."));
+    sections.push(Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() });
+    if !missing.is_empty() {
+        sections.push(Section { id: "not-shown", heading: "What is not shown", points: missing, ..Section::default() });
+    }
+    let made = budget.generated_at.map_or(String::new(), |at| format!(" made on {}", day_and_time(at)));
+    let title = budget.name.clone().unwrap_or_else(|| "Budget".to_owned());
+    Report { title, lead: format!("A budget{made}, {} lines.", budget.lines.len()), made_at: now, key, sections }
+}
+
+fn summary(budget: &Budget) -> Section {
+    let cost = budget.total.cost_usd;
+    let mut text = vec![format!(
+        "All runs together are expected to cost {}. In nine of ten cases they cost no more than {}.",
+        format::usd(cost.expected),
+        format::usd(cost.p90)
+    )];
+    if let (Some(limit), Some(chance)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
+        text.push(format!("The budget of {} is kept with a chance of {:.0} %.", format::usd(limit), chance.min(0.99) * 100.0));
+    }
+    Section { id: "summary", heading: "Summary", text, ..Section::default() }
+}
+
+fn group(id: &'static str, heading: &'static str, parts: &[Part]) -> Section {
+    let spread = |part: &Part| Spread {
+        name: part.name.clone(),
+        words: format!("{} to {}", format::usd(part.cost_usd.p50), format::usd(part.cost_usd.p90)),
+        middle: part.cost_usd.p50.dollars(),
+        bad: part.cost_usd.p90.dollars(),
+        expected: part.cost_usd.expected.dollars(),
+        is_best: true,
+    };
+    let chart = Chart::new(
+        format!("{heading}: from the middle case to nine of ten"),
+        format!("{} bars from the 50th to the 90th percentile of cost, each with a mark at the expected cost.", parts.len()),
+        Kind::Spreads(Spreads { rows: parts.iter().map(spread).collect() }),
+    );
+    let row = |part: &Part| {
+        let mut cells = vec![Cell::text(&*part.name)];
+        cells.extend([part.cost_usd.p50, part.cost_usd.expected, part.cost_usd.p90].map(Cell::usd));
+        cells.push(part.budget_usd.map_or_else(Cell::none, Cell::usd));
+        cells.push(part.chance_within_budget.map_or_else(Cell::none, Cell::share));
+        cells
+    };
+    let table = Table {
+        id,
+        caption: "Percentiles of the cost; those of several do not add up".to_owned(),
+        columns: vec![
+            Column::text("name", "Name"),
+            Column::number("cost_usd_p50", "Middle case (p50)"),
+            Column::number("cost_usd_expected", "Expected (mean)"),
+            Column::number("cost_usd_p90", "Nine of ten (p90)"),
+            Column::number("budget_usd", "Budget"),
+            Column::number("chance_within_budget", "Chance to keep it"),
+        ],
+        rows: parts.iter().map(row).collect(),
+    };
+    Section { id: section_id(id), heading, figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
+}
+
+/// A table and its section must not share an id.
+fn section_id(table: &str) -> &'static str {
+    match table {
+        "by-month" => "months",
+        "by-team" => "teams",
+        "by-cloud" => "clouds",
+        _ => "gpus",
+    }
+}
+
+fn sensitivity(budget: &Budget) -> Section {
+    let row = |lever: &Lever| {
+        vec![
+            Cell::text(&*lever.what),
+            Cell::text(&*lever.low),
+            money(&lever.low_usd),
+            Cell::text(&*lever.high),
+            money(&lever.high_usd),
+            Cell::text(&*lever.basis),
+        ]
+    };
+    let table = Table {
+        id: "levers",
+        caption: "Dollars that each adds to the total, or saves where negative; the widest first".to_owned(),
+        columns: vec![
+            Column::text("what", "What"),
+            Column::text("low", "At best"),
+            Column::number("low_usd", "Adds"),
+            Column::text("high", "At worst"),
+            Column::number("high_usd", "Adds"),
+            Column::text("basis", "Rests on"),
+        ],
+        rows: budget.sensitivity.iter().map(row).collect(),
+    };
+    Section { id: "sensitivity", heading: "What the total depends on", figures: vec![Figure { chart: None, table }], ..Section::default() }
+}
+
+fn lines(budget: &Budget) -> Section {
+    let text = |text: &Option<String>| text.as_deref().map_or_else(Cell::none, Cell::text);
+    let row = |line: &Line| {
+        vec![
+            text(&line.month),
+            text(&line.team),
+            text(&line.run),
+            Cell::text(&*line.item),
+            Cell::count(line.quantity),
+            Cell::text(&*line.unit),
+            money(&line.unit_price_usd),
+            money(&line.cost_usd),
+            Cell::text(&*line.cloud),
+            text(&line.purchase),
+            Cell::text(&*line.source),
+            Cell::text(&*line.assumption),
+        ]
+    };
+    let table = Table {
+        id: "line",
+        caption: "Every line of the budget".to_owned(),
+        columns: vec![
+            Column::text("month", "Month"),
+            Column::text("team", "Team"),
+            Column::text("run", "Run"),
+            Column::text("item", "Item"),
+            Column::number("quantity", "Quantity"),
+            Column::text("unit", "Unit"),
+            Column::number("unit_price_usd", "Unit price"),
+            Column::number("cost_usd", "Cost"),
+            Column::text("cloud", "Cloud"),
+            Column::text("purchase", "Terms"),
+            Column::text("source", "Source"),
+            Column::text("assumption", "Assumption"),
+        ],
+        rows: budget.lines.iter().map(row).collect(),
+    };
+    Section { id: "lines", heading: "Lines", figures: vec![Figure { chart: None, table }], ..Section::default() }
+}
+
+/// An amount that may be negative.
+fn money(text: &str) -> Cell {
+    let (sign, size) = text.strip_prefix('-').map_or(("", text), |size| ("-", size));
+    Usd::parse(size).map_or_else(|_| Cell::text(text), |amount| Cell::new(format!("{sign}{}", format::usd(amount)), text))
+}

@@ -1,0 +1,149 @@
+//! Charts of rows, each with its words above its bar: nothing has to be turned or cut, however narrow the page.
+
+use crate::report::page::chart::scale::{Quantity, Scale};
+use crate::report::page::chart::svg::{CHARACTER, Svg, fitted};
+
+const TOP: f64 = 8.0;
+/// One row: a line of words, the bar, a gap. Pixels.
+const ROW: f64 = 44.0;
+const WORDS: f64 = 14.0;
+const BAR: f64 = 14.0;
+const SIDE: f64 = 4.0;
+/// Room under the rows for an axis.
+const AXIS: f64 = 30.0;
+
+/// A part of a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub name: String,
+    pub value: f64,
+    /// The value in words.
+    pub words: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    pub rows: Vec<Row>,
+}
+
+impl Bars {
+    pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
+        let largest = self.rows.iter().map(|row| row.value).filter(|value| value.is_finite()).fold(0.0, f64::max);
+        if largest <= 0.0 {
+            return None;
+        }
+        for (index, row) in self.rows.iter().enumerate() {
+            let y = TOP + index as f64 * ROW;
+            head(svg, y, width, &row.name, &row.words);
+            svg.bar("bar", (SIDE, y + WORDS + 4.0), (width - 2.0 * SIDE) * (row.value / largest).clamp(0.0, 1.0), BAR);
+        }
+        Some(TOP + self.rows.len() as f64 * ROW)
+    }
+}
+
+/// One figure from its middle to its bad case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    pub name: String,
+    pub words: String,
+    pub middle: f64,
+    pub bad: f64,
+    pub expected: f64,
+    pub is_best: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spreads {
+    pub rows: Vec<Spread>,
+}
+
+impl Spreads {
+    pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
+        let all = self.rows.iter().flat_map(|row| [row.middle, row.bad, row.expected]);
+        let x = Scale::over(all, Quantity::Usd, (SIDE + 16.0, width - 20.0))?;
+        let bottom = TOP + self.rows.len() as f64 * ROW;
+        axis(svg, &x, bottom, width);
+        for (index, row) in self.rows.iter().enumerate() {
+            let y = TOP + index as f64 * ROW;
+            head(svg, y, width, &row.name, &row.words);
+            let middle = y + WORDS + 4.0 + BAR / 2.0;
+            let (from, to) = (x.at(row.middle), x.at(row.bad));
+            svg.bar(if row.is_best { "bar" } else { "range" }, (from.min(to), middle - 4.0), (to - from).abs(), 8.0);
+            svg.diamond("best", (x.at(row.expected), middle), 6.0);
+        }
+        Some(bottom + AXIS)
+    }
+}
+
+/// When one machine was there. Hours since the start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stay {
+    pub name: String,
+    pub words: String,
+    pub from: f64,
+    pub to: f64,
+    /// It costs money still.
+    pub is_open: bool,
+    /// Rented on terms on which it cannot be taken back.
+    pub is_firm: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stays {
+    pub rows: Vec<Stay>,
+    pub until: f64,
+}
+
+impl Stays {
+    pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
+        let x = Scale::from_zero(self.rows.iter().map(|row| row.to).chain([self.until]), Quantity::Hours, (SIDE, width - 20.0))?;
+        let bottom = TOP + self.rows.len() as f64 * ROW;
+        axis(svg, &x, bottom, width);
+        for (index, row) in self.rows.iter().enumerate() {
+            let y = TOP + index as f64 * ROW;
+            head(svg, y, width, &row.name, &row.words);
+            let (from, to, top) = (x.at(row.from), x.at(row.to), y + WORDS + 4.0);
+            svg.bar(if row.is_firm { "bar" } else { "range" }, (from, top), to - from, BAR);
+            if !row.is_open {
+                svg.line("tick", (to, top - 2.0), (to, top + BAR + 2.0));
+            }
+        }
+        Some(bottom + AXIS)
+    }
+}
+
+/// Name at the left, value at the right.
+fn head(svg: &mut Svg, y: f64, width: f64, name: &str, words: &str) {
+    let room = width - 2.0 * SIDE - words.chars().count() as f64 * CHARACTER - CHARACTER;
+    svg.text("l", (SIDE, y + WORDS), &fitted(name, room));
+    svg.text("l e", (width - SIDE, y + WORDS), words);
+}
+
+fn axis(svg: &mut Svg, x: &Scale, bottom: f64, width: f64) {
+    let mut last = f64::NEG_INFINITY;
+    for (at, label) in x.ticks() {
+        svg.line("grid", (at, TOP), (at, bottom));
+        let half = label.chars().count() as f64 * CHARACTER / 2.0;
+        let middle = at.clamp(half, width - half);
+        if middle - half > last {
+            svg.text("t m", (middle, bottom + 18.0), &label);
+            last = middle + half + 4.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_as_long_as_their_share_of_the_largest() {
+        let row = |name: &str, value| Row { name: name.to_owned(), value, words: String::new() };
+        let bars = Bars { rows: vec![row("a", 100.0), row("b", 25.0)] };
+        let mut svg = Svg::default();
+        let height = bars.draw(&mut svg, 408.0).unwrap();
+        let drawn = svg.finish("wide", "a", (408.0, height), "", "");
+        assert!(drawn.contains(r#"width="400.0""#) && drawn.contains(r#"width="100.0""#), "{drawn}");
+        assert_eq!(Bars { rows: vec![row("a", 0.0)] }.draw(&mut Svg::default(), 400.0), None);
+    }
+}

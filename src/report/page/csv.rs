@@ -1,0 +1,57 @@
+//! A report as CSV: one fact a line, exact figures, the unit at the end of the field's name.
+
+use crate::report::page::document::Report;
+
+pub const COLUMNS: [&str; 5] = ["section", "part", "row", "field", "value"];
+
+pub fn csv(report: &Report) -> String {
+    let mut lines: Vec<[String; 5]> = vec![COLUMNS.map(str::to_owned)];
+    let mut say = |section: &str, part: &str, row: usize, field: &str, value: &str| {
+        lines.push([section.to_owned(), part.to_owned(), row.to_string(), field.to_owned(), harmless(value)]);
+    };
+    say("report", "", 1, "title", &report.title);
+    say("report", "", 1, "lead", &report.lead);
+    say("report", "", 1, "made_at", &report.made_at.to_string());
+    for (index, figure) in report.key.iter().enumerate() {
+        say("report", "key", index + 1, figure.name, &format!("{} ({})", figure.value, figure.note));
+    }
+    for section in &report.sections {
+        for (index, text) in section.text.iter().enumerate() {
+            say(section.id, "text", index + 1, "text", text);
+        }
+        for (index, point) in section.points.iter().enumerate() {
+            say(section.id, "point", index + 1, "text", point);
+        }
+        for figure in &section.figures {
+            for (index, row) in figure.table.rows.iter().enumerate() {
+                for (column, cell) in figure.table.columns.iter().zip(row).filter(|(_, cell)| !cell.exact.is_empty()) {
+                    say(section.id, figure.table.id, index + 1, column.key, &cell.exact);
+                }
+            }
+        }
+    }
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for line in lines {
+        // Writing to memory cannot fail; a line that did not fit would be missing and seen.
+        let _ = writer.write_record(&line);
+    }
+    writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// Text that a spreadsheet would run as a formula begins with an apostrophe instead (OWASP, "CSV Injection").
+fn harmless(value: &str) -> String {
+    let is_number = value.parse::<f64>().is_ok();
+    if !is_number && value.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{value}") } else { value.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_runs_in_a_spreadsheet() {
+        assert_eq!(harmless("=HYPERLINK(1)"), "'=HYPERLINK(1)");
+        assert_eq!(harmless("-0.25"), "-0.25");
+        assert_eq!(harmless("-- gpus"), "'-- gpus");
+    }
+}

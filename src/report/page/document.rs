@@ -1,0 +1,154 @@
+//! `Report`: facts in the order in which a reviewer asks for them. HTML, Markdown, CSV and JSON are four ways to write them.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::report::format;
+use crate::report::page::chart::Chart;
+use crate::units::{Hours, Usd, UsdPerHour};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// What the report is about, such as the name of a workload.
+    pub title: String,
+    /// One line under the title.
+    pub lead: String,
+    pub made_at: Timestamp,
+    /// The few figures that a reader looks for first.
+    pub key: Vec<KeyFigure>,
+    pub sections: Vec<Section>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyFigure {
+    pub name: &'static str,
+    pub value: String,
+    pub note: String,
+}
+
+/// One heading with what stands under it: sentences, then points, then figures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    pub id: &'static str,
+    pub heading: &'static str,
+    pub text: Vec<String>,
+    pub points: Vec<String>,
+    pub figures: Vec<Figure>,
+}
+
+/// A chart and the same facts as a table; some facts have no chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    pub chart: Option<Chart>,
+    pub table: Table,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    pub id: &'static str,
+    pub caption: String,
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Column {
+    /// In CSV and JSON, with the unit at its end.
+    pub key: &'static str,
+    /// For people.
+    pub name: &'static str,
+    pub is_number: bool,
+}
+
+impl Column {
+    pub fn text(key: &'static str, name: &'static str) -> Self {
+        Self { key, name, is_number: false }
+    }
+
+    pub fn number(key: &'static str, name: &'static str) -> Self {
+        Self { key, name, is_number: true }
+    }
+}
+
+/// One fact: as people read it, and as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    pub shown: String,
+    pub exact: String,
+}
+
+impl Cell {
+    pub fn new(shown: impl Into<String>, exact: impl Into<String>) -> Self {
+        Self { shown: shown.into(), exact: exact.into() }
+    }
+
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { shown: text.clone(), exact: text }
+    }
+
+    /// Nothing is known, or nothing applies.
+    pub fn none() -> Self {
+        Self::new("-", "")
+    }
+
+    pub fn usd(amount: Usd) -> Self {
+        Self::new(format::usd(amount), amount.to_string())
+    }
+
+    pub fn rate(rate: UsdPerHour) -> Self {
+        Self::new(format::rate(rate), rate.to_string())
+    }
+
+    pub fn hours(hours: f64) -> Self {
+        Self::new(Hours(hours).to_string(), hours.to_string())
+    }
+
+    pub fn share(share: f64) -> Self {
+        Self::new(format!("{:.0} %", share * 100.0), share.to_string())
+    }
+
+    pub fn count(count: f64) -> Self {
+        Self::new(format::three_figures(count), count.to_string())
+    }
+
+    pub fn time(at: Timestamp) -> Self {
+        Self::new(day_and_time(at), at.to_string())
+    }
+}
+
+/// `2026-08-02 12:00 UTC`.
+pub fn day_and_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// `2026-08-02`.
+pub fn day(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d").to_string()
+}
+
+impl Report {
+    /// Charts are left out: their facts are in the tables.
+    pub fn json(&self) -> Value {
+        let key: Vec<Value> = self.key.iter().map(|key| json!({"name": key.name, "value": key.value, "note": key.note})).collect();
+        let sections: Vec<Value> = self.sections.iter().map(Section::json).collect();
+        json!({"version": 1, "title": self.title, "lead": self.lead, "made_at": self.made_at, "key": key, "sections": sections})
+    }
+}
+
+impl Section {
+    fn json(&self) -> Value {
+        let tables: Vec<Value> = self.figures.iter().map(|figure| figure.table.json()).collect();
+        json!({"id": self.id, "heading": self.heading, "text": self.text, "points": self.points, "tables": tables})
+    }
+}
+
+impl Table {
+    fn json(&self) -> Value {
+        let row = |cells: &Vec<Cell>| {
+            let pairs = self.columns.iter().zip(cells).filter(|(_, cell)| !cell.exact.is_empty());
+            Value::Object(pairs.map(|(column, cell)| (column.key.to_owned(), Value::String(cell.exact.clone()))).collect::<Map<_, _>>())
+        };
+        json!({"id": self.id, "caption": self.caption, "rows": self.rows.iter().map(row).collect::<Vec<_>>()})
+    }
+}

@@ -1,0 +1,12 @@
+//! The report that is handed on: one self-contained HTML page, and the same facts as Markdown, CSV and JSON.
+
+pub mod budget;
+pub mod chart;
+pub mod csv;
+pub mod document;
+mod figures;
+pub mod html;
+pub mod markdown;
+pub mod plan;
+pub mod recorded;
+pub mod run;

@@ -1,0 +1,298 @@
+//! The report on a plan: the recommendation in words, what could go wrong, what was thrown out, the charts, the assumptions.
+
+use jiff::Timestamp;
+
+use crate::hardware::{CloudId, Hardware};
+use crate::market::{Market, PricePoint};
+use crate::report::format;
+use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
+use crate::report::page::figures;
+use crate::report::page::recorded::{Document, Plan, Rejected};
+use crate::units::Hours;
+
+/// Below this chance, ending late is one of the things that could go wrong.
+const LIKELY: f64 = 0.9;
+/// A plan that is older was not made for this report.
+const JUST_MADE: Hours = Hours(1.0);
+
+/// What a report looks up beside the plan itself.
+pub struct Around<'a> {
+    pub hardware: &'a Hardware,
+    pub market: &'a Market,
+    pub now: Timestamp,
+    /// Of the pool of the plan, oldest first.
+    pub history: &'a [PricePoint],
+}
+
+impl Around<'_> {
+    pub fn gpu(&self, id: &str) -> String {
+        self.hardware.find_gpu(id).map_or_else(|| id.to_owned(), |gpu| self.hardware.gpu(gpu).name.clone())
+    }
+
+    /// The title of a source with its address, where the catalog still has it.
+    fn source(&self, id: &str) -> String {
+        self.market.source(id).map_or_else(|| id.to_owned(), |source| format!("{} ({})", source.title, source.url))
+    }
+
+    /// `256 x H100 SXM5 80GB`.
+    pub fn gpus(&self, plan: &Plan) -> String {
+        format!("{} x {}", plan.gpus(), self.gpu(&plan.gpu))
+    }
+}
+
+pub fn report(document: &Document, plan: &Plan, around: &Around) -> Report {
+    let mut sections = vec![recommendation(document, plan, around), risks(document, plan, around), rejected(document)];
+    let mut missing = Vec::new();
+    for (name, figure) in figures::all(document, plan, around) {
+        match figure {
+            Ok(section) => sections.push(section),
+            Err(why) => missing.push(format!("{name}: {why}")),
+        }
+    }
+    sections.push(assumptions(document, plan, around));
+    sections.push(Section {
+        id: "not-shown",
+        heading: "What is not shown",
+        text: vec!["A chart without data is left out, never drawn empty.".to_owned()],
+        points: missing,
+        figures: Vec::new(),
+    });
+    let lead = format!(
+        "A plan made on {}: {}, {}{}.",
+        day_and_time(document.generated_at),
+        document.workload.model,
+        document.workload.task,
+        if document.workload.precision.is_empty() { String::new() } else { format!(" in {}", document.workload.precision) },
+    );
+    Report { title: document.workload.name.clone(), lead, made_at: around.now, key: key(plan), sections }
+}
+
+fn key(plan: &Plan) -> Vec<KeyFigure> {
+    let mut key = vec![
+        KeyFigure {
+            name: "Expected cost",
+            value: format::usd(plan.cost_usd.expected),
+            note: format!("middle case {}", format::usd(plan.cost_usd.p50)),
+        },
+        KeyFigure { name: "Nine of ten cases", value: format!("≤ {}", format::usd(plan.cost_usd.p90)), note: "cost".to_owned() },
+        KeyFigure {
+            name: "Expected time",
+            value: Hours(plan.run_hours.expected).to_string(),
+            note: format!("≤ {} in nine of ten cases", Hours(plan.run_hours.p90)),
+        },
+    ];
+    if let Some(chance) = plan.chance_by_deadline {
+        key.push(KeyFigure { name: "By the deadline", value: percent(chance), note: "chance to have ended".to_owned() });
+    }
+    key
+}
+
+/// Nothing that is predicted is certain.
+fn percent(chance: f64) -> String {
+    format!("{:.0} %", (chance * 100.0).min(99.0))
+}
+
+fn recommendation(document: &Document, plan: &Plan, around: &Around) -> Section {
+    let machines = if plan.nodes == 1 { "machine" } else { "machines" };
+    let cloud = CloudId::new(&plan.cloud);
+    let mut text = vec![
+        format!(
+            "Rent {} ({} {machines} of type {}) from {} in {}, {}.",
+            around.gpus(plan),
+            plan.nodes,
+            plan.instance_type,
+            cloud.label(),
+            plan.place(),
+            terms(&plan.purchase)
+        ),
+        cost(document, plan),
+        time(document, plan),
+        format!(
+            "A machine costs {} an hour. That price is {}, seen on {}, {} before this plan was made.",
+            format::rate(plan.rate_usd_per_hour),
+            origin(&plan.price.origin),
+            day(plan.price.observed_at),
+            format::age(plan.price.observed_at, document.generated_at)
+        ),
+    ];
+    if let Some(full) = plan.full_cost_usd {
+        text.push(format!(
+            "These machines are paid for already. The cost above is what this run adds; in full it would be {}.",
+            format::usd(full)
+        ));
+    }
+    text.extend(plan.spot.as_ref().and_then(|spot| spot.promise.clone()).map(|promise| format!("The plan promises: {promise}")));
+    if !plan.because.is_empty() {
+        text.push("Why this one:".to_owned());
+    }
+    Section { id: "recommendation", heading: "Recommendation", text, points: plan.because.clone(), figures: Vec::new() }
+}
+
+fn cost(document: &Document, plan: &Plan) -> String {
+    let budget = document.limit("budget").map_or(String::new(), |budget| format!(" The budget is {budget}."));
+    format!(
+        "It is expected to cost {}. In nine of ten cases it costs no more than {}.{budget}",
+        format::usd(plan.cost_usd.expected),
+        format::usd(plan.cost_usd.p90)
+    )
+}
+
+fn time(document: &Document, plan: &Plan) -> String {
+    let chance = match (plan.chance_by_deadline, document.limit("deadline")) {
+        (Some(chance), Some(deadline)) => format!(" The chance to have ended by the deadline ({deadline}) is {}.", percent(chance)),
+        (Some(chance), None) => format!(" The chance to have ended by the deadline is {}.", percent(chance)),
+        (None, _) => " No deadline was given.".to_owned(),
+    };
+    let (expected, bad) = (Hours(plan.run_hours.expected), Hours(plan.run_hours.p90));
+    format!("It is expected to end {expected} after the start, and in nine of ten cases within {bad}.{chance}")
+}
+
+fn terms(purchase: &str) -> String {
+    match purchase {
+        "spot" => "on spot terms: cheaper machines that the cloud may take back".to_owned(),
+        "spot-with-fallback" => {
+            "on spot terms (cheaper machines that the cloud may take back) with on-demand machines to fall back on".to_owned()
+        }
+        "on-demand" => "on demand: at the list price, without a commitment".to_owned(),
+        other => format!("on the terms `{other}`"),
+    }
+}
+
+fn origin(word: &str) -> &str {
+    match word {
+        "live" => "the cloud's own, asked for this plan",
+        "cached" => "the cloud's own, asked earlier",
+        "snapshot" => "from the price snapshot of the program",
+        "user" => "your own",
+        "estimate" => "composed from other figures",
+        other => other,
+    }
+}
+
+/// Everything that would make the figures above wrong, the dearest kind first.
+fn risks(document: &Document, plan: &Plan, around: &Around) -> Section {
+    let mut points = Vec::new();
+    if plan.price.stale {
+        points.push("The price is stale: the cloud may ask another one today. `gpuplan plan FILE --live` asks it.".to_owned());
+    }
+    if !plan.price.suspect.is_empty() {
+        let words: Vec<String> = plan.price.suspect.iter().map(|word| word.as_str().unwrap_or("other").to_owned()).collect();
+        points.push(format!("The price is doubtful: {}.", words.join(", ")));
+    }
+    if document.valid_until.is_some_and(|until| until < around.now) {
+        let until = document.valid_until.map(day_and_time).unwrap_or_default();
+        points.push(format!("This plan was good until {until}. Prices may have moved since: `gpuplan plan FILE` makes it again."));
+    } else if Hours(around.now.duration_since(document.generated_at).as_secs_f64() / 3600.0) > JUST_MADE {
+        points.push(format!("This plan is {} old.", format::age(document.generated_at, around.now)));
+    }
+    if let Some(spot) = plan.spot.as_ref().filter(|_| plan.is_on_spot()) {
+        let often = spot.forecast.as_ref().and_then(|forecast| forecast.interruptions);
+        let often = often.map_or(String::new(), |count| format!(" about {} times", format::three_figures(count)));
+        points.push(format!(
+            "The cloud is expected to take machines back{often}; work since the last checkpoint is then done again. This rests on: {}.",
+            spot.basis
+        ));
+    }
+    if let Some(chance) = plan.chance_by_deadline.filter(|chance| *chance < LIKELY) {
+        points.push(format!("It may end late: the chance to end by the deadline is only {}.", percent(chance)));
+    }
+    points.push(if document.is_measured() {
+        "The time of a step was corrected by measurements, but the run is still a prediction.".to_owned()
+    } else {
+        format!(
+            "The time of a step is estimated, not measured on these machines: {} (from the 10th to the 90th percentile).",
+            format::step_band(plan.step_seconds)
+        )
+    });
+    if !plan.wait_hours.is_object() {
+        points
+            .push("Nobody publishes how long one waits until the cloud has these machines. The wait is not in the time above.".to_owned());
+    }
+    points.extend(plan.advice.iter().chain(&document.notes).cloned());
+    Section { id: "risks", heading: "What could go wrong", points, ..Section::default() }
+}
+
+/// One row a reason: what was out because of it, the example that came closest, and what would let it in.
+fn rejected(document: &Document) -> Section {
+    let mut reasons: Vec<(&Rejected, u64)> = Vec::new();
+    for rejected in &document.rejected {
+        match reasons.iter_mut().find(|(first, _)| first.reason == rejected.reason) {
+            None => reasons.push((rejected, rejected.count)),
+            Some((_, count)) => *count = count.saturating_add(rejected.count),
+        }
+    }
+    let counts = &document.counts;
+    let text = vec![format!(
+        "{} offers and {} kinds of machines were looked at, and {} ways to spread the model over them were estimated.",
+        format::thousands(counts.offers.into()),
+        format::thousands(counts.shapes.into()),
+        format::thousands(counts.layouts_estimated.into())
+    )];
+    let row = |(first, count): &(&Rejected, u64)| {
+        vec![
+            Cell::new(reason_words(&first.reason), &*first.reason),
+            Cell::new(format::thousands((*count).into()), count.to_string()),
+            Cell::text(&*first.detail),
+            Cell::text(&*first.nearest_fix),
+            Cell::text(&*first.what),
+        ]
+    };
+    let table = Table {
+        id: "rejected",
+        caption: "Reasons, each with the example that came closest".to_owned(),
+        columns: vec![
+            Column::text("reason", "Reason"),
+            Column::number("count", "How many"),
+            Column::text("detail", "Figures"),
+            Column::text("nearest_fix", "What would let it in"),
+            Column::text("example", "Example"),
+        ],
+        rows: reasons.iter().map(row).collect(),
+    };
+    let figures = if table.rows.is_empty() { Vec::new() } else { vec![Figure { chart: None, table }] };
+    Section { id: "thrown-out", heading: "What was thrown out, and why", text, points: Vec::new(), figures }
+}
+
+fn reason_words(reason: &str) -> String {
+    let words = match reason {
+        "policy" => "not asked for, or against a rule",
+        "not-offered" => "not sold there",
+        "price-suspect" => "doubtful price",
+        "price-stale" => "stale price",
+        "no-capacity" => "sold out",
+        "no-network" => "no fast network",
+        "memory" => "too little memory",
+        "layout" => "cannot be divided",
+        "unsupported" => "not supported",
+        "deadline" => "too slow",
+        "max-price" => "over the price limit",
+        "budget" => "over the budget",
+        "dominated" => "dearer and no faster",
+        other => other,
+    };
+    words.to_owned()
+}
+
+fn assumptions(document: &Document, plan: &Plan, around: &Around) -> Section {
+    let mut points: Vec<String> = document.workload.assumed.iter().map(|assumed| format!("Assumed: {assumed}.")).collect();
+    points.push(format!("Price of machines: {}, seen on {}.", around.source(&plan.price.source), day(plan.price.observed_at)));
+    let mut bases: Vec<&str> = plan.bill.iter().map(|line| line.basis.as_str()).filter(|basis| !basis.is_empty()).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    points.extend(bases.into_iter().map(|basis| format!("The bill rests on: {basis}.")));
+    points.push("Money is in United States dollars, without tax; a cloud's invoice may add it.".to_owned());
+    let input = |name: &str, what: &str| {
+        let value = document.inputs.get(name)?;
+        let text = value.as_str().map_or_else(|| value.to_string(), |text| text.get(..12).unwrap_or(text).to_owned());
+        Some(format!("{what}: {text}."))
+    };
+    let inputs = [
+        input("catalog_sha256", "Catalog (SHA-256 begins)"),
+        input("offers_sha256", "Offers (SHA-256 begins)"),
+        input("constants_version", "Constants of the estimate"),
+        input("measured_sha256", "Measurements (SHA-256 begins)"),
+        input("seed", "Seed of the draws"),
+    ];
+    points.extend(inputs.into_iter().flatten());
+    Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() }
+}

@@ -1,0 +1,334 @@
+//! The report on a run: what it has spent against what was expected, which machines it had and when it lost them.
+
+use jiff::Timestamp;
+
+use crate::report::format;
+use crate::report::page::chart::{Bars, Chart, Kind, Line, Lines, Row, Stay, Stays, Stroke};
+use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
+use crate::units::{Hours, Usd, UsdPerHour};
+
+/// Machines that are drawn; the table has all.
+const MACHINES: usize = 40;
+
+/// A run as the journal of launches knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFacts {
+    pub name: String,
+    /// In the word of `status`.
+    pub state: String,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub expected: Usd,
+    pub budget: Option<Usd>,
+    pub deadline_hours: Option<f64>,
+    /// Share of the work that is safe.
+    pub done: f64,
+    pub interruptions: u32,
+    pub store: String,
+    pub machines: Vec<Rented>,
+    /// From the start until now, or to the end of the run.
+    pub hours: f64,
+    pub events: Vec<(Timestamp, String)>,
+}
+
+/// A machine that was paid for. Hours since the start of the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rented {
+    pub id: String,
+    pub epoch: u64,
+    pub node: u32,
+    pub place: String,
+    pub instance_type: String,
+    pub is_on_spot: bool,
+    pub rate: UsdPerHour,
+    pub from: f64,
+    /// `None`: it costs money still.
+    pub until: Option<f64>,
+    pub cost: Usd,
+}
+
+impl Rented {
+    fn end(&self, hours: f64) -> f64 {
+        self.until.unwrap_or(hours).max(self.from)
+    }
+
+    fn terms(&self) -> &'static str {
+        if self.is_on_spot { "spot" } else { "on-demand" }
+    }
+
+    /// What it had cost at a moment, evenly over its time.
+    fn cost_by(&self, moment: f64, hours: f64) -> f64 {
+        let (length, past) = (self.end(hours) - self.from, moment - self.from);
+        match past {
+            past if past < 0.0 => 0.0,
+            past if past >= length => self.cost.dollars(),
+            past => self.cost.dollars() * past / length,
+        }
+    }
+}
+
+impl RunFacts {
+    fn spent(&self) -> Usd {
+        self.machines.iter().map(|machine| machine.cost).sum()
+    }
+}
+
+pub fn report(run: &RunFacts, now: Timestamp) -> Report {
+    let mut sections = vec![summary(run)];
+    let mut missing = vec![
+        "Cost against time, the spread of the cost and price history: `gpuplan report PLAN.json` shows them for the plan of this run"
+            .to_owned(),
+        "Storage and transfer: the journal of launches knows machines only".to_owned(),
+    ];
+    if run.machines.is_empty() {
+        missing.push("Spending and machines over time: no machine was rented".to_owned());
+    } else {
+        sections.extend([spending(run), breakdown(run), machines(run)]);
+    }
+    if run.events.is_empty() {
+        missing.push("Events: the journal has none".to_owned());
+    } else {
+        sections.push(events(run));
+    }
+    sections.push(Section {
+        id: "assumptions",
+        heading: "Assumptions and sources",
+        points: vec![
+            "Machine time is charged by the billing step that was agreed at launch, at the price of then; nothing is priced again."
+                .to_owned(),
+            "Within the life of a machine its cost is spread evenly over the chart.".to_owned(),
+            "Money is in United States dollars, without tax; the cloud's invoice decides.".to_owned(),
+            format!("From the journal of launches of this machine; the run keeps itself in {}.", run.store),
+        ],
+        ..Section::default()
+    });
+    sections.push(Section { id: "not-shown", heading: "What is not shown", points: missing, ..Section::default() });
+    let ended = run.ended_at.map_or(String::new(), |at| format!(", ended {}", day_and_time(at)));
+    Report {
+        title: run.name.clone(),
+        lead: format!("A run, {}; started {}{ended}.", run.state, day_and_time(run.started_at)),
+        made_at: now,
+        key: key(run),
+        sections,
+    }
+}
+
+fn key(run: &RunFacts) -> Vec<KeyFigure> {
+    let lost = if run.interruptions == 1 { "1 interruption".to_owned() } else { format!("{} interruptions", run.interruptions) };
+    vec![
+        KeyFigure { name: "Spent", value: format::usd(run.spent()), note: "machine time".to_owned() },
+        KeyFigure { name: "Expected", value: format::usd(run.expected), note: "when it was launched".to_owned() },
+        KeyFigure { name: "Work that is safe", value: format!("{:.0} %", run.done * 100.0), note: lost },
+        KeyFigure { name: "Time", value: Hours(run.hours).to_string(), note: run.state.clone() },
+    ]
+}
+
+fn summary(run: &RunFacts) -> Section {
+    let (spent, expected) = (run.spent(), run.expected);
+    let against = if expected > Usd::ZERO {
+        let ratio = spent.dollars() / expected.dollars();
+        format!(
+            " That is {:.0} % of the {} that were expected at launch, for {:.0} % of the work.",
+            ratio * 100.0,
+            format::usd(expected),
+            run.done * 100.0
+        )
+    } else {
+        String::new()
+    };
+    let mut text = vec![format!("The run has spent {} on machines in {}.{against}", format::usd(spent), Hours(run.hours))];
+    if let Some(budget) = run.budget {
+        text.push(format!(
+            "Its budget is {}; {} of it are left.",
+            format::usd(budget),
+            format::usd(if spent < budget { budget - spent } else { Usd::ZERO })
+        ));
+    }
+    if let Some(deadline) = run.deadline_hours {
+        text.push(format!("Its deadline is {} after the start.", Hours(deadline)));
+    }
+    let open = run.machines.iter().filter(|machine| machine.until.is_none()).count();
+    if open > 0 {
+        let rate: f64 = run.machines.iter().filter(|machine| machine.until.is_none()).map(|machine| machine.rate.dollars()).sum();
+        text.push(format!(
+            "{open} of its machines may still cost money: ${rate:.2} an hour together. `gpuplan stop {}` ends them.",
+            run.name
+        ));
+    }
+    Section { id: "summary", heading: "Summary", text, ..Section::default() }
+}
+
+fn spending(run: &RunFacts) -> Section {
+    let mut moments: Vec<f64> =
+        run.machines.iter().flat_map(|machine| [machine.from, machine.end(run.hours)]).chain([0.0, run.hours]).collect();
+    moments.sort_by(f64::total_cmp);
+    moments.dedup();
+    let spent = |moment: f64| run.machines.iter().map(|machine| machine.cost_by(moment, run.hours)).sum::<f64>();
+    let points: Vec<(f64, f64)> = moments.iter().map(|moment| (*moment, spent(*moment))).collect();
+    let level = |name: &str, stroke, amount: Usd| Line {
+        name: format!("{name} {}", format::usd(amount)),
+        stroke,
+        points: vec![(0.0, amount.dollars()), (run.hours, amount.dollars())],
+    };
+    let mut lines = vec![Line { name: format!("spent {}", format::usd(run.spent())), stroke: Stroke::Solid, points: points.clone() }];
+    lines.push(level("expected in all", Stroke::Dashed, run.expected));
+    lines.extend(run.budget.map(|budget| level("budget", Stroke::Dotted, budget)));
+    let chart = Chart::new(
+        "Spending over time",
+        format!(
+            "Spending rises to {} in {}; {} were expected for the whole run.",
+            format::usd(run.spent()),
+            Hours(run.hours),
+            format::usd(run.expected)
+        ),
+        Kind::Lines(Lines { across: "since the start".to_owned(), up: "spent on machines".to_owned(), begins_at_zero: true, lines }),
+    );
+    let row = |(hours, usd): &(f64, f64)| {
+        let amount = Usd::from_dollars(*usd).unwrap_or_default();
+        vec![Cell::hours(*hours), Cell::usd(amount)]
+    };
+    let table = Table {
+        id: "spending",
+        caption: "Spent by the moments at which machines came or went".to_owned(),
+        columns: vec![Column::number("hours", "Since the start"), Column::number("spent_usd", "Spent")],
+        rows: points.iter().map(row).collect(),
+    };
+    let text = vec!["A plan says what a run costs in all, not by the hour, so the expected cost is a level line.".to_owned()];
+    Section {
+        id: "spending",
+        heading: "Spending against plan",
+        text,
+        points: Vec::new(),
+        figures: vec![Figure { chart: Some(chart), table }],
+    }
+}
+
+/// By place and terms.
+fn breakdown(run: &RunFacts) -> Section {
+    let mut groups: Vec<(String, f64, Usd)> = Vec::new();
+    for machine in &run.machines {
+        let name = format!("{} in {}, {}", machine.instance_type, machine.place, machine.terms());
+        let hours = machine.end(run.hours) - machine.from;
+        match groups.iter_mut().find(|(known, ..)| *known == name) {
+            None => groups.push((name, hours, machine.cost)),
+            Some((_, sum, cost)) => (*sum, *cost) = (*sum + hours, *cost + machine.cost),
+        }
+    }
+    groups.sort_by_key(|(_, _, cost)| std::cmp::Reverse(*cost));
+    let rows = groups.iter().map(|(name, _, cost)| Row { name: name.clone(), value: cost.dollars(), words: format::usd(*cost) }).collect();
+    let chart = Chart::new(
+        "Machine time by place and terms",
+        format!("{} groups that add up to {}.", groups.len(), format::usd(run.spent())),
+        Kind::Bars(Bars { rows }),
+    );
+    let mut rows: Vec<Vec<Cell>> =
+        groups.into_iter().map(|(name, hours, cost)| vec![Cell::text(name), Cell::count(hours), Cell::usd(cost)]).collect();
+    rows.push(vec![Cell::text("total"), Cell::none(), Cell::usd(run.spent())]);
+    let table = Table {
+        id: "bill",
+        caption: "Machine time that was paid".to_owned(),
+        columns: vec![
+            Column::text("item", "Machines"),
+            Column::number("machine_hours", "Machine-hours"),
+            Column::number("cost_usd", "Cost"),
+        ],
+        rows,
+    };
+    Section { id: "bill", heading: "The bill", figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
+}
+
+fn machines(run: &RunFacts) -> Section {
+    let stay = |machine: &Rented| Stay {
+        name: format!("epoch {}, machine {}: {} {}", machine.epoch, machine.node, machine.terms(), machine.place),
+        words: match machine.until {
+            Some(until) => format!("{} to {}", Hours(machine.from), Hours(until)),
+            None => format!("from {}, still there", Hours(machine.from)),
+        },
+        from: machine.from,
+        to: machine.end(run.hours),
+        is_open: machine.until.is_none(),
+        is_firm: !machine.is_on_spot,
+    };
+    let lost = match run.interruptions {
+        0 => "The cloud took no machine back.".to_owned(),
+        1 => "The cloud took machines back once.".to_owned(),
+        times => format!("The cloud took machines back {times} times."),
+    };
+    let chart = Chart::new(
+        "Machines over time",
+        format!("{} machines, each from its creation to its end. {lost}", run.machines.len().min(MACHINES)),
+        Kind::Stays(Stays { rows: run.machines.iter().take(MACHINES).map(stay).collect(), until: run.hours }),
+    );
+    let row = |machine: &Rented| {
+        vec![
+            Cell::text(machine.epoch.to_string()),
+            Cell::text(machine.node.to_string()),
+            Cell::text(&*machine.id),
+            Cell::text(machine.terms()),
+            Cell::text(&*machine.place),
+            Cell::hours(machine.from),
+            machine.until.map_or_else(|| Cell::new("still there", ""), Cell::hours),
+            Cell::rate(machine.rate),
+            Cell::usd(machine.cost),
+        ]
+    };
+    let table = Table {
+        id: "machines",
+        caption: "Machines that were rented".to_owned(),
+        columns: vec![
+            Column::number("epoch", "Epoch"),
+            Column::number("node", "No."),
+            Column::text("machine", "Machine"),
+            Column::text("purchase", "Terms"),
+            Column::text("place", "Place"),
+            Column::number("from_hours", "From"),
+            Column::number("until_hours", "Until"),
+            Column::number("rate_usd_per_hour", "$/h"),
+            Column::number("cost_usd", "Cost"),
+        ],
+        rows: run.machines.iter().map(row).collect(),
+    };
+    let text = vec![format!("Each epoch is one life of the run; a new one begins when machines were lost or changed. {lost}")];
+    Section {
+        id: "machines",
+        heading: "Machines and interruptions",
+        text,
+        points: Vec::new(),
+        figures: vec![Figure { chart: Some(chart), table }],
+    }
+}
+
+fn events(run: &RunFacts) -> Section {
+    let table = Table {
+        id: "events",
+        caption: "What the controller said".to_owned(),
+        columns: vec![Column::text("at", "When"), Column::text("event", "What")],
+        rows: run.events.iter().map(|(at, line)| vec![Cell::time(*at), Cell::text(&**line)]).collect(),
+    };
+    Section { id: "events", heading: "Events", figures: vec![Figure { chart: None, table }], ..Section::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost_grows_evenly_and_stops_with_the_machine() {
+        let machine = Rented {
+            id: "m".to_owned(),
+            epoch: 1,
+            node: 0,
+            place: "p".to_owned(),
+            instance_type: "t".to_owned(),
+            is_on_spot: true,
+            rate: UsdPerHour::parse("2").unwrap(),
+            from: 1.0,
+            until: Some(3.0),
+            cost: Usd::parse("4").unwrap(),
+        };
+        let costs = [0.5, 1.0, 2.0, 3.0, 9.0].map(|moment| machine.cost_by(moment, 10.0));
+        assert_eq!(costs, [0.0, 0.0, 2.0, 4.0, 4.0]);
+        let instant = Rented { until: Some(1.0), ..machine };
+        assert_eq!(instant.cost_by(1.0, 10.0), 4.0);
+    }
+}
