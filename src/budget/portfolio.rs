@@ -79,9 +79,15 @@ pub struct Phase {
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// A question that is planned: path beside the portfolio, and limits laid over those of the file.
-    Workload { path: String, limits: Box<LimitsSection> },
+    Workload {
+        path: String,
+        limits: Box<LimitsSection>,
+    },
     /// An answer of `plan --output json`, as it was recorded; `None`: its recommendation.
-    Plan { path: String, id: Option<String> },
+    Plan {
+        path: String,
+        id: Option<String>,
+    },
     Rate(Box<Rate>),
 }
 

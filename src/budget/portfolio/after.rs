@@ -82,7 +82,11 @@ impl Order {
         for (other, _) in self.before[index].clone() {
             let end = self.place(other)?;
             if let Some((start, line)) = stated.filter(|(start, _)| *start < end) {
-                let detail = format!("the months overlap: `{path}` begins in {start}, and `{}`, which it is after, lasts until {}", self.drafts[other].phase.path(), end.back());
+                let detail = format!(
+                    "the months overlap: `{path}` begins in {start}, and `{}`, which it is after, lasts until {}",
+                    self.drafts[other].phase.path(),
+                    end.back()
+                );
                 return Err(PortfolioError::at(line, detail, format!("start = \"{end}\"")));
             }
             free = free.max(end);
@@ -92,7 +96,8 @@ impl Order {
         let end = phase.start.ahead(phase.months);
         if phase.start < self.first || end > self.end {
             let line = stated.map_or(phase.line, |(_, line)| line);
-            let detail = format!("`{path}` takes {} to {}, outside {} to {} of the portfolio", phase.start, end.back(), self.first, self.end.back());
+            let detail =
+                format!("`{path}` takes {} to {}, outside {} to {} of the portfolio", phase.start, end.back(), self.first, self.end.back());
             return Err(PortfolioError::at(line, detail, "set `start` and `months` of the portfolio so that every phase lies within"));
         }
         self.places[index] = Place::Known;

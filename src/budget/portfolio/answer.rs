@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::budget::{Charge, Costs, Nature};
 use crate::budget::portfolio::calendar::Month;
 use crate::budget::portfolio::commitment::CommitmentFigures;
 use crate::budget::portfolio::groups::{By, within};
@@ -15,6 +14,7 @@ use crate::budget::portfolio::sensitivity::{Bar, bars};
 use crate::budget::portfolio::simulation::{AVAILABILITY_IN_COMMON, DRAWS, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate};
 use crate::budget::portfolio::terms::{ElsewhereCost, Promise, elsewhere, promises};
 use crate::budget::portfolio::{Part, Portfolio, quantiles};
+use crate::budget::{Charge, Costs, Nature};
 use crate::units::{Quantiles, Usd};
 
 #[derive(Clone, Debug)]
@@ -139,9 +139,9 @@ fn spread_lines(lines: &mut [Line], costed: &[Costed], parts: &Parts, simulated:
             },
             Of::Commitment(at) => {
                 let drawn = simulated.unused[at].get(&line.month);
-                drawn.filter(|_| line.cost_usd > Usd::ZERO).map_or((1.0, 1.0), |drawn| {
-                    (drawn.p50 / line.cost_usd.dollars(), drawn.p90 / line.cost_usd.dollars())
-                })
+                drawn
+                    .filter(|_| line.cost_usd > Usd::ZERO)
+                    .map_or((1.0, 1.0), |drawn| (drawn.p50 / line.cost_usd.dollars(), drawn.p90 / line.cost_usd.dollars()))
             }
             Of::Tax => {
                 let Quantiles { expected, p50, p90 } = total.cost_usd;
@@ -166,7 +166,11 @@ fn phases(costed: &[Costed], parts: &Parts, simulated: &Simulated) -> Vec<PhaseF
         gpu: once.gpu.clone(),
         nodes: once.nodes,
         purchase: once.purchase.clone(),
-        cost_usd: Quantiles { expected: phase.in_months().filter_map(|month| parts.get(&(at, month)).copied()).sum(), p50: amount(simulated.phases[at].p50), p90: amount(simulated.phases[at].p90) },
+        cost_usd: Quantiles {
+            expected: phase.in_months().filter_map(|month| parts.get(&(at, month)).copied()).sum(),
+            p50: amount(simulated.phases[at].p50),
+            p90: amount(simulated.phases[at].p90),
+        },
         run_hours: once.hours,
         cost_each_usd: once.cost,
     };

@@ -55,7 +55,7 @@ pub struct CommitmentFigures {
     pub paid_usd: Usd,
     pub used_usd: Usd,
     /// What the hours it covers would cost on demand, less what is paid; negative: it loses.
-    pub saved_usd: String,
+    pub saved_usd: Usd,
     /// Share of what is paid that has to be used for it to pay; unknown while nothing in the portfolio could use it.
     pub break_even_use: Option<f64>,
     pub expected_use: f64,
@@ -130,7 +130,7 @@ impl Commitment {
             kind: self.word(),
             paid_usd: paid,
             used_usd: used,
-            saved_usd: (spared - paid).to_string(),
+            saved_usd: spared - paid,
             break_even_use,
             expected_use: share(used),
             break_even_hours_per_month: break_even_use.map(|share| share * hours),

@@ -60,16 +60,32 @@ impl Reader<'_> {
             return Err(PortfolioError::at(1, "no [[run]] stands in the portfolio", "[[run]]"));
         }
         if drafts.len() > MOST_PHASES {
-            return Err(PortfolioError::at(1, format!("{} phases are more than {MOST_PHASES}", drafts.len()), "make them several portfolios, or use `repeats`"));
+            return Err(PortfolioError::at(
+                1,
+                format!("{} phases are more than {MOST_PHASES}", drafts.len()),
+                "make them several portfolios, or use `repeats`",
+            ));
         }
         let phases = order(drafts, start, months)?;
         let commitments = file.commitment.iter().map(|section| self.commitment(section, start, months)).collect::<Read<_>>()?;
         let budget = file.budget.as_ref().map(|amount| self.money("budget", amount)).transpose()?;
         let data_spread = match &file.data_spread {
             None => Spread { share: DATA_SPREAD, basis: "assumed: nobody publishes how far data sizes are missed".to_owned() },
-            Some(stated) => Spread { share: self.percent("data_spread", stated)?, basis: format!("line {} of the portfolio", self.line(stated)) },
+            Some(stated) => {
+                Spread { share: self.percent("data_spread", stated)?, basis: format!("line {} of the portfolio", self.line(stated)) }
+            }
         };
-        Ok(Portfolio { name: file.name.unwrap_or_else(|| "portfolio".to_owned()), tax, budget, start, months, teams, phases, commitments, data_spread })
+        Ok(Portfolio {
+            name: file.name.unwrap_or_else(|| "portfolio".to_owned()),
+            tax,
+            budget,
+            start,
+            months,
+            teams,
+            phases,
+            commitments,
+            data_spread,
+        })
     }
 
     /// Prices are in dollars, and a rate of exchange is nothing to guess.
@@ -96,7 +112,8 @@ impl Reader<'_> {
         // A percent is ten thousand parts of a million, and a hundred thousand nano-units of a decimal are one part.
         let number = text.strip_suffix('%').and_then(|number| Usd::parse(number.trim()).ok());
         let exact = number.map(Usd::nanos).filter(|nanos| nanos % 100_000 == 0 && *nanos <= 100_000_000_000);
-        let refused = || PortfolioError::at(self.line(word), format!("tax `{text}` is neither `excluded` nor a percentage"), "tax = \"19 %\"");
+        let refused =
+            || PortfolioError::at(self.line(word), format!("tax `{text}` is neither `excluded` nor a percentage"), "tax = \"19 %\"");
         exact.map(|nanos| Tax { millionths: nanos / 100_000 }).ok_or_else(refused)
     }
 
@@ -105,7 +122,11 @@ impl Reader<'_> {
         for section in sections {
             let team = section.get_ref();
             if teams.iter().any(|known| known.name == team.name) {
-                return Err(PortfolioError::at(self.line(section), format!("team `{}` stands here twice", team.name), "give each team one [[team]]"));
+                return Err(PortfolioError::at(
+                    self.line(section),
+                    format!("team `{}` stands here twice", team.name),
+                    "give each team one [[team]]",
+                ));
             }
             let budget = team.budget.as_ref().map(|amount| self.money("budget", amount)).transpose()?;
             teams.push(Team { name: team.name.clone(), budget });
@@ -137,7 +158,11 @@ impl Reader<'_> {
             return Err(PortfolioError::at(self.line(run), "a [[run]] has no name", "name = \"pretrain\""));
         };
         if drafts.iter().any(|draft| draft.phase.run == *name) {
-            return Err(PortfolioError::at(self.line(run), format!("two runs are called `{name}`"), "rename one, or make them [[run.phase]] of one run"));
+            return Err(PortfolioError::at(
+                self.line(run),
+                format!("two runs are called `{name}`"),
+                "rename one, or make them [[run.phase]] of one run",
+            ));
         }
         let team = self.team(run, section.team.as_ref(), teams)?;
         if section.phase.is_empty() {
@@ -218,12 +243,18 @@ impl Reader<'_> {
         let hours = section.hours.as_ref().ok_or_else(|| missing("hours", "hours = 240"))?;
         let time = |key: &str, value: &Spanned<Scalar>| {
             let read = Hours::parse(&value.get_ref().to_string()).ok().filter(|hours| hours.0 > 0.0 && hours.0 < 1e6);
-            read.ok_or_else(|| PortfolioError::at(self.line(value), format!("{key} `{}` is no length of time", value.get_ref()), "hours = 240"))
+            read.ok_or_else(|| {
+                PortfolioError::at(self.line(value), format!("{key} `{}` is no length of time", value.get_ref()), "hours = 240")
+            })
         };
         let hours = time("hours", hours)?;
         let hours_p90 = section.hours_p90.as_ref().map_or(Ok(hours), |value| time("hours_p90", value))?;
         if hours_p90 < hours {
-            return Err(PortfolioError::at(self.line(at), "`hours_p90` is less than `hours`", "hours_p90 is what nine of ten runs stay under"));
+            return Err(PortfolioError::at(
+                self.line(at),
+                "`hours_p90` is less than `hours`",
+                "hours_p90 is what nine of ten runs stay under",
+            ));
         }
         let purchase = section.purchase.as_ref().map_or("on-demand", |word| word.get_ref());
         if let Some(word) = section.purchase.as_ref().filter(|_| !PURCHASES.contains(&purchase)) {
@@ -249,7 +280,8 @@ impl Reader<'_> {
 
     fn commitment(&self, at: &Spanned<CommitmentSection>, start: Month, months: u32) -> Read<Commitment> {
         let section = at.get_ref();
-        let missing = |key: &str, hint: &str| PortfolioError::at(self.line(at), format!("commitment `{}` has no `{key}`", section.name), hint);
+        let missing =
+            |key: &str, hint: &str| PortfolioError::at(self.line(at), format!("commitment `{}` has no `{key}`", section.name), hint);
         let hourly = self.hourly("usd_per_hour", &section.usd_per_hour)?;
         let kind = match section.kind.get_ref().as_str() {
             "reservation" => Kind::Reservation {
@@ -299,14 +331,16 @@ impl Reader<'_> {
 
     fn hourly(&self, key: &str, stated: &Spanned<Scalar>) -> Read<UsdPerHour> {
         let text = stated.get_ref().to_string().replace([',', '_'], "");
-        UsdPerHour::parse(&text).map_err(|error| PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\"")))
+        UsdPerHour::parse(&text)
+            .map_err(|error| PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\"")))
     }
 
     /// `40`, `40 %` or `"40%"` as 0.4.
     fn percent(&self, key: &str, stated: &Spanned<Scalar>) -> Read<f64> {
         let text = stated.get_ref().to_string();
         let number = text.trim().trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..100.0).contains(number));
-        let refused = || PortfolioError::at(self.line(stated), format!("{key} `{text}` is no percentage from 0 to 100"), format!("{key} = 40"));
+        let refused =
+            || PortfolioError::at(self.line(stated), format!("{key} `{text}` is no percentage from 0 to 100"), format!("{key} = 40"));
         number.map(|number| number / 100.0).ok_or_else(refused)
     }
 

@@ -228,7 +228,11 @@ impl Once {
             estimate_share,
             elsewhere: document.elsewhere(plan),
             // Terms are those of the recommended machines.
-            terms: if document.recommendation.as_ref().is_some_and(|best| best.id == plan.id) { document.terms.clone() } else { Vec::new() },
+            terms: if document.recommendation.as_ref().is_some_and(|best| best.id == plan.id) {
+                document.terms.clone()
+            } else {
+                Vec::new()
+            },
         })
     }
 
@@ -289,10 +293,15 @@ impl PlanRecord {
         // The basis of lost work is that of the risk; its price is the machines'.
         let is_machine = matches!(item, Item::Machines | Item::LostWork);
         let (source, dated) = split_basis(&line.basis);
-        let (source, priced_at) = if is_machine { (self.price.source.clone(), Some(self.price.observed_at)) } else { (source.to_owned(), dated) };
+        let (source, priced_at) =
+            if is_machine { (self.price.source.clone(), Some(self.price.observed_at)) } else { (source.to_owned(), dated) };
         let assumption = match item {
             Item::LostWork => line.basis.clone(),
-            Item::Machines => format!("the price of {} holds until then{}", self.price.observed_at.strftime("%Y-%m-%d"), if self.price.stale { ", though it is stale" } else { "" }),
+            Item::Machines => format!(
+                "the price of {} holds until then{}",
+                self.price.observed_at.strftime("%Y-%m-%d"),
+                if self.price.stale { ", though it is stale" } else { "" }
+            ),
             Item::Fallback => "on-demand machines while spot cannot be had, at the price of the day of the source".to_owned(),
             Item::Egress => "all data moves once a run".to_owned(),
             Item::CheckpointStorage => "two checkpoints are kept while the run lasts".to_owned(),

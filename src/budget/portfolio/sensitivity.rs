@@ -10,8 +10,8 @@ use crate::budget::portfolio::{Portfolio, Tax};
 use crate::plan::run::NORMAL_90;
 use crate::units::Usd;
 
-/// On-demand prices do not drift, they are changed: by this share either way. Judged; AWS cut its H100 machines by 44 % in June 2025
-/// (aws.amazon.com/blogs/aws, "Up to 45 percent price reduction for Amazon EC2 NVIDIA GPU-accelerated instances", 5 June 2025).
+/// On-demand prices do not drift, they are changed: by this share either way. Judged; AWS cut those of its P4 and P5 machines by up
+/// to 45 % in June 2025.
 const LIST_PRICE_SPREAD: f64 = 0.10;
 
 /// One bar: what is added to the total at either end of what is likely.
@@ -21,8 +21,8 @@ pub struct Bar {
     pub low: String,
     pub high: String,
     /// Dollars added at the low end; negative: saved.
-    pub low_usd: String,
-    pub high_usd: String,
+    pub low_usd: Usd,
+    pub high_usd: Usd,
     pub basis: String,
     #[serde(skip)]
     pub width: f64,
@@ -43,7 +43,7 @@ pub fn bars(portfolio: &Portfolio, costed: &[Costed], now: Month) -> Vec<Bar> {
 }
 
 fn bar(what: &'static str, names: (String, String), added: (f64, f64), basis: String, tax: Tax) -> Bar {
-    let dollars = |added: f64| Usd::from_dollars((tax.with(added) * 100.0).round() / 100.0).unwrap_or_default().to_string();
+    let dollars = |added: f64| Usd::from_dollars((tax.with(added) * 100.0).round() / 100.0).unwrap_or_default();
     Bar { what, low: names.0, high: names.1, low_usd: dollars(added.0), high_usd: dollars(added.1), basis, width: added.1 - added.0 }
 }
 
@@ -62,7 +62,8 @@ fn cost_of(costed: &Costed, keep: impl Fn(Item) -> bool) -> f64 {
 
 fn list_price(costed: &[Costed], tax: Tax) -> Bar {
     let time = |item| matches!(item, Item::Machines | Item::LostWork);
-    let all = sum(costed, |costed| if costed.once.is_spot() { cost_of(costed, |item| item == Item::Fallback) } else { cost_of(costed, time) });
+    let all =
+        sum(costed, |costed| if costed.once.is_spot() { cost_of(costed, |item| item == Item::Fallback) } else { cost_of(costed, time) });
     let added = all * LIST_PRICE_SPREAD;
     let basis = format!("assumed: list prices of machines change seldom and at once; {} of today's either way", percent(LIST_PRICE_SPREAD));
     bar("on-demand prices", (percent(-LIST_PRICE_SPREAD), percent(LIST_PRICE_SPREAD)), (-added, added), basis, tax)
@@ -72,7 +73,8 @@ fn spot_price(costed: &[Costed], now: Month, tax: Tax) -> Bar {
     let factor = |ahead: u32, sign: f64| (sign * NORMAL_90 * SPOT_PRICE_STEP * f64::from(ahead).sqrt()).exp() - 1.0;
     let at = |sign: f64| {
         sum(costed, |costed| {
-            let mean = costed.phase.in_months().map(|month| factor(months_ahead(month, now), sign)).sum::<f64>() / f64::from(costed.phase.months);
+            let mean =
+                costed.phase.in_months().map(|month| factor(months_ahead(month, now), sign)).sum::<f64>() / f64::from(costed.phase.months);
             costed.once.cost.expected.dollars() * costed.once.spot_share * mean
         })
     };
@@ -102,7 +104,13 @@ fn interruptions(costed: &[Costed], tax: Tax) -> Bar {
         })
     };
     let names = ("few".to_owned(), "many".to_owned());
-    bar("interruptions", names, (at(-1.0), at(1.0)), "10th and 90th percentile of the replays of each plan on spot, all at once".to_owned(), tax)
+    bar(
+        "interruptions",
+        names,
+        (at(-1.0), at(1.0)),
+        "10th and 90th percentile of the replays of each plan on spot, all at once".to_owned(),
+        tax,
+    )
 }
 
 fn data_size(portfolio: &Portfolio, costed: &[Costed], tax: Tax) -> Bar {

@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn the_percentiles_and_the_mean_of_a_plan_come_back() {
         // On-demand, spot with a mean between, spot with a heavy tail, hardly any spread.
-        for (expected, p50, p90) in [(100.0, 100.0, 115.0), (35_210.0, 32_450.0, 49_576.0), (42_108.0, 38_635.0, 48_129.0), (5.0, 5.0, 5.0)] {
+        for (expected, p50, p90) in [(100.0, 100.0, 115.0), (35_210.0, 32_450.0, 49_576.0), (42_108.0, 38_635.0, 48_129.0), (5.0, 5.0, 5.0)]
+        {
             let shape = Shape::fit(Quantiles { expected, p50, p90 }).unwrap();
             let (mean, median, ninety) = drawn(shape);
             assert!((mean - 1.0).abs() < 0.01, "mean {mean} of {expected} {p50} {p90}");

@@ -90,7 +90,8 @@ fn walk(seed: u64, stream: u64, now: Month, months: &BTreeSet<Month>) -> BTreeMa
 impl Shared {
     fn new(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64) -> Self {
         let months: BTreeSet<Month> = costed.iter().flat_map(|costed| costed.phase.in_months()).collect();
-        let availability = months.iter().map(|month| (*month, normals(seed, AVAILABILITY + u64::from(months_ahead(*month, portfolio.start)))));
+        let availability =
+            months.iter().map(|month| (*month, normals(seed, AVAILABILITY + u64::from(months_ahead(*month, portfolio.start)))));
         let mut of_pools: BTreeMap<String, BTreeSet<Month>> = BTreeMap::new();
         for costed in costed.iter().filter(|costed| costed.once.spot_share > 0.0) {
             of_pools.entry(costed.once.pool()).or_default().extend(costed.phase.in_months());

@@ -21,7 +21,7 @@ pub struct ElsewhereCost {
     pub plan: String,
     pub cost_usd: Quantiles<Usd>,
     /// Beyond what is planned; negative: less.
-    pub more_usd: String,
+    pub more_usd: Usd,
     /// Of one time.
     pub run_hours: Quantiles<f64>,
 }
@@ -38,7 +38,7 @@ pub struct Promise {
     /// At the pace of the portfolio.
     pub hours_per_year: f64,
     /// At that pace; negative: it loses.
-    pub saved_usd_per_year: String,
+    pub saved_usd_per_year: Usd,
 }
 
 pub fn elsewhere(costed: &[Costed], tax: Tax) -> Vec<ElsewhereCost> {
@@ -55,7 +55,7 @@ pub fn elsewhere(costed: &[Costed], tax: Tax) -> Vec<ElsewhereCost> {
                 plan: other.plan.clone(),
                 // Each time at its percentile: repeats are not drawn again for plans that nobody chose.
                 cost_usd: Quantiles { expected: all(other.cost.expected), p50: all(other.cost.p50), p90: all(other.cost.p90) },
-                more_usd: (all(other.cost.expected) - all(once.cost.expected)).to_string(),
+                more_usd: all(other.cost.expected) - all(once.cost.expected),
                 run_hours: other.hours,
             });
         }
@@ -87,7 +87,7 @@ pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Vec<Promise> {
                 usd_per_year: bound_to,
                 break_even_hours_per_year: bound_to.dollars() / an_hour,
                 hours_per_year: a_year,
-                saved_usd_per_year: Usd::from_dollars((saved * 100.0).round() / 100.0).unwrap_or_default().to_string(),
+                saved_usd_per_year: Usd::from_dollars((saved * 100.0).round() / 100.0).unwrap_or_default(),
             });
         }
     }

@@ -28,7 +28,9 @@ fn once(portfolio: &Portfolio) -> Vec<Once> {
 const HEAD: &str = "currency = \"USD\"\nstart = \"2027-01\"\nmonths = 3\n[[team]]\nname = \"a\"\n[[team]]\nname = \"b\"\nbudget = 5000\n";
 
 fn run(name: &str, more: &str) -> String {
-    format!("[[run]]\nname = \"{name}\"\nteam = \"b\"\nusd_per_hour = \"10\"\nhours = 100\nhours_p90 = 150\ncloud = \"aws\"\nsource = \"a quote\"\n{more}\n")
+    format!(
+        "[[run]]\nname = \"{name}\"\nteam = \"b\"\nusd_per_hour = \"10\"\nhours = 100\nhours_p90 = 150\ncloud = \"aws\"\nsource = \"a quote\"\n{more}\n"
+    )
 }
 
 fn width(budget: &Budget) -> f64 {
@@ -81,11 +83,11 @@ fn a_commitment_saves_where_it_is_used_and_loses_where_it_is_not() {
     // 744 hours of January at 6 and at 10 dollars: it pays from 446.4 hours on.
     let used = answer(&text(600, 1));
     assert_eq!(used.total.cost_usd.expected.to_string(), "4464.00");
-    assert_eq!(used.commitments[0].saved_usd, "1536.00");
+    assert_eq!(used.commitments[0].saved_usd.to_string(), "1536.00");
     assert_eq!(used.commitments[0].chance_of_loss, 0.0);
     assert!((used.commitments[0].break_even_hours_per_month.unwrap() - 446.4).abs() < 1e-6);
     let idle = answer(&text(100, 1));
-    assert_eq!(idle.commitments[0].saved_usd, "-3464.00");
+    assert_eq!(idle.commitments[0].saved_usd.to_string(), "-3464.00");
     assert_eq!(idle.commitments[0].chance_of_loss, 1.0);
     // One reserved machine is at most one of the two that a run needs.
     let half = answer(&text(600, 1).replace("hours = 600", "hours = 600\nnodes = 2"));

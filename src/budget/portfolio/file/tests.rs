@@ -102,7 +102,14 @@ fn circles_and_overlaps_are_refused() {
 
 #[test]
 fn nothing_is_assumed_of_currency_tax_and_teams() {
-    for key in ["currency = \"USD\"\n", "tax = \"19 %\"\n", "start = \"2027-01\"\n", "months = 3\n", "team = \"language\"\n", "source = \"a quote\"\n"] {
+    for key in [
+        "currency = \"USD\"\n",
+        "tax = \"19 %\"\n",
+        "start = \"2027-01\"\n",
+        "months = 3\n",
+        "team = \"language\"\n",
+        "source = \"a quote\"\n",
+    ] {
         let (line, detail, hint) = refused(&GOOD.replace("after = [\"base\"]", "").replacen(key, "", 1));
         assert!(line > 0 && detail.contains(key.split(' ').next().unwrap()) && !hint.is_empty(), "{key}: {detail}");
     }
