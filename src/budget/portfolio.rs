@@ -126,6 +126,44 @@ impl PortfolioError {
     }
 }
 
+/// Of a workload or plan that nobody put into a portfolio.
+const NO_TEAM: &str = "not stated";
+
+impl Portfolio {
+    /// One run, once, in one month: what a workload or a plan costs, in the form of a budget.
+    pub fn of_one(name: &str, what: What, month: Month) -> Self {
+        let phase = Phase {
+            run: name.to_owned(),
+            name: name.to_owned(),
+            team: NO_TEAM.to_owned(),
+            tags: BTreeMap::new(),
+            what,
+            repeats: 1,
+            start: month,
+            months: 1,
+            line: 1,
+        };
+        Self {
+            name: name.to_owned(),
+            tax: Tax::default(),
+            budget: None,
+            start: month,
+            months: 1,
+            teams: Vec::new(),
+            phases: vec![phase],
+            commitments: Vec::new(),
+            data_spread: Spread::assumed(),
+        }
+    }
+}
+
+impl Spread {
+    /// Data that turns out larger or smaller, where nobody says by how much. Judged: nobody publishes it.
+    pub fn assumed() -> Self {
+        Self { share: 0.25, basis: "assumed: nobody publishes how far data sizes are missed".to_owned() }
+    }
+}
+
 impl Tax {
     /// On this amount, rounded once to the nano-dollar, halves up.
     pub fn on(self, amount: Usd) -> Usd {

@@ -1,12 +1,14 @@
 //! `budget`: plans every workload of a portfolio once, then prints what all of it costs.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
 
+use crate::budget::portfolio::calendar::Month;
 use crate::budget::portfolio::planned::{Inputs, Once, PlanDocument, PlannedError};
 use crate::budget::portfolio::{Phase, Portfolio, PortfolioError, What};
 use crate::budget::{Budget, budget};
@@ -26,8 +28,8 @@ const ASKED_LATELY: &str = "1h";
 #[derive(Debug, Args)]
 #[command(after_help = "Example: gpuplan budget examples/portfolio.toml --output markdown")]
 pub struct BudgetArguments {
-    /// Portfolio (TOML): runs, phases, repeats, teams, months, commitments
-    #[arg(value_name = "PORTFOLIO.toml")]
+    /// Portfolio (TOML) of runs, phases, repeats, teams, months and commitments; or a single workload (TOML) or plan (JSON)
+    #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
     pub prices: PriceArguments,
@@ -51,7 +53,7 @@ pub fn run(arguments: &BudgetArguments, settings: &Settings, printer: &Printer) 
 /// The budget of a portfolio, as every output has it.
 pub fn answer(arguments: &BudgetArguments, settings: &Settings, printer: &Printer) -> Result<Budget, Diagnostic> {
     let text = fs::read_to_string(&arguments.file).map_err(|error| Diagnostic::file(&arguments.file, &error))?;
-    let portfolio = Portfolio::read(&text).map_err(|error| refused(&arguments.file, error))?;
+    let portfolio = portfolio(&arguments.file, &text, settings)?;
     let catalogs = settings.catalogs(printer)?;
     if let Some(headline) = settings.warn_about_age(&catalogs.market, printer) {
         printer.warning(&headline);
@@ -67,6 +69,19 @@ pub fn answer(arguments: &BudgetArguments, settings: &Settings, printer: &Printe
     let mut planner = Planner { arguments, settings, printer, documents: BTreeMap::new() };
     let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<Once>, _>>()?;
     Ok(budget(&portfolio, &once, inputs, settings.now, settings.seed))
+}
+
+/// A portfolio, or a single workload (it has `[model]`) or plan (JSON) in the month of today.
+fn portfolio(path: &Path, text: &str, settings: &Settings) -> Result<Portfolio, Diagnostic> {
+    let is_plan = text.trim_start().starts_with('{');
+    let is_workload = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("model"));
+    if !is_plan && !is_workload {
+        return Portfolio::read(text).map_err(|error| refused(path, error));
+    }
+    let part = |part: Option<&OsStr>| part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let (file, name) = (part(path.file_name()), part(path.file_stem()));
+    let what = if is_plan { What::Plan { path: file, id: None } } else { What::Workload { path: file, limits: Box::default() } };
+    Ok(Portfolio::of_one(&name, what, Month::of(settings.now)))
 }
 
 fn refused(path: &Path, error: PortfolioError) -> Diagnostic {

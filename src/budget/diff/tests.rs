@@ -1,4 +1,5 @@
 //! The parts of a change add up to it, and the reason follows the inputs.
+#![cfg(test)]
 
 use serde_json::{Value, json};
 

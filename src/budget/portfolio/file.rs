@@ -2,6 +2,8 @@
 
 mod keys;
 
+use std::ops::RangeInclusive;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use toml::Spanned;
@@ -21,8 +23,6 @@ const MOST_MONTHS: i64 = 120;
 const MOST_REPEATS: i64 = 10_000;
 const MOST_PHASES: usize = 2000;
 const MOST_NODES: i64 = 100_000;
-/// Data that turns out larger or smaller, where the file says nothing. Judged: nobody publishes it.
-const DATA_SPREAD: f64 = 0.25;
 
 const PURCHASES: [&str; 7] = ["on-demand", "spot", "spot-with-fallback", "commitment", "capacity-block", "flex-start", "reserved"];
 
@@ -70,7 +70,7 @@ impl Reader<'_> {
         let commitments = file.commitment.iter().map(|section| self.commitment(section, start, months)).collect::<Read<_>>()?;
         let budget = file.budget.as_ref().map(|amount| self.money("budget", amount)).transpose()?;
         let data_spread = match &file.data_spread {
-            None => Spread { share: DATA_SPREAD, basis: "assumed: nobody publishes how far data sizes are missed".to_owned() },
+            None => Spread::assumed(),
             Some(stated) => {
                 Spread { share: self.percent("data_spread", stated)?, basis: format!("line {} of the portfolio", self.line(stated)) }
             }
@@ -315,7 +315,7 @@ impl Reader<'_> {
         Month::parse(stated.get_ref()).ok_or_else(refused)
     }
 
-    fn whole(&self, key: &str, stated: &Spanned<i64>, range: std::ops::RangeInclusive<i64>) -> Read<u32> {
+    fn whole(&self, key: &str, stated: &Spanned<i64>, range: RangeInclusive<i64>) -> Read<u32> {
         let number = *stated.get_ref();
         let inside = u32::try_from(number).ok().filter(|_| range.contains(&number));
         inside.ok_or_else(|| {

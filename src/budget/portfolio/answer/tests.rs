@@ -1,4 +1,5 @@
 //! The laws of a budget: lines add up, common factors widen, commitments lose when nobody uses them.
+#![cfg(test)]
 
 use proptest::prelude::*;
 

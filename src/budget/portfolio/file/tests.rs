@@ -1,4 +1,5 @@
 //! What a portfolio may say, and what is refused with its line.
+#![cfg(test)]
 
 use super::*;
 
