@@ -84,7 +84,7 @@ fn head(budget: &Budget) -> Vec<String> {
         ),
     ];
     if let (Some(limit), Some(chance)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
-        lines.push(format!("Budget of {}: kept with probability {chance:.2}", format::usd(limit)));
+        lines.push(format!("Budget of {}: kept with probability {}", format::usd(limit), format::probability(chance)));
     }
     lines
 }
@@ -122,7 +122,7 @@ fn parts(title: &str, name: &'static str, parts: &[Part]) -> Section {
         let mut cells = vec![part.name.clone(), format::usd(cost.expected), format::usd(cost.p50), format::usd(cost.p90)];
         if has_budget {
             cells.push(part.budget_usd.map_or_else(|| "-".to_owned(), format::usd));
-            cells.push(part.chance_within_budget.map_or_else(|| "-".to_owned(), |chance| format!("{chance:.2}")));
+            cells.push(part.chance_within_budget.map_or_else(|| "-".to_owned(), format::probability));
         }
         cells
     };
@@ -184,7 +184,7 @@ fn commitments(budget: &Budget) -> Option<Section> {
                 format!("{:.0} %", figures.expected_use * 100.0),
                 format::change(figures.saved_usd),
                 from.map_or_else(|| "-".to_owned(), |(share, hours)| format!("{:.0} %, {hours:.0} h a month", share * 100.0)),
-                format!("{:.2}", figures.chance_of_loss),
+                format::probability(figures.chance_of_loss),
             ]
         })
         .collect();
@@ -258,7 +258,8 @@ fn sensitivity(budget: &Budget) -> Section {
         Column::right("", 0),
         Column::left("basis", 130),
     ];
-    let rows = budget.sensitivity.iter().map(|bar| {
+    // What moves nothing is in the JSON.
+    let rows = budget.sensitivity.iter().filter(|bar| bar.low_usd != bar.high_usd).map(|bar| {
         vec![
             bar.what.to_owned(),
             bar.low.clone(),

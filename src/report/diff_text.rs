@@ -38,7 +38,7 @@ pub fn text(diff: &Diff, context: &Context, width: u16, most: usize) -> String {
     }
     if !diff.lines.is_empty() {
         out.push_str(&format!("\n{}", render(&columns(), rows(diff, most), width)));
-        out.push_str(&footer(most.min(diff.lines.len()), diff.lines.len(), "--max-results shows more"));
+        out.push_str(&foot(diff, most));
         out.push_str("~ changed  + added  - removed\n");
     }
     if !context.broken.is_empty() {
@@ -68,7 +68,7 @@ pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
     }
     if !diff.lines.is_empty() {
         let table = markdown_table(&columns(), &rows(diff, most));
-        let shown = footer(most.min(diff.lines.len()), diff.lines.len(), "--max-results shows more");
+        let shown = foot(diff, most);
         out.push_str(&format!(
             "\n<details><summary>{} lines: ~ changed, + added, - removed</summary>\n\n{table}{shown}\n</details>\n",
             diff.lines.len()
@@ -115,8 +115,23 @@ fn columns() -> Vec<Column> {
     ]
 }
 
+/// Changes of less than half a cent are counted and in the JSON.
+const LEAST: i128 = 5_000_000;
+
+fn visible(diff: &Diff) -> impl Iterator<Item = &ChangedLine> {
+    diff.lines.iter().filter(|line| line.change_usd.nanos().abs() >= LEAST)
+}
+
 fn rows(diff: &Diff, most: usize) -> Vec<Vec<String>> {
-    diff.lines.iter().take(most).map(row).collect()
+    visible(diff).take(most).map(row).collect()
+}
+
+/// What the table leaves out.
+fn foot(diff: &Diff, most: usize) -> String {
+    let seen = visible(diff).count();
+    let tiny = diff.lines.len() - seen;
+    let tiny = if tiny > 0 { format!("{tiny} more by less than a cent\n") } else { String::new() };
+    format!("{}{tiny}", footer(most.min(seen), seen, "--max-results shows more"))
 }
 
 fn row(line: &ChangedLine) -> Vec<String> {

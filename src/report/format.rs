@@ -22,6 +22,15 @@ pub fn change(amount: Usd) -> String {
     format!("{sign}{}", usd(Usd::from_nanos(amount.nanos().abs())))
 }
 
+/// A probability from draws: neither never nor always.
+pub fn probability(share: f64) -> String {
+    match share {
+        share if share > 0.99 => "> 0.99".to_owned(),
+        share if share < 0.01 => "< 0.01".to_owned(),
+        share => format!("{share:.2}"),
+    }
+}
+
 /// A rate with as many digits as tell offers apart.
 pub fn rate(rate: UsdPerHour) -> String {
     let dollars = rate.dollars();
@@ -118,6 +127,7 @@ mod tests {
         assert_eq!(usd(Usd::parse("1234567.5").unwrap()), "$1,234,568");
         assert_eq!(usd(Usd::ZERO), "$0.00");
         assert_eq!(change(Usd::from_nanos(-3_204_000_000)), "-$3.20");
+        assert_eq!([probability(1.0), probability(0.0), probability(0.874)], ["> 0.99", "< 0.01", "0.87"]);
         assert_eq!(change(Usd::parse("1402").unwrap()), "+$1,402");
     }
 

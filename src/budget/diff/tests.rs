@@ -46,7 +46,7 @@ fn price_and_estimate_share_a_change_that_adds_up() {
     assert_eq!((line.mark, line.change_usd.to_string()), (Mark::Changed, "1600.00".to_owned()));
     let parts: Vec<(Cause, String)> = line.parts.iter().map(|part| (part.cause, part.change_usd.to_string())).collect();
     assert_eq!(parts, [(Cause::Price, "500.00".to_owned()), (Cause::Estimate, "1100.00".to_owned())]);
-    assert_eq!(found.total.unwrap().share, Some(0.32));
+    assert!((found.total.unwrap().share.unwrap() - 0.32).abs() < 1e-9);
 }
 
 #[test]

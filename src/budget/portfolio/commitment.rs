@@ -139,6 +139,12 @@ impl Commitment {
         }
     }
 
+    /// Of its machines, as the phases name them; a savings plan is for any.
+    pub fn gpu<'a>(&self, mut once: impl Iterator<Item = &'a Once>) -> Option<&'a str> {
+        let Kind::Reservation { instance_type, .. } = &self.kind else { return None };
+        once.find(|once| once.cloud == self.cloud && once.instance_type.as_ref() == Some(instance_type))?.gpu.as_deref()
+    }
+
     /// Its months that lie in the portfolio.
     pub fn within<'a>(&'a self, portfolio: &'a Portfolio) -> impl Iterator<Item = Month> + 'a {
         (0..portfolio.months).map(|ahead| portfolio.start.ahead(ahead)).filter(|month| self.is_in(*month))

@@ -84,7 +84,7 @@ impl Lines {
                 }
             }
         }
-        writer.unused();
+        writer.unused(costed);
         writer.tax();
         Self { lines: writer.lines, covered: writer.covered }
     }
@@ -179,7 +179,7 @@ impl<'a> Writer<'a> {
     }
 
     /// What is paid and not used.
-    fn unused(&mut self) {
+    fn unused(&mut self, costed: &[Costed]) {
         let left = std::mem::take(&mut self.left);
         for (at, (commitment, months)) in self.portfolio.commitments.iter().zip(left).enumerate() {
             for (month, cost) in months.into_iter().filter(|(_, left)| *left > Usd::ZERO) {
@@ -193,6 +193,7 @@ impl<'a> Writer<'a> {
                         Kind::Reservation { instance_type, .. } => Some(instance_type.clone()),
                         Kind::SavingsPlan { .. } => None,
                     },
+                    gpu: commitment.gpu(costed.iter().map(|costed| costed.once)).map(str::to_owned),
                     purchase: Some("commitment".to_owned()),
                     quantity: cost.dollars() / price.dollars(),
                     unit: if is_machines { MACHINE_HOUR.to_owned() } else { "committed dollar".to_owned() },

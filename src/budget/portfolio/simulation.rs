@@ -228,8 +228,9 @@ pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64)
     let losses = left.losses();
     let mut unused = Vec::new();
     for (commitment, months) in portfolio.commitments.iter().zip(left.left) {
+        let gpu = commitment.gpu(costed.iter().map(|costed| costed.once));
         for (month, costs) in &months {
-            groups.add(*month, None, &commitment.cloud, None, costs);
+            groups.add(*month, None, &commitment.cloud, gpu, costs);
         }
         unused.push(months.into_iter().map(|(month, costs)| (month, spread(costs))).collect());
     }
