@@ -167,6 +167,12 @@ fn of_inputs(before: &Inputs, after: &Inputs) -> Vec<Reason> {
         }
     };
     let short = |text: &str| text.get(..12).unwrap_or(text).to_owned();
+    let of_policy = |inputs: &Inputs| inputs.policy_sha256.as_deref().map_or_else(|| "none".to_owned(), short);
+    say(
+        Cause::Policy,
+        before.policy_sha256 != after.policy_sha256,
+        format!("rules of the house: {} -> {}", of_policy(before), of_policy(after)),
+    );
     let (a, b) = (&before.constants_version, &after.constants_version);
     say(Cause::Estimate, a != b, format!("constants of the estimate: {a} -> {b}"));
     let (a, b) = (&before.catalog_sha256, &after.catalog_sha256);

@@ -108,7 +108,7 @@ pub struct Rate {
     pub gpus_per_node: u32,
     pub purchase: String,
     pub source: String,
-    pub as_of: Option<Timestamp>,
+    pub as_of: Timestamp,
 }
 
 /// What goes wrong in a portfolio, with what to type instead.

@@ -17,7 +17,7 @@ use crate::cli::calibrations::{MeasuredArguments, Measurements};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::plan::{compute, context, nothing_fits};
 use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
+use crate::cli::settings::{Settings, sha256};
 use crate::cli::workload;
 use crate::report::{budget_json, budget_text, plan_json};
 use crate::workload::file::{LimitsSection, WorkloadFile};
@@ -59,11 +59,13 @@ pub fn answer(arguments: &BudgetArguments, settings: &Settings, printer: &Printe
         printer.warning(&headline);
     }
     let (catalog_sha256, offers_sha256) = settings.catalog_sha256(&catalogs)?;
+    let policy = settings.policy(arguments.prices.policy.as_deref(), &catalogs.hardware)?;
     let inputs = Inputs {
         catalog_sha256,
         offers_sha256,
         constants_version: crate::estimate::constants::Fitted::embedded().version.clone(),
         measured_sha256: Measurements::find(&arguments.measured, settings)?.sha256(),
+        policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),
         seed: settings.seed,
     };
     let mut planner = Planner { arguments, settings, printer, documents: BTreeMap::new() };

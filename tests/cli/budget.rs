@@ -79,7 +79,7 @@ fn a_recorded_plan_is_taken_as_it_is_and_one_run_keeps_its_percentiles() {
 #[test]
 fn what_cannot_be_meant_names_the_line_and_what_to_type() {
     let folder = tempfile::tempdir().unwrap();
-    let run = "[[run]]\nname = \"one\"\nteam = \"research\"\nusd_per_hour = \"2\"\nhours = 10\ncloud = \"aws\"\nsource = \"a quote\"\n";
+    let run = "[[run]]\nname = \"one\"\nteam = \"research\"\nusd_per_hour = \"2\"\nhours = 10\ncloud = \"aws\"\nsource = \"a quote\"\nas_of = 2026-07-20\n";
     let second = run.replace("\"one\"", "\"two\"");
     let refused = |text: &str| portfolio(folder.path(), text, &[]).refusal();
     insta::assert_snapshot!("portfolio_repeats", refused(&format!("{HEAD}{run}repeats = -3\n")));
@@ -100,8 +100,8 @@ fn the_same_facts_fit_every_terminal_a_table_of_lines_and_a_page() {
     let text = format!(
         "name = \"small\"\n{}[[run]]\nname = \"adapters for every language of the world\"\nteam = \"research\"\nplan = \"plan.json\"\nrepeats = 30\n\
          [[run]]\nname = \"other\"\nteam = \"research\"\nusd_per_hour = \"6.88\"\nhours = 400\nhours_p90 = 500\ncloud = \"aws\"\n\
-         instance_type = \"p5.4xlarge\"\nsource = \"a quote\"\n[[commitment]]\nname = \"one H100\"\nkind = \"reservation\"\ncloud = \"aws\"\n\
-         instance_type = \"p5.4xlarge\"\nnodes = 1\nusd_per_hour = \"4.13\"\nmonths = 1\nsource = \"an offer\"\n",
+         instance_type = \"p5.4xlarge\"\nsource = \"a quote\"\nas_of = 2026-07-20\n[[commitment]]\nname = \"one H100\"\nkind = \"reservation\"\ncloud = \"aws\"\n\
+         instance_type = \"p5.4xlarge\"\nnodes = 1\nusd_per_hour = \"4.13\"\nmonths = 1\nsource = \"an offer\"\nas_of = 2026-07-20\n",
         HEAD.replace("excluded", "19 %")
     );
     let path = folder.path().join("p.toml");

@@ -68,8 +68,8 @@ fn two_budgets_differ_by_what_was_asked() {
     let text = |repeats: u32| {
         format!(
             "currency = \"USD\"\ntax = \"excluded\"\nstart = \"2026-09\"\nmonths = 2\n[[team]]\nname = \"a\"\n[[run]]\nname = \"one\"\nteam = \"a\"\n\
-             usd_per_hour = \"2\"\nhours = 10\ncloud = \"aws\"\nsource = \"s\"\nrepeats = {repeats}\n[[run]]\nname = \"two\"\nteam = \"a\"\n\
-             usd_per_hour = \"3\"\nhours = 10\ncloud = \"aws\"\nsource = \"s\"\n"
+             usd_per_hour = \"2\"\nhours = 10\ncloud = \"aws\"\nsource = \"s\"\nas_of = 2026-07-20\nrepeats = {repeats}\n[[run]]\nname = \"two\"\nteam = \"a\"\n\
+             usd_per_hour = \"3\"\nhours = 10\ncloud = \"aws\"\nsource = \"s\"\nas_of = 2026-07-20\n"
         )
     };
     let budget = |text: String| {

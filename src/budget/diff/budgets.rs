@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::budget::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, of_inputs};
+use crate::budget::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
 use crate::budget::guardrail::Rented;
 use crate::budget::portfolio::planned::Inputs;
 use crate::units::{Quantiles, Usd};
@@ -34,6 +34,8 @@ struct PhaseRecord {
     start: String,
     months: u32,
     repeats: u32,
+    #[serde(default)]
+    question: Value,
     cloud: String,
     gpu: Option<String>,
     purchase: String,
@@ -68,7 +70,7 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         let path = one.or(other).map(|amount| amount.of.as_str()).unwrap_or_default();
         match (was.get(path), is.get(path)) {
             // Nobody asked for anything else.
-            (Some(was), Some(is)) if asked(was) == asked(is) && !known.is_empty() => behind(&known),
+            (Some(was), Some(is)) if asked(was) == asked(is) && was.question == is.question && !known.is_empty() => behind(&known),
             _ => Cause::Request,
         }
     };
@@ -89,6 +91,7 @@ fn by_path(phases: &[PhaseRecord]) -> BTreeMap<&str, &PhaseRecord> {
     phases.iter().map(|phase| (phase.phase.as_str(), phase)).collect()
 }
 
+/// When and how often, and by whom.
 fn asked(phase: &PhaseRecord) -> (&str, &str, u32, u32) {
     (&phase.team, &phase.start, phase.months, phase.repeats)
 }
@@ -97,16 +100,18 @@ fn requests(old: &Document, new: &Document) -> Vec<Reason> {
     let (was, is) = (by_path(&old.phases), by_path(&new.phases));
     let mut found = Vec::new();
     for (path, phase) in &is {
-        match was.get(path) {
-            None => found.push(format!("{path}: new, {} times", phase.repeats)),
-            Some(before) if asked(before) != asked(phase) => {
-                let said = |phase: &PhaseRecord| {
-                    format!("{} times in {} months from {} by {}", phase.repeats, phase.months, phase.start, phase.team)
-                };
-                found.push(format!("{path}: {} -> {}", said(before), said(phase)));
-            }
-            Some(_) => {}
+        let Some(before) = was.get(path) else {
+            found.push(format!("{path}: new, {} times", phase.repeats));
+            continue;
+        };
+        if asked(before) != asked(phase) {
+            let said =
+                |phase: &PhaseRecord| format!("{} times in {} months from {} by {}", phase.repeats, phase.months, phase.start, phase.team);
+            found.push(format!("{path}: {} -> {}", said(before), said(phase)));
         }
+        let mut keys = Vec::new();
+        differing("", &before.question, &phase.question, &mut keys);
+        found.extend(keys.into_iter().map(|key| format!("{path}: {key}")));
     }
     found.extend(was.keys().filter(|path| !is.contains_key(*path)).map(|path| format!("{path}: gone")));
     if old.tax != new.tax {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::budget::portfolio::calendar::Month;
 use crate::budget::portfolio::commitment::CommitmentFigures;
@@ -50,6 +51,9 @@ pub struct PhaseFigures {
     pub months: u32,
     pub repeats: u32,
     pub plan: Option<String>,
+    /// What was asked, to compare budgets by.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub question: Value,
     pub cloud: String,
     pub gpu: Option<String>,
     pub nodes: u32,
@@ -162,6 +166,7 @@ fn phases(costed: &[Costed], parts: &Parts, simulated: &Simulated) -> Vec<PhaseF
         months: phase.months,
         repeats: phase.repeats,
         plan: once.plan.clone(),
+        question: once.question.clone(),
         cloud: once.cloud.clone(),
         gpu: once.gpu.clone(),
         nodes: once.nodes,

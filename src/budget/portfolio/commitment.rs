@@ -22,7 +22,7 @@ pub struct Commitment {
     pub start: Month,
     pub months: u32,
     pub source: String,
-    pub as_of: Option<Timestamp>,
+    pub as_of: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq)]

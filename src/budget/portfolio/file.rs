@@ -274,7 +274,7 @@ impl Reader<'_> {
             gpus_per_node: whole("gpus_per_node", &section.gpus_per_node)?,
             purchase: purchase.to_owned(),
             source: section.source.clone().ok_or_else(|| missing("source", "source = \"quote 4711 of the vendor\""))?,
-            as_of: section.as_of.as_ref().map(|day| self.day(day)).transpose()?,
+            as_of: self.day(section.as_of.as_ref().ok_or_else(|| missing("as_of", "as_of = 2026-10-01"))?)?,
         })
     }
 
@@ -306,7 +306,7 @@ impl Reader<'_> {
             start: section.start.as_ref().map_or(Ok(start), |month| self.month(month))?,
             months: section.months.as_ref().map_or(Ok(months), |value| self.whole("months", value, 1..=MOST_MONTHS))?,
             source: section.source.clone().ok_or_else(|| missing("source", "source = \"quote 4711 of the vendor\""))?,
-            as_of: section.as_of.as_ref().map(|day| self.day(day)).transpose()?,
+            as_of: self.day(section.as_of.as_ref().ok_or_else(|| missing("as_of", "as_of = 2026-10-01"))?)?,
         })
     }
 

@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
             covered.id = format!("{id}/{}", commitment.name);
             (covered.purchase, covered.quantity) = (Some("commitment".to_owned()), hours);
             (covered.unit_price_usd, covered.cost_usd) = (cover.unit_price, used);
-            (covered.source, covered.priced_at) = (commitment.source.clone(), commitment.as_of);
+            (covered.source, covered.priced_at) = (commitment.source.clone(), Some(commitment.as_of));
             covered.assumption = format!("`{}` {ASSUMPTION}", commitment.name);
             self.lines.push(covered);
         }
@@ -199,7 +199,7 @@ impl<'a> Writer<'a> {
                     unit: if is_machines { MACHINE_HOUR.to_owned() } else { "committed dollar".to_owned() },
                     unit_price_usd: price,
                     source: commitment.source.clone(),
-                    priced_at: commitment.as_of,
+                    priced_at: Some(commitment.as_of),
                     assumption: format!("what no run uses of `{}`; it {ASSUMPTION}", commitment.name),
                     ..shared(month, Item::UnusedCommitment, cost, Of::Commitment(at))
                 });

@@ -38,6 +38,9 @@ pub struct Inputs {
     pub constants_version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_sha256: Option<String>,
+    /// Of the rules of the house.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_sha256: Option<String>,
     #[serde(default)]
     pub seed: u64,
 }
@@ -124,6 +127,8 @@ pub struct Once {
     /// The same for runs that share an estimate, and so its error.
     pub estimate: String,
     pub plan: Option<String>,
+    /// What was asked, as a workload file says it; nothing for stated rates.
+    pub question: Value,
     pub cloud: String,
     pub region: Option<String>,
     pub zone_id: Option<String>,
@@ -212,6 +217,7 @@ impl Once {
         Ok(Self {
             estimate: estimate.to_owned(),
             plan: Some(plan.id.clone()),
+            question: document.workload.file.clone(),
             cloud: plan.cloud.clone(),
             region: Some(plan.region.clone()),
             zone_id: plan.zone_id.clone(),
@@ -248,12 +254,13 @@ impl Once {
             unit_price: rate.usd_per_hour.times(1),
             cost: expected,
             source: rate.source.clone(),
-            priced_at: rate.as_of,
+            priced_at: Some(rate.as_of),
             assumption: "hours and rate are stated in the portfolio".to_owned(),
         };
         Some(Self {
             estimate: String::new(),
             plan: None,
+            question: Value::Null,
             cloud: rate.cloud.clone(),
             region: rate.region.clone(),
             zone_id: None,

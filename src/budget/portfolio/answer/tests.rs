@@ -30,7 +30,7 @@ const HEAD: &str = "currency = \"USD\"\nstart = \"2027-01\"\nmonths = 3\n[[team]
 
 fn run(name: &str, more: &str) -> String {
     format!(
-        "[[run]]\nname = \"{name}\"\nteam = \"b\"\nusd_per_hour = \"10\"\nhours = 100\nhours_p90 = 150\ncloud = \"aws\"\nsource = \"a quote\"\n{more}\n"
+        "[[run]]\nname = \"{name}\"\nteam = \"b\"\nusd_per_hour = \"10\"\nhours = 100\nhours_p90 = 150\ncloud = \"aws\"\nsource = \"a quote\"\nas_of = 2026-10-01\n{more}\n"
     )
 }
 
@@ -74,7 +74,7 @@ fn a_commitment_saves_where_it_is_used_and_loses_where_it_is_not() {
     let commitment = |nodes: u32| {
         format!(
             "[[commitment]]\nname = \"block\"\nkind = \"reservation\"\ncloud = \"aws\"\ninstance_type = \"p5\"\nnodes = {nodes}\n\
-             usd_per_hour = \"6\"\nstart = \"2027-01\"\nmonths = 1\nsource = \"a quote\"\n"
+             usd_per_hour = \"6\"\nstart = \"2027-01\"\nmonths = 1\nsource = \"a quote\"\nas_of = 2026-10-01\n"
         )
     };
     let text = |hours: u32, nodes| {
@@ -118,11 +118,11 @@ proptest! {
         for (at, (rate, hours, nodes, months, repeats)) in rates.iter().enumerate() {
             text.push_str(&format!(
                 "[[run]]\nname = \"r{at}\"\nteam = \"a\"\nusd_per_hour = \"{}\"\nhours = {hours}\nnodes = {nodes}\nmonths = {months}\n\
-                 repeats = {repeats}\ncloud = \"aws\"\ninstance_type = \"p5\"\nsource = \"s\"\n",
+                 repeats = {repeats}\ncloud = \"aws\"\ninstance_type = \"p5\"\nsource = \"s\"\nas_of = 2026-10-01\n",
                 UsdPerHour::from_nanos(*rate)
             ));
         }
-        text.push_str("[[commitment]]\nname = \"plan\"\nkind = \"savings-plan\"\ncloud = \"aws\"\npercent = 27.5\nusd_per_hour = \"1.23\"\nsource = \"s\"\n");
+        text.push_str("[[commitment]]\nname = \"plan\"\nkind = \"savings-plan\"\ncloud = \"aws\"\npercent = 27.5\nusd_per_hour = \"1.23\"\nsource = \"s\"\nas_of = 2026-10-01\n");
         let portfolio = Portfolio::read(&text).unwrap();
         let once = once(&portfolio);
         let costed: Vec<Costed> = portfolio.phases.iter().zip(&once).map(|(phase, once)| Costed { phase, once }).collect();

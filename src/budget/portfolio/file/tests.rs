@@ -110,6 +110,7 @@ fn nothing_is_assumed_of_currency_tax_and_teams() {
         "months = 3\n",
         "team = \"language\"\n",
         "source = \"a quote\"\n",
+        "as_of = 2026-10-01\n",
     ] {
         let (line, detail, hint) = refused(&GOOD.replace("after = [\"base\"]", "").replacen(key, "", 1));
         assert!(line > 0 && detail.contains(key.split(' ').next().unwrap()) && !hint.is_empty(), "{key}: {detail}");
