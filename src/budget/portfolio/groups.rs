@@ -44,7 +44,7 @@ impl By {
 
 impl Groups {
     pub fn new(tax: Tax) -> Self {
-        Self { tax, total: vec![0.0; DRAWS], by: Default::default() }
+        Self { tax, total: vec![0.0; DRAWS], by: std::array::from_fn(|_| BTreeMap::new()) }
     }
 
     pub fn add(&mut self, month: Month, team: Option<&str>, cloud: &str, gpu: Option<&str>, costs: &[f64]) {

@@ -132,7 +132,7 @@ impl<'a> Writer<'a> {
             *left = *left - used;
             (quantity, cost) = (quantity - hours, cost - spared);
             self.covered[at] = (self.covered[at].0 + used, self.covered[at].1 + spared);
-            let mut covered = self.line(index, costed, line, month);
+            let mut covered = of_phase(index, costed, line, month);
             covered.id = format!("{id}/{}", commitment.name);
             (covered.purchase, covered.quantity) = (Some("commitment".to_owned()), hours);
             (covered.unit_price_usd, covered.cost_usd) = (cover.unit_price, used);
@@ -141,40 +141,8 @@ impl<'a> Writer<'a> {
             self.lines.push(covered);
         }
         if cost > Usd::ZERO || quantity > 0.0 {
-            let rest = Line { id, quantity, cost_usd: cost, ..self.line(index, costed, line, month) };
+            let rest = Line { id, quantity, cost_usd: cost, ..of_phase(index, costed, line, month) };
             self.lines.push(rest);
-        }
-    }
-
-    fn line(&self, index: usize, Costed { phase, once }: Costed, line: &OnceLine, month: Month) -> Line {
-        let times = if phase.repeats > 1 { format!("; done {} times", phase.repeats) } else { String::new() };
-        let spread = if phase.months > 1 { format!("; spread evenly over {} months", phase.months) } else { String::new() };
-        Line {
-            id: String::new(),
-            run: Some(phase.run.clone()),
-            phase: Some(phase.name.clone()),
-            team: Some(phase.team.clone()),
-            month,
-            item: line.item,
-            cloud: once.cloud.clone(),
-            region: once.region.clone(),
-            zone_id: once.zone_id.clone(),
-            instance_type: once.instance_type.clone(),
-            gpu: once.gpu.clone(),
-            gpus_per_node: Some(once.gpus_per_node),
-            // A plan that falls back rents its fallback on demand.
-            purchase: Some(if line.item == Item::Fallback { "on-demand".to_owned() } else { once.purchase.clone() }),
-            quantity: 0.0,
-            unit: line.unit.clone(),
-            unit_price_usd: line.unit_price,
-            cost_usd: Usd::ZERO,
-            p50_usd: Usd::ZERO,
-            p90_usd: Usd::ZERO,
-            source: line.source.clone(),
-            priced_at: line.priced_at,
-            assumption: format!("{}{times}{spread}", line.assumption),
-            tags: phase.tags.clone(),
-            of: Of::Phase(index),
         }
     }
 
@@ -235,6 +203,39 @@ impl<'a> Writer<'a> {
             };
             self.lines.push(line);
         }
+    }
+}
+
+/// A line of a phase, without id and amounts.
+fn of_phase(index: usize, Costed { phase, once }: Costed, line: &OnceLine, month: Month) -> Line {
+    let times = if phase.repeats > 1 { format!("; done {} times", phase.repeats) } else { String::new() };
+    let spread = if phase.months > 1 { format!("; spread evenly over {} months", phase.months) } else { String::new() };
+    Line {
+        id: String::new(),
+        run: Some(phase.run.clone()),
+        phase: Some(phase.name.clone()),
+        team: Some(phase.team.clone()),
+        month,
+        item: line.item,
+        cloud: once.cloud.clone(),
+        region: once.region.clone(),
+        zone_id: once.zone_id.clone(),
+        instance_type: once.instance_type.clone(),
+        gpu: once.gpu.clone(),
+        gpus_per_node: Some(once.gpus_per_node),
+        // A plan that falls back rents its fallback on demand.
+        purchase: Some(if line.item == Item::Fallback { "on-demand".to_owned() } else { once.purchase.clone() }),
+        quantity: 0.0,
+        unit: line.unit.clone(),
+        unit_price_usd: line.unit_price,
+        cost_usd: Usd::ZERO,
+        p50_usd: Usd::ZERO,
+        p90_usd: Usd::ZERO,
+        source: line.source.clone(),
+        priced_at: line.priced_at,
+        assumption: format!("{}{times}{spread}", line.assumption),
+        tags: phase.tags.clone(),
+        of: Of::Phase(index),
     }
 }
 

@@ -167,13 +167,13 @@ impl<'a> Left<'a> {
             for (at, commitment) in self.portfolio.commitments.iter().enumerate() {
                 let (Some(left), Some(cover)) = (self.left[at].get_mut(&month), commitment.cover(costed.once, line)) else { continue };
                 let (unit, price) = (cover.unit_price.dollars(), line.unit_price.dollars());
-                for draw in 0..DRAWS {
+                for (draw, cost) in costs.iter_mut().enumerate() {
                     let all = line.quantity * parts * factors[draw];
                     let hours = (cover.share * all).min(open[draw] * all).min(left[draw] / unit).max(0.0);
                     open[draw] -= if all > 0.0 { hours / all } else { 0.0 };
                     left[draw] -= hours * unit;
                     self.spared[at][draw] += hours * price;
-                    costs[draw] -= hours * (price - unit);
+                    *cost -= hours * (price - unit);
                 }
             }
         }
