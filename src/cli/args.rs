@@ -8,7 +8,9 @@ use clap_complete::Shell;
 use crate::cli::accuracy::AccuracyArguments;
 use crate::cli::agent::AgentArguments;
 use crate::cli::bench::BenchArguments;
+use crate::cli::budget::BudgetArguments;
 use crate::cli::calibrations::MeasuredArguments;
+use crate::cli::diff::DiffArguments;
 use crate::cli::ending::{DownArguments, GcArguments, StopArguments};
 use crate::cli::export::ExportArguments;
 use crate::cli::launch::LaunchArguments;
@@ -37,11 +39,21 @@ pub enum OutputFormat {
     Csv,
 }
 
+/// What `--output` takes; `markdown` is for commands whose answers end up in pages and comments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputWord {
+    #[default]
+    Table,
+    Json,
+    Csv,
+    Markdown,
+}
+
 #[derive(Debug, Args)]
 pub struct GlobalArguments {
-    /// How to print: a table for people, JSON or CSV for programs
+    /// How to print: a table for people, JSON or CSV for programs; budget and diff also take markdown
     #[arg(short, long, global = true, value_enum, default_value_t)]
-    pub output: OutputFormat,
+    pub output: OutputWord,
     /// Never touch the network
     #[arg(long, global = true, env = "GPUPLAN_OFFLINE", value_parser = clap::builder::FalseyValueParser::new())]
     pub offline: bool,
@@ -62,6 +74,10 @@ pub enum Command {
     Plan(Box<PlanArguments>),
     /// Show one candidate in full, why it lost and what would change the answer
     Explain(Box<ExplainArguments>),
+    /// What many runs cost by month and team, with what probability, and what moves it
+    Budget(Box<BudgetArguments>),
+    /// What changed between two plans, budgets or price lists, and why
+    Diff(DiffArguments),
     /// Memory and step time of a workload on given GPUs, or of many cases
     Estimate(Box<EstimateArguments>),
     /// How wrong the estimate is on published runs, and other estimators beside it

@@ -4,10 +4,12 @@ pub mod accuracy;
 pub mod agent;
 pub mod args;
 pub mod bench;
+pub mod budget;
 pub mod calibrations;
 pub mod catalog;
 pub mod completions;
 pub mod diagnostic;
+pub mod diff;
 pub mod doctor;
 pub mod ending;
 pub mod estimate;
@@ -53,6 +55,9 @@ pub fn run() -> ExitCode {
         return agent::run(given, arguments.global.offline, &printer);
     }
     let answer = Settings::new(&arguments.global).and_then(|settings| match &arguments.command {
+        command if settings.markdown && !matches!(command, Command::Budget(_) | Command::Diff(_)) => {
+            Err(Diagnostic::new(Exit::Usage, "only `budget` and `diff` print Markdown").hint("--output json"))
+        }
         // Its exit code may be that of the profiled command.
         Command::Profile { what } => profile::run(what, &settings, &printer),
         command => dispatch(command, &settings, &printer).map(ExitCode::from),
@@ -70,6 +75,8 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
     match command {
         Command::Plan(arguments) => plan::run(arguments, settings, printer),
         Command::Explain(arguments) => explain::run(arguments, settings, printer),
+        Command::Budget(arguments) => budget::run(arguments, settings, printer),
+        Command::Diff(arguments) => diff::run(arguments, settings, printer),
         Command::Estimate(arguments) => estimate::run(arguments, settings, printer),
         Command::Accuracy(arguments) => accuracy::run(arguments, settings, printer),
         Command::Bench(arguments) => bench::run(arguments, settings, printer),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use crate::cli::args::{GlobalArguments, OutputFormat};
+use crate::cli::args::{GlobalArguments, OutputFormat, OutputWord};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::home::Home;
 use crate::cli::printer::Printer;
@@ -28,6 +28,8 @@ const VERY_OLD: Hours = Hours(180.0 * 24.0);
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub output: OutputFormat,
+    /// For a page or a comment, instead of the table.
+    pub markdown: bool,
     pub now: Timestamp,
     pub seed: u64,
     pub offline: bool,
@@ -53,7 +55,12 @@ impl Settings {
         let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
         let width = columns.or_else(|| comfy_table::Table::new().width()).unwrap_or(WIDTH_OFF_TERMINAL).max(NARROWEST);
         Ok(Self {
-            output: arguments.output,
+            output: match arguments.output {
+                OutputWord::Table | OutputWord::Markdown => OutputFormat::Table,
+                OutputWord::Json => OutputFormat::Json,
+                OutputWord::Csv => OutputFormat::Csv,
+            },
+            markdown: arguments.output == OutputWord::Markdown,
             now,
             seed: arguments.seed,
             offline: arguments.offline,
@@ -61,6 +68,11 @@ impl Settings {
             home: Home::from_environment(),
             catalog_dir: arguments.catalog_dir.clone(),
         })
+    }
+
+    /// The same with the catalog files of this folder.
+    pub fn of_catalog(&self, folder: &Path) -> Self {
+        Self { catalog_dir: Some(folder.to_owned()), ..self.clone() }
     }
 
     pub fn hardware(&self) -> Result<Hardware, Diagnostic> {

@@ -57,6 +57,9 @@ struct Section {
     max_usd_per_hour: Option<Spanned<Amount>>,
     max_p90_usd: Option<Spanned<Amount>>,
     required_tags: Option<Spanned<Vec<String>>>,
+    /// Of changes and budgets (`budget::guardrail`), not of a plan.
+    #[serde(rename = "guardrail")]
+    _guardrail: Option<serde::de::IgnoredAny>,
 }
 
 /// Money as text is exact; a bare number is read as it is written.

@@ -173,7 +173,7 @@ impl RunTime {
 }
 
 /// 90th percentile of the standard normal distribution.
-const NORMAL_90: f64 = 1.281_551_6;
+pub const NORMAL_90: f64 = 1.281_551_6;
 
 /// Deviations of the standard normal distribution at `share`, in units of its 90th percentile, by halving.
 pub fn deviations(share: f64) -> f64 {
@@ -192,7 +192,7 @@ pub fn point(band: Band, deviations: f64) -> f64 {
 }
 
 /// Abramowitz and Stegun 1964, formula 26.2.17; absolute error below 7.5e-8.
-fn normal_distribution(x: f64) -> f64 {
+pub fn normal_distribution(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
     let series = t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
     let tail = (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * series;

@@ -12,6 +12,25 @@ pub fn usd(amount: Usd) -> String {
     if cents < 100_000 { format!("${}.{:02}", cents / 100, cents % 100) } else { format!("${}", thousands((cents + 50) / 100)) }
 }
 
+/// A difference: `+$1,402`, `-$3.20`, `$0.00`.
+pub fn change(amount: Usd) -> String {
+    let sign = match amount.nanos() {
+        nanos if nanos > 0 => "+",
+        nanos if nanos < 0 => "-",
+        _ => "",
+    };
+    format!("{sign}{}", usd(Usd::from_nanos(amount.nanos().abs())))
+}
+
+/// A probability from draws: neither never nor always.
+pub fn probability(share: f64) -> String {
+    match share {
+        share if share > 0.99 => "> 0.99".to_owned(),
+        share if share < 0.01 => "< 0.01".to_owned(),
+        share => format!("{share:.2}"),
+    }
+}
+
 /// A rate with as many digits as tell offers apart.
 pub fn rate(rate: UsdPerHour) -> String {
     let dollars = rate.dollars();
@@ -107,6 +126,9 @@ mod tests {
         assert_eq!(usd(Usd::parse("999.994").unwrap()), "$999.99");
         assert_eq!(usd(Usd::parse("1234567.5").unwrap()), "$1,234,568");
         assert_eq!(usd(Usd::ZERO), "$0.00");
+        assert_eq!(change(Usd::from_nanos(-3_204_000_000)), "-$3.20");
+        assert_eq!([probability(1.0), probability(0.0), probability(0.874)], ["> 0.99", "< 0.01", "0.87"]);
+        assert_eq!(change(Usd::parse("1402").unwrap()), "+$1,402");
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 pub mod accuracy;
 pub mod bench_text;
+pub mod budget_json;
+pub mod budget_text;
 pub mod catalog;
+pub mod diff_text;
 pub mod doctor;
 pub mod estimate;
 pub mod explain;

@@ -8,12 +8,14 @@ mod answers;
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod answers_of_aws;
 mod bench;
+mod budget;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card;
 #[cfg(feature = "aws")]
 #[path = "../testbed/cloud_box.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod cloud_box;
+mod diff;
 mod examples;
 mod export;
 #[cfg(feature = "gcp")]

@@ -1,0 +1,153 @@
+//! Two budgets: their lines by id, and what was planned for each phase.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::budget::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
+use crate::budget::guardrail::Rented;
+use crate::budget::portfolio::planned::Inputs;
+use crate::units::{Quantiles, Usd};
+
+/// What this comparison reads of `budget --output json`.
+#[derive(Deserialize)]
+struct Document {
+    inputs: Inputs,
+    #[serde(default)]
+    tax: String,
+    total: Total,
+    #[serde(default)]
+    phases: Vec<PhaseRecord>,
+    lines: Vec<LineRecord>,
+}
+
+#[derive(Deserialize)]
+struct Total {
+    cost_usd: Quantiles<Usd>,
+}
+
+#[derive(Deserialize, PartialEq)]
+struct PhaseRecord {
+    phase: String,
+    team: String,
+    start: String,
+    months: u32,
+    repeats: u32,
+    #[serde(default)]
+    question: Value,
+    cloud: String,
+    gpu: Option<String>,
+    purchase: String,
+    cost_each_usd: Quantiles<Usd>,
+}
+
+#[derive(Deserialize)]
+struct LineRecord {
+    id: String,
+    run: Option<String>,
+    phase: Option<String>,
+    month: String,
+    item: String,
+    cloud: String,
+    region: Option<String>,
+    instance_type: Option<String>,
+    purchase: Option<String>,
+    quantity: f64,
+    unit_price_usd: Usd,
+    cost_usd: Usd,
+}
+
+pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
+    let read =
+        |side, document: &Value| Document::deserialize(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() });
+    let (old, new) = (read("the first", before)?, read("the second", after)?);
+    let mut reasons = requests(&old, &new);
+    reasons.extend(of_inputs(&old.inputs, &new.inputs));
+    let known = of_inputs(&old.inputs, &new.inputs);
+    let (was, is) = (by_path(&old.phases), by_path(&new.phases));
+    let cause = |one: Option<&Amount>, other: Option<&Amount>| {
+        let path = one.or(other).map(|amount| amount.of.as_str()).unwrap_or_default();
+        match (was.get(path), is.get(path)) {
+            // Nobody asked for anything else.
+            (Some(was), Some(is)) if asked(was) == asked(is) && was.question == is.question && !known.is_empty() => behind(&known),
+            _ => Cause::Request,
+        }
+    };
+    let (lines, unchanged) = changed(&amounts(&old.lines), &amounts(&new.lines), cause);
+    let rented = new.phases.iter().map(|phase| rented(phase, &new.lines)).collect();
+    Ok(Diff {
+        kind: "budgets",
+        total: Some(Change::new(old.total.cost_usd.expected, new.total.cost_usd.expected)),
+        p90_usd: Some(new.total.cost_usd.p90),
+        reasons,
+        lines,
+        unchanged,
+        rented,
+    })
+}
+
+fn by_path(phases: &[PhaseRecord]) -> BTreeMap<&str, &PhaseRecord> {
+    phases.iter().map(|phase| (phase.phase.as_str(), phase)).collect()
+}
+
+/// When and how often, and by whom.
+fn asked(phase: &PhaseRecord) -> (&str, &str, u32, u32) {
+    (&phase.team, &phase.start, phase.months, phase.repeats)
+}
+
+fn requests(old: &Document, new: &Document) -> Vec<Reason> {
+    let (was, is) = (by_path(&old.phases), by_path(&new.phases));
+    let mut found = Vec::new();
+    for (path, phase) in &is {
+        let Some(before) = was.get(path) else {
+            found.push(format!("{path}: new, {} times", phase.repeats));
+            continue;
+        };
+        if asked(before) != asked(phase) {
+            let said =
+                |phase: &PhaseRecord| format!("{} times in {} months from {} by {}", phase.repeats, phase.months, phase.start, phase.team);
+            found.push(format!("{path}: {} -> {}", said(before), said(phase)));
+        }
+        let mut keys = Vec::new();
+        differing("", &before.question, &phase.question, &mut keys);
+        found.extend(keys.into_iter().map(|key| format!("{path}: {key}")));
+    }
+    found.extend(was.keys().filter(|path| !is.contains_key(*path)).map(|path| format!("{path}: gone")));
+    if old.tax != new.tax {
+        found.push(format!("tax: {} -> {}", old.tax, new.tax));
+    }
+    found.into_iter().map(|detail| Reason { cause: Cause::Request, detail }).collect()
+}
+
+fn amounts(lines: &[LineRecord]) -> Vec<Amount> {
+    let one = |line: &LineRecord| {
+        let run = [line.run.as_deref(), line.phase.as_deref().filter(|phase| line.run.as_deref() != Some(*phase))];
+        let path = run.into_iter().flatten().collect::<Vec<_>>().join("/");
+        let machine = [line.instance_type.as_deref(), Some(line.cloud.as_str()), line.purchase.as_deref()];
+        Amount {
+            key: line.id.clone(),
+            of: path.clone(),
+            what: if path.is_empty() { line.id.clone() } else { format!("{path}, {}, {}", line.month, line.item) },
+            machines: machine.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" "),
+            quantity: line.quantity,
+            unit_price: line.unit_price_usd,
+            cost: line.cost_usd,
+        }
+    };
+    lines.iter().map(one).collect()
+}
+
+fn rented(phase: &PhaseRecord, lines: &[LineRecord]) -> Rented {
+    let start = format!("{}/", phase.phase);
+    let places = lines.iter().filter(|line| line.id.starts_with(&start)).find_map(|line| line.region.clone());
+    Rented {
+        what: phase.phase.clone(),
+        cloud: phase.cloud.clone(),
+        places: places.into_iter().collect(),
+        gpu: phase.gpu.clone(),
+        purchase: phase.purchase.clone(),
+        usd_per_hour: None,
+        p90: phase.cost_each_usd.p90,
+    }
+}

@@ -1,0 +1,165 @@
+//! Guardrails: what a change may do, from `[guardrail]` of `policy.toml`, beside the rules that hold for every plan.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::budget::diff::Diff;
+use crate::hardware::Hardware;
+use crate::plan::Policy;
+use crate::plan::policy::{Broken, Rule};
+use crate::units::Usd;
+use crate::workload::file::Scalar;
+
+/// Limits of a change; a missing one allows everything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Guardrail {
+    /// Of the expected cost.
+    pub max_increase_usd: Option<Rule<Usd>>,
+    pub max_increase_percent: Option<Rule<f64>>,
+    /// Of everything, with probability 0.9.
+    pub max_total_p90_usd: Option<Rule<Usd>>,
+}
+
+/// What a plan or a phase of a budget would rent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rented {
+    pub what: String,
+    pub cloud: String,
+    /// Region and zone.
+    pub places: Vec<String>,
+    pub gpu: Option<String>,
+    pub purchase: String,
+    /// Of all its machines.
+    pub usd_per_hour: Option<Usd>,
+    /// Of one time.
+    pub p90: Usd,
+}
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum GuardrailError {
+    #[error("policy.toml: {0}")]
+    Syntax(String),
+    #[error("policy.toml line {line}: guardrail.{key}: {detail}")]
+    Invalid { line: usize, key: &'static str, detail: String },
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct File {
+    guardrail: Section,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Section {
+    max_increase_usd: Option<Spanned<Scalar>>,
+    max_increase_percent: Option<Spanned<Scalar>>,
+    max_total_p90_usd: Option<Spanned<Scalar>>,
+}
+
+impl Guardrail {
+    /// Of the whole `policy.toml`; its other rules are read elsewhere.
+    pub fn read(text: &str) -> Result<Self, GuardrailError> {
+        let file: File = toml::from_str(text).map_err(|error| GuardrailError::Syntax(error.to_string().trim_end().to_owned()))?;
+        let line = |at: &Spanned<Scalar>| text[..at.span().start.min(text.len())].matches('\n').count() + 1;
+        let money = |key: &'static str, stated: Option<Spanned<Scalar>>| {
+            let Some(stated) = stated else { return Ok(None) };
+            let read = Usd::parse(&stated.get_ref().to_string().replace([',', '_'], ""));
+            let line = line(&stated);
+            read.map(|value| Some(Rule { value, line })).map_err(|error| GuardrailError::Invalid { line, key, detail: error.to_string() })
+        };
+        let percent = |key: &'static str, stated: Option<Spanned<Scalar>>| {
+            let Some(stated) = stated else { return Ok(None) };
+            let (line, text) = (line(&stated), stated.get_ref().to_string());
+            let read = text.trim().trim_end_matches('%').trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share >= 0.0);
+            let refused = || GuardrailError::Invalid { line, key, detail: format!("`{text}` is no percentage, such as 10") };
+            read.map(|value| Some(Rule { value, line })).ok_or_else(refused)
+        };
+        Ok(Self {
+            max_increase_usd: money("max_increase_usd", file.guardrail.max_increase_usd)?,
+            max_increase_percent: percent("max_increase_percent", file.guardrail.max_increase_percent)?,
+            max_total_p90_usd: money("max_total_p90_usd", file.guardrail.max_total_p90_usd)?,
+        })
+    }
+
+    /// Every limit that this change breaks, by line.
+    pub fn breaks(&self, diff: &Diff) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        let mut say = |line: usize, detail: String| broken.push(Broken { line, detail });
+        let increase = diff.total.filter(|total| total.change_usd > Usd::ZERO);
+        if let Some((rule, total)) = self.max_increase_usd.as_ref().zip(increase).filter(|(rule, total)| total.change_usd > rule.value) {
+            say(rule.line, format!("it costs ${:.2} more, over guardrail.max_increase_usd = {}", total.change_usd.dollars(), rule.value));
+        }
+        if let Some((rule, total)) = self.max_increase_percent.as_ref().zip(increase) {
+            // Anything is infinitely more than nothing.
+            match total.share.map(|share| share * 100.0) {
+                Some(percent) if percent <= rule.value => {}
+                Some(percent) => {
+                    say(rule.line, format!("it costs {percent:.1} % more, over guardrail.max_increase_percent = {}", rule.value))
+                }
+                None => say(rule.line, format!("it cost nothing before, and guardrail.max_increase_percent = {}", rule.value)),
+            }
+        }
+        if let Some((rule, p90)) = self.max_total_p90_usd.as_ref().zip(diff.p90_usd).filter(|(rule, p90)| *p90 > rule.value) {
+            say(rule.line, format!("${:.2} with 90 % certainty is over guardrail.max_total_p90_usd = {}", p90.dollars(), rule.value));
+        }
+        broken.sort_by_key(|broken| broken.line);
+        broken
+    }
+}
+
+/// Every rule of the house that what is rented breaks, by line.
+pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Broken> {
+    let mut broken = Vec::new();
+    for one in rented {
+        let mut say = |line: usize, detail: String| broken.push(Broken { line, detail: format!("{}: {detail}", one.what) });
+        if let Some(rule) = policy.clouds.as_ref().filter(|rule| !rule.value.iter().any(|cloud| cloud.as_str() == one.cloud)) {
+            say(rule.line, format!("clouds does not list {}", one.cloud));
+        }
+        let inside = |start: &String| one.places.iter().any(|place| place.starts_with(start.as_str()));
+        if let Some(rule) = policy.regions.as_ref().filter(|rule| !one.places.is_empty() && !rule.value.iter().any(inside)) {
+            say(rule.line, format!("regions does not list {}", one.places.join(" ")));
+        }
+        let gpu = one.gpu.as_deref().and_then(|name| hardware.find_gpu(name));
+        if let Some((rule, gpu)) = policy.gpus.as_ref().zip(gpu)
+            && !rule.value.iter().any(|selector| selector.matches_gpu(gpu, hardware.gpu(gpu)))
+        {
+            say(rule.line, format!("gpus does not list {}", hardware.gpu(gpu).id));
+        }
+        // Spot with on-demand to fall back to needs both.
+        let words: &[&str] = if one.purchase == "spot-with-fallback" { &["spot", "on-demand"] } else { &[one.purchase.as_str()] };
+        let missing =
+            |rule: &&Rule<Vec<String>>| words.iter().any(|word| *word != "reserved" && !rule.value.iter().any(|known| known == word));
+        if let Some(rule) = policy.purchases.as_ref().filter(missing) {
+            say(rule.line, format!("purchases does not list {}", words.join(" and ")));
+        }
+        if let Some(rule) = one.usd_per_hour.and_then(|rate| policy.breaks_rate(rate)) {
+            say(rule.line, rule.detail);
+        }
+        if let Some(rule) = policy.breaks_cost(one.p90) {
+            say(rule.line, rule.detail);
+        }
+    }
+    broken.sort_by_key(|broken| broken.line);
+    broken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_read_with_its_line_and_refused_with_it() {
+        let text = "clouds = [\"aws\"]\n[guardrail]\nmax_increase_usd = \"1,000\"\nmax_increase_percent = \"10 %\"\n";
+        let guardrail = Guardrail::read(text).unwrap();
+        assert_eq!(guardrail.max_increase_usd.unwrap().line, 3);
+        assert_eq!(guardrail.max_increase_percent.unwrap(), Rule { value: 10.0, line: 4 });
+        assert_eq!(Guardrail::read("clouds = [\"aws\"]").unwrap(), Guardrail::default());
+        let refused = |text: &str| Guardrail::read(text).unwrap_err().to_string();
+        assert!(refused("[guardrail]\nmax_increase_usd = -1").starts_with("policy.toml line 2: guardrail.max_increase_usd: "));
+        assert!(refused("[guardrail]\nmax_increase_percent = \"lots\"").contains("line 2"));
+        assert!(refused("[guardrail]\nmax = 1").contains("unknown field `max`"));
+        let hardware = Hardware::embedded().unwrap();
+        assert!(Policy::read(text, &hardware).unwrap().clouds.is_some(), "a plan reads past the guardrail");
+    }
+}

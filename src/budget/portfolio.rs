@@ -1,0 +1,209 @@
+//! `Portfolio`: many runs as a person states them: phases, repeats, teams, months, commitments, currency and tax.
+
+pub mod after;
+pub mod answer;
+pub mod calendar;
+pub mod commitment;
+pub mod file;
+pub mod groups;
+pub mod lines;
+pub mod planned;
+pub mod sensitivity;
+pub mod shape;
+pub mod simulation;
+pub mod terms;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::budget::portfolio::calendar::Month;
+use crate::budget::portfolio::commitment::Commitment;
+use crate::units::{Hours, Quantiles, Usd, UsdPerHour};
+use crate::workload::file::LimitsSection;
+
+/// What is asked, complete and checked.
+#[derive(Clone, Debug)]
+pub struct Portfolio {
+    pub name: String,
+    pub tax: Tax,
+    /// Of everything.
+    pub budget: Option<Usd>,
+    pub start: Month,
+    pub months: u32,
+    pub teams: Vec<Team>,
+    pub phases: Vec<Phase>,
+    pub commitments: Vec<Commitment>,
+    /// Share by which the data may be larger or smaller.
+    pub data_spread: Spread,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Team {
+    pub name: String,
+    pub budget: Option<Usd>,
+}
+
+/// What is added to every price, exactly: parts of a million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tax {
+    pub millionths: i128,
+}
+
+/// A share up and down, and what it rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    pub share: f64,
+    pub basis: String,
+}
+
+/// One piece of work of a run, in the months that it takes.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    pub run: String,
+    pub name: String,
+    pub team: String,
+    pub tags: BTreeMap<String, String>,
+    pub what: What,
+    /// Times that it is done.
+    pub repeats: u32,
+    pub start: Month,
+    /// Over which its cost is spread evenly.
+    pub months: u32,
+    /// Of the file.
+    pub line: usize,
+}
+
+/// Where cost and hours of a phase come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A question that is planned: path beside the portfolio, and limits laid over those of the file.
+    Workload {
+        path: String,
+        limits: Box<LimitsSection>,
+    },
+    /// An answer of `plan --output json`, as it was recorded; `None`: its recommendation.
+    Plan {
+        path: String,
+        id: Option<String>,
+    },
+    Rate(Box<Rate>),
+}
+
+/// Machines whose price and hours somebody states.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rate {
+    /// Of one machine.
+    pub usd_per_hour: UsdPerHour,
+    pub nodes: u32,
+    /// Of all machines together, once.
+    pub hours: Hours,
+    /// That nine of ten such runs need no more than.
+    pub hours_p90: Hours,
+    pub cloud: String,
+    pub region: Option<String>,
+    pub instance_type: Option<String>,
+    pub gpu: Option<String>,
+    pub gpus_per_node: u32,
+    pub purchase: String,
+    pub source: String,
+    pub as_of: Timestamp,
+}
+
+/// What goes wrong in a portfolio, with what to type instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortfolioError {
+    #[error("{0}")]
+    Syntax(String),
+    #[error("line {line}: {detail}")]
+    Invalid { line: usize, detail: String, hint: String },
+}
+
+impl PortfolioError {
+    pub fn at(line: usize, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Invalid { line, detail: detail.into(), hint: hint.into() }
+    }
+}
+
+/// Of a workload or plan that nobody put into a portfolio.
+const NO_TEAM: &str = "not stated";
+
+impl Portfolio {
+    /// One run, once, in one month: what a workload or a plan costs, in the form of a budget.
+    pub fn of_one(name: &str, what: What, month: Month) -> Self {
+        let phase = Phase {
+            run: name.to_owned(),
+            name: name.to_owned(),
+            team: NO_TEAM.to_owned(),
+            tags: BTreeMap::new(),
+            what,
+            repeats: 1,
+            start: month,
+            months: 1,
+            line: 1,
+        };
+        Self {
+            name: name.to_owned(),
+            tax: Tax::default(),
+            budget: None,
+            start: month,
+            months: 1,
+            teams: Vec::new(),
+            phases: vec![phase],
+            commitments: Vec::new(),
+            data_spread: Spread::assumed(),
+        }
+    }
+}
+
+impl Spread {
+    /// Data that turns out larger or smaller, where nobody says by how much. Judged: nobody publishes it.
+    pub fn assumed() -> Self {
+        Self { share: 0.25, basis: "assumed: nobody publishes how far data sizes are missed".to_owned() }
+    }
+}
+
+impl Tax {
+    /// On this amount, rounded once to the nano-dollar, halves up.
+    pub fn on(self, amount: Usd) -> Usd {
+        Usd::from_nanos((amount.nanos() * self.millionths + 500_000).div_euclid(1_000_000))
+    }
+
+    pub fn with(self, amount: f64) -> f64 {
+        amount * (1.0 + self.millionths as f64 / 1e6)
+    }
+}
+
+impl Phase {
+    /// `run/phase`, or the run alone where it is its only phase.
+    pub fn path(&self) -> String {
+        if self.run == self.name { self.run.clone() } else { format!("{}/{}", self.run, self.name) }
+    }
+
+    pub fn in_months(&self) -> impl Iterator<Item = Month> + '_ {
+        (0..self.months).map(|ahead| self.start.ahead(ahead))
+    }
+}
+
+/// Cost and hours of a figure under risk, from draws.
+pub fn quantiles(draws: &mut [f64], expected: Usd) -> Quantiles<Usd> {
+    draws.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        let rank = ((share * draws.len() as f64).ceil() as usize).clamp(1, draws.len().max(1));
+        draws.get(rank - 1).copied().and_then(Usd::from_dollars).unwrap_or(expected)
+    };
+    Quantiles { expected, p50: at(0.5), p90: at(0.9) }
+}
+
+/// Part of all cost that falls to one month, team, cloud or GPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    pub name: String,
+    pub cost_usd: Quantiles<Usd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<Usd>,
+    /// That the cost stays within the budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chance_within_budget: Option<f64>,
+}

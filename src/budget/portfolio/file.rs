@@ -1,0 +1,356 @@
+//! Reads a portfolio from TOML. Whatever cannot be meant is refused with its line and what to write instead.
+
+mod keys;
+
+use std::ops::RangeInclusive;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use toml::Spanned;
+
+use crate::budget::portfolio::after::{Draft, order};
+use crate::budget::portfolio::calendar::Month;
+use crate::budget::portfolio::commitment::{Commitment, Kind};
+use crate::budget::portfolio::file::keys::{CommitmentSection, File, Section, TeamSection};
+use crate::budget::portfolio::{Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team, What};
+use crate::units::names::did_you_mean;
+use crate::units::{Hours, Usd, UsdPerHour};
+use crate::workload::file::Scalar;
+
+/// Longest time that a portfolio spans.
+const MOST_MONTHS: i64 = 120;
+/// More repeats than anybody plans for: a slip of the keyboard.
+const MOST_REPEATS: i64 = 10_000;
+const MOST_PHASES: usize = 2000;
+const MOST_NODES: i64 = 100_000;
+
+const PURCHASES: [&str; 7] = ["on-demand", "spot", "spot-with-fallback", "commitment", "capacity-block", "flex-start", "reserved"];
+
+type Read<T> = Result<T, PortfolioError>;
+
+impl Portfolio {
+    pub fn read(text: &str) -> Read<Self> {
+        let file: File = toml::from_str(text).map_err(|error| PortfolioError::Syntax(error.to_string().trim_end().to_owned()))?;
+        Reader { text }.portfolio(file)
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn line<T>(&self, spanned: &Spanned<T>) -> usize {
+        self.text[..spanned.span().start.min(self.text.len())].matches('\n').count() + 1
+    }
+
+    fn portfolio(&self, file: File) -> Read<Portfolio> {
+        self.currency(file.currency.as_ref())?;
+        let tax = self.tax(file.tax.as_ref())?;
+        let start = file.start.as_ref().ok_or_else(|| PortfolioError::at(1, "`start` is missing", "start = \"2027-01\""))?;
+        let start = self.month(start)?;
+        let months = file.months.as_ref().ok_or_else(|| PortfolioError::at(1, "`months` is missing", "months = 3"))?;
+        let months = self.whole("months", months, 1..=MOST_MONTHS)?;
+        let teams = self.teams(&file.team)?;
+        let mut drafts = Vec::new();
+        for run in &file.run {
+            self.run(run, &teams, &mut drafts)?;
+        }
+        if drafts.is_empty() {
+            return Err(PortfolioError::at(1, "no [[run]] stands in the portfolio", "[[run]]"));
+        }
+        if drafts.len() > MOST_PHASES {
+            return Err(PortfolioError::at(
+                1,
+                format!("{} phases are more than {MOST_PHASES}", drafts.len()),
+                "make them several portfolios, or use `repeats`",
+            ));
+        }
+        let phases = order(drafts, start, months)?;
+        let commitments = file.commitment.iter().map(|section| self.commitment(section, start, months)).collect::<Read<_>>()?;
+        let budget = file.budget.as_ref().map(|amount| self.money("budget", amount)).transpose()?;
+        let data_spread = match &file.data_spread {
+            None => Spread::assumed(),
+            Some(stated) => {
+                Spread { share: self.percent("data_spread", stated)?, basis: format!("line {} of the portfolio", self.line(stated)) }
+            }
+        };
+        Ok(Portfolio {
+            name: file.name.unwrap_or_else(|| "portfolio".to_owned()),
+            tax,
+            budget,
+            start,
+            months,
+            teams,
+            phases,
+            commitments,
+            data_spread,
+        })
+    }
+
+    /// Prices are in dollars, and a rate of exchange is nothing to guess.
+    fn currency(&self, stated: Option<&Spanned<String>>) -> Read<()> {
+        let hint = "currency = \"USD\"";
+        match stated {
+            None => Err(PortfolioError::at(1, "`currency` is missing: state it, nobody should have to guess", hint)),
+            Some(word) if word.get_ref() == "USD" => Ok(()),
+            Some(word) => {
+                let detail = format!("currency is `{}`, and every price is in US dollars: no rate of exchange is assumed", word.get_ref());
+                Err(PortfolioError::at(self.line(word), detail, hint))
+            }
+        }
+    }
+
+    fn tax(&self, stated: Option<&Spanned<Scalar>>) -> Read<Tax> {
+        let Some(word) = stated else {
+            return Err(PortfolioError::at(1, "`tax` is missing: state it, prices of clouds are without", "tax = \"excluded\""));
+        };
+        let text = word.get_ref().to_string();
+        if text == "excluded" {
+            return Ok(Tax::default());
+        }
+        // A percent is ten thousand parts of a million, and a hundred thousand nano-units of a decimal are one part.
+        let number = text.strip_suffix('%').and_then(|number| Usd::parse(number.trim()).ok());
+        let exact = number.map(Usd::nanos).filter(|nanos| nanos % 100_000 == 0 && *nanos <= 100_000_000_000);
+        let refused =
+            || PortfolioError::at(self.line(word), format!("tax `{text}` is neither `excluded` nor a percentage"), "tax = \"19 %\"");
+        exact.map(|nanos| Tax { millionths: nanos / 100_000 }).ok_or_else(refused)
+    }
+
+    fn teams(&self, sections: &[Spanned<TeamSection>]) -> Read<Vec<Team>> {
+        let mut teams: Vec<Team> = Vec::new();
+        for section in sections {
+            let team = section.get_ref();
+            if teams.iter().any(|known| known.name == team.name) {
+                return Err(PortfolioError::at(
+                    self.line(section),
+                    format!("team `{}` stands here twice", team.name),
+                    "give each team one [[team]]",
+                ));
+            }
+            let budget = team.budget.as_ref().map(|amount| self.money("budget", amount)).transpose()?;
+            teams.push(Team { name: team.name.clone(), budget });
+        }
+        Ok(teams)
+    }
+
+    fn team(&self, section: &Spanned<Section>, stated: Option<&Spanned<String>>, teams: &[Team]) -> Read<String> {
+        let known = || teams.iter().map(|team| team.name.as_str());
+        let Some(stated) = stated else {
+            let hint = format!("team = \"{}\"", known().next().unwrap_or("research"));
+            return Err(PortfolioError::at(self.line(section), "`team` is missing: every run is somebody's", hint));
+        };
+        let name = stated.get_ref();
+        if known().any(|team| team == name) {
+            return Ok(name.clone());
+        }
+        let hint = match did_you_mean(name, known()) {
+            Some(near) => format!("did you mean team = \"{near}\"? Or add [[team]] with name = \"{name}\""),
+            None => format!("add [[team]] with name = \"{name}\""),
+        };
+        Err(PortfolioError::at(self.line(stated), format!("no [[team]] is called `{name}`"), hint))
+    }
+
+    /// A run is one phase, or it has some.
+    fn run(&self, run: &Spanned<Section>, teams: &[Team], drafts: &mut Vec<Draft>) -> Read<()> {
+        let section = run.get_ref();
+        let Some(name) = &section.name else {
+            return Err(PortfolioError::at(self.line(run), "a [[run]] has no name", "name = \"pretrain\""));
+        };
+        if drafts.iter().any(|draft| draft.phase.run == *name) {
+            return Err(PortfolioError::at(
+                self.line(run),
+                format!("two runs are called `{name}`"),
+                "rename one, or make them [[run.phase]] of one run",
+            ));
+        }
+        let team = self.team(run, section.team.as_ref(), teams)?;
+        if section.phase.is_empty() {
+            drafts.push(self.phase(run, name, name, &team)?);
+            return Ok(());
+        }
+        if section.is_work() {
+            let detail = format!("run `{name}` has phases, and work of its own beside them");
+            return Err(PortfolioError::at(self.line(run), detail, "move it into a [[run.phase]]"));
+        }
+        let first = drafts.len();
+        for phase in &section.phase {
+            let inner = phase.get_ref();
+            if !inner.phase.is_empty() {
+                return Err(PortfolioError::at(self.line(phase), "a phase has phases", "make it a [[run]]"));
+            }
+            let Some(called) = &inner.name else {
+                return Err(PortfolioError::at(self.line(phase), format!("a phase of `{name}` has no name"), "name = \"fine-tune\""));
+            };
+            if drafts[first..].iter().any(|draft| draft.phase.name == *called) {
+                return Err(PortfolioError::at(self.line(phase), format!("two phases of `{name}` are called `{called}`"), "rename one"));
+            }
+            let team = if inner.team.is_some() { self.team(phase, inner.team.as_ref(), teams)? } else { team.clone() };
+            let mut draft = self.phase(phase, name, called, &team)?;
+            for (key, value) in &section.tags {
+                draft.phase.tags.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+            drafts.push(draft);
+        }
+        Ok(())
+    }
+
+    fn phase(&self, at: &Spanned<Section>, run: &str, name: &str, team: &str) -> Read<Draft> {
+        let section = at.get_ref();
+        let whole = |key, value: &Option<Spanned<i64>>, most, or| value.as_ref().map_or(Ok(or), |value| self.whole(key, value, 1..=most));
+        let what = self.what(at)?;
+        let start = section.start.as_ref().map(|start| Ok((self.month(start)?, self.line(start)))).transpose()?;
+        let after = section.after.iter().map(|word| (word.get_ref().clone(), self.line(word))).collect();
+        let phase = Phase {
+            run: run.to_owned(),
+            name: name.to_owned(),
+            team: team.to_owned(),
+            tags: section.tags.clone(),
+            what,
+            repeats: whole("repeats", &section.repeats, MOST_REPEATS, 1)?,
+            // Put in its place by `order`.
+            start: Month::of(Timestamp::UNIX_EPOCH),
+            months: whole("months", &section.months, MOST_MONTHS, 1)?,
+            line: self.line(at),
+        };
+        Ok(Draft { phase, start, after })
+    }
+
+    fn what(&self, at: &Spanned<Section>) -> Read<What> {
+        let section = at.get_ref();
+        let given = [section.workload.is_some(), section.plan.is_some(), section.usd_per_hour.is_some()];
+        if given.iter().filter(|given| **given).count() != 1 {
+            let detail = "says not once what it costs: one of `workload`, `plan` and `usd_per_hour` with `hours`";
+            return Err(PortfolioError::at(self.line(at), detail, "workload = \"llama-3.1-8b-lora.toml\""));
+        }
+        if let Some(path) = &section.workload {
+            return Ok(What::Workload { path: path.get_ref().clone(), limits: Box::new(section.limits.clone().unwrap_or_default()) });
+        }
+        if section.limits.is_some() {
+            return Err(PortfolioError::at(self.line(at), "limits change a question, and this is an answer", "workload = \"FILE.toml\""));
+        }
+        match &section.plan {
+            Some(path) => Ok(What::Plan { path: path.get_ref().clone(), id: section.id.clone() }),
+            None => self.rate(at).map(|rate| What::Rate(Box::new(rate))),
+        }
+    }
+
+    fn rate(&self, at: &Spanned<Section>) -> Read<Rate> {
+        let section = at.get_ref();
+        let missing = |key: &str, hint: &str| PortfolioError::at(self.line(at), format!("`usd_per_hour` stands without `{key}`"), hint);
+        let price = section.usd_per_hour.as_ref().ok_or_else(|| missing("usd_per_hour", "usd_per_hour = \"98.32\""))?;
+        let usd_per_hour = self.hourly("usd_per_hour", price)?;
+        let hours = section.hours.as_ref().ok_or_else(|| missing("hours", "hours = 240"))?;
+        let time = |key: &str, value: &Spanned<Scalar>| {
+            let read = Hours::parse(&value.get_ref().to_string()).ok().filter(|hours| hours.0 > 0.0 && hours.0 < 1e6);
+            read.ok_or_else(|| {
+                PortfolioError::at(self.line(value), format!("{key} `{}` is no length of time", value.get_ref()), "hours = 240")
+            })
+        };
+        let hours = time("hours", hours)?;
+        let hours_p90 = section.hours_p90.as_ref().map_or(Ok(hours), |value| time("hours_p90", value))?;
+        if hours_p90 < hours {
+            return Err(PortfolioError::at(
+                self.line(at),
+                "`hours_p90` is less than `hours`",
+                "hours_p90 is what nine of ten runs stay under",
+            ));
+        }
+        let purchase = section.purchase.as_ref().map_or("on-demand", |word| word.get_ref());
+        if let Some(word) = section.purchase.as_ref().filter(|_| !PURCHASES.contains(&purchase)) {
+            let detail = format!("purchase `{purchase}` is not among {}", PURCHASES.join(", "));
+            return Err(PortfolioError::at(self.line(word), detail, "purchase = \"on-demand\""));
+        }
+        let whole = |key, value: &Option<Spanned<i64>>| value.as_ref().map_or(Ok(1), |value| self.whole(key, value, 1..=MOST_NODES));
+        Ok(Rate {
+            usd_per_hour,
+            nodes: whole("nodes", &section.nodes)?,
+            hours,
+            hours_p90,
+            cloud: section.cloud.clone().ok_or_else(|| missing("cloud", "cloud = \"aws\""))?,
+            region: section.region.clone(),
+            instance_type: section.instance_type.clone(),
+            gpu: section.gpu.clone(),
+            gpus_per_node: whole("gpus_per_node", &section.gpus_per_node)?,
+            purchase: purchase.to_owned(),
+            source: section.source.clone().ok_or_else(|| missing("source", "source = \"quote 4711 of the vendor\""))?,
+            as_of: self.day(section.as_of.as_ref().ok_or_else(|| missing("as_of", "as_of = 2026-10-01"))?)?,
+        })
+    }
+
+    fn commitment(&self, at: &Spanned<CommitmentSection>, start: Month, months: u32) -> Read<Commitment> {
+        let section = at.get_ref();
+        let missing =
+            |key: &str, hint: &str| PortfolioError::at(self.line(at), format!("commitment `{}` has no `{key}`", section.name), hint);
+        let hourly = self.hourly("usd_per_hour", &section.usd_per_hour)?;
+        let kind = match section.kind.get_ref().as_str() {
+            "reservation" => Kind::Reservation {
+                instance_type: section.instance_type.clone().ok_or_else(|| missing("instance_type", "instance_type = \"p5.48xlarge\""))?,
+                nodes: self.whole("nodes", section.nodes.as_ref().ok_or_else(|| missing("nodes", "nodes = 2"))?, 1..=MOST_NODES)?,
+            },
+            "savings-plan" => {
+                let percent = section.percent.as_ref().ok_or_else(|| missing("percent", "percent = 40"))?;
+                Kind::SavingsPlan { machines: section.machines.clone(), discount: self.percent("percent", percent)? }
+            }
+            other => {
+                let detail = format!("kind `{other}` is neither `reservation` nor `savings-plan`");
+                return Err(PortfolioError::at(self.line(&section.kind), detail, "kind = \"reservation\""));
+            }
+        };
+        Ok(Commitment {
+            name: section.name.clone(),
+            kind,
+            cloud: section.cloud.clone(),
+            region: section.region.clone(),
+            usd_per_hour: hourly,
+            start: section.start.as_ref().map_or(Ok(start), |month| self.month(month))?,
+            months: section.months.as_ref().map_or(Ok(months), |value| self.whole("months", value, 1..=MOST_MONTHS))?,
+            source: section.source.clone().ok_or_else(|| missing("source", "source = \"quote 4711 of the vendor\""))?,
+            as_of: self.day(section.as_of.as_ref().ok_or_else(|| missing("as_of", "as_of = 2026-10-01"))?)?,
+        })
+    }
+
+    fn month(&self, stated: &Spanned<String>) -> Read<Month> {
+        let refused = || PortfolioError::at(self.line(stated), format!("`{}` is no month", stated.get_ref()), "start = \"2027-01\"");
+        Month::parse(stated.get_ref()).ok_or_else(refused)
+    }
+
+    fn whole(&self, key: &str, stated: &Spanned<i64>, range: RangeInclusive<i64>) -> Read<u32> {
+        let number = *stated.get_ref();
+        let inside = u32::try_from(number).ok().filter(|_| range.contains(&number));
+        inside.ok_or_else(|| {
+            let detail = format!("{key} = {number} is outside {} to {}", range.start(), range.end());
+            PortfolioError::at(self.line(stated), detail, format!("{key} = {}", range.start()))
+        })
+    }
+
+    fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
+        let text = stated.get_ref().to_string().replace([',', '_'], "");
+        Usd::parse(&text).map_err(|error| PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"120000\"")))
+    }
+
+    fn hourly(&self, key: &str, stated: &Spanned<Scalar>) -> Read<UsdPerHour> {
+        let text = stated.get_ref().to_string().replace([',', '_'], "");
+        UsdPerHour::parse(&text)
+            .map_err(|error| PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\"")))
+    }
+
+    /// `40`, `40 %` or `"40%"` as 0.4.
+    fn percent(&self, key: &str, stated: &Spanned<Scalar>) -> Read<f64> {
+        let text = stated.get_ref().to_string();
+        let number = text.trim().trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..100.0).contains(number));
+        let refused =
+            || PortfolioError::at(self.line(stated), format!("{key} `{text}` is no percentage from 0 to 100"), format!("{key} = 40"));
+        number.map(|number| number / 100.0).ok_or_else(refused)
+    }
+
+    fn day(&self, stated: &Spanned<Scalar>) -> Read<Timestamp> {
+        let text = stated.get_ref().to_string();
+        let refused = || PortfolioError::at(self.line(stated), format!("`{text}` is no day"), "as_of = 2026-10-01");
+        let day: jiff::civil::Date = text.parse().map_err(|_| refused())?;
+        day.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).map_err(|_| refused())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What a portfolio may say, and what is refused with its line.
+#![cfg(test)]
+
+use super::*;
+
+const GOOD: &str = r#"name = "first quarter"
+currency = "USD"
+tax = "19 %"
+start = "2027-01"
+months = 3
+budget = "120,000"
+
+[[team]]
+name = "language"
+budget = 90000
+
+[[run]]
+name = "base"
+team = "language"
+tags = { project = "seven" }
+
+[[run.phase]]
+name = "pretrain"
+workload = "pretrain.toml"
+limits = { purchase = "on-demand" }
+months = 2
+
+[[run.phase]]
+name = "tune"
+plan = "tune.json"
+after = ["pretrain"]
+repeats = 4
+
+[[run]]
+name = "evaluate"
+team = "language"
+usd_per_hour = "98.32"
+hours = "2d"
+nodes = 2
+cloud = "aws"
+source = "a quote"
+as_of = 2026-10-01
+after = ["base"]
+"#;
+
+fn refused(text: &str) -> (usize, String, String) {
+    match Portfolio::read(text).unwrap_err() {
+        PortfolioError::Invalid { line, detail, hint } => (line, detail, hint),
+        PortfolioError::Syntax(text) => panic!("{text}"),
+    }
+}
+
+fn line_of(text: &str, part: &str) -> usize {
+    text[..text.find(part).unwrap()].matches('\n').count() + 1
+}
+
+#[test]
+fn a_portfolio_is_read_with_its_phases_in_their_months() {
+    let text = GOOD.replace("after = [\"base\"]", "");
+    let portfolio = Portfolio::read(&text).unwrap();
+    assert_eq!((portfolio.tax.millionths, portfolio.budget.unwrap().to_string().as_str()), (190_000, "120000.00"));
+    let months: Vec<String> = portfolio.phases.iter().map(|phase| format!("{} {}+{}", phase.path(), phase.start, phase.months)).collect();
+    assert_eq!(months, ["base/pretrain 2027-01+2", "base/tune 2027-03+1", "evaluate 2027-01+1"]);
+    assert_eq!(portfolio.phases[1].tags["project"], "seven");
+    assert!(matches!(&portfolio.phases[2].what, What::Rate(rate) if rate.hours == Hours(48.0) && rate.hours_p90 == rate.hours));
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_with_its_line() {
+    for (good, bad, said) in [
+        ("repeats = 4", "repeats = -4", "repeats = -4 is outside 1 to 10000"),
+        ("currency = \"USD\"", "currency = \"EUR\"", "no rate of exchange is assumed"),
+        ("tax = \"19 %\"", "tax = \"some\"", "neither `excluded` nor a percentage"),
+        ("after = [\"pretrain\"]", "after = [\"pretran\"]", "no run or phase is called `pretran`"),
+        ("hours = \"2d\"", "hours = \"soon\"", "no length of time"),
+        ("usd_per_hour = \"98.32\"", "usd_per_hour = \"lots\"", "usd_per_hour: `lots` is not an amount"),
+        ("as_of = 2026-10-01", "as_of = \"then\"", "`then` is no day"),
+        ("start = \"2027-01\"", "start = \"January\"", "`January` is no month"),
+    ] {
+        let text = GOOD.replace("after = [\"base\"]", "").replace(good, bad);
+        let (line, detail, hint) = refused(&text);
+        assert_eq!(line, line_of(&text, bad), "{detail}");
+        assert!(detail.contains(said), "{detail}");
+        assert!(!hint.is_empty());
+    }
+    let text = GOOD.replace("name = \"evaluate\"\nteam = \"language\"", "name = \"evaluate\"\nteam = \"langauge\"");
+    let (line, detail, hint) = refused(&text);
+    assert_eq!((line, detail.as_str()), (line_of(&text, "team = \"langauge\""), "no [[team]] is called `langauge`"));
+    assert!(hint.contains("team = \"language\""), "{hint}");
+}
+
+#[test]
+fn circles_and_overlaps_are_refused() {
+    let text = GOOD.replace("months = 2\n", "months = 2\nafter = [\"tune\"]\n").replace("after = [\"base\"]", "");
+    assert!(refused(&text).1.contains("circular"), "{}", refused(&text).1);
+    let text = GOOD.replace("repeats = 4", "repeats = 4\nstart = \"2027-02\"").replace("after = [\"base\"]", "");
+    let (line, detail, hint) = refused(&text);
+    assert_eq!((line, hint.as_str()), (line_of(&text, "start = \"2027-02\""), "start = \"2027-03\""));
+    assert!(detail.contains("the months overlap"), "{detail}");
+    // After both phases of `base` no month is left.
+    assert!(refused(GOOD).1.contains("outside 2027-01 to 2027-03"), "{}", refused(GOOD).1);
+}
+
+#[test]
+fn nothing_is_assumed_of_currency_tax_and_teams() {
+    for key in [
+        "currency = \"USD\"\n",
+        "tax = \"19 %\"\n",
+        "start = \"2027-01\"\n",
+        "months = 3\n",
+        "team = \"language\"\n",
+        "source = \"a quote\"\n",
+        "as_of = 2026-10-01\n",
+    ] {
+        let (line, detail, hint) = refused(&GOOD.replace("after = [\"base\"]", "").replacen(key, "", 1));
+        assert!(line > 0 && detail.contains(key.split(' ').next().unwrap()) && !hint.is_empty(), "{key}: {detail}");
+    }
+    assert!(matches!(Portfolio::read("currency = 1"), Err(PortfolioError::Syntax(_))));
+    assert!(matches!(Portfolio::read(&format!("{GOOD}\ncolour = 1")), Err(PortfolioError::Syntax(text)) if text.contains("colour")));
+}

@@ -1,0 +1,247 @@
+//! Draws of a whole portfolio. What runs have in common moves together: the estimate of a workload, the spot market of a month.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rayon::prelude::*;
+
+use crate::budget::Item;
+use crate::budget::portfolio::calendar::Month;
+use crate::budget::portfolio::commitment::Commitment;
+use crate::budget::portfolio::groups::Groups;
+use crate::budget::portfolio::lines::Costed;
+use crate::budget::portfolio::{Portfolio, quantiles};
+use crate::units::draw::Draws;
+use crate::units::{Quantiles, Usd};
+
+pub const DRAWS: usize = 10_000;
+
+/// Share that the spot fortune of two runs in one month has in common: the mean correlation of availability over the four pairs
+/// of AWS pools of one type in two zones, .11, .46, .51 and .56 (docs/risk.md, "Forecasts"; traces of Wu et al., NSDI'24, 27
+/// days of 2022). Measured over ten minutes and not over months, and taken for all runs on spot: an assumption.
+pub const AVAILABILITY_IN_COMMON: f64 = 0.41;
+/// Root mean square of the change of the logarithm of a spot price from one month to the next: 26,697 changes of 29 machine
+/// types with GPUs of Google Cloud in up to 40 regions, January 2024 to August 2026, from the price lists that
+/// github.com/Cyclenerd/google-cloud-pricing-cost-calculator keeps. On-demand prices of the same lists moved by .003.
+pub const SPOT_PRICE_STEP: f64 = 0.133;
+/// Of the variance of those changes, the share that lies between months and not within them: what all have in common.
+pub const SPOT_PRICE_IN_COMMON: f64 = 0.10;
+
+/// Phases drawn at once, so that memory stays small and sums keep their order.
+const AT_ONCE: usize = 16;
+
+/// Kinds of streams, so that no two draw the same numbers.
+const AVAILABILITY: u64 = 1 << 40;
+const PRICE: u64 = 2 << 40;
+const ESTIMATE: u64 = 3 << 40;
+const POOL: u64 = 4 << 40;
+const OWN: u64 = 5 << 40;
+
+pub struct Simulated {
+    pub groups: Groups,
+    /// By phase, then month of it: median and 90th percentile of what is left after commitments, with its mean.
+    pub parts: Vec<Vec<Quantiles<f64>>>,
+    /// By phase, all months together, after commitments.
+    pub phases: Vec<Quantiles<f64>>,
+    /// By commitment and month: of what is not used.
+    pub unused: Vec<BTreeMap<Month, Quantiles<f64>>>,
+    /// By commitment: share of the draws in which it spares less than it costs.
+    pub losses: Vec<f64>,
+}
+
+/// Normal numbers that several phases share.
+struct Shared {
+    seed: u64,
+    now: Month,
+    /// Of the spot market by month of the portfolio.
+    availability: BTreeMap<Month, Vec<f64>>,
+    /// Sums of steps of all spot prices since now.
+    price: BTreeMap<Month, Vec<f64>>,
+    /// The same for one pool's own.
+    pools: BTreeMap<String, BTreeMap<Month, Vec<f64>>>,
+    estimates: BTreeMap<String, Vec<f64>>,
+}
+
+fn normals(seed: u64, stream: u64) -> Vec<f64> {
+    let mut draws = Draws::new(seed, stream);
+    (0..DRAWS).map(|_| draws.normal()).collect()
+}
+
+/// Months that a price has to move until then.
+pub fn months_ahead(month: Month, now: Month) -> u32 {
+    month.since(now).max(0) as u32
+}
+
+/// Sums of steps up to each of the months.
+fn walk(seed: u64, stream: u64, now: Month, months: &BTreeSet<Month>) -> BTreeMap<Month, Vec<f64>> {
+    let mut draws = Draws::new(seed, stream);
+    let (mut at, mut sums, mut found) = (0, vec![0.0; DRAWS], BTreeMap::new());
+    for month in months {
+        while at < months_ahead(*month, now) {
+            for sum in &mut sums {
+                *sum += draws.normal();
+            }
+            at += 1;
+        }
+        found.insert(*month, sums.clone());
+    }
+    found
+}
+
+impl Shared {
+    fn new(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64) -> Self {
+        let months: BTreeSet<Month> = costed.iter().flat_map(|costed| costed.phase.in_months()).collect();
+        let availability =
+            months.iter().map(|month| (*month, normals(seed, AVAILABILITY + u64::from(months_ahead(*month, portfolio.start)))));
+        let mut of_pools: BTreeMap<String, BTreeSet<Month>> = BTreeMap::new();
+        for costed in costed.iter().filter(|costed| costed.once.spot_share > 0.0) {
+            of_pools.entry(costed.once.pool()).or_default().extend(costed.phase.in_months());
+        }
+        let estimates: BTreeSet<&String> = costed.iter().map(|costed| &costed.once.estimate).collect();
+        Self {
+            seed,
+            now,
+            availability: availability.collect(),
+            price: walk(seed, PRICE, now, &months),
+            pools: of_pools.into_iter().zip(0..).map(|((pool, months), at)| (pool, walk(seed, POOL + at, now, &months))).collect(),
+            estimates: estimates.into_iter().zip(0..).map(|(name, at)| (name.clone(), normals(seed, ESTIMATE + at))).collect(),
+        }
+    }
+
+    /// The mean over the repeats of what each costs, over what is expected, draw by draw.
+    fn factors(&self, position: usize, costed: &Costed) -> Vec<f64> {
+        let (phase, once) = (costed.phase, costed.once);
+        let (of_estimate, of_run) = (once.estimate_share.sqrt(), (1.0 - once.estimate_share).sqrt());
+        let in_common = if once.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 };
+        let (of_month, alone) = (in_common.sqrt(), (1.0 - in_common).sqrt());
+        let months: Vec<&Vec<f64>> = phase.in_months().filter_map(|month| self.availability.get(&month)).collect();
+        let even = (months.len() as f64).sqrt();
+        let estimate = self.estimates.get(&once.estimate);
+        let mut own = Draws::new(self.seed, OWN + position as u64);
+        (0..DRAWS)
+            .map(|draw| {
+                let estimate = estimate.map_or(0.0, |normals| normals[draw]) * of_estimate;
+                if of_run == 0.0 {
+                    return once.shape.at(estimate);
+                }
+                let month = months.iter().map(|normals| normals[draw]).sum::<f64>() / even;
+                let one = |own: f64| once.shape.at(estimate + of_run * (of_month * month + alone * own));
+                (0..phase.repeats).map(|_| one(own.normal())).sum::<f64>() / f64::from(phase.repeats)
+            })
+            .collect()
+    }
+
+    /// What moving spot prices make of the cost in this month; `None`: nothing.
+    fn price_factors(&self, costed: &Costed, month: Month) -> Option<Vec<f64>> {
+        let (share, ahead) = (costed.once.spot_share, months_ahead(month, self.now));
+        let (all, own) = (self.price.get(&month)?, self.pools.get(&costed.once.pool())?.get(&month)?);
+        if share == 0.0 || ahead == 0 {
+            return None;
+        }
+        let (common, alone) = (SPOT_PRICE_STEP * SPOT_PRICE_IN_COMMON.sqrt(), SPOT_PRICE_STEP * (1.0 - SPOT_PRICE_IN_COMMON).sqrt());
+        // A mean of 1: that prices move is no reason to expect more or less.
+        let level = SPOT_PRICE_STEP.powi(2) * f64::from(ahead) / 2.0;
+        Some(all.iter().zip(own).map(|(all, own)| 1.0 - share + share * (common * all + alone * own - level).exp()).collect())
+    }
+}
+
+/// What is left of the commitments, draw by draw.
+struct Left<'a> {
+    portfolio: &'a Portfolio,
+    left: Vec<BTreeMap<Month, Vec<f64>>>,
+    spared: Vec<Vec<f64>>,
+}
+
+impl<'a> Left<'a> {
+    fn new(portfolio: &'a Portfolio) -> Self {
+        let full = portfolio.commitments.iter().map(|commitment| {
+            commitment.within(portfolio).map(|month| (month, vec![commitment.in_month(month).dollars(); DRAWS])).collect()
+        });
+        Self { portfolio, left: full.collect(), spared: vec![vec![0.0; DRAWS]; portfolio.commitments.len()] }
+    }
+
+    /// Takes from `costs` what commitments cover, and puts in what that uses of them.
+    fn cover(&mut self, costed: &Costed, month: Month, factors: &[f64], costs: &mut [f64]) {
+        let parts = f64::from(costed.phase.repeats) / f64::from(costed.phase.months);
+        for line in costed.once.lines.iter().filter(|line| matches!(line.item, Item::Machines | Item::LostWork)) {
+            let mut open = vec![1.0; DRAWS];
+            for (at, commitment) in self.portfolio.commitments.iter().enumerate() {
+                let (Some(left), Some(cover)) = (self.left[at].get_mut(&month), commitment.cover(costed.once, line)) else { continue };
+                let (unit, price) = (cover.unit_price.dollars(), line.unit_price.dollars());
+                for (draw, cost) in costs.iter_mut().enumerate() {
+                    let all = line.quantity * parts * factors[draw];
+                    let hours = (cover.share * all).min(open[draw] * all).min(left[draw] / unit).max(0.0);
+                    open[draw] -= if all > 0.0 { hours / all } else { 0.0 };
+                    left[draw] -= hours * unit;
+                    self.spared[at][draw] += hours * price;
+                    *cost -= hours * (price - unit);
+                }
+            }
+        }
+    }
+
+    fn losses(&self) -> Vec<f64> {
+        let one = |(commitment, spared): (&Commitment, &Vec<f64>)| {
+            let paid: f64 = commitment.within(self.portfolio).map(|month| commitment.in_month(month).dollars()).sum();
+            spared.iter().filter(|spared| **spared < paid).count() as f64 / DRAWS as f64
+        };
+        self.portfolio.commitments.iter().zip(&self.spared).map(one).collect()
+    }
+}
+
+/// Mean and percentiles of draws that need not keep their order.
+fn spread(mut draws: Vec<f64>) -> Quantiles<f64> {
+    let expected = draws.iter().sum::<f64>() / draws.len().max(1) as f64;
+    let found = quantiles(&mut draws, Usd::from_dollars(expected).unwrap_or_default());
+    Quantiles { expected, p50: found.p50.dollars(), p90: found.p90.dollars() }
+}
+
+/// All draws of a portfolio. The same seed gives the same.
+pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64) -> Simulated {
+    let shared = Shared::new(portfolio, costed, now, seed);
+    let mut left = Left::new(portfolio);
+    let mut groups = Groups::new(portfolio.tax);
+    let (mut parts, mut phases) = (Vec::with_capacity(costed.len()), Vec::with_capacity(costed.len()));
+    for (first, chunk) in costed.chunks(AT_ONCE).enumerate().map(|(at, chunk)| (at * AT_ONCE, chunk)) {
+        let drawn: Vec<Vec<f64>> = chunk.par_iter().enumerate().map(|(at, costed)| shared.factors(first + at, costed)).collect();
+        let mut costs: Vec<Vec<(Month, Vec<f64>)>> = Vec::with_capacity(chunk.len());
+        for (costed, factors) in chunk.iter().zip(&drawn) {
+            let each = costed.once.cost.expected.dollars() * f64::from(costed.phase.repeats) / f64::from(costed.phase.months);
+            let mut by_month = Vec::new();
+            for month in costed.phase.in_months() {
+                let mut costs: Vec<f64> = factors.iter().map(|factor| each * factor).collect();
+                if let Some(prices) = shared.price_factors(costed, month) {
+                    costs.iter_mut().zip(prices).for_each(|(cost, price)| *cost *= price);
+                }
+                left.cover(costed, month, factors, &mut costs);
+                let gpu = costed.once.gpu.as_deref();
+                groups.add(month, Some(&costed.phase.team), &costed.once.cloud, gpu, &costs);
+                by_month.push((month, costs));
+            }
+            costs.push(by_month);
+        }
+        let spreads: Vec<_> = costs.into_par_iter().map(spreads).collect();
+        for (of_months, whole) in spreads {
+            parts.push(of_months);
+            phases.push(whole);
+        }
+    }
+    let losses = left.losses();
+    let mut unused = Vec::new();
+    for (commitment, months) in portfolio.commitments.iter().zip(left.left) {
+        let gpu = commitment.gpu(costed.iter().map(|costed| costed.once));
+        for (month, costs) in &months {
+            groups.add(*month, None, &commitment.cloud, gpu, costs);
+        }
+        unused.push(months.into_iter().map(|(month, costs)| (month, spread(costs))).collect());
+    }
+    Simulated { groups, parts, phases, unused, losses }
+}
+
+/// Of each month and of all together.
+fn spreads(by_month: Vec<(Month, Vec<f64>)>) -> (Vec<Quantiles<f64>>, Quantiles<f64>) {
+    let mut whole = vec![0.0; DRAWS];
+    for (_, costs) in &by_month {
+        whole.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += cost);
+    }
+    (by_month.into_iter().map(|(_, costs)| spread(costs)).collect(), spread(whole))
+}
