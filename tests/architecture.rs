@@ -80,7 +80,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("nvml_wrapper", "telemetry/nvml.rs"),
     ("object_store", "runstore/store.rs runstore/store/"),
     ("serde_saphyr", "import/yaml.rs"),
-    ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal.rs workload/trace/nsight.rs"),
+    ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal.rs launch/journal/ workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     // The settings ask it for the width of the terminal.

@@ -15,6 +15,7 @@ use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, fake_cloud, launchers};
 use crate::cli::launch::{journal, keep_alive, store, store_of, unknown_run};
+use crate::cli::launch_on;
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
@@ -26,7 +27,7 @@ use crate::report::table::{Column, render};
 use crate::units::Usd;
 
 /// Between two looks for more output.
-const FOLLOW: Duration = Duration::from_secs(2);
+pub const FOLLOW: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub struct StatusArguments {
@@ -86,7 +87,9 @@ pub fn listed(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Listed>, Diag
 
 pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let journal = journal(settings)?;
+    let handed = launch_on::rows(arguments.run.as_deref(), settings, printer)?;
     let names = match &arguments.run {
+        Some(_) if !handed.is_empty() => Vec::new(),
         Some(run) => vec![run.clone()],
         None => journal.runs().map_err(|error| journal_said(&error))?,
     };
@@ -115,7 +118,7 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
             }
         }
     }
-    let rows: Vec<Value> = runs.iter().map(|kept| row(kept, &machines)).collect();
+    let rows: Vec<Value> = handed.into_iter().chain(runs.iter().map(|kept| row(kept, &machines))).collect();
     if settings.output == OutputFormat::Json {
         return printer.data(&format!("{:#}\n", Value::Array(rows)));
     }
@@ -148,7 +151,8 @@ fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
 }
 
 fn table(rows: &[Value], width: u16) -> String {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let text =
+        |value: &Value| value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned);
     let money = |value: &Value| value.as_str().and_then(|text| Usd::parse(text).ok()).map_or_else(String::new, usd);
     let columns = [
         Column::left("run", 0),
@@ -169,7 +173,7 @@ fn table(rows: &[Value], width: u16) -> String {
             text(&row["relaunches"]),
             money(&row["cost_usd"]),
             money(&row["expected_cost_usd"]),
-            format!("{:.0} %", row["progress"].as_f64().unwrap_or_default() * 100.0),
+            row["progress"].as_f64().map_or_else(String::new, |done| format!("{:.0} %", done * 100.0)),
         ]
     });
     render(&columns, cells, width)
@@ -212,6 +216,9 @@ fn row(kept: &Kept, listed: &[Machine]) -> Value {
 }
 
 pub fn logs(arguments: &LogsArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    if launch_on::is_handed(&arguments.run, settings)? {
+        return launch_on::logs(arguments, settings, printer);
+    }
     let mut kept = kept(&arguments.run, settings)?;
     let (store, runtime) = (store(&kept.spec)?, runtime()?);
     let mut said = 0;

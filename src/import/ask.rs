@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
-use crate::hardware::{CloudId, Hardware, InstanceType};
 use crate::hardware::gpu::GpuId;
+use crate::hardware::{CloudId, Hardware, InstanceType};
 use crate::import::ImportError;
 use crate::units::Hours;
 use crate::workload::file::WorkloadFile;
@@ -129,7 +129,10 @@ impl Asked {
     }
 
     pub fn put_beside(&mut self, key: &str, value: impl fmt::Display) {
-        self.beside.push(Said { key: key.to_owned(), value: value.to_string() });
+        let said = Said { key: key.to_owned(), value: value.to_string() };
+        if !self.beside.contains(&said) {
+            self.beside.push(said);
+        }
     }
 
     pub fn leave_unread(&mut self, key: &str, value: impl fmt::Display) {

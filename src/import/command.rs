@@ -15,17 +15,61 @@ const LAUNCHERS: [&str; 9] = ["torchrun", "accelerate", "deepspeed", "python", "
 
 /// Flags that say where and how to run, save and log: neither the work nor the machines depend on them.
 const BESIDE: [&str; 42] = [
-    "nproc_per_node", "nnodes", "node_rank", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "master_addr", "master_port",
-    "standalone", "max_restarts", "num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port", "config_file",
-    "local_rank", "output_dir", "logging_dir", "logging_steps", "save_strategy", "save_steps", "save_total_limit", "save", "load",
-    "save_interval", "report_to", "run_name", "seed", "learning_rate", "lr", "lr_scheduler_type", "warmup_ratio", "warmup_steps",
-    "weight_decay", "dataset_name", "data_path", "train_file", "enable_jit_checkpoint", "exit_signal_handler", "do_train",
+    "nproc_per_node",
+    "nnodes",
+    "node_rank",
+    "rdzv_backend",
+    "rdzv_endpoint",
+    "rdzv_id",
+    "rdzv_conf",
+    "master_addr",
+    "master_port",
+    "standalone",
+    "max_restarts",
+    "num_processes",
+    "num_machines",
+    "machine_rank",
+    "main_process_ip",
+    "main_process_port",
+    "config_file",
+    "local_rank",
+    "output_dir",
+    "logging_dir",
+    "logging_steps",
+    "save_strategy",
+    "save_steps",
+    "save_total_limit",
+    "save",
+    "load",
+    "save_interval",
+    "report_to",
+    "run_name",
+    "seed",
+    "learning_rate",
+    "lr",
+    "lr_scheduler_type",
+    "warmup_ratio",
+    "warmup_steps",
+    "weight_decay",
+    "dataset_name",
+    "data_path",
+    "train_file",
+    "enable_jit_checkpoint",
+    "exit_signal_handler",
+    "do_train",
 ];
 
 /// How a model is split, which a plan chooses anew.
 const LAYOUT: [&str; 9] = [
-    "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size",
-    "num_virtual_stages_per_pipeline_rank", "use_distributed_optimizer", "num_distributed_optimizer_instances", "sequence_parallel", "fsdp",
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "context_parallel_size",
+    "expert_model_parallel_size",
+    "num_virtual_stages_per_pipeline_rank",
+    "use_distributed_optimizer",
+    "num_distributed_optimizer_instances",
+    "sequence_parallel",
+    "fsdp",
 ];
 
 /// Reads every training command of a script into the job.
@@ -104,7 +148,9 @@ fn apply(key: &str, value: Option<&str>, file: &mut WorkloadFile, names: Names) 
         "max_steps" | "train_iters" | "max_train_steps" | "max_iters" => &mut training.steps,
         "train_samples" => &mut training.samples,
         "num_train_epochs" | "epochs" => &mut training.epochs,
-        "block_size" | "max_seq_length" | "max_seq_len" | "max_length" | "seq_length" | "seq_len" | "cutoff_len" => &mut training.sequence_length,
+        "block_size" | "max_seq_length" | "max_seq_len" | "max_length" | "seq_length" | "seq_len" | "cutoff_len" => {
+            &mut training.sequence_length
+        }
         "lora_r" | "lora_rank" => &mut training.lora.rank,
         _ => return word(key, value, is_on, file),
     };
@@ -145,7 +191,17 @@ fn word(key: &str, value: Option<&str>, is_on: bool, file: &mut WorkloadFile) ->
             return Outcome::Understood;
         }
         // Said to be off, which it is anyway.
-        ("bf16" | "fp16" | "gradient_checkpointing" | "recompute_activations" | "use_peft" | "use_lora" | "load_in_4bit" | "torch_compile", _) => {
+        (
+            "bf16"
+            | "fp16"
+            | "gradient_checkpointing"
+            | "recompute_activations"
+            | "use_peft"
+            | "use_lora"
+            | "load_in_4bit"
+            | "torch_compile",
+            _,
+        ) => {
             return Outcome::Beside;
         }
         (key, _) if BESIDE.contains(&key) || LAYOUT.contains(&key) => return Outcome::Beside,
@@ -205,7 +261,9 @@ mod tests {
 
     #[test]
     fn the_flags_of_megatron_are_a_workload() {
-        let asked = asked("torchrun pretrain_gpt.py --micro-batch-size 2 --global-batch-size 512 --train-iters 1000 --tensor-model-parallel-size 4");
+        let asked = asked(
+            "torchrun pretrain_gpt.py --micro-batch-size 2 --global-batch-size 512 --train-iters 1000 --tensor-model-parallel-size 4",
+        );
         let training = &asked.workload.training;
         assert_eq!((training.task.as_deref(), keys(&asked.beside)), (Some("pretrain"), vec!["--tensor_model_parallel_size"]));
         assert_eq!(training.global_batch, Some(Scalar::from("512".to_owned())));

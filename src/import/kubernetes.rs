@@ -7,16 +7,48 @@ use crate::import::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, command
 use crate::units::Hours;
 
 /// Objects that may stand beside a job and cost nothing of themselves.
-const BESIDE: [&str; 12] = [
-    "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Namespace", "ServiceAccount", "Role", "RoleBinding", "ResourceFlavor",
-    "ClusterQueue", "LocalQueue", "NetworkPolicy",
+const BESIDE: [&str; 13] = [
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "PersistentVolumeClaim",
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ResourceFlavor",
+    "ClusterQueue",
+    "LocalQueue",
+    "NetworkPolicy",
+    "Topology",
 ];
 /// Parts of a pod that change neither machines nor price.
 const BESIDE_POD: [&str; 25] = [
-    "restartPolicy", "terminationGracePeriodSeconds", "tolerations", "volumes", "subdomain", "hostname", "serviceAccountName",
-    "serviceAccount", "imagePullSecrets", "priorityClassName", "schedulerName", "hostNetwork", "hostIPC", "hostPID", "securityContext",
-    "initContainers", "runtimeClassName", "schedulingGates", "topologySpreadConstraints", "dnsPolicy", "dnsConfig", "setHostnameAsFQDN",
-    "automountServiceAccountToken", "enableServiceLinks", "shareProcessNamespace",
+    "restartPolicy",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "volumes",
+    "subdomain",
+    "hostname",
+    "serviceAccountName",
+    "serviceAccount",
+    "imagePullSecrets",
+    "priorityClassName",
+    "schedulerName",
+    "hostNetwork",
+    "hostIPC",
+    "hostPID",
+    "securityContext",
+    "initContainers",
+    "runtimeClassName",
+    "schedulingGates",
+    "topologySpreadConstraints",
+    "dnsPolicy",
+    "dnsConfig",
+    "setHostnameAsFQDN",
+    "automountServiceAccountToken",
+    "enableServiceLinks",
+    "shareProcessNamespace",
 ];
 
 /// Pods of one kind.
@@ -39,7 +71,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
         lists.filter(|object| !object.is_null()).partition(|object| ["Job", "JobSet", "PyTorchJob", "Pod"].contains(&word(object, "kind")));
     for object in others {
         let kind = word(object, "kind");
-        if BESIDE.contains(&kind) { asked.put_beside("kind", kind) } else { asked.leave_unread("kind", kind) }
+        if BESIDE.contains(&kind) { asked.put_beside(kind, "...") } else { asked.leave_unread("kind", kind) }
     }
     let [job] = jobs.as_slice() else {
         let name = |job: &&Value| format!("{} {}", word(job, "kind"), job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-"));
@@ -90,9 +122,7 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
         "PyTorchJob" => {
             asked.hours = spec.get("runPolicy").and_then(deadline);
             let replicas = spec.get("pytorchReplicaSpecs").and_then(Value::as_object).into_iter().flat_map(Map::values);
-            replicas
-                .map(|one| Ok(Pods { count: number(one, "replicas")?, spec: one.pointer("/template/spec").unwrap_or(empty) }))
-                .collect()
+            replicas.map(|one| Ok(Pods { count: number(one, "replicas")?, spec: one.pointer("/template/spec").unwrap_or(empty) })).collect()
         }
         _ => {
             asked.hours = deadline(spec);
@@ -123,12 +153,8 @@ fn choices(pod: &Value, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, 
     let (mut gpus, mut cpus, mut memory) = (0, 0.0, 0.0);
     for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten() {
         resources(container, (&mut gpus, &mut cpus, &mut memory), asked)?;
-        let script: Vec<&str> = ["command", "args"]
-            .into_iter()
-            .filter_map(|key| container.get(key)?.as_array())
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let script: Vec<&str> =
+            ["command", "args"].into_iter().filter_map(|key| container.get(key)?.as_array()).flatten().filter_map(Value::as_str).collect();
         command::read(&script.join(if script.iter().any(|word| word.contains('\n')) { "\n" } else { " " }), asked, names);
     }
     choice.gpus = (gpus > 0).then_some(Gpus::PerMachine(gpus));
@@ -179,8 +205,15 @@ fn resources(container: &Value, sums: (&mut u32, &mut f64, &mut f64), asked: &mu
 /// `500m`, `64Gi`, `2e3` (Kubernetes, "Resource Management": quantities).
 fn quantity(text: &str) -> Option<f64> {
     let suffixes = [
-        ("Ki", 1024.0), ("Mi", 1024.0_f64.powi(2)), ("Gi", 1024.0_f64.powi(3)), ("Ti", 1024.0_f64.powi(4)),
-        ("m", 1e-3), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12),
+        ("Ki", 1024.0),
+        ("Mi", 1024.0_f64.powi(2)),
+        ("Gi", 1024.0_f64.powi(3)),
+        ("Ti", 1024.0_f64.powi(4)),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
     ];
     let (digits, scale) = suffixes.iter().find_map(|(end, scale)| Some((text.strip_suffix(end)?, *scale))).unwrap_or((text, 1.0));
     digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).map(|number| number * scale)
@@ -215,7 +248,8 @@ fn term_choices(term: &Value, choice: &Choice, asked: &mut Asked, names: Names) 
     let mut choices = vec![choice.clone()];
     for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = word(requirement, "key");
-        let values: Vec<&str> = requirement.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let values: Vec<&str> =
+            requirement.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         if word(requirement, "operator") != "In" || values.is_empty() {
             asked.leave_unread(key, word(requirement, "operator"));
             continue;
@@ -260,11 +294,16 @@ mod tests {
 
     #[test]
     fn a_pod_says_what_its_machine_must_be() {
-        let job = format!("apiVersion: batch/v1\nkind: Job\nspec:\n  parallelism: 4\n  completions: 4\n  activeDeadlineSeconds: 7200\n  template:\n    spec:{POD}");
+        let job = format!(
+            "apiVersion: batch/v1\nkind: Job\nspec:\n  parallelism: 4\n  completions: 4\n  activeDeadlineSeconds: 7200\n  template:\n    spec:{POD}"
+        );
         let asked = asked(&job).unwrap();
         assert_eq!((asked.nodes.clone(), asked.hours, asked.choices.len()), (Some(4..=4), Some(Hours(2.0)), 2));
         let choice = &asked.choices[1];
-        assert_eq!((choice.gpus, choice.vcpus, choice.memory), (Some(Gpus::PerMachine(8)), Some(Need::AtLeast(90.0)), Some(Need::AtLeast(900.0))));
+        assert_eq!(
+            (choice.gpus, choice.vcpus, choice.memory),
+            (Some(Gpus::PerMachine(8)), Some(Need::AtLeast(90.0)), Some(Need::AtLeast(900.0)))
+        );
         assert_eq!((choice.is_spot, choice.region.as_deref(), choice.cloud.as_ref().unwrap().as_str()), (true, Some("us-west1"), "gcp"));
         let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
         assert_eq!((unread, asked.workload.training.precision.as_deref()), (vec!["rdma/hca", "team"], Some("bf16")));
@@ -273,10 +312,18 @@ mod tests {
     #[test]
     fn sets_and_training_jobs_add_up_their_pods() {
         let inner = POD.replace("\n", "\n      ");
-        let set = format!("apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nspec:\n  replicatedJobs:\n    - replicas: 2\n      template:\n        spec:\n          parallelism: 3\n          template:\n            spec:{inner}");
+        let set = format!(
+            "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nspec:\n  replicatedJobs:\n    - replicas: 2\n      template:\n        spec:\n          parallelism: 3\n          template:\n            spec:{inner}"
+        );
         assert_eq!(asked(&set).unwrap().nodes, Some(6..=6));
-        let worker = |name: &str, count: u32| format!("    {name}:\n      replicas: {count}\n      template:\n        spec:{}", POD.replace("\n", "\n    "));
-        let job = format!("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}\n{}", worker("Master", 1), worker("Worker", 3));
+        let worker = |name: &str, count: u32| {
+            format!("    {name}:\n      replicas: {count}\n      template:\n        spec:{}", POD.replace("\n", "\n    "))
+        };
+        let job = format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}\n{}",
+            worker("Master", 1),
+            worker("Worker", 3)
+        );
         assert_eq!(asked(&job).unwrap().nodes, Some(4..=4));
     }
 

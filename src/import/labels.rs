@@ -22,7 +22,10 @@ pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut Asked, na
             choice.is_spot = value == "spot";
             choice.cloud = known("azure", names);
         }
-        "cloud.google.com/gke-accelerator" | "nvidia.com/gpu.product" | "karpenter.k8s.aws/instance-gpu-name" | "k8s.amazonaws.com/accelerator" => {
+        "cloud.google.com/gke-accelerator"
+        | "nvidia.com/gpu.product"
+        | "karpenter.k8s.aws/instance-gpu-name"
+        | "k8s.amazonaws.com/accelerator" => {
             if key.starts_with("cloud.google.com") {
                 choice.cloud = known("gcp", names);
             }

@@ -10,8 +10,18 @@ const BESIDE: [&str; 11] =
     ["setup", "workdir", "file_mounts", "envs", "secrets", "config", "storage_mounts", "volumes", "event_callback", "inputs", "outputs"];
 /// The same of its resources.
 const BESIDE_MACHINES: [&str; 12] = [
-    "disk_size", "disk_tier", "network_tier", "ports", "image_id", "labels", "job_recovery", "spot_recovery", "autostop", "priority",
-    "accelerator_args", "any_of",
+    "disk_size",
+    "disk_tier",
+    "network_tier",
+    "ports",
+    "image_id",
+    "labels",
+    "job_recovery",
+    "spot_recovery",
+    "autostop",
+    "priority",
+    "accelerator_args",
+    "any_of",
 ];
 
 pub fn is_one(document: &Value) -> bool {
@@ -112,7 +122,8 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
             "V100" => "V100-16GB",
             other => other,
         };
-        let found = chips::find(full, names.hardware).ok_or_else(|| invalid("accelerators", format!("no GPU of the catalog is called `{name}`")))?;
+        let found = chips::find(full, names.hardware)
+            .ok_or_else(|| invalid("accelerators", format!("no GPU of the catalog is called `{name}`")))?;
         asked.choices.push(Choice { chips: Some(found), gpus: Some(Gpus::PerMachine(count)), ..choice.clone() });
     }
     Ok(())
@@ -125,7 +136,11 @@ fn listed(value: &Value, names: Names) -> Result<Vec<(String, u32)>, ImportError
         let (name, count) = word.split_once(':').unwrap_or((word, "1"));
         let count = count.trim().parse().ok().filter(|count| *count > 0).ok_or_else(|| refuse(word))?;
         let name = name.trim();
-        if chips::find(name, names.hardware).is_none() { Err(invalid("accelerators", format!("no GPU of the catalog is called `{name}`"))) } else { Ok((name.to_owned(), count)) }
+        if chips::find(name, names.hardware).is_none() {
+            Err(invalid("accelerators", format!("no GPU of the catalog is called `{name}`")))
+        } else {
+            Ok((name.to_owned(), count))
+        }
     };
     match value {
         Value::String(word) => Ok(vec![one(word)?]),
@@ -197,7 +212,10 @@ mod tests {
     fn what_is_not_understood_is_named_or_refused() {
         let task = asked("resources:\n  accelerators: L4\n  max_hourly_cost: 3\n  disk_size: 100\nservice: {}\nsetup: x\n").unwrap();
         let keys = |said: &[crate::import::Said]| said.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
-        assert_eq!((keys(&task.unread), keys(&task.beside)), (vec!["service".to_owned(), "max_hourly_cost".to_owned()], vec!["setup".to_owned(), "disk_size".to_owned()]));
+        assert_eq!(
+            (keys(&task.unread), keys(&task.beside)),
+            (vec!["service".to_owned(), "max_hourly_cost".to_owned()], vec!["setup".to_owned(), "disk_size".to_owned()])
+        );
         for bad in ["accelerators: H100:half", "accelerators: tpu-v6e:8", "infra: k8s", "cpus: many", "use_spot: perhaps"] {
             assert!(matches!(asked(&format!("resources:\n  {bad}\n")), Err(ImportError::Invalid { .. })), "{bad}");
         }

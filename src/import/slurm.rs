@@ -7,18 +7,59 @@ use crate::units::Hours;
 
 /// Short options and their long names.
 const SHORT: [(char, &str); 20] = [
-    ('N', "nodes"), ('n', "ntasks"), ('c', "cpus-per-task"), ('G', "gpus"), ('t', "time"), ('p', "partition"), ('A', "account"),
-    ('J', "job-name"), ('o', "output"), ('e', "error"), ('C', "constraint"), ('a', "array"), ('D', "chdir"), ('q', "qos"),
-    ('d', "dependency"), ('w', "nodelist"), ('x', "exclude"), ('H', "hold"), ('M', "clusters"), ('L', "licenses"),
+    ('N', "nodes"),
+    ('n', "ntasks"),
+    ('c', "cpus-per-task"),
+    ('G', "gpus"),
+    ('t', "time"),
+    ('p', "partition"),
+    ('A', "account"),
+    ('J', "job-name"),
+    ('o', "output"),
+    ('e', "error"),
+    ('C', "constraint"),
+    ('a', "array"),
+    ('D', "chdir"),
+    ('q', "qos"),
+    ('d', "dependency"),
+    ('w', "nodelist"),
+    ('x', "exclude"),
+    ('H', "hold"),
+    ('M', "clusters"),
+    ('L', "licenses"),
 ];
 /// Options that take no value of their own word.
 const FLAGS: [&str; 10] =
     ["exclusive", "requeue", "no-requeue", "hold", "contiguous", "parsable", "overcommit", "spread-job", "use-min-nodes", "verbose"];
 /// Known, and neither machines nor price depend on them.
 const BESIDE: [&str; 27] = [
-    "partition", "account", "output", "error", "chdir", "qos", "dependency", "nodelist", "exclude", "hold", "mail-type", "mail-user",
-    "exclusive", "requeue", "no-requeue", "open-mode", "signal", "export", "comment", "parsable", "ntasks-per-gpu", "gpu-bind",
-    "contiguous", "hint", "distribution", "verbose", "wckey",
+    "partition",
+    "account",
+    "output",
+    "error",
+    "chdir",
+    "qos",
+    "dependency",
+    "nodelist",
+    "exclude",
+    "hold",
+    "mail-type",
+    "mail-user",
+    "exclusive",
+    "requeue",
+    "no-requeue",
+    "open-mode",
+    "signal",
+    "export",
+    "comment",
+    "parsable",
+    "ntasks-per-gpu",
+    "gpu-bind",
+    "contiguous",
+    "hint",
+    "distribution",
+    "verbose",
+    "wckey",
 ];
 
 /// What the options say, before it is put together.
@@ -149,7 +190,8 @@ fn gpus(value: &str, options: &mut Options, key: &str, names: Names) -> Result<u
     };
     if let Some(name) = name {
         let found = chips::find(name, names.hardware);
-        options.chips = Some(found.ok_or_else(|| invalid(key, format!("no GPU of the catalog is called `{name}`; --gpus says which is meant")))?);
+        options.chips =
+            Some(found.ok_or_else(|| invalid(key, format!("no GPU of the catalog is called `{name}`; --gpus says which is meant")))?);
     }
     count.parse().ok().filter(|count| *count > 0).ok_or_else(|| invalid(key, format!("`{value}` is no number of GPUs")))
 }
@@ -289,7 +331,7 @@ mod tests {
         let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
         assert_eq!((unread, asked.hours), (vec!["--gres", "--constraint", "--bb", "#SBATCH"], None));
         assert_eq!(asked.beside[0].key, "--partition");
-        let refused = |text: &str| super::tests::asked(text).unwrap_err().to_string();
+        let refused = |text: &str| self::asked(text).unwrap_err().to_string();
         assert!(refused("#SBATCH --gres=gpu:warp9:8").contains("`warp9`"));
         assert!(refused("#SBATCH --nodes=0").contains("machines"));
         assert!(refused("#SBATCH --mem=lots").contains("memory"));

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::hardware::gpu::Gpu;
 use crate::hardware::{GpuSelector, Hardware, InstanceType};
 use crate::import::{Asked, Chips, Choice, Gpus};
+use crate::market::quote::LIST_FRESH;
 use crate::market::{Market, Offer, OfferId, Purchase};
 use crate::plan::filters::refuse_offer;
 use crate::plan::limits::{Limits, PurchaseChoice};
@@ -98,7 +99,11 @@ pub fn baseline(asked: &Asked, offers: &[JobOffer], market: &Market, hardware: &
 
 /// Machines of this offer that the job would run on. `None`: it does not ask for them.
 fn nodes(asked: &Asked, offer: &Offer, instance: &InstanceType) -> Option<u32> {
-    asked.choices.iter().filter(|choice| is_place(choice, offer) && is_terms(choice, offer)).find_map(|choice| asked.nodes_of(choice, instance))
+    asked
+        .choices
+        .iter()
+        .filter(|choice| is_place(choice, offer) && is_terms(choice, offer))
+        .find_map(|choice| asked.nodes_of(choice, instance))
 }
 
 fn is_terms(choice: &Choice, offer: &Offer) -> bool {
@@ -149,18 +154,30 @@ impl Search<'_> {
                 continue;
             }
             let rate = offer.quote.rate;
-            offers.push(JobOffer { offer: id, nodes, hourly: rate.times(nodes), cost: self.hours.and_then(|hours| rate.for_hours(nodes, hours)) });
+            offers.push(JobOffer {
+                offer: id,
+                nodes,
+                hourly: rate.times(nodes),
+                cost: self.hours.and_then(|hours| rate.for_hours(nodes, hours)),
+            });
         }
         offers.sort_by_key(|one| (one.hourly, one.offer));
         (offers, refused)
+    }
+
+    /// The same, and seen lately enough that somebody should change machines for it.
+    fn recent(&self, asked: &Asked) -> Vec<JobOffer> {
+        let (mut offers, _) = self.all(asked);
+        let is_old = |offer: &Offer| self.limits.now.is_some_and(|now| now.duration_since(offer.quote.observed_at) > LIST_FRESH);
+        offers.retain(|one| self.limits.accept_stale || !is_old(self.market.offer(one.offer)));
+        offers
     }
 
     fn better(&self, asked: &Asked, base: &JobOffer) -> Vec<Better> {
         let offer = self.market.offer(base.offer);
         let mut better = Vec::new();
         for (change, place, terms) in [(Change::Place, true, false), (Change::Terms, false, true), (Change::PlaceAndTerms, true, true)] {
-            let (offers, _) = self.all(&self.relaxed(asked, offer, place, terms));
-            let found = offers.into_iter().next().filter(|one| one.hourly < base.hourly);
+            let found = self.recent(&self.relaxed(asked, offer, place, terms)).into_iter().next().filter(|one| one.hourly < base.hourly);
             // Both together only where each alone is worse.
             let is_new = |one: &JobOffer| better.iter().all(|known: &Better| known.offer.offer != one.offer);
             better.extend(found.filter(is_new).map(|offer| Better { change, offer, faster: None }));
@@ -172,20 +189,24 @@ impl Search<'_> {
     /// The same job without its place, its terms, or both.
     fn relaxed(&self, asked: &Asked, base: &Offer, place: bool, terms: bool) -> Asked {
         let mut relaxed = asked.clone();
-        relaxed.choices = asked.choices.iter().flat_map(|choice| {
-            let mut one = choice.clone();
-            if place {
-                (one.cloud, one.region, one.zone) = (None, None, None);
-                if one.instance_type.take().is_some() {
-                    // A machine that was named stands for its cards.
-                    let node = &self.instance(base).node;
-                    one.chips = Some(Chips { word: self.gpu(base).name.clone(), ids: vec![node.gpu] });
-                    one.gpus = Some(Gpus::PerMachine(node.devices()));
+        relaxed.choices = asked
+            .choices
+            .iter()
+            .flat_map(|choice| {
+                let mut one = choice.clone();
+                if place {
+                    (one.cloud, one.region, one.zone) = (None, None, None);
+                    if one.instance_type.take().is_some() {
+                        // A machine that was named stands for its cards.
+                        let node = &self.instance(base).node;
+                        one.chips = Some(Chips { word: self.gpu(base).name.clone(), ids: vec![node.gpu] });
+                        one.gpus = Some(Gpus::PerMachine(node.devices()));
+                    }
                 }
-            }
-            let other = Choice { is_spot: !one.is_spot, ..one.clone() };
-            std::iter::once(one).chain(terms.then_some(other))
-        }).collect();
+                let other = Choice { is_spot: !one.is_spot, ..one.clone() };
+                std::iter::once(one).chain(terms.then_some(other))
+            })
+            .collect();
         relaxed
     }
 
@@ -199,8 +220,8 @@ impl Search<'_> {
             choice.chips = None;
             choice.gpus = Some(Gpus::Together(node.devices() * base.nodes));
         }
-        let (offers, _) = self.all(&others);
-        let mut candidates: Vec<(JobOffer, (f64, f64))> = offers
+        let mut candidates: Vec<(JobOffer, (f64, f64))> = self
+            .recent(&others)
             .into_iter()
             .filter(|one| {
                 let other = self.instance(self.market.offer(one.offer)).node;

@@ -9,6 +9,7 @@ pub mod explain;
 pub mod fit;
 pub mod format;
 pub mod history;
+pub mod job;
 pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;
