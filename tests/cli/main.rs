@@ -10,6 +10,9 @@ mod answers_of_aws;
 mod bench;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card;
+#[path = "../engines/clients.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod clients;
 #[cfg(feature = "aws")]
 #[path = "../testbed/cloud_box.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
@@ -34,6 +37,7 @@ mod gce_machines;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/gcp_project.rs"]
 mod gcp_project;
+mod from;
 mod house;
 mod launch;
 #[cfg(feature = "aws")]
@@ -52,6 +56,7 @@ mod machines;
 #[cfg(feature = "aws")]
 #[path = "../testbed/moto.rs"]
 mod moto;
+mod on;
 #[cfg(target_os = "linux")]
 mod profile;
 #[cfg(feature = "aws")]
