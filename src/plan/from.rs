@@ -9,7 +9,7 @@ use crate::market::quote::LIST_FRESH;
 use crate::market::{Market, Offer, OfferId, Purchase};
 use crate::plan::filters::refuse_offer;
 use crate::plan::limits::{Limits, PurchaseChoice};
-use crate::units::Usd;
+use crate::units::{Hours, Usd};
 
 /// Machines of one offer that run the job.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,7 +168,9 @@ impl Search<'_> {
     /// The same, and seen lately enough that somebody should change machines for it.
     fn recent(&self, asked: &Asked) -> Vec<JobOffer> {
         let (mut offers, _) = self.all(asked);
-        let is_old = |offer: &Offer| self.limits.now.is_some_and(|now| now.duration_since(offer.quote.observed_at) > LIST_FRESH);
+        let is_old = |offer: &Offer| {
+            self.limits.now.is_some_and(|now| Hours(now.duration_since(offer.quote.observed_at).as_secs_f64() / 3600.0) > LIST_FRESH)
+        };
         offers.retain(|one| self.limits.accept_stale || !is_old(self.market.offer(one.offer)));
         offers
     }

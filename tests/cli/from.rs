@@ -87,7 +87,10 @@ fn what_export_writes_reads_back_as_the_same_machines() {
 fn a_workload_is_planned_beside_the_job() {
     let answer = priced("tests/fixtures/jobs/sky.yaml", &["examples/llama-3.1-8b-finetune.toml"]);
     let (was, best) = (&answer["from"]["baseline"], &answer["recommendation"]);
-    assert_eq!((was["instance_type"].as_str(), was["nodes"].as_u64(), was["purchase"].as_str()), (Some("p4de.24xlarge"), Some(1), Some("on-demand")));
+    assert_eq!(
+        (was["instance_type"].as_str(), was["nodes"].as_u64(), was["purchase"].as_str()),
+        (Some("p4de.24xlarge"), Some(1), Some("on-demand"))
+    );
     assert_eq!(
         nanos(&answer["from"]["difference"]["cost_usd"]),
         nanos(&best["cost_usd"]["expected"]) - nanos(&was["cost_usd"]["expected"])
@@ -98,7 +101,11 @@ fn a_workload_is_planned_beside_the_job() {
     let flags = priced(SLURM, &["--task", "full-fine-tune", "--tokens", "500M"]);
     assert_eq!((flags["workload"]["model"].as_str(), flags["from"]["baseline"]["nodes"].as_u64()), (Some("llama-3.1-8b"), Some(2)));
     let text = from(SLURM, &["--task", "full-fine-tune", "--tokens", "500M"]);
-    assert!(text.stdout.contains("as asked") && text.stdout.contains("Difference: ") && text.stdout.contains("Recommended: "), "{}", text.stdout);
+    assert!(
+        text.stdout.contains("as asked") && text.stdout.contains("Difference: ") && text.stdout.contains("Recommended: "),
+        "{}",
+        text.stdout
+    );
 }
 
 #[test]

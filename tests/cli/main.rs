@@ -30,6 +30,7 @@ mod fake_gcs;
 #[path = "../testbed/fleets.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod fleets;
+mod from;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/gce_machines.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
@@ -37,7 +38,6 @@ mod gce_machines;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/gcp_project.rs"]
 mod gcp_project;
-mod from;
 mod house;
 mod launch;
 #[cfg(feature = "aws")]

@@ -26,7 +26,8 @@ fn run(clients: &Clients, home: &Path, arguments: &[&str]) -> Ran {
 fn launched(clients: &Clients, home: &Path, engine: &str, more: &[&str]) -> Ran {
     let (plan, store) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(PLAN), format!("file://{}/store", home.display()));
     let plan = plan.to_string_lossy().into_owned();
-    let words = ["launch", &plan, "--on", engine, "--run", "handed", "--store", &store, "--framework", "none", "--image", "registry/train:3"];
+    let words =
+        ["launch", &plan, "--on", engine, "--run", "handed", "--store", &store, "--framework", "none", "--image", "registry/train:3"];
     run(clients, home, &[&words[..], more, &["-y", "--", "python3", "train.py"]].concat())
 }
 
