@@ -12,17 +12,17 @@ const SAY_NOTHING: [&str; 14] =
 /// `None`: no chip of the catalog is called so.
 pub fn find(word: &str, hardware: &Hardware) -> Option<Chips> {
     let named = |ids: Vec<GpuId>| (!ids.is_empty()).then(|| Chips { word: word.to_owned(), ids });
-    let family = with(hardware, |gpu| plain(&gpu.family) == plain(word));
-    if !family.is_empty() {
-        return named(family);
-    }
-    if let Some(id) = hardware.find_gpu(word) {
-        return named(vec![id]);
+    for exact in [with(hardware, |gpu| gpu.id == word), with(hardware, |gpu| plain(&gpu.family) == plain(word))] {
+        if !exact.is_empty() {
+            return named(exact);
+        }
     }
     let lower = word.to_ascii_lowercase();
     let tokens: Vec<&str> = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|token| !SAY_NOTHING.contains(token)).collect();
-    // A bare number is part of a name (RTX 4090), or else a size of memory (a100-80).
-    named(described(&tokens, false, hardware)).or_else(|| named(described(&tokens, true, hardware)))
+    // A bare number is part of a name (RTX 4090), or else a size of memory (a100-80). A name of the catalog's own comes last: it
+    // means one chip where engines mean all of that memory.
+    let described = named(described(&tokens, false, hardware)).or_else(|| named(described(&tokens, true, hardware)));
+    described.or_else(|| named(hardware.find_gpu(word).into_iter().collect()))
 }
 
 fn described(tokens: &[&str], numbers_are_memory: bool, hardware: &Hardware) -> Vec<GpuId> {

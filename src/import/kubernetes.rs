@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn sets_and_training_jobs_add_up_their_pods() {
-        let inner = POD.replace("\n", "\n      ");
+        let inner = POD.replace("\n", "\n        ");
         let set = format!(
             "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nspec:\n  replicatedJobs:\n    - replicas: 2\n      template:\n        spec:\n          parallelism: 3\n          template:\n            spec:{inner}"
         );

@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_is_better_is_cheaper_and_behind_in_nothing() {
-        let told = told("resources: {accelerators: 'A100-80GB:8', infra: aws/us-east-1}\n");
+        let told = told("resources: {accelerators: 'A100-80GB:8', infra: azure/eastus}\n");
         let base = &told.priced.offers[0];
         let changes: Vec<Change> = told.priced.better.iter().map(|better| better.change).collect();
         assert!(changes.contains(&Change::Place) && changes.contains(&Change::FasterGpu), "{changes:?}");
