@@ -26,6 +26,7 @@
 //!   units and embedded: under everything.     cli: over everything, the only one that prints or exits.
 //!   calibration (between hardware and estimate): what this machine's own GPUs are.
 //!   telemetry (under workload): counters and findings of a run, which `plan::what_if` prices.
+//!   import (below hardware) reads a job that exists, of which `plan::from` says the price.
 //!   export (below plan) writes a plan as a file for an engine that keeps the run alive instead.
 //!   launch (below plan) rents and leads a run; agent keeps it alive on its machine; both know it from runstore.
 //!   clouds (at the side, no stage imports it): adapters behind the ports that stages own, such as `market::PriceSource`
@@ -44,6 +45,7 @@ pub mod embedded;
 pub mod estimate;
 pub mod export;
 pub mod hardware;
+pub mod import;
 pub mod launch;
 pub mod market;
 pub mod plan;

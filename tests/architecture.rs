@@ -14,15 +14,16 @@ const STAGES: &[(&str, &str)] = &[
     ("units", ""),
     ("workload", "units"),
     ("hardware", "units"),
+    ("import", "units workload hardware"),
     ("calibration", "units workload hardware"),
     ("estimate", "units workload hardware calibration"),
     ("accuracy", "units workload hardware calibration estimate"),
     ("market", "units hardware"),
     ("spot", "units market"),
-    ("plan", "units workload hardware calibration estimate market spot"),
+    ("plan", "units workload hardware import calibration estimate market spot"),
     ("runstore", "units"),
     ("budget", "units workload hardware calibration estimate market spot plan runstore"),
-    ("report", "units workload hardware calibration estimate accuracy market spot plan runstore budget"),
+    ("report", "units workload hardware import calibration estimate accuracy market spot plan runstore budget"),
     ("export", "units workload hardware calibration estimate market spot plan"),
     ("telemetry", "units workload"),
     ("launch", "units workload hardware calibration estimate market spot plan export runstore"),
@@ -30,7 +31,7 @@ const STAGES: &[(&str, &str)] = &[
     ("clouds", "units workload hardware calibration estimate market spot plan export runstore launch agent"),
     (
         "cli",
-        "units workload hardware calibration estimate accuracy market spot plan runstore budget report export telemetry launch agent clouds",
+        "units workload hardware import calibration estimate accuracy market spot plan runstore budget report export telemetry launch agent clouds",
     ),
 ];
 
@@ -78,7 +79,8 @@ const OWNERS: &[(&str, &str)] = &[
     ("reqwest", "clouds/http.rs clouds/metadata.rs"),
     ("nvml_wrapper", "telemetry/nvml.rs"),
     ("object_store", "runstore/store.rs runstore/store/"),
-    ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal.rs workload/trace/nsight.rs"),
+    ("serde_saphyr", "import/yaml.rs"),
+    ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal.rs launch/journal/ workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     // The settings ask it for the width of the terminal.

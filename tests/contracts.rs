@@ -8,10 +8,15 @@ mod answers;
 #[cfg(feature = "aws")]
 #[path = "contracts/aws.rs"]
 mod aws;
+#[path = "engines/clients.rs"]
+#[allow(dead_code, reason = "the tests of the program use more of it")]
+mod clients;
 #[cfg(feature = "aws")]
 #[path = "testbed/cloud_box.rs"]
 #[allow(dead_code, reason = "the tests of the program use more of it")]
 mod cloud_box;
+#[path = "contracts/engines.rs"]
+mod engines;
 #[cfg(feature = "gcp")]
 #[path = "testbed/fake_gce.rs"]
 mod fake_gce;
@@ -265,4 +270,37 @@ fn gcp_keeps_the_contract_of_a_launcher() {
         let machines = gce_machines::Machines::start(folder.path(), 100.0);
         launch_google::run(launchers::keep_the_contract(&launch_google::launcher(&machines), &pool));
     }
+}
+
+#[test]
+fn slurm_keeps_the_contract() {
+    engines::keep_the_contract(&engines::Case {
+        engine: |path| Box::new(gpuplan::clouds::slurm::Slurm::new(path)),
+        name: "slurm",
+        text: "#!/bin/bash\ntrue\n",
+        running: "RUNNING",
+        interrupted: "PENDING 1",
+    });
+}
+
+#[test]
+fn kubernetes_keeps_the_contract() {
+    engines::keep_the_contract(&engines::Case {
+        engine: |path| Box::new(gpuplan::clouds::kubernetes::Kubernetes::new(path)),
+        name: "kubernetes",
+        text: "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: r\n",
+        running: "running",
+        interrupted: "interrupted",
+    });
+}
+
+#[test]
+fn skypilot_keeps_the_contract() {
+    engines::keep_the_contract(&engines::Case {
+        engine: |path| Box::new(gpuplan::clouds::skypilot::Skypilot::new(path)),
+        name: "skypilot",
+        text: "name: r\nrun: \"true\"\n",
+        running: "RUNNING",
+        interrupted: "RECOVERING 1",
+    });
 }

@@ -66,6 +66,9 @@ cargo build --release --locked --no-default-features
 cargo test --release --locked --no-default-features --test cli -- --nocapture export::
 # A real Slurm on this machine; it says so where it cannot run.
 tests/slurm.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" || (($? == 3))
+if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
+  tests/torchrun.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" "$GPUPLAN_TEST_PYTHON" || (($? == 3))
+fi
 if [[ -x "$engines/ray/bin/python" ]]; then
   tests/ray.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" "$engines/ray/bin/python"
 fi

@@ -168,3 +168,21 @@ if ((exit_code != 99)); then
   exit 1
 fi
 echo "a failure on one of two nodes ends the job"
+
+# Handed over by the program itself: submitted, asked, read, stopped.
+export GPUPLAN_HOME=$place/home
+plan=$PWD/tests/fixtures/plans/one-gpu.json
+(cd "$place/job" && gpuplan launch "$plan" --on slurm --run handed --store "file://$place/store" --framework none --on-option=--partition=spot \
+  -y -- "${train[@]}")
+stands() { gpuplan status handed --output json | grep -q "\"state\": \"$1\""; }
+tells() { gpuplan logs handed | grep -q "$1"; }
+: >"$place/job/out"
+await 60 'the handed run' stands running
+await 60 'its first checkpoint' tells 'step [0-9]* is safe'
+gpuplan stop handed
+if ! stands stopped; then
+  echo "FAILED: a stopped run is not stopped" >&2
+  exit 1
+fi
+gpuplan down handed -y
+echo "handed over, asked, read and stopped by the program"

@@ -9,6 +9,7 @@ use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, launchers, of_run};
 use crate::cli::launch::{confirm, journal, keep_alive, store, store_of};
+use crate::cli::launch_on;
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::runs::standing::swept;
@@ -51,6 +52,9 @@ pub struct GcArguments {
 }
 
 pub fn stop(arguments: &StopArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    if launch_on::is_handed(&arguments.run, settings)? {
+        return launch_on::stop(&arguments.run, settings, printer);
+    }
     let kept = kept(&arguments.run, settings)?;
     let ended = stopped(&kept, settings, printer)?;
     printer.data(&format!("{}: {ended} machines ended, none is left\n", arguments.run))
@@ -91,6 +95,9 @@ pub fn ended_as(kept: &Kept, end: &End, settings: &Settings, printer: &Printer) 
 
 /// Ends a run and deletes what it stored.
 pub fn down(arguments: &DownArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    if launch_on::is_handed(&arguments.run, settings)? {
+        return launch_on::down(arguments, settings, printer);
+    }
     let kept = kept(&arguments.run, settings)?;
     printer.note(&format!("checkpoints and output of {} in {} are deleted for good", arguments.run, kept.spec.store));
     confirm(arguments.yes, "gpuplan down -y ...")?;

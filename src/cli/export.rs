@@ -55,19 +55,13 @@ pub struct ExportArguments {
 }
 
 pub fn run(arguments: &ExportArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let recorded = recorded(arguments)?;
-    let (plans, hardware) = match recorded {
-        // A plan is exported as it was recorded: nothing is priced again.
-        Some(plans) => (plans, settings.catalogs(printer)?.hardware),
-        None => fresh(arguments, settings, printer)?,
+    let question = Question {
+        workload: &arguments.workload,
+        limits: &arguments.limits,
+        prices: &arguments.prices,
+        measured: &arguments.measured,
+        plan: arguments.plan.as_deref(),
     };
-    let plan = chosen(&plans, arguments.plan.as_deref())?;
-    let text_of = |key: &str| plan.get(key).and_then(Value::as_str).unwrap_or_default();
-    let (cloud, kind) = (CloudId::new(text_of("cloud")), text_of("instance_type"));
-    let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
-        Diagnostic::new(Exit::StalePrices, format!("the catalog knows no machine type `{kind}` of {cloud}, which the plan takes"))
-            .hint("gpuplan plan FILE --output json >plan.json")
-    })?;
     let wishes = Wishes {
         run: arguments.run.clone(),
         store: arguments.store.clone(),
@@ -76,7 +70,7 @@ pub fn run(arguments: &ExportArguments, settings: &Settings, printer: &Printer) 
         nodes_at_least: arguments.min_nodes,
         command: arguments.command.clone(),
     };
-    let job = Job::new(&plans, plan, hardware.gpu(instance.node.gpu), instance, wishes)?;
+    let job = job_of(&question, wishes, settings, printer)?;
     let text = export(arguments.to, &job)?;
     if arguments.to.is_job() {
         for what in &job.to_edit {
@@ -92,9 +86,35 @@ pub fn run(arguments: &ExportArguments, settings: &Settings, printer: &Printer) 
     }
 }
 
+/// Which plan is to become a job.
+pub struct Question<'a> {
+    pub workload: &'a WorkloadArguments,
+    pub limits: &'a LimitsArguments,
+    pub prices: &'a PriceArguments,
+    pub measured: &'a MeasuredArguments,
+    pub plan: Option<&'a str>,
+}
+
+/// The plan, recorded or made now, as a job.
+pub fn job_of(question: &Question, wishes: Wishes, settings: &Settings, printer: &Printer) -> Result<Job, Diagnostic> {
+    let (plans, hardware) = match recorded(question)? {
+        // A plan is exported as it was recorded: nothing is priced again.
+        Some(plans) => (plans, settings.catalogs(printer)?.hardware),
+        None => fresh(question, settings, printer)?,
+    };
+    let plan = chosen(&plans, question.plan)?;
+    let text_of = |key: &str| plan.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (cloud, kind) = (CloudId::new(text_of("cloud")), text_of("instance_type"));
+    let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
+        Diagnostic::new(Exit::StalePrices, format!("the catalog knows no machine type `{kind}` of {cloud}, which the plan takes"))
+            .hint("gpuplan plan FILE --output json >plan.json")
+    })?;
+    Ok(Job::new(&plans, plan, hardware.gpu(instance.node.gpu), instance, wishes)?)
+}
+
 /// `None` for a file that is no JSON: a workload. Of the flags of a question only `--framework` is answered by a recorded plan.
-fn recorded(arguments: &ExportArguments) -> Result<Option<Value>, Diagnostic> {
-    let Some(path) = &arguments.workload.file else { return Ok(None) };
+fn recorded(question: &Question) -> Result<Option<Value>, Diagnostic> {
+    let Some(path) = &question.workload.file else { return Ok(None) };
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     if !text.trim_start().starts_with('{') {
         return Ok(None);
@@ -104,10 +124,10 @@ fn recorded(arguments: &ExportArguments) -> Result<Option<Value>, Diagnostic> {
             .hint("gpuplan plan FILE --output json >plan.json")
     };
     let plans: Value = serde_json::from_str(&text).map_err(no_plan)?;
-    let mut asked = workload::read(&arguments.workload)?;
+    let mut asked = workload::read(question.workload)?;
     let stated: WorkloadFile = serde_json::from_value(plans.pointer("/workload/file").cloned().unwrap_or_default()).map_err(no_plan)?;
     asked.training.framework.clone_from(&stated.training.framework);
-    if asked != stated || workload::limits(&arguments.limits) != LimitsSection::default() {
+    if asked != stated || workload::limits(question.limits) != LimitsSection::default() {
         let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());
         return Err(Diagnostic::new(Exit::Usage, message).hint("give the workload file instead, or plan again with these flags"));
     }
@@ -115,10 +135,10 @@ fn recorded(arguments: &ExportArguments) -> Result<Option<Value>, Diagnostic> {
 }
 
 /// The plans of a workload, as `plan --output json` has them.
-fn fresh(arguments: &ExportArguments, settings: &Settings, printer: &Printer) -> Result<(Value, Hardware), Diagnostic> {
-    let limits = workload::limits(&arguments.limits);
-    let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    let answered = compute(&file, &arguments.prices, &arguments.measured, settings, printer)?;
+fn fresh(question: &Question, settings: &Settings, printer: &Printer) -> Result<(Value, Hardware), Diagnostic> {
+    let limits = workload::limits(question.limits);
+    let file = workload::read(question.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
+    let answered = compute(&file, question.prices, question.measured, settings, printer)?;
     if answered.set.recommendation.is_none() {
         return Err(nothing_fits(&answered.set));
     }

@@ -8,6 +8,7 @@ pub mod data;
 pub mod delivery;
 pub mod keep_alive;
 pub mod leading;
+pub mod on;
 pub mod renters;
 
 use std::io::{BufRead, IsTerminal};
@@ -23,6 +24,7 @@ use crate::cli::launch::agreed::{Chosen, run_name, store_address};
 use crate::cli::launch::delivery::{Delivery, DeliveryArguments, Receiver};
 use crate::cli::launch::keep_alive::KeepAlive;
 use crate::cli::launch::leading::led;
+use crate::cli::launch::on::OnArguments;
 use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
 use crate::cli::patience::{before_asking, meanwhile};
 use crate::cli::plan::{Answered, compute, nothing_fits};
@@ -69,6 +71,8 @@ pub struct LaunchArguments {
     pub lifetime: Option<String>,
     #[command(flatten)]
     pub delivery: DeliveryArguments,
+    #[command(flatten)]
+    pub on: OnArguments,
     /// A tag on everything rented
     #[arg(long = "tag", value_name = "NAME=VALUE")]
     pub tags: Vec<String>,
@@ -99,6 +103,9 @@ pub struct LaunchArguments {
 }
 
 pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    if let Some(engine) = &arguments.on.on {
+        return on::run(engine, arguments, settings, printer);
+    }
     let recorded = Recorded::find(arguments.workload.file.as_deref())?;
     let mut limits = workload::limits(&arguments.limits);
     let is_fake = limits.clouds.iter().any(|cloud| cloud == fake::CLOUD);

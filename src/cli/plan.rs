@@ -9,6 +9,7 @@ use crate::cli::args::{OutputFormat, PlanArguments, PriceArguments};
 use crate::cli::calibrations::{MeasuredArguments, Measurements};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live;
+use crate::cli::plan_from;
 use crate::cli::printer::Printer;
 use crate::cli::profile;
 use crate::cli::settings::{Catalogs, Settings};
@@ -19,12 +20,13 @@ use crate::plan::what_if;
 use crate::plan::{Limits, PlanSet, Rejection};
 use crate::report::plan_json::{Context, document};
 use crate::report::{plan_csv, plan_text};
-use crate::workload::file::{Resolved, WorkloadFile};
+use crate::workload::file::{LimitsSection, Resolved, WorkloadFile};
 
 pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    match &arguments.locked {
-        Some(path) => locked(path, arguments, settings, printer),
-        None => {
+    match (&arguments.locked, &arguments.from) {
+        (Some(path), _) => locked(path, arguments, settings, printer),
+        (None, Some(path)) => plan_from::run(path, arguments, settings, printer),
+        (None, None) => {
             let mut file = workload::read(&arguments.workload)?;
             file = file.overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
             answer(&file, arguments, settings, printer)
@@ -52,9 +54,27 @@ pub fn compute(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
-    let mut catalogs = settings.catalogs(printer)?;
     let resolved = workload::resolve(file, &settings.models()?)?;
-    let mut limits = Limits::read(&file.limits, &catalogs.hardware, settings.now)?;
+    let (catalogs, limits) = gathered(&file.limits, prices, settings, printer)?;
+    let measured = Measurements::find(measured, settings)?;
+    let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;
+    let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
+    let mut set = crate::plan::plan(world, &resolved.workload, &limits);
+    if let Some(profile) = measured.profile() {
+        set.findings = what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
+    }
+    Ok(Answered { catalogs, resolved, limits, correction, measured_sha256: measured.sha256(), set })
+}
+
+/// What can be had at which price, and what it must keep to.
+pub fn gathered(
+    section: &LimitsSection,
+    prices: &PriceArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<(Catalogs, Limits), Diagnostic> {
+    let mut catalogs = settings.catalogs(printer)?;
+    let mut limits = Limits::read(section, &catalogs.hardware, settings.now)?;
     limits.policy = settings.policy(prices.policy.as_deref(), &catalogs.hardware)?;
     limits.seed = settings.seed;
     limits.accept_stale = prices.accept_stale_prices;
@@ -66,14 +86,7 @@ pub fn compute(
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);
     }
     catalogs.market = settings.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
-    let measured = Measurements::find(measured, settings)?;
-    let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;
-    let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
-    let mut set = crate::plan::plan(world, &resolved.workload, &limits);
-    if let Some(profile) = measured.profile() {
-        set.findings = what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
-    }
-    Ok(Answered { catalogs, resolved, limits, correction, measured_sha256: measured.sha256(), set })
+    Ok((catalogs, limits))
 }
 
 fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
@@ -106,7 +119,7 @@ pub fn context<'a>(answered: &'a Answered, file: &'a WorkloadFile, settings: &Se
     })
 }
 
-fn pretty(value: &Value) -> String {
+pub fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 

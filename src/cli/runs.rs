@@ -17,6 +17,7 @@ use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, fake_cloud, launchers};
 use crate::cli::launch::{journal, keep_alive, store_of, unknown_run};
+use crate::cli::launch_on;
 use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::runs::standing::Standing;
@@ -29,7 +30,7 @@ use crate::report::table::{Column, render};
 use crate::units::Usd;
 
 /// Between two looks for more output.
-const FOLLOW: Duration = Duration::from_secs(2);
+pub const FOLLOW: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub struct StatusArguments {
@@ -95,7 +96,9 @@ pub fn listed(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Listed>, Diag
 
 pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let journal = journal(settings)?;
+    let handed = launch_on::rows(arguments.run.as_deref(), settings, printer)?;
     let names = match &arguments.run {
+        Some(_) if !handed.is_empty() => Vec::new(),
         Some(run) => vec![run.clone()],
         None => journal.runs().map_err(|error| journal_said(&error))?,
     };
@@ -125,7 +128,10 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
         }
     }
     let said = meanwhile(printer, || "reading what the runs say".to_owned(), || standing::said(&runs, settings))?;
-    let rows: Vec<Value> = runs.iter().zip(&said).map(|(kept, said)| row(kept, &machines, said)).collect();
+    // What an engine has says nothing of its own.
+    let of_rows: Vec<Option<&Standing>> = handed.iter().map(|_| None).chain(said.iter().map(Some)).collect();
+    let own = runs.iter().zip(&said).map(|(kept, said)| row(kept, &machines, said));
+    let rows: Vec<Value> = handed.into_iter().chain(own).collect();
     if settings.output == OutputFormat::Json {
         return printer.data(&format!("{:#}\n", Value::Array(rows)));
     }
@@ -139,7 +145,7 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
             printer.note(&format!("failed: {} ({why}); gpuplan logs {} --index {index}", failed.run, kept.spec.run));
         }
     }
-    printer.data(&table(&rows, &said, settings.width))
+    printer.data(&table(&rows, &of_rows, settings.width))
 }
 
 /// Machines of a cloud that cannot be asked: running, as far as anybody knows.
@@ -163,8 +169,9 @@ fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
     .collect()
 }
 
-fn table(rows: &[Value], said: &[Standing], width: u16) -> String {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+fn table(rows: &[Value], said: &[Option<&Standing>], width: u16) -> String {
+    let text =
+        |value: &Value| value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned);
     let money = |value: &Value| value.as_str().and_then(|text| Usd::parse(text).ok()).map_or_else(String::new, usd);
     let columns = [
         Column::left("run", 0),
@@ -177,14 +184,14 @@ fn table(rows: &[Value], said: &[Standing], width: u16) -> String {
     ];
     let progress = |row: &Value| {
         let of = row.get("sweep").map_or_else(String::new, |sweep| format!(", {} of {} runs", sweep["completed"], sweep["runs"]));
-        format!("{:.0} %{of}", row["progress"].as_f64().unwrap_or_default() * 100.0)
+        row["progress"].as_f64().map_or_else(String::new, |done| format!("{:.0} %{of}", done * 100.0))
     };
     let cells = rows.iter().zip(said).map(|(row, said)| {
         let places: Vec<String> =
             row["machines"].as_array().into_iter().flatten().filter(|one| one["state"] != "gone").map(|one| text(&one["pool"])).collect();
         vec![
             text(&row["run"]),
-            said.phase()
+            said.and_then(Standing::phase)
                 .filter(|(word, _)| row["phase"] == *word && *word != "running")
                 .map_or_else(|| text(&row["state"]), |(_, words)| words),
             places.join(", "),
@@ -242,6 +249,9 @@ fn row(kept: &Kept, listed: &[Machine], said: &Standing) -> Value {
 }
 
 pub fn logs(arguments: &LogsArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    if launch_on::is_handed(&arguments.run, settings)? {
+        return launch_on::logs(arguments, settings, printer);
+    }
     let mut kept = kept(&arguments.run, settings)?;
     let (store, runtime) = (standing::part(&kept, arguments.index)?, runtime()?);
     let mut said = 0;

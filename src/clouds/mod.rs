@@ -3,10 +3,12 @@
 pub mod ask;
 pub mod aws;
 pub mod azure;
+pub mod client;
 pub mod crusoe;
 pub mod fake;
 pub mod gcp;
 pub mod http;
+pub mod kubernetes;
 pub mod lambda;
 pub mod listing;
 pub mod metadata;
@@ -15,6 +17,8 @@ pub mod notices;
 pub mod oci;
 pub mod price;
 pub mod runpod;
+pub mod skypilot;
+pub mod slurm;
 pub mod vast;
 pub mod verda;
 pub mod webhook;
@@ -25,7 +29,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use crate::hardware::CloudId;
-use crate::launch::Launcher;
+use crate::launch::{Engine, Launcher};
 use crate::market::{AccountSource, PriceSource, RiskSource};
 use crate::runstore::store::KeySource;
 
@@ -66,6 +70,19 @@ pub fn launcher(cloud: &str) -> Option<Box<dyn Launcher>> {
         aws::CLOUD => Some(Box::new(aws::launcher::AwsLauncher::from_environment())),
         #[cfg(feature = "gcp")]
         gcp::CLOUD => Some(Box::new(gcp::launcher::GcpLauncher::from_environment())),
+        _ => None,
+    }
+}
+
+/// Engines that runs are handed to.
+pub const ENGINES: [&str; 3] = [slurm::ENGINE, kubernetes::ENGINE, skypilot::ENGINE];
+
+/// An engine by its name, with the clients of this machine.
+pub fn engine(name: &str) -> Option<Box<dyn Engine>> {
+    match name {
+        slurm::ENGINE => Some(Box::new(slurm::Slurm::new(None))),
+        kubernetes::ENGINE => Some(Box::new(kubernetes::Kubernetes::new(None))),
+        skypilot::ENGINE => Some(Box::new(skypilot::Skypilot::new(None))),
         _ => None,
     }
 }

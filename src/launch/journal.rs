@@ -1,5 +1,7 @@
 //! `Journal`: what is about to be done is written here before a cloud is called, and what came of it after. SQLite, write-ahead.
 
+pub mod handed;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -108,6 +110,7 @@ impl Journal {
             return Err(JournalError::Version(version));
         }
         database.execute_batch(TABLES)?;
+        database.execute_batch(handed::TABLE)?;
         database.pragma_update(None, "user_version", VERSION)?;
         Ok(Self { database, steps_to_live: None })
     }
@@ -142,7 +145,7 @@ impl Journal {
     /// A new run. False if there is one of this name already.
     pub fn begin(&mut self, spec: &RunSpec) -> Result<bool, JournalError> {
         let rows = self.write(
-            "INSERT OR IGNORE INTO runs (run, spec, started_at) VALUES (?1, ?2, ?3)",
+            "INSERT OR IGNORE INTO runs (run, spec, started_at) SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM handed WHERE run = ?1)",
             params![spec.run, spec.write()?, spec.started_at.as_second()],
         )?;
         Ok(rows == 1)

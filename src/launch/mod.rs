@@ -4,6 +4,7 @@ pub mod block;
 pub mod blocks;
 pub mod boot;
 pub mod controller;
+pub mod engine;
 pub mod events;
 pub mod execute;
 pub mod job;
@@ -16,6 +17,7 @@ pub mod rental;
 pub mod spec;
 
 pub use controller::Controller;
+pub use engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
 pub use events::{Action, Choice, End, Event, Terms};
 pub use execute::{Clock, Standing, Wiring, Wish, lead};
 pub use job::{Data, Job, Parcel, Secret};

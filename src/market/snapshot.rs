@@ -102,6 +102,11 @@ impl Market {
         self
     }
 
+    /// The same market with nothing in it but some of its offers.
+    pub fn only(&self, keeps: impl Fn(&Offer) -> bool) -> Self {
+        Self { offers: self.offers.iter().filter(|offer| keeps(offer)).cloned().collect(), ..self.clone() }
+    }
+
     /// The same market with these offers laid over it. Of one machine, place and terms the newest observation stands, of two
     /// as new the one that came later. An offer for a whole region and those of its zones exclude each other: the zones stand
     /// unless they are out of date beside it. A risk that was known of a pool stays known.

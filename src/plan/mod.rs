@@ -6,6 +6,7 @@ pub mod candidate;
 pub mod choose;
 pub mod explain;
 pub mod filters;
+pub mod from;
 pub mod layouts;
 pub mod limits;
 pub mod loading;

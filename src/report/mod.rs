@@ -14,6 +14,7 @@ pub mod focus;
 pub mod format;
 pub mod history;
 pub mod page;
+pub mod job;
 pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;

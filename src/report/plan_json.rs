@@ -33,6 +33,7 @@ pub struct Inputs {
 }
 
 /// Everything the JSON needs beside the plans.
+#[derive(Clone)]
 pub struct Context<'a> {
     pub world: World<'a>,
     pub workload: &'a Workload,

@@ -11,6 +11,9 @@ mod bench;
 mod budget;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card;
+#[path = "../engines/clients.rs"]
+#[allow(dead_code, reason = "the contract tests use more of it")]
+mod clients;
 #[cfg(feature = "aws")]
 #[path = "../testbed/cloud_box.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
@@ -29,6 +32,7 @@ mod fake_gcs;
 #[path = "../testbed/fleets.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod fleets;
+mod from;
 #[cfg(feature = "gcp")]
 #[path = "../testbed/gce_machines.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
@@ -55,6 +59,7 @@ mod machines;
 #[cfg(feature = "aws")]
 #[path = "../testbed/moto.rs"]
 mod moto;
+mod on;
 #[cfg(target_os = "linux")]
 mod profile;
 #[cfg(feature = "aws")]

@@ -1,0 +1,226 @@
+//! `Asked`: what a job asks for, whatever engine it was written for.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde::Serialize;
+
+use crate::hardware::gpu::GpuId;
+use crate::hardware::{CloudId, Hardware, InstanceType};
+use crate::import::ImportError;
+use crate::units::Hours;
+use crate::workload::file::WorkloadFile;
+
+/// The engine that a job was written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Slurm,
+    Skypilot,
+    Kubernetes,
+}
+
+/// A key of the file and its value, as they stand there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Said {
+    pub key: String,
+    pub value: String,
+}
+
+/// A job, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    pub kind: Kind,
+    pub name: Option<String>,
+    /// Machines. `None`: as many as hold the GPUs.
+    pub nodes: Option<RangeInclusive<u32>>,
+    /// Machines of any one of these will do.
+    pub choices: Vec<Choice>,
+    /// The longest that the job may take.
+    pub hours: Option<Hours>,
+    /// What its command says of the workload.
+    pub workload: WorkloadFile,
+    /// What was used.
+    pub understood: Vec<Said>,
+    /// What is known, and changes neither machines nor price.
+    pub beside: Vec<Said>,
+    /// What was not understood.
+    pub unread: Vec<Said>,
+    /// What the file leaves open, and what was taken for it.
+    pub assumed: Vec<String>,
+}
+
+/// One kind of machine that a job accepts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    pub chips: Option<Chips>,
+    pub gpus: Option<Gpus>,
+    pub vcpus: Option<Need>,
+    /// GiB of a machine.
+    pub memory: Option<Need>,
+    pub instance_type: Option<String>,
+    pub cloud: Option<CloudId>,
+    pub region: Option<String>,
+    /// A zone by its name, which narrows a price only where zones are priced by name.
+    pub zone: Option<String>,
+    pub is_spot: bool,
+}
+
+/// A GPU by the name that the file uses, and the chips that it may mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chips {
+    pub word: String,
+    pub ids: Vec<GpuId>,
+}
+
+/// How many GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    PerMachine(u32),
+    Together(u32),
+}
+
+/// An amount of processors or memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Need {
+    AtLeast(f64),
+    Exactly(f64),
+}
+
+/// Memory on a machine's label and in a catalog differ by rounding.
+const SAME: f64 = 0.01;
+
+impl Need {
+    pub fn is_met(self, amount: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => amount >= least,
+            Self::Exactly(wanted) => (amount - wanted).abs() <= SAME * wanted,
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(f, "at least {least}"),
+            Self::Exactly(amount) => write!(f, "{amount}"),
+        }
+    }
+}
+
+impl Asked {
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            name: None,
+            nodes: None,
+            choices: Vec::new(),
+            hours: None,
+            workload: WorkloadFile::default(),
+            understood: Vec::new(),
+            beside: Vec::new(),
+            unread: Vec::new(),
+            assumed: Vec::new(),
+        }
+    }
+
+    pub fn understand(&mut self, key: &str, value: impl fmt::Display) {
+        self.understood.push(Said { key: key.to_owned(), value: value.to_string() });
+    }
+
+    pub fn put_beside(&mut self, key: &str, value: impl fmt::Display) {
+        let said = Said { key: key.to_owned(), value: value.to_string() };
+        if !self.beside.contains(&said) {
+            self.beside.push(said);
+        }
+    }
+
+    pub fn leave_unread(&mut self, key: &str, value: impl fmt::Display) {
+        self.unread.push(Said { key: key.to_owned(), value: value.to_string() });
+    }
+
+    /// Machines of this type that the job would run on, by the first choice that takes them. `None`: it does not take them.
+    pub fn nodes_of(&self, choice: &Choice, instance: &InstanceType) -> Option<u32> {
+        let devices = instance.node.devices();
+        // Of a range an engine gives the most that it has.
+        let most = self.nodes.as_ref().map_or(1, |nodes| *nodes.end());
+        let nodes = match choice.gpus {
+            Some(Gpus::Together(all)) if all.is_multiple_of(devices) => all / devices,
+            Some(Gpus::Together(_)) => return None,
+            // A machine that was named is taken as it is.
+            Some(Gpus::PerMachine(each)) if each != devices && choice.instance_type.is_none() => return None,
+            _ => most,
+        };
+        // A slice of a card is no whole one.
+        if instance.node.gpus.is_slice() && choice.instance_type.is_none() {
+            return None;
+        }
+        let is_named = choice.instance_type.as_ref().is_none_or(|name| *name == instance.name);
+        let is_chip = choice.chips.as_ref().is_none_or(|chips| chips.ids.contains(&instance.node.gpu));
+        let is_there = choice.cloud.as_ref().is_none_or(|cloud| *cloud == instance.cloud);
+        let is_enough = choice.vcpus.is_none_or(|need| need.is_met(f64::from(instance.vcpus)))
+            && choice.memory.is_none_or(|need| need.is_met(instance.memory.gib()));
+        let in_range = self.nodes.as_ref().is_none_or(|range| range.contains(&nodes));
+        (is_named && is_chip && is_there && is_enough && in_range && nodes > 0).then_some(nodes)
+    }
+
+    /// Gives a name to GPUs that the file only counts, or refuses where nobody does.
+    pub fn named(mut self, wanted: Option<&Chips>) -> Result<Self, ImportError> {
+        for choice in &mut self.choices {
+            if choice.chips.is_none() && choice.instance_type.is_none() {
+                match (wanted, choice.gpus) {
+                    (Some(chips), Some(_)) => choice.chips = Some(chips.clone()),
+                    (None, Some(Gpus::PerMachine(count) | Gpus::Together(count))) => return Err(ImportError::NoGpuName(count)),
+                    (_, None) => return Err(ImportError::NoGpu),
+                }
+            }
+        }
+        if self.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(self) }
+    }
+
+    /// `2 x 8 A100 on aws us-east-1, spot`, one line a choice.
+    pub fn lines(&self, hardware: &Hardware) -> Vec<String> {
+        let nodes = match &self.nodes {
+            Some(range) if range.start() == range.end() => format!("{} x ", range.start()),
+            Some(range) => format!("{} to {} x ", range.start(), range.end()),
+            None => String::new(),
+        };
+        self.choices.iter().map(|choice| format!("{nodes}{}", choice.words(hardware))).collect()
+    }
+}
+
+impl Choice {
+    fn words(&self, hardware: &Hardware) -> String {
+        let count = match self.gpus {
+            Some(Gpus::PerMachine(count)) => format!("{count} "),
+            Some(Gpus::Together(count)) => format!("{count} together, "),
+            None => String::new(),
+        };
+        let gpu = match (&self.chips, &self.instance_type) {
+            (Some(chips), Some(name)) => format!("{count}{} ({name})", chips.label(hardware)),
+            (Some(chips), None) => format!("{count}{}", chips.label(hardware)),
+            (None, Some(name)) => name.clone(),
+            (None, None) => format!("{count}GPU"),
+        };
+        let mut words = vec![gpu];
+        words.extend(self.vcpus.map(|need| format!("{need} vCPU")));
+        words.extend(self.memory.map(|need| format!("{need} GiB of memory")));
+        let place: Vec<&str> =
+            [self.cloud.as_ref().map(CloudId::as_str), self.region.as_deref(), self.zone.as_deref()].into_iter().flatten().collect();
+        if !place.is_empty() {
+            words.push(place.join(" "));
+        }
+        words.push(if self.is_spot { "spot" } else { "on-demand" }.to_owned());
+        words.join(", ")
+    }
+}
+
+impl Chips {
+    /// The chip where it is one, else the word of the file.
+    fn label(&self, hardware: &Hardware) -> String {
+        match self.ids.as_slice() {
+            [only] => hardware.gpu(*only).name.clone(),
+            _ => self.word.clone(),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What a training command says of its workload: flags of Hugging Face's Trainer, Megatron-LM, TRL, torchtune's and others' usual words.
+
+use crate::import::{Asked, Names, words};
+use crate::workload::file::{Scalar, WorkloadFile};
+
+/// What became of a flag.
+enum Outcome {
+    Understood,
+    Beside,
+    Unread,
+}
+
+/// Programs that start the training program: what stands before it is theirs.
+const LAUNCHERS: [&str; 9] = ["torchrun", "accelerate", "deepspeed", "python", "python3", "srun", "mpirun", "gpuplan", "ray"];
+
+/// Flags that say where and how to run, save and log: neither the work nor the machines depend on them.
+const BESIDE: [&str; 42] = [
+    "nproc_per_node",
+    "nnodes",
+    "node_rank",
+    "rdzv_backend",
+    "rdzv_endpoint",
+    "rdzv_id",
+    "rdzv_conf",
+    "master_addr",
+    "master_port",
+    "standalone",
+    "max_restarts",
+    "num_processes",
+    "num_machines",
+    "machine_rank",
+    "main_process_ip",
+    "main_process_port",
+    "config_file",
+    "local_rank",
+    "output_dir",
+    "logging_dir",
+    "logging_steps",
+    "save_strategy",
+    "save_steps",
+    "save_total_limit",
+    "save",
+    "load",
+    "save_interval",
+    "report_to",
+    "run_name",
+    "seed",
+    "learning_rate",
+    "lr",
+    "lr_scheduler_type",
+    "warmup_ratio",
+    "warmup_steps",
+    "weight_decay",
+    "dataset_name",
+    "data_path",
+    "train_file",
+    "enable_jit_checkpoint",
+    "exit_signal_handler",
+    "do_train",
+];
+
+/// How a model is split, which a plan chooses anew.
+const LAYOUT: [&str; 9] = [
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "context_parallel_size",
+    "expert_model_parallel_size",
+    "num_virtual_stages_per_pipeline_rank",
+    "use_distributed_optimizer",
+    "num_distributed_optimizer_instances",
+    "sequence_parallel",
+    "fsdp",
+];
+
+/// Reads every training command of a script into the job.
+pub fn read(script: &str, asked: &mut Asked, names: Names) {
+    for line in words::lines(script) {
+        let words = words::split(&line);
+        let Some(at) = program(&words) else { continue };
+        let (before, after) = words.split_at(at + 1);
+        // Of a launcher's flags only those of the tables are looked at: the others are not the workload's.
+        for (key, value) in flags(before) {
+            if matches!(apply(&key, value.as_deref(), &mut asked.workload, names), Outcome::Understood) {
+                asked.understand(&format!("--{key}"), value.as_deref().unwrap_or("(set)"));
+            }
+        }
+        name_of_program(&words[at], asked);
+        for (key, value) in flags(after) {
+            let outcome = apply(&key, value.as_deref(), &mut asked.workload, names);
+            let (key, value) = (format!("--{key}"), value.unwrap_or_else(|| "(set)".to_owned()));
+            match outcome {
+                Outcome::Understood => asked.understand(&key, value),
+                Outcome::Beside => asked.put_beside(&key, value),
+                Outcome::Unread => asked.leave_unread(&key, value),
+            }
+        }
+    }
+}
+
+/// Position of the training program: a Python file, or what follows `-m`, in a line that starts one.
+fn program(words: &[String]) -> Option<usize> {
+    let is_launched = words.iter().any(|word| LAUNCHERS.contains(&word.rsplit('/').next().unwrap_or(word)));
+    let file = words.iter().position(|word| word.ends_with(".py") && !word.starts_with('-'));
+    let module = || words.iter().rposition(|word| word == "-m" || word == "--module").map(|at| at + 1).filter(|at| *at < words.len());
+    let at = file.or_else(module)?;
+    let is_first = words.first().is_some_and(|word| word.ends_with(".py"));
+    // Not `pip install -m` or a copied file.
+    (is_launched || is_first).then_some(at)
+}
+
+/// Some programs say by their name what they do.
+fn name_of_program(word: &str, asked: &mut Asked) {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    if name.starts_with("pretrain") {
+        asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
+        asked.understand(name, "pretrain");
+    }
+}
+
+/// `--key value`, `--key=value` and `--key` alone; `-` and `_` are one.
+fn flags(words: &[String]) -> Vec<(String, Option<String>)> {
+    let mut all = Vec::new();
+    let mut rest = words.iter().peekable();
+    while let Some(word) = rest.next() {
+        let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) else { continue };
+        let (key, value) = match flag.split_once('=') {
+            Some((key, value)) => (key, Some(value.to_owned())),
+            None => (flag, rest.next_if(|next| !next.starts_with('-') || next.parse::<f64>().is_ok()).cloned()),
+        };
+        all.push((key.replace('-', "_"), value));
+    }
+    all
+}
+
+fn apply(key: &str, value: Option<&str>, file: &mut WorkloadFile, names: Names) -> Outcome {
+    let training = &mut file.training;
+    let amount = value.filter(|text| text.parse::<f64>().is_ok_and(|number| number > 0.0)).map(|text| Scalar::from(text.to_owned()));
+    let is_on = value.is_none_or(|text| ["true", "1", "yes", "on"].contains(&text.to_ascii_lowercase().as_str()));
+    let slot = match key {
+        "model_name_or_path" | "pretrained_model_name_or_path" | "model_name" | "model_id" | "base_model" | "model" => {
+            return model(value, file, names);
+        }
+        "per_device_train_batch_size" | "micro_batch_size" | "train_micro_batch_size_per_gpu" | "per_gpu_train_batch_size" => {
+            &mut training.micro_batch
+        }
+        "gradient_accumulation_steps" => &mut training.grad_accumulation,
+        "global_batch_size" => &mut training.global_batch,
+        "max_steps" | "train_iters" | "max_train_steps" | "max_iters" => &mut training.steps,
+        "train_samples" => &mut training.samples,
+        "num_train_epochs" | "epochs" => &mut training.epochs,
+        "block_size" | "max_seq_length" | "max_seq_len" | "max_length" | "seq_length" | "seq_len" | "cutoff_len" => {
+            &mut training.sequence_length
+        }
+        "lora_r" | "lora_rank" => &mut training.lora.rank,
+        _ => return word(key, value, is_on, file),
+    };
+    match amount {
+        // The Trainer's own "no limit".
+        None if value == Some("-1") => Outcome::Beside,
+        None => Outcome::Unread,
+        amount => {
+            *slot = amount;
+            if key.starts_with("lora") {
+                training.task.get_or_insert_with(|| "lora".to_owned());
+            }
+            Outcome::Understood
+        }
+    }
+}
+
+/// Flags whose value is a word or nothing.
+fn word(key: &str, value: Option<&str>, is_on: bool, file: &mut WorkloadFile) -> Outcome {
+    let training = &mut file.training;
+    let (slot, chosen) = match (key, value.unwrap_or_default()) {
+        ("bf16", _) if is_on => (&mut training.precision, "bf16"),
+        ("fp16", _) if is_on => (&mut training.precision, "amp-fp16"),
+        ("mixed_precision", "bf16") | ("precision", "bf16-mixed") => (&mut training.precision, "bf16"),
+        ("mixed_precision", "fp16") | ("precision", "16-mixed") => (&mut training.precision, "amp-fp16"),
+        ("mixed_precision", "fp8") | ("fp8_format", "hybrid" | "e4m3") => (&mut training.precision, "fp8"),
+        ("optim", "adamw_torch" | "adamw_torch_fused" | "adamw_hf") => (&mut training.optimizer, "adamw"),
+        ("optim", "adamw_8bit" | "adamw_bnb_8bit") => (&mut training.optimizer, "adamw-8bit"),
+        ("optim", "paged_adamw" | "paged_adamw_32bit" | "paged_adamw_8bit") => (&mut training.optimizer, "adamw-paged"),
+        ("gradient_checkpointing", _) if is_on => (&mut training.recompute, "full"),
+        ("recompute_granularity", "full") => (&mut training.recompute, "full"),
+        ("recompute_granularity", "selective") => (&mut training.recompute, "selective"),
+        ("recompute_activations", _) if is_on => (&mut training.recompute, "selective"),
+        ("use_peft" | "use_lora", _) if is_on => (&mut training.task, "lora"),
+        ("load_in_4bit", _) if is_on => (&mut training.task, "qlora"),
+        ("torch_compile", _) if is_on => {
+            training.compile = Some(true);
+            return Outcome::Understood;
+        }
+        // Said to be off, which it is anyway.
+        (
+            "bf16"
+            | "fp16"
+            | "gradient_checkpointing"
+            | "recompute_activations"
+            | "use_peft"
+            | "use_lora"
+            | "load_in_4bit"
+            | "torch_compile",
+            _,
+        ) => {
+            return Outcome::Beside;
+        }
+        (key, _) if BESIDE.contains(&key) || LAYOUT.contains(&key) => return Outcome::Beside,
+        _ => return Outcome::Unread,
+    };
+    *slot = Some(chosen.to_owned());
+    Outcome::Understood
+}
+
+/// Endings of names on the Hugging Face Hub that change weights and no sizes.
+const SAME_SIZES: [&str; 5] = ["-hf", "-Instruct", "-instruct", "-Base", "-chat-hf"];
+
+/// A model of the catalog, by the last part of its name on the Hub.
+fn model(value: Option<&str>, file: &mut WorkloadFile, names: Names) -> Outcome {
+    let Some(name) = value else { return Outcome::Unread };
+    let short = name.trim_end_matches('/').rsplit('/').next().unwrap_or(name);
+    let plain = SAME_SIZES.iter().find_map(|end| short.strip_suffix(end)).unwrap_or(short);
+    match [name, short, plain].into_iter().find_map(|name| names.models.find(name)) {
+        Some(row) => {
+            file.model.preset = Some(row.id.clone());
+            Outcome::Understood
+        }
+        None => Outcome::Unread,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+    use crate::import::Kind;
+    use crate::workload::Models;
+
+    fn asked(script: &str) -> Asked {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let mut asked = Asked::new(Kind::Slurm);
+        read(script, &mut asked, Names { hardware: &hardware, models: &models });
+        asked
+    }
+
+    fn keys(said: &[crate::import::Said]) -> Vec<&str> {
+        said.iter().map(|one| one.key.as_str()).collect()
+    }
+
+    #[test]
+    fn the_flags_of_the_trainer_are_a_workload() {
+        let asked = asked(
+            "pip install --upgrade -r a.py.txt\nsrun torchrun --nproc_per_node=8 run_clm.py --model_name_or_path meta-llama/Llama-3.1-8B-Instruct \\\n \
+             --per_device_train_batch_size 4 --gradient_accumulation_steps=8 --bf16 --max_steps 500 --block_size 2048 \\\n --mystery 7 --fp16 False",
+        );
+        let training = &asked.workload.training;
+        assert_eq!(asked.workload.model.preset.as_deref(), Some("llama-3.1-8b"));
+        assert_eq!((training.precision.as_deref(), training.steps.clone()), (Some("bf16"), Some(Scalar::from("500".to_owned()))));
+        assert_eq!((keys(&asked.unread), keys(&asked.beside)), (vec!["--mystery"], vec!["--fp16"]));
+        assert_eq!(keys(&asked.understood).len(), 6);
+    }
+
+    #[test]
+    fn the_flags_of_megatron_are_a_workload() {
+        let asked = asked(
+            "torchrun pretrain_gpt.py --micro-batch-size 2 --global-batch-size 512 --train-iters 1000 --tensor-model-parallel-size 4",
+        );
+        let training = &asked.workload.training;
+        assert_eq!((training.task.as_deref(), keys(&asked.beside)), (Some("pretrain"), vec!["--tensor_model_parallel_size"]));
+        assert_eq!(training.global_batch, Some(Scalar::from("512".to_owned())));
+    }
+
+    #[test]
+    fn what_starts_no_program_is_no_command() {
+        for script in ["cp a.py b.py --force", "echo --bf16", "module load cuda", "# python a.py --bf16", "python", "torchrun -m"] {
+            let asked = asked(script);
+            assert!(asked.understood.is_empty() && asked.unread.is_empty(), "{script}");
+        }
+        assert_eq!(keys(&asked("python -m train --model nowhere/none --max_steps -1").unread), ["--model"]);
+    }
+}

@@ -1,0 +1,340 @@
+//! Objects of Kubernetes: Job, JobSet, PyTorchJob and Pod, by the resources, node labels and affinity of their pods.
+
+use serde_json::{Map, Value};
+
+use crate::import::labels::narrow;
+use crate::import::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, command, invalid};
+use crate::units::Hours;
+
+/// Objects that may stand beside a job and cost nothing of themselves.
+const BESIDE: [&str; 13] = [
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "PersistentVolumeClaim",
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ResourceFlavor",
+    "ClusterQueue",
+    "LocalQueue",
+    "NetworkPolicy",
+    "Topology",
+];
+/// Parts of a pod that change neither machines nor price.
+const BESIDE_POD: [&str; 25] = [
+    "restartPolicy",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "volumes",
+    "subdomain",
+    "hostname",
+    "serviceAccountName",
+    "serviceAccount",
+    "imagePullSecrets",
+    "priorityClassName",
+    "schedulerName",
+    "hostNetwork",
+    "hostIPC",
+    "hostPID",
+    "securityContext",
+    "initContainers",
+    "runtimeClassName",
+    "schedulingGates",
+    "topologySpreadConstraints",
+    "dnsPolicy",
+    "dnsConfig",
+    "setHostnameAsFQDN",
+    "automountServiceAccountToken",
+    "enableServiceLinks",
+    "shareProcessNamespace",
+];
+
+/// Pods of one kind.
+struct Pods<'a> {
+    count: u32,
+    spec: &'a Value,
+}
+
+pub fn is_one(document: &Value) -> bool {
+    document.get("apiVersion").is_some() && document.get("kind").is_some()
+}
+
+pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
+    let mut asked = Asked::new(Kind::Kubernetes);
+    let lists = documents.iter().flat_map(|document| match document.get("items").and_then(Value::as_array) {
+        Some(items) => items.iter().collect::<Vec<_>>(),
+        None => vec![document],
+    });
+    let (jobs, others): (Vec<&Value>, Vec<&Value>) =
+        lists.filter(|object| !object.is_null()).partition(|object| ["Job", "JobSet", "PyTorchJob", "Pod"].contains(&word(object, "kind")));
+    for object in others {
+        let kind = word(object, "kind");
+        if BESIDE.contains(&kind) { asked.put_beside(kind, "...") } else { asked.leave_unread("kind", kind) }
+    }
+    let [job] = jobs.as_slice() else {
+        let name = |job: &&Value| format!("{} {}", word(job, "kind"), job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-"));
+        return Err(if jobs.is_empty() { ImportError::NoGpu } else { ImportError::Several(jobs.iter().map(name).collect()) });
+    };
+    asked.name = job.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
+    asked.understand("kind", word(job, "kind"));
+    let mut machines: Option<(u32, Vec<Choice>)> = None;
+    for pods in pods_of(job, &mut asked)? {
+        let choices = choices(pods.spec, &mut asked, names)?;
+        if choices.iter().all(|choice| choice.gpus.is_none()) {
+            asked.put_beside("pods without GPUs", pods.count);
+            continue;
+        }
+        machines = match machines {
+            None => Some((pods.count, choices)),
+            Some((count, same)) if same == choices => Some((count + pods.count, same)),
+            Some(_) => return Err(invalid("resources", "pods ask for two kinds of machines, which have to be priced one by one")),
+        };
+    }
+    let (count, choices) = machines.ok_or(ImportError::NoGpu)?;
+    asked.nodes = Some(count..=count);
+    asked.assumed.push("a machine for each pod".to_owned());
+    if choices.iter().all(|choice| !choice.is_spot) {
+        asked.assumed.push("on-demand machines: no pod asks for spot nodes".to_owned());
+    }
+    asked.choices = choices;
+    Ok(asked)
+}
+
+fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, ImportError> {
+    let empty = &Value::Null;
+    let spec = job.get("spec").unwrap_or(empty);
+    let of_job = |spec: &'a Value, times: u32, asked: &mut Asked| -> Result<Pods<'a>, ImportError> {
+        let at_once = number(spec, "parallelism")?;
+        if number(spec, "completions")? > at_once {
+            asked.assumed.push(format!("{at_once} at a time of {} completions", number(spec, "completions")?));
+        }
+        asked.hours = deadline(spec).or(asked.hours);
+        Ok(Pods { count: times * at_once, spec: spec.pointer("/template/spec").unwrap_or(empty) })
+    };
+    match word(job, "kind") {
+        "Job" => Ok(vec![of_job(spec, 1, asked)?]),
+        "JobSet" => {
+            let jobs = spec.get("replicatedJobs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            jobs.iter().map(|one| of_job(one.pointer("/template/spec").unwrap_or(empty), number(one, "replicas")?, asked)).collect()
+        }
+        "PyTorchJob" => {
+            asked.hours = spec.get("runPolicy").and_then(deadline);
+            let replicas = spec.get("pytorchReplicaSpecs").and_then(Value::as_object).into_iter().flat_map(Map::values);
+            replicas.map(|one| Ok(Pods { count: number(one, "replicas")?, spec: one.pointer("/template/spec").unwrap_or(empty) })).collect()
+        }
+        _ => {
+            asked.hours = deadline(spec);
+            Ok(vec![Pods { count: 1, spec }])
+        }
+    }
+}
+
+/// A count that is 1 where it is not given.
+fn number(of: &Value, key: &str) -> Result<u32, ImportError> {
+    match of.get(key) {
+        None | Some(Value::Null) => Ok(1),
+        Some(value) => value
+            .as_u64()
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| *number > 0 && *number < 1_000_000)
+            .ok_or_else(|| invalid(key, format!("{value} is no number of pods"))),
+    }
+}
+
+fn deadline(spec: &Value) -> Option<Hours> {
+    spec.get("activeDeadlineSeconds").and_then(Value::as_f64).map(|seconds| Hours(seconds / 3600.0))
+}
+
+/// Machines that a pod can run on: its resources, narrowed by labels; each term of a required affinity is a choice of its own.
+fn choices(pod: &Value, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, ImportError> {
+    let mut choice = Choice::default();
+    let (mut gpus, mut cpus, mut memory) = (0, 0.0, 0.0);
+    for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten() {
+        resources(container, (&mut gpus, &mut cpus, &mut memory), asked)?;
+        let script: Vec<&str> =
+            ["command", "args"].into_iter().filter_map(|key| container.get(key)?.as_array()).flatten().filter_map(Value::as_str).collect();
+        command::read(&script.join(if script.iter().any(|word| word.contains('\n')) { "\n" } else { " " }), asked, names);
+    }
+    choice.gpus = (gpus > 0).then_some(Gpus::PerMachine(gpus));
+    choice.vcpus = (cpus > 0.0).then_some(Need::AtLeast(cpus));
+    choice.memory = (memory > 0.0).then_some(Need::AtLeast(memory));
+    for (key, value) in pod.as_object().into_iter().flatten() {
+        match key.as_str() {
+            "containers" | "affinity" => {}
+            "nodeSelector" => {
+                for (label, value) in value.as_object().into_iter().flatten() {
+                    narrow(label, value.as_str().unwrap_or_default(), &mut choice, asked, names);
+                }
+            }
+            known if BESIDE_POD.contains(&known) => asked.put_beside(known, "..."),
+            _ => asked.leave_unread(key, "..."),
+        }
+    }
+    Ok(affinity(pod, &choice, asked, names))
+}
+
+/// Adds what a container asks for: requests, or limits where it requests nothing.
+fn resources(container: &Value, sums: (&mut u32, &mut f64, &mut f64), asked: &mut Asked) -> Result<(), ImportError> {
+    let mut all = Map::new();
+    for part in ["/resources/limits", "/resources/requests"] {
+        all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
+    }
+    for (key, value) in all {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let amount = quantity(&text).ok_or_else(|| invalid(&key, format!("`{text}` is no quantity of Kubernetes")))?;
+        match key.as_str() {
+            "nvidia.com/gpu" | "amd.com/gpu" if amount.fract() == 0.0 && amount < 1e6 => *sums.0 += amount as u32,
+            "cpu" => *sums.1 += amount,
+            "memory" => *sums.2 += amount / 1024.0_f64.powi(3),
+            "ephemeral-storage" | "vpc.amazonaws.com/efa" | "hugepages-2Mi" => {
+                asked.put_beside(&key, text);
+                continue;
+            }
+            _ => {
+                asked.leave_unread(&key, text);
+                continue;
+            }
+        }
+        asked.understand(&key, text);
+    }
+    Ok(())
+}
+
+/// `500m`, `64Gi`, `2e3` (Kubernetes, "Resource Management": quantities).
+fn quantity(text: &str) -> Option<f64> {
+    let suffixes = [
+        ("Ki", 1024.0),
+        ("Mi", 1024.0_f64.powi(2)),
+        ("Gi", 1024.0_f64.powi(3)),
+        ("Ti", 1024.0_f64.powi(4)),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+    ];
+    let (digits, scale) = suffixes.iter().find_map(|(end, scale)| Some((text.strip_suffix(end)?, *scale))).unwrap_or((text, 1.0));
+    digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).map(|number| number * scale)
+}
+
+fn affinity(pod: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Vec<Choice> {
+    let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    for other in ["/affinity/podAffinity", "/affinity/podAntiAffinity"] {
+        if pod.pointer(other).is_some() {
+            asked.put_beside(other.trim_start_matches("/affinity/"), "...");
+        }
+    }
+    let wishes = pod.pointer("/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution").and_then(Value::as_array);
+    let mut choices = Vec::new();
+    for term in pod.pointer(required).and_then(Value::as_array).into_iter().flatten() {
+        choices.extend(term_choices(term, choice, asked, names));
+    }
+    if choices.is_empty() {
+        choices.push(choice.clone());
+    }
+    // A wish is taken where it can be had, and the job runs without it too.
+    for wish in wishes.into_iter().flatten().filter_map(|wish| wish.get("preference")) {
+        let wished: Vec<Choice> = choices.iter().flat_map(|one| term_choices(wish, one, asked, names)).collect();
+        choices.extend(wished);
+    }
+    choices.dedup();
+    choices
+}
+
+/// A term holds where all of its requirements do; of the values of one any will do.
+fn term_choices(term: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Vec<Choice> {
+    let mut choices = vec![choice.clone()];
+    for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+        let key = word(requirement, "key");
+        let values: Vec<&str> =
+            requirement.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        if word(requirement, "operator") != "In" || values.is_empty() {
+            asked.leave_unread(key, word(requirement, "operator"));
+            continue;
+        }
+        let mut narrowed = Vec::new();
+        for one in &choices {
+            for value in &values {
+                let mut one = one.clone();
+                narrow(key, value, &mut one, asked, names);
+                narrowed.push(one);
+            }
+        }
+        choices = narrowed;
+    }
+    choices
+}
+
+fn word<'a>(object: &'a Value, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+    use crate::import::yaml;
+    use crate::workload::Models;
+
+    fn asked(text: &str) -> Result<Asked, ImportError> {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        read(&yaml::documents(text).unwrap(), Names { hardware: &hardware, models: &models })
+    }
+
+    const POD: &str = "
+      containers:
+        - command: [python, train.py, --bf16]
+          resources: {requests: {cpu: 90, memory: 900Gi}, limits: {nvidia.com/gpu: 8, rdma/hca: 1}}
+      nodeSelector: {cloud.google.com/gke-accelerator: nvidia-h100-80gb, team: vision}
+      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [
+        {matchExpressions: [{key: cloud.google.com/gke-spot, operator: In, values: ['true']}, {key: topology.kubernetes.io/region, operator: In, values: [us-east4, us-west1]}]}]}}}
+";
+
+    #[test]
+    fn a_pod_says_what_its_machine_must_be() {
+        let job = format!(
+            "apiVersion: batch/v1\nkind: Job\nspec:\n  parallelism: 4\n  completions: 4\n  activeDeadlineSeconds: 7200\n  template:\n    spec:{POD}"
+        );
+        let asked = asked(&job).unwrap();
+        assert_eq!((asked.nodes.clone(), asked.hours, asked.choices.len()), (Some(4..=4), Some(Hours(2.0)), 2));
+        let choice = &asked.choices[1];
+        assert_eq!(
+            (choice.gpus, choice.vcpus, choice.memory),
+            (Some(Gpus::PerMachine(8)), Some(Need::AtLeast(90.0)), Some(Need::AtLeast(900.0)))
+        );
+        assert_eq!((choice.is_spot, choice.region.as_deref(), choice.cloud.as_ref().unwrap().as_str()), (true, Some("us-west1"), "gcp"));
+        let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
+        assert_eq!((unread, asked.workload.training.precision.as_deref()), (vec!["rdma/hca", "team"], Some("bf16")));
+    }
+
+    #[test]
+    fn sets_and_training_jobs_add_up_their_pods() {
+        let inner = POD.replace("\n", "\n        ");
+        let set = format!(
+            "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nspec:\n  replicatedJobs:\n    - replicas: 2\n      template:\n        spec:\n          parallelism: 3\n          template:\n            spec:{inner}"
+        );
+        assert_eq!(asked(&set).unwrap().nodes, Some(6..=6));
+        let worker = |name: &str, count: u32| {
+            format!("    {name}:\n      replicas: {count}\n      template:\n        spec:{}", POD.replace("\n", "\n    "))
+        };
+        let job = format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}\n{}",
+            worker("Master", 1),
+            worker("Worker", 3)
+        );
+        assert_eq!(asked(&job).unwrap().nodes, Some(4..=4));
+    }
+
+    #[test]
+    fn what_cannot_be_priced_is_refused() {
+        assert_eq!(asked("apiVersion: v1\nkind: Pod\nspec: {containers: [{}]}").unwrap_err(), ImportError::NoGpu);
+        assert_eq!(asked("apiVersion: v1\nkind: Service").unwrap_err(), ImportError::NoGpu);
+        let two = "apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n";
+        assert!(matches!(asked(two), Err(ImportError::Several(names)) if names.len() == 2));
+        let bad = "apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: many}}}]}";
+        assert!(matches!(asked(bad), Err(ImportError::Invalid { .. })));
+        assert_eq!((quantity("500m"), quantity("64Gi"), quantity("1e3")), (Some(0.5), Some(64.0 * 1024.0_f64.powi(3)), Some(1000.0)));
+    }
+}

@@ -1,0 +1,224 @@
+//! A task of SkyPilot: its `resources`, with `any_of` and `ordered`, and its `run` (SkyPilot docs, "SkyPilot YAML").
+
+use serde_json::{Map, Value};
+
+use crate::hardware::CloudId;
+use crate::import::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid};
+
+/// Known keys of a task that change neither machines nor price.
+const BESIDE: [&str; 11] =
+    ["setup", "workdir", "file_mounts", "envs", "secrets", "config", "storage_mounts", "volumes", "event_callback", "inputs", "outputs"];
+/// The same of its resources.
+const BESIDE_MACHINES: [&str; 12] = [
+    "disk_size",
+    "disk_tier",
+    "network_tier",
+    "ports",
+    "image_id",
+    "labels",
+    "job_recovery",
+    "spot_recovery",
+    "autostop",
+    "priority",
+    "accelerator_args",
+    "any_of",
+];
+
+pub fn is_one(document: &Value) -> bool {
+    document.get("resources").is_some() || document.get("run").is_some()
+}
+
+pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
+    // The first document of a pipeline has its name and no task.
+    let tasks: Vec<&Value> = documents.iter().filter(|document| is_one(document)).collect();
+    let [task] = tasks.as_slice() else {
+        let name = |task: &&Value| task.get("name").and_then(Value::as_str).unwrap_or("without a name").to_owned();
+        return Err(ImportError::Several(tasks.iter().map(name).collect()));
+    };
+    let mut asked = Asked::new(Kind::Skypilot);
+    let empty = Map::new();
+    for (key, value) in task.as_object().unwrap_or(&empty) {
+        match key.as_str() {
+            "name" => {
+                asked.name = value.as_str().map(str::to_owned);
+                asked.understand(key, text(value));
+            }
+            "num_nodes" => {
+                let nodes = value.as_u64().and_then(|nodes| u32::try_from(nodes).ok()).filter(|nodes| *nodes > 0);
+                let nodes = nodes.ok_or_else(|| invalid(key, format!("{value} is no number of machines")))?;
+                asked.nodes = Some(nodes..=nodes);
+                asked.understand(key, nodes);
+            }
+            "resources" | "run" => {}
+            known if BESIDE.contains(&known) => asked.put_beside(key, "..."),
+            _ => asked.leave_unread(key, text(value)),
+        }
+    }
+    if asked.nodes.is_none() {
+        asked.nodes = Some(1..=1);
+    }
+    if let Some(resources) = task.get("resources").filter(|value| !value.is_null()) {
+        let map = resources.as_object().ok_or_else(|| invalid("resources", "is no map"))?;
+        read_resources(map, &mut asked, names)?;
+    }
+    if let Some(run) = task.get("run").and_then(Value::as_str) {
+        command::read(run, &mut asked, names);
+    }
+    Ok(asked)
+}
+
+fn read_resources(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Result<(), ImportError> {
+    let alternatives = ["any_of", "ordered"].into_iter().find_map(|key| Some((key, map.get(key)?.as_array()?)));
+    let Some((key, alternatives)) = alternatives else {
+        return candidate(map, asked, names);
+    };
+    for alternative in alternatives {
+        let inner = alternative.as_object().ok_or_else(|| invalid(key, "is no list of maps"))?;
+        // What stands beside the list holds for each of it.
+        let mut whole = map.clone();
+        whole.retain(|other, _| other != key);
+        whole.extend(inner.clone());
+        candidate(&whole, asked, names)?;
+    }
+    Ok(())
+}
+
+/// One map of resources: as many choices as it lists accelerators.
+fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Result<(), ImportError> {
+    let mut choice = Choice::default();
+    let mut accelerators = Vec::new();
+    for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+        let word = text(value);
+        match key.as_str() {
+            "accelerators" => accelerators = listed(value, names)?,
+            "cpus" => choice.vcpus = Some(need(key, &word)?),
+            "memory" => choice.memory = Some(need(key, word.trim_end_matches(|c: char| c.is_ascii_alphabetic()))?),
+            "instance_type" => choice.instance_type = Some(word.clone()),
+            "use_spot" => choice.is_spot = value.as_bool().ok_or_else(|| invalid(key, format!("`{word}` is neither true nor false")))?,
+            "infra" => infra(&word, &mut choice, names)?,
+            "cloud" => choice.cloud = Some(cloud(key, &word, names)?),
+            "region" => choice.region = Some(word.clone()),
+            "zone" => choice.zone = Some(word.clone()),
+            known => {
+                let seen = |list: &[crate::import::Said]| list.iter().any(|said| said.key == known);
+                match BESIDE_MACHINES.contains(&known) {
+                    _ if seen(&asked.beside) || seen(&asked.unread) => {}
+                    true => asked.put_beside(known, word),
+                    false => asked.leave_unread(known, word),
+                }
+                continue;
+            }
+        }
+        asked.understand(key, word);
+    }
+    if accelerators.is_empty() {
+        asked.choices.push(choice);
+        return Ok(());
+    }
+    for (name, count) in accelerators {
+        // SkyPilot's catalog has the smaller cards of these families under the bare name.
+        let full = match name.as_str() {
+            "A100" => "A100-40GB",
+            "V100" => "V100-16GB",
+            other => other,
+        };
+        let found = chips::find(full, names.hardware)
+            .ok_or_else(|| invalid("accelerators", format!("no GPU of the catalog is called `{name}`")))?;
+        asked.choices.push(Choice { chips: Some(found), gpus: Some(Gpus::PerMachine(count)), ..choice.clone() });
+    }
+    Ok(())
+}
+
+/// `A100:8`, `{A100: 8, H100: 8}` or a list of the first.
+fn listed(value: &Value, names: Names) -> Result<Vec<(String, u32)>, ImportError> {
+    let refuse = |what: &str| invalid("accelerators", format!("`{what}` is no GPU and whole number, such as H100:8"));
+    let one = |word: &str| -> Result<(String, u32), ImportError> {
+        let (name, count) = word.split_once(':').unwrap_or((word, "1"));
+        let count = count.trim().parse().ok().filter(|count| *count > 0).ok_or_else(|| refuse(word))?;
+        let name = name.trim();
+        if chips::find(name, names.hardware).is_none() {
+            Err(invalid("accelerators", format!("no GPU of the catalog is called `{name}`")))
+        } else {
+            Ok((name.to_owned(), count))
+        }
+    };
+    match value {
+        Value::String(word) => Ok(vec![one(word)?]),
+        Value::Array(words) => words.iter().map(|word| one(word.as_str().ok_or_else(|| refuse(&word.to_string()))?)).collect(),
+        Value::Object(map) => map.iter().map(|(name, count)| one(&format!("{name}:{}", text(count)))).collect(),
+        other => Err(refuse(&other.to_string())),
+    }
+}
+
+/// `cloud/region/zone`; `*` leaves a part open. Clusters of one's own have no price.
+fn infra(word: &str, choice: &mut Choice, names: Names) -> Result<(), ImportError> {
+    let mut parts = word.split('/').map(|part| Some(part.trim()).filter(|part| !part.is_empty() && *part != "*"));
+    if let Some(name) = parts.next().flatten() {
+        choice.cloud = Some(cloud("infra", name, names)?);
+    }
+    choice.region = parts.next().flatten().map(str::to_owned);
+    choice.zone = parts.next().flatten().map(str::to_owned);
+    Ok(())
+}
+
+fn cloud(key: &str, name: &str, names: Names) -> Result<CloudId, ImportError> {
+    let lower = name.to_ascii_lowercase();
+    let own = match lower.as_str() {
+        "do" => "digitalocean",
+        other => other,
+    };
+    let found = names.hardware.clouds().into_iter().find(|cloud| cloud.as_str() == own);
+    found.ok_or_else(|| invalid(key, format!("there are no prices of `{name}`")))
+}
+
+/// `8` or `8+`.
+fn need(key: &str, word: &str) -> Result<Need, ImportError> {
+    let (digits, is_least) = word.trim().strip_suffix('+').map_or((word.trim(), false), |digits| (digits, true));
+    let amount = digits.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount > 0.0);
+    let amount = amount.ok_or_else(|| invalid(key, format!("`{word}` is no amount such as 8 or 8+")))?;
+    Ok(if is_least { Need::AtLeast(amount) } else { Need::Exactly(amount) })
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+    use crate::import::yaml;
+    use crate::workload::Models;
+
+    fn asked(text: &str) -> Result<Asked, ImportError> {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        read(&yaml::documents(text).unwrap(), Names { hardware: &hardware, models: &models })
+    }
+
+    #[test]
+    fn resources_become_choices() {
+        let task = "num_nodes: 2\nresources:\n  accelerators: {A100: 8, H100: 8}\n  cpus: 64+\n  memory: 512GB+\n  any_of:\n    - infra: aws/us-east-1\n      use_spot: true\n    - infra: gcp\n";
+        // The suffix stands before the plus in some files.
+        assert!(asked(task).is_err());
+        let asked = asked(&task.replace("512GB+", "512+")).unwrap();
+        assert_eq!((asked.nodes, asked.choices.len()), (Some(2..=2), 4));
+        let places: Vec<(bool, Option<&str>)> = asked.choices.iter().map(|choice| (choice.is_spot, choice.region.as_deref())).collect();
+        assert_eq!(places, [(true, Some("us-east-1")), (true, Some("us-east-1")), (false, None), (false, None)]);
+        assert_eq!(asked.choices[0].vcpus, Some(Need::AtLeast(64.0)));
+        assert_eq!(asked.choices[0].chips.as_ref().unwrap().word, "A100-40GB");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named_or_refused() {
+        let task = asked("resources:\n  accelerators: L4\n  max_hourly_cost: 3\n  disk_size: 100\nservice: {}\nsetup: x\n").unwrap();
+        let keys = |said: &[crate::import::Said]| said.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            (keys(&task.unread), keys(&task.beside)),
+            (vec!["service".to_owned(), "max_hourly_cost".to_owned()], vec!["setup".to_owned(), "disk_size".to_owned()])
+        );
+        for bad in ["accelerators: H100:half", "accelerators: tpu-v6e:8", "infra: k8s", "cpus: many", "use_spot: perhaps"] {
+            assert!(matches!(asked(&format!("resources:\n  {bad}\n")), Err(ImportError::Invalid { .. })), "{bad}");
+        }
+        assert!(matches!(asked("name: p\n---\nrun: a\n---\nrun: b\n"), Err(ImportError::Several(names)) if names.len() == 2));
+    }
+}

@@ -1,0 +1,345 @@
+//! A batch script of Slurm: its `#SBATCH` lines (sbatch(1)), and the commands behind them.
+
+use std::ops::RangeInclusive;
+
+use crate::import::{Asked, Chips, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid, words};
+use crate::units::Hours;
+
+/// Short options and their long names.
+const SHORT: [(char, &str); 20] = [
+    ('N', "nodes"),
+    ('n', "ntasks"),
+    ('c', "cpus-per-task"),
+    ('G', "gpus"),
+    ('t', "time"),
+    ('p', "partition"),
+    ('A', "account"),
+    ('J', "job-name"),
+    ('o', "output"),
+    ('e', "error"),
+    ('C', "constraint"),
+    ('a', "array"),
+    ('D', "chdir"),
+    ('q', "qos"),
+    ('d', "dependency"),
+    ('w', "nodelist"),
+    ('x', "exclude"),
+    ('H', "hold"),
+    ('M', "clusters"),
+    ('L', "licenses"),
+];
+/// Options that take no value of their own word.
+const FLAGS: [&str; 10] =
+    ["exclusive", "requeue", "no-requeue", "hold", "contiguous", "parsable", "overcommit", "spread-job", "use-min-nodes", "verbose"];
+/// Known, and neither machines nor price depend on them.
+const BESIDE: [&str; 27] = [
+    "partition",
+    "account",
+    "output",
+    "error",
+    "chdir",
+    "qos",
+    "dependency",
+    "nodelist",
+    "exclude",
+    "hold",
+    "mail-type",
+    "mail-user",
+    "exclusive",
+    "requeue",
+    "no-requeue",
+    "open-mode",
+    "signal",
+    "export",
+    "comment",
+    "parsable",
+    "ntasks-per-gpu",
+    "gpu-bind",
+    "contiguous",
+    "hint",
+    "distribution",
+    "verbose",
+    "wckey",
+];
+
+/// What the options say, before it is put together.
+#[derive(Default)]
+struct Options {
+    nodes: Option<RangeInclusive<u32>>,
+    tasks: Option<u32>,
+    tasks_per_node: Option<u32>,
+    chips: Option<Chips>,
+    gpus_per_node: Option<u32>,
+    gpus_per_task: Option<u32>,
+    gpus: Option<u32>,
+    cpus_per_task: Option<u32>,
+    cpus_per_gpu: Option<u32>,
+    memory: Option<f64>,
+    memory_per_cpu: Option<f64>,
+    memory_per_gpu: Option<f64>,
+}
+
+pub fn is_one(text: &str) -> bool {
+    text.lines().any(|line| line.trim_start().starts_with("#SBATCH"))
+}
+
+pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
+    let mut asked = Asked::new(Kind::Slurm);
+    let mut options = Options::default();
+    let mut has_begun = false;
+    for line in text.lines() {
+        let Some(directive) = line.strip_prefix("#SBATCH") else {
+            has_begun |= !line.trim().is_empty() && !line.starts_with('#');
+            continue;
+        };
+        if has_begun {
+            asked.leave_unread("#SBATCH", format!("{} (behind the first command, where Slurm reads none)", directive.trim()));
+            continue;
+        }
+        for (key, value) in given(directive) {
+            take(&key, &value, &mut options, &mut asked, names)?;
+        }
+    }
+    put_together(options, &mut asked);
+    command::read(text, &mut asked, names);
+    Ok(asked)
+}
+
+/// `--key=value`, `--key value`, `-K value`, `-Kvalue` and flags alone.
+fn given(directive: &str) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let mut words = words::split(directive).into_iter().peekable();
+    while let Some(word) = words.next() {
+        let (key, value) = if let Some(long) = word.strip_prefix("--") {
+            match long.split_once('=') {
+                Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+                None => (long.to_owned(), None),
+            }
+        } else {
+            let mut letters = word.chars().skip(1);
+            let letter = letters.next().unwrap_or('?');
+            let long = SHORT.iter().find(|(short, _)| *short == letter).map_or_else(|| word.clone(), |(_, long)| (*long).to_owned());
+            let rest: String = letters.collect();
+            (long, (!rest.is_empty()).then_some(rest))
+        };
+        let value = match value {
+            Some(value) => value,
+            None if FLAGS.contains(&key.as_str()) => String::new(),
+            None => words.next_if(|next| !next.starts_with('-')).unwrap_or_default(),
+        };
+        all.push((key, value));
+    }
+    all
+}
+
+fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names: Names) -> Result<(), ImportError> {
+    let number = || value.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(|| invalid(key, format!("`{value}` is no number")));
+    match key {
+        "job-name" => asked.name = Some(value.to_owned()),
+        "nodes" => options.nodes = Some(range(value).ok_or_else(|| invalid(key, format!("`{value}` is no number of machines")))?),
+        "ntasks" => options.tasks = Some(number()?),
+        "ntasks-per-node" => options.tasks_per_node = Some(number()?),
+        "cpus-per-task" => options.cpus_per_task = Some(number()?),
+        "cpus-per-gpu" => options.cpus_per_gpu = Some(number()?),
+        "gpus" => options.gpus = Some(gpus(value, options, key, names)?),
+        "gpus-per-node" => options.gpus_per_node = Some(gpus(value, options, key, names)?),
+        "gpus-per-task" => options.gpus_per_task = Some(gpus(value, options, key, names)?),
+        "gres" => {
+            for one in value.split(',') {
+                match one.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':')) {
+                    Some(rest) => options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, names)?),
+                    None => asked.leave_unread("--gres", one),
+                }
+            }
+            if options.gpus_per_node.is_none() {
+                return Ok(());
+            }
+        }
+        "mem" => options.memory = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?),
+        "mem-per-cpu" => options.memory_per_cpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?),
+        "mem-per-gpu" => options.memory_per_gpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?),
+        "time" => asked.hours = time(value).map_err(|()| invalid(key, format!("`{value}` is no time of Slurm, such as 2-12:00:00")))?,
+        // Administrators name nodes by their cards.
+        "constraint" => match chips::find(value, names.hardware) {
+            Some(found) if options.chips.is_none() => options.chips = Some(found),
+            _ => {
+                asked.leave_unread("--constraint", value);
+                return Ok(());
+            }
+        },
+        known if BESIDE.contains(&known) => {
+            asked.put_beside(&format!("--{key}"), value);
+            return Ok(());
+        }
+        _ => {
+            asked.leave_unread(&if key.starts_with('-') { key.to_owned() } else { format!("--{key}") }, value);
+            return Ok(());
+        }
+    }
+    asked.understand(&format!("--{key}"), value);
+    Ok(())
+}
+
+/// `4`, `a100:4`, `a100` (one), nothing (one).
+fn gpus(value: &str, options: &mut Options, key: &str, names: Names) -> Result<u32, ImportError> {
+    let (name, count) = match value.rsplit_once(':') {
+        Some((name, count)) => (Some(name), count),
+        None if value.is_empty() => (None, "1"),
+        None if value.parse::<u32>().is_ok() => (None, value),
+        None => (Some(value), "1"),
+    };
+    if let Some(name) = name {
+        let found = chips::find(name, names.hardware);
+        options.chips =
+            Some(found.ok_or_else(|| invalid(key, format!("no GPU of the catalog is called `{name}`; --gpus says which is meant")))?);
+    }
+    count.parse().ok().filter(|count| *count > 0).ok_or_else(|| invalid(key, format!("`{value}` is no number of GPUs")))
+}
+
+fn range(value: &str) -> Option<RangeInclusive<u32>> {
+    let (low, high) = value.split_once('-').unwrap_or((value, value));
+    let (low, high) = (low.parse().ok()?, high.parse().ok()?);
+    (0 < low && low <= high).then_some(low..=high)
+}
+
+/// Megabytes where no unit stands, in powers of two (sbatch(1), `--mem`).
+fn gib(value: &str) -> Option<f64> {
+    let upper = value.to_ascii_uppercase();
+    let upper = upper.trim_end_matches('B');
+    let (digits, scale) = match upper.chars().last()? {
+        'K' => (&upper[..upper.len() - 1], 1.0 / 1024.0 / 1024.0),
+        'M' => (&upper[..upper.len() - 1], 1.0 / 1024.0),
+        'G' => (&upper[..upper.len() - 1], 1.0),
+        'T' => (&upper[..upper.len() - 1], 1024.0),
+        _ => (upper, 1.0 / 1024.0),
+    };
+    digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).map(|number| number * scale)
+}
+
+/// Minutes, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes[:seconds]`; `Ok(None)`: no limit.
+fn time(value: &str) -> Result<Option<Hours>, ()> {
+    if ["unlimited", "infinite", "0"].contains(&value.to_ascii_lowercase().as_str()) {
+        return Ok(None);
+    }
+    let (days, rest) = value.split_once('-').map_or((None, value), |(days, rest)| (Some(days), rest));
+    let parts = rest.split(':').map(|part| part.parse::<u32>().map(f64::from)).collect::<Result<Vec<f64>, _>>().map_err(|_| ())?;
+    let hours = match (days, parts.as_slice()) {
+        (None, [minutes]) => minutes / 60.0,
+        (None, [minutes, seconds]) => minutes / 60.0 + seconds / 3600.0,
+        (None, [hours, minutes, seconds]) => hours + minutes / 60.0 + seconds / 3600.0,
+        (Some(days), [hours, later @ ..]) if later.len() <= 2 => {
+            let days: f64 = days.parse::<u32>().map_err(|_| ())?.into();
+            let (minutes, seconds) = (later.first().unwrap_or(&0.0), later.get(1).unwrap_or(&0.0));
+            24.0 * days + hours + minutes / 60.0 + seconds / 3600.0
+        }
+        _ => return Err(()),
+    };
+    Ok(Some(Hours(hours)))
+}
+
+fn put_together(options: Options, asked: &mut Asked) {
+    let tasks_per_node = options.tasks_per_node.unwrap_or_else(|| match (&options.tasks, &options.nodes) {
+        (Some(tasks), Some(nodes)) => tasks.div_ceil(*nodes.start()),
+        (tasks, _) => tasks.unwrap_or(1),
+    });
+    let gpus = match (options.gpus_per_node, options.gpus_per_task, options.gpus, &options.nodes) {
+        (Some(each), ..) => Some(Gpus::PerMachine(each)),
+        (None, Some(each), ..) => Some(Gpus::PerMachine(each * tasks_per_node)),
+        // A total over a given number of machines is so many on each.
+        (None, None, Some(all), Some(nodes)) if nodes.start() == nodes.end() && all.is_multiple_of(*nodes.start()) => {
+            Some(Gpus::PerMachine(all / nodes.start()))
+        }
+        (None, None, Some(all), _) => Some(Gpus::Together(all)),
+        _ => None,
+    };
+    asked.nodes = options.nodes.clone().or_else(|| match (gpus, options.tasks, options.tasks_per_node) {
+        (Some(Gpus::Together(_)), ..) => None,
+        (_, Some(tasks), Some(each)) => Some(tasks.div_ceil(each)..=tasks.div_ceil(each)),
+        _ => {
+            asked.assumed.push("1 machine: --nodes is not given".to_owned());
+            Some(1..=1)
+        }
+    });
+    let per_node = if let Some(Gpus::PerMachine(each)) = gpus { Some(each) } else { None };
+    let by_gpu = options.cpus_per_gpu.zip(per_node).map(|(cpus, gpus)| cpus * gpus);
+    let cpus = by_gpu.or(options.cpus_per_task.map(|cpus| cpus * tasks_per_node));
+    let memory = options
+        .memory
+        .or(options.memory_per_gpu.zip(per_node).map(|(each, gpus)| each * f64::from(gpus)))
+        .or(options.memory_per_cpu.zip(cpus).map(|(each, cpus)| each * f64::from(cpus)))
+        // `--mem=0`: all that the machine has.
+        .filter(|gib| *gib > 0.0);
+    asked.assumed.push("on-demand machines: Slurm knows no spot".to_owned());
+    if gpus.is_some() || options.chips.is_some() {
+        asked.choices.push(Choice {
+            chips: options.chips,
+            gpus,
+            vcpus: cpus.map(|cpus| Need::AtLeast(f64::from(cpus))),
+            memory: memory.map(Need::AtLeast),
+            ..Choice::default()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+    use crate::workload::Models;
+
+    fn asked(text: &str) -> Result<Asked, ImportError> {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        read(text, Names { hardware: &hardware, models: &models })
+    }
+
+    #[test]
+    fn every_way_to_ask_for_gpus_is_read() {
+        let one = |text: &str| {
+            let mut asked = asked(text).unwrap();
+            (asked.nodes.clone(), asked.choices.remove(0).gpus.unwrap())
+        };
+        assert_eq!(one("#SBATCH -N2 --gres=gpu:a100:4"), (Some(2..=2), Gpus::PerMachine(4)));
+        assert_eq!(one("#SBATCH --nodes=4-8\n#SBATCH --gpus-per-node=8"), (Some(4..=8), Gpus::PerMachine(8)));
+        assert_eq!(one("#SBATCH -G h100:16"), (None, Gpus::Together(16)));
+        assert_eq!(one("#SBATCH -G 16 -N 2"), (Some(2..=2), Gpus::PerMachine(8)));
+        assert_eq!(one("#SBATCH --ntasks 16 --ntasks-per-node 8 --gpus-per-task 1"), (Some(2..=2), Gpus::PerMachine(8)));
+        assert_eq!(one("#SBATCH --gres=gpu"), (Some(1..=1), Gpus::PerMachine(1)));
+    }
+
+    #[test]
+    fn processors_and_memory_are_per_machine() {
+        let one = |text: &str| asked(text).unwrap().choices.remove(0);
+        let choice = one("#SBATCH -N 1 --gpus-per-node=4 --ntasks-per-node=4 --cpus-per-task=12 --mem-per-cpu=4G");
+        assert_eq!((choice.vcpus, choice.memory), (Some(Need::AtLeast(48.0)), Some(Need::AtLeast(192.0))));
+        let choice = one("#SBATCH --gres=gpu:2 --cpus-per-gpu=8 --mem=65536");
+        assert_eq!((choice.vcpus, choice.memory), (Some(Need::AtLeast(16.0)), Some(Need::AtLeast(64.0))));
+        assert_eq!(one("#SBATCH --gres=gpu:2 --mem=0").memory, None);
+    }
+
+    #[test]
+    fn times_of_slurm_are_read() {
+        for (text, hours) in [("90", 1.5), ("90:00", 1.5), ("36:30:00", 36.5), ("2-12", 60.0), ("1-00:30", 24.5), ("1-00:00:36", 24.01)] {
+            assert!((time(text).unwrap().unwrap().0 - hours).abs() < 1e-9, "{text}");
+        }
+        assert_eq!(time("UNLIMITED"), Ok(None));
+        assert!(["", "soon", "1:2:3:4", "1-2:3:4:5", "-1"].into_iter().all(|text| time(text).is_err()));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        let asked = asked("#!/bin/bash\n#SBATCH --gres=gpu:8,nvme:1 --constraint=ib --bb=x -p gpu\n\nset -e\n#SBATCH --time=1\n").unwrap();
+        let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
+        assert_eq!((unread, asked.hours), (vec!["--gres", "--constraint", "--bb", "#SBATCH"], None));
+        assert_eq!(asked.beside[0].key, "--partition");
+        let refused = |text: &str| self::asked(text).unwrap_err().to_string();
+        assert!(refused("#SBATCH --gres=gpu:warp9:8").contains("`warp9`"));
+        assert!(refused("#SBATCH --nodes=0").contains("machines"));
+        assert!(refused("#SBATCH --mem=lots").contains("memory"));
+    }
+
+    #[test]
+    fn a_constraint_may_name_the_card() {
+        let choice = asked("#SBATCH --gres=gpu:8 -C a100_80gb").unwrap().choices.remove(0);
+        assert_eq!(choice.chips.unwrap().ids.len(), 2);
+    }
+}

@@ -1,0 +1,29 @@
+//! YAML as values: the only place that knows the parser.
+
+use serde_json::Value;
+
+use crate::import::ImportError;
+
+/// Every document of a file. What is too deep, too large or says a key twice is refused.
+pub fn documents(text: &str) -> Result<Vec<Value>, ImportError> {
+    serde_saphyr::from_multiple(text).map_err(|error| {
+        let message = error.without_snippet().to_string();
+        ImportError::Yaml(message.lines().next().unwrap_or_default().to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_file_is_its_documents_and_what_is_malformed_is_refused() {
+        let read = documents("a: 8+\nb: [1, 2.5]\n---\nc: true\nd: \"7\"\n").unwrap();
+        assert_eq!(read, [json!({ "a": "8+", "b": [1, 2.5] }), json!({ "c": true, "d": "7" })]);
+        for text in ["a: [", "a: 1\na: 2\n", "a: *nobody"] {
+            assert!(matches!(documents(text), Err(ImportError::Yaml(why)) if !why.is_empty()), "{text}");
+        }
+        assert!(documents(&"[".repeat(100_000)).is_err());
+    }
+}

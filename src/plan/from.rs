@@ -1,0 +1,325 @@
+//! What the machines that an existing job asks for cost, which others would be cheaper or faster, and the job as a baseline of a plan.
+
+use serde::Serialize;
+
+use crate::hardware::gpu::Gpu;
+use crate::hardware::{GpuSelector, Hardware, InstanceType};
+use crate::import::{Asked, Chips, Choice, Gpus};
+use crate::market::quote::LIST_FRESH;
+use crate::market::{Market, Offer, OfferId, Purchase};
+use crate::plan::filters::refuse_offer;
+use crate::plan::limits::{Limits, PurchaseChoice};
+use crate::units::{Hours, Usd};
+
+/// Machines of one offer that run the job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobOffer {
+    pub offer: OfferId,
+    pub nodes: u32,
+    /// Of all machines together, an hour.
+    pub hourly: Usd,
+    /// For the longest that the job may take. `None`: it says no time.
+    pub cost: Option<Usd>,
+}
+
+/// What is changed of what the job asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    Place,
+    Terms,
+    PlaceAndTerms,
+    /// Another GPU that is behind in no figure of its data sheet.
+    Gpu,
+    /// The same, chosen by dollars for the work that the data sheet promises.
+    FasterGpu,
+}
+
+/// Machines that would do, for less money or in less time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Better {
+    pub change: Change,
+    pub offer: JobOffer,
+    /// By the data sheet: arithmetic (16 bit, dense) and memory bandwidth over those of the card that was asked for.
+    pub faster: Option<(f64, f64)>,
+}
+
+/// A job's machines, priced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Priced {
+    /// What the job asks for, cheapest first.
+    pub offers: Vec<JobOffer>,
+    /// Offers of it that are not trusted, or that limits refuse.
+    pub refused: usize,
+    pub better: Vec<Better>,
+}
+
+pub fn price(asked: &Asked, market: &Market, hardware: &Hardware, limits: &Limits) -> Priced {
+    let search = Search { market, hardware, limits, hours: asked.hours.map(|hours| hours.0) };
+    let (offers, refused) = search.all(asked);
+    let better = offers.first().map(|base| search.better(asked, base)).unwrap_or_default();
+    Priced { offers, refused, better }
+}
+
+/// The market with nothing in it but what the job asks for.
+pub fn narrowed(asked: &Asked, market: &Market, hardware: &Hardware) -> Market {
+    market.only(|offer| nodes(asked, offer, hardware.instance(offer.instance)).is_some())
+}
+
+/// The job's own machines as limits of a plan: so many cards of these chips, on these terms, whatever it costs and however long it takes.
+pub fn baseline(asked: &Asked, offers: &[JobOffer], market: &Market, hardware: &Hardware, limits: &Limits) -> Limits {
+    let mut counts: Vec<String> = offers
+        .iter()
+        .map(|one| {
+            let instance = hardware.instance(market.offer(one.offer).instance);
+            format!("{}:{}", hardware.gpu(instance.node.gpu).id, instance.node.devices() * one.nodes)
+        })
+        .collect();
+    counts.sort();
+    counts.dedup();
+    let spot = asked.choices.iter().filter(|choice| choice.is_spot).count();
+    Limits {
+        deadline: None,
+        budget: None,
+        max_price_per_hour: None,
+        clouds: Vec::new(),
+        regions: Vec::new(),
+        gpus: counts.iter().filter_map(|text| GpuSelector::parse(text, hardware).ok()).collect(),
+        max_nodes: offers.iter().map(|one| one.nodes).max(),
+        purchase: match spot {
+            0 => PurchaseChoice::OnDemand,
+            all if all == asked.choices.len() => PurchaseChoice::Spot,
+            _ => PurchaseChoice::Any,
+        },
+        // It runs there today.
+        allow_slow_network: true,
+        ..limits.clone()
+    }
+}
+
+/// Machines of this offer that the job would run on. `None`: it does not ask for them.
+fn nodes(asked: &Asked, offer: &Offer, instance: &InstanceType) -> Option<u32> {
+    asked
+        .choices
+        .iter()
+        .filter(|choice| is_place(choice, offer) && is_terms(choice, offer))
+        .find_map(|choice| asked.nodes_of(choice, instance))
+}
+
+fn is_terms(choice: &Choice, offer: &Offer) -> bool {
+    match offer.purchase {
+        Purchase::Spot => choice.is_spot,
+        Purchase::OnDemand => !choice.is_spot,
+        _ => !choice.is_spot && offer.owned.is_some(),
+    }
+}
+
+fn is_place(choice: &Choice, offer: &Offer) -> bool {
+    let is_region = choice.region.as_ref().is_none_or(|region| **region == *offer.place.region);
+    let is_zone = choice.zone.as_ref().is_none_or(|zone| match offer.place.zone_id.as_deref() {
+        // A zone that is priced by its name. Ids such as `use1-az4` are not names, and each account has its own for them.
+        Some(id) if id.starts_with(&*offer.place.region) => id == zone,
+        _ => zone.starts_with(&*offer.place.region),
+    });
+    is_region && is_zone
+}
+
+struct Search<'a> {
+    market: &'a Market,
+    hardware: &'a Hardware,
+    limits: &'a Limits,
+    hours: Option<f64>,
+}
+
+impl Search<'_> {
+    fn instance(&self, offer: &Offer) -> &InstanceType {
+        self.hardware.instance(offer.instance)
+    }
+
+    fn gpu(&self, offer: &Offer) -> &Gpu {
+        self.hardware.gpu(self.instance(offer).node.gpu)
+    }
+
+    /// Offers that a job takes, cheapest first, and how many more are refused.
+    fn all(&self, asked: &Asked) -> (Vec<JobOffer>, usize) {
+        let (mut offers, mut refused) = (Vec::new(), 0);
+        for id in self.market.offer_ids() {
+            let offer = self.market.offer(id);
+            let instance = self.instance(offer);
+            let Some(nodes) = nodes(asked, offer, instance) else { continue };
+            // What the job names is asked for; only doubts, rules and places are left to refuse it.
+            let named = Limits { gpus: Vec::new(), instance_type: Some(instance.name.clone()), ..self.limits.clone() };
+            if refuse_offer(offer, instance, self.hardware, &named).is_some() {
+                refused += 1;
+                continue;
+            }
+            let rate = offer.quote.rate;
+            offers.push(JobOffer {
+                offer: id,
+                nodes,
+                hourly: rate.times(nodes),
+                cost: self.hours.and_then(|hours| rate.for_hours(nodes, hours)),
+            });
+        }
+        offers.sort_by_key(|one| (one.hourly, one.offer));
+        (offers, refused)
+    }
+
+    /// The same, and seen lately enough that somebody should change machines for it.
+    fn recent(&self, asked: &Asked) -> Vec<JobOffer> {
+        let (mut offers, _) = self.all(asked);
+        let is_old = |offer: &Offer| {
+            self.limits.now.is_some_and(|now| Hours(now.duration_since(offer.quote.observed_at).as_secs_f64() / 3600.0) > LIST_FRESH)
+        };
+        offers.retain(|one| self.limits.accept_stale || !is_old(self.market.offer(one.offer)));
+        offers
+    }
+
+    fn better(&self, asked: &Asked, base: &JobOffer) -> Vec<Better> {
+        let offer = self.market.offer(base.offer);
+        let mut better = Vec::new();
+        for (change, place, terms) in [(Change::Place, true, false), (Change::Terms, false, true), (Change::PlaceAndTerms, true, true)] {
+            let found = self.recent(&self.relaxed(asked, offer, place, terms)).into_iter().next().filter(|one| one.hourly < base.hourly);
+            // Both together only where each alone is worse.
+            let is_new = |one: &JobOffer| better.iter().all(|known: &Better| known.offer.offer != one.offer);
+            better.extend(found.filter(is_new).map(|offer| Better { change, offer, faster: None }));
+        }
+        better.extend(self.other_gpus(asked, base));
+        better
+    }
+
+    /// The same job without its place, its terms, or both.
+    fn relaxed(&self, asked: &Asked, base: &Offer, place: bool, terms: bool) -> Asked {
+        let mut relaxed = asked.clone();
+        relaxed.choices = asked
+            .choices
+            .iter()
+            .flat_map(|choice| {
+                let mut one = choice.clone();
+                if place {
+                    (one.cloud, one.region, one.zone) = (None, None, None);
+                    if one.instance_type.take().is_some() {
+                        // A machine that was named stands for its cards.
+                        let node = &self.instance(base).node;
+                        one.chips = Some(Chips { word: self.gpu(base).name.clone(), ids: vec![node.gpu] });
+                        one.gpus = Some(Gpus::PerMachine(node.devices()));
+                    }
+                }
+                let other = Choice { is_spot: !one.is_spot, ..one.clone() };
+                std::iter::once(one).chain(terms.then_some(other))
+            })
+            .collect();
+        relaxed
+    }
+
+    /// Cards that are behind in no figure: the cheapest, and the one that costs least for what its data sheet promises.
+    fn other_gpus(&self, asked: &Asked, base: &JobOffer) -> Vec<Better> {
+        let (offer, own) = (self.market.offer(base.offer), self.gpu(self.market.offer(base.offer)));
+        let node = self.instance(offer).node;
+        let mut others = self.relaxed(asked, offer, true, false);
+        others.nodes = None;
+        for choice in &mut others.choices {
+            choice.chips = None;
+            choice.gpus = Some(Gpus::Together(node.devices() * base.nodes));
+        }
+        let mut candidates: Vec<(JobOffer, (f64, f64))> = self
+            .recent(&others)
+            .into_iter()
+            .filter(|one| {
+                let other = self.instance(self.market.offer(one.offer)).node;
+                // Neither more machines than before, nor machines that are joined worse.
+                other.devices() >= node.devices() && (one.nodes == 1 || other.fabric.is_some())
+            })
+            .filter_map(|one| {
+                let faster = faster(self.gpu(self.market.offer(one.offer)), own)?;
+                Some((one, faster))
+            })
+            .collect();
+        let per_work = |(one, (compute, bandwidth)): &(JobOffer, (f64, f64))| one.hourly.dollars() / compute.min(*bandwidth);
+        candidates.retain(|candidate| per_work(candidate) < base.hourly.dollars());
+        let cheapest = candidates.iter().find(|(one, _)| one.hourly < base.hourly).cloned();
+        let fastest = candidates.iter().min_by(|a, b| per_work(a).total_cmp(&per_work(b))).cloned();
+        let fastest = fastest.filter(|(one, _)| cheapest.as_ref().is_none_or(|(other, _)| other.offer != one.offer));
+        let named = |change: Change| move |(offer, faster): (JobOffer, (f64, f64))| Better { change, offer, faster: Some(faster) };
+        cheapest.map(named(Change::Gpu)).into_iter().chain(fastest.map(named(Change::FasterGpu))).collect()
+    }
+}
+
+/// Ratios of arithmetic and bandwidth, where another chip is behind in no figure and has as much memory. A figure that nobody has
+/// measured or stated is no reason to change.
+fn faster(other: &Gpu, own: &Gpu) -> Option<(f64, f64)> {
+    let peak = |gpu: &Gpu| gpu.peak_tflops.bf16.or(gpu.peak_tflops.fp16);
+    let compute = peak(other)? / peak(own)?;
+    let bandwidth = other.memory_bandwidth_gb_per_s / own.memory_bandwidth_gb_per_s;
+    let holds = other.memory_visible_mib >= own.memory_visible_mib && other.architecture.is_amd() == own.architecture.is_amd();
+    (other.id != own.id && holds && compute >= 1.0 && bandwidth >= 1.0).then_some((compute, bandwidth))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::{self, Names};
+    use crate::workload::Models;
+
+    struct Told {
+        hardware: Hardware,
+        market: Market,
+        asked: Asked,
+        priced: Priced,
+    }
+
+    fn told(text: &str) -> Told {
+        let hardware = Hardware::embedded().unwrap();
+        let (market, models) = (Market::embedded(&hardware).unwrap(), Models::embedded().unwrap());
+        let asked = import::read(text, Names { hardware: &hardware, models: &models }).unwrap().named(None).unwrap();
+        let priced = price(&asked, &market, &hardware, &Limits::default());
+        Told { hardware, market, asked, priced }
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_priced_and_its_cost_is_rate_times_machines_times_hours() {
+        let told = told("#SBATCH -N 2 --gpus-per-node=a100-80gb:8 -t 1-00\n");
+        assert!(!told.priced.offers.is_empty());
+        for one in &told.priced.offers {
+            let offer = told.market.offer(one.offer);
+            let instance = told.hardware.instance(offer.instance);
+            assert!(told.hardware.gpu(instance.node.gpu).id.starts_with("a100") && instance.node.devices() == 8, "{}", instance.name);
+            assert_eq!((one.nodes, offer.purchase), (2, Purchase::OnDemand));
+            assert_eq!((one.hourly, one.cost), (offer.quote.rate.times(2), offer.quote.rate.for_hours(2, 24.0)));
+        }
+        assert!(told.priced.offers.is_sorted_by_key(|one| one.hourly));
+    }
+
+    #[test]
+    fn what_is_better_is_cheaper_and_behind_in_nothing() {
+        let told = told("resources: {accelerators: 'A100-80GB:8', infra: azure/eastus}\n");
+        let base = &told.priced.offers[0];
+        let changes: Vec<Change> = told.priced.better.iter().map(|better| better.change).collect();
+        assert!(changes.contains(&Change::Place) && changes.contains(&Change::FasterGpu), "{changes:?}");
+        for better in &told.priced.better {
+            let offer = told.market.offer(better.offer.offer);
+            let node = told.hardware.instance(offer.instance).node;
+            assert_eq!(node.devices() * better.offer.nodes, 8);
+            match better.faster {
+                None => assert!(better.offer.hourly < base.hourly),
+                Some((compute, bandwidth)) => {
+                    assert!(compute >= 1.0 && bandwidth >= 1.0);
+                    assert!(better.offer.hourly.dollars() / compute.min(bandwidth) < base.hourly.dollars());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_narrows_and_a_market_keeps_nothing_else() {
+        let told = told("resources: {accelerators: 'H100:8', infra: aws/us-east-1, use_spot: true}\n");
+        let narrowed = narrowed(&told.asked, &told.market, &told.hardware);
+        assert!(!narrowed.offers().is_empty());
+        for offer in narrowed.offers() {
+            assert_eq!((&*offer.place.region, offer.purchase), ("us-east-1", Purchase::Spot));
+        }
+        let limits = baseline(&told.asked, &told.priced.offers, &told.market, &told.hardware, &Limits::default());
+        assert_eq!((limits.purchase, limits.max_nodes), (PurchaseChoice::Spot, Some(1)));
+        assert!(limits.gpus[0].matches_count(8) && !limits.gpus[0].matches_count(16));
+    }
+}

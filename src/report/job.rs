@@ -1,0 +1,267 @@
+//! A job that exists: what it asks for, what that costs, what would be cheaper or faster, and a plan beside it. As text and JSON.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::hardware::Hardware;
+use crate::import::{Asked, Said};
+use crate::market::Market;
+use crate::plan::Plan;
+use crate::plan::explain::plan_id;
+use crate::plan::from::{Better, Change, JobOffer, Priced};
+use crate::report::fit::{ALWAYS, Wish, fit};
+use crate::report::format::{rate, seen, three_figures, usd};
+use crate::report::plan_json::{Context, plan_json};
+use crate::report::plan_text::wrap;
+use crate::report::table::{Column, footer, render};
+use crate::units::{Hours, Usd};
+
+/// A plan and the market that its offer stands in.
+pub type Placed<'a> = (&'a Plan, &'a Context<'a>);
+
+/// Where the names of a job come from.
+#[derive(Clone, Copy)]
+pub struct Named<'a> {
+    pub hardware: &'a Hardware,
+    pub market: &'a Market,
+    pub now: Timestamp,
+}
+
+/// What the job asks for, and what of it was not understood.
+pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
+    let name = asked.name.as_deref().unwrap_or("without a name");
+    let kind = match asked.kind {
+        crate::import::Kind::Slurm => "Slurm",
+        crate::import::Kind::Skypilot => "SkyPilot",
+        crate::import::Kind::Kubernetes => "Kubernetes",
+    };
+    let mut lines = vec![format!("Job {name} ({kind})")];
+    let mut row = |title: &str, text: String| lines.push(wrap(&format!("  {title:<9} {text}"), width, "            "));
+    for (index, line) in asked.lines(hardware).into_iter().enumerate() {
+        row(if index == 0 { "asks for" } else { "or" }, line);
+    }
+    if let Some(hours) = asked.hours {
+        row("for", format!("{hours} at most"));
+    }
+    if !asked.assumed.is_empty() {
+        row("assumed", asked.assumed.join("; "));
+    }
+    if !asked.beside.is_empty() {
+        let keys: Vec<&str> = asked.beside.iter().map(|said| said.key.as_str()).collect();
+        row("no effect", keys.join(", "));
+    }
+    if !asked.unread.is_empty() {
+        row("unread", listed(&asked.unread));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn listed(said: &[Said]) -> String {
+    said.iter().map(|one| format!("{} {}", one.key, one.value).trim_end().to_owned()).collect::<Vec<_>>().join(", ")
+}
+
+/// Two tables: the machines of the job, and what would be better.
+pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, most: usize) -> String {
+    let mut text = format!("As asked{}\n", asked.hours.map_or_else(String::new, |hours| format!(" (cost: {hours} at most)")));
+    let shown = priced.offers.iter().take(most);
+    text.push_str(&table(shown.map(|one| (one, String::new(), String::new())), ("", ""), named, width));
+    text.push_str(&footer(priced.offers.len().min(most), priced.offers.len(), "--max-results shows more"));
+    let Some(base) = priced.offers.first() else { return text };
+    if priced.better.is_empty() {
+        text.push_str("\nNothing with such cards is cheaper elsewhere or on other terms.\n");
+        return text;
+    }
+    text.push_str("\nCheaper or faster\n");
+    let rows = priced.better.iter().map(|better| (&better.offer, words(better.change).to_owned(), gain(better, base)));
+    text.push_str(&table(rows, ("change", "against the first"), named, width));
+    if priced.better.iter().any(|better| better.faster.is_some()) {
+        let note = "Speed by data sheet alone: arithmetic in 16 bit and memory bandwidth, whichever gains less. A workload tells what a job gains.";
+        text.push_str(&wrap(note, width, "  "));
+        text.push('\n');
+    }
+    text
+}
+
+fn words(change: Change) -> &'static str {
+    match change {
+        Change::Place => "another place",
+        Change::Terms => "other terms",
+        Change::PlaceAndTerms => "both",
+        Change::Gpu => "another GPU",
+        Change::FasterGpu => "a faster GPU",
+    }
+}
+
+/// Less than this is no gain to speak of: the estimate's own band is wider. Judgement.
+const SAME_SPEED: f64 = 1.05;
+
+fn gain(better: &Better, base: &JobOffer) -> String {
+    let ratio = better.offer.hourly.dollars() / base.hourly.dollars();
+    let money = if ratio <= 1.0 { format!("{:.0} % less", (1.0 - ratio) * 100.0) } else { format!("{:.0} % more", (ratio - 1.0) * 100.0) };
+    match better.faster {
+        Some((compute, bandwidth)) if compute.min(bandwidth) < SAME_SPEED => format!("{money}, not slower"),
+        Some((compute, bandwidth)) => format!("{money}, up to {}x as fast", three_figures(compute.min(bandwidth))),
+        None => money,
+    }
+}
+
+fn table<'a>(
+    offers: impl Iterator<Item = (&'a JobOffer, String, String)>,
+    titles: (&'static str, &'static str),
+    named: Named,
+    width: u16,
+) -> String {
+    let wishes = [
+        Wish::needed(Column::left(titles.0, 0), 6),
+        Wish::needed(Column::left("GPUs", 0), 1),
+        Wish::elastic(Column::left("machines", 0), 12),
+        Wish::elastic(Column::left("where", 0), 10),
+        Wish::needed(Column::left("terms", 0), 2),
+        Wish::needed(Column::right("$/h", 0), ALWAYS),
+        Wish::needed(Column::right("cost", 0), 4),
+        Wish::extra(Column::right("seen", 0), 1),
+        Wish::needed(Column::left(titles.1, 0), 5),
+    ];
+    let mut rows: Vec<Vec<String>> = offers
+        .map(|(one, change, gain)| {
+            let offer = named.market.offer(one.offer);
+            let instance = named.hardware.instance(offer.instance);
+            let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region);
+            vec![
+                change,
+                format!("{} {}", instance.node.devices() * one.nodes, named.hardware.gpu(instance.node.gpu).id),
+                format!("{} x {}", one.nodes, instance.name),
+                if place == "any" { instance.cloud.to_string() } else { format!("{} {place}", instance.cloud) },
+                offer.purchase.word().to_owned(),
+                usd(one.hourly).trim_start_matches('$').to_owned(),
+                one.cost.map_or_else(String::new, usd),
+                seen(&offer.quote, named.now),
+                gain,
+            ]
+        })
+        .collect();
+    let columns = fit(&wishes, &mut rows, width);
+    render(&columns, rows, width)
+}
+
+/// The job's machines and the recommended ones, doing the same work.
+pub fn beside_text(asked: &Asked, baseline: Placed, best: Placed, width: u16) -> String {
+    let row = |title: &str, (plan, context): Placed| {
+        let offer = context.world.market.offer(plan.offer);
+        vec![
+            title.to_owned(),
+            plan_id(context.world, plan),
+            rate(offer.quote.rate),
+            plan.hours().to_string(),
+            Hours(plan.run.hours.p90).to_string(),
+            usd(plan.cost.expected),
+            usd(plan.cost.p90),
+        ]
+    };
+    let columns = [
+        Column::left("", 0),
+        Column::left("plan", 0),
+        Column::right("$/h each", 100),
+        Column::right("hours", 0),
+        Column::right("90 %", 90),
+        Column::right("cost", 0),
+        Column::right("90 %", 0),
+    ];
+    let mut text = render(&columns, [row("as asked", baseline), row("recommended", best)], width);
+    let (baseline, best) = (baseline.0, best.0);
+    text.push_str(&wrap(&format!("Difference: {}", difference_words(baseline, best)), width, "  "));
+    text.push('\n');
+    if let Some(limit) = asked.hours.filter(|limit| baseline.run.hours.p90 > limit.0) {
+        let needed = Hours(baseline.run.hours.p90);
+        let note = format!("Note: the job may take {limit}; nine of ten such runs need up to {needed} on its machines");
+        text.push_str(&wrap(&note, width, "  "));
+        text.push('\n');
+    }
+    text
+}
+
+fn difference_words(baseline: &Plan, best: &Plan) -> String {
+    let (cost, than) = (best.cost.expected, baseline.cost.expected);
+    let share = (cost.dollars() / than.dollars() - 1.0) * 100.0;
+    let money = match cost.cmp(&than) {
+        std::cmp::Ordering::Less => format!("{} less ({share:.0} %)", usd(than - cost)),
+        std::cmp::Ordering::Equal => "the same cost".to_owned(),
+        std::cmp::Ordering::Greater => format!("{} more (+{share:.0} %)", usd(cost - than)),
+    };
+    let hours = best.run.hours.expected - baseline.run.hours.expected;
+    let time = if hours.abs() < 0.05 {
+        "as soon".to_owned()
+    } else if hours < 0.0 {
+        format!("{} sooner", Hours(-hours))
+    } else {
+        format!("{} later", Hours(hours))
+    };
+    format!("the recommended plan costs {money} and ends {time}")
+}
+
+/// The job and its prices.
+pub fn json(asked: &Asked, priced: &Priced, named: Named) -> Value {
+    json!({
+        "version": 1,
+        "generated_at": named.now,
+        "job": asked_json(asked, named.hardware),
+        "offers": priced.offers.iter().map(|one| offer_json(one, named)).collect::<Vec<_>>(),
+        "offers_refused": priced.refused,
+        "better": priced.better.iter().map(|better| json!({
+            "change": better.change,
+            "offer": offer_json(&better.offer, named),
+            "peak_ratio": better.faster.map(|(compute, _)| compute),
+            "bandwidth_ratio": better.faster.map(|(_, bandwidth)| bandwidth),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+pub fn asked_json(asked: &Asked, hardware: &Hardware) -> Value {
+    json!({
+        "kind": asked.kind,
+        "name": asked.name,
+        "asks_for": asked.lines(hardware),
+        "nodes": asked.nodes.as_ref().map(|nodes| json!({ "low": nodes.start(), "high": nodes.end() })),
+        "hours": asked.hours.map(|hours| hours.0),
+        "understood": asked.understood,
+        "no_effect": asked.beside,
+        "not_understood": asked.unread,
+        "assumed": asked.assumed,
+    })
+}
+
+fn offer_json(one: &JobOffer, named: Named) -> Value {
+    let offer = named.market.offer(one.offer);
+    let instance = named.hardware.instance(offer.instance);
+    json!({
+        "cloud": instance.cloud.as_str(),
+        "region": &*offer.place.region,
+        "zone_id": offer.place.zone_id.as_deref(),
+        "instance_type": instance.name,
+        "gpu": named.hardware.gpu(instance.node.gpu).id,
+        "gpus_per_node": instance.node.devices(),
+        "nodes": one.nodes,
+        "purchase": offer.purchase.word(),
+        "rate_usd_per_hour": offer.quote.rate,
+        "total_usd_per_hour": one.hourly,
+        "cost_usd": one.cost,
+        "origin": offer.quote.origin,
+        "observed_at": offer.quote.observed_at,
+        "source": &*offer.source,
+    })
+}
+
+/// What a plan document says of the job beside it. `None` for a baseline that no machine can run.
+pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>, hardware: &Hardware) -> Value {
+    let difference = baseline.zip(best).map(|((than, _), best)| {
+        let nanos = best.cost.expected.nanos() - than.cost.expected.nanos();
+        let sign = if nanos < 0 { "-" } else { "" };
+        let amount = Usd::from_nanos(nanos.abs());
+        json!({ "cost_usd": format!("{sign}{amount}"), "hours": best.run.hours.expected - than.run.hours.expected })
+    });
+    json!({
+        "job": asked_json(asked, hardware),
+        "baseline": baseline.map(|(plan, context)| plan_json(plan, context)),
+        "difference": difference,
+    })
+}
