@@ -196,6 +196,7 @@ mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            expected: None,
             job: Job {
                 command: vec!["./train.py".to_owned(), "it's".to_owned()],
                 agent: parcel("agent"),

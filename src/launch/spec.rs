@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::launch::events::{Choice, Terms};
 use crate::launch::job::Job;
 use crate::launch::launcher::Pool;
+use crate::runstore::Expected;
 use crate::spot::AvailabilityModel;
 use crate::spot::policy::semi_markov::Tables;
 use crate::spot::policy::{Limits, Policy, PoolTerms};
@@ -63,6 +64,9 @@ pub struct RunSpec {
     /// A group of the cloud's own starts its machines, until somebody leads the run.
     #[serde(default)]
     pub is_kept: bool,
+    /// What the plan said, for the ledger and for forecast against actual; `None`: it was launched before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expected>,
 }
 
 /// Why a text is no specification of a run.

@@ -2,13 +2,16 @@
 
 pub mod accuracy;
 pub mod bench_text;
+pub mod bill;
 pub mod catalog;
+pub mod costs;
 pub mod doctor;
 pub mod estimate;
 pub mod explain;
 pub mod fit;
 pub mod format;
 pub mod history;
+pub mod mine;
 pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;

@@ -59,6 +59,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
         disk_gib: 100,
         tags: vec![("team".to_owned(), "vision".to_owned())],
         is_kept: false,
+        expected: None,
         job: Job {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             agent: Parcel::Here(env!("CARGO_BIN_EXE_gpuplan").to_owned()),

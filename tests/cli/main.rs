@@ -14,6 +14,7 @@ mod card;
 #[path = "../testbed/cloud_box.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod cloud_box;
+mod costs;
 mod examples;
 mod export;
 #[cfg(feature = "gcp")]

@@ -331,6 +331,7 @@ pub mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            expected: None,
             job,
         }
     }
