@@ -80,7 +80,7 @@ pub fn run(arguments: &CostsArguments, settings: &Settings, printer: &Printer) -
         printer,
         || "reading the stores of the runs".to_owned(),
         || {
-            if arguments.stores.is_empty() { from_journal(settings) } else { from_store(&arguments.stores) }
+            if arguments.stores.is_empty() { from_journal(settings) } else { from_store(&arguments.stores, settings) }
         },
     )?;
     let mut ledger = open(settings)?;

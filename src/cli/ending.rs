@@ -95,7 +95,7 @@ pub fn ended_as(kept: &Kept, end: &End, settings: &Settings, printer: &Printer) 
 fn tell_rented(run: &str, journal: &Journal, printer: &Printer) -> Result<(), Diagnostic> {
     let Some(kept) = journal.run(run).map_err(|error| journal_said(&error))? else { return Ok(()) };
     let all = rented::all(&kept, &clock(&kept.spec));
-    let told = store(&kept.spec).and_then(|store| runtime()?.block_on(store.write_rented(&all)).map_err(|error| store_of(&error)));
+    let told = store(&kept.spec).and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(|error| store_of(&error)));
     if let Err(error) = told {
         printer.warning(&format!("what the machines of {run} cost is not in its store: {}", error.message));
     }

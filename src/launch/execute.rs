@@ -208,8 +208,12 @@ impl<'a> Leader<'a, '_> {
         self.leads()?;
         let end = self.controller.end().cloned();
         if let Some(end) = &end {
+            // Who ended it from elsewhere tells, and may delete the store at once.
+            let is_told = self.wiring.journal.has_ended(&self.spec.run)?;
             self.wiring.journal.end(&self.spec.run, end, Timestamp::now())?;
-            self.tell_rented().await?;
+            if !is_told {
+                self.tell_rented().await?;
+            }
         }
         Ok(end)
     }
@@ -218,7 +222,7 @@ impl<'a> Leader<'a, '_> {
     async fn tell_rented(&self) -> Result<(), LeadError> {
         let Some(kept) = self.wiring.journal.run(&self.spec.run)? else { return Ok(()) };
         let all = rented::all(&kept, &self.wiring.clock);
-        let told = tokio::time::timeout(TELLING, self.wiring.store.write_rented(&all)).await;
+        let told = tokio::time::timeout(TELLING, self.wiring.store.tell_rented(all)).await;
         if !matches!(told, Ok(Ok(()))) {
             (self.wiring.say)("warning: what the machines cost is not in the store; `gpuplan costs` knows what their agents wrote");
         }

@@ -84,9 +84,19 @@ pub struct ExpectedPrice {
 }
 
 impl Run {
-    /// The one object of a led run that says what its machines cost outside their agents: booting and ending included.
-    pub async fn write_rented(&self, all: &AllRented) -> Result<(), StoreError> {
-        let text = serde_json::to_vec_pretty(all).unwrap_or_default();
+    /// The one object of a led run that says what its machines cost outside their agents: booting and ending included. What was
+    /// told of a machine that is gone stands: money was counted by it.
+    pub async fn tell_rented(&self, all: AllRented) -> Result<(), StoreError> {
+        let mut machines = self.rented().await?.unwrap_or_default().machines;
+        machines.retain(|told| told.to.is_some());
+        let told = machines.clone();
+        // Who adopted a run knows an earlier machine by epoch and node alone.
+        let is_told = |machine: &Rented| {
+            let same_place = |known: &Rented| (known.epoch, known.node) == (machine.epoch, machine.node);
+            told.iter().any(|known| known.machine == machine.machine || (machine.machine.contains(' ') && same_place(known)))
+        };
+        machines.extend(all.machines.iter().filter(|machine| !is_told(machine)).cloned());
+        let text = serde_json::to_vec_pretty(&AllRented { machines, ..all }).unwrap_or_default();
         self.store.write(&self.layout.rented(), text).await
     }
 
@@ -110,11 +120,36 @@ mod tests {
         let run = Run::new(store.clone(), Layout::new("a").unwrap());
         assert_eq!(run.rented().await.unwrap(), None);
         let mut all = AllRented { version: VERSION, interruptions: 1, ..AllRented::default() };
-        run.write_rented(&all).await.unwrap();
+        run.tell_rented(all.clone()).await.unwrap();
         all.end = Some("completed".to_owned());
-        run.write_rented(&all).await.unwrap();
+        run.tell_rented(all.clone()).await.unwrap();
         assert_eq!(run.rented().await.unwrap(), Some(all.clone()));
-        run.write_rented(&AllRented { version: 2, ..all }).await.unwrap();
+        let machine = |seconds: f64, to: Option<Timestamp>| Rented {
+            machine: "i-1".to_owned(),
+            epoch: 1,
+            node: 0,
+            cloud: "aws".to_owned(),
+            region: "us-east-1".to_owned(),
+            zone: None,
+            instance_type: "g5.xlarge".to_owned(),
+            purchase: "spot".to_owned(),
+            place: String::new(),
+            rate_usd_per_hour: UsdPerHour::default(),
+            rule: BillingRule::PER_SECOND,
+            from: Timestamp::UNIX_EPOCH,
+            to,
+            seconds,
+        };
+        for (seconds, to, told) in [(1.0, None, 1.0), (2.0, Some(Timestamp::UNIX_EPOCH), 2.0), (3.0, Some(Timestamp::UNIX_EPOCH), 2.0)] {
+            run.tell_rented(AllRented { machines: vec![machine(seconds, to)], ..all.clone() }).await.unwrap();
+            assert_eq!(run.rented().await.unwrap().unwrap().machines[0].seconds, told, "{seconds}");
+        }
+        let adopted = Rented { machine: "epoch 1 node 0".to_owned(), ..machine(9.0, Some(Timestamp::UNIX_EPOCH)) };
+        let next = Rented { machine: "i-2".to_owned(), epoch: 2, ..machine(4.0, None) };
+        run.tell_rented(AllRented { machines: vec![adopted, next], ..all.clone() }).await.unwrap();
+        let told: Vec<f64> = run.rented().await.unwrap().unwrap().machines.iter().map(|machine| machine.seconds).collect();
+        assert_eq!(told, [2.0, 4.0]);
+        run.tell_rented(AllRented { version: 2, ..all }).await.unwrap();
         assert_eq!(run.rented().await.unwrap(), None);
         assert_eq!(store.folders("runs").await.unwrap(), ["a"]);
         assert!(store.folders("none").await.unwrap().is_empty());

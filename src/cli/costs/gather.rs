@@ -38,10 +38,10 @@ pub struct Gathered {
 }
 
 /// Every run below the addresses.
-pub fn from_store(addresses: &[String]) -> Result<Gathered, Diagnostic> {
+pub fn from_store(addresses: &[String], settings: &Settings) -> Result<Gathered, Diagnostic> {
     let (runtime, mut gathered) = (runtime()?, Gathered::default());
     for address in addresses {
-        let store = reading(address)?;
+        let store = reading(address, settings)?;
         let names = runtime.block_on(store.folders("runs")).map_err(|error| store_of(&error))?;
         let layouts: Vec<Layout> = names.iter().filter_map(|name| Layout::new(name).ok()).collect();
         if layouts.is_empty() {
@@ -65,7 +65,7 @@ pub fn from_journal(settings: &Settings) -> Result<Gathered, Diagnostic> {
     let (journal, runtime) = (journal(settings)?, runtime()?);
     for name in journal.runs().map_err(|error| journal_said(&error))? {
         let Some(kept) = journal.run(&name).map_err(|error| journal_said(&error))? else { continue };
-        let read = reading(&kept.spec.store).and_then(|store| {
+        let read = reading(&kept.spec.store, settings).and_then(|store| {
             let layout = Layout::new(&name).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
             runtime.block_on(facts(Run::new(store, layout))).map_err(|error| store_of(&error))
         });
@@ -85,7 +85,10 @@ pub fn of_run(run: &Run, now: Timestamp) -> Result<Gathered, Diagnostic> {
     Ok(gathered)
 }
 
-fn reading(address: &str) -> Result<Store, Diagnostic> {
+fn reading(address: &str, settings: &Settings) -> Result<Store, Diagnostic> {
+    if settings.offline && address.contains("://") && !address.starts_with("file://") {
+        return Err(Diagnostic::new(Exit::Usage, format!("{address} cannot be read with --offline")));
+    }
     let keys = if address.starts_with("s3://") { runtime()?.block_on(clouds::store_keys()) } else { None };
     Store::reading(address, keys).map_err(|error| match error {
         StoreError::Missing { .. } => Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan costs --store URI"),
@@ -132,7 +135,7 @@ async fn facts(run: Run) -> Result<RunFacts, StoreError> {
     let text = run.spec().await?;
     let spec = text.as_deref().and_then(|text| RunSpec::read(text).ok());
     let (mut epochs, mut ended) = (BTreeMap::new(), BTreeSet::new());
-    for number in 1..=run.highest_epoch().await? {
+    for number in run.epoch_numbers().await? {
         if let Some(epoch) = run.epoch(number).await? {
             epochs.insert(number, epoch);
         }
