@@ -26,6 +26,7 @@
 //!   units and embedded: under everything.     cli: over everything, the only one that prints or exits.
 //!   calibration (between hardware and estimate): what this machine's own GPUs are.
 //!   telemetry (under workload): counters and findings of a run, which `plan::what_if` prices.
+//!   budget (between plan and report): many runs and money over time, expected and spent; it knows runs from runstore.
 //!   import (below hardware) reads a job that exists, of which `plan::from` says the price.
 //!   export (below plan) writes a plan as a file for an engine that keeps the run alive instead.
 //!   launch (below plan) rents and leads a run; agent keeps it alive on its machine; both know it from runstore.

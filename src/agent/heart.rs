@@ -14,6 +14,7 @@ use crate::agent::scan::{Over, Ready, Settling, scan};
 use crate::agent::team::Place;
 use crate::agent::upload::{Shipped, Shipper};
 use crate::agent::worth::Worth;
+use crate::runstore::billed::Saved;
 use crate::runstore::status::{Finding, Staged};
 use crate::runstore::{Billed, Leaving, ManifestName, Phase, Run, Status, StoreError};
 use crate::telemetry::Sample;
@@ -59,6 +60,10 @@ pub struct Pulse {
     pub committed: Option<ManifestName>,
     pub progress: Option<u64>,
     pub starts: u32,
+    /// When the program was first started.
+    pub started_at: Option<Instant>,
+    /// The newest checkpoint that this epoch made safe, and when it was seen to be complete.
+    pub saved: Option<(ManifestName, Instant)>,
     /// Of the job's data.
     pub staged: Option<Staged>,
     pub backlog_bytes: u64,
@@ -166,6 +171,7 @@ impl Heart {
     fn billed(&self) -> Option<Billed> {
         let elapsed_nanos = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let billing = self.caps.billing;
+        let nanos = |at: Instant| u64::try_from(at.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX);
         let rule = BillingRule { step_seconds: billing.step_seconds, minimum_seconds: billing.minimum_seconds };
         self.caps.rate.map(|rate_usd_per_hour| Billed {
             epoch: self.epoch,
@@ -176,6 +182,8 @@ impl Heart {
             elapsed_nanos,
             free_if_interrupted_within_seconds: billing.free_if_interrupted_within_seconds,
             is_interrupted: with(&self.pulse, |pulse| pulse.is_taken),
+            started_after_nanos: with(&self.pulse, |pulse| pulse.started_at).map(nanos),
+            saved: with(&self.pulse, |pulse| pulse.saved).map(|(name, at)| Saved { step: name.step, after_nanos: nanos(at) }),
         })
     }
 
@@ -306,11 +314,13 @@ impl Shipping {
     }
 
     async fn ship(&mut self, ready: &Ready) -> Result<Shipped, StoreError> {
+        let seen_at = Instant::now();
         let shipped = self.shipper.ship(ready).await?;
         let (rate, safe) = (self.shipper.rate(), self.shipper.safe());
         with(&self.pulse, |pulse| {
             (pulse.upload_bytes_per_second, pulse.committed) = (rate, safe);
-            if matches!(shipped, Shipped::Committed(_)) {
+            if let Shipped::Committed(name) = &shipped {
+                pulse.saved = Some((*name, seen_at));
                 pulse.backlog_bytes = 0;
             }
         });

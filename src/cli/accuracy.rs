@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::accuracy::{By, Published, Scores, predict};
 use crate::cli::args::OutputFormat;
+use crate::cli::costs::mine;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::refit;
@@ -33,6 +34,9 @@ pub struct AccuracyArguments {
     /// How the runs are put together in tables and CSV; JSON has every grouping
     #[arg(long, value_enum, default_value_t)]
     pub by: AccuracyGrouping,
+    /// Forecast against actual of your own completed runs: time, price and interruptions apart
+    #[arg(long, conflicts_with_all = ["refit", "by"])]
+    pub mine: bool,
     /// Fit the constants again and write them
     #[arg(long)]
     pub refit: bool,
@@ -48,6 +52,9 @@ pub struct AccuracyArguments {
 }
 
 pub fn run(arguments: &AccuracyArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    if arguments.mine {
+        return mine::run(settings, printer);
+    }
     if let Some(group) = &arguments.leave_out {
         return refit::leave_out(group, settings, printer);
     }

@@ -10,6 +10,7 @@ use crate::cli::agent::AgentArguments;
 use crate::cli::bench::BenchArguments;
 use crate::cli::budget::BudgetArguments;
 use crate::cli::calibrations::MeasuredArguments;
+use crate::cli::costs::CostsArguments;
 use crate::cli::diff::DiffArguments;
 use crate::cli::ending::{DownArguments, GcArguments, StopArguments};
 use crate::cli::export::ExportArguments;
@@ -113,6 +114,8 @@ pub enum Command {
     Resume(ResumeArguments),
     /// What runs, where, and what it has cost
     Status(StatusArguments),
+    /// What runs have cost, how much of it was wasted, and what the clouds' bills say of it
+    Costs(Box<CostsArguments>),
     /// What the program of a run has said so far
     Logs(LogsArguments),
     /// Bring the newest checkpoint of a run here

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cli::args::OutputFormat;
+use crate::cli::costs;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, launchers, of_run};
 use crate::cli::launch::{confirm, journal, keep_alive, store, store_of};
@@ -17,6 +18,7 @@ use crate::cli::runs::{journal_said, kept, listed, runtime};
 use crate::cli::settings::Settings;
 use crate::clouds::{self, fake};
 use crate::launch::journal::{Kept, Said};
+use crate::launch::rented;
 use crate::launch::{End, Group, Journal, LaunchError, Machine, MachineState};
 
 /// Looks at what is left after machines were told to end, and the pause between them. A cloud takes a minute or two.
@@ -90,7 +92,19 @@ pub fn ended_as(kept: &Kept, end: &End, settings: &Settings, printer: &Printer) 
     }
     let said = Said { at: Timestamp::now(), lines: Vec::new() };
     journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said).map_err(|error| journal_said(&error))?;
+    tell_rented(run, &journal, printer)?;
     if left.is_empty() { Ok(alive.len()) } else { Err(still_there(&left, &format!("gpuplan stop {run}"))) }
+}
+
+/// What the machines cost, into the run's store, where everybody who adds up money finds it.
+fn tell_rented(run: &str, journal: &Journal, printer: &Printer) -> Result<(), Diagnostic> {
+    let Some(kept) = journal.run(run).map_err(|error| journal_said(&error))? else { return Ok(()) };
+    let all = rented::all(&kept, &clock(&kept.spec));
+    let told = store(&kept.spec).and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(|error| store_of(&error)));
+    if let Err(error) = told {
+        printer.warning(&format!("what the machines of {run} cost is not in its store: {}", error.message));
+    }
+    Ok(())
 }
 
 /// Ends a run and deletes what it stored.
@@ -103,6 +117,8 @@ pub fn down(arguments: &DownArguments, settings: &Settings, printer: &Printer) -
     confirm(arguments.yes, "gpuplan down -y ...")?;
     let ended = stopped(&kept, settings, printer)?;
     let (runtime, store) = (runtime()?, store(&kept.spec)?);
+    // What was spent stays spent.
+    costs::remember(&store, settings, printer)?;
     let deleting = || format!("deleting what {} stored", arguments.run);
     let deleted = meanwhile(printer, deleting, || {
         let mut deleted = 0;

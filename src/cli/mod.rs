@@ -8,6 +8,7 @@ pub mod budget;
 pub mod calibrations;
 pub mod catalog;
 pub mod completions;
+pub mod costs;
 pub mod diagnostic;
 pub mod diff;
 pub mod doctor;
@@ -92,6 +93,7 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Watch(arguments) => launch::leading::again(arguments, settings, printer),
         Command::Adopt(arguments) => launch::adopt::run(arguments, settings, printer),
         Command::Resume(arguments) => launch::leading::resume(arguments, settings, printer),
+        Command::Costs(arguments) => costs::run(arguments, settings, printer),
         Command::Status(arguments) => runs::status(arguments, settings, printer),
         Command::Logs(arguments) => runs::logs(arguments, settings, printer),
         Command::Fetch(arguments) => runs::fetch(arguments, settings, printer),

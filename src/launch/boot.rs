@@ -201,6 +201,7 @@ mod tests {
             tags: Vec::new(),
             is_kept: false,
             block: None,
+            expected: None,
             job: Job {
                 command: vec!["./train.py".to_owned(), "it's".to_owned()],
                 agent: parcel("agent"),

@@ -16,6 +16,7 @@ use crate::launch::events::{Action, Choice, End, Event, Order, Outcome, Report};
 use crate::launch::job::Parcel;
 use crate::launch::journal::{Journal, JournalError, Said};
 use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
+use crate::launch::rented;
 use crate::launch::spec::RunSpec;
 use crate::runstore::status::Staged;
 use crate::runstore::{Phase, Run, Status, StoreError, SweepStatus};
@@ -24,6 +25,8 @@ use crate::units::{Bytes, Usd};
 
 /// A call to a cloud that takes longer has no clear answer.
 const CALL: Duration = Duration::from_mins(1);
+/// The store is told what was paid for so far; nothing waits for it longer.
+const TELLING: Duration = Duration::from_secs(5);
 /// A machine that starts fetches its files within this.
 const LINKS: Duration = Duration::from_hours(2);
 /// Between two looks into the run's store, and at most between two words of the clock. Seconds of the run.
@@ -54,7 +57,7 @@ impl Clock {
         Duration::from_secs_f64((seconds / self.speed).clamp(SHORTEST_PAUSE, 3600.0))
     }
 
-    fn at(&self, seconds: f64) -> Timestamp {
+    pub fn at(&self, seconds: f64) -> Timestamp {
         let real = Duration::from_secs_f64((seconds / self.speed).clamp(0.0, 1e9));
         self.started_at.checked_add(jiff::SignedDuration::try_from(real).unwrap_or_default()).unwrap_or(Timestamp::MAX)
     }
@@ -205,9 +208,25 @@ impl<'a> Leader<'a, '_> {
         self.leads()?;
         let end = self.controller.end().cloned();
         if let Some(end) = &end {
+            // Who ended it from elsewhere tells, and may delete the store at once.
+            let is_told = self.wiring.journal.has_ended(&self.spec.run)?;
             self.wiring.journal.end(&self.spec.run, end, Timestamp::now())?;
+            if !is_told {
+                self.tell_rented().await?;
+            }
         }
         Ok(end)
+    }
+
+    /// What was paid for so far, into the run's store. That it cannot be told ends no run: `costs` takes what the agents wrote.
+    async fn tell_rented(&self) -> Result<(), LeadError> {
+        let Some(kept) = self.wiring.journal.run(&self.spec.run)? else { return Ok(()) };
+        let all = rented::all(&kept, &self.wiring.clock);
+        let told = tokio::time::timeout(TELLING, self.wiring.store.tell_rented(all)).await;
+        if !matches!(told, Ok(Ok(()))) {
+            (self.wiring.say)("warning: what the machines cost is not in the store; `gpuplan costs` knows what their agents wrote");
+        }
+        Ok(())
     }
 
     /// Of two who lead one run the later goes on.
@@ -302,6 +321,9 @@ impl<'a> Leader<'a, '_> {
             // A place that refuses costs one call, its own.
             if std::mem::take(&mut self.may_have_spoken) {
                 self.store_epoch = self.wiring.store.highest_epoch().await.unwrap_or(self.store_epoch);
+                if order.epoch > 1 {
+                    self.tell_rented().await?;
+                }
             }
         }
         let launcher = self.launcher(&order.choice.pool.cloud)?;

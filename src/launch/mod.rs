@@ -14,6 +14,7 @@ pub mod launcher;
 pub mod names;
 mod phase;
 pub mod rental;
+pub mod rented;
 pub mod spec;
 
 pub use controller::Controller;

@@ -10,6 +10,7 @@ use crate::launch::block::BlockOrder;
 use crate::launch::events::{Choice, Terms};
 use crate::launch::job::Job;
 use crate::launch::launcher::Pool;
+use crate::runstore::Expected;
 use crate::spot::AvailabilityModel;
 use crate::spot::policy::semi_markov::Tables;
 use crate::spot::policy::{Limits, Policy, PoolTerms};
@@ -85,6 +86,9 @@ pub struct RunSpec {
     /// What its machines stand on was paid for up front.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<BlockOrder>,
+    /// What the plan said, for the ledger and for forecast against actual; `None`: it was launched before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expected>,
 }
 
 /// Why a text is no specification of a run.

@@ -2,9 +2,11 @@
 
 pub mod accuracy;
 pub mod bench_text;
+pub mod bill;
 pub mod budget_json;
 pub mod budget_text;
 pub mod catalog;
+pub mod costs;
 pub mod diff_text;
 pub mod doctor;
 pub mod estimate;
@@ -13,8 +15,9 @@ pub mod fit;
 pub mod focus;
 pub mod format;
 pub mod history;
-pub mod page;
 pub mod job;
+pub mod mine;
+pub mod page;
 pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;
@@ -26,3 +29,4 @@ pub mod snapshot;
 pub mod spot_json;
 pub mod spot_text;
 pub mod table;
+

@@ -43,20 +43,37 @@ pub struct Billed {
     /// The cloud took the machine away.
     #[serde(default)]
     pub is_interrupted: bool,
+    /// How much of `elapsed_nanos` had passed when the program was first started; `None`: it never was, or nobody looked.
+    #[serde(default)]
+    pub started_after_nanos: Option<u64>,
+    /// The newest checkpoint that this epoch made safe, and how much of `elapsed_nanos` had passed when it was complete.
+    #[serde(default)]
+    pub saved: Option<Saved>,
+}
+
+/// Work that is not lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    pub step: u64,
+    pub after_nanos: u64,
 }
 
 impl Billed {
     /// Rounded up: to the rule's step, and to the nano-dollar.
     pub fn cost(&self) -> Usd {
+        let nanos = (i128::from(self.rate_usd_per_hour.nanos()) * self.paid_nanos() + NANOS_PER_HOUR - 1) / NANOS_PER_HOUR;
+        Usd::from_nanos(nanos)
+    }
+
+    /// Nanoseconds on the invoice: the rule's minimum and steps, and nothing where the cloud took the machine in its free time.
+    pub fn paid_nanos(&self) -> i128 {
         let free_nanos = u64::from(self.free_if_interrupted_within_seconds) * 1_000_000_000;
         if self.is_interrupted && self.elapsed_nanos < free_nanos {
-            return Usd::ZERO;
+            return 0;
         }
         let step = i128::from(self.rule.step_seconds.max(1)) * NANOS_PER_SECOND;
         let elapsed = i128::from(self.elapsed_nanos).max(i128::from(self.rule.minimum_seconds) * NANOS_PER_SECOND);
-        let paid = (elapsed + step - 1) / step * step;
-        let nanos = (i128::from(self.rate_usd_per_hour.nanos()) * paid + NANOS_PER_HOUR - 1) / NANOS_PER_HOUR;
-        Usd::from_nanos(nanos)
+        (elapsed + step - 1) / step * step
     }
 }
 
@@ -76,6 +93,8 @@ mod tests {
             elapsed_nanos,
             free_if_interrupted_within_seconds,
             is_interrupted: false,
+            started_after_nanos: None,
+            saved: None,
         }
     }
 

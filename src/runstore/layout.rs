@@ -154,6 +154,10 @@ impl Layout {
         format!("runs/{}/events/{name}.json", self.run)
     }
 
+    pub fn rented(&self) -> String {
+        format!("runs/{}/rented.json", self.run)
+    }
+
     pub fn result(&self) -> String {
         format!("runs/{}/result.json", self.run)
     }

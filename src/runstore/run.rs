@@ -35,8 +35,13 @@ impl Run {
 
     /// The number of the highest epoch, 0 before the first.
     pub async fn highest_epoch(&self) -> Result<u64, StoreError> {
+        Ok(self.epoch_numbers().await?.into_iter().max().unwrap_or(0))
+    }
+
+    /// Of every epoch that there is, in no order; one that was adopted leaves many out.
+    pub async fn epoch_numbers(&self) -> Result<Vec<u64>, StoreError> {
         let numbers = self.store.list(&self.layout.epochs()).await?;
-        Ok(numbers.iter().filter_map(|object| object.file_name().parse().ok()).max().unwrap_or(0))
+        Ok(numbers.iter().filter_map(|object| object.file_name().parse().ok()).collect())
     }
 
     /// `None` for an epoch that is not there or cannot be read: its number counts all the same.

@@ -236,6 +236,14 @@ impl Store {
         found.try_collect().await.map_err(|error| refused(folder, &error))
     }
 
+    /// Names of the folders directly below a folder, without what is in them.
+    pub async fn folders(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        let found = self.objects.list_with_delimiter(Some(&self.at(folder))).await.map_err(|error| refused(folder, &error))?;
+        let mut names: Vec<String> = found.common_prefixes.iter().filter_map(|path| path.filename().map(str::to_owned)).collect();
+        names.sort();
+        Ok(names)
+    }
+
     /// What is gone already is deleted.
     pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.delete_at(key, &self.at(key)).await

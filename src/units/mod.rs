@@ -14,5 +14,5 @@ pub use band::{Band, Quantiles};
 pub use billing::BillingRule;
 pub use count::GpuCount;
 pub use data::{Bytes, BytesPerSecond};
-pub use money::{Usd, UsdPerHour};
+pub use money::{FineUsd, Usd, UsdPerHour};
 pub use time::{Hours, Seconds};

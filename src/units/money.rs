@@ -26,7 +26,7 @@ pub enum MoneyError {
     Malformed(String),
     #[error("`{0}` is negative")]
     Negative(String),
-    #[error("`{0}` is finer than a nano-dollar; rounding it would lose money")]
+    #[error("`{0}` has more decimals than are counted; rounding it would lose money")]
     TooFine(String),
     #[error("`{0}` is more than this program can count")]
     TooLarge(String),
@@ -45,6 +45,30 @@ impl Usd {
 
     pub fn parse(text: &str) -> Result<Self, MoneyError> {
         nanos(text, false).map(Self)
+    }
+
+    /// The same for amounts that may be negative, such as a credit.
+    pub fn parse_signed(text: &str) -> Result<Self, MoneyError> {
+        signed(text, |size| nanos(size, false)).map(Self)
+    }
+
+    /// This part of the amount: `part` of `whole`, rounded down to the nano-dollar. Nothing where the whole is nothing.
+    pub fn share(self, part: i128, whole: i128) -> Self {
+        if whole == 0 { Self::ZERO } else { Self(self.0.saturating_mul(part).div_euclid(whole)) }
+    }
+
+    /// The amount in parts as large as these are to each other. They add up to it: each ends where its share of the whole ends,
+    /// to the nano-dollar. Nothing where every part is nothing.
+    pub fn split<const N: usize>(self, parts: [i128; N]) -> [Self; N] {
+        let whole: i128 = parts.iter().sum();
+        let (mut before, mut given) = (0, Self::ZERO);
+        parts.map(|part| {
+            before += part;
+            let so_far = self.share(before, whole);
+            let own = so_far - given;
+            given = so_far;
+            own
+        })
     }
 
     /// The same, with what is finer than a nano-dollar rounded up: for amounts that somebody computed instead of quoting.
@@ -97,8 +121,54 @@ impl UsdPerHour {
     }
 }
 
-/// Exact decimal reading: sign, digits, point, digits, and the exponent that some feeds use.
+/// An amount as the bills of clouds write it: their lines are finer than a nano-dollar. Read and added up exactly, to 10^-24
+/// dollars; only a sum is rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FineUsd(i128);
+
+/// Decimals of a `FineUsd`. An i128 then holds 10^14 dollars.
+const FINE_DECIMALS: i64 = 24;
+/// In units of the smallest decimal, so that sums of what was read stay countable.
+const MOST: i128 = 1_i128 << 100;
+const MOST_FINE: i128 = 1_i128 << 120;
+/// In a nano-dollar.
+const FINE_IN_A_NANO: i128 = 1_000_000_000_000_000;
+
+impl FineUsd {
+    pub const ZERO: Self = Self(0);
+
+    /// Negative amounts are credits.
+    pub fn parse(text: &str) -> Result<Self, MoneyError> {
+        signed(text, |size| decimal(size, FINE_DECIMALS, false)).map(Self)
+    }
+
+    /// `None` where the sum is beyond counting.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        self.0.checked_add(other.0).map(Self)
+    }
+
+    /// To the nearest nano-dollar, halves away from zero.
+    pub fn rounded(self) -> Usd {
+        let half = if self.0 < 0 { -FINE_IN_A_NANO / 2 } else { FINE_IN_A_NANO / 2 };
+        Usd((self.0 + half) / FINE_IN_A_NANO)
+    }
+}
+
+/// `-` before what is read otherwise.
+fn signed(text: &str, size: impl Fn(&str) -> Result<i128, MoneyError>) -> Result<i128, MoneyError> {
+    let trimmed = text.trim();
+    match trimmed.strip_prefix("-$").or_else(|| trimmed.strip_prefix('-')) {
+        Some(rest) => size(rest).map(|size| -size),
+        None => size(trimmed),
+    }
+}
+
 fn nanos(text: &str, round_up: bool) -> Result<i128, MoneyError> {
+    decimal(text, 9, round_up)
+}
+
+/// Exact decimal reading: sign, digits, point, digits, and the exponent that some feeds use.
+fn decimal(text: &str, decimals: i64, round_up: bool) -> Result<i128, MoneyError> {
     let malformed = || MoneyError::Malformed(text.to_owned());
     let trimmed = text.trim().trim_start_matches('$');
     if trimmed.starts_with('-') {
@@ -114,8 +184,8 @@ fn nanos(text: &str, round_up: bool) -> Result<i128, MoneyError> {
         return Err(malformed());
     }
     let digits = digits.trim_start_matches('0');
-    // The value is `digits` x 10^shift nano-dollars.
-    let shift = 9 + i64::from(exponent) - part.len() as i64;
+    // The value is `digits` x 10^shift of the smallest unit.
+    let shift = decimals + i64::from(exponent) - part.len() as i64;
     let (kept, dropped) = match usize::try_from(-shift) {
         Ok(drop) if drop > 0 => digits.split_at(digits.len().saturating_sub(drop)),
         _ => (digits, ""),
@@ -127,12 +197,12 @@ fn nanos(text: &str, round_up: bool) -> Result<i128, MoneyError> {
     }
     let too_large = || MoneyError::TooLarge(text.to_owned());
     let value: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| too_large())? };
-    let value = value + i128::from(has_rest);
+    let value = value.checked_add(i128::from(has_rest)).ok_or_else(too_large)?;
     if shift <= 0 || value == 0 {
         return Ok(value);
     }
     let scale = u32::try_from(shift).ok().and_then(|shift| 10_i128.checked_pow(shift)).ok_or_else(too_large)?;
-    value.checked_mul(scale).filter(|nanos| *nanos < 1_i128 << 100).ok_or_else(too_large)
+    value.checked_mul(scale).filter(|units| *units < if decimals == FINE_DECIMALS { MOST_FINE } else { MOST }).ok_or_else(too_large)
 }
 
 fn write(nanos: i128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,6 +245,40 @@ impl Sub for Usd {
 impl Sum for Usd {
     fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
         amounts.fold(Self::ZERO, Add::add)
+    }
+}
+
+/// For amounts that may be negative: `#[serde(with = "crate::units::money::signed_usd")]`.
+pub mod signed_usd {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    use super::Usd;
+
+    pub fn serialize<S: Serializer>(amount: &Usd, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(amount)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Usd, D::Error> {
+        Usd::parse_signed(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// The same where there may be none.
+pub mod signed_usd_or_none {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    use super::Usd;
+
+    pub fn serialize<S: Serializer>(amount: &Option<Usd>, serializer: S) -> Result<S::Ok, S::Error> {
+        match amount {
+            Some(amount) => serializer.collect_str(amount),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Usd>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| Usd::parse_signed(&text).map_err(D::Error::custom)).transpose()
     }
 }
 
@@ -238,6 +342,38 @@ mod tests {
         let rate = UsdPerHour::parse("1").unwrap();
         assert_eq!(rate.for_hours(1, f64::NAN), None);
         assert_eq!(rate.for_hours(3, 2.0).unwrap().to_string(), "6.00");
+    }
+
+    #[test]
+    fn a_bill_is_added_up_before_it_is_rounded() {
+        let read = |text: &str| FineUsd::parse(text).unwrap();
+        let sum = (0..10).fold(FineUsd::ZERO, |sum, _| sum.checked_add(read("0.0000000001")).unwrap());
+        assert_eq!(sum.rounded().nanos(), 1);
+        assert_eq!(read("-12.3456").rounded().to_string(), "-12.3456");
+        assert_eq!((read("0.0000000005").rounded().nanos(), read("-0.0000000005").rounded().nanos()), (1, -1));
+        assert_eq!(read("3.2040163817600001E-05").rounded().nanos(), 32_040);
+        assert_eq!(read("1234567890.12").rounded().to_string(), "1234567890.12");
+        assert!(matches!(FineUsd::parse("1e-25"), Err(MoneyError::TooFine(_))));
+        assert!(matches!(FineUsd::parse("1e16"), Err(MoneyError::TooLarge(_))));
+        for text in ["", "-", "--1", "1,5", "EUR 3", "NaN"] {
+            assert!(matches!(FineUsd::parse(text), Err(MoneyError::Malformed(_) | MoneyError::Negative(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_credit_is_negative_and_reads_back() {
+        let credit = Usd::parse_signed("-3.005").unwrap();
+        assert_eq!((credit.nanos(), credit.to_string().as_str()), (-3_005_000_000, "-3.005"));
+        assert_eq!(Usd::parse_signed(&credit.to_string()).unwrap(), credit);
+        assert!(Usd::parse("-3").is_err(), "a price is never negative");
+    }
+
+    #[test]
+    fn a_share_is_no_more_than_the_whole() {
+        let amount = Usd::from_nanos(10);
+        assert_eq!((amount.share(1, 3).nanos(), amount.share(3, 3).nanos(), amount.share(1, 0).nanos()), (3, 10, 0));
+        assert_eq!(amount.split([1, 0, 1, 1]).map(Usd::nanos), [3, 0, 3, 4]);
+        assert_eq!(Usd::from_nanos(-10).split([1, 2]).map(Usd::nanos), [-4, -6]);
     }
 
     proptest! {

@@ -60,6 +60,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
         tags: vec![("team".to_owned(), "vision".to_owned())],
         is_kept: false,
         block: None,
+        expected: None,
         job: Job {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
             agent: Parcel::Here(env!("CARGO_BIN_EXE_gpuplan").to_owned()),

@@ -18,6 +18,7 @@ mod clients;
 #[path = "../testbed/cloud_box.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod cloud_box;
+mod costs;
 mod diff;
 mod examples;
 mod export;

@@ -39,6 +39,7 @@ impl Supervisor {
         let own = self.own_folder()?;
         let starts = with(&self.pulse, |pulse| {
             (pulse.starts, pulse.progress) = (pulse.starts + 1, None);
+            pulse.started_at.get_or_insert_with(Instant::now);
             pulse.starts
         });
         let environment = self.environment(restored, starts, &own);

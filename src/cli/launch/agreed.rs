@@ -9,9 +9,12 @@ use crate::launch::job::DOCKER;
 use crate::launch::spec::{Offered, VERSION};
 use crate::launch::{Job, Market, Pool, RunSpec};
 use crate::market::{Offer, OfferId, Purchase};
+use crate::plan::choose::World;
+use crate::plan::explain::plan_id;
 use crate::plan::filters::refuse_offer;
 use crate::plan::{Limits, Plan};
 use crate::runstore::layout::Layout;
+use crate::runstore::{Expected, ExpectedPrice};
 use crate::units::{BillingRule, Hours, Usd, UsdPerHour};
 use crate::workload::Sweep;
 use crate::workload::file::WorkloadFile;
@@ -45,6 +48,7 @@ impl Chosen<'_> {
 
     pub fn specified(&self, arguments: &LaunchArguments, run: String, store: String, job: Job) -> Result<RunSpec, Diagnostic> {
         let (spot, on_demand) = self.places();
+        let expected = self.expected(&spot, &on_demand);
         let lifetime = match &arguments.lifetime {
             Some(text) => Hours::parse(text).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?.0,
             None => (LIFE * self.plan.run.hours.p90).max(if self.is_fake { fake::SHORTEST_LIFE } else { SHORTEST_LIFE }),
@@ -73,6 +77,7 @@ impl Chosen<'_> {
             tags: self.tags(arguments)?,
             is_kept: false,
             block: None,
+            expected: Some(expected),
             job: Job { sweep: self.sweep(), ..job },
         })
     }
@@ -136,6 +141,41 @@ impl Chosen<'_> {
         }
         ids.truncate(MOST_PLACES);
         ids.into_iter().map(|id| self.place(market.offer(id))).collect()
+    }
+
+    /// What the plan says, for whoever compares it with what came.
+    fn expected(&self, spot: &[Offered], on_demand: &[Offered]) -> Expected {
+        let (plan, answered) = (self.plan, self.answered);
+        let (market, hardware) = (&answered.catalogs.market, &answered.catalogs.hardware);
+        let world = World { hardware, market, correction: &answered.correction };
+        let (workload, setting) = (&answered.resolved.workload, &plan.step.setting);
+        let tokens_of_a_step = setting.global_batch * f64::from(workload.training.sequence_length);
+        let forecast = plan.spot.as_ref().and_then(|spot| spot.forecast.as_ref());
+        let prices = spot.iter().chain(on_demand).filter_map(|offered| {
+            let is_there = |id: &OfferId| self.place(market.offer(*id)) == *offered;
+            let offer = market.offer_ids().find(is_there).map(|id| market.offer(id))?;
+            // A discount keeps the price that it replaced among the flags.
+            let list = offer.flags.strip_prefix("list=").and_then(|text| UsdPerHour::parse(text).ok()).unwrap_or(offer.quote.rate);
+            Some(ExpectedPrice {
+                place: offered.pool.to_string(),
+                list_usd_per_hour: list,
+                origin: offer.quote.origin.word().to_owned(),
+                source: offer.source.to_string(),
+                observed_at: offer.quote.observed_at,
+            })
+        });
+        let node = &hardware.instance(plan.instance).node;
+        Expected {
+            plan: plan_id(world, plan),
+            gpu: hardware.gpu(node.gpu).id.to_string(),
+            gpus_per_node: f64::from(node.devices()),
+            framework: workload.training.framework.0.clone(),
+            cost_usd: plan.cost,
+            hours: plan.run.hours,
+            interruptions: forecast.map_or(plan.run.interruptions.per_hour * plan.run.hours.expected, |forecast| forecast.interruptions),
+            tokens: (!workload.model.kind.counts_samples()).then_some(plan.run.steps * tokens_of_a_step),
+            prices: prices.collect(),
+        }
     }
 
     fn place(&self, offer: &Offer) -> Offered {

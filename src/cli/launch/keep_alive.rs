@@ -337,6 +337,7 @@ pub mod tests {
             tags: Vec::new(),
             is_kept: false,
             block: None,
+            expected: None,
             job,
         }
     }

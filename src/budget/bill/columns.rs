@@ -1,0 +1,177 @@
+//! Which column of an export says what: AWS CUR, FOCUS, Google with flat columns, Azure cost details.
+//!
+//! Names are those of docs.aws.amazon.com/cur ("CUR 2.0"), the FOCUS specification 1.0 to 1.4, cloud.google.com/billing/docs
+//! ("Structure of detailed data export") and learn.microsoft.com ("Cost and usage details fields"). Case and signs do not count.
+
+use csv::StringRecord;
+
+use crate::budget::bill::{BillError, Format, is_run, plain};
+
+/// Columns of a header by their plain names.
+pub struct Header {
+    pub names: Vec<String>,
+    plain: Vec<String>,
+}
+
+impl Header {
+    pub fn new(record: &StringRecord) -> Self {
+        let names: Vec<String> = record.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
+        Self { plain: names.iter().map(|name| plain(name)).collect(), names }
+    }
+
+    fn find(&self, names: &[&str]) -> Option<usize> {
+        names.iter().find_map(|name| self.plain.iter().position(|known| *known == plain(name)))
+    }
+
+    pub fn format(&self) -> Option<Format> {
+        let has = |name| self.find(&[name]).is_some();
+        if has("line_item_unblended_cost") {
+            Some(Format::Cur)
+        } else if has("BilledCost") && has("ChargeCategory") {
+            Some(Format::Focus)
+        } else if has("CostInBillingCurrency") {
+            Some(Format::Azure)
+        } else if has("usage_start_time") && has("cost") {
+            Some(Format::Google)
+        } else {
+            None
+        }
+    }
+}
+
+/// Where an export keeps what.
+#[derive(Default)]
+pub struct Columns {
+    /// A column that is the tag itself, and one that holds all tags.
+    pub run: Option<usize>,
+    pub tags: Option<usize>,
+    pub start: usize,
+    pub end: Option<usize>,
+    pub currency: usize,
+    pub billed: usize,
+    pub list: Option<usize>,
+    pub contracted: Option<usize>,
+    /// The first that is not empty counts.
+    pub effective: Vec<usize>,
+    pub credits: Option<usize>,
+    pub account: Option<usize>,
+    pub cloud: Option<usize>,
+    pub category: Option<usize>,
+    pub service: Option<usize>,
+    pub usage: Option<usize>,
+    pub quantity: Option<usize>,
+    pub unit: Option<usize>,
+}
+
+/// A header and whose it is, while columns are looked for.
+struct Search<'a> {
+    file: &'a str,
+    header: &'a Header,
+}
+
+impl Search<'_> {
+    fn find(&self, names: &[&str]) -> Option<usize> {
+        self.header.find(names)
+    }
+
+    fn need(&self, names: &[&str]) -> Result<usize, BillError> {
+        let column = names.first().copied().unwrap_or_default().to_owned();
+        self.find(names).ok_or_else(|| BillError::Missing { file: self.file.to_owned(), column, why: "" })
+    }
+}
+
+impl Columns {
+    pub fn new(file: &str, format: Format, header: &Header) -> Result<Self, BillError> {
+        let search = Search { file, header };
+        let found = match format {
+            Format::Cur => cur(&search),
+            Format::Focus => focus(&search),
+            Format::Google => google(&search),
+            Format::Azure => azure(&search),
+        }?;
+        let run = header.names.iter().position(|name| is_run(name));
+        if run.is_none() && found.tags.is_none() {
+            let column = match format {
+                Format::Cur => "resource_tags",
+                Format::Focus | Format::Azure => "Tags",
+                Format::Google => "labels",
+            };
+            let why = ": without the tag `gpuplan:run` no line can be told apart";
+            return Err(BillError::Missing { file: file.to_owned(), column: column.to_owned(), why });
+        }
+        Ok(Self { run, ..found })
+    }
+}
+
+fn cur(search: &Search) -> Result<Columns, BillError> {
+    let effective = ["savings_plan_savings_plan_effective_cost", "reservation_effective_cost"];
+    Ok(Columns {
+        start: search.need(&["line_item_usage_start_date"])?,
+        end: search.find(&["line_item_usage_end_date"]),
+        currency: search.need(&["line_item_currency_code"])?,
+        billed: search.need(&["line_item_unblended_cost"])?,
+        list: search.find(&["pricing_public_on_demand_cost"]),
+        effective: effective.iter().filter_map(|name| search.find(&[name])).collect(),
+        account: search.find(&["bill_payer_account_id", "line_item_usage_account_id"]),
+        category: Some(search.need(&["line_item_line_item_type"])?),
+        usage: Some(search.need(&["line_item_usage_type"])?),
+        quantity: search.find(&["line_item_usage_amount"]),
+        tags: search.find(&["resource_tags"]),
+        ..Columns::default()
+    })
+}
+
+fn focus(search: &Search) -> Result<Columns, BillError> {
+    Ok(Columns {
+        start: search.need(&["ChargePeriodStart"])?,
+        end: search.find(&["ChargePeriodEnd"]),
+        currency: search.need(&["BillingCurrency"])?,
+        billed: search.need(&["BilledCost"])?,
+        list: search.find(&["ListCost"]),
+        contracted: search.find(&["ContractedCost"]),
+        effective: search.find(&["EffectiveCost"]).into_iter().collect(),
+        account: search.find(&["BillingAccountId"]),
+        cloud: Some(search.need(&["ServiceProviderName", "ProviderName", "InvoiceIssuerName"])?),
+        category: Some(search.need(&["ChargeCategory"])?),
+        service: search.find(&["ServiceCategory"]),
+        usage: search.find(&["x_UsageType", "SkuMeter", "ServiceName"]),
+        quantity: search.find(&["ConsumedQuantity", "PricingQuantity"]),
+        unit: search.find(&["ConsumedUnit", "PricingUnit"]),
+        tags: search.find(&["Tags"]),
+        ..Columns::default()
+    })
+}
+
+fn google(search: &Search) -> Result<Columns, BillError> {
+    Ok(Columns {
+        start: search.need(&["usage_start_time"])?,
+        end: search.find(&["usage_end_time"]),
+        currency: search.need(&["currency"])?,
+        billed: search.need(&["cost"])?,
+        list: search.find(&["cost_at_list"]),
+        credits: search.find(&["credits_amount", "credits"]),
+        account: search.find(&["billing_account_id"]),
+        category: search.find(&["cost_type"]),
+        service: search.find(&["service_description"]),
+        usage: search.find(&["sku_description"]),
+        tags: search.find(&["labels"]),
+        ..Columns::default()
+    })
+}
+
+fn azure(search: &Search) -> Result<Columns, BillError> {
+    Ok(Columns {
+        start: search.need(&["Date", "UsageDate"])?,
+        currency: search.need(&["BillingCurrency", "BillingCurrencyCode"])?,
+        billed: search.need(&["CostInBillingCurrency"])?,
+        list: search.find(&["PaygCostInBillingCurrency"]),
+        account: search.find(&["BillingAccountId"]),
+        category: search.find(&["ChargeType"]),
+        service: search.find(&["MeterCategory"]),
+        usage: search.find(&["MeterName"]),
+        quantity: search.find(&["Quantity"]),
+        unit: search.find(&["UnitOfMeasure"]),
+        tags: search.find(&["Tags"]),
+        ..Columns::default()
+    })
+}

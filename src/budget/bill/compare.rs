@@ -1,0 +1,214 @@
+//! What a bill says against what was charged here, run by run, and why the two differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::budget::bill::ImportedBill;
+use crate::budget::charge::{Charge, Item};
+use crate::units::Usd;
+
+/// Why a bill differs from what was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// Machine hours that the bill counts and nobody here saw, or the other way round, at the price that was charged.
+    Hours,
+    /// The same hours at another price; where the bill does not count in hours, everything about machines.
+    Price,
+    Disk,
+    CheckpointStorage,
+    Egress,
+    Credits,
+    Tax,
+    Other,
+    /// The bill has nothing for the run.
+    NotBilled,
+    /// Nothing was charged here for the run.
+    NotCharged,
+}
+
+impl Reason {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Hours => "machine hours",
+            Self::Price => "price of machines",
+            Self::Disk => "disks",
+            Self::CheckpointStorage => "storage",
+            Self::Egress => "data out",
+            Self::Credits => "credits",
+            Self::Tax => "tax",
+            Self::Other => "other",
+            Self::NotBilled => "not on the bill",
+            Self::NotCharged => "not known here",
+        }
+    }
+
+    fn of(item: Item) -> Self {
+        match item {
+            Item::Disk => Self::Disk,
+            Item::CheckpointStorage => Self::CheckpointStorage,
+            Item::Egress => Self::Egress,
+            Item::Credit => Self::Credits,
+            Item::Tax => Self::Tax,
+            Item::Machines | Item::Fallback | Item::LostWork | Item::UnusedCommitment => Self::Price,
+            Item::Other => Self::Other,
+        }
+    }
+}
+
+/// One run. `billed` is `charged` and every reason added to it, to the nano-dollar.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Difference {
+    pub run: String,
+    pub charged_usd: Usd,
+    pub billed_usd: Usd,
+    pub charged_hours: f64,
+    /// `None`: the bill does not count in hours.
+    pub billed_hours: Option<f64>,
+    pub reasons: BTreeMap<Reason, Usd>,
+}
+
+impl Difference {
+    fn add(&mut self, reason: Reason, amount: Usd) {
+        if amount != Usd::ZERO {
+            let sum = self.reasons.entry(reason).or_default();
+            *sum = *sum + amount;
+        }
+    }
+}
+
+/// Of the clouds and months of these bills. `charged` are the lines of the runs in those months.
+pub fn compare(bills: &[ImportedBill], charged: &[Charge]) -> Vec<Difference> {
+    let clouds: BTreeSet<&str> = bills.iter().map(|bill| bill.cloud.as_str()).collect();
+    let mut runs: BTreeMap<&str, (Vec<&Charge>, Vec<&Charge>)> = BTreeMap::new();
+    for charge in charged.iter().filter(|charge| clouds.contains(charge.cloud.as_str())) {
+        runs.entry(charge.run.as_deref().unwrap_or_default()).or_default().0.push(charge);
+    }
+    for charge in bills.iter().flat_map(|bill| &bill.charges) {
+        runs.entry(charge.run.as_deref().unwrap_or_default()).or_default().1.push(charge);
+    }
+    runs.into_iter().map(|(run, (charged, billed))| difference(run, &charged, &billed)).collect()
+}
+
+fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference {
+    let on_bill = |charge: &&&Charge| Reason::of(charge.item) == Reason::Price;
+    let amount = |charge: &&Charge| charge.costs.billed.unwrap_or_default();
+    let machines: Vec<&&Charge> = billed.iter().filter(on_bill).collect();
+    let counted: f64 = machines.iter().filter(|charge| charge.unit == "hour").map(|charge| charge.quantity).sum();
+    let mut found = Difference {
+        run: run.to_owned(),
+        charged_usd: charged.iter().map(|charge| charge.costs.contracted).sum(),
+        billed_usd: billed.iter().map(amount).sum(),
+        charged_hours: charged.iter().map(|charge| charge.quantity).sum(),
+        billed_hours: (counted > 0.0).then_some(counted),
+        reasons: BTreeMap::new(),
+    };
+    if billed.is_empty() {
+        found.add(Reason::NotBilled, Usd::ZERO - found.charged_usd);
+        return found;
+    }
+    if charged.is_empty() {
+        found.add(Reason::NotCharged, found.billed_usd);
+        return found;
+    }
+    for charge in billed.iter().filter(|charge| Reason::of(charge.item) != Reason::Price) {
+        found.add(Reason::of(charge.item), amount(charge));
+    }
+    let of_machines: Usd = machines.iter().map(|charge| amount(charge)).sum();
+    let more = of_machines - found.charged_usd;
+    let hours = found
+        .billed_hours
+        .filter(|_| found.charged_hours > 0.0)
+        .and_then(|hours| Usd::from_dollars((hours - found.charged_hours) * found.charged_usd.dollars() / found.charged_hours));
+    let hours = hours.unwrap_or_default();
+    found.add(Reason::Hours, hours);
+    found.add(Reason::Price, more - hours);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::budget::charge::{Costs, Nature};
+
+    fn charge(run: &str, item: Item, amount: Usd, hours: Option<f64>, is_billed: bool) -> Charge {
+        Charge {
+            id: String::new(),
+            nature: Nature::Actual,
+            item,
+            run: Some(run.to_owned()),
+            team: None,
+            tags: BTreeMap::new(),
+            start: jiff::Timestamp::UNIX_EPOCH,
+            end: jiff::Timestamp::UNIX_EPOCH,
+            cloud: "aws".to_owned(),
+            region: None,
+            zone: None,
+            resource: None,
+            instance_type: None,
+            gpu: None,
+            gpus: None,
+            purchase: None,
+            quantity: hours.unwrap_or(1.0),
+            unit: if hours.is_some() { "hour" } else { "sum" }.to_owned(),
+            unit_price: amount,
+            costs: Costs { list: amount, contracted: amount, effective: amount, billed: is_billed.then_some(amount) },
+            waste: None,
+            source: String::new(),
+            priced_at: None,
+            assumption: String::new(),
+        }
+    }
+
+    fn usd(text: &str) -> Usd {
+        Usd::parse_signed(text).unwrap()
+    }
+
+    fn bill(charges: Vec<Charge>) -> ImportedBill {
+        ImportedBill { cloud: "aws".to_owned(), charges, ..ImportedBill::default() }
+    }
+
+    #[test]
+    fn hours_price_and_the_rest_are_told_apart() {
+        let billed = bill(vec![
+            charge("a", Item::Machines, usd("13.2"), Some(12.0), true),
+            charge("a", Item::Disk, usd("0.7"), None, true),
+            charge("a", Item::Credit, usd("-2"), None, true),
+            charge("stranger", Item::Machines, usd("5"), Some(5.0), true),
+        ]);
+        let charged = vec![
+            charge("a", Item::Machines, usd("9"), Some(9.0), false),
+            charge("a", Item::LostWork, usd("1"), Some(1.0), false),
+            charge("unbilled", Item::Machines, usd("4"), Some(4.0), false),
+        ];
+        let found = compare(&[billed], &charged);
+        let names: Vec<&str> = found.iter().map(|difference| difference.run.as_str()).collect();
+        assert_eq!(names, ["a", "stranger", "unbilled"]);
+        let reason = |at: usize, reason| found[at].reasons.get(&reason).copied();
+        assert_eq!((reason(0, Reason::Hours), reason(0, Reason::Price)), (Some(usd("2")), Some(usd("1.2"))));
+        assert_eq!((reason(0, Reason::Disk), reason(0, Reason::Credits)), (Some(usd("0.7")), Some(usd("-2"))));
+        assert_eq!((reason(1, Reason::NotCharged), reason(2, Reason::NotBilled)), (Some(usd("5")), Some(usd("-4"))));
+    }
+
+    proptest! {
+        #[test]
+        fn the_reasons_explain_the_whole_difference(
+            lines in proptest::collection::vec((0_u8..3, 0_u8..7, -1_000_000_000_007_i128..1_000_000_000_007, any::<bool>(), 0.0..100.0_f64), 0..20),
+        ) {
+            let items = [Item::Machines, Item::LostWork, Item::Disk, Item::Credit, Item::Tax, Item::Other, Item::Egress];
+            let (mut billed, mut charged) = (Vec::new(), Vec::new());
+            for (run, item, nanos, is_billed, hours) in lines {
+                let item = items[usize::from(item)];
+                let line = charge(&format!("r{run}"), item, Usd::from_nanos(nanos), Some(hours), is_billed);
+                if is_billed { billed.push(line) } else { charged.push(line) }
+            }
+            for found in compare(&[bill(billed)], &charged) {
+                let explained: Usd = found.reasons.values().copied().sum();
+                prop_assert_eq!(found.charged_usd + explained, found.billed_usd);
+            }
+        }
+    }
+}

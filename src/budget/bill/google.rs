@@ -1,0 +1,149 @@
+//! Google's billing export as JSON lines, as BigQuery writes the nested table of the standard and the detailed export.
+
+use std::io::BufRead;
+
+use serde_json::Value;
+
+use crate::budget::bill::BillError;
+use crate::budget::bill::sums::{BillLine, Sums};
+use crate::budget::bill::table::{google_item, moment, run_among};
+use crate::budget::charge::Item;
+use crate::units::FineUsd;
+
+/// A row with its labels is far smaller; a file that is no JSON lines may be one long line.
+const LONGEST_LINE: u64 = 16 << 20;
+
+pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), BillError> {
+    let (mut number, mut bytes) = (0, Vec::new());
+    loop {
+        bytes.clear();
+        number += 1;
+        let read = std::io::Read::take(&mut lines, LONGEST_LINE).read_until(b'\n', &mut bytes);
+        let length = read.map_err(|error| BillError::line(file, number, error.to_string()))?;
+        if length == 0 {
+            return Ok(());
+        }
+        if length as u64 == LONGEST_LINE {
+            return Err(BillError::line(file, number, "this line is too long to be a row of an export"));
+        }
+        let text = std::str::from_utf8(&bytes).map_err(|error| BillError::line(file, number, error.to_string()))?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        sums.lines += 1;
+        // Numbers are read as they are written, not through binary floating point.
+        let row: Value = serde_json::from_str(&quoted(text)).map_err(|error| BillError::line(file, number, error.to_string()))?;
+        for line in bill_lines(file, number, &row)? {
+            sums.add(line).ok_or_else(|| BillError::TooLarge { file: file.to_owned() })?;
+        }
+    }
+}
+
+fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, BillError> {
+    let text = |column: &str| {
+        let missing = || BillError::cell(file, number, column, "it is missing");
+        row[column].as_str().ok_or_else(missing)
+    };
+    let currency = text("currency")?;
+    if currency != "USD" {
+        return Err(BillError::cell(
+            file,
+            number,
+            "currency",
+            format!("the bill is in `{currency}`; only USD is compared, and nothing is converted"),
+        ));
+    }
+    let Some(run) = run_among(&row["labels"]) else { return Ok(Vec::new()) };
+    let time = |column: &str| {
+        let given = text(column)?;
+        moment(given).ok_or_else(|| BillError::cell(file, number, column, format!("`{given}` is no time")))
+    };
+    let amount =
+        |column: &str, given: &str| FineUsd::parse(given).map_err(|error| BillError::cell(file, number, column, error.to_string()));
+    let start = time("usage_start_time")?;
+    let description = |of: &str| row[of]["description"].as_str().unwrap_or_default();
+    let item = match row["cost_type"].as_str() {
+        Some("tax") => Item::Tax,
+        Some("adjustment" | "rounding_error") => Item::Credit,
+        _ => google_item(description("service"), description("sku")),
+    };
+    let line = BillLine {
+        cloud: "gcp".to_owned(),
+        account: row["billing_account_id"].as_str().unwrap_or_default().to_owned(),
+        run,
+        start,
+        end: time("usage_end_time")?.max(start),
+        item,
+        hours: None,
+        billed: amount("cost", text("cost")?)?,
+        list: row["cost_at_list"].as_str().map(|given| amount("cost_at_list", given)).transpose()?,
+        contracted: None,
+        effective: None,
+    };
+    let mut lines = vec![line.clone()];
+    for credit in row["credits"].as_array().into_iter().flatten() {
+        let given = credit["amount"].as_str().ok_or_else(|| BillError::cell(file, number, "credits.amount", "it is missing"))?;
+        lines.push(BillLine { item: Item::Credit, billed: amount("credits.amount", given)?, list: None, ..line.clone() });
+    }
+    Ok(lines)
+}
+
+/// The same JSON with every number as a text, digit by digit.
+pub fn quoted(json: &str) -> String {
+    let (mut out, mut in_text, mut is_escaped, mut in_number) = (String::with_capacity(json.len() + 16), false, false, false);
+    for letter in json.chars() {
+        if in_text {
+            in_text = is_escaped || letter != '"';
+            is_escaped = !is_escaped && letter == '\\';
+        } else {
+            let is_number = letter.is_ascii_digit() || letter == '-' || (in_number && matches!(letter, '+' | '.' | 'e' | 'E'));
+            if is_number != in_number {
+                out.push('"');
+                in_number = is_number;
+            }
+            in_text = letter == '"';
+        }
+        out.push(letter);
+    }
+    if in_number {
+        out.push('"');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn sums(text: &str) -> Result<Sums, String> {
+        let mut sums = Sums::default();
+        read("bill.json", text.as_bytes(), &mut sums).map_err(|error| error.to_string()).map(|()| sums)
+    }
+
+    const ROW: &str = r#"{"billing_account_id":"0-1","service":{"description":"Compute Engine"},"sku":{"description":"A100 \"40\" GPU"},
+        "usage_start_time":"2026-10-01 00:00:00 UTC","usage_end_time":"2026-10-01T01:00:00Z","labels":[{"key":"gpuplan_run","value":"a"}],
+        "cost":1.2345678901234567,"currency":"USD","credits":[{"name":"free","amount":-1.5e-3}],"cost_type":"regular"}"#;
+
+    #[test]
+    fn numbers_are_read_as_they_are_written() {
+        assert_eq!(quoted(r#"{"a":-1.5e-3,"b":[1,2],"c":"x 1 \" 2"}"#), r#"{"a":"-1.5e-3","b":["1","2"],"c":"x 1 \" 2"}"#);
+        let row = ROW.replace('\n', " ");
+        let sums = sums(&format!("{row}\n\n{}\n", row.replace("gpuplan_run", "other"))).unwrap();
+        assert_eq!((sums.lines, sums.ours), (2, 2), "a credit is a line of its own");
+        let bills = sums.bills("h", "google", &BTreeSet::new());
+        let amounts: Vec<String> = bills[0].charges.iter().map(|charge| charge.costs.billed.unwrap().to_string()).collect();
+        assert_eq!(amounts, ["1.23456789", "-0.0015"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let row = ROW.replace('\n', " ");
+        let said = |from: &str, to: &str| sums(&row.replace(from, to)).unwrap_err();
+        assert!(said("\"USD\"", "\"EUR\"").starts_with("bill.json line 1, column `currency`: the bill is in `EUR`"));
+        assert_eq!(said("\"cost\":", "\"costs\":"), "bill.json line 1, column `cost`: it is missing");
+        assert!(said("2026-10-01 00", "soon").contains("column `usage_start_time`"));
+        assert!(said("}],", "}").starts_with("bill.json line 1: "));
+    }
+}

@@ -1,0 +1,197 @@
+//! `Sums`: the lines of a bill added up by run, day and item, exactly, and rounded once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::budget::bill::ImportedBill;
+use crate::budget::charge::{Charge, Costs, Item, Nature};
+use crate::budget::spent::day;
+use crate::units::{FineUsd, Usd};
+
+/// One line of a bill that bears the mark of a run.
+#[derive(Clone, Debug)]
+pub struct BillLine {
+    pub cloud: String,
+    pub account: String,
+    /// As the tag or label says it.
+    pub run: String,
+    pub start: Timestamp,
+    pub end: Timestamp,
+    pub item: Item,
+    /// Of machines, where the line counts in hours.
+    pub hours: Option<f64>,
+    pub billed: FineUsd,
+    /// `None`: the line does not say, and is taken as billed.
+    pub list: Option<FineUsd>,
+    pub contracted: Option<FineUsd>,
+    pub effective: Option<FineUsd>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    cloud: String,
+    account: String,
+    month: String,
+    run: String,
+    day: String,
+    item: Item,
+}
+
+#[derive(Clone, Debug)]
+struct Sum {
+    start: Timestamp,
+    end: Timestamp,
+    hours: f64,
+    lines: u64,
+    billed: FineUsd,
+    list: FineUsd,
+    contracted: FineUsd,
+    effective: FineUsd,
+}
+
+/// Grows with runs and days, not with lines.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    sums: BTreeMap<Key, Sum>,
+    /// Lines of all files.
+    pub lines: u64,
+    /// Of them, those of runs.
+    pub ours: u64,
+}
+
+impl Sums {
+    /// `None` where a sum is beyond counting.
+    pub fn add(&mut self, line: BillLine) -> Option<()> {
+        self.ours += 1;
+        let day = day(line.start);
+        let month = day.get(..7).unwrap_or_default().to_owned();
+        let key = Key { cloud: line.cloud, account: line.account, month, run: line.run, day, item: line.item };
+        let zero = FineUsd::ZERO;
+        let empty =
+            Sum { start: line.start, end: line.end, hours: 0.0, lines: 0, billed: zero, list: zero, contracted: zero, effective: zero };
+        let sum = self.sums.entry(key).or_insert(empty);
+        (sum.start, sum.end) = (sum.start.min(line.start), sum.end.max(line.end));
+        sum.lines += 1;
+        sum.hours += line.hours.unwrap_or(0.0);
+        sum.billed = sum.billed.checked_add(line.billed)?;
+        sum.list = sum.list.checked_add(line.list.unwrap_or(line.billed))?;
+        sum.contracted = sum.contracted.checked_add(line.contracted.unwrap_or(line.billed))?;
+        sum.effective = sum.effective.checked_add(line.effective.unwrap_or(line.billed))?;
+        Some(())
+    }
+
+    /// A bill for each account and month. `hash` is of the files; `runs` are the names that are known here, as a label may have
+    /// lost letters of them.
+    pub fn bills(&self, hash: &str, source: &str, runs: &BTreeSet<String>) -> Vec<ImportedBill> {
+        let mut bills: BTreeMap<(&str, &str, &str), ImportedBill> = BTreeMap::new();
+        for (key, sum) in &self.sums {
+            let Key { cloud, account, month, .. } = key;
+            let bill = bills.entry((cloud, account, month)).or_insert_with(|| ImportedBill {
+                id: format!("bill/{hash}/{cloud}/{account}/{month}"),
+                cloud: cloud.clone(),
+                account: account.clone(),
+                month: month.clone(),
+                charges: Vec::new(),
+            });
+            let charge = charge(&bill.id, key, sum, source, runs);
+            bill.charges.push(charge);
+        }
+        bills.into_values().collect()
+    }
+}
+
+fn charge(bill: &str, key: &Key, sum: &Sum, source: &str, runs: &BTreeSet<String>) -> Charge {
+    let billed = sum.billed.rounded();
+    let (quantity, unit) = if sum.hours > 0.0 { (sum.hours, "hour") } else { (1.0, "sum") };
+    Charge {
+        id: format!("{bill}/{}/{}/{:?}", key.run, key.day, key.item),
+        nature: Nature::Actual,
+        item: key.item,
+        run: Some(named(&key.run, runs)),
+        team: None,
+        tags: BTreeMap::new(),
+        start: sum.start,
+        end: sum.end,
+        cloud: key.cloud.clone(),
+        region: None,
+        zone: None,
+        resource: None,
+        instance_type: None,
+        gpu: None,
+        gpus: None,
+        purchase: None,
+        quantity,
+        unit: unit.to_owned(),
+        unit_price: Usd::from_dollars(billed.dollars() / quantity).unwrap_or(billed),
+        costs: Costs {
+            list: sum.list.rounded(),
+            contracted: sum.contracted.rounded(),
+            effective: sum.effective.rounded(),
+            billed: Some(billed),
+        },
+        waste: None,
+        source: source.to_owned(),
+        priced_at: None,
+        assumption: format!("{} lines added up exactly and rounded once; the unit price is their mean", sum.lines),
+    }
+}
+
+/// The run that a tag means: its name, or the one known run whose name is written so where capitals and dots are forbidden.
+fn named(tag: &str, runs: &BTreeSet<String>) -> String {
+    if runs.contains(tag) {
+        return tag.to_owned();
+    }
+    let mut alike = runs.iter().filter(|run| as_label(run) == tag);
+    match (alike.next(), alike.next()) {
+        (Some(run), None) => run.clone(),
+        _ => tag.to_owned(),
+    }
+}
+
+/// As a label of Google Cloud holds a name (cloud.google.com/compute/docs/labeling-resources, "Requirements for labels").
+fn as_label(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c.to_ascii_lowercase() } else { '-' };
+    text.chars().map(plain).take(63).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(run: &str, second: i64, item: Item, amount: &str) -> BillLine {
+        let start = Timestamp::from_second(second).unwrap();
+        BillLine {
+            cloud: "gcp".to_owned(),
+            account: "1".to_owned(),
+            run: run.to_owned(),
+            start,
+            end: Timestamp::from_second(second + 3600).unwrap(),
+            item,
+            hours: Some(1.0),
+            billed: FineUsd::parse(amount).unwrap(),
+            list: None,
+            contracted: None,
+            effective: FineUsd::parse("0.5").ok(),
+        }
+    }
+
+    #[test]
+    fn lines_finer_than_a_nano_dollar_are_added_before_they_are_rounded() {
+        let mut sums = Sums::default();
+        for hour in 0..24 {
+            sums.add(line("life_1-0", hour * 3600, Item::Machines, "0.0000000001")).unwrap();
+        }
+        sums.add(line("life_1-0", 0, Item::Credit, "-2")).unwrap();
+        sums.add(line("life_1-0", 40 * 86_400, Item::Machines, "1")).unwrap();
+        let bills = sums.bills("h", "google a.json", &BTreeSet::from(["Life_1.0".to_owned(), "other".to_owned()]));
+        assert_eq!(bills.iter().map(|bill| bill.month.as_str()).collect::<Vec<_>>(), ["1970-01", "1970-02"]);
+        let first = &bills[0].charges;
+        assert_eq!(first.len(), 2, "{first:#?}");
+        assert_eq!((first[0].costs.billed.unwrap().nanos(), first[0].quantity, first[0].run.as_deref()), (2, 24.0, Some("Life_1.0")));
+        assert_eq!(
+            (first[0].costs.effective.to_string().as_str(), first[1].costs.billed.unwrap().to_string().as_str()),
+            ("12.00", "-2.00")
+        );
+    }
+}

@@ -1,0 +1,350 @@
+//! Bills as CSV: AWS CUR 2.0 and legacy, FOCUS, Azure cost details, and Google's export with flat columns.
+
+use std::io::BufRead;
+
+use csv::{ReaderBuilder, StringRecord};
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::budget::bill::columns::{Columns, Header};
+use crate::budget::bill::google::quoted;
+use crate::budget::bill::sums::{BillLine, Sums};
+use crate::budget::bill::{BillError, Format, is_run, plain};
+use crate::budget::charge::Item;
+use crate::units::FineUsd;
+
+/// A line and where it stands.
+struct Row<'a> {
+    file: &'a str,
+    format: Format,
+    line: u64,
+    header: &'a Header,
+    record: &'a StringRecord,
+}
+
+impl Row<'_> {
+    fn text(&self, column: Option<usize>) -> &str {
+        column.and_then(|column| self.record.get(column)).map(str::trim).unwrap_or_default()
+    }
+
+    fn wrong(&self, column: usize, detail: impl Into<String>) -> BillError {
+        BillError::cell(self.file, self.line, self.header.names.get(column).map_or("", String::as_str), detail)
+    }
+
+    fn amount(&self, column: usize) -> Result<FineUsd, BillError> {
+        FineUsd::parse(self.text(Some(column))).map_err(|error| self.wrong(column, error.to_string()))
+    }
+
+    /// Empty where the export does not say.
+    fn optional(&self, column: Option<usize>) -> Result<Option<FineUsd>, BillError> {
+        column.filter(|column| !self.text(Some(*column)).is_empty()).map(|column| self.amount(column)).transpose()
+    }
+
+    fn time(&self, column: usize) -> Result<Timestamp, BillError> {
+        let text = self.text(Some(column));
+        moment(text).ok_or_else(|| self.wrong(column, format!("`{text}` is no time")))
+    }
+}
+
+/// Reads a CSV file of a format, guessed by its header where none is named.
+pub fn read(file: &str, format: Option<Format>, lines: impl BufRead, sums: &mut Sums) -> Result<Format, BillError> {
+    let mut reader = ReaderBuilder::new().from_reader(lines);
+    let broken = |error: &csv::Error| {
+        let line = error.position().map_or(1, csv::Position::line);
+        BillError::line(file, line, error.to_string())
+    };
+    let header = Header::new(reader.headers().map_err(|error| broken(&error))?);
+    let format = format.or_else(|| header.format()).ok_or_else(|| BillError::Unknown { file: file.to_owned() })?;
+    let columns = Columns::new(file, format, &header)?;
+    let mut record = StringRecord::new();
+    while reader.read_record(&mut record).map_err(|error| broken(&error))? {
+        sums.lines += 1;
+        let row = Row { file, format, line: record.position().map_or(0, csv::Position::line), header: &header, record: &record };
+        let currency = row.text(Some(columns.currency));
+        if !currency.is_empty() && !currency.eq_ignore_ascii_case("usd") {
+            return Err(row.wrong(columns.currency, format!("the bill is in `{currency}`; only USD is compared, and nothing is converted")));
+        }
+        let Some(run) = run_of(&row, &columns)? else { continue };
+        for line in bill_lines(&row, &columns, run)? {
+            sums.add(line).ok_or_else(|| BillError::TooLarge { file: file.to_owned() })?;
+        }
+    }
+    Ok(format)
+}
+
+/// The run that a line is of; `None`: none of ours.
+fn run_of(row: &Row, columns: &Columns) -> Result<Option<String>, BillError> {
+    let own = row.text(columns.run);
+    if !own.is_empty() {
+        return Ok(Some(own.to_owned()));
+    }
+    let Some(column) = columns.tags else { return Ok(None) };
+    let text = row.text(Some(column));
+    // Most lines have other tags: they are not taken apart.
+    if !plain(text).contains("gpuplanrun") {
+        return Ok(None);
+    }
+    // Azure leaves out the braces.
+    let whole = if text.starts_with(['{', '[']) { text.to_owned() } else { format!("{{{text}}}") };
+    let tags: Value = serde_json::from_str(&whole).map_err(|error| row.wrong(column, format!("these tags are no JSON: {error}")))?;
+    Ok(run_among(&tags))
+}
+
+/// From `{"gpuplan:run": "a"}`, or `[{"key": "gpuplan_run", "value": "a"}]` as Google writes labels.
+pub fn run_among(tags: &Value) -> Option<String> {
+    let found = match tags {
+        Value::Object(tags) => tags.iter().find(|(name, _)| is_run(name)).and_then(|(_, value)| value.as_str()),
+        Value::Array(labels) => {
+            labels.iter().find(|label| label["key"].as_str().is_some_and(is_run)).and_then(|label| label["value"].as_str())
+        }
+        _ => None,
+    };
+    found.filter(|run| !run.is_empty()).map(str::to_owned)
+}
+
+fn bill_lines(row: &Row, columns: &Columns, run: String) -> Result<Vec<BillLine>, BillError> {
+    let start = row.time(columns.start)?;
+    let end = match columns.end.filter(|column| !row.text(Some(*column)).is_empty()) {
+        Some(column) => row.time(column)?,
+        None => start.checked_add(SignedDuration::from_hours(24)).unwrap_or(start),
+    };
+    let item = item(row, columns);
+    let mut effective = None;
+    for column in &columns.effective {
+        effective = effective.or(row.optional(Some(*column))?);
+    }
+    let line = BillLine {
+        cloud: cloud(row, columns),
+        account: row.text(columns.account).to_owned(),
+        run,
+        start,
+        end: end.max(start),
+        item,
+        hours: hours(row, columns, item),
+        billed: row.amount(columns.billed)?,
+        list: row.optional(columns.list)?,
+        contracted: row.optional(columns.contracted)?,
+        effective,
+    };
+    let mut lines = vec![line];
+    // Google writes what comes back beside the cost, not as a line of its own.
+    if let Some(column) = columns.credits.filter(|column| !row.text(Some(*column)).is_empty()) {
+        let text = row.text(Some(column));
+        let amounts = credits(text).map_err(|detail| row.wrong(column, detail))?;
+        let credit = |amount| BillLine {
+            item: Item::Credit,
+            billed: amount,
+            hours: None,
+            list: None,
+            contracted: None,
+            effective: None,
+            ..lines[0].clone()
+        };
+        let credits: Vec<BillLine> = amounts.into_iter().map(credit).collect();
+        lines.extend(credits);
+    }
+    Ok(lines)
+}
+
+/// One amount, or a list of `{"amount": ...}`.
+fn credits(text: &str) -> Result<Vec<FineUsd>, String> {
+    if !text.starts_with('[') {
+        return FineUsd::parse(text).map(|amount| vec![amount]).map_err(|error| error.to_string());
+    }
+    let list: Value = serde_json::from_str(&quoted(text)).map_err(|error| format!("these credits are no JSON: {error}"))?;
+    let amounts = list.as_array().into_iter().flatten().map(|credit| credit["amount"].as_str().unwrap_or("0"));
+    amounts.map(|amount| FineUsd::parse(amount).map_err(|error| error.to_string())).collect()
+}
+
+fn cloud(row: &Row, columns: &Columns) -> String {
+    match row.format {
+        Format::Cur => "aws".to_owned(),
+        Format::Google => "gcp".to_owned(),
+        Format::Azure => "azure".to_owned(),
+        Format::Focus => {
+            let name = row.text(columns.cloud).to_ascii_lowercase();
+            let known =
+                [("aws", "aws"), ("amazon", "aws"), ("google", "gcp"), ("microsoft", "azure"), ("azure", "azure"), ("oracle", "oci")];
+            known.iter().find(|(word, _)| name.contains(word)).map_or(name.clone(), |(_, cloud)| (*cloud).to_owned())
+        }
+    }
+}
+
+/// What was bought, in the words of the export: FOCUS ChargeCategory and ServiceCategory, CUR line item and usage types
+/// (docs.aws.amazon.com/cur, "Line item columns"), Azure ChargeType and MeterCategory, Google service and SKU.
+fn item(row: &Row, columns: &Columns) -> Item {
+    let (category, service, usage) = (plain(row.text(columns.category)), plain(row.text(columns.service)), row.text(columns.usage));
+    match category.as_str() {
+        "tax" => return Item::Tax,
+        "credit" | "refund" | "adjustment" | "edpdiscount" | "bundleddiscount" | "discount" | "privateratediscount" => return Item::Credit,
+        _ => {}
+    }
+    match row.format {
+        Format::Cur => of_usage(usage).unwrap_or(Item::Other),
+        Format::Focus => of_usage(usage).unwrap_or(match service.as_str() {
+            "compute" => Item::Machines,
+            "storage" => Item::Disk,
+            "networking" => Item::Egress,
+            _ => Item::Other,
+        }),
+        Format::Google => google_item(&service, usage),
+        Format::Azure => match service.as_str() {
+            "virtualmachines" => Item::Machines,
+            "storage" if plain(usage).contains("disk") => Item::Disk,
+            "storage" => Item::CheckpointStorage,
+            "bandwidth" => Item::Egress,
+            _ => Item::Other,
+        },
+    }
+}
+
+/// By the usage type of AWS, such as `USE1-SpotUsage:p5.48xlarge`.
+fn of_usage(usage: &str) -> Option<Item> {
+    let has = |words: &[&str]| words.iter().any(|word| usage.contains(word));
+    if has(&["BoxUsage", "SpotUsage", "DedicatedUsage", "HostUsage", "UnusedBox", "UnusedDed"]) {
+        Some(Item::Machines)
+    } else if has(&["EBS:"]) {
+        Some(Item::Disk)
+    } else if has(&["DataTransfer", "Out-Bytes", "In-Bytes"]) {
+        Some(Item::Egress)
+    } else if has(&["TimedStorage"]) {
+        Some(Item::CheckpointStorage)
+    } else {
+        None
+    }
+}
+
+/// By service and SKU of Google Cloud.
+pub fn google_item(service: &str, sku: &str) -> Item {
+    let (service, sku) = (plain(service), sku.to_ascii_lowercase());
+    if service.contains("cloudstorage") {
+        return if sku.contains("storage") { Item::CheckpointStorage } else { Item::Other };
+    }
+    if sku.contains("egress") || sku.contains("data transfer") {
+        Item::Egress
+    } else if sku.contains("pd capacity") || sku.contains("disk") || sku.contains("hyperdisk") {
+        Item::Disk
+    } else if service.contains("computeengine") {
+        Item::Machines
+    } else {
+        Item::Other
+    }
+}
+
+/// Hours of machines, where the line counts in them. A machine of Google is several lines, none of which is an hour of it.
+fn hours(row: &Row, columns: &Columns, item: Item) -> Option<f64> {
+    if item != Item::Machines {
+        return None;
+    }
+    let unit = plain(row.text(columns.unit));
+    let is_hours = match row.format {
+        Format::Cur => true,
+        Format::Focus => matches!(unit.as_str(), "hours" | "hour" | "hrs"),
+        Format::Azure => matches!(unit.as_str(), "1hour" | "1hours" | "hours"),
+        Format::Google => false,
+    };
+    row.text(columns.quantity).parse::<f64>().ok().filter(|hours| is_hours && hours.is_finite())
+}
+
+/// `2026-10-01T00:00:00Z`, `2026-10-01 00:00:00 UTC`, `2026-10-01`, and `10/01/2026` as Azure writes it.
+pub fn moment(text: &str) -> Option<Timestamp> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Some(time);
+    }
+    let text = text.trim_end_matches("UTC").trim_end();
+    let of = |time: DateTime| time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    if let Ok(time) = text.parse::<DateTime>() {
+        return of(time);
+    }
+    let mut parts = text.splitn(3, '/').map(|part| part.parse::<i16>().ok());
+    let (month, day, year) = (parts.next()??, parts.next()??, parts.next()??);
+    of(Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?.at(0, 0, 0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn read_text(text: &str) -> Result<(Format, Sums), BillError> {
+        let mut sums = Sums::default();
+        read("bill.csv", None, text.as_bytes(), &mut sums).map(|format| (format, sums))
+    }
+
+    fn billed(text: &str) -> Vec<(String, String, Item, String, f64)> {
+        let (format, sums) = read_text(text).unwrap();
+        let bills = sums.bills("h", format.name(), &BTreeSet::new());
+        let charges = bills.iter().flat_map(|bill| &bill.charges);
+        charges
+            .map(|charge| {
+                (charge.cloud.clone(), charge.run.clone().unwrap(), charge.item, charge.costs.billed.unwrap().to_string(), charge.quantity)
+            })
+            .collect()
+    }
+
+    const CUR: &str = "bill_payer_account_id,line_item_usage_start_date,line_item_usage_end_date,line_item_currency_code,line_item_unblended_cost,\
+        line_item_line_item_type,line_item_usage_type,line_item_usage_amount,resource_tags\n";
+
+    #[test]
+    fn a_cost_and_usage_report_is_read_old_and_new() {
+        let lines = format!(
+            "{CUR}1,2026-10-01T00:00:00.000Z,2026-10-01T01:00:00.000Z,USD,1.0000000001,Usage,SpotUsage:g5.xlarge,1.0,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n\
+             1,2026-10-01T01:00:00.000Z,2026-10-01T02:00:00.000Z,USD,0.5,Usage,SpotUsage:g5.xlarge,0.5,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n\
+             1,2026-10-01T01:00:00.000Z,2026-10-01T02:00:00.000Z,USD,0.01,Usage,EBS:VolumeUsage.gp3,0.5,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n\
+             1,2026-10-01T01:00:00.000Z,2026-10-01T02:00:00.000Z,USD,9,Usage,BoxUsage:m5.large,0.5,\"{{\"\"user_name\"\":\"\"b\"\"}}\"\n"
+        );
+        let one = |item, amount: &str, quantity| ("aws".to_owned(), "a".to_owned(), item, amount.to_owned(), quantity);
+        assert_eq!(billed(&lines), [one(Item::Machines, "1.50", 1.5), one(Item::Disk, "0.01", 1.0)]);
+        let old = "lineItem/UsageStartDate,lineItem/CurrencyCode,lineItem/UnblendedCost,lineItem/LineItemType,lineItem/UsageType,resourceTags/user:gpuplan:run\n\
+            2026-10-01T00:00:00Z,USD,-3,EdpDiscount,BoxUsage:p5.48xlarge,a\n";
+        assert_eq!(billed(old), [one(Item::Credit, "-3.00", 1.0)]);
+    }
+
+    #[test]
+    fn focus_azure_and_google_are_told_by_their_header() {
+        let focus = "BilledCost,ListCost,ContractedCost,EffectiveCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ServiceCategory,\
+            ServiceName,ProviderName,BillingAccountId,ConsumedQuantity,ConsumedUnit,Tags\n\
+            2.5,5,2.5,2,USD,2026-10-01T00:00:00Z,2026-10-02T00:00:00Z,Usage,Compute,Virtual Machines,Microsoft,7,24,Hours,\"{\"\"gpuplan:run\"\":\"\"a\"\"}\"\n\
+            0.3,,,,USD,2026-10-01T00:00:00Z,2026-10-02T00:00:00Z,Tax,Other,,Microsoft,7,,,\"{\"\"gpuplan:run\"\":\"\"a\"\"}\"\n";
+        let one = |cloud: &str, item, amount: &str, quantity| (cloud.to_owned(), "a".to_owned(), item, amount.to_owned(), quantity);
+        assert_eq!(billed(focus), [one("azure", Item::Machines, "2.50", 24.0), one("azure", Item::Tax, "0.30", 1.0)]);
+        let azure = "\u{feff}Date,CostInBillingCurrency,BillingCurrency,ChargeType,MeterCategory,MeterName,Quantity,UnitOfMeasure,Tags\n\
+            10/31/2026,3.2040163817600001E-05,USD,Usage,Virtual Machines,NC24,2,1 Hour,\"\"\"gpuplan_run\"\": \"\"a\"\",\"\"x\"\":\"\"y\"\"\"\n";
+        assert_eq!(billed(azure), [one("azure", Item::Machines, "0.00003204", 2.0)]);
+        let google = "billing_account_id,usage_start_time,usage_end_time,cost,currency,labels,credits,service.description,sku.description\n\
+            A,2026-10-01 00:00:00 UTC,2026-10-01 01:00:00 UTC,2.25,USD,\"[{\"\"key\"\":\"\"gpuplan_run\"\",\"\"value\"\":\"\"a\"\"}]\",\
+            \"[{\"\"name\"\":\"\"sud\"\",\"\"amount\"\":-0.25}]\",Compute Engine,Spot Preemptible A100 GPU\n";
+        assert_eq!(billed(google), [one("gcp", Item::Machines, "2.25", 1.0), one("gcp", Item::Credit, "-0.25", 1.0)]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_file_line_and_column() {
+        let said = |text: &str| read_text(text).err().map(|error| error.to_string()).unwrap_or_default();
+        let line = |currency: &str, amount: &str, at: &str| {
+            format!("{CUR}1,{at},,{currency},{amount},Usage,BoxUsage,1,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n")
+        };
+        let day = "2026-10-01T00:00:00Z";
+        assert!(said(&line("EUR", "1", day)).starts_with("bill.csv line 2, column `line_item_currency_code`: the bill is in `EUR`"));
+        assert_eq!(
+            said(&line("USD", "1,5", day).replace("1,5", "\"1,5\"")),
+            "bill.csv line 2, column `line_item_unblended_cost`: `1,5` is not an amount in dollars, such as 55.04"
+        );
+        assert_eq!(said(&line("USD", "1", "yesterday")), "bill.csv line 2, column `line_item_usage_start_date`: `yesterday` is no time");
+        assert_eq!(said(&CUR.replace("line_item_currency_code", "x")), "bill.csv line 1: the column `line_item_currency_code` is missing");
+        assert!(said(&CUR.replace("resource_tags", "x")).contains("the column `resource_tags` is missing: without the tag `gpuplan:run`"));
+        assert!(said("a,b\n1,2\n").contains("no export that is known"));
+        assert!(said(&format!("{CUR}1,2\n")).starts_with("bill.csv line 2: "), "{}", said(&format!("{CUR}1,2\n")));
+        assert!(said(&line("USD", "1", day).replace("\"\"a\"\"}", "\"\"a\"\"")).contains("column `resource_tags`: these tags are no JSON"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,80}") {
+            let _ = read_text(&text);
+            let _ = read_text(&format!("{CUR}{text}"));
+        }
+    }
+}

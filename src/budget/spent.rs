@@ -1,0 +1,469 @@
+//! What was spent, added up: by run, team, day or tag, with what of it was wasted, what bills say, and what a million tokens cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::budget::actual::RunFacts;
+use crate::budget::bill::ImportedBill;
+use crate::budget::charge::{Charge, Costs, Item, Waste};
+use crate::runstore::Expected;
+use crate::units::Usd;
+
+/// Cloud of runs that rehearse: nothing of theirs was paid.
+pub const REHEARSAL: &str = "fake";
+/// Name of the row of what has none.
+pub const NOBODY: &str = "(none)";
+
+/// What is known of a run beside its charges, as the ledger keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunKnown {
+    /// Of `RunFacts`, with the name before it: `NAME@KEY`.
+    pub key: String,
+    pub run: String,
+    /// Who rents its machines; empty where nobody said.
+    #[serde(default)]
+    pub cloud: String,
+    /// In the words of `status`; `None`: it goes on, or nobody said.
+    pub outcome: Option<String>,
+    #[serde(default)]
+    pub team: Option<String>,
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    #[serde(default)]
+    pub expected: Option<Expected>,
+    #[serde(default)]
+    pub actual: Option<Actual>,
+}
+
+/// What became of a run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Actual {
+    /// From the request to the end.
+    pub hours: f64,
+    /// Paid hours of all its machines together.
+    pub machine_hours: f64,
+    /// Of work that counts, on each machine, and as planned.
+    pub work_hours: f64,
+    pub planned_work_hours: f64,
+    pub nodes: u32,
+    #[serde(with = "crate::units::money::signed_usd")]
+    pub cost_usd: Usd,
+    /// Of one machine, at the place that the plan chose.
+    #[serde(with = "crate::units::money::signed_usd")]
+    pub planned_rate_usd: Usd,
+    pub interruptions: u32,
+}
+
+impl RunKnown {
+    pub fn of(facts: &RunFacts, actual: Option<Actual>) -> Self {
+        Self {
+            key: format!("{}@{}", facts.run, facts.key),
+            run: facts.run.clone(),
+            cloud: facts.cloud.clone().unwrap_or_default(),
+            outcome: facts.outcome.clone(),
+            team: facts.team(),
+            tags: facts.tags.clone(),
+            expected: facts.expected.clone(),
+            actual,
+        }
+    }
+
+    /// It ended, and not well. What it did is of no use unless it is gone on with.
+    fn has_failed(&self) -> bool {
+        self.outcome.as_deref().is_some_and(|outcome| outcome != "completed" && outcome != "interrupted")
+    }
+
+    /// Tokens that its money bought: those of a completed run.
+    fn tokens(&self) -> Option<f64> {
+        let is_completed = self.outcome.as_deref() == Some("completed");
+        self.expected.as_ref().filter(|_| is_completed).and_then(|expected| expected.tokens)
+    }
+}
+
+/// A charge as it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    #[serde(flatten)]
+    pub charge: Charge,
+    /// It grows still and is not in the ledger yet.
+    pub so_far: bool,
+    /// A line of a cloud's bill: its amounts stand beside those of the runs and are never added to them.
+    pub of_bill: bool,
+}
+
+/// What rows are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    Run,
+    Team,
+    Day,
+    Tag(String),
+}
+
+impl By {
+    /// `run`, `team`, `day` or `tag:NAME`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "run" => Some(Self::Run),
+            "team" => Some(Self::Team),
+            "day" => Some(Self::Day),
+            _ => text.strip_prefix("tag:").filter(|name| !name.is_empty()).map(|name| Self::Tag(name.to_owned())),
+        }
+    }
+
+    pub fn title(&self) -> String {
+        match self {
+            Self::Run => "run".to_owned(),
+            Self::Team => "team".to_owned(),
+            Self::Day => "day".to_owned(),
+            Self::Tag(name) => name.clone(),
+        }
+    }
+
+    fn name(&self, charge: &Charge) -> String {
+        let found = match self {
+            Self::Run => charge.run.clone(),
+            Self::Team => charge.team.clone(),
+            Self::Day => Some(day(charge.start)),
+            Self::Tag(name) => charge.tags.get(name).cloned(),
+        };
+        found.unwrap_or_else(|| NOBODY.to_owned())
+    }
+}
+
+/// Sums of some charges. Amounts of runs and of bills stand side by side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    pub name: String,
+    pub runs: BTreeSet<String>,
+    pub machine_hours: f64,
+    pub list: Usd,
+    pub contracted: Usd,
+    pub effective: Usd,
+    /// What of `contracted` can still grow.
+    pub so_far: Usd,
+    /// On the clouds' bills, credits included; `None`: none was imported.
+    pub billed: Option<Usd>,
+    pub credits: Usd,
+    /// Of `effective`, by why it bought nothing.
+    pub wasted: BTreeMap<Waste, Usd>,
+    /// That completed runs trained on, and what those runs cost.
+    pub tokens: f64,
+    pub cost_of_tokens: Usd,
+}
+
+impl Row {
+    pub fn all_wasted(&self) -> Usd {
+        self.wasted.values().copied().sum()
+    }
+
+    /// Of what was spent; `None` where nothing was.
+    pub fn wasted_share(&self) -> Option<f64> {
+        (self.effective > Usd::ZERO).then(|| self.all_wasted().dollars() / self.effective.dollars())
+    }
+
+    pub fn usd_per_million_tokens(&self) -> Option<f64> {
+        (self.tokens > 0.0).then(|| self.cost_of_tokens.dollars() / (self.tokens / 1e6))
+    }
+
+    fn add(&mut self, line: &Line, known: Option<&RunKnown>) {
+        let (charge, costs) = (&line.charge, line.charge.costs);
+        self.runs.extend(charge.run.clone());
+        if line.of_bill {
+            let billed = costs.billed.unwrap_or_default();
+            self.billed = Some(self.billed.unwrap_or_default() + billed);
+            if charge.item == Item::Credit {
+                self.credits = self.credits + billed;
+            }
+            return;
+        }
+        self.machine_hours += charge.quantity;
+        self.list = self.list + costs.list;
+        self.contracted = self.contracted + costs.contracted;
+        self.effective = self.effective + costs.effective;
+        if line.so_far {
+            self.so_far = self.so_far + costs.contracted;
+        }
+        if let Some(waste) = charge.waste {
+            let sum = self.wasted.entry(waste).or_default();
+            *sum = *sum + costs.effective;
+        }
+        if known.and_then(RunKnown::tokens).is_some() {
+            self.cost_of_tokens = self.cost_of_tokens + costs.effective;
+        }
+    }
+}
+
+/// What is asked of the ledger.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Only these; empty: every one but the rehearsal.
+    pub clouds: Vec<String>,
+    /// Only these runs, by `NAME@KEY`; `None`: all.
+    pub runs: Option<BTreeSet<String>>,
+}
+
+/// Lines in time, with what is known of each run laid over them.
+#[derive(Clone, Debug, Default)]
+pub struct Spent {
+    pub lines: Vec<Line>,
+    pub known: BTreeMap<String, RunKnown>,
+    /// Runs that only rehearsed and were not asked for.
+    pub rehearsals: usize,
+}
+
+impl Spent {
+    /// `open` are charges that still grow, in the place of none in the ledger.
+    pub fn new(charges: Vec<Charge>, open: Vec<Charge>, bills: &[ImportedBill], known: BTreeMap<String, RunKnown>, asked: &Asked) -> Self {
+        let (mut lines, mut rehearsals) = (Vec::new(), BTreeSet::new());
+        let entered = charges.into_iter().map(|charge| (charge, false));
+        for (mut charge, so_far) in entered.chain(open.into_iter().map(|charge| (charge, true))) {
+            let key = key(&charge.id).to_owned();
+            if asked.runs.as_ref().is_some_and(|runs| !runs.contains(&key)) {
+                continue;
+            }
+            let is_wanted = if asked.clouds.is_empty() { charge.cloud != REHEARSAL } else { asked.clouds.contains(&charge.cloud) };
+            if !is_wanted {
+                rehearsals.extend((charge.cloud == REHEARSAL).then_some(key));
+                continue;
+            }
+            if charge.waste.is_none() && known.get(&key).is_some_and(RunKnown::has_failed) {
+                charge.waste = Some(Waste::Failed);
+            }
+            lines.extend(within(charge, asked).map(|charge| Line { charge, so_far, of_bill: false }));
+        }
+        let runs: BTreeSet<&str> = known
+            .values()
+            .filter(|run| asked.runs.as_ref().is_none_or(|runs| runs.contains(&run.key)))
+            .map(|run| run.run.as_str())
+            .collect();
+        for charge in newest(bills) {
+            let is_asked = charge.run.as_deref().is_some_and(|run| asked.runs.is_none() || runs.contains(run));
+            if is_asked && (asked.clouds.is_empty() || asked.clouds.contains(&charge.cloud)) {
+                let mut charge = charge.clone();
+                // A bill names the run; whose it was is known here.
+                if let Some(run) = known.values().find(|run| Some(&run.run) == charge.run.as_ref()) {
+                    (charge.team, charge.tags) = (run.team.clone(), run.tags.clone());
+                }
+                lines.extend(within(charge, asked).map(|charge| Line { charge, so_far: false, of_bill: true }));
+            }
+        }
+        lines.sort_by(|a, b| (a.charge.start, &a.charge.id).cmp(&(b.charge.start, &b.charge.id)));
+        Self { lines, known, rehearsals: rehearsals.len() }
+    }
+
+    /// Rows by name, and their sum, which is exact.
+    pub fn rows(&self, by: &By) -> (Vec<Row>, Row) {
+        let (mut rows, mut total): (BTreeMap<String, Row>, Row) = (BTreeMap::new(), Row::default());
+        let mut counted: BTreeSet<(String, &str)> = BTreeSet::new();
+        for line in &self.lines {
+            let pieces = if *by == By::Day { by_day(&line.charge) } else { vec![line.charge.clone()] };
+            for charge in pieces {
+                let (name, key) = (by.name(&charge), key(&line.charge.id));
+                let known = self.known.get(key);
+                let row = rows.entry(name.clone()).or_insert_with(|| Row { name: name.clone(), ..Row::default() });
+                let piece = Line { charge, ..line.clone() };
+                row.add(&piece, known);
+                total.add(&piece, known);
+                // The tokens of a run count once, and not for a day of it.
+                let tokens = known.and_then(RunKnown::tokens).filter(|_| *by != By::Day && !line.of_bill);
+                if let Some((tokens, key)) = tokens.zip(self.known.get_key_value(key).map(|(key, _)| key.as_str()))
+                    && counted.insert((name, key))
+                {
+                    row.tokens += tokens;
+                    total.tokens += tokens;
+                }
+            }
+        }
+        (rows.into_values().collect(), total)
+    }
+}
+
+/// `NAME@KEY` of a charge of a run.
+pub fn key(id: &str) -> &str {
+    id.strip_prefix("run/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
+}
+
+/// Of each account and month the bill that was imported last: clouds write a month again until it is closed.
+pub fn newest(bills: &[ImportedBill]) -> impl Iterator<Item = &Charge> {
+    let newest: BTreeMap<(&str, &str, &str), &ImportedBill> =
+        bills.iter().map(|bill| ((bill.cloud.as_str(), bill.account.as_str(), bill.month.as_str()), bill)).collect();
+    newest.into_values().flat_map(|bill| &bill.charges)
+}
+
+/// What of a charge lies in the time that is asked for: by its share of time.
+fn within(charge: Charge, asked: &Asked) -> Option<Charge> {
+    let from = asked.since.map_or(charge.start, |since| since.max(charge.start));
+    let to = asked.until.map_or(charge.end, |until| until.min(charge.end));
+    if (from, to) == (charge.start, charge.end) {
+        return Some(charge);
+    }
+    // What takes no time lies where it begins.
+    if charge.start == charge.end {
+        return (from == charge.start && to == charge.end).then_some(charge);
+    }
+    (from < to).then(|| piece(&charge, from, to))
+}
+
+/// The charge day by day, by its share of time. The pieces add up to it.
+fn by_day(charge: &Charge) -> Vec<Charge> {
+    let (mut pieces, mut from) = (Vec::new(), charge.start);
+    while let Some(midnight) = next_midnight(from).filter(|midnight| *midnight < charge.end) {
+        pieces.push(piece(charge, from, midnight));
+        from = midnight;
+    }
+    pieces.push(piece(charge, from, charge.end));
+    pieces
+}
+
+fn piece(charge: &Charge, from: Timestamp, to: Timestamp) -> Charge {
+    if (from, to) == (charge.start, charge.end) {
+        return charge.clone();
+    }
+    let nanos = |to: Timestamp| to.duration_since(charge.start).as_nanos();
+    let whole = nanos(charge.end);
+    let part = |amount: Usd| amount.share(nanos(to), whole) - amount.share(nanos(from), whole);
+    let Costs { list, contracted, effective, billed } = charge.costs;
+    Charge {
+        start: from,
+        end: to,
+        quantity: charge.quantity * (nanos(to) - nanos(from)) as f64 / whole as f64,
+        costs: Costs { list: part(list), contracted: part(contracted), effective: part(effective), billed: billed.map(part) },
+        ..charge.clone()
+    }
+}
+
+fn next_midnight(time: Timestamp) -> Option<Timestamp> {
+    let day = SignedDuration::from_hours(24).as_secs();
+    Timestamp::from_second((time.as_second().div_euclid(day) + 1) * day).ok()
+}
+
+pub fn day(time: Timestamp) -> String {
+    time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::budget::charge::Nature;
+
+    fn charge(run: &str, start: i64, end: i64, nanos: i128, waste: Option<Waste>) -> Charge {
+        let amount = Usd::from_nanos(nanos);
+        Charge {
+            id: format!("run/{run}@k/e1-0/{start}-{waste:?}"),
+            nature: Nature::Actual,
+            item: Item::Machines,
+            run: Some(run.to_owned()),
+            team: Some("vision".to_owned()),
+            tags: BTreeMap::from([("team".to_owned(), "vision".to_owned()), ("paper".to_owned(), run.to_owned())]),
+            start: Timestamp::from_second(start).unwrap(),
+            end: Timestamp::from_second(end).unwrap(),
+            cloud: "aws".to_owned(),
+            region: None,
+            zone: None,
+            resource: None,
+            instance_type: None,
+            gpu: None,
+            gpus: None,
+            purchase: None,
+            quantity: (end - start) as f64 / 3600.0,
+            unit: "hour".to_owned(),
+            unit_price: amount,
+            costs: Costs { list: amount + amount, contracted: amount, effective: amount, billed: None },
+            waste,
+            source: String::new(),
+            priced_at: None,
+            assumption: String::new(),
+        }
+    }
+
+    fn known(run: &str, outcome: &str, tokens: f64) -> (String, RunKnown) {
+        let expected = Expected {
+            plan: String::new(),
+            gpu: String::new(),
+            gpus_per_node: 1.0,
+            framework: String::new(),
+            cost_usd: crate::units::Quantiles::default(),
+            hours: crate::units::Quantiles::default(),
+            interruptions: 0.0,
+            tokens: Some(tokens),
+            prices: Vec::new(),
+        };
+        let key = format!("{run}@k");
+        let (outcome, expected) = (Some(outcome.to_owned()), Some(expected));
+        (key.clone(), RunKnown { key, run: run.to_owned(), outcome, expected, ..RunKnown::default() })
+    }
+
+    #[test]
+    fn waste_and_tokens_are_told_by_run() {
+        let charges = vec![
+            charge("a", 0, 3600, 3_000_000_000, None),
+            charge("a", 3600, 7200, 1_000_000_000, Some(Waste::Redone)),
+            charge("b", 0, 3600, 6_000_000_000, None),
+        ];
+        let spent = Spent::new(
+            charges,
+            vec![charge("c", 0, 3600, 5, None)],
+            &[],
+            BTreeMap::from([known("a", "completed", 2e6), known("b", "failed", 1e6)]),
+            &Asked::default(),
+        );
+        let (rows, total) = spent.rows(&By::Run);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!((rows[0].wasted_share(), rows[1].wasted_share(), rows[2].wasted_share()), (Some(0.25), Some(1.0), Some(0.0)));
+        assert_eq!((rows[0].usd_per_million_tokens(), rows[1].usd_per_million_tokens()), (Some(2.0), None));
+        assert_eq!((rows[2].so_far.nanos(), total.contracted.nanos(), total.list.nanos()), (5, 10_000_000_005, 20_000_000_010));
+        assert_eq!(spent.rows(&By::Team).0[0].runs.len(), 3);
+        assert_eq!(spent.rows(&By::Tag("paper".to_owned())).0.len(), 3);
+        assert_eq!(spent.rows(&By::Tag("none".to_owned())).0[0].name, NOBODY);
+    }
+
+    #[test]
+    fn a_rehearsal_is_money_of_nobody() {
+        let fake = Charge { cloud: REHEARSAL.to_owned(), ..charge("a", 0, 10, 7, None) };
+        let spent = |clouds: &[&str]| {
+            let asked = Asked { clouds: clouds.iter().map(|cloud| (*cloud).to_owned()).collect(), ..Asked::default() };
+            Spent::new(vec![fake.clone(), charge("b", 0, 10, 1, None)], Vec::new(), &[], BTreeMap::new(), &asked)
+        };
+        let plain = spent(&[]);
+        assert_eq!((plain.rows(&By::Run).1.contracted.nanos(), plain.rehearsals), (1, 1));
+        assert_eq!(spent(&["fake"]).rows(&By::Run).1.contracted.nanos(), 7);
+    }
+
+    #[test]
+    fn only_the_part_in_time_counts() {
+        let asked = Asked { since: Timestamp::from_second(1800).ok(), until: Timestamp::from_second(2700).ok(), ..Asked::default() };
+        let spent = Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &asked);
+        assert_eq!(spent.rows(&By::Run).1.contracted.nanos(), 1_000);
+        let late = Asked { since: Timestamp::from_second(3600).ok(), ..Asked::default() };
+        assert!(Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &late).lines.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn the_rows_are_the_total_to_the_nano_dollar(
+            lines in proptest::collection::vec((0_u8..4, 0_i64..400_000, 0_i64..400_000, -1_000_000_007_i128..1_000_000_000_000_007), 0..30),
+        ) {
+            let charges: Vec<Charge> = lines
+                .iter()
+                .map(|(run, start, length, nanos)| charge(&format!("r{run}"), *start, start + length, *nanos, None))
+                .collect();
+            let whole: Usd = charges.iter().map(|charge| charge.costs.contracted).sum();
+            let spent = Spent::new(charges, Vec::new(), &[], BTreeMap::new(), &Asked::default());
+            for by in [By::Run, By::Team, By::Day, By::Tag("paper".to_owned())] {
+                let (rows, total) = spent.rows(&by);
+                let sum: Usd = rows.iter().map(|row| row.contracted).sum();
+                prop_assert_eq!((sum, total.contracted), (whole, whole));
+                prop_assert_eq!(rows.iter().map(|row| row.list).sum::<Usd>(), total.list);
+            }
+        }
+    }
+}

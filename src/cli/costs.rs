@@ -1,0 +1,210 @@
+//! `costs`: what runs have cost, from their stores and the ledger, and what the clouds' bills say of it.
+
+pub mod gather;
+pub mod import;
+pub mod mine;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::budget::ledger::{Differing, Ledger, LedgerError};
+use crate::budget::spent::{Asked, By, RunKnown, Spent};
+use crate::cli::args::OutputFormat;
+use crate::cli::costs::gather::{Gathered, from_journal, from_store, of_run};
+use crate::cli::costs::import::ImportArguments;
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::patience::meanwhile;
+use crate::cli::printer::Printer;
+use crate::cli::settings::Settings;
+use crate::report::costs::{self as report, Shown};
+use crate::report::format::usd;
+use crate::runstore::Run;
+
+/// Charges of the store that differ from the ledger and are named; more are counted.
+const MOST_NAMED: usize = 5;
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: gpuplan costs --store s3://bucket/prefix --by team --since 2026-10-01 --until 2026-11-01"
+)]
+pub struct CostsArguments {
+    #[command(subcommand)]
+    pub what: Option<CostsCommand>,
+    /// Only the runs of this store (repeat for several) [default: those launched from here, and all that the ledger has]
+    #[arg(long = "store", value_name = "URI")]
+    pub stores: Vec<String>,
+    /// Rows: run, team, day or tag:NAME
+    #[arg(long, value_name = "WHAT", default_value = "run")]
+    pub by: String,
+    /// Money spent from then on: 2026-10-01, 2026-10-01T06:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Money spent before then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Only this cloud (repeat for several); `fake` shows what was rehearsed
+    #[arg(long = "cloud", value_name = "CLOUD")]
+    pub clouds: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CostsCommand {
+    /// Compare a cloud's bill with what was charged here, and keep it
+    Import(ImportArguments),
+}
+
+pub fn run(arguments: &CostsArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    if let Some(CostsCommand::Import(arguments)) = &arguments.what {
+        return import::run(arguments, settings, printer);
+    }
+    let by = By::parse(&arguments.by).ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, format!("--by `{}` is no kind of row", arguments.by))
+            .hint("--by run, --by team, --by day or --by tag:NAME")
+    })?;
+    let mut asked = Asked {
+        since: time("--since", arguments.since.as_deref())?,
+        until: time("--until", arguments.until.as_deref())?,
+        ..Asked::default()
+    };
+    if let Some((since, until)) = asked.since.zip(asked.until).filter(|(since, until)| since >= until) {
+        return Err(Diagnostic::new(Exit::Usage, format!("--since {since} is not before --until {until}"))
+            .hint("--since 2026-10-01 --until 2026-11-01"));
+    }
+    asked.clouds.clone_from(&arguments.clouds);
+    let gathered = meanwhile(
+        printer,
+        || "reading the stores of the runs".to_owned(),
+        || {
+            if arguments.stores.is_empty() { from_journal(settings) } else { from_store(&arguments.stores, settings) }
+        },
+    )?;
+    let mut ledger = open(settings)?;
+    let entered = enter(&gathered, &mut ledger, settings.now)?;
+    if !arguments.stores.is_empty() {
+        asked.runs = Some(gathered.runs.iter().map(|run| run.known.key.clone()).collect());
+    }
+    let spent = spent(&ledger, entered.open, &asked)?;
+    let shown = Shown { spent: &spent, by: &by, asked: &asked, stores: &arguments.stores, now: settings.now };
+    for note in &gathered.notes {
+        printer.note(note);
+    }
+    if spent.rehearsals > 0 {
+        printer.note(&format!(
+            "{} runs rehearsed on the fake cloud and cost nothing; `gpuplan costs --cloud fake` shows them",
+            spent.rehearsals
+        ));
+    }
+    match settings.output {
+        OutputFormat::Json => printer.data(&report::json(&shown))?,
+        OutputFormat::Csv => printer.data(&report::csv(&shown))?,
+        OutputFormat::Table if spent.lines.is_empty() => {
+            printer.note("nothing was spent that this program knows of");
+            printer.note("hint: gpuplan costs --store URI  reads the runs of a store");
+            Exit::Done
+        }
+        OutputFormat::Table => printer.data(&report::text(&shown, settings.width))?,
+    };
+    if entered.differing.is_empty() { Ok(Exit::Done) } else { Err(differ(&entered.differing)) }
+}
+
+/// What a store says now and what the ledger kept: both are named, and the ledger is right.
+fn differ(differing: &[Differing]) -> Diagnostic {
+    let mut message = format!("{} charges are in the ledger with other amounts; it keeps what it has, and that is shown", differing.len());
+    for Differing { kept, found } in differing.iter().take(MOST_NAMED) {
+        message.push_str(&format!(
+            "\n  {}: {} in the ledger, {} in the store now",
+            kept.id,
+            words(kept.costs.contracted, kept.quantity),
+            words(found.costs.contracted, found.quantity)
+        ));
+    }
+    Diagnostic::new(Exit::Unexpected, message).hint("nothing is ever priced again: see who changed or copied the store of the run")
+}
+
+fn words(amount: crate::units::Usd, hours: f64) -> String {
+    format!("{} for {hours:.3} h", usd(amount))
+}
+
+/// What was entered, and what grows still.
+#[derive(Default)]
+pub struct Entering {
+    pub open: Vec<crate::budget::Charge>,
+    pub differing: Vec<Differing>,
+}
+
+/// A run at a time, so that an end in the middle leaves whole runs.
+pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result<Entering, Diagnostic> {
+    let mut entering = Entering::default();
+    for run in &gathered.runs {
+        let (open, closed): (Vec<_>, Vec<_>) = run.found.iter().cloned().partition(|found| found.is_open);
+        let closed: Vec<_> = closed.into_iter().map(|found| found.charge).collect();
+        let entered = ledger.enter(&closed, now).map_err(|error| ledger_said(&error))?;
+        ledger.know(&run.known, now).map_err(|error| ledger_said(&error))?;
+        entering.differing.extend(entered.differing);
+        entering.open.extend(open.into_iter().map(|found| found.charge));
+    }
+    Ok(entering)
+}
+
+/// Before the store of a run is deleted: what it cost is entered, whether or not it ended as it should.
+pub fn remember(run: &Run, settings: &Settings, printer: &Printer) -> Result<(), Diagnostic> {
+    let mut gathered = of_run(run, settings.now)?;
+    for found in gathered.runs.iter_mut().flat_map(|run| &mut run.found) {
+        found.is_open = false;
+    }
+    let entered = enter(&gathered, &mut open(settings)?, settings.now)?;
+    if !entered.differing.is_empty() {
+        printer.warning(&differ(&entered.differing).message);
+    }
+    Ok(())
+}
+
+pub fn spent(ledger: &Ledger, open: Vec<crate::budget::Charge>, asked: &Asked) -> Result<Spent, Diagnostic> {
+    let said = |error: LedgerError| ledger_said(&error);
+    let (charges, bills) = (ledger.charges().map_err(said)?, ledger.bills().map_err(said)?);
+    let known: BTreeMap<String, RunKnown> = ledger.runs().map_err(said)?;
+    // What was entered as a whole before stands; what grows is not in it.
+    let entered: BTreeSet<&str> = charges.iter().map(|charge| charge.id.as_str()).collect();
+    let open = open.into_iter().filter(|charge| !entered.contains(charge.id.as_str())).collect();
+    Ok(Spent::new(charges, open, &bills, known, asked))
+}
+
+pub fn open(settings: &Settings) -> Result<Ledger, Diagnostic> {
+    let path = settings
+        .home
+        .state_file("ledger.sqlite")
+        .ok_or_else(|| Diagnostic::new(Exit::Usage, "there is no folder to keep a ledger in").hint("set HOME or GPUPLAN_HOME"))?;
+    Ledger::open(&path).map_err(|error| {
+        let mut diagnostic = ledger_said(&error);
+        diagnostic.message = format!("{}: {}", path.display(), diagnostic.message);
+        diagnostic
+    })
+}
+
+pub fn ledger_said(error: &LedgerError) -> Diagnostic {
+    let diagnostic = Diagnostic::new(Exit::Unexpected, error.to_string());
+    match error {
+        LedgerError::Newer(_) => {
+            Diagnostic { exit: Exit::Usage, ..diagnostic }.hint("install the newer program, or set GPUPLAN_HOME to another folder")
+        }
+        LedgerError::Foreign(_) => {
+            Diagnostic { exit: Exit::Usage, ..diagnostic }.hint("move the file away, or set GPUPLAN_HOME to another folder")
+        }
+        LedgerError::Full => diagnostic.hint("make room on the disk, then run the same command again"),
+        LedgerError::Database(_) | LedgerError::Folder(_) | LedgerError::Row { .. } => diagnostic,
+    }
+}
+
+/// A day, which begins at midnight UTC, or a moment.
+fn time(flag: &str, text: Option<&str>) -> Result<Option<Timestamp>, Diagnostic> {
+    let Some(text) = text else { return Ok(None) };
+    let of_day = |day: Date| day.to_zoned(TimeZone::UTC).map(|midnight| midnight.timestamp());
+    let read = text.parse::<Timestamp>().or_else(|_| text.parse::<Date>().and_then(of_day));
+    read.map(Some)
+        .map_err(|_| Diagnostic::new(Exit::Usage, format!("{flag} `{text}` is no day and no time")).hint(format!("{flag} 2026-10-01")))
+}

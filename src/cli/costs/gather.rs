@@ -1,0 +1,174 @@
+//! What runs say of their money: read from their stores, the stores of a team or those that were launched from here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt, stream};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::budget::actual::{Found, RunFacts};
+use crate::budget::spent::{Actual, RunKnown};
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::launch::renters::clock;
+use crate::cli::launch::{journal, store_of};
+use crate::cli::runs::{journal_said, runtime};
+use crate::cli::settings::{Settings, sha256};
+use crate::clouds;
+use crate::launch::RunSpec;
+use crate::runstore::layout::Layout;
+use crate::runstore::{Phase, Run, Store, StoreError};
+use crate::units::Usd;
+
+/// Runs that are read at the same time.
+const AT_ONCE: usize = 16;
+/// Letters of the hash that tells two runs of one name apart.
+const KEY: usize = 12;
+
+/// A run with its charges.
+pub struct Reckoned {
+    pub known: RunKnown,
+    pub found: Vec<Found>,
+}
+
+#[derive(Default)]
+pub struct Gathered {
+    pub runs: Vec<Reckoned>,
+    /// What could not be read, for people.
+    pub notes: Vec<String>,
+}
+
+/// Every run below the addresses.
+pub fn from_store(addresses: &[String], settings: &Settings) -> Result<Gathered, Diagnostic> {
+    let (runtime, mut gathered) = (runtime()?, Gathered::default());
+    for address in addresses {
+        let store = reading(address, settings)?;
+        let names = runtime.block_on(store.folders("runs")).map_err(|error| store_of(&error))?;
+        let layouts: Vec<Layout> = names.iter().filter_map(|name| Layout::new(name).ok()).collect();
+        if layouts.is_empty() {
+            gathered.notes.push(format!("{address} has no runs"));
+        }
+        let reading = stream::iter(layouts).map(|layout| facts(Run::new(store.clone(), layout))).buffered(AT_ONCE).collect::<Vec<_>>();
+        for facts in runtime.block_on(reading) {
+            gathered.add(&facts.map_err(|error| store_of(&error))?, Timestamp::now());
+        }
+    }
+    gathered.once();
+    Ok(gathered)
+}
+
+/// Runs that were launched from here. A store that does not answer is told; what the ledger has of its runs stands.
+pub fn from_journal(settings: &Settings) -> Result<Gathered, Diagnostic> {
+    let mut gathered = Gathered::default();
+    if settings.home.state_file("launches.sqlite").is_none_or(|path| !path.is_file()) {
+        return Ok(gathered);
+    }
+    let (journal, runtime) = (journal(settings)?, runtime()?);
+    for name in journal.runs().map_err(|error| journal_said(&error))? {
+        let Some(kept) = journal.run(&name).map_err(|error| journal_said(&error))? else { continue };
+        let read = reading(&kept.spec.store, settings).and_then(|store| {
+            let layout = Layout::new(&name).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
+            runtime.block_on(facts(Run::new(store, layout))).map_err(|error| store_of(&error))
+        });
+        match read {
+            Ok(facts) => gathered.add(&facts, Timestamp::now()),
+            Err(error) => gathered.notes.push(format!("warning: {name} is shown as the ledger has it: {}", error.message)),
+        }
+    }
+    gathered.once();
+    Ok(gathered)
+}
+
+/// One run.
+pub fn of_run(run: &Run, now: Timestamp) -> Result<Gathered, Diagnostic> {
+    let mut gathered = Gathered::default();
+    gathered.add(&runtime()?.block_on(facts(run.clone())).map_err(|error| store_of(&error))?, now);
+    Ok(gathered)
+}
+
+fn reading(address: &str, settings: &Settings) -> Result<Store, Diagnostic> {
+    if settings.offline && address.contains("://") && !address.starts_with("file://") {
+        return Err(Diagnostic::new(Exit::Usage, format!("{address} cannot be read with --offline")));
+    }
+    let keys = if address.starts_with("s3://") { runtime()?.block_on(clouds::store_keys()) } else { None };
+    Store::reading(address, keys).map_err(|error| match error {
+        StoreError::Missing { .. } => Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan costs --store URI"),
+        error => store_of(&error),
+    })
+}
+
+impl Gathered {
+    fn add(&mut self, facts: &RunFacts, now: Timestamp) {
+        let found = facts.charges(now);
+        self.runs.push(Reckoned { known: RunKnown::of(facts, actual(facts, &found)), found });
+    }
+
+    /// Two addresses may be one store.
+    fn once(&mut self) {
+        let mut seen = BTreeSet::new();
+        self.runs.retain(|run| seen.insert(run.known.key.clone()));
+    }
+}
+
+/// How long and how dear a completed run was, where a launch said what it expected.
+fn actual(facts: &RunFacts, found: &[Found]) -> Option<Actual> {
+    let rented = facts.rented.as_ref().filter(|_| facts.is_completed())?;
+    let (ended_at, expected) = (rented.ended_at?, facts.expected.as_ref()?);
+    let begun = rented.machines.iter().map(|machine| machine.from).min()?;
+    let first = expected.prices.first()?;
+    let planned = rented.machines.iter().find(|machine| machine.place == first.place).or(rented.machines.first())?;
+    let nodes = rented.machines.iter().map(|machine| machine.node + 1).max()?;
+    let worked = found.iter().filter(|one| one.charge.waste.is_none()).map(|one| one.charge.quantity).sum::<f64>();
+    Some(Actual {
+        hours: ended_at.duration_since(begun).as_secs_f64() / 3600.0 * facts.speed,
+        machine_hours: found.iter().map(|one| one.charge.quantity).sum(),
+        work_hours: worked / f64::from(nodes),
+        planned_work_hours: facts.work_hours?,
+        nodes,
+        cost_usd: found.iter().map(|one| one.charge.costs.contracted).sum::<Usd>(),
+        planned_rate_usd: planned.rate_usd_per_hour.times(1),
+        interruptions: rented.interruptions,
+    })
+}
+
+/// Everything that a store says of one run.
+async fn facts(run: Run) -> Result<RunFacts, StoreError> {
+    let text = run.spec().await?;
+    let spec = text.as_deref().and_then(|text| RunSpec::read(text).ok());
+    let (mut epochs, mut ended) = (BTreeMap::new(), BTreeSet::new());
+    for number in run.epoch_numbers().await? {
+        if let Some(epoch) = run.epoch(number).await? {
+            epochs.insert(number, epoch);
+        }
+    }
+    let billed = run.billed_all().await?;
+    let nodes: BTreeSet<u32> = billed.iter().map(|billed| billed.node).collect();
+    for node in nodes {
+        if let Some(status) = run.status(node).await?.filter(|status| status.phase == Phase::Ended) {
+            ended.insert((status.epoch, node));
+        }
+    }
+    let begun_with = text.or_else(|| epochs.values().next().and_then(|epoch| serde_json::to_string(epoch).ok()));
+    let hash = sha256(begun_with.unwrap_or_default().as_bytes());
+    let rented = if spec.as_ref().is_some_and(|spec| spec.is_kept) { None } else { run.rented().await? };
+    let said = run.result().await?.and_then(|result| outcome(&result["outcome"]));
+    let outcome = rented.as_ref().and_then(|rented| rented.end.clone()).or(said);
+    Ok(RunFacts {
+        run: run.name().to_owned(),
+        key: hash[..KEY].to_owned(),
+        cloud: spec.as_ref().and_then(|spec| spec.clouds().first().map(|cloud| (*cloud).to_owned())),
+        tags: spec.iter().flat_map(|spec| spec.tags.iter().cloned()).collect(),
+        work_hours: spec.as_ref().map(|spec| spec.work_hours),
+        speed: spec.as_ref().map_or(1.0, |spec| clock(spec).speed),
+        expected: spec.and_then(|spec| spec.expected),
+        epochs,
+        billed,
+        rented,
+        ended,
+        outcome,
+    })
+}
+
+/// As an agent wrote it: a word, or a word with what it means.
+fn outcome(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned).or_else(|| value.as_object()?.keys().next().cloned())
+}

@@ -1,0 +1,158 @@
+//! `costs import`: reads the bill of a cloud, keeps it in the ledger, and compares it with what was charged here.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use flate2::read::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+
+use crate::budget::bill::compare::compare;
+use crate::budget::bill::sums::Sums;
+use crate::budget::bill::{BillError, Format, ImportedBill, read};
+use crate::budget::spent::{Asked, Line};
+use crate::budget::{Charge, Ledger};
+use crate::cli::args::OutputFormat;
+use crate::cli::costs::gather::from_journal;
+use crate::cli::costs::{enter, ledger_said, open, spent};
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::patience::meanwhile;
+use crate::cli::printer::Printer;
+use crate::cli::settings::Settings;
+use crate::report::bill as report;
+
+/// Read at once from a file.
+const BUFFER: usize = 1 << 20;
+/// Letters of the hash of an import.
+const HASH: usize = 16;
+/// Beginning of a file of gzip (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: gpuplan costs import cur-00001.csv.gz cur-00002.csv.gz")]
+pub struct ImportArguments {
+    /// Export of a bill, every part of it at once: CSV or JSON lines, plain or gzip
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Whose export it is: cur, focus, google or azure [default: by its first line]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
+pub fn run(arguments: &ImportArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let format = arguments.format.as_deref().map(format).transpose()?;
+    let (sums, hash, formats) = meanwhile(printer, || "reading the bill".to_owned(), || read_all(&arguments.files, format))?;
+    // What was charged is known as well as can be before the two are compared.
+    let gathered = from_journal(settings)?;
+    let mut ledger = open(settings)?;
+    let entering = enter(&gathered, &mut ledger, settings.now)?;
+    let known: BTreeSet<String> = ledger.runs().map_err(|error| ledger_said(&error))?.into_values().map(|run| run.run).collect();
+    let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
+    let bills = sums.bills(&hash, &format!("{} {}", formats.join("+"), names.join(" ")), &known);
+    let is_new = keep(&bills, &mut ledger, settings)?;
+    let charged = charged(&ledger, entering.open, &bills)?;
+    let differences = compare(&bills, &charged);
+    let read = report::Read { lines: sums.lines, ours: sums.ours, bills: &bills, differences: &differences, is_new };
+    match settings.output {
+        OutputFormat::Json => printer.data(&report::json(&read)),
+        OutputFormat::Csv => printer.data(&report::csv(&read)),
+        OutputFormat::Table if differences.is_empty() => {
+            printer.note(&format!("{} lines read, none with the tag `gpuplan:run`", sums.lines));
+            printer.note("hint: on AWS the tag is activated under Billing > Cost allocation tags, and is then in exports a day later");
+            Ok(Exit::Done)
+        }
+        OutputFormat::Table => printer.data(&report::text(&read, settings.width)),
+    }
+}
+
+fn format(text: &str) -> Result<Format, Diagnostic> {
+    Format::parse(text).ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, format!("no export is called `{text}`"))
+            .hint("--format cur, --format focus, --format google or --format azure")
+    })
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+/// True if any of it was not imported before.
+fn keep(bills: &[ImportedBill], ledger: &mut Ledger, settings: &Settings) -> Result<bool, Diagnostic> {
+    let mut is_new = false;
+    for bill in bills {
+        is_new |= ledger.import(bill, settings.now).map_err(|error| ledger_said(&error))?;
+    }
+    Ok(is_new)
+}
+
+/// Sums of all files, their hash and their formats.
+fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, Vec<&'static str>), Diagnostic> {
+    let (mut sums, mut hash, mut formats) = (Sums::default(), Sha256::new(), Vec::new());
+    for path in files {
+        let unreadable = |error: &io::Error| Diagnostic::file(path, error);
+        let file = File::open(path).map_err(|error| unreadable(&error))?;
+        if path.is_dir() {
+            return Err(Diagnostic::new(Exit::Usage, format!("{} is a folder", path.display())).hint("name every file of the bill"));
+        }
+        let mut bytes = BufReader::with_capacity(BUFFER, Hashing { file, hash: &mut hash });
+        let is_packed = bytes.fill_buf().map_err(|error| unreadable(&error))?.starts_with(&GZIP);
+        let unpacked: Box<dyn BufRead + '_> =
+            if is_packed { Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes))) } else { Box::new(bytes) };
+        let format = read(&name(path), format, unpacked, &mut sums).map_err(|error| refused(&error))?;
+        if !formats.contains(&format.name()) {
+            formats.push(format.name());
+        }
+    }
+    let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((sums, digest[..HASH].to_owned(), formats))
+}
+
+fn refused(error: &BillError) -> Diagnostic {
+    let diagnostic = Diagnostic::new(Exit::Usage, error.to_string());
+    match error {
+        BillError::Parquet { file } => {
+            let csv = file.replace(".parquet", ".csv");
+            diagnostic.hint(format!("duckdb -c \"COPY (SELECT * FROM '{file}') TO '{csv}'\"  writes it as CSV"))
+        }
+        BillError::Unknown { .. } => diagnostic.hint("--format cur, focus, google or azure says whose it is"),
+        BillError::Missing { column, .. } => diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept")),
+        BillError::Cell { .. } | BillError::Line { .. } | BillError::TooLarge { .. } => diagnostic.hint("nothing of it was kept"),
+    }
+}
+
+/// What was charged here in the months of the bills: entered, and what grows still.
+fn charged(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill]) -> Result<Vec<Charge>, Diagnostic> {
+    let months: BTreeSet<&str> = bills.iter().map(|bill| bill.month.as_str()).collect();
+    let mut charged = Vec::new();
+    for month in months {
+        let (since, until) = month_of(month).ok_or_else(|| Diagnostic::new(Exit::Unexpected, format!("`{month}` is no month")))?;
+        let asked = Asked { since: Some(since), until: Some(until), ..Asked::default() };
+        let lines = spent(ledger, open.clone(), &asked)?.lines;
+        charged.extend(lines.into_iter().filter(|line: &Line| !line.of_bill).map(|line| line.charge));
+    }
+    Ok(charged)
+}
+
+/// Its first moment and that of the next.
+fn month_of(month: &str) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
+    let first: jiff::civil::Date = format!("{month}-01").parse().ok()?;
+    let next = first.checked_add(jiff::Span::new().months(1)).ok()?;
+    let of = |day: jiff::civil::Date| day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|midnight| midnight.timestamp());
+    Some((of(first)?, of(next)?))
+}
+
+/// Bytes as they are read, and their hash.
+struct Hashing<'a> {
+    file: File,
+    hash: &'a mut Sha256,
+}
+
+impl Read for Hashing<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.file.read(into)?;
+        self.hash.update(&into[..length]);
+        Ok(length)
+    }
+}

@@ -1,0 +1,38 @@
+//! What the journal knows of a run's machines, in the words of the run's store: there it counts for everybody who adds up money.
+
+use crate::launch::execute::Clock;
+use crate::launch::journal::Kept;
+use crate::runstore::rented::VERSION;
+use crate::runstore::{AllRented, Rented};
+
+/// Every machine that was rented, with how the run ended.
+pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
+    let now = clock.now();
+    let rented = kept.past.rentals.0.iter().filter_map(|rental| {
+        let machine = kept.machines.iter().find(|machine| machine.id == rental.machine)?;
+        let pool = &machine.pool;
+        Some(Rented {
+            machine: rental.machine.0.clone(),
+            epoch: machine.epoch,
+            node: machine.node,
+            cloud: kept.spec.stand_in.clone().unwrap_or_else(|| pool.cloud.clone()),
+            region: pool.region.clone(),
+            zone: pool.zone_id.clone(),
+            instance_type: pool.instance_type.clone(),
+            purchase: pool.market.to_string(),
+            place: pool.to_string(),
+            rate_usd_per_hour: rental.rate,
+            rule: rental.rule,
+            from: clock.at(rental.since),
+            to: rental.until.map(|until| clock.at(until)),
+            seconds: (rental.until.unwrap_or(now) - rental.since).max(0.0),
+        })
+    });
+    AllRented {
+        version: VERSION,
+        machines: rented.collect(),
+        end: kept.end.clone(),
+        ended_at: kept.ended_at,
+        interruptions: kept.past.interruptions,
+    }
+}

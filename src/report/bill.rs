@@ -1,0 +1,103 @@
+//! A cloud's bill against what was charged here, as table, JSON and CSV.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::budget::bill::ImportedBill;
+use crate::budget::bill::compare::{Difference, Reason};
+use crate::report::costs::signed;
+use crate::report::format::{thousands, three_figures};
+use crate::report::plan_text::wrap;
+use crate::report::table::{Column, render};
+use crate::units::Usd;
+
+/// What was read, and how it compares.
+pub struct Read<'a> {
+    pub lines: u64,
+    pub ours: u64,
+    pub bills: &'a [ImportedBill],
+    pub differences: &'a [Difference],
+    /// Not all of it was imported before.
+    pub is_new: bool,
+}
+
+fn sum(differences: &[Difference], of: impl Fn(&Difference) -> Usd) -> Usd {
+    differences.iter().map(of).sum()
+}
+
+pub fn text(read: &Read, width: u16) -> String {
+    let columns = [
+        Column::left("run", 0),
+        Column::right("charged", 0),
+        Column::right("billed", 0),
+        Column::right("difference", 0),
+        Column::left("why", 0),
+    ];
+    let row = |name: &str, charged: Usd, billed: Usd, why: String| {
+        let more = billed - charged;
+        let sign = if more > Usd::ZERO { "+" } else { "" };
+        vec![name.to_owned(), signed(charged), signed(billed), format!("{sign}{}", signed(more)), why]
+    };
+    let mut rows: Vec<Vec<String>> = read.differences.iter().map(|one| row(&one.run, one.charged_usd, one.billed_usd, why(one))).collect();
+    if rows.len() > 1 {
+        let all = read.differences;
+        rows.push(row("total", sum(all, |one| one.charged_usd), sum(all, |one| one.billed_usd), String::new()));
+    }
+    let months: BTreeSet<String> = read.bills.iter().map(|bill| format!("{} {}", bill.cloud, bill.month)).collect();
+    let (lines, ours) = (thousands(i128::from(read.lines)), thousands(i128::from(read.ours)));
+    let kept = if read.is_new { "kept in the ledger" } else { "in the ledger already" };
+    let months: Vec<String> = months.into_iter().collect();
+    let foot = format!("{ours} of {lines} lines bear the tag of a run ({}); {kept}.", months.join(", "));
+    format!("{}{}\n", render(&columns, rows, width), wrap(&foot, width, ""))
+}
+
+/// The largest reasons first.
+fn why(one: &Difference) -> String {
+    let mut reasons: Vec<(&Reason, &Usd)> = one.reasons.iter().collect();
+    reasons.sort_by_key(|(_, amount)| std::cmp::Reverse(amount.nanos().abs()));
+    let words = reasons.iter().map(|(reason, amount)| {
+        let sign = if **amount > Usd::ZERO { "+" } else { "" };
+        let hours = match (reason, one.billed_hours) {
+            (Reason::Hours, Some(billed)) => format!(" ({} h billed, {} h seen)", three_figures(billed), three_figures(one.charged_hours)),
+            _ => String::new(),
+        };
+        format!("{} {sign}{}{hours}", reason.words(), signed(**amount))
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+pub fn json(read: &Read) -> String {
+    let all = read.differences;
+    let document = json!({
+        "version": 1,
+        "currency": "USD",
+        "lines": read.lines,
+        "lines_of_runs": read.ours,
+        "is_new": read.is_new,
+        "bills": read.bills.iter().map(|bill| json!({"id": bill.id, "cloud": bill.cloud, "account": bill.account, "month": bill.month})).collect::<Vec<_>>(),
+        "total": {"charged_usd": sum(all, |one| one.charged_usd), "billed_usd": sum(all, |one| one.billed_usd)},
+        "runs": all,
+    });
+    format!("{document:#}\n")
+}
+
+/// A row for each run and reason.
+pub fn csv(read: &Read) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let header = ["run", "charged_usd", "billed_usd", "reason", "difference_usd"];
+    let rows = read.differences.iter().flat_map(|one| {
+        let row = |reason: &str, amount: String| {
+            [one.run.clone(), one.charged_usd.to_string(), one.billed_usd.to_string(), reason.to_owned(), amount]
+        };
+        let mut rows: Vec<[String; 5]> = one.reasons.iter().map(|(reason, amount)| row(reason.words(), amount.to_string())).collect();
+        if rows.is_empty() {
+            rows.push(row("none", Usd::ZERO.to_string()));
+        }
+        rows
+    });
+    let written = writer.write_record(header).and_then(|()| rows.into_iter().try_for_each(|row| writer.write_record(row)));
+    // A writer into memory does not fail.
+    let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,88 @@
+//! Forecast against actual of this user's own runs, as table, JSON and CSV.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::budget::mine::{Compared, Group, Pair, groups};
+use crate::report::format::three_figures;
+use crate::report::plan_text::wrap;
+use crate::report::table::{Column, render};
+
+/// `1.18 x`: how many times the forecast came.
+fn times(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2} x"))
+}
+
+fn both(pair: Pair) -> String {
+    format!("{} / {}", three_figures(pair.actual), three_figures(pair.forecast))
+}
+
+pub fn text(runs: &[Compared], width: u16) -> String {
+    let columns = [
+        Column::left("run", 0),
+        Column::left("gpu", 0),
+        Column::left("framework", 110),
+        Column::right("work", 0),
+        Column::right("time", 0),
+        Column::right("price", 0),
+        Column::right("cost", 0),
+        Column::right("interruptions", 0),
+        Column::right("cost in p90", 90),
+    ];
+    let mut rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    let groups = groups(runs);
+    rows.extend(groups.iter().filter(|group| group.runs.len() > 1).map(sum));
+    let foot = "Actual over forecast; interruptions: seen / forecast. Work is the time that a step's estimate says, without waiting and lost \
+        work; price is of a machine and hour; the forecast of the cost has disks and storage in it. Rows in brackets are medians.";
+    format!("{}{}\n", render(&columns, rows, width), wrap(foot, width, ""))
+}
+
+fn row(run: &Compared) -> Vec<String> {
+    vec![
+        run.run.clone(),
+        run.gpu.clone(),
+        run.framework.clone(),
+        times(run.work_hours.ratio()),
+        times(run.hours.ratio()),
+        times(run.rate_usd.ratio()),
+        times(run.cost_usd.ratio()),
+        both(run.interruptions),
+        if run.is_within_p90 { "yes" } else { "no" }.to_owned(),
+    ]
+}
+
+fn sum(group: &Group) -> Vec<String> {
+    vec![
+        format!("[{} runs]", group.runs.len()),
+        group.gpu.clone(),
+        group.framework.clone(),
+        times(group.work_hours),
+        times(group.hours),
+        times(group.rate),
+        times(group.cost),
+        both(group.interruptions),
+        format!("{:.0} %", group.within_p90 * 100.0),
+    ]
+}
+
+pub fn json(runs: &[Compared], now: Timestamp) -> String {
+    format!("{:#}\n", json!({ "version": 1, "generated_at": now, "runs": runs, "groups": groups(runs) }))
+}
+
+pub fn csv(runs: &[Compared]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let pairs = ["work_hours", "hours", "rate_usd", "cost_usd", "interruptions"];
+    let header = ["run", "gpu", "framework", "nodes"].map(str::to_owned).into_iter();
+    let header = header.chain(pairs.iter().flat_map(|name| [format!("{name}_forecast"), format!("{name}_actual")]));
+    let cells = |run: &Compared| {
+        let mut cells = vec![run.run.clone(), run.gpu.clone(), run.framework.clone(), run.nodes.to_string()];
+        for pair in [run.work_hours, run.hours, run.rate_usd, run.cost_usd, run.interruptions] {
+            cells.extend([pair.forecast.to_string(), pair.actual.to_string()]);
+        }
+        cells
+    };
+    let written = writer.write_record(header).and_then(|()| runs.iter().try_for_each(|run| writer.write_record(cells(run))));
+    // A writer into memory does not fail.
+    let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

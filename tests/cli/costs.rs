@@ -1,0 +1,296 @@
+//! What was spent: from the stores of a team to totals that are the same everywhere, a ledger that nothing damages, and bills.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::Ran;
+
+const PLACE: &str = "aws/use1-az1/g5.xlarge spot";
+/// A month after the runs of these tests.
+const NOW: &str = "2026-11-05T00:00:00Z";
+
+fn command(home: &Path, columns: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    command.args(arguments).args(["--now", NOW]).current_dir(home).env_clear().stdin(Stdio::null());
+    command.env("COLUMNS", columns).env("GPUPLAN_OFFLINE", "1").env("GPUPLAN_HOME", home);
+    command
+}
+
+fn costs_at(home: &Path, columns: &str, arguments: &[&str]) -> Ran {
+    let output = command(home, columns, &[&["costs"], arguments].concat()).output().unwrap();
+    Ran {
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+        code: output.status.code().unwrap_or(-1),
+    }
+}
+
+fn costs(home: &Path, arguments: &[&str]) -> Ran {
+    costs_at(home, "160", arguments)
+}
+
+fn json_of(home: &Path, arguments: &[&str]) -> Value {
+    let ran = costs(home, &[arguments, &["--output", "json"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    ran.json()
+}
+
+fn put(store: &Path, key: &str, object: &Value) {
+    let path = store.join("runs").join(key);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, object.to_string()).unwrap();
+}
+
+/// What a launch keeps of a run by a dollar an hour (a dollar and a half at list price).
+fn spec(name: &str, team: &str) -> Value {
+    let pool = json!({"cloud": "aws", "region": "us-east-1", "zone_id": "use1-az1", "instance_type": "g5.xlarge", "market": "spot"});
+    json!({
+        "version": 1, "run": name, "started_at": "2026-10-01T00:00:00Z", "stand_in": null, "nodes": 1,
+        "spot": [{"pool": pool, "rate_usd_per_hour": "1", "billing": {"step_seconds": 1, "minimum_seconds": 60}}], "on_demand": [],
+        "work_hours": 5.0, "deadline_hours": null, "changeover_hours": 0.1, "worst_changeover_hours": 0.3, "budget_usd": null,
+        "lifetime_hours": 48.0, "silence_seconds": 600.0, "expected_cost_usd": "6", "steps": 100.0, "store": "s3://bucket/prefix",
+        "job": {"command": ["./train.py"], "agent": {"here": "/gpuplan"}, "workdir": null, "setup": null, "environment": [], "secrets": []},
+        "image": null, "disk_gib": 100, "tags": [["team", team], ["paper", name]],
+        "expected": {
+            "plan": "p", "gpu": "a10g-24", "gpus_per_node": 1.0, "framework": "fsdp", "cost_usd": {"expected": "6", "p50": "6", "p90": "8"},
+            "hours": {"expected": 6.0, "p50": 6.0, "p90": 8.0}, "interruptions": 0.5, "tokens": 4e6,
+            "prices": [{"place": PLACE, "list_usd_per_hour": "1.50", "origin": "live", "source": "aws-spot", "observed_at": "2026-10-01T00:00:00Z"}],
+        },
+    })
+}
+
+fn epoch(started_at: &str, restored_from: Value) -> Value {
+    json!({"owner": {"machine": "m", "host": "h", "pid": 1, "start_ticks": 1}, "started_at": started_at, "heartbeat_seconds": 5.0,
+        "restored_from": restored_from})
+}
+
+fn billed(number: u64, from: &str, hours: f64, started: f64, saved: Option<(u64, f64)>) -> Value {
+    let nanos = |hours: f64| (hours * 3.6e12) as u64;
+    json!({"epoch": number, "node": 0, "rate_usd_per_hour": "1", "rule": {"step_seconds": 1, "minimum_seconds": 60}, "from": from,
+        "elapsed_nanos": nanos(hours), "started_after_nanos": nanos(started),
+        "saved": saved.map(|(step, after)| json!({"step": step, "after_nanos": nanos(after)}))})
+}
+
+fn rented(number: u64, from: &str, to: &str, hours: f64) -> Value {
+    json!({"machine": format!("i-{number}"), "epoch": number, "node": 0, "cloud": "aws", "region": "us-east-1", "zone": "use1-az1",
+        "instance_type": "g5.xlarge", "purchase": "spot", "place": PLACE, "rate_usd_per_hour": "1",
+        "rule": {"step_seconds": 1, "minimum_seconds": 60}, "from": from, "to": to, "seconds": hours * 3600.0})
+}
+
+/// Interrupted once: four paid hours of which half an hour was idle and one was lost, then three to the end. Seven dollars.
+fn interrupted(store: &Path, name: &str, team: &str, end: &str) {
+    put(store, &format!("{name}/spec.json"), &spec(name, team));
+    put(store, &format!("{name}/epochs/1"), &epoch("2026-10-01T00:00:00Z", Value::Null));
+    put(store, &format!("{name}/epochs/2"), &epoch("2026-10-01T22:00:00Z", json!({"step": 50, "epoch": 1})));
+    put(store, &format!("{name}/billed/e1-0.json"), &billed(1, "2026-10-01T00:15:00Z", 3.75, 0.25, Some((50, 2.75))));
+    put(store, &format!("{name}/billed/e2-0.json"), &billed(2, "2026-10-01T22:00:00Z", 3.0, 0.0, Some((100, 3.0))));
+    let machines =
+        [rented(1, "2026-10-01T00:00:00Z", "2026-10-01T04:00:00Z", 4.0), rented(2, "2026-10-01T22:00:00Z", "2026-10-02T01:00:00Z", 3.0)];
+    put(
+        store,
+        &format!("{name}/rented.json"),
+        &json!({"version": 1, "machines": machines, "end": end, "ended_at": "2026-10-02T01:00:00Z", "interruptions": 1}),
+    );
+}
+
+/// Two runs of two teams, and one of an agent alone that goes on.
+fn team_store() -> TempDir {
+    let store = tempfile::tempdir().unwrap();
+    interrupted(store.path(), "good", "vision", "completed");
+    interrupted(store.path(), "bad", "speech", "failed");
+    let alone = json!({"version": 1, "written_by": "agent", "run": "alone", "nodes": 1, "command": ["train"]});
+    put(store.path(), "alone/spec.json", &alone);
+    put(store.path(), "alone/epochs/1", &epoch("2026-10-03T00:00:00Z", Value::Null));
+    put(store.path(), "alone/billed/e1-0.json", &billed(1, "2026-10-03T00:00:00Z", 0.5, 0.0, None));
+    store
+}
+
+fn address(store: &TempDir) -> String {
+    store.path().display().to_string()
+}
+
+#[test]
+fn two_laptops_and_one_store_give_the_same_total() {
+    let (store, first, second) = (team_store(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let address = address(&store);
+    let arguments = ["--store", address.as_str()];
+    let one = json_of(first.path(), &arguments);
+    assert_eq!(one["total"]["contracted_usd"], "14.50");
+    assert_eq!(one["total"]["list_usd"], "21.50", "the agent alone knows no list price");
+    assert_eq!(one["total"]["so_far_usd"], "0.50");
+    let other = json_of(second.path(), &arguments);
+    assert_eq!(one, other);
+    // And again, and by another address of the same store, with the first ledger full already.
+    let again = format!("file://{address}/");
+    assert_eq!(json_of(first.path(), &["--store", &again, "--store", &address])["total"], one["total"]);
+    let good = one["rows"].as_array().unwrap().iter().find(|row| row["name"] == "good").unwrap();
+    assert_eq!(good["wasted_usd"], json!({"idle": "0.50", "redone": "1.00", "failed": "0.00", "all": "1.50"}));
+    assert_eq!(good["usd_per_million_tokens"], 1.75);
+    let bad = one["rows"].as_array().unwrap().iter().find(|row| row["name"] == "bad").unwrap();
+    assert_eq!((bad["wasted_share"].as_f64(), bad["usd_per_million_tokens"].as_f64()), (Some(1.0), None));
+    let by_day = json_of(first.path(), &["--store", &address, "--by", "day"]);
+    let days: Vec<(&str, &str)> = by_day["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap(), row["contracted_usd"].as_str().unwrap()))
+        .collect();
+    assert_eq!(days, [("2026-10-01", "12.00"), ("2026-10-02", "2.00"), ("2026-10-03", "0.50")]);
+    let since = json_of(first.path(), &["--store", &address, "--since", "2026-10-02", "--until", "2026-10-03"]);
+    assert_eq!(since["total"]["contracted_usd"], "2.00");
+    let teams = json_of(first.path(), &["--store", &address, "--by", "tag:team"]);
+    assert_eq!(teams["rows"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_was_entered_is_never_priced_again_and_outlives_its_store() {
+    let (store, home) = (team_store(), tempfile::tempdir().unwrap());
+    let address = address(&store);
+    json_of(home.path(), &["--store", &address]);
+    // Somebody changes what the machines cost.
+    let path = store.path().join("runs/good/rented.json");
+    fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"rate_usd_per_hour\":\"1\"", "\"rate_usd_per_hour\":\"3\"")).unwrap();
+    let ran = costs(home.path(), &["--store", &address, "--output", "json"]);
+    assert_eq!((ran.code, ran.json()["total"]["contracted_usd"].as_str()), (1, Some("14.50")), "{}", ran.stderr);
+    assert!(ran.stderr.contains("/e1-0-i-1/redone: $1.00 for 1.000 h in the ledger, $3.00 for 1.000 h in the store now"), "{}", ran.stderr);
+    fs::remove_dir_all(store.path().join("runs")).unwrap();
+    let all = json_of(home.path(), &[]);
+    assert_eq!(all["total"]["contracted_usd"], "14.00", "what had ended");
+}
+
+#[test]
+fn the_tables_are_read_at_every_width() {
+    let (store, home) = (team_store(), tempfile::tempdir().unwrap());
+    let address = address(&store);
+    let narrow = costs_at(home.path(), "80", &["--store", &address]);
+    insta::assert_snapshot!("costs_80", narrow.stdout);
+    insta::assert_snapshot!("costs_160", costs(home.path(), &["--store", &address]).stdout);
+    assert!(narrow.stdout.lines().all(|line| line.chars().count() <= 80));
+    let csv = costs(home.path(), &["--store", &address, "--output", "csv"]).stdout;
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    assert_eq!(reader.headers().unwrap().len(), 28);
+    let sum: f64 = reader.records().map(|record| record.unwrap()[20].parse::<f64>().unwrap()).sum();
+    assert!((sum - 14.5).abs() < 1e-9, "{sum}");
+}
+
+#[test]
+fn an_end_in_the_middle_of_a_write_damages_nothing() {
+    let (store, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for number in 0..60 {
+        interrupted(store.path(), &format!("run-{number}"), "vision", "completed");
+    }
+    let address = address(&store);
+    let ledger = home.path().join("ledger.sqlite");
+    let rows = || {
+        let database = Connection::open(&ledger).unwrap();
+        let sound: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(sound, "ok");
+        database.query_row("SELECT count(*) FROM charges", [], |row| row.get::<_, i64>(0)).unwrap_or(0)
+    };
+    let (mut killed, mut before) = (0, 0);
+    for wanted in 1..=12_u64 {
+        let mut writing =
+            command(home.path(), "80", &["costs", "--store", &address]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // It ends once so much more was written than there was: in the middle, wherever that is.
+        let written = || fs::metadata(home.path().join("ledger.sqlite-wal")).map_or(0, |file| file.len());
+        while written() < wanted * 20_000 && writing.try_wait().unwrap().is_none() {
+            std::hint::spin_loop();
+        }
+        killed += u32::from(writing.try_wait().unwrap().is_none());
+        let _ = writing.kill();
+        writing.wait().unwrap();
+        let after = rows();
+        assert!(after >= before && after % 4 == 0, "{before} rows, then {after}: runs are whole, and none is lost");
+        before = after;
+    }
+    assert!(killed > 0, "nobody was ended in the middle");
+    assert_eq!(json_of(home.path(), &["--store", &address])["total"]["contracted_usd"], "420.00");
+    assert_eq!(rows(), 240);
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    let home = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], code: i32, words: &str| {
+        let ran = costs(home.path(), arguments);
+        assert!(ran.code == code && ran.stderr.contains(words), "{arguments:?}: {} {}", ran.code, ran.stderr);
+        assert_eq!(ran.stdout, "");
+    };
+    refused(&["--by", "month"], 2, "--by `month` is no kind of row");
+    refused(&["--since", "soon"], 2, "--since `soon` is no day and no time");
+    refused(&["--since", "2026-10-02", "--until", "2026-10-01"], 2, "is not before --until");
+    refused(&["--store", "/no/such/folder"], 2, "the folder /no/such/folder is not in the store");
+    refused(&["--store", "s3://bucket/prefix"], 2, "s3://bucket/prefix cannot be read with --offline");
+    refused(&["import", "/no/such/bill.csv"], 2, "cannot read /no/such/bill.csv");
+    refused(&["import", "x", "--format", "pdf"], 2, "no export is called `pdf`");
+    let empty = costs(home.path(), &[]);
+    assert!(empty.code == 0 && empty.stderr.contains("gpuplan costs --store URI"), "{}", empty.stderr);
+    let ledger = home.path().join("ledger.sqlite");
+    Connection::open(&ledger).unwrap().execute_batch("PRAGMA user_version = 9; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let before = fs::read(&ledger).unwrap();
+    refused(&[], 2, "written by a newer version of this program");
+    assert!(fs::read(&ledger).unwrap() == before);
+}
+
+const CUR: &str = "bill_payer_account_id,line_item_usage_start_date,line_item_usage_end_date,line_item_currency_code,line_item_unblended_cost,\
+    line_item_line_item_type,line_item_usage_type,line_item_usage_amount,resource_tags\n";
+
+fn cur(home: &Path, name: &str, lines: &[(&str, &str, &str, &str)]) -> PathBuf {
+    let mut text = CUR.to_owned();
+    for (run, kind, usage, amount) in lines {
+        let tags = format!("\"{{\"\"user_gpuplan_run\"\":\"\"{run}\"\"}}\"");
+        text += &format!("123,2026-10-01T00:00:00.000Z,2026-10-01T01:00:00.000Z,USD,{amount},{kind},{usage},{amount},{tags}\n");
+    }
+    let path = home.join(name);
+    let mut packed = GzEncoder::new(fs::File::create(&path).unwrap(), Compression::fast());
+    packed.write_all(text.as_bytes()).unwrap();
+    packed.finish().unwrap();
+    path
+}
+
+#[test]
+fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
+    let (store, home) = (team_store(), tempfile::tempdir().unwrap());
+    let address = address(&store);
+    json_of(home.path(), &["--store", &address]);
+    let first = cur(
+        home.path(),
+        "cur.csv.gz",
+        &[
+            ("good", "Usage", "SpotUsage:g5.xlarge", "7.2000000001"),
+            ("good", "Usage", "EBS:VolumeUsage.gp3", "0.3"),
+            ("good", "Credit", "SpotUsage:g5.xlarge", "-1"),
+            ("stranger", "Usage", "BoxUsage:g5.xlarge", "2"),
+        ],
+    );
+    let imported = json_of(home.path(), &["import", first.to_str().unwrap()]);
+    let good = imported["runs"].as_array().unwrap().iter().find(|run| run["run"] == "good").unwrap();
+    assert_eq!((good["charged_usd"].as_str(), good["billed_usd"].as_str()), (Some("7.00"), Some("6.50")));
+    assert_eq!(good["reasons"], json!({"hours": "0.20", "disk": "0.30", "credits": "-1.00"}));
+    assert_eq!((imported["lines"].as_u64(), imported["is_new"].as_bool()), (Some(4), Some(true)));
+    assert_eq!(json_of(home.path(), &["import", first.to_str().unwrap()])["is_new"], false);
+    insta::assert_snapshot!("costs_import_100", costs_at(home.path(), "100", &["import", first.to_str().unwrap()]).stdout);
+    let total = json_of(home.path(), &["--store", &address]);
+    assert_eq!((total["total"]["billed_usd"].as_str(), total["total"]["credits_usd"].as_str()), (Some("6.50"), Some("-1.00")));
+    assert_eq!(total["total"]["contracted_usd"], "14.50", "a bill is never added to it");
+    // The month is written again by its cloud: the newest counts.
+    let second = cur(home.path(), "cur-final.csv.gz", &[("good", "Usage", "SpotUsage:g5.xlarge", "7")]);
+    json_of(home.path(), &["import", second.to_str().unwrap()]);
+    assert_eq!(json_of(home.path(), &["--store", &address])["total"]["billed_usd"], "7.00");
+    let euro = home.path().join("euro.csv");
+    fs::write(&euro, format!("{CUR}1,2026-10-01T00:00:00Z,,EUR,1,Usage,BoxUsage,1,\n")).unwrap();
+    let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("euro.csv line 2, column `line_item_currency_code`: the bill is in `EUR`"), "{}", ran.stderr);
+    fs::write(&euro, b"PAR1....").unwrap();
+    let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
+    assert!(ran.code == 2 && ran.stderr.contains("is Parquet") && ran.stderr.contains("duckdb"), "{}", ran.stderr);
+}
