@@ -42,7 +42,7 @@ fn the_markdown_says_everything() {
         "The chance to have ended by the deadline (30d) is 99 %.\n",
         "A machine costs $10.00 an hour. That price is from the price snapshot of the program, seen on 2025-11-01, 274 d before",
         "- The price is stale: the cloud may ask another one today. `gpuplan plan FILE --live` asks it.\n",
-        "| dearer and no faster | 658 | ",
+        "| dearer and no faster | 140 | ",
         "| $35,210 | $49,576 | 19.7 d | 29.9 d | spot-with-fallback | nebius eu-north1 | recommended |\n",
         "| $32,450 | $35,210 | $49,576 |\n",
         "| data egress | 4000 | GB | $0.09 | $360.00 | aws-study-guide@2026-06 of 2026-06-01 |\n",
