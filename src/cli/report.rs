@@ -37,10 +37,13 @@ pub enum ReportFormat {
     Csv,
 }
 
-/// The file is a workload (TOML), a plan or a budget (JSON), or the name of a run that was launched from here. What was
-/// recorded is shown as it was written: nothing is priced again.
+const AFTER_HELP: &str = "The file is a workload (TOML), a plan or a budget (JSON), or the name of a run that was launched from here.
+What was recorded is shown as it was written: nothing is priced again.
+
+Example: gpuplan report examples/llama-7b-pretrain.toml --out report.html";
+
 #[derive(Debug, Args)]
-#[command(after_help = "Example: gpuplan report examples/llama-7b-pretrain.toml --out report.html")]
+#[command(after_help = AFTER_HELP)]
 pub struct ReportArguments {
     #[command(flatten)]
     pub workload: WorkloadArguments,

@@ -34,13 +34,40 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 
 #[test]
 fn the_markdown_says_everything() {
-    insta::assert_snapshot!("report_markdown", report(PLAN, &["--format", "md"]).replace(env!("CARGO_PKG_VERSION"), "VERSION"));
+    let text = report(PLAN, &["--format", "md"]);
+    let said = [
+        "# llama-7b-pretrain\n",
+        "- **Expected cost**: $35,210 (middle case $32,450)\n",
+        "It is expected to cost $35,210. In nine of ten cases it costs no more than $49,576.\n",
+        "The chance to have ended by the deadline (30d) is 99 %.\n",
+        "A machine costs $10.00 an hour. That price is from the price snapshot of the program, seen on 2025-11-01, 274 d before",
+        "- The price is stale: the cloud may ask another one today. `gpuplan plan FILE --live` asks it.\n",
+        "| dearer and no faster | 140 | ",
+        "| $35,210 | $49,576 | 19.7 d | 29.9 d | spot-with-fallback | nebius eu-north1 | recommended |\n",
+        "| $32,450 | $35,210 | $49,576 |\n",
+        "| data egress | 4000 | GB | $0.09 | $360.00 | aws-study-guide@2026-06 of 2026-06-01 |\n",
+        "| on-demand | $66,990 | $75,192 | 88.2 h |",
+        "| matrix products | 981 ms | 74 % |\n",
+        "- Money is in United States dollars, without tax; a cloud's invoice may add it.\n",
+        "- Price history: the price cache knows no course of this price;",
+    ];
+    for line in said {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
 }
 
 #[test]
 fn the_rows_say_everything_exactly() {
     let rows = report(PLAN, &["--format", "csv"]);
-    insta::assert_snapshot!("report_csv", rows);
+    for line in [
+        "report,,1,title,llama-7b-pretrain\n",
+        "cost-against-time,frontier,1,cost_usd_expected,35209.922883871\n",
+        "cost-against-time,frontier,1,id,nebius/eu-north1/gpu-h100-sxm_8gpu-128vcpu-1600gbx32/spot-with-fallback\n",
+        "bill,bill,1,unit_price_usd,10.00\n",
+        "bill,bill,5,cost_usd,35209.922883871\n",
+    ] {
+        assert!(rows.contains(line), "{line}\n{rows}");
+    }
     let again = report(PLAN, &["--output", "csv"]);
     assert_eq!(rows, again);
     let bill: Vec<(String, String)> =
