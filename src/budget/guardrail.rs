@@ -51,6 +51,7 @@ struct File {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[allow(clippy::struct_field_names, reason = "keys as the file has them")]
 struct Section {
     max_increase_usd: Option<Spanned<Scalar>>,
     max_increase_percent: Option<Spanned<Scalar>>,
@@ -95,7 +96,7 @@ impl Guardrail {
             match total.share.map(|share| share * 100.0) {
                 Some(percent) if percent <= rule.value => {}
                 Some(percent) => {
-                    say(rule.line, format!("it costs {percent:.1} % more, over guardrail.max_increase_percent = {}", rule.value))
+                    say(rule.line, format!("it costs {percent:.1} % more, over guardrail.max_increase_percent = {}", rule.value));
                 }
                 None => say(rule.line, format!("it cost nothing before, and guardrail.max_increase_percent = {}", rule.value)),
             }

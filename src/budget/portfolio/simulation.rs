@@ -124,8 +124,8 @@ impl Shared {
                     return once.shape.at(estimate);
                 }
                 let month = months.iter().map(|normals| normals[draw]).sum::<f64>() / even;
-                let one = |own: f64| once.shape.at(estimate + of_run * (of_month * month + alone * own));
-                (0..phase.repeats).map(|_| one(own.normal())).sum::<f64>() / f64::from(phase.repeats)
+                let cost = |own: f64| once.shape.at(estimate + of_run * (of_month * month + alone * own));
+                (0..phase.repeats).map(|_| cost(own.normal())).sum::<f64>() / f64::from(phase.repeats)
             })
             .collect()
     }
@@ -147,7 +147,7 @@ impl Shared {
 /// What is left of the commitments, draw by draw.
 struct Left<'a> {
     portfolio: &'a Portfolio,
-    left: Vec<BTreeMap<Month, Vec<f64>>>,
+    by_commitment: Vec<BTreeMap<Month, Vec<f64>>>,
     spared: Vec<Vec<f64>>,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Left<'a> {
         let full = portfolio.commitments.iter().map(|commitment| {
             commitment.within(portfolio).map(|month| (month, vec![commitment.in_month(month).dollars(); DRAWS])).collect()
         });
-        Self { portfolio, left: full.collect(), spared: vec![vec![0.0; DRAWS]; portfolio.commitments.len()] }
+        Self { portfolio, by_commitment: full.collect(), spared: vec![vec![0.0; DRAWS]; portfolio.commitments.len()] }
     }
 
     /// Takes from `costs` what commitments cover, and puts in what that uses of them.
@@ -165,7 +165,9 @@ impl<'a> Left<'a> {
         for line in costed.once.lines.iter().filter(|line| matches!(line.item, Item::Machines | Item::LostWork)) {
             let mut open = vec![1.0; DRAWS];
             for (at, commitment) in self.portfolio.commitments.iter().enumerate() {
-                let (Some(left), Some(cover)) = (self.left[at].get_mut(&month), commitment.cover(costed.once, line)) else { continue };
+                let (Some(left), Some(cover)) = (self.by_commitment[at].get_mut(&month), commitment.cover(costed.once, line)) else {
+                    continue;
+                };
                 let (unit, price) = (cover.unit_price.dollars(), line.unit_price.dollars());
                 for (draw, cost) in costs.iter_mut().enumerate() {
                     let all = line.quantity * parts * factors[draw];
@@ -227,7 +229,7 @@ pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64)
     }
     let losses = left.losses();
     let mut unused = Vec::new();
-    for (commitment, months) in portfolio.commitments.iter().zip(left.left) {
+    for (commitment, months) in portfolio.commitments.iter().zip(left.by_commitment) {
         let gpu = commitment.gpu(costed.iter().map(|costed| costed.once));
         for (month, costs) in &months {
             groups.add(*month, None, &commitment.cloud, gpu, costs);
