@@ -22,8 +22,13 @@ place=$(mktemp -d /tmp/gpuplan-slurm.XXXXXX)
 pids=()
 end() {
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  # A daemon waits for its jobs; after half a minute nobody waits for the daemon.
+  local limit=$((SECONDS + 30))
   for pid in "${pids[@]}"; do
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    while kill -0 "$pid" 2>/dev/null; do
+      if ((SECONDS > limit)); then kill -KILL "$pid" 2>/dev/null || true; fi
+      sleep 0.1
+    done
   done
   rm -rf "$place"
 }

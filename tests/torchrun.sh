@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What `gpuplan export --to torchrun` writes, on two machines over loopback with a real torchrun: both join, a notice to one stops both at
 # the same step, both end with 75, and their next life ends with the result of an undisturbed one.
+# Half a minute on a free machine: torch is loaded twelve times.
 # usage: tests/torchrun.sh GPUPLAN PYTHON        PYTHON has torch; exit code 3: it cannot run here, and the line WAIVED says why
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,8 +43,17 @@ life() {
 }
 # ended RUN CODE: both with this code.
 ended() {
+  local limit=$((SECONDS + 240))
   for node in 0 1; do
     local code=0
+    while kill -0 "${pids[$node]}" 2>/dev/null; do
+      if ((SECONDS > limit)); then
+        echo "FAILED: machine $node does not end:" >&2
+        tail -n 40 "$place/$1"-?.out >&2
+        exit 1
+      fi
+      sleep 0.2
+    done
     wait "${pids[$node]}" || code=$?
     if ((code != $2)); then
       echo "FAILED: machine $node ended with $code, not $2:" >&2

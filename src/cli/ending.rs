@@ -289,7 +289,7 @@ fn end_all(clouds: &Launchers, machines: &[Machine], run: Option<&str>, printer:
         if look == 0 {
             printer.note(&format!("gpuplan: waiting until {} machines are gone", left.len()));
         }
-        runtime.block_on(tokio::time::sleep(PAUSE));
+        runtime.block_on(async { tokio::time::sleep(PAUSE).await });
     }
     Ok(left)
 }

@@ -185,7 +185,7 @@ fn stopped(run: &str, settings: &Settings, printer: &Printer) -> Result<String, 
             if status.state.is_over() {
                 return Ok(status);
             }
-            runtime.block_on(tokio::time::sleep(PAUSE));
+            runtime.block_on(async { tokio::time::sleep(PAUSE).await });
         }
         let why = format!("job {} of {} has not ended yet ({})", job.0, work.engine, status.words);
         Err(Diagnostic::new(Exit::MayCostMoney, why).hint(format!("gpuplan stop {run}")))

@@ -100,12 +100,16 @@ pub fn read(script: &str, asked: &mut Asked, names: Names) {
 /// Position of the training program: a Python file, or what follows `-m`, in a line that starts one.
 fn program(words: &[String]) -> Option<usize> {
     let is_launched = words.iter().any(|word| LAUNCHERS.contains(&word.rsplit('/').next().unwrap_or(word)));
-    let file = words.iter().position(|word| word.ends_with(".py") && !word.starts_with('-'));
+    let file = words.iter().position(|word| is_python(word) && !word.starts_with('-'));
     let module = || words.iter().rposition(|word| word == "-m" || word == "--module").map(|at| at + 1).filter(|at| *at < words.len());
     let at = file.or_else(module)?;
-    let is_first = words.first().is_some_and(|word| word.ends_with(".py"));
+    let is_first = words.first().is_some_and(|word| is_python(word));
     // Not `pip install -m` or a copied file.
     (is_launched || is_first).then_some(at)
+}
+
+fn is_python(word: &str) -> bool {
+    word.strip_suffix(".py").is_some_and(|stem| !stem.is_empty())
 }
 
 /// Some programs say by their name what they do.

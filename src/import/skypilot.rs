@@ -101,10 +101,12 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
             "zone" => choice.zone = Some(word.clone()),
             known => {
                 let seen = |list: &[crate::import::Said]| list.iter().any(|said| said.key == known);
-                match BESIDE_MACHINES.contains(&known) {
-                    _ if seen(&asked.beside) || seen(&asked.unread) => {}
-                    true => asked.put_beside(known, word),
-                    false => asked.leave_unread(known, word),
+                if seen(&asked.beside) || seen(&asked.unread) {
+                    // Said of an earlier candidate.
+                } else if BESIDE_MACHINES.contains(&known) {
+                    asked.put_beside(known, word);
+                } else {
+                    asked.leave_unread(known, word);
                 }
                 continue;
             }
