@@ -1,5 +1,6 @@
 //! From what a run left in its store to charges: what each machine cost, and how much of it bought nothing.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +12,8 @@ use crate::units::{Usd, UsdPerHour};
 const NANOS_PER_HOUR: f64 = 3.6e12;
 /// An agent whose successor began so long ago writes no bill any more: it looks for a successor at every heartbeat.
 const SETTLED: SignedDuration = SignedDuration::from_mins(10);
+/// So far may the clocks of a machine and of who leads the run lie apart while it runs. Judgement.
+const CLOCKS: SignedDuration = SignedDuration::from_mins(1);
 
 /// Everything that one run says about its money.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,8 @@ pub struct RunFacts {
     pub ended: BTreeSet<(u64, u32)>,
     /// In the words of `status`; `None`: it goes on, or nobody said.
     pub outcome: Option<String>,
+    /// Somebody rents its machines, and tells of them.
+    pub is_led: bool,
 }
 
 /// A charge, and whether it can still grow.
@@ -42,13 +47,15 @@ pub struct Found {
     pub is_open: bool,
 }
 
-/// One machine as the one who led the run and its own agent saw it; at least one of them did.
-#[derive(Clone, Copy)]
+/// One machine as the one who led the run and the agents on it saw it; at least one of them did. An agent numbers its epochs in
+/// the store, a leader numbers its orders: the two are brought together by their time.
+#[derive(Clone)]
 struct Seen<'a> {
     epoch: u64,
     node: u32,
     rented: Option<&'a Rented>,
-    billed: Option<&'a Billed>,
+    /// Earliest first: a machine may have had one agent after the other.
+    billed: Vec<&'a Billed>,
 }
 
 /// Nanoseconds of a machine's paid time.
@@ -69,27 +76,44 @@ impl RunFacts {
 
     /// What its machines cost. The lines of a machine add up to what its cloud bills for it, to the nano-dollar.
     pub fn charges(&self, now: Timestamp) -> Vec<Found> {
-        let rented = self.rented.iter().flat_map(|all| &all.machines);
-        let mut seen: BTreeMap<(u64, u32, &str), Seen> = BTreeMap::new();
-        for machine in rented {
-            let (epoch, node) = (machine.epoch, machine.node);
-            let of_agent = self.billed.iter().find(|billed| (billed.epoch, billed.node) == (epoch, node));
-            seen.insert((epoch, node, &machine.machine), Seen { epoch, node, rented: Some(machine), billed: of_agent });
-        }
-        for billed in &self.billed {
-            let (epoch, node) = (billed.epoch, billed.node);
-            // A run that is led says of every machine what it cost from order to end.
-            if !seen.values().any(|one| (one.epoch, one.node) == (epoch, node)) {
-                seen.insert((epoch, node, ""), Seen { epoch, node, rented: None, billed: Some(billed) });
-            }
-        }
-        seen.values().flat_map(|machine| self.charges_of(*machine, now)).collect()
+        self.seen().iter().flat_map(|machine| self.charges_of(machine, now)).collect()
     }
 
-    fn charges_of(&self, machine: Seen, now: Timestamp) -> Vec<Found> {
+    fn seen(&self) -> Vec<Seen<'_>> {
+        let rented = self.rented.iter().flat_map(|all| &all.machines);
+        let mut seen: Vec<Seen> =
+            rented.map(|machine| Seen { epoch: machine.epoch, node: machine.node, rented: Some(machine), billed: Vec::new() }).collect();
+        let mut billed: Vec<&Billed> = self.billed.iter().collect();
+        billed.sort_by_key(|billed| (billed.from, billed.epoch, billed.node));
+        for billed in billed {
+            match self.machine_of(billed, &seen) {
+                Some(at) => seen[at].billed.push(billed),
+                None => seen.push(Seen { epoch: billed.epoch, node: billed.node, rented: None, billed: vec![billed] }),
+            }
+        }
+        seen.sort_by(|a, b| (a.epoch, a.node, a.suffix()).cmp(&(b.epoch, b.node, b.suffix())));
+        seen
+    }
+
+    /// The rented machine on which an agent ran: of its node and price, at its time. `None`: one that nobody told of yet.
+    fn machine_of(&self, billed: &Billed, seen: &[Seen]) -> Option<usize> {
+        // Where the run has ended, every machine is told, and clocks may be as wrong as they like.
+        let is_whole = self.rented.as_ref().is_some_and(|all| all.end.is_some());
+        let slack = if is_whole { i128::MAX } else { (CLOCKS.as_nanos() as f64 / self.speed.max(1.0)) as i128 };
+        let near = seen.iter().enumerate().filter_map(|(at, machine)| {
+            let rented =
+                machine.rented.filter(|rented| (rented.node, rented.rate_usd_per_hour) == (billed.node, billed.rate_usd_per_hour))?;
+            let before = rented.from.duration_since(billed.from).as_nanos();
+            let after = rented.to.map_or(0, |to| billed.from.duration_since(to).as_nanos());
+            Some((before.max(after).max(0), at))
+        });
+        near.filter(|(distance, _)| *distance <= slack).min_by_key(|(distance, at)| (*distance, Reverse(*at))).map(|(_, at)| at)
+    }
+
+    fn charges_of(&self, machine: &Seen, now: Timestamp) -> Vec<Found> {
         let Some(paid) = self.paid(machine) else { return Vec::new() };
-        let (total, parts) = (paid.cost(), self.parts(machine, &paid));
         let is_open = self.is_open(machine, now);
+        let (total, parts) = (paid.cost(), self.parts(machine, &paid, is_open));
         let price = machine.rented.and_then(|rented| self.price(&rented.place));
         let list = price.map_or(paid.rate_usd_per_hour, |price| price.list_usd_per_hour);
         let [working, redone, idle] = total.split([parts.working, parts.redone, parts.idle]);
@@ -117,23 +141,23 @@ impl RunFacts {
     }
 
     /// The interval that is paid: as the leader saw it, else as the agent did.
-    fn paid(&self, machine: Seen) -> Option<Billed> {
-        match (machine.rented, machine.billed) {
-            (Some(rented), of_agent) => Some(Billed {
-                epoch: rented.epoch,
-                node: rented.node,
-                rate_usd_per_hour: rented.rate_usd_per_hour,
-                rule: rented.rule,
-                from: rented.from,
-                elapsed_nanos: (rented.seconds * 1e9).round() as u64,
-                free_if_interrupted_within_seconds: of_agent.map_or(0, |billed| billed.free_if_interrupted_within_seconds),
-                is_interrupted: of_agent.is_some_and(|billed| billed.is_interrupted),
-                started_after_nanos: None,
-                saved: None,
-            }),
-            (None, Some(billed)) => Some(Billed { elapsed_nanos: self.paced(billed.elapsed_nanos) as u64, ..billed.clone() }),
-            (None, None) => None,
-        }
+    fn paid(&self, machine: &Seen) -> Option<Billed> {
+        let Some(rented) = machine.rented else {
+            let billed = *machine.billed.first()?;
+            return Some(Billed { elapsed_nanos: self.paced(billed.elapsed_nanos) as u64, ..billed.clone() });
+        };
+        Some(Billed {
+            epoch: rented.epoch,
+            node: rented.node,
+            rate_usd_per_hour: rented.rate_usd_per_hour,
+            rule: rented.rule,
+            from: rented.from,
+            elapsed_nanos: (rented.seconds * 1e9).round() as u64,
+            free_if_interrupted_within_seconds: machine.billed.iter().map(|one| one.free_if_interrupted_within_seconds).max().unwrap_or(0),
+            is_interrupted: machine.billed.iter().any(|one| one.is_interrupted),
+            started_after_nanos: None,
+            saved: None,
+        })
     }
 
     /// Real nanoseconds as nanoseconds of the run.
@@ -146,28 +170,31 @@ impl RunFacts {
         if self.speed == 1.0 { nanos } else { (nanos as f64 * self.speed) as i128 }
     }
 
-    /// How the paid time divides: before the program started and after it ended nothing was done; what was done after the last
+    /// How the paid time divides: before a program started and after it ended nothing was done; what was done after the last
     /// checkpoint that counts was done again, or for nothing.
-    fn parts(&self, machine: Seen, paid: &Billed) -> Parts {
+    fn parts(&self, machine: &Seen, paid: &Billed, is_open: bool) -> Parts {
         let whole = paid.paid_nanos();
-        let Some(billed) = machine.billed else { return Parts { idle: whole, working: 0, redone: 0 } };
-        let within = |nanos: i128| nanos.clamp(0, whole);
-        let before = if machine.rented.is_some() { self.since(paid.from, billed.from) } else { 0 };
-        let started = within(before + billed.started_after_nanos.map_or(0, |nanos| self.paced(nanos)));
-        let ended = within(before + self.paced(billed.elapsed_nanos)).max(started);
-        let kept = match self.kept_until(machine.epoch) {
-            Kept::All => ended,
-            Kept::Nothing => started,
-            Kept::Until(at) => within(self.since(paid.from, at)).clamp(started, ended),
-        };
-        let (working, redone) = (kept - started, ended - kept);
+        let (mut working, mut redone, mut passed) = (0, 0, 0);
+        for billed in &machine.billed {
+            let within = |nanos: i128| nanos.clamp(passed, whole);
+            let before = if machine.rented.is_some() { self.since(paid.from, billed.from) } else { 0 };
+            let started = within(before + billed.started_after_nanos.map_or(0, |nanos| self.paced(nanos)));
+            let ended = within(before + self.paced(billed.elapsed_nanos)).max(started);
+            let kept = match self.kept_until(billed.epoch, is_open) {
+                Kept::All => ended,
+                Kept::Nothing => started,
+                Kept::Until(at) => within(self.since(paid.from, at)).clamp(started, ended),
+            };
+            (working, redone, passed) = (working + kept - started, redone + ended - kept, ended);
+        }
         Parts { idle: whole - working - redone, working, redone }
     }
 
     /// Until when the work of an epoch counts. The next epoch says what it started from; the first machine when it was saved.
-    fn kept_until(&self, epoch: u64) -> Kept {
+    /// What goes on still has lost nothing yet.
+    fn kept_until(&self, epoch: u64, is_open: bool) -> Kept {
         let newest = self.epochs.keys().chain(self.billed.iter().map(|billed| &billed.epoch)).max();
-        if self.is_completed() && newest == Some(&epoch) {
+        if (self.is_completed() || is_open) && newest == Some(&epoch) {
             return Kept::All;
         }
         let first = self.billed.iter().find(|billed| (billed.epoch, billed.node) == (epoch, 0));
@@ -178,6 +205,8 @@ impl RunFacts {
         };
         let next = self.epochs.range(epoch + 1..).next().map(|(_, next)| next.restored_from);
         match (first.saved, next) {
+            // An agent that says neither is older than these words: nothing is claimed of its work.
+            (None, _) if first.started_after_nanos.is_none() => Kept::All,
             (None, _) => Kept::Nothing,
             (Some(saved), None) => Kept::Until(after(saved.after_nanos)),
             (Some(saved), Some(Some(origin))) if origin.epoch == epoch => {
@@ -193,23 +222,27 @@ impl RunFacts {
     }
 
     /// Whether it can still grow, or another part of it be lost.
-    fn is_open(&self, machine: Seen, now: Timestamp) -> bool {
+    fn is_open(&self, machine: &Seen, now: Timestamp) -> bool {
         if let Some(rented) = machine.rented {
             return rented.to.is_none();
+        }
+        // Who leads the run will tell of it, with the time before and after the agent.
+        if self.is_led && self.rented.as_ref().is_none_or(|all| all.end.is_none()) {
+            return true;
         }
         let next = self.epochs.range(machine.epoch + 1..).next();
         let is_followed = next.is_some_and(|(_, next)| now.duration_since(next.started_at) > SETTLED);
         !is_followed && !self.ended.contains(&(machine.epoch, machine.node))
     }
 
-    fn blank(&self, machine: Seen, paid: &Billed) -> Charge {
+    fn blank(&self, machine: &Seen, paid: &Billed) -> Charge {
         let (rented, expected) = (machine.rented, self.expected.as_ref());
         let price = rented.and_then(|rented| self.price(&rented.place));
         let real = (paid.paid_nanos() as f64 / self.speed.max(f64::MIN_POSITIVE)) as i64;
         let rule = paid.rule;
         let seen_by =
             if rented.is_some() { "from the order to its end" } else { "while its agent ran, which is less than the cloud bills" };
-        let safe = if machine.billed.is_none() { "; its agent said nothing" } else { "" };
+        let safe = if machine.billed.is_empty() { "; its agent said nothing" } else { "" };
         Charge {
             id: String::new(),
             nature: Nature::Actual,
@@ -246,7 +279,7 @@ enum Kept {
 }
 
 impl Seen<'_> {
-    /// Two machines of one place in a gang cannot be; a machine that a cloud gave twice can.
+    /// A cloud may have given two machines for one order.
     fn suffix(&self) -> String {
         self.rented.map_or_else(String::new, |rented| format!("-{}", rented.machine))
     }
@@ -366,8 +399,31 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_belongs_to_the_machine_of_its_time_whatever_the_numbers() {
+        let mut facts = RunFacts { is_led: true, ..facts() };
+        // The third order was the first to be answered; two agents ran on it, one after the other.
+        let first = Rented { epoch: 3, ..rented(7200.0, Some(7200)) };
+        let second = Rented { epoch: 4, machine: "i-2".to_owned(), from: at(10_000), to: Some(at(13_600)), ..rented(3600.0, None) };
+        facts.rented = Some(AllRented { machines: vec![first, second.clone()], ..AllRented::default() });
+        let agents = [
+            billed(1, 0, 1800, 0, Some((1, 1800))),
+            billed(2, 3600, 3600, 0, Some((2, 3600))),
+            billed(3, 10_000, 3600, 0, Some((3, 3600))),
+        ];
+        facts.billed = agents.to_vec();
+        let found = facts.charges(at(1_000_000));
+        assert_eq!((hours(&found, "e3-0-i-1/work"), hours(&found, "e3-0-i-1/idle"), hours(&found, "e4-0-i-2/work")), (1.5, 0.5, 1.0));
+        // One that nobody told of yet grows, and is entered once it is told.
+        facts.rented = Some(AllRented { machines: facts.rented.unwrap().machines[..1].to_vec(), ..AllRented::default() });
+        let found = facts.charges(at(1_000_000));
+        let open: Vec<&str> = found.iter().filter(|one| one.is_open).map(|one| one.charge.id.as_str()).collect();
+        assert_eq!(open, ["run/a@k/e3-0/work"]);
+        assert_eq!(found.iter().map(|one| one.charge.quantity).sum::<f64>(), 3.0);
+    }
+
+    #[test]
     fn a_stand_in_passes_its_time_faster() {
-        let mut facts = RunFacts { speed: 600.0, ..facts() };
+        let mut facts = RunFacts { speed: 600.0, is_led: true, ..facts() };
         facts.rented = Some(AllRented { machines: vec![rented(7200.0, Some(12))], ..AllRented::default() });
         facts.billed = vec![billed(1, 3, 6, 0, Some((9, 6)))];
         let found = facts.charges(at(0));

@@ -63,8 +63,8 @@ pub fn run(arguments: &CostsArguments, settings: &Settings, printer: &Printer) -
         return import::run(arguments, settings, printer);
     }
     let by = By::parse(&arguments.by).ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("--by `{}` is no kind of row", arguments.by))
-            .hint("--by run, --by team, --by day or --by tag:NAME")
+        Diagnostic::new(Exit::Usage, format!("--by `{}` is no kind of row: run, team, day or tag:NAME", arguments.by))
+            .hint("gpuplan costs --by team")
     })?;
     let mut asked = Asked {
         since: time("--since", arguments.since.as_deref())?,
@@ -73,7 +73,7 @@ pub fn run(arguments: &CostsArguments, settings: &Settings, printer: &Printer) -
     };
     if let Some((since, until)) = asked.since.zip(asked.until).filter(|(since, until)| since >= until) {
         return Err(Diagnostic::new(Exit::Usage, format!("--since {since} is not before --until {until}"))
-            .hint("--since 2026-10-01 --until 2026-11-01"));
+            .hint("gpuplan costs --since 2026-10-01 --until 2026-11-01"));
     }
     asked.clouds.clone_from(&arguments.clouds);
     let gathered = meanwhile(
@@ -104,7 +104,7 @@ pub fn run(arguments: &CostsArguments, settings: &Settings, printer: &Printer) -
         OutputFormat::Csv => printer.data(&report::csv(&shown))?,
         OutputFormat::Table if spent.lines.is_empty() => {
             printer.note("nothing was spent that this program knows of");
-            printer.note("hint: gpuplan costs --store URI  reads the runs of a store");
+            printer.note("hint: `gpuplan costs --store URI` reads the runs of a store");
             Exit::Done
         }
         OutputFormat::Table => printer.data(&report::text(&shown, settings.width))?,
@@ -205,6 +205,7 @@ fn time(flag: &str, text: Option<&str>) -> Result<Option<Timestamp>, Diagnostic>
     let Some(text) = text else { return Ok(None) };
     let of_day = |day: Date| day.to_zoned(TimeZone::UTC).map(|midnight| midnight.timestamp());
     let read = text.parse::<Timestamp>().or_else(|_| text.parse::<Date>().and_then(of_day));
-    read.map(Some)
-        .map_err(|_| Diagnostic::new(Exit::Usage, format!("{flag} `{text}` is no day and no time")).hint(format!("{flag} 2026-10-01")))
+    read.map(Some).map_err(|_| {
+        Diagnostic::new(Exit::Usage, format!("{flag} `{text}` is no day and no time")).hint(format!("gpuplan costs {flag} 2026-10-01"))
+    })
 }

@@ -96,10 +96,10 @@ pub fn quoted(json: &str) -> String {
             in_text = is_escaped || letter != '"';
             is_escaped = !is_escaped && letter == '\\';
         } else {
-            let is_number = letter.is_ascii_digit() || letter == '-' || (in_number && matches!(letter, '+' | '.' | 'e' | 'E'));
-            if is_number != in_number {
+            let counts = letter.is_ascii_digit() || letter == '-' || (in_number && matches!(letter, '+' | '.' | 'e' | 'E'));
+            if counts != in_number {
                 out.push('"');
-                in_number = is_number;
+                in_number = counts;
             }
             in_text = letter == '"';
         }

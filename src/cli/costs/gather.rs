@@ -152,6 +152,7 @@ async fn facts(run: Run) -> Result<RunFacts, StoreError> {
     let rented = if spec.as_ref().is_some_and(|spec| spec.is_kept) { None } else { run.rented().await? };
     let said = run.result().await?.and_then(|result| outcome(&result["outcome"]));
     let outcome = rented.as_ref().and_then(|rented| rented.end.clone()).or(said);
+    let is_led = spec.as_ref().is_some_and(|spec| !spec.is_kept);
     Ok(RunFacts {
         run: run.name().to_owned(),
         key: hash[..KEY].to_owned(),
@@ -165,6 +166,7 @@ async fn facts(run: Run) -> Result<RunFacts, StoreError> {
         rented,
         ended,
         outcome,
+        is_led,
     })
 }
 

@@ -69,8 +69,8 @@ pub fn run(arguments: &ImportArguments, settings: &Settings, printer: &Printer) 
 
 fn format(text: &str) -> Result<Format, Diagnostic> {
     Format::parse(text).ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("no export is called `{text}`"))
-            .hint("--format cur, --format focus, --format google or --format azure")
+        Diagnostic::new(Exit::Usage, format!("no export is called `{text}`: cur, focus, google or azure"))
+            .hint("gpuplan costs import FILE --format cur")
     })
 }
 
@@ -94,7 +94,7 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
         let unreadable = |error: &io::Error| Diagnostic::file(path, error);
         let file = File::open(path).map_err(|error| unreadable(&error))?;
         if path.is_dir() {
-            return Err(Diagnostic::new(Exit::Usage, format!("{} is a folder", path.display())).hint("name every file of the bill"));
+            return Err(Diagnostic::new(Exit::Usage, format!("{} is a folder", path.display())).hint("gpuplan costs import FILE FILE"));
         }
         let mut bytes = BufReader::with_capacity(BUFFER, Hashing { file, hash: &mut hash });
         let is_packed = bytes.fill_buf().map_err(|error| unreadable(&error))?.starts_with(&GZIP);
@@ -114,9 +114,9 @@ fn refused(error: &BillError) -> Diagnostic {
     match error {
         BillError::Parquet { file } => {
             let csv = file.replace(".parquet", ".csv");
-            diagnostic.hint(format!("duckdb -c \"COPY (SELECT * FROM '{file}') TO '{csv}'\"  writes it as CSV"))
+            diagnostic.hint(format!("`duckdb -c \"COPY (SELECT * FROM '{file}') TO '{csv}'\"` writes it as CSV"))
         }
-        BillError::Unknown { .. } => diagnostic.hint("--format cur, focus, google or azure says whose it is"),
+        BillError::Unknown { .. } => diagnostic.hint("gpuplan costs import FILE --format cur"),
         BillError::Missing { column, .. } => diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept")),
         BillError::Cell { .. } | BillError::Line { .. } | BillError::TooLarge { .. } => diagnostic.hint("nothing of it was kept"),
     }

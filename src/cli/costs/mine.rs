@@ -20,7 +20,7 @@ pub fn run(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
         OutputFormat::Csv => printer.data(&report::csv(&compared)),
         OutputFormat::Table if compared.is_empty() => {
             printer.note("no run that was launched from a plan has completed, as far as the ledger knows");
-            printer.note("hint: gpuplan costs --store URI  enters the runs of a team");
+            printer.note("hint: `gpuplan costs --store URI` enters the runs of a team");
             Ok(Exit::Done)
         }
         OutputFormat::Table => printer.data(&report::text(&compared, settings.width)),
