@@ -78,6 +78,7 @@ fn broken(path: &Path, diff: &Diff, settings: &Settings) -> Result<Vec<Broken>, 
     let policy = Policy::read(&text, &hardware).map_err(|error| refused(&error))?;
     let mut broken = Guardrail::read(&text).map_err(|error| refused(&error))?.breaks(diff);
     broken.extend(guardrail::breaks(&policy, &diff.rented, &hardware));
+    broken.sort_by_key(|broken| broken.line);
     Ok(broken)
 }
 

@@ -26,7 +26,11 @@ pub fn text(budget: &Budget, width: u16, most_rows: usize) -> String {
         out.push('\n');
     }
     for section in sections(budget, most_rows) {
-        out.push_str(&format!("\n{}\n{}{}", section.title, render(&section.columns, section.rows, width), section.foot));
+        out.push_str(&format!("\n{}\n{}", section.title, render(&section.columns, section.rows, width)));
+        for line in section.foot.lines() {
+            out.push_str(&wrap(line, width, "  "));
+            out.push('\n');
+        }
     }
     out.push('\n');
     for assumption in &budget.assumptions {

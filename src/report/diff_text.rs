@@ -70,7 +70,7 @@ pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
         let table = markdown_table(&columns(), &rows(diff, most));
         let shown = foot(diff, most);
         out.push_str(&format!(
-            "\n<details><summary>{} lines: ~ changed, + added, - removed</summary>\n\n{table}{shown}\n</details>\n",
+            "\n<details><summary>{} lines: ~ changed, + added, - removed</summary>\n\n{table}\n{shown}\n</details>\n",
             diff.lines.len()
         ));
     }

@@ -112,9 +112,6 @@ fn the_same_facts_fit_every_terminal_a_table_of_lines_and_a_page() {
         for line in ran.stdout.lines() {
             assert!(line.chars().count() <= width, "at {width}: {line}");
         }
-        if width == 80 {
-            insta::assert_snapshot!("portfolio_narrow", ran.stdout);
-        }
     }
     let lines = portfolio(folder.path(), &text, &["--output", "json"]).json()["lines"].as_array().unwrap().len();
     assert_eq!(portfolio(folder.path(), &text, &["--output", "csv"]).stdout.lines().count(), lines + 1);
