@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::budget::portfolio::calendar::Month;
 use crate::budget::portfolio::planned::{Inputs, Once, PlanDocument, PlannedError};
 use crate::budget::portfolio::{Phase, Portfolio, PortfolioError, What};
-use crate::budget::{Budget, budget};
+use crate::budget::{Budget, Charge, budget, charges};
 use crate::cli::args::{OutputFormat, PriceArguments, WorkloadArguments};
 use crate::cli::calibrations::{MeasuredArguments, Measurements};
 use crate::cli::diagnostic::{Diagnostic, Exit};
@@ -19,6 +19,7 @@ use crate::cli::plan::{compute, context, nothing_fits};
 use crate::cli::printer::Printer;
 use crate::cli::settings::{Settings, sha256};
 use crate::cli::workload;
+use crate::report::focus::{FocusVersion, write};
 use crate::report::{budget_json, budget_text, plan_json};
 use crate::workload::file::{LimitsSection, WorkloadFile};
 
@@ -38,16 +39,27 @@ pub struct BudgetArguments {
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub max_results: usize,
+    /// Print the lines as forecast rows of FOCUS 1.2, 1.3 or 1.4 (CSV)
+    #[arg(long, value_name = "VERSION")]
+    pub focus: Option<FocusVersion>,
 }
 
 pub fn run(arguments: &BudgetArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let answer = answer(arguments, settings, printer)?;
+    if let Some(version) = arguments.focus {
+        return printer.data(&focus(version, &charges(&answer))?);
+    }
     match settings.output {
         OutputFormat::Json => printer.data(&format!("{:#}\n", budget_json::document(&answer))),
         OutputFormat::Csv => printer.data(&budget_json::csv(&answer)),
         OutputFormat::Table if settings.markdown => printer.data(&budget_text::markdown(&answer, arguments.max_results)),
         OutputFormat::Table => printer.data(&budget_text::text(&answer, settings.width, arguments.max_results)),
     }
+}
+
+/// Charges as the file that finance loads.
+pub fn focus(version: FocusVersion, charges: &[Charge]) -> Result<String, Diagnostic> {
+    write(version, charges).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
 }
 
 /// The budget of a portfolio, as every output has it.

@@ -12,8 +12,10 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use crate::budget::ledger::{Differing, Ledger, LedgerError};
-use crate::budget::spent::{Asked, By, RunKnown, Spent};
+use crate::budget::Charge;
+use crate::budget::spent::{Asked, By, Line, RunKnown, Spent};
 use crate::cli::args::OutputFormat;
+use crate::cli::budget::focus;
 use crate::cli::costs::gather::{Gathered, from_journal, from_store, of_run};
 use crate::cli::costs::import::ImportArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
@@ -21,6 +23,7 @@ use crate::cli::patience::meanwhile;
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::report::costs::{self as report, Shown};
+use crate::report::focus::FocusVersion;
 use crate::report::format::usd;
 use crate::runstore::Run;
 
@@ -50,6 +53,9 @@ pub struct CostsArguments {
     /// Only this cloud (repeat for several); `fake` shows what was rehearsed
     #[arg(long = "cloud", value_name = "CLOUD")]
     pub clouds: Vec<String>,
+    /// Print every charge that is closed as a row of FOCUS 1.2, 1.3 or 1.4 (CSV)
+    #[arg(long, value_name = "VERSION")]
+    pub focus: Option<FocusVersion>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -99,17 +105,28 @@ pub fn run(arguments: &CostsArguments, settings: &Settings, printer: &Printer) -
             spent.rehearsals
         ));
     }
-    match settings.output {
-        OutputFormat::Json => printer.data(&report::json(&shown))?,
-        OutputFormat::Csv => printer.data(&report::csv(&shown))?,
-        OutputFormat::Table if spent.lines.is_empty() => {
+    match (arguments.focus, settings.output) {
+        (Some(version), _) => printer.data(&rows(version, &spent, printer)?)?,
+        (None, OutputFormat::Json) => printer.data(&report::json(&shown))?,
+        (None, OutputFormat::Csv) => printer.data(&report::csv(&shown))?,
+        (None, OutputFormat::Table) if spent.lines.is_empty() => {
             printer.note("nothing was spent that this program knows of");
             printer.note("hint: `gpuplan costs --store URI` reads the runs of a store");
             Exit::Done
         }
-        OutputFormat::Table => printer.data(&report::text(&shown, settings.width))?,
+        (None, OutputFormat::Table) => printer.data(&report::text(&shown, settings.width))?,
     };
     if entered.differing.is_empty() { Ok(Exit::Done) } else { Err(differ(&entered.differing)) }
+}
+
+/// Charges of runs, without those that still grow and without the lines of a bill, which stand beside them.
+fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<String, Diagnostic> {
+    let (open, closed): (Vec<&Line>, Vec<&Line>) = spent.lines.iter().filter(|line| !line.of_bill).partition(|line| line.so_far);
+    if !open.is_empty() {
+        printer.note(&format!("{} charges still grow and are left out; they come once their machines have ended", open.len()));
+    }
+    let closed: Vec<Charge> = closed.into_iter().map(|line| line.charge.clone()).collect();
+    focus(version, &closed)
 }
 
 /// What a store says now and what the ledger kept: both are named, and the ledger is right.
