@@ -91,7 +91,7 @@ impl RunFacts {
                 None => seen.push(Seen { epoch: billed.epoch, node: billed.node, rented: None, billed: vec![billed] }),
             }
         }
-        seen.sort_by(|a, b| (a.epoch, a.node, a.suffix()).cmp(&(b.epoch, b.node, b.suffix())));
+        seen.sort_by_key(|one| (one.epoch, one.node, one.suffix()));
         seen
     }
 
