@@ -91,18 +91,17 @@ impl RunFacts {
                 None => seen.push(Seen { epoch: billed.epoch, node: billed.node, rented: None, billed: vec![billed] }),
             }
         }
-        seen.sort_by(|a, b| (a.epoch, a.node, a.suffix()).cmp(&(b.epoch, b.node, b.suffix())));
+        seen.sort_by_key(|one| (one.epoch, one.node, one.suffix()));
         seen
     }
 
-    /// The rented machine on which an agent ran: of its node and price, at its time. `None`: one that nobody told of yet.
+    /// The rented machine on which an agent ran: of its node, at its time. `None`: one that nobody told of yet.
     fn machine_of(&self, billed: &Billed, seen: &[Seen]) -> Option<usize> {
         // Where the run has ended, every machine is told, and clocks may be as wrong as they like.
         let is_whole = self.rented.as_ref().is_some_and(|all| all.end.is_some());
         let slack = if is_whole { i128::MAX } else { (CLOCKS.as_nanos() as f64 / self.speed.max(1.0)) as i128 };
         let near = seen.iter().enumerate().filter_map(|(at, machine)| {
-            let rented =
-                machine.rented.filter(|rented| (rented.node, rented.rate_usd_per_hour) == (billed.node, billed.rate_usd_per_hour))?;
+            let rented = machine.rented.filter(|rented| rented.node == billed.node)?;
             let before = rented.from.duration_since(billed.from).as_nanos();
             let after = rented.to.map_or(0, |to| billed.from.duration_since(to).as_nanos());
             Some((before.max(after).max(0), at))

@@ -276,7 +276,7 @@ mod tests {
         let (one, credit) = (charge("1", "3.000000001"), charge("2", "-0.5"));
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(ledger.enter(&[one.clone(), credit.clone()], now).unwrap(), Entered { new: 2, ..Entered::default() });
-        assert_eq!(ledger.enter(&[one.clone()], now).unwrap(), Entered { known: 1, ..Entered::default() });
+        assert_eq!(ledger.enter(std::slice::from_ref(&one), now).unwrap(), Entered { known: 1, ..Entered::default() });
         let dearer = charge("1", "4");
         let entered = ledger.enter(&[dearer.clone(), charge("3", "1")], now).unwrap();
         assert_eq!((entered.new, entered.differing.len()), (1, 1));

@@ -53,7 +53,7 @@ struct Sum {
 /// Grows with runs and days, not with lines.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
-    sums: BTreeMap<Key, Sum>,
+    by_key: BTreeMap<Key, Sum>,
     /// Lines of all files.
     pub lines: u64,
     /// Of them, those of runs.
@@ -70,7 +70,7 @@ impl Sums {
         let zero = FineUsd::ZERO;
         let empty =
             Sum { start: line.start, end: line.end, hours: 0.0, lines: 0, billed: zero, list: zero, contracted: zero, effective: zero };
-        let sum = self.sums.entry(key).or_insert(empty);
+        let sum = self.by_key.entry(key).or_insert(empty);
         (sum.start, sum.end) = (sum.start.min(line.start), sum.end.max(line.end));
         sum.lines += 1;
         sum.hours += line.hours.unwrap_or(0.0);
@@ -85,7 +85,7 @@ impl Sums {
     /// lost letters of them.
     pub fn bills(&self, hash: &str, source: &str, runs: &BTreeSet<String>) -> Vec<ImportedBill> {
         let mut bills: BTreeMap<(&str, &str, &str), ImportedBill> = BTreeMap::new();
-        for (key, sum) in &self.sums {
+        for (key, sum) in &self.by_key {
             let Key { cloud, account, month, .. } = key;
             let bill = bills.entry((cloud, account, month)).or_insert_with(|| ImportedBill {
                 id: format!("bill/{hash}/{cloud}/{account}/{month}"),

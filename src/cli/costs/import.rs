@@ -105,7 +105,7 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
             formats.push(format.name());
         }
     }
-    let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = format!("{:x}", hash.finalize());
     Ok((sums, digest[..HASH].to_owned(), formats))
 }
 

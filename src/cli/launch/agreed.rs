@@ -167,7 +167,7 @@ impl Chosen<'_> {
         let node = &hardware.instance(plan.instance).node;
         Expected {
             plan: plan_id(world, plan),
-            gpu: hardware.gpu(node.gpu).id.to_string(),
+            gpu: hardware.gpu(node.gpu).id.clone(),
             gpus_per_node: f64::from(node.devices()),
             framework: workload.training.framework.0.clone(),
             cost_usd: plan.cost,
