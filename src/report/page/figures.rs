@@ -17,7 +17,7 @@ type Found = Result<Section, &'static str>;
 pub fn all(document: &Document, plan: &Plan, around: &Around) -> Vec<(&'static str, Found)> {
     vec![
         ("Cost against time", frontier(document, plan, around)),
-        ("How sure the cost is", certainty(document, plan, around)),
+        ("How sure the cost is", Ok(certainty(document, plan, around))),
         ("The bill", bill(plan)),
         ("Ways to pay", ways(document)),
         ("Where the time of a step goes", step(plan)),
@@ -102,7 +102,7 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
     Ok(section("cost-against-time", "Cost against time", text, vec![Figure { chart: Some(chart), table }]))
 }
 
-fn certainty(document: &Document, plan: &Plan, around: &Around) -> Found {
+fn certainty(document: &Document, plan: &Plan, around: &Around) -> Section {
     let listed = listed(document, plan);
     let front: Vec<(usize, &Plan)> =
         listed.iter().enumerate().filter(|(_, (_, mark))| *mark != Mark::Other).map(|(index, (one, _))| (index + 1, *one)).collect();
@@ -151,7 +151,7 @@ fn certainty(document: &Document, plan: &Plan, around: &Around) -> Found {
         (90th percentile). The bar goes from the first to the last, the mark is the mean. The numbers are those of the list above.";
     let mut figures = vec![Figure { chart: Some(chart), table }];
     figures.extend(histogram(plan));
-    Ok(section("certainty", "How sure the cost is", text.to_owned(), figures))
+    section("certainty", "How sure the cost is", text.to_owned(), figures)
 }
 
 /// Of the draws of a forecast, where a plan has one.
