@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::budget::ledger::{Differing, Ledger, LedgerError};
 use crate::budget::Charge;
+use crate::budget::ledger::{Differing, Ledger, LedgerError};
 use crate::budget::spent::{Asked, By, Line, RunKnown, Spent};
 use crate::cli::args::OutputFormat;
 use crate::cli::budget::focus;
@@ -150,7 +150,7 @@ fn words(amount: crate::units::Usd, hours: f64) -> String {
 /// What was entered, and what grows still.
 #[derive(Default)]
 pub struct Entering {
-    pub open: Vec<crate::budget::Charge>,
+    pub open: Vec<Charge>,
     pub differing: Vec<Differing>,
 }
 
@@ -181,7 +181,7 @@ pub fn remember(run: &Run, settings: &Settings, printer: &Printer) -> Result<(),
     Ok(())
 }
 
-pub fn spent(ledger: &Ledger, open: Vec<crate::budget::Charge>, asked: &Asked) -> Result<Spent, Diagnostic> {
+pub fn spent(ledger: &Ledger, open: Vec<Charge>, asked: &Asked) -> Result<Spent, Diagnostic> {
     let said = |error: LedgerError| ledger_said(&error);
     let (charges, bills) = (ledger.charges().map_err(said)?, ledger.bills().map_err(said)?);
     let known: BTreeMap<String, RunKnown> = ledger.runs().map_err(said)?;

@@ -164,6 +164,7 @@ impl From<ExportError> for Diagnostic {
             ExportError::UnknownFramework(_) => diagnostic.hint("gpuplan export FILE --to slurm --framework none -- COMMAND"),
             ExportError::Plan(_) => diagnostic.hint("gpuplan plan FILE --output json >plan.json"),
             ExportError::Name { target, .. } => diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME")),
+            ExportError::Sweep { .. } => diagnostic.hint("gpuplan launch FILE -- COMMAND"),
             ExportError::Layout { .. } | ExportError::Unfit { .. } => diagnostic,
         }
     }

@@ -122,6 +122,9 @@ pub const MARGIN: u32 = 10;
 impl Job {
     /// `document` is a whole plan document, `plan` one plan of it.
     pub fn new(document: &Value, plan: &Value, gpu: &Gpu, instance: &InstanceType, wishes: Wishes) -> Result<Self, ExportError> {
+        if let Some(runs) = plan["sweep"]["runs"].as_u64() {
+            return Err(ExportError::Sweep { runs });
+        }
         let planned: Planned = serde_json::from_value(plan.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
         let workload = document.get("workload").ok_or_else(|| ExportError::Plan("`workload` is missing".to_owned()))?;
         let stated: Stated = serde_json::from_value(workload.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;

@@ -61,6 +61,8 @@ pub enum ExportError {
     Name { name: String, target: Target, rule: &'static str },
     #[error("{target} {why}")]
     Unfit { target: Target, why: String },
+    #[error("a sweep of {runs} runs is no single job; what starts it is `gpuplan launch`")]
+    Sweep { runs: u64 },
 }
 
 impl Target {

@@ -29,4 +29,3 @@ pub mod snapshot;
 pub mod spot_json;
 pub mod spot_text;
 pub mod table;
-

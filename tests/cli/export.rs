@@ -76,6 +76,12 @@ fn accelerate_and_deepspeed_get_the_reviewed_configurations() {
     }
 }
 
+#[test]
+fn a_sweep_is_no_single_job() {
+    let refused = gpuplan(&["export", "examples/sweep.toml", "--to", "slurm"]);
+    assert!(refused.code == 2 && refused.stderr.contains("a sweep of 64 runs is no single job"), "{}", refused.stderr);
+}
+
 /// The words of the agent's command in a script.
 fn command(script: &str) -> String {
     let from = script.find("  -- ").unwrap_or_else(|| panic!("{script}"));
