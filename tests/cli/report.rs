@@ -141,7 +141,7 @@ fn nothing_that_was_read_becomes_markup() {
     assert!(!page.contains("<script") && !page.contains("</script"), "markup");
     assert!(page.matches("&lt;script&gt;").count() >= 6);
     let markdown = report(&path, &["--format", "md"]);
-    assert!(!markdown.contains("<script") && !markdown.contains("\n# x"));
+    assert!(!markdown.replace("\\<", "").contains("<script") && !markdown.contains("\n# x"));
     for row in csv(&report(&path, &["--format", "csv"])) {
         assert_eq!(row.len(), 5);
     }
