@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use crate::launch::engine::EngineError;
 
 /// A question may take so long.
-pub const QUICK: Duration = Duration::from_secs(120);
+pub const QUICK: Duration = Duration::from_mins(2);
 /// A submission: SkyPilot starts a controller first, on a machine of its own.
-pub const SLOW: Duration = Duration::from_secs(30 * 60);
+pub const SLOW: Duration = Duration::from_mins(30);
 /// Longest part of a client's words in an error.
 const MOST_WORDS: usize = 400;
 

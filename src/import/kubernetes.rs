@@ -236,8 +236,8 @@ fn affinity(pod: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Ve
     }
     // A wish is taken where it can be had, and the job runs without it too.
     for wish in wishes.into_iter().flatten().filter_map(|wish| wish.get("preference")) {
-        let wished: Vec<Choice> = choices.iter().flat_map(|one| term_choices(wish, one, asked, names)).collect();
-        choices.extend(wished);
+        let more: Vec<Choice> = choices.iter().flat_map(|one| term_choices(wish, one, asked, names)).collect();
+        choices.extend(more);
     }
     choices.dedup();
     choices
@@ -311,13 +311,13 @@ mod tests {
 
     #[test]
     fn sets_and_training_jobs_add_up_their_pods() {
-        let inner = POD.replace("\n", "\n        ");
+        let inner = POD.replace('\n', "\n        ");
         let set = format!(
             "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nspec:\n  replicatedJobs:\n    - replicas: 2\n      template:\n        spec:\n          parallelism: 3\n          template:\n            spec:{inner}"
         );
         assert_eq!(asked(&set).unwrap().nodes, Some(6..=6));
         let worker = |name: &str, count: u32| {
-            format!("    {name}:\n      replicas: {count}\n      template:\n        spec:{}", POD.replace("\n", "\n    "))
+            format!("    {name}:\n      replicas: {count}\n      template:\n        spec:{}", POD.replace('\n', "\n    "))
         };
         let job = format!(
             "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}\n{}",
