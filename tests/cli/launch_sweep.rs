@@ -103,7 +103,8 @@ fn a_sweep_survives_its_machine_and_repeats_nothing_that_is_completed() {
     assert_eq!(results(home.path()), expected, "neither neighbours nor a lost machine change a result");
     let log = run(home.path(), &["logs", "many"]).stdout;
     for completed in ["many-000", "many-001"] {
-        assert_eq!(log.matches(&format!("run {completed} starts")).count(), 1, "what is completed is not run again: {log}");
+        // The last words of a machine that died may be lost with it.
+        assert!(log.matches(&format!("run {completed} starts")).count() <= 1, "what is completed is not run again: {log}");
     }
     assert!(log.contains("completed before"), "{log}");
     // Each run has its own output, card and checkpoints.
