@@ -1,7 +1,9 @@
 //! Data from a store that fails now and then, is cut off anywhere, changes, or does not fit.
 #![cfg(test)]
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::stream::BoxStream;
@@ -23,11 +25,13 @@ struct Moody {
     asked: AtomicU64,
     most: u64,
     fetched: AtomicU64,
+    /// Each object is refused once at most: how requests mix is nobody's choice.
+    refused: Mutex<BTreeSet<Location>>,
 }
 
 impl Moody {
     fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self { objects: InMemory::new(), asked: AtomicU64::new(0), most, fetched: AtomicU64::new(0) })
+        Arc::new(Self { objects: InMemory::new(), asked: AtomicU64::new(0), most, fetched: AtomicU64::new(0), refused: Mutex::default() })
     }
 }
 
@@ -53,7 +57,7 @@ impl ObjectStore for Moody {
 
     async fn get_opts(&self, location: &Location, options: GetOptions) -> StoreResult<GetResult> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
-        if asked % 3 == 1 || asked >= self.most {
+        if asked % 3 == 1 && self.refused.lock().unwrap().insert(location.clone()) || asked >= self.most {
             return Err(refused());
         }
         self.fetched.fetch_add(1, Ordering::SeqCst);
@@ -131,7 +135,13 @@ async fn cut_off_anywhere_it_goes_on_inside_a_file_too() {
     fill(&kept.objects).await;
     // After so many requests the store is gone for good, and the next agent finds it again.
     for most in [0, 1, 5, 40, 100] {
-        let cut = Arc::new(Moody { objects: kept.objects.fork(), asked: AtomicU64::new(0), most, fetched: AtomicU64::new(0) });
+        let cut = Arc::new(Moody {
+            objects: kept.objects.fork(),
+            asked: AtomicU64::new(0),
+            most,
+            fetched: AtomicU64::new(0),
+            refused: Mutex::default(),
+        });
         let error = staged(&cut, folder.path()).await.unwrap_err();
         assert!(error.is_for_now(), "{error}");
     }
