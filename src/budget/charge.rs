@@ -39,6 +39,24 @@ pub enum Item {
     Other,
 }
 
+impl Item {
+    /// As JSON has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Machines => "machines",
+            Self::Fallback => "fallback",
+            Self::LostWork => "lost-work",
+            Self::Disk => "disk",
+            Self::CheckpointStorage => "checkpoint-storage",
+            Self::Egress => "egress",
+            Self::UnusedCommitment => "unused-commitment",
+            Self::Credit => "credit",
+            Self::Tax => "tax",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// Why machine time bought no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::budget::Budget;
-use crate::budget::portfolio::lines::{Line, word};
+use crate::budget::portfolio::lines::Line;
 
 /// The whole document. Its lines add up to `total.cost_usd.expected` to the nano-dollar.
 pub fn document(budget: &Budget) -> Value {
@@ -82,7 +82,7 @@ fn row(line: &Line) -> Vec<String> {
         text(&line.phase),
         text(&line.team),
         line.month.to_string(),
-        word(line.item).to_owned(),
+        line.item.word().to_owned(),
         line.cloud.clone(),
         text(&line.region),
         text(&line.zone_id),

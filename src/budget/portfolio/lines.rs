@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
         let mut cost = split(whole, part, phase.months);
         let mut quantity = line.quantity * f64::from(phase.repeats) / f64::from(phase.months);
         let all = quantity;
-        let id = format!("{}/{month}/{}.{}", phase.path(), position + 1, word(line.item));
+        let id = format!("{}/{month}/{}.{}", phase.path(), position + 1, line.item.word());
         for (at, commitment) in self.portfolio.commitments.iter().enumerate() {
             let Some(left) = self.left[at].get_mut(&month).filter(|left| **left > Usd::ZERO) else { continue };
             let Some(cover) = commitment.cover(once, line) else { continue };
@@ -266,22 +266,6 @@ fn shared(month: Month, item: Item, cost: Usd, of: Of) -> Line {
         assumption: String::new(),
         tags: BTreeMap::new(),
         of,
-    }
-}
-
-/// An item as JSON has it.
-pub fn word(item: Item) -> &'static str {
-    match item {
-        Item::Machines => "machines",
-        Item::Fallback => "fallback",
-        Item::LostWork => "lost-work",
-        Item::Disk => "disk",
-        Item::CheckpointStorage => "checkpoint-storage",
-        Item::Egress => "egress",
-        Item::UnusedCommitment => "unused-commitment",
-        Item::Credit => "credit",
-        Item::Tax => "tax",
-        Item::Other => "other",
     }
 }
 

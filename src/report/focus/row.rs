@@ -154,18 +154,7 @@ impl<'a> Row<'a> {
     }
 
     pub fn item(&self) -> &'static str {
-        match self.charge.item {
-            Item::Machines => "machines",
-            Item::Fallback => "fallback",
-            Item::LostWork => "lost-work",
-            Item::Disk => "disk",
-            Item::CheckpointStorage => "checkpoint-storage",
-            Item::Egress => "egress",
-            Item::UnusedCommitment => "unused-commitment",
-            Item::Credit => "credit",
-            Item::Tax => "tax",
-            Item::Other => "other",
-        }
+        self.charge.item.word()
     }
 
     pub fn waste(&self) -> Option<&'static str> {
