@@ -136,6 +136,7 @@ def main():
     # A run of a sweep has its own beginning.
     parser.add_argument("--seed", type=int, default=int(os.environ.get("GPUPLAN_SWEEP_INDEX", "0")))
     parser.add_argument("--keep", type=int, default=3, help="checkpoints to keep here")
+    parser.add_argument("--hold-at", type=int, help="stay at this step until told to stop: an interruption that cannot come too late")
     asked = parser.parse_args()
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
@@ -147,6 +148,7 @@ def main():
     state, chance = load(resume) if resume else new_state(asked.seed)
     print(f"train: from step {state['step']} of {asked.steps}", file=sys.stderr, flush=True)
     samples, progress = data(), os.environ.get("GPUPLAN_PROGRESS_FILE")
+    saved = None
 
     while state["step"] < asked.steps and not stop:
         train_step(state, chance, samples)
@@ -156,9 +158,13 @@ def main():
                 file.write(str(state["step"]))
         if state["step"] % asked.every == 0 and state["step"] < asked.steps:
             save(folder, state, chance, asked.ballast)
+            saved = state["step"]
             for old in sorted(name for name in os.listdir(folder) if name.startswith("step-"))[: -asked.keep]:
                 shutil.rmtree(os.path.join(folder, old), ignore_errors=True)
-    save(folder, state, chance, asked.ballast)
+        while state["step"] == asked.hold_at and not stop:
+            time.sleep(0.02)
+    if saved != state["step"]:
+        save(folder, state, chance, asked.ballast)
     if state["step"] < asked.steps:
         print(f"train: interrupted at step {state['step']}", file=sys.stderr, flush=True)
         return INTERRUPTED

@@ -119,11 +119,11 @@ fn a_run_survives_on_azure() {
     let environment = [("AZURE_STORAGE_USE_EMULATOR", "true"), ("AZURITE_BLOB_STORAGE_URL", endpoint.as_str())];
     let store = format!("az://runs/{}", azurite.address.replace([':', '.'], "-"));
     let bench = Bench::at(&store, &environment);
-    let mut first = bench.start("a", &["--machine", "one"], &[TRAINER, "--ballast", "20", "--seconds-per-step", "0.5"]);
+    let mut first = bench.start("a", &["--machine", "one"], &[TRAINER, "--ballast", "20", "--hold-at", "40"]);
     first.wait_until_safe(20);
     first.kill();
     kill_programs(&store);
-    let mut second = bench.start("b", &["--machine", "two"], &[TRAINER, "--seconds-per-step", "0.2"]);
+    let mut second = bench.start("b", &["--machine", "two"], &[TRAINER, "--hold-at", "60"]);
     second.wait_for("restored step");
     second.wait_for("is safe");
     second.signal("TERM");

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 /// Long enough for a machine that does much else.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 pub struct Bench {
     root: tempfile::TempDir,

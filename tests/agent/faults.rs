@@ -8,7 +8,7 @@ use crate::bench::{Bench, TRAINER, undisturbed};
 /// An interrupted run with at least two checkpoints.
 fn interrupted() -> Bench {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+    let mut agent = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1", "--hold-at", "110"]);
     // Two of them, however many are overtaken on a busy machine.
     agent.wait_until_safe(1);
     let first = bench.committed().unwrap();

@@ -70,8 +70,9 @@ fn killed_at_any_moment_it_goes_on_where_it_was() {
 fn on_a_signal_the_program_saves_and_the_next_agent_goes_on() {
     let bench = Bench::new();
     for (life, name) in (0..).zip(["TERM", "USR1", "INT"]) {
-        let mut agent = bench.start(&format!("{life}"), &[], &[TRAINER, "--seconds-per-step", "0.1"]);
-        agent.wait_until_safe(10 + life * 20);
+        let step = 10 + life * 20;
+        let mut agent = bench.start(&format!("{life}"), &[], &[TRAINER, "--hold-at", &step.to_string()]);
+        agent.wait_until_safe(step);
         agent.signal(name);
         agent.signal(name);
         agent.ends_with(75);
@@ -141,8 +142,9 @@ fn the_outcome_goes_by_evidence_and_not_by_the_code() {
 #[test]
 fn a_crash_with_progress_is_started_again_and_one_without_is_not_for_ever() {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
-    for step in [1, 21] {
+    let held = "[ $GPUPLAN_RESTART_COUNT -lt 2 ] && hold=\"--hold-at $((GPUPLAN_RESTART_COUNT * 20 + 20))\"; exec \"$0\" $hold";
+    let mut agent = bench.start("a", &[], &["sh", "-c", held, TRAINER]);
+    for step in [20, 40] {
         agent.wait_until_safe(step);
         kill_programs(&bench.path("store").display().to_string());
     }
@@ -163,7 +165,7 @@ fn a_crash_with_progress_is_started_again_and_one_without_is_not_for_ever() {
 #[test]
 fn a_cap_saves_and_stops() {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &["--lifetime", "0.8s"], &[TRAINER]);
+    let mut agent = bench.start("a", &["--lifetime", "3s"], &[TRAINER, "--hold-at", "10"]);
     agent.ends_with(77);
     assert!(bench.committed().is_some());
     // The minimum of a minute at this price is the whole budget at once.

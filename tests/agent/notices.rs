@@ -40,7 +40,7 @@ fn aws_tokens_are_renewed_and_an_action_is_a_notice() {
         _ => text(404, ""),
     });
     let bench = Bench::with(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &server.endpoint)]);
-    let mut agent = bench.start("a", &[], &[TRAINER, "--steps", "120", "--seconds-per-step", "0.1"]);
+    let mut agent = bench.start("a", &[], &[TRAINER, "--hold-at", "20"]);
     leaves(&bench, &mut agent, &announced, "aws spot terminate: 100 s left");
     assert_eq!(tokens.load(Ordering::SeqCst), 2, "a refused token is replaced once, a good one is kept");
 }
@@ -63,7 +63,7 @@ fn a_clock_that_is_ten_minutes_wrong_changes_nothing() {
             _ => text(404, ""),
         });
         let bench = Bench::with(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &server.endpoint)]);
-        let mut agent = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.2"]);
+        let mut agent = bench.start("a", &[], &[TRAINER, "--hold-at", "20"]);
         agent.ends_with(75);
         assert!(agent.log().contains("90 s left"), "{}", agent.log());
     }
@@ -89,9 +89,10 @@ fn aws_advice_does_not_stop_the_program() {
         _ => text(404, ""),
     });
     let bench = Bench::with(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &server.endpoint)]);
-    let mut agent = bench.start("a", &[], &[TRAINER]);
-    agent.ends_with(0);
-    assert!(agent.log().contains("the machine is at risk"), "{}", agent.log());
+    let mut agent = bench.start("a", &[], &[TRAINER, "--hold-at", "60"]);
+    agent.wait_for("the machine is at risk");
+    agent.wait_until_safe(60);
+    assert!(!agent.has_ended() && !agent.log().contains("interrupted"), "{}", agent.log());
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn google_says_preempted_once_and_for_all() {
     });
     let host = server.endpoint.trim_start_matches("http://").to_owned();
     let bench = Bench::with(&[("GCE_METADATA_HOST", &host)]);
-    let mut agent = bench.start("a", &[], &[TRAINER, "--steps", "120", "--seconds-per-step", "0.1"]);
+    let mut agent = bench.start("a", &[], &[TRAINER, "--hold-at", "20"]);
     leaves(&bench, &mut agent, &announced, "gcp preemption: 30 s left");
 }
 
@@ -142,7 +143,7 @@ fn azure_events_of_other_machines_are_none_and_the_own_is_acknowledged_at_the_en
         }
     });
     let bench = Bench::with(&[("GPUPLAN_AZURE_METADATA_ENDPOINT", &server.endpoint)]);
-    let mut agent = bench.start("a", &[], &[TRAINER, "--steps", "120", "--seconds-per-step", "0.1"]);
+    let mut agent = bench.start("a", &[], &[TRAINER, "--hold-at", "20"]);
     leaves(&bench, &mut agent, &announced, "azure preempt: 40 s left");
     let acknowledged: Vec<_> = server.asked().into_iter().filter(|request| !request.body.is_empty()).map(|request| request.body).collect();
     assert_eq!(acknowledged, [r#"{"StartRequests":[{"EventId":"B"}]}"#]);
@@ -152,7 +153,7 @@ fn azure_events_of_other_machines_are_none_and_the_own_is_acknowledged_at_the_en
 fn a_file_is_a_notice() {
     let bench = Bench::new();
     let file = bench.path("leave");
-    let mut agent = bench.start("a", &["--notice-from", &file.display().to_string()], &[TRAINER, "--seconds-per-step", "0.1"]);
+    let mut agent = bench.start("a", &["--notice-from", &file.display().to_string()], &[TRAINER, "--hold-at", "20"]);
     agent.wait_until_safe(20);
     std::fs::write(&file, "").unwrap();
     agent.ends_with(75);

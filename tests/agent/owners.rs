@@ -1,13 +1,14 @@
 //! Two agents on one run: the old one is fenced, a living one is left alone.
 
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
+use crate::bench::{Agent, Bench, TRAINER, kill_programs, processes_with, undisturbed};
 
 #[test]
 fn a_stopped_owner_is_replaced_after_three_heartbeats_and_fenced_when_it_wakes() {
     let bench = Bench::new();
-    let mut old = bench.start("old", &["--machine", "one"], &[TRAINER, "--steps", "100000", "--every", "1", "--seconds-per-step", "0.5"]);
+    let mut old = bench.start("old", &["--machine", "one"], &[TRAINER, "--hold-at", "10"]);
     old.wait_until_safe(1);
     old.signal("STOP");
     let begun = Instant::now();
@@ -27,24 +28,33 @@ fn a_stopped_owner_is_replaced_after_three_heartbeats_and_fenced_when_it_wakes()
 #[test]
 fn a_living_owner_is_left_alone() {
     let bench = Bench::new();
-    let mut first = bench.start("a", &["--machine", "one"], &[TRAINER]);
+    let mut first = bench.start("a", &["--machine", "one"], &[TRAINER, "--hold-at", "20"]);
     first.wait_for("epoch 1");
     for machine in ["one", "two"] {
         let mut second = bench.start("b", &["--machine", machine], &[TRAINER]);
         second.ends_with(76);
         assert!(second.log().contains("is alive on"), "{}", second.log());
     }
-    first.ends_with(0);
+    assert!(!first.has_ended());
+    first.signal("TERM");
+    first.ends_with(75);
 }
 
 #[test]
 fn of_two_that_start_at_once_one_owns_the_run() {
     let bench = Bench::new();
     let mut agents: Vec<_> =
-        (0..4).map(|number| bench.start(&number.to_string(), &["--machine", &number.to_string()], &[TRAINER])).collect();
-    let mut codes: Vec<_> = agents.iter_mut().map(|agent| agent.wait().code().unwrap()).collect();
-    codes.sort_unstable();
-    assert_eq!(codes, [0, 76, 76, 76]);
+        (0..4).map(|number| bench.start(&number.to_string(), &["--machine", &number.to_string()], &["sleep", "600"])).collect();
+    while agents.len() > 1 {
+        let ended = agents.iter_mut().position(Agent::has_ended);
+        if let Some(mut agent) = ended.map(|at| agents.remove(at)) {
+            agent.ends_with(76);
+        }
+        sleep(Duration::from_millis(5));
+    }
+    agents[0].wait_for("epoch 1");
+    agents[0].signal("TERM");
+    agents[0].ends_with(75);
 }
 
 #[test]
@@ -68,7 +78,7 @@ fn after_the_agent_was_killed_its_program_is_ended_before_the_next_starts() {
 #[test]
 fn force_takes_a_run_from_a_stopped_owner_on_the_same_machine() {
     let bench = Bench::new();
-    let mut old = bench.start("a", &[], &[TRAINER, "--every", "1", "--seconds-per-step", "0.5"]);
+    let mut old = bench.start("a", &[], &[TRAINER, "--hold-at", "10"]);
     old.wait_until_safe(1);
     old.signal("STOP");
     let mut new = bench.start("b", &["--force"], &[TRAINER]);
@@ -81,12 +91,12 @@ fn force_takes_a_run_from_a_stopped_owner_on_the_same_machine() {
 #[test]
 fn a_late_commit_of_the_old_owner_is_passed_over() {
     let bench = Bench::new();
-    let mut first = bench.start("a", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+    let mut first = bench.start("a", &[], &[TRAINER, "--hold-at", "20"]);
     first.wait_until_safe(1);
     first.signal("KILL");
     first.wait();
     kill_programs(&bench.path("store").display().to_string());
-    let mut second = bench.start("b", &[], &[TRAINER, "--seconds-per-step", "0.1"]);
+    let mut second = bench.start("b", &[], &[TRAINER, "--hold-at", "40"]);
     second.wait_for("is safe");
     let newest = bench.committed().unwrap();
     second.signal("TERM");

@@ -31,11 +31,11 @@ fn a_run_survives_on_s3() {
     make_bucket(&moto.address, "runs");
     let endpoint = format!("http://{}", moto.address);
     let bench = Bench::at("s3://runs/team/a", &environment(&endpoint));
-    let mut first = bench.start("a", &["--machine", "one"], &[TRAINER, "--ballast", "20", "--seconds-per-step", "0.05"]);
+    let mut first = bench.start("a", &["--machine", "one"], &[TRAINER, "--ballast", "20", "--hold-at", "40"]);
     first.wait_until_safe(20);
     first.kill();
     kill_programs("s3://runs/team/a");
-    let mut second = bench.start("b", &["--machine", "two"], &[TRAINER]);
+    let mut second = bench.start("b", &["--machine", "two"], &[TRAINER, "--hold-at", "60"]);
     second.wait_for("restored step");
     second.wait_for("is safe");
     second.signal("TERM");
@@ -84,7 +84,7 @@ fn a_store_that_fails_now_and_then_loses_nothing() {
         let endpoint = format!("http://{}", unreliable(moto.address.clone(), 3, answer));
         let store = format!("s3://runs/{}", &answer[..3]);
         let bench = Bench::at(&store, &environment(&endpoint));
-        let mut first = bench.start("a", &["--machine", "one"], &[TRAINER]);
+        let mut first = bench.start("a", &["--machine", "one"], &[TRAINER, "--hold-at", "60"]);
         first.wait_for("is safe");
         first.signal("TERM");
         first.ends_with(75);

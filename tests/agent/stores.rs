@@ -32,7 +32,7 @@ fn committed(objects: &Objects) -> Option<u64> {
 fn begun() -> Objects {
     let bucket = Bucket::start(Objects::new(), |_| Fate::Done);
     let bench = bench(&bucket);
-    let mut agent = bench.start("a", &["--keep-last", "1"], &[TRAINER, "--seconds-per-step", "0.05"]);
+    let mut agent = bench.start("a", &["--keep-last", "1"], &[TRAINER, "--hold-at", "60"]);
     agent.wait_until_safe(60);
     agent.signal("TERM");
     agent.ends_with(75);

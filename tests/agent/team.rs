@@ -14,9 +14,9 @@ fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
-/// Both machines of a life, in folders named after it, one some time after the other.
-fn start(bench: &Bench, life: &str, port: &str, (pace, later): (&str, u64)) -> [Agent; 2] {
-    let command = ["python3", TRAINER, port, STEPS, pace];
+/// Both machines of a life, in folders named after it, one some seconds after the other. They stay at the step `hold`.
+fn start(bench: &Bench, life: &str, port: &str, (hold, later): (&str, u64)) -> [Agent; 2] {
+    let command = ["python3", TRAINER, port, STEPS, "0.02", hold];
     ["0", "1"].map(|node| {
         if node == "1" {
             sleep(Duration::from_secs(later));
@@ -43,7 +43,7 @@ fn undisturbed() -> [String; 2] {
 }
 
 fn finish(bench: &Bench, life: &str) {
-    let mut agents = start(bench, life, &free_port(), ("0.02", 4));
+    let mut agents = start(bench, life, &free_port(), (STEPS, 4));
     for agent in &mut agents {
         agent.ends_with(0);
     }
@@ -70,8 +70,8 @@ fn shards_of_all_machines_are_one_checkpoint() {
 #[test]
 fn a_notice_on_any_machine_stops_all_at_the_same_step() {
     let bench = Bench::new();
-    for (life, told) in [("first", 1), ("second", 0)] {
-        let mut agents = start(&bench, life, &free_port(), ("0.1", 0));
+    for (life, told, hold) in [("first", 1, "25"), ("second", 0, "45")] {
+        let mut agents = start(&bench, life, &free_port(), (hold, 0));
         agents[0].wait_for("is safe");
         agents[told].signal("TERM");
         for agent in &mut agents {
@@ -88,8 +88,8 @@ fn a_notice_on_any_machine_stops_all_at_the_same_step() {
 #[test]
 fn a_machine_that_vanishes_does_not_leave_the_others_hanging() {
     let bench = Bench::new();
-    for vanishing in [1, 0] {
-        let mut agents = start(&bench, &format!("without-{vanishing}"), &free_port(), ("0.1", 0));
+    for (vanishing, hold) in [(1, "25"), (0, "45")] {
+        let mut agents = start(&bench, &format!("without-{vanishing}"), &free_port(), (hold, 0));
         agents[0].wait_for("is safe");
         // The machine with all that runs on it.
         let programs = crate::bench::processes_with(&format!("{}|{vanishing}|n{vanishing}|", bench.path("store").display()));

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A trainer on several machines: each step it exchanges a number and the wish to stop, and each saves its own shard.
 
-Without a time limit on the exchange, as with most collective libraries: who loses its peer hangs.
+Without a time limit on the exchange, as with most collective libraries: who loses its peer hangs. It stays at the step HOLD,
+if there is one, until told to stop.
 """
 
 import json
@@ -13,6 +14,7 @@ import time
 
 NODE, NODES = int(os.environ.get("GPUPLAN_NODE", "0")), int(os.environ.get("GPUPLAN_NODES", "1"))
 PORT, STEPS, PACE = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+HOLD = int(sys.argv[4]) if len(sys.argv) > 4 else None
 FOLDER = os.environ.get("GPUPLAN_CKPT_DIR", "checkpoints")
 stop = []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
@@ -81,8 +83,10 @@ def main():
             save(step, value)
             print(f"node {NODE}: stopped at step {step}", flush=True)
             sys.exit(75)
-        step, value = step + 1, (value * 0.9 + total * 0.01 + (NODE + 1) * 0.001)
         time.sleep(PACE)
+        if step == HOLD:
+            continue
+        step, value = step + 1, (value * 0.9 + total * 0.01 + (NODE + 1) * 0.001)
         if step % 10 == 0:
             save(step, value)
     with open("result.json", "w") as file:

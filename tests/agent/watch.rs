@@ -183,7 +183,7 @@ fn an_interruption_is_billed_as_the_cloud_bills_it() {
         let bench = Bench::with(&environment);
         let file = bench.path("hand-off.json");
         fs::write(&file, rule).unwrap();
-        let mut agent = bench.start("a", &["--hand-off", &file.display().to_string()], &[TRAINER, "--seconds-per-step", "0.1"]);
+        let mut agent = bench.start("a", &["--hand-off", &file.display().to_string()], &[TRAINER, "--hold-at", "20"]);
         if environment.is_empty() {
             agent.wait_for("train: from");
             agent.signal("TERM");
