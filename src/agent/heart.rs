@@ -265,6 +265,8 @@ impl Shipping {
     pub async fn run(mut self, mut finish: watch::Receiver<Option<Finish>>) -> (Self, bool) {
         let mut pause = FIRST_PAUSE;
         let clock = finish.clone();
+        // Pruning may be cut off anywhere: by the end of the program, after which it is made up for.
+        let mut is_cut = false;
         loop {
             let last = *finish.borrow_and_update();
             let looked = Instant::now();
@@ -272,7 +274,15 @@ impl Shipping {
             let pace = if self.settling.has_news() { SECOND_LOOK } else { LOOK };
             let mut wait = pace.max(looked.elapsed() * SHARE_OF_LOOKING);
             let shipped = match &newest {
-                None if last.is_some() => return (self, true),
+                None if last.is_some() => {
+                    if is_cut && last.is_some_and(|finish| finish.over == Over::Orderly) {
+                        tokio::select! {
+                            () = self.prune() => {}
+                            () = out_of_time(clock) => {}
+                        }
+                    }
+                    return (self, true);
+                }
                 None => Ok(Shipped::Changed),
                 Some(ready) => tokio::select! {
                     shipped = self.ship(ready) => shipped,
@@ -289,10 +299,9 @@ impl Shipping {
                     wait = Duration::ZERO;
                     let _ = self.events.send(Event::Committed(name)).await;
                     if last.is_none_or(|finish| finish.over == Over::Orderly) {
-                        // Pruning may be cut off anywhere.
                         tokio::select! {
-                            () = self.prune() => {}
-                            Ok(()) = finish.changed() => {}
+                            () = self.prune() => is_cut = false,
+                            Ok(()) = finish.changed() => is_cut = true,
                             () = out_of_time(clock.clone()) => return (self, true),
                         }
                     }

@@ -150,6 +150,9 @@ pub enum Command {
 pub struct WorkloadArguments {
     /// Workload file (TOML), or a plan (JSON) whose question is asked again
     pub file: Option<PathBuf>,
+    /// This one of the file's `[[phase]]`s, as a workload of its own
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub phase: Option<String>,
     /// Named model, such as llama-3.1-8b (see `gpuplan catalog models`)
     #[arg(short, long)]
     pub model: Option<String>,

@@ -24,6 +24,7 @@ pub mod live;
 pub mod patience;
 pub mod plan;
 pub mod plan_from;
+mod plan_phases;
 pub mod prices;
 pub mod printer;
 pub mod profile;

@@ -10,6 +10,7 @@ use crate::cli::calibrations::{MeasuredArguments, Measurements};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live;
 use crate::cli::plan_from;
+use crate::cli::plan_phases;
 use crate::cli::printer::Printer;
 use crate::cli::profile;
 use crate::cli::settings::{Catalogs, Settings};
@@ -29,7 +30,11 @@ pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) ->
         (None, None) => {
             let mut file = workload::read(&arguments.workload)?;
             file = file.overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
-            answer(&file, arguments, settings, printer)
+            if file.phase.is_empty() {
+                answer(&file, arguments, settings, printer)
+            } else {
+                plan_phases::run(&file, arguments, settings, printer)
+            }
         }
     }
 }
@@ -54,8 +59,21 @@ pub fn compute(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
+    // What is wrong with the question is told before any cloud is asked.
+    workload::resolve(file, &settings.models()?)?;
+    let gathered = gathered(&file.limits, prices, settings, printer)?;
+    compute_on(gathered, file, measured, settings, printer)
+}
+
+/// The same on catalogs and limits that are there.
+pub fn compute_on(
+    (catalogs, limits): (Catalogs, Limits),
+    file: &WorkloadFile,
+    measured: &MeasuredArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Answered, Diagnostic> {
     let resolved = workload::resolve(file, &settings.models()?)?;
-    let (catalogs, limits) = gathered(&file.limits, prices, settings, printer)?;
     let measured = Measurements::find(measured, settings)?;
     let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
@@ -174,7 +192,11 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
         return Err(Diagnostic::new(Exit::StalePrices, gone.join("\n  "))
             .hint("run the program version that made the plan, or give its catalog with `--catalog-dir DIR`"));
     }
-    answer(&file, arguments, &settings, printer)
+    if file.phase.is_empty() {
+        answer(&file, arguments, &settings, printer)
+    } else {
+        plan_phases::run(&file, arguments, &settings, printer)
+    }
 }
 
 fn short(hash: &str) -> &str {

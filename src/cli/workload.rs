@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::args::{LimitsArguments, WorkloadArguments};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::units::UsdPerHour;
-use crate::workload::file::{LimitsSection, ModelSection, Resolved, Scalar, WorkloadFile};
+use crate::workload::file::{DataSection, LimitsSection, ModelSection, Resolved, Scalar, WorkloadFile};
 use crate::workload::{Model, Models, huggingface, safetensors};
 
 /// The file, with flags laid over it. Paths inside a file are relative to the file.
@@ -25,7 +25,11 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
     };
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     if text.trim_start().starts_with('{') {
-        return Ok(Recorded::read(path, &text)?.file.overlay(flags));
+        let mut file = Recorded::read(path, &text)?.file;
+        if let Some(name) = &arguments.phase {
+            file = file.phase(name)?.file;
+        }
+        return Ok(file.overlay(flags));
     }
     let mut file = WorkloadFile::parse(&text).map_err(|error| {
         let mut diagnostic = Diagnostic::from(error);
@@ -33,14 +37,26 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         diagnostic
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    for inner in [&mut file.model.config, &mut file.model.index].into_iter().flatten() {
+    beside(folder, &mut file.model, &mut file.data)?;
+    for phase in &mut file.phase {
+        beside(folder, &mut phase.model, &mut phase.data)?;
+    }
+    if let Some(name) = &arguments.phase {
+        file = file.phase(name)?.file;
+    }
+    Ok(file.overlay(flags))
+}
+
+/// Paths inside a file are relative to it.
+fn beside(folder: &Path, model: &mut ModelSection, data: &mut DataSection) -> Result<(), Diagnostic> {
+    for inner in [&mut model.config, &mut model.index].into_iter().flatten() {
         *inner = folder.join(&*inner).to_string_lossy().into_owned();
     }
-    if let Some(location) = file.data.location.as_mut().filter(|location| !location.contains("://")) {
+    if let Some(location) = data.location.as_mut().filter(|location| !location.contains("://")) {
         let beside = std::path::absolute(folder.join(&*location)).map_err(|error| Diagnostic::file(folder, &error))?;
         *location = beside.to_string_lossy().into_owned();
     }
-    Ok(file.overlay(flags))
+    Ok(())
 }
 
 /// A plan as `plan --output json` wrote it: the question, and the answer of then.
@@ -81,6 +97,11 @@ pub fn is_given(arguments: &WorkloadArguments) -> bool {
 
 /// Fills every gap; reads the model's own files where they are named.
 pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnostic> {
+    if let Some(first) = file.phase.first() {
+        let names: Vec<&str> = file.phase.iter().map(|phase| phase.name.as_str()).collect();
+        return Err(Diagnostic::new(Exit::Usage, format!("this workload has phases ({}), and this is for one of them", names.join(", ")))
+            .hint(format!("--phase {}", first.name)));
+    }
     let model = file.model.config.as_deref().map(|path| read_model(path, file.model.index.as_deref())).transpose()?;
     Ok(file.resolve(models, model)?)
 }

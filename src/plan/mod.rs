@@ -13,6 +13,7 @@ pub mod loading;
 pub mod measured;
 pub mod outlook;
 pub mod packing;
+pub mod phases;
 pub mod physics;
 pub mod policy;
 pub mod price;

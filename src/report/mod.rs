@@ -18,6 +18,7 @@ pub mod history;
 pub mod job;
 pub mod mine;
 pub mod page;
+pub mod phases;
 pub mod plan_csv;
 pub mod plan_json;
 pub mod plan_text;

@@ -229,7 +229,7 @@ fn workload_json(context: &Context) -> Value {
 }
 
 /// What was said and nothing else: keys that nobody gave are left out.
-fn stated(value: &impl Serialize) -> Value {
+pub fn stated(value: &impl Serialize) -> Value {
     fn strip(value: Value) -> Value {
         match value {
             Value::Object(map) => {

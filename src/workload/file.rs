@@ -2,6 +2,7 @@
 
 mod batch;
 mod network;
+mod phases;
 mod resolve;
 mod scalar;
 mod settings;
@@ -9,6 +10,7 @@ mod settings;
 use serde::{Deserialize, Serialize};
 
 use crate::units::names::did_you_mean;
+pub use crate::workload::file::phases::{Phase, PhaseSection};
 pub use crate::workload::file::resolve::Resolved;
 pub use crate::workload::file::scalar::Scalar;
 use crate::workload::file::scalar::{optional_words, plain_text, switch_or_rate, words};
@@ -40,6 +42,9 @@ pub struct WorkloadFile {
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
     pub sweep: SweepSection,
     pub limits: LimitsSection,
+    /// Parts that run one after the other, each on machines of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phase: Vec<PhaseSection>,
 }
 
 /// A named model, a `config.json`, or sizes; sizes beside a named model replace its own.

@@ -62,6 +62,7 @@ mod machines;
 mod moto;
 mod on;
 #[cfg(target_os = "linux")]
+mod phases;
 mod profile;
 #[cfg(feature = "aws")]
 #[path = "../testbed/proxy.rs"]

@@ -1,4 +1,5 @@
-//! `launch --on ENGINE` over clients that behave as recorded: handed over, asked, read, stopped, forgotten; and what is refused.
+//! `launch --on ENGINE` over clients that behave as help texts and sources say (Slurm is tried for real in tests/slurm.sh): handed over, asked,
+//! read, stopped, forgotten; and what is refused.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

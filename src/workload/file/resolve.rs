@@ -133,7 +133,7 @@ fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>,
     Ok(Some(Sweep { runs, parallel, gpus_per_run }))
 }
 
-fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
+pub(super) fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
     let bytes =
         Bytes::parse(text).map_err(|_| invalid(key, format!("`{}` is not an amount of data, such as 500GB or 1.5TiB", shown(text))))?;
     if bytes.0 > 0.0 && bytes.0 <= LARGEST_BYTES {

@@ -1,0 +1,130 @@
+//! `plan` of a workload with phases: each on its own machines, near the data that the one before it leaves, and all of them together.
+
+use crate::cli::args::{OutputFormat, PlanArguments};
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::plan::{Answered, compute_on, context, gathered, nothing_fits, pretty};
+use crate::cli::printer::Printer;
+use crate::cli::settings::{Catalogs, Settings};
+use crate::plan::Limits;
+use crate::plan::phases::{Taken, Total, shares};
+use crate::report::phases::{Answer, Whole, document, text};
+use crate::report::{format, plan_json};
+use crate::units::Hours;
+use crate::workload::file::{Phase, WorkloadFile};
+
+pub fn run(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let phases = file.phases()?;
+    let (catalogs, whole) = gathered(&file.limits, &arguments.prices, settings, printer)?;
+    let headline = settings.warn_about_age(&catalogs.market, printer);
+    let question = Question { whole, arguments, settings, printer };
+    let unhurried = vec![None; phases.len()];
+    let (mut answers, catalogs) = question.answers(&phases, &unhurried, catalogs)?;
+    let mut total = Total::of(&taken(&answers));
+    let deadline = question.whole.deadline;
+    if let Some(deadline) = deadline.filter(|deadline| total.run_hours.p90 > deadline.0) {
+        let hours: Vec<f64> = answers.iter().map(|answer| answer.taken.hours.p90).collect();
+        let shares: Vec<Option<Hours>> = shares(deadline, &hours).into_iter().map(Some).collect();
+        (answers, _) = question.answers(&phases, &shares, catalogs)?;
+        total = Total::of(&taken(&answers));
+    }
+    let whole = Whole { name: file.name.as_deref().unwrap_or("workload"), file, answers: &answers, total, deadline };
+    match settings.output {
+        OutputFormat::Json => printer.data(&pretty(&document(&whole)))?,
+        OutputFormat::Table => printer.data(&text(&whole, headline.as_deref(), settings.width))?,
+        OutputFormat::Csv => {
+            return Err(Diagnostic::new(Exit::Usage, "phases are no table of plans").hint(format!("--phase {}", phases[0].name)));
+        }
+    };
+    question.within_budget(&total)
+}
+
+fn taken(answers: &[Answer]) -> Vec<Taken> {
+    answers.iter().map(|answer| answer.taken).collect()
+}
+
+/// What is the same for all phases.
+struct Question<'a> {
+    /// Limits of the whole.
+    whole: Limits,
+    arguments: &'a PlanArguments,
+    settings: &'a Settings,
+    printer: &'a Printer,
+}
+
+impl Question<'_> {
+    /// Each phase by its own limits; deadline and budget that stand above the phases are those of all together.
+    fn answers(
+        &self,
+        phases: &[Phase],
+        deadlines: &[Option<Hours>],
+        mut catalogs: Catalogs,
+    ) -> Result<(Vec<Answer>, Catalogs), Diagnostic> {
+        let mut answers: Vec<Answer> = Vec::new();
+        for (phase, deadline) in phases.iter().zip(deadlines) {
+            let mut file = phase.file.clone();
+            if let Some(before) = answers.last().filter(|before| before.hands_over.is_some()) {
+                file.data.place.get_or_insert_with(|| before.place.clone());
+            }
+            let answer;
+            (answer, catalogs) = self.answer(phase, &file, *deadline, catalogs)?;
+            answers.push(answer);
+        }
+        Ok((answers, catalogs))
+    }
+
+    fn answer(
+        &self,
+        phase: &Phase,
+        file: &WorkloadFile,
+        deadline: Option<Hours>,
+        catalogs: Catalogs,
+    ) -> Result<(Answer, Catalogs), Diagnostic> {
+        let said = |mut diagnostic: Diagnostic| {
+            diagnostic.message = format!("phase {}: {}", phase.name, diagnostic.message);
+            diagnostic
+        };
+        let own = Limits::read(&file.limits, &catalogs.hardware, self.settings.now)?;
+        let limits = Limits {
+            deadline: own.deadline.or(deadline),
+            policy: self.whole.policy.clone(),
+            seed: self.whole.seed,
+            accept_stale: self.whole.accept_stale,
+            ..own
+        };
+        let answered = compute_on((catalogs, limits), file, &self.arguments.measured, self.settings, self.printer).map_err(said)?;
+        let answer = self.read(phase, file, deadline, &answered).map_err(said)?;
+        Ok((answer, answered.catalogs))
+    }
+
+    fn read(&self, phase: &Phase, file: &WorkloadFile, deadline: Option<Hours>, answered: &Answered) -> Result<Answer, Diagnostic> {
+        let Some(plan) = &answered.set.recommendation else { return Err(nothing_fits(&answered.set)) };
+        let context = context(answered, file, self.settings)?;
+        let shown = plan_json::plan_json(plan, &context);
+        Ok(Answer {
+            name: phase.name.clone(),
+            hands_over: phase.hands_over,
+            place: format!("{}/{}", shown.cloud, shown.region),
+            machines: format!("{} x {}", shown.nodes, shown.instance_type),
+            gpus: format!("{} x {}", plan.gpus(), shown.gpu),
+            terms: shown.purchase,
+            rate: shown.rate_usd_per_hour,
+            seen: format::age(shown.price.observed_at, self.settings.now),
+            deadline,
+            taken: Taken { hours: plan.run.hours, cost: plan.cost },
+            assumed: answered.resolved.assumed.clone(),
+            document: plan_json::document(&answered.set, &context),
+        })
+    }
+
+    /// After the answer: a total that is likely to cost more than may be spent is no success.
+    fn within_budget(&self, total: &Total) -> Result<Exit, Diagnostic> {
+        match self.whole.budget.filter(|budget| total.cost_usd.p90 > *budget) {
+            None => Ok(Exit::Done),
+            Some(budget) => {
+                let (p90, budget) = (format::usd(total.cost_usd.p90), format::usd(budget));
+                Err(Diagnostic::new(Exit::OnlyMoney, format!("all phases together cost up to {p90} (90 %), above the budget of {budget}"))
+                    .hint("give a phase less to do, or phases limits of their own: [phase.limits]"))
+            }
+        }
+    }
+}

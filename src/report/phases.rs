@@ -1,0 +1,134 @@
+//! Phases one after the other, for people and as JSON (contract section 3): each one's recommended plan, and the total.
+
+use serde_json::{Value, json};
+
+use crate::plan::phases::{Taken, Total};
+use crate::report::format;
+use crate::report::plan_text::wrap;
+use crate::report::table::{Column, render};
+use crate::units::{Bytes, Hours, UsdPerHour};
+use crate::workload::file::WorkloadFile;
+
+/// What is recommended for one phase.
+pub struct Answer {
+    pub name: String,
+    pub hands_over: Option<Bytes>,
+    /// `cloud/region`.
+    pub place: String,
+    pub machines: String,
+    pub gpus: String,
+    pub terms: &'static str,
+    pub rate: UsdPerHour,
+    /// Age of the price.
+    pub seen: String,
+    /// Its part of a deadline of all.
+    pub deadline: Option<Hours>,
+    pub taken: Taken,
+    pub assumed: Vec<String>,
+    /// As `plan --phase` gives it.
+    pub document: Value,
+}
+
+pub struct Whole<'a> {
+    pub name: &'a str,
+    pub file: &'a WorkloadFile,
+    pub answers: &'a [Answer],
+    pub total: Total,
+    pub deadline: Option<Hours>,
+}
+
+/// The document of the costliest phase, whose plan is the top recommendation, with all phases and their total beside it.
+pub fn document(whole: &Whole) -> Value {
+    let costliest = whole.answers.iter().max_by_key(|answer| answer.taken.cost.expected);
+    let mut document = costliest.map_or_else(|| json!({}), |answer| answer.document.clone());
+    if let Some(workload) = document.get_mut("workload") {
+        workload["file"] = crate::report::plan_json::stated(whole.file);
+        workload["name"] = json!(whole.name);
+    }
+    document["phases"] = whole.answers.iter().map(phase).collect();
+    document["total"] = json!(whole.total);
+    document["total"]["deadline_hours"] = json!(whole.deadline);
+    document
+}
+
+fn phase(answer: &Answer) -> Value {
+    let of = |key: &str| answer.document.get(key).cloned().unwrap_or_default();
+    json!({
+        "name": answer.name,
+        "hands_over_bytes": answer.hands_over.map(|bytes| bytes.0),
+        "deadline_hours": answer.deadline,
+        "recommendation": of("recommendation"),
+        "notes": of("notes"),
+        "assumed": answer.assumed,
+    })
+}
+
+pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
+    let columns = [
+        Column::left("phase", 0),
+        Column::left("GPUs", 0),
+        Column::left("machines", 100),
+        Column::left("where", 0),
+        Column::left("terms", 0),
+        Column::right("$/h", 110),
+        Column::right("price seen", 120),
+        Column::right("hours", 0),
+        Column::right("cost", 0),
+        Column::right("90 %", 0),
+    ];
+    let rows = whole.answers.iter().map(|answer| {
+        vec![
+            answer.name.clone(),
+            answer.gpus.clone(),
+            answer.machines.clone(),
+            answer.place.clone(),
+            answer.terms.to_owned(),
+            format::rate(answer.rate),
+            format!("{} ago", answer.seen),
+            Hours(answer.taken.hours.expected).to_string(),
+            format::usd(answer.taken.cost.expected),
+            format::usd(answer.taken.cost.p90),
+        ]
+    });
+    let Total { run_hours, cost_usd } = whole.total;
+    let mut together = vec![String::new(); columns.len()];
+    together[0] = "total".to_owned();
+    together[7] = Hours(run_hours.expected).to_string();
+    together[8] = format::usd(cost_usd.expected);
+    together[9] = format::usd(cost_usd.p90);
+    let mut out = headline.map_or_else(String::new, |headline| format!("{headline}\n\n"));
+    out.push_str(&format!("{}: {} phases, one after the other\n\n", whole.name, whole.answers.len()));
+    out.push_str(&render(&columns, rows.chain([together]), width));
+    out.push('\n');
+    for line in remarks(whole) {
+        out.push_str(&wrap(&line, width, "  "));
+        out.push('\n');
+    }
+    out
+}
+
+fn remarks(whole: &Whole) -> Vec<String> {
+    let mut lines = Vec::new();
+    for pair in whole.answers.windows(2) {
+        if let [before, after] = pair
+            && let Some(handed) = before.hands_over
+        {
+            let how = if before.place == after.place {
+                "in the same region, where moving costs nothing".to_owned()
+            } else {
+                format!("from {} to {}, priced in its bill where the clouds differ", before.place, after.place)
+            };
+            lines.push(format!("{} hands {handed} to {}: {how}.", before.name, after.name));
+        }
+    }
+    if let Some(deadline) = whole.deadline {
+        let p90 = Hours(whole.total.run_hours.p90);
+        let verdict = if p90.0 <= deadline.0 { "within" } else { "PAST" };
+        lines.push(format!("Nine times of ten all is done after {p90}, {verdict} the deadline of {deadline}."));
+    }
+    lines.push("Percentiles of phases are added: exact where their estimates err together, too wide where they do not.".to_owned());
+    if let Some(first) = whole.answers.first() {
+        lines.push(format!("More about one: gpuplan plan FILE --phase {}", first.name));
+    }
+    lines
+}

@@ -1,0 +1,157 @@
+//! `Phase`: one part of a workload that runs on machines of its own, after the one before it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Bytes;
+use crate::workload::file::resolve::bytes;
+use crate::workload::file::scalar::{conflict, invalid, missing, shown};
+use crate::workload::file::{CheckpointSection, DataSection, LimitsSection, ModelSection, SweepSection, TrainingSection};
+use crate::workload::file::{WorkloadFile, WorkloadFileError};
+
+/// More phases than this are a portfolio (`gpuplan budget`).
+const MOST_PHASES: usize = 50;
+
+/// `[[phase]]` as written: what it says is laid over the sections above it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PhaseSection {
+    pub name: String,
+    /// Amount of data that the next phase reads, such as `200GB`.
+    pub hands_over: Option<String>,
+    pub model: ModelSection,
+    pub training: TrainingSection,
+    pub data: DataSection,
+    pub checkpoint: CheckpointSection,
+    #[serde(skip_serializing_if = "SweepSection::is_empty")]
+    pub sweep: SweepSection,
+    pub limits: LimitsSection,
+}
+
+/// A phase as a workload of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    pub name: String,
+    pub file: WorkloadFile,
+    /// What the next phase reads of this one; `None`: nothing, or nobody said how much.
+    pub hands_over: Option<Bytes>,
+}
+
+impl WorkloadFile {
+    /// In the order of the file. A phase that hands data over is the next one's data, unless that names its own.
+    pub fn phases(&self) -> Result<Vec<Phase>, WorkloadFileError> {
+        if self.phase.len() > MOST_PHASES {
+            return Err(invalid(
+                "phase",
+                format!("{} phases are more than {MOST_PHASES}: make them runs of a portfolio", self.phase.len()),
+            ));
+        }
+        let mut phases: Vec<Phase> = Vec::new();
+        for (number, section) in (1..).zip(&self.phase) {
+            let name = section.name.trim().to_owned();
+            let key = format!("phase {number}: name");
+            if name.is_empty() {
+                return Err(missing(&key, "each phase has a name, such as `train`"));
+            }
+            if phases.iter().any(|earlier| earlier.name == name) {
+                return Err(invalid(&key, format!("`{}` is the name of an earlier phase", shown(&name))));
+            }
+            let hands_over = section.hands_over.as_deref().map(|text| bytes(&format!("phase {number}: hands_over"), text)).transpose()?;
+            if hands_over.is_some() && number == self.phase.len() {
+                return Err(invalid(&format!("phase {number}: hands_over"), "no phase comes after this one"));
+            }
+            let mut file = self.alone().overlay(section.clone().into());
+            file.name = Some(format!("{} / {name}", self.name.as_deref().unwrap_or("workload")));
+            if let Some(handed) = phases.last().and_then(|before| before.hands_over) {
+                if section.data.size.is_some() {
+                    return Err(conflict(&format!("phase {number}: data.size"), &format!("phase {}: hands_over", number - 1)));
+                }
+                file.data.size = Some(format!("{}B", handed.0));
+                file.data.place = section.data.place.clone();
+            }
+            // Those above the phases are for all of them together.
+            file.limits.deadline.clone_from(&section.limits.deadline);
+            file.limits.budget.clone_from(&section.limits.budget);
+            phases.push(Phase { name, file, hands_over });
+        }
+        Ok(phases)
+    }
+
+    /// The one of that name.
+    pub fn phase(&self, name: &str) -> Result<Phase, WorkloadFileError> {
+        let phases = self.phases()?;
+        let names: Vec<String> = phases.iter().map(|phase| phase.name.clone()).collect();
+        phases.into_iter().find(|phase| phase.name == name).ok_or_else(|| match names.as_slice() {
+            [] => invalid("--phase", "this workload has no phases"),
+            names => invalid("--phase", format!("`{}` is none of {}", shown(name), names.join(", "))),
+        })
+    }
+
+    /// What stands above the phases and holds for all.
+    fn alone(&self) -> Self {
+        Self { phase: Vec::new(), ..self.clone() }
+    }
+}
+
+impl From<PhaseSection> for WorkloadFile {
+    fn from(section: PhaseSection) -> Self {
+        let PhaseSection { model, training, data, checkpoint, sweep, limits, .. } = section;
+        Self { model, training, data, checkpoint, sweep, limits, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = r#"
+name = "assistant"
+[model]
+preset = "llama-3.1-8b"
+[limits]
+clouds = ["aws"]
+budget = 5000
+deadline = "9d"
+[[phase]]
+name = "explore"
+hands_over = "2TB"
+[phase.training]
+task = "lora"
+tokens = "1B"
+[[phase]]
+name = "train"
+[phase.training]
+task = "pretrain"
+tokens = "20B"
+[phase.limits]
+clouds = ["gcp"]
+"#;
+
+    #[test]
+    fn a_phase_says_what_is_different_and_reads_what_the_one_before_gives() {
+        let file = WorkloadFile::parse(TWO).unwrap();
+        let phases = file.phases().unwrap();
+        let shown = |phase: &Phase| (phase.name.clone(), phase.file.training.task.clone(), phase.file.limits.clouds.clone());
+        let text = |text: &str| text.to_owned();
+        assert_eq!(shown(&phases[0]), (text("explore"), Some(text("lora")), vec![text("aws")]));
+        assert_eq!(shown(&phases[1]), (text("train"), Some(text("pretrain")), vec![text("gcp")]));
+        assert_eq!((&phases[0].file.data.size, &phases[0].file.limits.budget, &phases[0].file.limits.deadline), (&None, &None, &None));
+        assert_eq!(phases[1].file.data.size.as_deref(), Some("2000000000000B"));
+        assert_eq!(phases[1].file.model.preset.as_deref(), Some("llama-3.1-8b"));
+        assert_eq!(phases[1].file.name.as_deref(), Some("assistant / train"));
+        assert!(phases.iter().all(|phase| phase.file.phase.is_empty()));
+        assert_eq!(file.phase("train").unwrap(), phases[1]);
+        assert!(file.phase("x").unwrap_err().to_string().contains("none of explore, train"));
+        let written = toml::to_string(&file).unwrap();
+        assert_eq!(WorkloadFile::parse(&written).unwrap(), file, "{written}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_its_number() {
+        let refused = |from: &str, to: &str| WorkloadFile::parse(&TWO.replace(from, to)).unwrap().phases().unwrap_err().to_string();
+        assert!(refused("name = \"train\"", "").contains("phase 2: name"));
+        assert!(refused("\"train\"", "\"explore\"").contains("name of an earlier phase"));
+        assert!(refused("name = \"train\"", "name = \"train\"\nhands_over = \"1GB\"").contains("no phase comes after"));
+        assert!(refused("[phase.limits]", "[phase.data]\nsize = \"1GB\"\n[phase.limits]").contains("exclude each other"));
+        assert!(refused("2TB", "two").contains("phase 1: hands_over"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Workloads with phases: each on its own machines, near what the one before it leaves, and all of them together.
+
+use std::fs;
+
+use crate::support::{gpuplan, plan};
+
+fn nanos(value: &serde_json::Value) -> i128 {
+    let (whole, part) = value.as_str().unwrap().split_once('.').unwrap();
+    format!("{whole}{part:0<9}").parse().unwrap()
+}
+
+#[test]
+fn the_total_is_the_sum_and_the_top_is_the_costliest() {
+    let document = plan("phases", &[]);
+    let phases = document["phases"].as_array().unwrap();
+    let names: Vec<_> = phases.iter().map(|phase| phase["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["explore", "train", "adapt"]);
+    for key in ["expected", "p50", "p90"] {
+        let cost: i128 = phases.iter().map(|phase| nanos(&phase["recommendation"]["cost_usd"][key])).sum();
+        assert_eq!(cost, nanos(&document["total"]["cost_usd"][key]), "{key}");
+        let hours: f64 = phases.iter().map(|phase| phase["recommendation"]["run_hours"][key].as_f64().unwrap()).sum();
+        assert!((hours - document["total"]["run_hours"][key].as_f64().unwrap()).abs() < 1e-9, "{key}");
+    }
+    let costliest = phases.iter().max_by_key(|phase| nanos(&phase["recommendation"]["cost_usd"]["expected"])).unwrap();
+    assert_eq!(costliest["recommendation"]["id"], document["recommendation"]["id"]);
+    // What is written is enough to ask again.
+    assert_eq!(document["workload"]["file"]["phase"].as_array().unwrap().len(), 3);
+    let alone = plan("phases", &["--phase", "explore"]);
+    assert_eq!(alone["recommendation"]["instance_type"], phases[0]["recommendation"]["instance_type"]);
+}
+
+#[test]
+fn a_phase_stays_near_a_large_amount_that_it_is_handed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ask = |handed: &str| {
+        let text = format!(
+            "[model]\npreset = \"llama-3.1-8b\"\n[training]\ntask = \"lora\"\ntokens = \"5M\"\n\
+             [[phase]]\nname = \"a\"\nhands_over = \"{handed}\"\n[phase.limits]\nclouds = [\"gcp\"]\n[[phase]]\nname = \"b\"\n"
+        );
+        let path = folder.path().join(format!("{handed}.toml"));
+        fs::write(&path, text).unwrap();
+        let ran = gpuplan(&["plan", path.to_str().unwrap(), "--output", "json"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        document["phases"][1]["recommendation"]["cloud"].as_str().unwrap().to_owned()
+    };
+    // 50 TB out of a cloud cost thousands of dollars; a megabyte costs nothing.
+    assert_eq!(ask("50TB"), "gcp");
+    assert_ne!(ask("1MB"), "gcp");
+}
+
+#[test]
+fn all_phases_together_keep_the_deadline_and_the_budget() {
+    let free = plan("phases", &["--deadline", "400d", "--budget", "100000"]);
+    let hours = free["total"]["run_hours"]["p90"].as_f64().unwrap();
+    let deadline = format!("{:.0}h", hours * 0.8);
+    let hurried = plan("phases", &["--deadline", &deadline, "--budget", "100000"]);
+    assert!(hurried["total"]["run_hours"]["p90"].as_f64().unwrap() <= hours * 0.8);
+    let shares: f64 = hurried["phases"].as_array().unwrap().iter().map(|phase| phase["deadline_hours"].as_f64().unwrap()).sum();
+    assert!((shares - (hours * 0.8).round()).abs() < 1e-6, "{shares} of {deadline}");
+    let poor = gpuplan(&["plan", "examples/phases.toml", "--budget", "10"]);
+    assert_eq!(poor.code, 4, "{}", poor.stderr);
+    assert!(poor.stderr.contains("all phases together cost up to $"), "{}", poor.stderr);
+    let late = gpuplan(&["plan", "examples/phases.toml", "--deadline", "30m"]);
+    assert_eq!(late.code, 3, "{}", late.stderr);
+    assert!(late.stderr.contains("phase explore: "), "{}", late.stderr);
+}
+
+#[test]
+fn what_is_for_one_workload_asks_which_phase() {
+    for command in [
+        &["launch", "examples/phases.toml", "--cloud", "fake", "-y", "--", "true"][..],
+        &["explain", "examples/phases.toml"],
+        &["estimate", "examples/phases.toml"],
+        &["export", "examples/phases.toml", "--to", "slurm", "--", "true"],
+    ] {
+        let ran = gpuplan(command);
+        assert_eq!(ran.code, 2, "{command:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("explore, train, adapt") && ran.stderr.contains("--phase explore"), "{command:?}: {}", ran.stderr);
+    }
+    let unknown = gpuplan(&["plan", "examples/phases.toml", "--phase", "serve"]);
+    assert_eq!(unknown.code, 2);
+    assert!(unknown.stderr.contains("none of explore, train, adapt"), "{}", unknown.stderr);
+    let explained = gpuplan(&["explain", "examples/phases.toml", "--phase", "adapt"]);
+    assert_eq!(explained.code, 0, "{}", explained.stderr);
+}
