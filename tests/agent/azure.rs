@@ -13,7 +13,7 @@ use aws_lc_rs::hmac;
 use crate::bench::{Bench, TRAINER, kill_programs, undisturbed};
 
 const WANTED: &str = "azurite@3.37.0";
-const STARTS_WITHIN: Duration = Duration::from_mins(1);
+const STARTS_WITHIN: Duration = Duration::from_mins(3);
 /// The account and key that every emulator has (Azurite README, "Default Storage Account").
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";

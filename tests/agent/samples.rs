@@ -40,7 +40,7 @@ fn status(bench: &Bench, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         if is(&status) {
             return status;
         }
-        assert!(begun.elapsed() < Duration::from_mins(1), "no {what}: {status}");
+        assert!(begun.elapsed() < Duration::from_mins(3), "no {what}: {status}");
         sleep(Duration::from_millis(10));
     }
 }

@@ -264,7 +264,7 @@ fn running_node(home: &Path, node: u64) -> String {
         if let Some(machine) = found {
             return machine["id"].as_str().unwrap().to_owned();
         }
-        assert!(begun.elapsed() < Duration::from_mins(1), "no machine of that number runs: {}", said(home));
+        assert!(begun.elapsed() < Duration::from_mins(3), "no machine of that number runs: {}", said(home));
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -11,7 +11,7 @@ use crate::launch::{gpuplan, nothing_is_left, run, status};
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 /// For any step of it, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// A question with a small sweep in it.
 fn question(home: &Path, sweep: &str) -> PathBuf {

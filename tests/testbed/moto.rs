@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const WANTED: &str = "moto[server]==5.2.5";
 const ANY: &str = "moto[server]";
 /// A cold start compiles a hundred Python modules.
-const STARTS_WITHIN: Duration = Duration::from_secs(90);
+const STARTS_WITHIN: Duration = Duration::from_mins(3);
 
 pub struct Moto {
     server: Child,
