@@ -54,7 +54,8 @@ pub fn compute(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
-    let resolved = workload::resolve(file, &settings.models()?)?;
+    let mut resolved = workload::resolve(file, &settings.models()?)?;
+    resolved.assumed.extend(crate::estimate::feeding::assumed(&resolved.workload));
     let (catalogs, limits) = gathered(&file.limits, prices, settings, printer)?;
     let measured = Measurements::find(measured, settings)?;
     let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;

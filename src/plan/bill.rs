@@ -6,7 +6,7 @@ use crate::hardware::InstanceType;
 use crate::market::{Charge, ChargeKind, Charges, Offer};
 use crate::plan::run::RunTime;
 use crate::units::{BillingRule, Bytes, Usd};
-use crate::workload::DataSet;
+use crate::workload::{DataSet, Storage};
 
 /// Hours of a billing month, as the clouds count it.
 pub const HOURS_PER_MONTH: f64 = 730.0;
@@ -77,13 +77,13 @@ pub struct PlaceCharges {
 
 /// The disk that a machine needs: image, environment and logs, and the data where there is no local NVMe that holds it.
 pub fn disk(instance: &InstanceType, data: Option<&DataSet>) -> Bytes {
-    let elsewhere = data.filter(|data| !fits_on_local_disks(instance, data));
+    let elsewhere = data.filter(|data| data.reading.storage != Storage::ObjectStore && !fits_on_local_disks(instance, data));
     Bytes(ROOT_DISK_GIB * f64::from(1 << 30) + elsewhere.map_or(0.0, |data| data.size.0))
 }
 
 /// Whether the data has its place on disks that come with the machine.
 pub fn fits_on_local_disks(instance: &InstanceType, data: &DataSet) -> bool {
-    instance.local_nvme.is_some_and(|nvme| data.size.0 <= nvme.0 * SHARE_FOR_DATA)
+    data.reading.storage == Storage::Disk && instance.local_nvme.is_some_and(|nvme| data.size.0 <= nvme.0 * SHARE_FOR_DATA)
 }
 
 #[derive(Clone, Debug)]

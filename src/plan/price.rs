@@ -130,6 +130,7 @@ impl<'a> Pricer<'a> {
             cost: Quantiles { expected, p50: expected, p90 },
             chance_by_deadline: chance,
             spot: outlook.map(Box::new),
+            cures: Vec::new(),
             because: Vec::new(),
             advice: Vec::new(),
         })
