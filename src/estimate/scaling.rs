@@ -26,12 +26,12 @@ impl Scaling {
         let (_, rule_of_thumb) = *RULE.iter().find(|(least, _)| gpus >= *least)?;
         let time = &step.time;
         let parts = [
-            ("gradients and weights between GPUs", time.data_parallel),
+            ("traffic of gradients and weights", time.data_parallel),
             ("tensor parallel traffic", time.tensor_parallel),
             ("expert exchange", time.expert_parallel),
             ("context exchange", time.context_parallel),
             ("the pipeline bubble", time.bubble),
-            ("the slowest machine", time.jitter),
+            ("waiting for the slowest machine", time.jitter),
         ];
         // Waiting for samples is no loss of scale: one GPU with its part of the host waits too.
         let fed = time.total - time.input;
@@ -44,12 +44,12 @@ impl Scaling {
     /// Why the figure is outside the rule; `None` inside it.
     fn difference(&self) -> Option<String> {
         let (low, high) = self.rule_of_thumb;
-        let part = self.largest_loss.filter(|(_, share)| *share >= 0.005).map(|(name, share)| format!("{name} take {:.0} % of a step", share * 100.0));
-        let counted = "the rule also holds loaders, stragglers and untuned stacks, which are counted apart";
+        let (name, share) = self.largest_loss?;
+        let part = format!("the largest loss, {name}, is {:.1} % of a step", share * 100.0);
         if self.efficiency > high {
-            Some(format!("above it, since {}; {counted}", part.map_or("links hide behind the work".to_owned(), |part| format!("only {part}"))))
+            Some(format!("above it: {part}, and the rule also holds loaders and untuned stacks, which are counted apart"))
         } else if self.efficiency < low {
-            Some(format!("below it, since {}", part.unwrap_or_default()))
+            Some(format!("below it: {part}"))
         } else {
             None
         }
@@ -68,4 +68,36 @@ pub fn text(step: &StepEstimate) -> String {
         low * 100.0,
         high * 100.0
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::case::Case;
+    use crate::estimate::{Setting, Subject};
+    use crate::hardware::Hardware;
+    use crate::workload::{Layout, Models, Recompute};
+
+    fn scaling(gpus: u32, gbit: u32) -> Option<Scaling> {
+        let case = format!(
+            r#"{{"id": "a", "model": {{"name": "llama-2-7b"}}, "training": {{"task": "pretrain", "sequence_length": 2048}},
+            "hardware": {{"gpu": "a100-sxm4-80", "gpus": {gpus}, "gpus_per_node": 8, "node_network_gbit_per_s": {gbit}}}}}"#
+        );
+        let case: Case = serde_json::from_str(&case).unwrap();
+        let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
+        let layout = Layout { data: gpus, ..Layout::default() };
+        let setting = Setting { layout, micro_batch: 1, global_batch: f64::from(gpus), recompute: Recompute::Full };
+        Scaling::of(&Subject::new(&prepared.model, &prepared.training, prepared.machine()).estimate(&setting).unwrap())
+    }
+
+    #[test]
+    fn the_rule_follows_the_count_and_a_thin_network_is_named() {
+        assert_eq!(scaling(1, 800), None);
+        let rules = [2, 4, 8, 16, 32, 256].map(|gpus| scaling(gpus, 800).unwrap().rule_of_thumb.0);
+        assert_eq!(rules, [0.85, 0.85, 0.70, 0.70, 0.60, 0.60]);
+        let (thin, wide) = (scaling(16, 10).unwrap(), scaling(16, 3200).unwrap());
+        assert!(thin.efficiency < 0.2 && wide.efficiency > thin.efficiency, "{thin:?} {wide:?}");
+        let why = thin.difference().unwrap();
+        assert!(why.starts_with("below it: the largest loss, traffic of gradients and weights"), "{why}");
+    }
 }

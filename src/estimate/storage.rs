@@ -51,7 +51,8 @@ impl StorageRate {
         let reads_per_second = grown(limits.reads, reading.disk_iops);
         let mebibytes = grown(limits.mebibytes, reading.disk_bytes_per_second.map(|bytes| bytes / MEBIBYTE));
         // Of io2 a program gets what its reads carry.
-        let bytes_per_second = if kind == DiskKind::Io2 { (reads_per_second * c::DISK_READ).min(mebibytes * MEBIBYTE) } else { mebibytes * MEBIBYTE };
+        let bytes_per_second =
+            if kind == DiskKind::Io2 { (reads_per_second * c::DISK_READ).min(mebibytes * MEBIBYTE) } else { mebibytes * MEBIBYTE };
         (reads_per_second > 0.0).then_some(Self { name: limits.name, bytes_per_second, reads_per_second, read: c::DISK_READ, opening: 1.0 })
     }
 
@@ -134,7 +135,9 @@ mod tests {
     fn a_disk_reaches_what_its_kind_size_and_purchase_allow() {
         let hardware = Hardware::embedded().unwrap();
         let (aws, gcp) = (instance(&hardware, "aws", "p4d.24xlarge"), instance(&hardware, "gcp", "a2-highgpu-8g"));
-        let rate = |instance: &InstanceType, reading: Reading, gib: f64| StorageRate::network_disk(instance, &reading, Bytes(gib * 1_073_741_824.0));
+        let rate = |instance: &InstanceType, reading: Reading, gib: f64| {
+            StorageRate::network_disk(instance, &reading, Bytes(gib * 1_073_741_824.0))
+        };
         let plain = rate(&aws, Reading::default(), 1000.0).unwrap();
         assert_eq!((plain.bytes_per_second, plain.reads_per_second), (125.0 * MEBIBYTE, 3000.0));
         let bought = Reading { disk_iops: Some(1e6), disk_bytes_per_second: Some(500.0 * MEBIBYTE), ..Reading::default() };

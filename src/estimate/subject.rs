@@ -208,6 +208,11 @@ impl StepEstimate {
     /// The same where its machines are fed so.
     #[must_use]
     pub fn fed_in(mut self, feeding: Feeding) -> Self {
+        if feeding.computing.is_some() {
+            // The loaders of the published runs give way to those of this machine.
+            self.time.total -= std::mem::take(&mut self.time.input);
+            self.bound = self.time.bound();
+        }
         let feeding = feeding.beside(self.time.total);
         self.time.input += feeding.waits;
         self.time.total += feeding.waits;

@@ -43,7 +43,7 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
         set.notes.extend(loading::said(world, workload, best.instance));
         let offer = world.market.offer(best.offer);
         let instance = world.hardware.instance(best.instance);
-        let unpriced = PlaceCharges::new(&world.market.charges, offer, instance, workload.data.as_ref()).unpriced();
+        let unpriced = PlaceCharges::new(&world.market.charges, offer, instance, workload.data.as_ref(), 1.0).unpriced();
         if !unpriced.is_empty() {
             set.notes.push(format!("not in the bill, because {} publishes no rate here: {}", instance.cloud.label(), unpriced.join(", ")));
         }
@@ -96,14 +96,7 @@ pub fn runner_up(set: &PlanSet) -> Option<&Plan> {
     set.frontier.iter().chain(&set.alternatives).filter(other).min_by_key(|plan| plan.cost.expected)
 }
 
-fn because(
-    world: World,
-    workload: &Workload,
-    limits: &Limits,
-    plans: usize,
-    best: &Plan,
-    runner_up: Option<&Plan>,
-) -> Vec<String> {
+fn because(world: World, workload: &Workload, limits: &Limits, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<String> {
     let aim = match limits.objective {
         Objective::Cost if limits.value_of_time > Usd::ZERO => {
             "the least cost of machines and waiting, and of plans within 5 % of it the fastest"

@@ -111,20 +111,20 @@ impl Rate {
 }
 
 impl PlaceCharges {
-    /// Rates of the offer's place, and of the place the data leaves.
-    pub fn new(charges: &Charges, offer: &Offer, instance: &InstanceType, data: Option<&DataSet>) -> Self {
+    /// Rates of the offer's place, and of the place that the data leaves so many times.
+    pub fn new(charges: &Charges, offer: &Offer, instance: &InstanceType, data: Option<&DataSet>, times: f64) -> Self {
         let rate = |kind| charges.find(kind, &instance.cloud, &offer.place.region).map(Rate::new);
         let from = data.and_then(|data| data.place.as_deref()).map(|place| place.split_once('/').unwrap_or((place, "*")));
         let leaves = from.filter(|(cloud, _)| *cloud != instance.cloud.as_str());
         let egress = leaves.and_then(|(cloud, region)| {
             charges.find(ChargeKind::EgressInternet, &crate::hardware::CloudId::new(cloud), region).map(Rate::new)
         });
-        let size = data.map(|data| data.size);
+        let moved = data.map(|data| Bytes(data.size.0 * times));
         Self {
             disk: rate(ChargeKind::NetworkDisk),
             storage: rate(ChargeKind::ObjectStorage),
             egress,
-            moved: size.filter(|_| leaves.is_some()),
+            moved: moved.filter(|_| leaves.is_some()),
             on_disk: disk(instance, data),
         }
     }

@@ -18,6 +18,9 @@ use crate::plan::what_if::fastest;
 use crate::units::{Bytes, Hours, Usd};
 use crate::workload::{DataKind, DataSet, Decoder, FileLayout, Storage, Workload};
 
+/// A cure leaves less than this of the waiting, or it is none.
+const LEAST_EFFECT: f64 = 0.95;
+
 /// One cure by itself; savings of several do not add up.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cure {
@@ -38,6 +41,9 @@ pub fn of(pricer: &Pricer, kept: &[OfferId], plan: &Plan) -> Vec<Cure> {
     }
     let Some(case) = Case::new(pricer, plan) else { return Vec::new() };
     let mut cures: Vec<Cure> = [case.decoded_once(), case.on_the_gpu(), case.staged()].into_iter().flatten().collect();
+    // What leaves the slowest part as it is cures nothing.
+    let waits = plan.step.feeding.as_ref().map_or(0.0, crate::estimate::Feeding::waiting_share);
+    cures.retain(|cure| cure.waiting_share < waits * LEAST_EFFECT);
     cures.extend(case.other_machines(kept, "more-vcpus"));
     cures.extend(case.other_machines(kept, "fewer-gpus"));
     cures.sort_by_key(|cure| std::cmp::Reverse(cure.saves_usd));
@@ -151,7 +157,9 @@ impl<'a> Case<'a> {
             };
             let may = |nodes: &u32| {
                 let joined = *nodes == 1 || of(instance).node.fabric.is_some() || pricer.limits.allow_slow_network;
-                joined && *nodes <= pricer.limits.node_limit() && count_is_asked(of(instance), world.hardware, pricer.limits, nodes * devices)
+                joined
+                    && *nodes <= pricer.limits.node_limit()
+                    && count_is_asked(of(instance), world.hardware, pricer.limits, nodes * devices)
             };
             for nodes in nodes.into_iter().filter(may) {
                 let step = fastest(world, pricer.workload, instance, nodes).ok();

@@ -8,8 +8,10 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::packing::Packing;
 use crate::units::Usd;
-use crate::workload::{Amount, DataKind, Storage, Workload};
+use crate::workload::{Amount, DataKind, FileLayout, Storage, Workload};
 
+/// A GET of S3 Standard in us-east-1 (Amazon S3 pricing, recalled).
+const S3_REQUEST_USD: f64 = 0.0004 / 1000.0;
 /// Waiting below this part of a step is not worth a word.
 pub const WORTH_SAYING: f64 = 0.02;
 
@@ -50,6 +52,12 @@ pub fn passes(workload: &Workload) -> f64 {
         Amount::Steps(steps) => steps * training.global_batch.unwrap_or(1) as f64,
     };
     workload.data.as_ref().and_then(|data| data.samples).map_or(1.0, |samples| (trained / samples).max(1.0))
+}
+
+/// Times that the data leaves where it lies: in every pass where nothing keeps it.
+pub fn reads_from_afar(workload: &Workload) -> f64 {
+    let is_read_always = workload.data.as_ref().is_some_and(|data| data.reading.storage == Storage::ObjectStore);
+    if is_read_always { passes(workload) } else { 1.0 }
 }
 
 /// What GPUs cost while they wait for samples.
@@ -135,7 +143,10 @@ fn rounded(rate: f64) -> String {
 /// The plan that would cost least if samples were always at hand, where that is another than the best and much cheaper.
 pub fn passed_over(world: World, plans: &[Plan], best: &Plan) -> Option<String> {
     let unfed = |plan: &Plan| plan.cost.expected.dollars() - Waiting::of(plan).map_or(0.0, |waiting| waiting.cost.dollars());
-    let other = plans.iter().filter(|plan| plan.instance != best.instance || plan.nodes != best.nodes).min_by(|a, b| unfed(a).total_cmp(&unfed(b)))?;
+    let other = plans
+        .iter()
+        .filter(|plan| plan.instance != best.instance || plan.nodes != best.nodes)
+        .min_by(|a, b| unfed(a).total_cmp(&unfed(b)))?;
     let waiting = Waiting::of(other).filter(Waiting::is_worth_a_word)?;
     if unfed(other) >= unfed(best) || other.cost.expected <= best.cost.expected {
         return None;
@@ -159,18 +170,33 @@ pub fn said(world: World, workload: &Workload, instance: InstanceId) -> Vec<Stri
     if notes.is_empty() || workload.data.as_ref().is_some_and(|data| data.reading.kind.is_some()) {
         notes.extend(unchecked(world, workload, instance));
     }
+    notes.extend(requests(workload));
     notes
+}
+
+/// Requests to a bucket that is read in every pass: no catalog has their price.
+fn requests(workload: &Workload) -> Option<String> {
+    let data = workload.data.as_ref()?;
+    let is_one_each = data.reading.storage == Storage::ObjectStore && data.reading.files() == FileLayout::OneEach;
+    let requests = data.samples.filter(|_| is_one_each)? * passes(workload);
+    Some(format!(
+        "not in the bill: {:.0}M requests for objects, ${:.0} at S3's list price of $0.0004 a thousand (unverified); shards need fewer",
+        requests / 1e6,
+        requests * S3_REQUEST_USD,
+    ))
 }
 
 /// The parts of the input that nobody can check, and the line that would change that.
 fn unchecked(world: World, workload: &Workload, instance: InstanceId) -> Option<String> {
     let usual = if workload.model.kind.counts_samples() { "jpeg" } else { "tokens" };
-    let line = format!("the input pipeline was not checked: [data] does not say what the samples are (kind = \"{usual}\", with size and samples)");
+    let line =
+        format!("the input pipeline was not checked: [data] does not say what the samples are (kind = \"{usual}\", with size and samples)");
     let Some(data) = &workload.data else { return Some(line) };
     let machine = world.hardware.instance(instance);
     let cost = feeding::cpu_seconds(&workload.model, &workload.training, data);
     let Some(kind) = data.reading.kind else {
-        let cores = if machine.vcpus == 0 { "nobody says how many vCPUs the machine has" } else { "only the stated time of a sample was checked" };
+        let cores =
+            if machine.vcpus == 0 { "nobody says how many vCPUs the machine has" } else { "only the stated time of a sample was checked" };
         let storage = format!("{cores}; storage was not (kind = \"{usual}\", with size and samples)");
         return Some(if cost.is_some() { storage } else { line });
     };
@@ -196,9 +222,10 @@ fn of_measured_host(world: World, workload: &Workload, instance: InstanceId) -> 
     let gpu = world.hardware.gpu(world.hardware.instance(instance).node.gpu);
     let host = world.correction.host(gpu)?;
     let what = format!("loading: beside {}, {}: {}", gpu.name, host.processor.as_deref().unwrap_or("the host"), host.words());
-    let says = workload.data.as_ref().is_some_and(|data| {
-        bytes_of_a_sample(data).is_some() || feeding::cpu_seconds(&workload.model, &workload.training, data).is_some()
-    });
+    let says = workload
+        .data
+        .as_ref()
+        .is_some_and(|data| bytes_of_a_sample(data).is_some() || feeding::cpu_seconds(&workload.model, &workload.training, data).is_some());
     Some(if says {
         format!("{what}; counted on machines with this GPU, as far as [data] says what a sample costs")
     } else {

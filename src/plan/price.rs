@@ -11,6 +11,7 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::filters::{Why, refuse_offer};
 use crate::plan::limits::{Limits, PurchaseChoice};
+use crate::plan::loading::reads_from_afar;
 use crate::plan::packing::Packing;
 use crate::plan::run::{Notice, RunInput, RunTime, deviations, point};
 use crate::plan::spot::{self, Division, Job, Outlook, Pool};
@@ -66,7 +67,8 @@ impl<'a> Pricer<'a> {
     pub fn counter(&self, id: OfferId) -> Counter {
         let offer = self.world.market.offer(id);
         let instance = self.world.hardware.instance(offer.instance);
-        let charges = PlaceCharges::new(&self.world.market.charges, offer, instance, self.workload.data.as_ref());
+        let charges =
+            PlaceCharges::new(&self.world.market.charges, offer, instance, self.workload.data.as_ref(), reads_from_afar(self.workload));
         Counter { id, charges, rate_basis: basis(offer) }
     }
 

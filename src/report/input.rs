@@ -61,26 +61,15 @@ pub fn input_json(plan: &Plan, instance: &InstanceType) -> Option<InputJson> {
     })
 }
 
-/// What waits, and what each cure would save.
+/// What each cure of waiting GPUs would save.
 pub fn rows(plan: &Plan) -> Vec<(&'static str, String)> {
-    let Some(waiting) = Waiting::of(plan).filter(Waiting::is_worth_a_word) else { return Vec::new() };
-    let limit = plan.step.feeding.as_ref().map_or("", |feeding| feeding.limit().word());
-    let mut rows = vec![(
-        "input",
-        format!(
-            "{:.0} % of a step is waiting for samples ({limit}): {} GPU-hours, {}",
-            waiting.share * 100.0,
-            format::three_figures(waiting.gpu_hours),
-            format::usd(waiting.cost)
-        ),
-    )];
-    rows.extend(plan.cures.iter().map(|cure| {
+    let row = |cure: &Cure| {
         let saved = if cure.saves_usd >= Usd::ZERO {
             format!("saves {}", format::usd(cure.saves_usd))
         } else {
             format!("costs {} more", format::usd(Usd::ZERO - cure.saves_usd))
         };
         ("cure", format!("{}: {saved}, {}, waits {:.0} % of a step", cure.what, Hours(cure.run_hours), cure.waiting_share * 100.0))
-    }));
-    rows
+    };
+    plan.cures.iter().map(row).collect()
 }

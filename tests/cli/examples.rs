@@ -5,8 +5,15 @@ use serde_json::Value;
 
 use crate::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 6] =
-    ["llama-3.1-8b-finetune", "llama-7b-pretrain", "llama-3-70b-qlora", "llama-3.1-8b-lora", "resnet-50-imagenet", "sweep"];
+const EXAMPLES: [&str; 7] = [
+    "llama-3.1-8b-finetune",
+    "llama-7b-pretrain",
+    "llama-3-70b-qlora",
+    "llama-3.1-8b-lora",
+    "resnet-50-imagenet",
+    "resnet-50-object-store",
+    "sweep",
+];
 
 #[test]
 fn every_example_prints_the_reviewed_answer() {
