@@ -97,7 +97,9 @@ fn ninety_epochs_of_resnet_50_cost_what_published_throughput_says() {
     // 2,500 to 3,000 images a second on an A100 in mixed precision (NVIDIA DeepLearningExamples): 10.7 to 12.8 hours;
     // a pipeline without channels-last and DALI is slower by up to a half.
     let document = plan("resnet-50-imagenet", &["--gpus", "a100-sxm4-80:1", "--deadline", "3d"]);
-    let hours = document["recommendation"]["gpu_hours"].as_f64().unwrap();
+    // The dozen vCPUs that clouds sell with such a card feed it by half, which those hosts did not.
+    let best = &document["recommendation"];
+    let hours = best["gpu_hours"].as_f64().unwrap() - best["input"]["waiting_gpu_hours"].as_f64().unwrap();
     assert!((10.0..20.0).contains(&hours), "{hours}");
 }
 

@@ -78,7 +78,12 @@ fn the_wait_is_in_step_cost_and_utilisation_and_every_cure_has_its_price() {
 
 #[test]
 fn training_on_tokens_is_not_slowed_by_more_than_the_truth() {
-    for (example, size) in [("llama-7b-pretrain", "4TB"), ("llama-3.1-8b-finetune", "1GB"), ("llama-3.1-8b-lora", "1GB")] {
+    let cases = [
+        ("llama-7b-pretrain", "4TB", "a100-sxm4-80:256", "90d"),
+        ("llama-3.1-8b-finetune", "1GB", "a100-sxm4-80:8", "90d"),
+        ("llama-3.1-8b-lora", "1GB", "h100:1", "90d"),
+    ];
+    for (example, size, gpus, deadline) in cases {
         let text = std::fs::read_to_string(format!("{}/examples/{example}.toml", env!("CARGO_MANIFEST_DIR"))).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let ask = |name: &str, kind: Option<&str>| {
@@ -92,7 +97,7 @@ fn training_on_tokens_is_not_slowed_by_more_than_the_truth() {
             data.extend(kind.map(|kind| ("kind".to_owned(), kind.into())));
             let path = folder.path().join(name);
             std::fs::write(&path, toml::to_string(&file).unwrap()).unwrap();
-            let ran = gpuplan(&["plan", path.to_str().unwrap(), "--output", "json", "--on-demand"]);
+            let ran = gpuplan(&["plan", path.to_str().unwrap(), "--output", "json", "--on-demand", "--gpus", gpus, "--deadline", deadline]);
             assert_eq!(ran.code, 0, "{example}: {}", ran.stderr);
             ran.json()
         };
