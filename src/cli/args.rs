@@ -234,6 +234,9 @@ pub struct WorkloadArguments {
     /// Samples in the data set
     #[arg(long, value_name = "N")]
     pub data_samples: Option<String>,
+    /// What samples are: jpeg, webp, raw, text, tokens, audio, video
+    #[arg(long, value_name = "KIND")]
+    pub data_kind: Option<String>,
     /// Host CPU time to load and decode one sample
     #[arg(long, value_name = "SECONDS")]
     pub cpu_seconds_per_sample: Option<String>,

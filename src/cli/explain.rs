@@ -8,6 +8,7 @@ use crate::cli::plan::{self, Answered};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::cli::workload;
+use crate::estimate::scaling::Scaling;
 use crate::plan::choose::World;
 use crate::plan::explain::{find, plan_id, what_would_change, why_not};
 use crate::plan::{Limits, Plan, PlanSet};
@@ -34,7 +35,8 @@ pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer)
     match settings.output {
         OutputFormat::Table => printer.data(&report::text(&chosen, &lost, &changes, &context, settings.width)),
         OutputFormat::Json => {
-            let value = json!({"version": 1, "plan": plan_json(&chosen, &context), "recommended": is_best, "why_not": lost, "what_would_change": changes});
+            let value = json!({"version": 1, "plan": plan_json(&chosen, &context), "recommended": is_best, "why_not": lost, "what_would_change": changes,
+                "scaling": Scaling::of(&chosen.step)});
             printer.data(&format!("{value:#}\n"))
         }
         OutputFormat::Csv => {

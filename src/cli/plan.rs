@@ -73,7 +73,8 @@ pub fn compute_on(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
-    let resolved = workload::resolve(file, &settings.models()?)?;
+    let mut resolved = workload::resolve(file, &settings.models()?)?;
+    resolved.assumed.extend(crate::estimate::feeding::assumed(&resolved.workload));
     let measured = Measurements::find(measured, settings)?;
     let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };

@@ -167,6 +167,7 @@ fn from_flags(arguments: &WorkloadArguments) -> WorkloadFile {
     file.data.size.clone_from(&arguments.data_size);
     file.data.place.clone_from(&arguments.data_place);
     file.data.samples = scalar(&arguments.data_samples);
+    file.data.kind.clone_from(&arguments.data_kind);
     file.data.cpu_seconds_per_sample = scalar(&arguments.cpu_seconds_per_sample);
     file.checkpoint.size.clone_from(&arguments.checkpoint_size);
     file.checkpoint.interval.clone_from(&arguments.checkpoint_interval);

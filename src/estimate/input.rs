@@ -1,4 +1,4 @@
-//! `MeasuredHost`: what the host beside a measured GPU does with samples, and how long it takes to load those of a step.
+//! `MeasuredHost`: what the host beside a measured GPU does with samples.
 
 use crate::units::Bytes;
 use crate::workload::DataSet;
@@ -14,14 +14,6 @@ pub struct MeasuredHost {
     pub read_bytes_per_second: Option<f64>,
 }
 
-/// A machine that loads samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Loader {
-    pub cores: u32,
-    /// The data lies on a disk of the machine and not where it was measured.
-    pub is_local: bool,
-}
-
 /// Loaders cannot do better than all cores, and a host that does so much worse was busy with something else.
 const SCALING: std::ops::RangeInclusive<f64> = 0.05..=1.1;
 
@@ -32,17 +24,6 @@ impl MeasuredHost {
         let read_bytes_per_second = read.filter(|rate| rate.is_finite() && *rate > 0.0);
         let host = Self { processor, cores, scaling: scaling.map(|scaling| scaling.min(1.0)), read_bytes_per_second };
         (host.scaling.is_some() || host.read_bytes_per_second.is_some()).then_some(host)
-    }
-
-    /// Seconds to load `samples` on one machine: the longer of computing and reading. `None` where the workload does not say what
-    /// a sample costs.
-    pub fn loading_seconds(&self, data: &DataSet, loader: Loader, samples: f64) -> Option<f64> {
-        let cores = f64::from(loader.cores);
-        let computing =
-            data.cpu_per_sample.zip(self.scaling).filter(|_| cores > 0.0).map(|(cost, scaling)| samples * cost.0 / (cores * scaling));
-        let bytes = bytes_of_a_sample(data).filter(|_| !loader.is_local);
-        let reading = bytes.zip(self.read_bytes_per_second).map(|(bytes, rate)| samples * bytes.0 / rate);
-        [computing, reading].into_iter().flatten().reduce(f64::max)
     }
 
     /// What was measured, for people.
@@ -58,30 +39,14 @@ pub fn bytes_of_a_sample(data: &DataSet) -> Option<Bytes> {
     data.samples.filter(|samples| *samples > 0.0 && data.size.0 > 0.0).map(|samples| Bytes(data.size.0 / samples))
 }
 
-/// The workload says what a sample costs to compute or to read.
-pub fn says_what_a_sample_costs(data: &DataSet) -> bool {
-    data.cpu_per_sample.is_some() || bytes_of_a_sample(data).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Seconds;
-
-    const IMAGES: DataSet =
-        DataSet { size: Bytes(1e11), location: None, place: None, cpu_per_sample: Some(Seconds(0.005)), samples: Some(1e6) };
 
     #[test]
-    fn the_slower_of_cores_and_storage_counts() {
+    fn what_was_measured_is_said() {
         let host = MeasuredHost::new(None, 8, (Some(100e6), Some(400e6)), Some(1e9)).unwrap();
         assert_eq!(host.scaling, Some(0.5));
-        let seconds = |data: &DataSet, cores, is_local| host.loading_seconds(data, Loader { cores, is_local }, 1000.0);
-        // 1000 samples: 5 s of one core over 16 at half speed; 100 MB at 1 GB/s.
-        assert_eq!(seconds(&IMAGES, 16, false), Some(0.625));
-        assert_eq!(seconds(&IMAGES, 800, false), Some(0.1));
-        assert_eq!(seconds(&IMAGES, 800, true), Some(0.0125));
-        assert_eq!(seconds(&DataSet { cpu_per_sample: None, ..IMAGES }, 16, false), Some(0.1));
-        assert_eq!(seconds(&DataSet { cpu_per_sample: None, samples: None, ..IMAGES }, 16, false), None);
         assert_eq!(host.words(), "8 cores load as 4.0 do alone, its data folder is read at 1000 MB/s");
     }
 

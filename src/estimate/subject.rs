@@ -6,6 +6,7 @@ use crate::estimate::band::{Doubts, Regime, time_band};
 use crate::estimate::constants::Constants;
 use crate::estimate::correction::{Certainty, Correction, Factors};
 use crate::estimate::device::DeviceRates;
+use crate::estimate::feeding::{Feeding, InputLimit};
 use crate::estimate::layer::Products;
 use crate::estimate::machine::Machine;
 use crate::estimate::memory::{MemoryBreakdown, MemoryInput};
@@ -39,6 +40,8 @@ pub struct StepEstimate {
     pub regime: Regime,
     pub doubts: Doubts,
     pub certainty: Certainty,
+    /// How its machines bring the samples; `None` where nobody looked or could tell.
+    pub feeding: Option<Feeding>,
 }
 
 /// Physics of one workload on one kind of machine, prepared once and asked for many settings.
@@ -112,6 +115,7 @@ impl<'a> Subject<'a> {
             regime,
             doubts: self.doubts(setting),
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| input.corrected(class, &time)),
+            feeding: None,
         }
     }
 
@@ -151,6 +155,7 @@ impl<'a> Subject<'a> {
             regime: Regime::Vision,
             doubts: self.doubts(setting),
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| self.factors.of(class).overall()),
+            feeding: None,
         })
     }
 
@@ -200,16 +205,32 @@ impl<'a> Subject<'a> {
 }
 
 impl StepEstimate {
-    /// The same where the host takes `loading` seconds for the samples of the step.
+    /// The same where its machines are fed so.
     #[must_use]
-    pub fn fed_in(mut self, loading: f64) -> Self {
-        let fed = vision::fed(self.time.total, loading);
-        self.time.input += fed - self.time.total;
-        self.time.total = fed;
+    pub fn fed_in(mut self, feeding: Feeding) -> Self {
+        if feeding.computing.is_some() {
+            // The loaders of the published runs give way to those of this machine.
+            self.time.total -= std::mem::take(&mut self.time.input);
+            self.bound = self.time.bound();
+        }
+        let feeding = feeding.beside(self.time.total);
+        self.time.input += feeding.waits;
+        self.time.total += feeding.waits;
         if self.time.input > INPUT_SHARE * self.time.total {
             self.bound = Bound::Input;
         }
+        self.feeding = Some(feeding);
         self
+    }
+
+    /// The step with every sample at hand.
+    pub fn unfed_seconds(&self) -> f64 {
+        self.feeding.map_or(self.time.total, |feeding| feeding.busy)
+    }
+
+    /// The part of the input that a step bound by it waits for, where that is known.
+    pub fn input_limit(&self) -> Option<InputLimit> {
+        self.feeding.filter(|feeding| self.bound == Bound::Input && feeding.waits > self.time.input / 2.0).map(|feeding| feeding.limit())
     }
 
     /// Step time with its band. Seconds.

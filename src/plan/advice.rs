@@ -27,11 +27,12 @@ const CHEAP_HOUR: f64 = 5.0;
 pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize, set: &mut PlanSet) {
     let runner_up = runner_up(set).cloned();
     if let Some(best) = &mut set.recommendation {
-        best.because = because(world, limits, plans, best, runner_up.as_ref());
+        best.because = because(world, workload, limits, plans, best, runner_up.as_ref());
         best.advice = advice(world, workload, best);
     }
     for plan in set.frontier.iter_mut().chain(&mut set.alternatives) {
         plan.advice = advice(world, workload, plan);
+        plan.advice.extend(loading::why_waiting(world, workload, plan));
     }
     set.notes.extend(measured(world, set));
     if limits.deadline.is_none() && set.recommendation.is_some() {
@@ -42,7 +43,7 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
         set.notes.extend(loading::said(world, workload, best.instance));
         let offer = world.market.offer(best.offer);
         let instance = world.hardware.instance(best.instance);
-        let unpriced = PlaceCharges::new(&world.market.charges, offer, instance, workload.data.as_ref()).unpriced();
+        let unpriced = PlaceCharges::new(&world.market.charges, offer, instance, workload.data.as_ref(), 1.0).unpriced();
         if !unpriced.is_empty() {
             set.notes.push(format!("not in the bill, because {} publishes no rate here: {}", instance.cloud.label(), unpriced.join(", ")));
         }
@@ -95,7 +96,7 @@ pub fn runner_up(set: &PlanSet) -> Option<&Plan> {
     set.frontier.iter().chain(&set.alternatives).filter(other).min_by_key(|plan| plan.cost.expected)
 }
 
-fn because(world: World, limits: &Limits, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<String> {
+fn because(world: World, workload: &Workload, limits: &Limits, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<String> {
     let aim = match limits.objective {
         Objective::Cost if limits.value_of_time > Usd::ZERO => {
             "the least cost of machines and waiting, and of plans within 5 % of it the fastest"
@@ -119,6 +120,7 @@ fn because(world: World, limits: &Limits, plans: usize, best: &Plan, runner_up: 
         }
     ));
     reasons.push(bound_sentence(best));
+    reasons.extend(loading::why_waiting(world, workload, best));
     if let Some(other) = runner_up {
         let offer = world.market.offer(other.offer);
         let gpu = world.hardware.gpu(world.hardware.instance(other.instance).node.gpu);
@@ -149,7 +151,10 @@ fn bound_sentence(plan: &Plan) -> String {
         Bound::GpuLink => format!("bound by the link between GPUs ({:.0} % of a step)", share(time.tensor_parallel)),
         Bound::Network => format!("bound by the network ({:.0} % of a step)", share(time.data_parallel + time.jitter)),
         Bound::Pipeline => format!("bound by pipeline bubbles ({:.0} % of a step)", share(time.bubble)),
-        Bound::Input => format!("bound by the input pipeline ({:.0} % of a step): the loader cannot feed the GPU", share(time.input)),
+        Bound::Input => {
+            let part = plan.step.input_limit().map_or(String::new(), |limit| format!(", {}", limit.word()));
+            format!("bound by the input pipeline{part} ({:.0} % of a step): the loader cannot feed the GPU", share(time.input))
+        }
     }
 }
 
@@ -206,17 +211,6 @@ fn training_advice(workload: &Workload, plan: &Plan, world: World, instance: &In
 
 fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, said: &mut Vec<String>) {
     let gpus = f64::from(instance.node.devices());
-    if let Some(cost) = workload.data.as_ref().and_then(|data| data.cpu_per_sample) {
-        let time = &plan.step.time;
-        let samples = plan.step.setting.global_batch / (time.total - time.input) / f64::from(plan.nodes);
-        let needed = samples * cost.0;
-        if instance.vcpus > 0 && needed > f64::from(instance.vcpus) {
-            said.push(format!(
-                "the loader needs {needed:.0} of {} vCPUs a machine: GPUs will wait; decode ahead, or use more vCPUs a GPU",
-                instance.vcpus
-            ));
-        }
-    }
     if let Some(data) = workload.data.as_ref().filter(|data| data.location.is_none()) {
         match instance.local_nvme {
             Some(nvme) if nvme >= data.size => {

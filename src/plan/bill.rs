@@ -6,7 +6,7 @@ use crate::hardware::InstanceType;
 use crate::market::{Charge, ChargeKind, Charges, Offer};
 use crate::plan::run::RunTime;
 use crate::units::{BillingRule, Bytes, Usd};
-use crate::workload::DataSet;
+use crate::workload::{DataSet, Storage};
 
 /// Hours of a billing month, as the clouds count it.
 pub const HOURS_PER_MONTH: f64 = 730.0;
@@ -77,13 +77,13 @@ pub struct PlaceCharges {
 
 /// The disk that a machine needs: image, environment and logs, and the data where there is no local NVMe that holds it.
 pub fn disk(instance: &InstanceType, data: Option<&DataSet>) -> Bytes {
-    let elsewhere = data.filter(|data| !fits_on_local_disks(instance, data));
+    let elsewhere = data.filter(|data| data.reading.storage != Storage::ObjectStore && !fits_on_local_disks(instance, data));
     Bytes(ROOT_DISK_GIB * f64::from(1 << 30) + elsewhere.map_or(0.0, |data| data.size.0))
 }
 
 /// Whether the data has its place on disks that come with the machine.
 pub fn fits_on_local_disks(instance: &InstanceType, data: &DataSet) -> bool {
-    instance.local_nvme.is_some_and(|nvme| data.size.0 <= nvme.0 * SHARE_FOR_DATA)
+    data.reading.storage == Storage::Disk && instance.local_nvme.is_some_and(|nvme| data.size.0 <= nvme.0 * SHARE_FOR_DATA)
 }
 
 #[derive(Clone, Debug)]
@@ -111,20 +111,20 @@ impl Rate {
 }
 
 impl PlaceCharges {
-    /// Rates of the offer's place, and of the place the data leaves.
-    pub fn new(charges: &Charges, offer: &Offer, instance: &InstanceType, data: Option<&DataSet>) -> Self {
+    /// Rates of the offer's place, and of the place that the data leaves so many times.
+    pub fn new(charges: &Charges, offer: &Offer, instance: &InstanceType, data: Option<&DataSet>, times: f64) -> Self {
         let rate = |kind| charges.find(kind, &instance.cloud, &offer.place.region).map(Rate::new);
         let from = data.and_then(|data| data.place.as_deref()).map(|place| place.split_once('/').unwrap_or((place, "*")));
         let leaves = from.filter(|(cloud, _)| *cloud != instance.cloud.as_str());
         let egress = leaves.and_then(|(cloud, region)| {
             charges.find(ChargeKind::EgressInternet, &crate::hardware::CloudId::new(cloud), region).map(Rate::new)
         });
-        let size = data.map(|data| data.size);
+        let moved = data.map(|data| Bytes(data.size.0 * times));
         Self {
             disk: rate(ChargeKind::NetworkDisk),
             storage: rate(ChargeKind::ObjectStorage),
             egress,
-            moved: size.filter(|_| leaves.is_some()),
+            moved: moved.filter(|_| leaves.is_some()),
             on_disk: disk(instance, data),
         }
     }

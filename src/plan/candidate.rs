@@ -6,6 +6,7 @@ use crate::estimate::StepEstimate;
 use crate::hardware::InstanceId;
 use crate::market::{OfferId, Purchase};
 use crate::plan::bill::Bill;
+use crate::plan::cures::Cure;
 use crate::plan::run::RunTime;
 use crate::plan::spot::Outlook;
 use crate::units::{Hours, Quantiles, Usd};
@@ -26,6 +27,8 @@ pub struct Plan {
     pub chance_by_deadline: Option<f64>,
     /// For spot machines: what may become of them, and what it rests on.
     pub spot: Option<Box<Outlook>>,
+    /// What would feed its GPUs, where they wait for samples; of the recommended plan.
+    pub cures: Vec<Cure>,
     pub because: Vec<String>,
     pub advice: Vec<String>,
 }

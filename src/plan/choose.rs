@@ -8,6 +8,7 @@ use crate::hardware::{Hardware, InstanceId};
 use crate::market::{Market, Offer, OfferId, Origin, Purchase};
 use crate::plan::advice;
 use crate::plan::candidate::Plan;
+use crate::plan::cures;
 use crate::plan::filters::{Rejection, Why, count_is_asked, refuse_offer};
 use crate::plan::limits::Limits;
 use crate::plan::loading;
@@ -213,7 +214,9 @@ fn choose(
     }
     if let Some(best) = &mut recommendation {
         outlook::find_break_even(pricer, &mut forecaster, best);
+        best.cures = cures::of(pricer, spots, best);
     }
+    let passed_over = recommendation.as_ref().and_then(|best| loading::passed_over(world, &plans, best));
     let terms = recommendation.as_ref().map_or_else(Vec::new, |best| terms::compare(pricer, &mut forecaster, best));
     let mut lines = refused.lines(world.hardware);
     lines.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.what.cmp(&b.2.what)));
@@ -230,7 +233,7 @@ fn choose(
         only_policy: false,
         counts,
         findings: Vec::new(),
-        notes: Vec::new(),
+        notes: passed_over.into_iter().collect(),
     };
     advice::annotate(world, pricer.workload, limits, plans.len(), &mut set);
     refused.name_doubtful(world, &mut set);

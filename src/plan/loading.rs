@@ -1,34 +1,232 @@
-//! Samples that a measured host cannot load fast enough: the part of a step that waits for them.
+//! Samples that a machine cannot load as fast as its GPUs train on them: the part of a step that waits for them, and its price.
 
-use crate::estimate::input::says_what_a_sample_costs;
-use crate::estimate::{Loader, StepEstimate};
+use crate::estimate::input::bytes_of_a_sample;
+use crate::estimate::{Demand, Feeder, Feeding, StepEstimate, feeding};
 use crate::hardware::InstanceId;
+use crate::plan::bill::{BillItem, disk, fits_on_local_disks};
+use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::packing::Packing;
-use crate::workload::Workload;
+use crate::units::Usd;
+use crate::workload::{Amount, DataKind, FileLayout, Storage, Workload};
 
-/// The step on `nodes` machines of a type, slowed by its loader where the host of such a machine was measured and the workload
-/// says what a sample costs.
+/// A GET of S3 Standard in us-east-1 (Amazon S3 pricing, recalled).
+const S3_REQUEST_USD: f64 = 0.0004 / 1000.0;
+/// Waiting below this part of a step is not worth a word.
+pub const WORTH_SAYING: f64 = 0.02;
+
+/// The step on `nodes` machines of a type, with what it waits for samples where the workload says what those are, or where the
+/// host of such a machine was measured and the workload says what a sample costs.
 pub fn fed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, step: StepEstimate) -> StepEstimate {
-    let machine = world.hardware.instance(instance);
-    let host = world.correction.host(world.hardware.gpu(machine.node.gpu));
-    let Some((host, data)) = host.zip(workload.data.as_ref()) else { return step };
-    let is_local = machine.local_nvme.is_some_and(|disk| disk >= data.size);
-    // Runs beside each other share the host.
-    let beside = f64::from(Packing::new(workload.sweep.as_ref(), machine.node.devices()).side_by_side);
-    let samples = step.setting.global_batch * beside / f64::from(nodes);
-    match host.loading_seconds(data, Loader { cores: machine.vcpus, is_local }, samples) {
-        Some(seconds) => step.fed_in(seconds),
+    match feed(world, workload, instance, nodes, &step) {
+        Some(feeding) => step.fed_in(feeding),
         None => step,
     }
 }
 
+fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, step: &StepEstimate) -> Option<Feeding> {
+    let data = workload.data.as_ref()?;
+    let machine = world.hardware.instance(instance);
+    let gpu = world.hardware.gpu(machine.node.gpu);
+    let feeder = Feeder {
+        instance: machine,
+        gpu,
+        measured: world.correction.host(gpu),
+        is_local: fits_on_local_disks(machine, data),
+        network_disk: disk(machine, Some(data)),
+        nodes,
+    };
+    // Runs beside each other share the host.
+    let beside = f64::from(Packing::new(workload.sweep.as_ref(), machine.node.devices()).side_by_side);
+    let samples = step.setting.global_batch * beside / f64::from(nodes);
+    let demand = Demand { model: &workload.model, training: &workload.training, data, samples, passes: passes(workload) };
+    Feeding::new(&feeder, &demand)
+}
+
+/// Times that the run goes through its data; 1 where nobody said how much there is.
+pub fn passes(workload: &Workload) -> f64 {
+    let training = &workload.training;
+    let trained = match workload.amount {
+        Amount::Samples(samples) => samples,
+        Amount::Tokens(tokens) => tokens / f64::from(training.sequence_length),
+        Amount::Steps(steps) => steps * training.global_batch.unwrap_or(1) as f64,
+    };
+    workload.data.as_ref().and_then(|data| data.samples).map_or(1.0, |samples| (trained / samples).max(1.0))
+}
+
+/// Times that the data leaves where it lies: in every pass where nothing keeps it.
+pub fn reads_from_afar(workload: &Workload) -> f64 {
+    let is_read_always = workload.data.as_ref().is_some_and(|data| data.reading.storage == Storage::ObjectStore);
+    if is_read_always { passes(workload) } else { 1.0 }
+}
+
+/// What GPUs cost while they wait for samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waiting {
+    /// Of a step.
+    pub share: f64,
+    pub gpu_hours: f64,
+    pub cost: Usd,
+}
+
+impl Waiting {
+    /// `None`: they do not wait, or nobody looked.
+    pub fn of(plan: &Plan) -> Option<Self> {
+        let share = plan.step.feeding.as_ref()?.waiting_share();
+        let hours = plan.run.training.expected * share;
+        let of_machines = |item| matches!(item, BillItem::Machines | BillItem::Fallback);
+        let (mut dollars, mut machine_hours) = (0.0, 0.0);
+        for line in plan.bill.lines.iter().filter(|line| of_machines(line.item)) {
+            dollars += line.cost.dollars();
+            machine_hours += line.quantity;
+        }
+        let an_hour = if machine_hours > 0.0 { dollars / machine_hours } else { 0.0 };
+        let cost = Usd::from_dollars(an_hour * hours * f64::from(plan.nodes))?;
+        Some(Self { share, gpu_hours: hours * f64::from(plan.gpus()), cost }).filter(|waiting| waiting.share > 0.0)
+    }
+
+    pub fn is_worth_a_word(&self) -> bool {
+        self.share >= WORTH_SAYING
+    }
+}
+
+/// What bounds a step, in the words of the contract; of input, which part of it.
+pub fn bound_word(step: &StepEstimate) -> String {
+    let word = serde_json::to_value(step.bound).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    step.input_limit().map_or(word, |limit| format!("input: {}", limit.word()))
+}
+
+/// Why GPUs wait, with the figures that decide.
+pub fn why_waiting(world: World, workload: &Workload, plan: &Plan) -> Option<String> {
+    let feeding = plan.step.feeding.as_ref()?;
+    let waiting = Waiting::of(plan).filter(Waiting::is_worth_a_word)?;
+    let each = |seconds: f64| feeding.samples / seconds;
+    let machine = world.hardware.instance(plan.instance);
+    let vcpus = machine.vcpus;
+    let wanted = each(feeding.busy);
+    let limit = feeding.limit();
+    let gives = match (limit, feeding.reading) {
+        (feeding::InputLimit::Reading, Some(read)) => {
+            let by = if read.by_reads { "by its reads a second" } else { "by its bytes a second" };
+            let first = if feeding.read_share < 1.0 { ", in the first pass; memory keeps the rest" } else { "" };
+            format!("{} gives {} samples/s ({by}){first}", read.from, rounded(each(read.seconds)))
+        }
+        (feeding::InputLimit::Decoding | feeding::InputLimit::Tokenising, _) => {
+            let needed = feeding.cores_needed().unwrap_or(0.0) / feeding.cores;
+            format!(
+                "{:.0} of {vcpus} vCPUs prepare {} samples/s, and {:.1} times as many would keep up",
+                feeding.threads,
+                rounded(each(feeding.loading(false))),
+                needed
+            )
+        }
+        _ => format!("copies and decoders give {} samples/s", rounded(each(feeding.loading(false)))),
+    };
+    let of = if workload.sweep.is_some() { "runs of a machine take" } else { "GPUs of a machine would take" };
+    Some(format!(
+        "input: {gives}; the {of} {}. They wait {:.0} % of a step ({}): ${:.2} of the cost",
+        rounded(wanted),
+        waiting.share * 100.0,
+        limit.word(),
+        waiting.cost.dollars(),
+    ))
+}
+
+/// Three significant figures, with the suffix of thousands.
+fn rounded(rate: f64) -> String {
+    match rate {
+        rate if rate >= 1e4 => format!("{:.1}k", rate / 1e3),
+        rate => format!("{rate:.0}"),
+    }
+}
+
+/// The plan that would cost least if samples were always at hand, where that is another than the best and much cheaper.
+pub fn passed_over(world: World, plans: &[Plan], best: &Plan) -> Option<String> {
+    let unfed = |plan: &Plan| plan.cost.expected.dollars() - Waiting::of(plan).map_or(0.0, |waiting| waiting.cost.dollars());
+    let other = plans
+        .iter()
+        .filter(|plan| plan.instance != best.instance || plan.nodes != best.nodes)
+        .min_by(|a, b| unfed(a).total_cmp(&unfed(b)))?;
+    let waiting = Waiting::of(other).filter(Waiting::is_worth_a_word)?;
+    if unfed(other) >= unfed(best) || other.cost.expected <= best.cost.expected {
+        return None;
+    }
+    let gpu = &world.hardware.gpu(world.hardware.instance(other.instance).node.gpu).name;
+    let limit = other.step.feeding.as_ref().map_or("", |feeding| feeding.limit().word());
+    Some(format!(
+        "input decides: {} x {gpu} ({}) would be cheaper at about ${:.2} if samples were always at hand, and costs ${:.2}, since its GPUs \
+         wait {:.0} % of a step ({limit})",
+        other.gpus(),
+        crate::plan::explain::plan_id(world, other),
+        unfed(other),
+        other.cost.expected.dollars(),
+        waiting.share * 100.0,
+    ))
+}
+
+/// What is known of the input of this workload on this instance type, and what is not.
+pub fn said(world: World, workload: &Workload, instance: InstanceId) -> Vec<String> {
+    let mut notes: Vec<String> = of_measured_host(world, workload, instance).into_iter().collect();
+    if notes.is_empty() || workload.data.as_ref().is_some_and(|data| data.reading.kind.is_some()) {
+        notes.extend(unchecked(world, workload, instance));
+    }
+    notes.extend(requests(workload));
+    notes
+}
+
+/// Requests to a bucket that is read in every pass: no catalog has their price.
+fn requests(workload: &Workload) -> Option<String> {
+    let data = workload.data.as_ref()?;
+    let is_one_each = data.reading.storage == Storage::ObjectStore && data.reading.files() == FileLayout::OneEach;
+    let requests = data.samples.filter(|_| is_one_each)? * passes(workload);
+    Some(format!(
+        "not in the bill: {:.0}M requests for objects, ${:.0} at S3's list price of $0.0004 a thousand (unverified); shards need fewer",
+        requests / 1e6,
+        requests * S3_REQUEST_USD,
+    ))
+}
+
+/// The parts of the input that nobody can check, and the line that would change that.
+fn unchecked(world: World, workload: &Workload, instance: InstanceId) -> Option<String> {
+    let usual = if workload.model.kind.counts_samples() { "jpeg" } else { "tokens" };
+    let line =
+        format!("the input pipeline was not checked: [data] does not say what the samples are (kind = \"{usual}\", with size and samples)");
+    let Some(data) = &workload.data else { return Some(line) };
+    let machine = world.hardware.instance(instance);
+    let cost = feeding::cpu_seconds(&workload.model, &workload.training, data);
+    let Some(kind) = data.reading.kind else {
+        let cores =
+            if machine.vcpus == 0 { "nobody says how many vCPUs the machine has" } else { "only the stated time of a sample was checked" };
+        let storage = format!("{cores}; storage was not (kind = \"{usual}\", with size and samples)");
+        return Some(if cost.is_some() { storage } else { line });
+    };
+    let mut missing = Vec::new();
+    if cost.is_none() && matches!(kind, DataKind::Audio | DataKind::Video) {
+        missing.push(format!("what {} costs a core (cpu_seconds_per_sample; gpuplan profile measures it)", kind.word()));
+    } else if cost.is_none() {
+        missing.push("what a sample costs a core (size and samples, or cpu_seconds_per_sample)".to_owned());
+    } else if machine.vcpus == 0 {
+        missing.push("how many vCPUs the machine has".to_owned());
+    }
+    if bytes_of_a_sample(data).is_none() {
+        missing.push("the bytes of a sample (size, with samples or tokens)".to_owned());
+    } else if data.reading.storage != Storage::ObjectStore && !fits_on_local_disks(machine, data) {
+        let known = matches!(machine.cloud.as_str(), "aws" | "gcp" | "azure");
+        missing.extend((!known).then(|| "what the disks of this cloud reach".to_owned()));
+    }
+    (!missing.is_empty()).then(|| format!("input: not checked for want of {}", missing.join(", and ")))
+}
+
 /// What the host that was measured beside the GPU of this instance type changes, or why nothing.
-pub fn said(world: World, workload: &Workload, instance: InstanceId) -> Option<String> {
+fn of_measured_host(world: World, workload: &Workload, instance: InstanceId) -> Option<String> {
     let gpu = world.hardware.gpu(world.hardware.instance(instance).node.gpu);
     let host = world.correction.host(gpu)?;
     let what = format!("loading: beside {}, {}: {}", gpu.name, host.processor.as_deref().unwrap_or("the host"), host.words());
-    Some(if workload.data.as_ref().is_some_and(says_what_a_sample_costs) {
+    let says = workload
+        .data
+        .as_ref()
+        .is_some_and(|data| bytes_of_a_sample(data).is_some() || feeding::cpu_seconds(&workload.model, &workload.training, data).is_some());
+    Some(if says {
         format!("{what}; counted on machines with this GPU, as far as [data] says what a sample costs")
     } else {
         format!(

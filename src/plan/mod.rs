@@ -4,6 +4,7 @@ pub mod advice;
 pub mod bill;
 pub mod candidate;
 pub mod choose;
+pub mod cures;
 pub mod explain;
 pub mod filters;
 pub mod from;

@@ -11,6 +11,7 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::filters::{Why, refuse_offer};
 use crate::plan::limits::{Limits, PurchaseChoice};
+use crate::plan::loading::reads_from_afar;
 use crate::plan::packing::Packing;
 use crate::plan::run::{Notice, RunInput, RunTime, deviations, point};
 use crate::plan::spot::{self, Division, Job, Outlook, Pool};
@@ -66,7 +67,8 @@ impl<'a> Pricer<'a> {
     pub fn counter(&self, id: OfferId) -> Counter {
         let offer = self.world.market.offer(id);
         let instance = self.world.hardware.instance(offer.instance);
-        let charges = PlaceCharges::new(&self.world.market.charges, offer, instance, self.workload.data.as_ref());
+        let charges =
+            PlaceCharges::new(&self.world.market.charges, offer, instance, self.workload.data.as_ref(), reads_from_afar(self.workload));
         Counter { id, charges, rate_basis: basis(offer) }
     }
 
@@ -130,6 +132,7 @@ impl<'a> Pricer<'a> {
             cost: Quantiles { expected, p50: expected, p90 },
             chance_by_deadline: chance,
             spot: outlook.map(Box::new),
+            cures: Vec::new(),
             because: Vec::new(),
             advice: Vec::new(),
         })

@@ -1,14 +1,11 @@
 //! How long a launch takes to bring the data to each machine, and what that rests on.
 
+use crate::estimate::input_constants::{NETWORK_SHARE, UNKNOWN_HOST_GBIT};
 use crate::hardware::InstanceType;
 use crate::plan::bill::fits_on_local_disks;
 use crate::units::{Bytes, Seconds};
 use crate::workload::DataSet;
 
-/// Share of the host network that one store and one program reach together. A guess until the first staging is measured.
-const NETWORK_SHARE: f64 = 0.5;
-/// Network of a machine whose own is not in the catalog. Gb/s. A guess on the low side, as for checkpoints.
-const UNKNOWN_HOST_GBIT: f64 = 10.0;
 /// What one program is taken to reach, whatever the network: 10 Gb/s, for which Amazon S3's performance design patterns (user guide)
 /// advise 15 requests at once. The agent has twice as many under way and two threads to decrypt them; not measured yet. Bytes/s.
 const PROGRAM: f64 = 1.25e9;
@@ -65,7 +62,7 @@ mod tests {
             let instance = hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap();
             Staging::of(instance, data)
         };
-        let data = DataSet { size: Bytes(1e12), location: Some("s3://b".to_owned()), place: None, cpu_per_sample: None, samples: None };
+        let data = DataSet { size: Bytes(1e12), location: Some("s3://b".to_owned()), ..DataSet::default() };
         // 3,200 Gb/s and 30 TB of local disks.
         let large = of("aws", "p5.48xlarge", Some(&data)).unwrap();
         assert_eq!((large.limit, large.seconds().0, large.is_on_local_disk), ("what one program fetches", 800.0, true));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::estimate::{Machine, StepEstimate, Subject, TimeBreakdown};
+use crate::hardware::InstanceId;
 use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
 use crate::plan::limits::Limits;
@@ -59,14 +60,14 @@ fn saving(world: World, workload: &Workload, limits: &Limits, plan: &Plan, findi
         }
         Mended::Precision { precision } => {
             mended.training.precision = precision;
-            fastest(world, &mended, plan)?
+            fastest(world, &mended, plan.instance, plan.nodes)?
         }
         Mended::MicroBatch if workload.training.micro_batch.is_none() => {
             return Err("the plan takes the largest micro batch that pays already");
         }
         Mended::MicroBatch => {
             (mended.training.micro_batch, mended.training.grad_accumulation) = (None, None);
-            fastest(world, &mended, plan)?
+            fastest(world, &mended, plan.instance, plan.nodes)?
         }
     };
     let cost = |workload: &Workload, step: Arc<StepEstimate>| {
@@ -81,15 +82,15 @@ fn saving(world: World, workload: &Workload, limits: &Limits, plan: &Plan, findi
     Ok((before.cost.expected - after.cost.expected, before.hours().0 - after.hours().0))
 }
 
-/// The best setting of the changed workload on the machines of the plan.
-fn fastest(world: World, workload: &Workload, plan: &Plan) -> Result<StepEstimate, &'static str> {
-    let whole = &world.hardware.instance(plan.instance).node;
+/// The best setting of a changed workload on so many machines, fed as they feed it.
+pub fn fastest(world: World, workload: &Workload, instance: InstanceId, nodes: u32) -> Result<StepEstimate, &'static str> {
+    let whole = &world.hardware.instance(instance).node;
     let node = packing::part(whole, workload.sweep.as_ref()).map_err(|_| "a run of the sweep has no room on the recommended machines")?;
     let machine = Machine::new(world.hardware.gpu(node.gpu), &node);
     let subject = Subject::new(&workload.model, &workload.training, machine).corrected(world.correction);
-    let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), plan.nodes);
+    let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), nodes);
     let step = outcome.map_err(|_| "it does not fit on the recommended machines")?;
-    Ok(loading::fed(world, workload, plan.instance, plan.nodes, step))
+    Ok(loading::fed(world, workload, instance, nodes, step))
 }
 
 /// Every part times `share`.

@@ -1,8 +1,10 @@
 //! One candidate in full for a person: time, memory, bill, why it lost and what would change that.
 
+use crate::estimate::scaling;
 use crate::plan::Plan;
 use crate::report::estimate::breakdown;
 use crate::report::format;
+use crate::report::input;
 use crate::report::plan_json::{Context, plan_json};
 use crate::report::plan_text::{bill, wrap};
 use crate::report::spot_text;
@@ -48,6 +50,10 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
     if let Some(staging) = &plan.run.staging {
         row("data", format::staging(staging));
     }
+    for (name, value) in input::rows(plan) {
+        row(name, value);
+    }
+    row("scaling", scaling::text(&plan.step));
     for reason in lost {
         row("why not", reason.clone());
     }

@@ -15,6 +15,7 @@ pub mod fit;
 pub mod focus;
 pub mod format;
 pub mod history;
+pub mod input;
 pub mod job;
 pub mod mine;
 pub mod page;

@@ -59,7 +59,7 @@ fn row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         json.layout.label,
         json.layout.micro_batch.to_string(),
         json.step_seconds.expected.to_string(),
-        serde_json::to_value(json.bound_by).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default(),
+        json.bound_by,
         json.run_hours.expected.to_string(),
         json.run_hours.p90.to_string(),
         json.gpu_hours.to_string(),

@@ -4,17 +4,19 @@ use jiff::{Timestamp, ToSpan};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::estimate::{Bound, Machine, Subject, constants};
+use crate::estimate::{Machine, Subject, constants};
 use crate::market::{Origin, Suspicion};
 use crate::plan::bill::BillLine;
 use crate::plan::choose::World;
 use crate::plan::explain::plan_id;
+use crate::plan::loading;
 use crate::plan::packing;
 use crate::plan::run::{Notice, Saving};
 use crate::plan::staging::Staging;
 use crate::plan::terms::Terms;
 use crate::plan::{Plan, PlanSet};
 use crate::report::estimate::time_parts;
+use crate::report::input::{InputJson, input_json};
 use crate::report::spot_json::{SpotJson, WaitJson, spot_json, wait};
 use crate::units::{Band, GpuCount, Quantiles, Usd, UsdPerHour};
 use crate::workload::file::WorkloadFile;
@@ -68,8 +70,12 @@ pub struct PlanJson {
     pub samples_per_second: Band,
     pub model_flop_utilization: f64,
     pub gpu_memory_bytes: Band,
-    pub bound_by: Bound,
+    /// `compute`, `network` and the like; of input also which part, such as `input: cpu decode`.
+    pub bound_by: String,
     pub gpu_utilization: Band,
+    /// How the machines bring samples to the GPUs; absent where nobody could tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputJson>,
     pub wait_hours: WaitJson,
     pub run_hours: Quantiles<f64>,
     pub gpu_hours: f64,
@@ -287,8 +293,9 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         samples_per_second: step.map_decreasing(|seconds| setting.global_batch / seconds),
         model_flop_utilization: flops / plan.step.time.total / f64::from(setting.gpus()) / subject.rates.peak,
         gpu_memory_bytes: Band::around(plan.step.memory.required, low, high),
-        bound_by: plan.step.bound,
+        bound_by: loading::bound_word(&plan.step),
         gpu_utilization: utilization(plan),
+        input: input_json(plan, instance),
         wait_hours: wait(plan),
         run_hours: plan.run.hours,
         gpu_hours: plan.gpu_hours(),

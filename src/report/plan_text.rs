@@ -8,6 +8,7 @@ use crate::plan::explain::plan_id;
 use crate::plan::filters::Reason;
 use crate::plan::{Plan, PlanSet, Rejection};
 use crate::report::format;
+use crate::report::input;
 use crate::report::plan_json::{Context, SweepJson, plan_json};
 use crate::report::profile_text;
 use crate::report::spot_text;
@@ -158,6 +159,9 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     if let Some(staging) = &plan.run.staging {
         row("data", format::staging(staging));
     }
+    for (name, value) in input::rows(plan) {
+        row(name, value);
+    }
     for reason in &plan.because {
         row("why", reason.clone());
     }
@@ -287,7 +291,7 @@ fn plan_row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         seen(offer, context),
         plan.step.setting.layout.to_string(),
         format::step_seconds(plan.step.time.total),
-        serde_word(&plan.step.bound),
+        crate::plan::loading::bound_word(&plan.step),
         plan.hours().to_string(),
         format::usd(plan.cost.expected),
         format::usd(plan.cost.p90),

@@ -1,6 +1,7 @@
 //! `Amount` of work, the `DataSet` it reads and the `Checkpoint` it writes.
 
 use crate::units::{Bytes, Seconds};
+use crate::workload::data::Reading;
 
 /// How much is to be trained.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +25,7 @@ impl Amount {
 }
 
 /// Training data: how big, where, and what a sample costs the host.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DataSet {
     pub size: Bytes,
     /// Where a launch fetches it from, onto a disk of each machine; `None`: the program sees to its data itself.
@@ -35,6 +36,7 @@ pub struct DataSet {
     pub cpu_per_sample: Option<Seconds>,
     /// Sequences or images in `size`.
     pub samples: Option<f64>,
+    pub reading: Reading,
 }
 
 /// What is saved and how often.

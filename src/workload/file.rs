@@ -1,6 +1,7 @@
 //! `WorkloadFile`: what to run as a person writes it, in TOML or as flags laid over it.
 
 mod batch;
+mod data;
 mod network;
 mod phases;
 mod resolve;
@@ -140,6 +141,23 @@ pub struct DataSection {
     /// `cloud/region`.
     pub place: Option<String>,
     pub cpu_seconds_per_sample: Option<Scalar>,
+    /// jpeg, webp, raw, text, tokens, audio or video: what a sample costs the host where the above is not stated.
+    pub kind: Option<String>,
+    /// disk, network-disk or object-store.
+    pub storage: Option<String>,
+    /// Kind of the network disk, such as gp3.
+    pub disk: Option<String>,
+    pub disk_iops: Option<Scalar>,
+    /// Of the network disk, bytes of a second with their unit, such as `500MB`.
+    pub disk_throughput: Option<String>,
+    /// one-each or shards.
+    pub files: Option<String>,
+    /// Loader processes a GPU.
+    pub workers: Option<Scalar>,
+    /// cpu or gpu.
+    pub decode: Option<String>,
+    /// Whether batches leave for the GPU from locked memory.
+    pub pinned: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -215,7 +233,8 @@ impl WorkloadFile {
         lay_over!(self, over; name);
         self.model.overlay(over.model);
         self.training.overlay(over.training);
-        lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample);
+        lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample kind storage disk disk_iops disk_throughput
+            files workers decode pinned);
         lay_over!(self.checkpoint, over.checkpoint; size interval);
         lay_over!(self.sweep, over.sweep; runs parallel gpus_per_run);
         self.limits.overlay(over.limits);

@@ -2,6 +2,7 @@
 
 pub mod amount;
 pub mod catalog;
+pub mod data;
 pub mod file;
 pub mod huggingface;
 pub mod layout;
@@ -16,6 +17,7 @@ pub mod training;
 
 pub use amount::{Amount, Checkpoint, DataSet};
 pub use catalog::Models;
+pub use data::{DataKind, Decoder, DiskKind, FileLayout, Reading, Storage};
 pub use layout::{Layout, Shard};
 pub use model::{MlpKind, Model, ModelKind, NormKind};
 pub use operators::Gemm;

@@ -5,8 +5,16 @@ use serde_json::Value;
 
 use crate::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 7] =
-    ["llama-3.1-8b-finetune", "llama-7b-pretrain", "llama-3-70b-qlora", "llama-3.1-8b-lora", "resnet-50-imagenet", "sweep", "phases"];
+const EXAMPLES: [&str; 8] = [
+    "llama-3.1-8b-finetune",
+    "llama-7b-pretrain",
+    "llama-3-70b-qlora",
+    "llama-3.1-8b-lora",
+    "resnet-50-imagenet",
+    "resnet-50-object-store",
+    "sweep",
+    "phases",
+];
 
 #[test]
 fn every_example_prints_the_reviewed_answer() {
@@ -90,7 +98,9 @@ fn ninety_epochs_of_resnet_50_cost_what_published_throughput_says() {
     // 2,500 to 3,000 images a second on an A100 in mixed precision (NVIDIA DeepLearningExamples): 10.7 to 12.8 hours;
     // a pipeline without channels-last and DALI is slower by up to a half.
     let document = plan("resnet-50-imagenet", &["--gpus", "a100-sxm4-80:1", "--deadline", "3d"]);
-    let hours = document["recommendation"]["gpu_hours"].as_f64().unwrap();
+    // The dozen vCPUs that clouds sell with such a card feed it by half, which those hosts did not.
+    let best = &document["recommendation"];
+    let hours = best["gpu_hours"].as_f64().unwrap() - best["input"]["waiting_gpu_hours"].as_f64().unwrap();
     assert!((10.0..20.0).contains(&hours), "{hours}");
 }
 

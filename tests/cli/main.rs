@@ -42,6 +42,7 @@ mod gce_machines;
 #[path = "../testbed/gcp_project.rs"]
 mod gcp_project;
 mod house;
+mod input;
 mod launch;
 #[cfg(feature = "aws")]
 mod launch_aws;

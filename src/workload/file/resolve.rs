@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::units::{Bytes, GpuCount, Hours, Seconds};
-use crate::workload::amount::{Amount, Checkpoint, DataSet};
+use crate::workload::amount::{Amount, Checkpoint};
 use crate::workload::catalog::Models;
 use crate::workload::file::scalar::{conflict, count, invalid, missing, shown};
 use crate::workload::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
-use crate::workload::file::{network, settings};
+use crate::workload::file::{data, network, settings};
 use crate::workload::model::{Model, ModelKind};
 use crate::workload::sweep::MOST_RUNS;
 use crate::workload::{Sweep, Task, Workload};
@@ -45,7 +45,7 @@ impl WorkloadFile {
         let network = network::resolve(&self.model, models, read_model, &mut assumed)?;
         let training = settings::resolve(&self.training, &network, &mut assumed)?;
         let amount = amount(&self.training, &self.data, network.model.kind)?;
-        let data = data_set(&self.data, training.sequence_length, &mut assumed)?;
+        let data = data::resolve(&self.data, training.sequence_length, &mut assumed)?;
         let checkpoint = checkpoint(&self.checkpoint, training.task, &mut assumed)?;
         let sweep = sweep(&self.sweep, &mut assumed)?;
         if self.limits.max_nodes == Some(0) {
@@ -141,47 +141,6 @@ pub(super) fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
     } else {
         Err(invalid(key, format!("`{}` is not above zero and below an exabyte", shown(text))))
     }
-}
-
-fn data_set(section: &DataSection, sequence: u32, assumed: &mut Assumed) -> Result<Option<DataSet>, WorkloadFileError> {
-    // Checked even where nothing needs them.
-    let samples = count("data.samples", section.samples.as_ref())?;
-    let tokens = count("data.tokens", section.tokens.as_ref())?;
-    let cpu_per_sample = count("data.cpu_seconds_per_sample", section.cpu_seconds_per_sample.as_ref())?;
-    if let Some(seconds) = cpu_per_sample.filter(|seconds| *seconds > 86_400.0) {
-        return Err(invalid("data.cpu_seconds_per_sample", format!("`{seconds}` is more than a day for one sample")));
-    }
-    let place = match section.place.as_deref().map(str::trim) {
-        Some(place) if place.is_empty() || place.matches('/').count() > 1 || place.len() > 200 => {
-            return Err(invalid("data.place", format!("`{}` is not a place, such as aws/us-east-1", shown(place))));
-        }
-        place => place.map(str::to_owned),
-    };
-    let location = match section.location.as_deref().map(str::trim) {
-        Some(location) if location.is_empty() || location.ends_with("://") => {
-            return Err(invalid("data.location", format!("`{}` names no place, such as s3://bucket/folder", shown(location))));
-        }
-        location => location.map(str::to_owned),
-    };
-    let size = match (&section.size, &place) {
-        (Some(text), _) => bytes("data.size", text)?,
-        (None, _) if location.is_some() => {
-            return Err(missing("data.size", "disks are rented and time is counted for what is brought to the machines"));
-        }
-        (None, Some(_)) => return Err(missing("data.size", "data that lies elsewhere is moved, and its size decides the price")),
-        (None, None) if cpu_per_sample.is_none() => return Ok(None),
-        (None, None) => {
-            assumed.note("data.size", "0B", "not stated: no time and no money is counted for moving data");
-            Bytes(0.0)
-        }
-    };
-    Ok(Some(DataSet {
-        size,
-        location,
-        place,
-        cpu_per_sample: cpu_per_sample.map(Seconds),
-        samples: samples.or(tokens.map(|tokens| tokens / f64::from(sequence))),
-    }))
 }
 
 fn checkpoint(section: &CheckpointSection, task: Task, assumed: &mut Assumed) -> Result<Checkpoint, WorkloadFileError> {

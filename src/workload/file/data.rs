@@ -1,0 +1,137 @@
+//! `[data]` of a workload file: read, checked, and completed with defaults that are listed.
+
+use crate::units::{Bytes, Seconds};
+use crate::workload::amount::DataSet;
+use crate::workload::data::{DataKind, Decoder, FileLayout, Reading, Storage};
+use crate::workload::file::resolve::{Assumed, bytes};
+use crate::workload::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
+use crate::workload::file::{DataSection, WorkloadFileError};
+
+/// No host starts more loaders for a GPU.
+const MOST_WORKERS: u32 = 1024;
+
+pub(super) fn resolve(section: &DataSection, sequence: u32, assumed: &mut Assumed) -> Result<Option<DataSet>, WorkloadFileError> {
+    // Checked even where nothing needs them.
+    let samples = count("data.samples", section.samples.as_ref())?;
+    let tokens = count("data.tokens", section.tokens.as_ref())?;
+    let cpu_per_sample = count("data.cpu_seconds_per_sample", section.cpu_seconds_per_sample.as_ref())?;
+    if let Some(seconds) = cpu_per_sample.filter(|seconds| *seconds > 86_400.0) {
+        return Err(invalid("data.cpu_seconds_per_sample", format!("`{seconds}` is more than a day for one sample")));
+    }
+    let place = match section.place.as_deref().map(str::trim) {
+        Some(place) if place.is_empty() || place.matches('/').count() > 1 || place.len() > 200 => {
+            return Err(invalid("data.place", format!("`{}` is not a place, such as aws/us-east-1", shown(place))));
+        }
+        place => place.map(str::to_owned),
+    };
+    let location = match section.location.as_deref().map(str::trim) {
+        Some(location) if location.is_empty() || location.ends_with("://") => {
+            return Err(invalid("data.location", format!("`{}` names no place, such as s3://bucket/folder", shown(location))));
+        }
+        location => location.map(str::to_owned),
+    };
+    let mut reading = reading(section)?;
+    if reading.storage == Storage::ObjectStore && location.is_some() {
+        let detail = "a launch copies what lies at data.location to a disk; leave data.location out to read the bucket in every pass";
+        return Err(invalid("data.storage", detail));
+    }
+    let says_how = cpu_per_sample.is_some() || reading != Reading::default();
+    let size = match (&section.size, &place) {
+        (Some(text), _) => bytes("data.size", text)?,
+        (None, _) if location.is_some() => {
+            return Err(missing("data.size", "disks are rented and time is counted for what is brought to the machines"));
+        }
+        (None, Some(_)) => return Err(missing("data.size", "data that lies elsewhere is moved, and its size decides the price")),
+        (None, None) if !says_how => return Ok(None),
+        (None, None) => {
+            assumed.note("data.size", "0B", "not stated: no time and no money is counted for moving data");
+            Bytes(0.0)
+        }
+    };
+    complete(section, &mut reading, location.is_some(), assumed);
+    let samples = samples.or(tokens.map(|tokens| tokens / f64::from(sequence)));
+    Ok(Some(DataSet { size, location, place, cpu_per_sample: cpu_per_sample.map(Seconds), samples, reading }))
+}
+
+fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
+    let disk_bytes_per_second = section.disk_throughput.as_deref().map(|text| bytes("data.disk_throughput", text)).transpose()?;
+    let reading = Reading {
+        kind: choice("data.kind", section.kind.as_deref())?,
+        storage: choice("data.storage", section.storage.as_deref())?.unwrap_or_default(),
+        disk: choice("data.disk", section.disk.as_deref())?,
+        disk_iops: count("data.disk_iops", section.disk_iops.as_ref())?,
+        disk_bytes_per_second: disk_bytes_per_second.map(|bytes| bytes.0),
+        files: choice("data.files", section.files.as_deref())?,
+        workers: whole("data.workers", section.workers.as_ref(), 1..=MOST_WORKERS)?,
+        decoder: choice("data.decode", section.decode.as_deref())?.unwrap_or_default(),
+        is_pageable: section.pinned == Some(false),
+    };
+    if reading.decoder == Decoder::Gpu {
+        match reading.kind {
+            Some(DataKind::Jpeg) => {}
+            Some(_) => return Err(invalid("data.decode", "only JPEG is decoded on a GPU")),
+            None => return Err(missing("data.kind", "decode = \"gpu\" is for pictures: kind = \"jpeg\"")),
+        }
+        if section.cpu_seconds_per_sample.is_some() {
+            return Err(conflict("data.decode", "data.cpu_seconds_per_sample"));
+        }
+    }
+    Ok(reading)
+}
+
+/// What the input pipeline rests on and nobody stated.
+fn complete(section: &DataSection, reading: &mut Reading, is_staged: bool, assumed: &mut Assumed) {
+    if reading.kind.is_none() {
+        return;
+    }
+    if section.storage.is_none() && !is_staged {
+        assumed.note("data.storage", "disk", "not stated: local NVMe where it holds the data, else a network disk");
+    }
+    if reading.files.is_none() {
+        let word = if reading.files() == FileLayout::OneEach { "one-each" } else { "shards" };
+        assumed.note("data.files", word, "not stated: what is usual for this kind");
+        reading.files = Some(reading.files());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::Models;
+    use crate::workload::data::{DataKind, FileLayout, Storage};
+    use crate::workload::file::{Resolved, WorkloadFile, WorkloadFileError};
+
+    fn resolved(data: &str) -> Result<Resolved, WorkloadFileError> {
+        let text = format!("model = {{ preset = \"resnet-50\" }}\ntraining = {{ steps = 10 }}\n[data]\n{data}");
+        WorkloadFile::parse(&text)?.resolve(&Models::embedded().unwrap(), None)
+    }
+
+    #[test]
+    fn how_data_is_read_keeps_its_words_and_its_defaults_are_named() {
+        let made = resolved("kind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\nstorage = \"object_store\"\nworkers = 12").unwrap();
+        let reading = made.workload.data.unwrap().reading;
+        assert_eq!((reading.kind, reading.storage, reading.workers), (Some(DataKind::Jpeg), Storage::ObjectStore, Some(12)));
+        assert_eq!(reading.files, Some(FileLayout::OneEach));
+        assert!(made.assumed.iter().any(|line| line.starts_with("data.files=one-each")), "{:?}", made.assumed);
+        let tokens = resolved("kind = \"tokens\"\nsize = \"4TB\"").unwrap();
+        assert_eq!(tokens.workload.data.unwrap().reading.files(), FileLayout::Shards);
+        assert!(tokens.assumed.iter().any(|line| line.starts_with("data.storage=disk")));
+        // Nothing is said about a pipeline that nobody described.
+        let plain = resolved("size = \"4TB\"").unwrap();
+        assert!(plain.assumed.iter().all(|line| !line.contains("data.")), "{:?}", plain.assumed);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for (wrong, key) in [
+            ("kind = \"jpg\"", "data.kind"),
+            ("kind = \"jpeg\"\nworkers = 0", "data.workers"),
+            ("size = \"1GB\"\nlocation = \"s3://b\"\nstorage = \"object-store\"", "data.storage"),
+            ("kind = \"text\"\ndecode = \"gpu\"", "data.decode"),
+            ("decode = \"gpu\"", "data.kind"),
+            ("kind = \"jpeg\"\ndecode = \"gpu\"\ncpu_seconds_per_sample = 0.1", "data.decode"),
+            ("kind = \"jpeg\"\ndisk_throughput = \"-1GB\"", "data.disk_throughput"),
+        ] {
+            assert!(resolved(wrong).unwrap_err().to_string().contains(key), "{wrong}");
+        }
+    }
+}
