@@ -212,7 +212,8 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     lines.extend(delivery.job.container.iter().map(|image| format!("container {image}")));
     lines.extend(delivery.job.data.iter().map(|data| {
         let sent = if delivery.sends_data() { ", sent to the store first" } else { "" };
-        format!("data      {} files, {}, from {}{sent}", data.files, Bytes(data.bytes as f64), data.address)
+        let how = if data.is_mounted { "mounted from" } else { "from" };
+        format!("data      {} files, {}, {how} {}{sent}", data.files, Bytes(data.bytes as f64), data.address)
     }));
     lines.extend(plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")));
     lines.push(if chosen.is_fake {

@@ -69,7 +69,10 @@ pub fn script(boot: &Boot) -> String {
         lines.push(format!("value=$(secret {}) || fail {why}", quoted(&secret.name)));
         lines.push(format!("keep {} \"$value\"", secret.variable));
     }
-    lines.extend(job.data.iter().map(|_| "choose_data_folder".to_owned()));
+    lines.extend(job.data.iter().map(|data| match data.is_mounted {
+        true => format!("mount_data {}", quoted(&data.address)),
+        false => "choose_data_folder".to_owned(),
+    }));
     lines.extend(job.container.iter().map(|image| format!("pull {}", quoted(image))));
     lines.push(written("start.sh", &start(boot)));
     lines.push("cd work".to_owned());
@@ -102,8 +105,8 @@ fn start(boot: &Boot) -> String {
         Source::Here(path) => quoted(path),
         Source::Fetched { .. } => "../agent".to_owned(),
     };
-    let data =
-        job.data.as_ref().map_or_else(String::new, |data| format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address)));
+    let copied = job.data.as_ref().filter(|data| !data.is_mounted);
+    let data = copied.map_or_else(String::new, |data| format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address)));
     let sweep = job.sweep.map_or_else(String::new, |sweep| {
         format!(" --sweep {} --parallel {} --gpus-per-run {}", sweep.runs, sweep.parallel, sweep.gpus_per_run)
     });
@@ -209,7 +212,7 @@ mod tests {
                 setup: Some("pip install 'x y'".to_owned()),
                 environment: vec![("A".to_owned(), "b $c".to_owned())],
                 secrets: vec![Secret { variable: "T".to_owned(), name: "gpuplan/t".to_owned() }],
-                data: Some(Data { address: "s3://b/data".to_owned(), files: 1, bytes: 1 }),
+                data: Some(Data { address: "s3://b/data".to_owned(), files: 1, bytes: 1, is_mounted: false }),
                 container: Some("pytorch/pytorch:2".to_owned()),
                 sweep: Some(Sweep { runs: 64, parallel: 8, gpus_per_run: GpuCount::whole(1) }),
             },
@@ -290,6 +293,35 @@ mod tests {
         let said = shell.output().unwrap();
         let text = format!("{}{}", String::from_utf8_lossy(&said.stderr), String::from_utf8_lossy(&said.stdout));
         text.replace(&root.display().to_string(), "")
+    }
+
+    #[test]
+    fn a_bucket_that_is_mounted_is_read_where_it_lies_and_wants_its_tool() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("var/lib")).unwrap();
+        fs::create_dir_all(root.path().join("bin")).unwrap();
+        for name in ["mount-s3", "gcsfuse"] {
+            fs::write(root.path().join("bin").join(name), "#!/bin/sh\necho \"${0##*/} $*\" >>asked\n").unwrap();
+            fs::set_permissions(root.path().join("bin").join(name), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let lines = "for a in s3://b/p/q/ s3://b gs://b/p; do mount_data $a; done; cat asked environment";
+        let said = begun(root.path(), &[], lines);
+        let place = "/var/lib/gpuplan/data";
+        let asked = format!(
+            "mount-s3 --read-only --prefix p/q/ b {place}\nmount-s3 --read-only b {place}\ngcsfuse -o ro --implicit-dirs --only-dir p b {place}\n"
+        );
+        assert!(said.contains(&asked) && said.contains(&format!("GPUPLAN_DATA_DIR='{place}'")), "{said}");
+        assert!(said.contains("s3://b/p/q/ is mounted with mount-s3"), "{said}");
+        let without = tempfile::tempdir().unwrap();
+        fs::create_dir_all(without.path().join("var/lib")).unwrap();
+        let said = begun(without.path(), &[], "agent=true store=x; finish() { :; }; mount_data s3://b/p");
+        assert!(said.contains("has no mount-s3, which mounts s3://b/p") && said.contains("object-store"), "{said}");
+        let here = tempfile::tempdir().unwrap();
+        fs::create_dir_all(here.path().join("var/lib")).unwrap();
+        fs::create_dir_all(here.path().join("set")).unwrap();
+        fs::write(here.path().join("set/a"), "1\n").unwrap();
+        let said = begun(here.path(), &[], &format!("mount_data file://{}/set; cat \"$GPUPLAN_DATA_DIR/a\"", here.path().display()));
+        assert!(said.ends_with("1\nin /var/lib/gpuplan\n"), "{said}");
     }
 
     const SAYS: &str = "echo \"${0##*/} $*\" >&2";

@@ -120,6 +120,27 @@ choose_data_folder() {
   keep GPUPLAN_DATA_DIR "$data"
 }
 
+# mount_data ADDRESS: the bucket as a folder that is read over the network; nothing is copied.
+mount_data() {
+  data=$place/data
+  bucket=${1#*://}
+  prefix=${bucket#"${bucket%%/*}"}
+  bucket=${bucket%%/*} prefix=${prefix#/}
+  prefix=${prefix%/}
+  address=$1
+  case $1 in
+    s3://*) set -- mount-s3 --read-only ${prefix:+--prefix} ${prefix:+"$prefix/"} "$bucket" "$data" ;;
+    gs://*) set -- gcsfuse -o ro --implicit-dirs ${prefix:+--only-dir} ${prefix:+"$prefix"} "$bucket" "$data" ;;
+    *) set -- ln -s "${1#file://}" "$data" ;;
+  esac
+  command -v "$1" >/dev/null || reject "the image of this machine has no $1, which mounts $address: take an image that has it, or have \
+the data copied (no storage = \"object-store\" in [data])"
+  [ "$1" = ln ] || mkdir -p "$data"
+  "$@" >mount.log 2>&1 || reject "$address cannot be mounted: $(tail -n 3 mount.log)"
+  echo "gpuplan: $address is mounted with $1; every pass reads it again" >&2
+  keep GPUPLAN_DATA_DIR "$data"
+}
+
 # pull IMAGE
 pull() {
   for engine in docker podman none; do command -v $engine >/dev/null && break; done

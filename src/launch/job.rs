@@ -18,7 +18,7 @@ pub struct Job {
     /// Variables of the command. They stand in the boot script, which whoever may describe the machine can read.
     pub environment: Vec<(String, String)>,
     pub secrets: Vec<Secret>,
-    /// What each machine fetches before the command starts.
+    /// What each machine fetches or mounts before the command starts.
     #[serde(default)]
     pub data: Option<Data>,
     /// Image that the command runs in; `None`: on the machine itself.
@@ -35,6 +35,9 @@ pub struct Data {
     pub address: String,
     pub files: usize,
     pub bytes: u64,
+    /// The bucket is a folder of the machine and is read in every pass; else all of it is copied to a disk first.
+    #[serde(default)]
+    pub is_mounted: bool,
 }
 
 /// A file for a machine.

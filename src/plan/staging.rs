@@ -4,7 +4,7 @@ use crate::estimate::input_constants::{NETWORK_SHARE, UNKNOWN_HOST_GBIT};
 use crate::hardware::InstanceType;
 use crate::plan::bill::fits_on_local_disks;
 use crate::units::{Bytes, Seconds};
-use crate::workload::DataSet;
+use crate::workload::{DataSet, Storage};
 
 /// What one program is taken to reach, whatever the network: 10 Gb/s, for which Amazon S3's performance design patterns (user guide)
 /// advise 15 requests at once. The agent has twice as many under way and two threads to decrypt them; not measured yet. Bytes/s.
@@ -26,9 +26,9 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// `None`: nothing is brought.
+    /// `None`: nothing is brought, or it is mounted and read where it lies.
     pub fn of(instance: &InstanceType, data: Option<&DataSet>) -> Option<Self> {
-        let data = data.filter(|data| data.location.is_some())?;
+        let data = data.filter(|data| data.location.is_some() && data.reading.storage != Storage::ObjectStore)?;
         let network = match instance.host_network_gbit_per_s {
             Some(gbit) => (gbit * 1e9 / 8.0 * NETWORK_SHARE, "half of its network"),
             None => (UNKNOWN_HOST_GBIT * 1e9 / 8.0 * NETWORK_SHARE, "half of a network of 10 Gb/s, as nobody says what it has"),
@@ -54,6 +54,7 @@ impl Staging {
 mod tests {
     use super::*;
     use crate::hardware::Hardware;
+    use crate::workload::Reading;
 
     #[test]
     fn the_slowest_of_network_program_and_disk_decides() {
@@ -72,7 +73,9 @@ mod tests {
         assert!((small.seconds().0 - 1e12 / 131_072_000.0).abs() < 1.0);
         let fits = of("aws", "g5.xlarge", Some(&DataSet { size: Bytes(1e11), ..data.clone() })).unwrap();
         assert_eq!((fits.limit, fits.is_on_local_disk), ("half of its network", true));
-        assert_eq!(of("aws", "p5.48xlarge", Some(&DataSet { location: None, ..data })), None);
+        assert_eq!(of("aws", "p5.48xlarge", Some(&DataSet { location: None, ..data.clone() })), None);
         assert_eq!(of("aws", "p5.48xlarge", None), None);
+        let reading = Reading { storage: Storage::ObjectStore, ..Reading::default() };
+        assert_eq!(of("aws", "p5.48xlarge", Some(&DataSet { reading, ..data })), None);
     }
 }

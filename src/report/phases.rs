@@ -45,6 +45,7 @@ pub fn document(whole: &Whole) -> Value {
         workload["file"] = crate::report::plan_json::stated(whole.file);
         workload["name"] = json!(whole.name);
     }
+    document["limits"] = crate::report::plan_json::stated(&whole.file.limits);
     document["phases"] = whole.answers.iter().map(phase).collect();
     document["total"] = json!(whole.total);
     document["total"]["deadline_hours"] = json!(whole.deadline);

@@ -166,6 +166,22 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
 }
 
 #[test]
+fn data_that_is_mounted_is_read_where_it_lies() {
+    let desk = Desk::new();
+    let workload = desk.workload("1GB");
+    let text = read(Path::new(&workload)) + "storage = \"object-store\"\n";
+    fs::write(&workload, text).unwrap();
+    let job = format!("test -L \"$GPUPLAN_DATA_DIR\" && cmp \"$GPUPLAN_DATA_DIR\"/a/1.txt {}/a/1.txt", desk.path("images").display());
+    let ran = desk.launch(&workload, "mounted", &["--fake-scenario", "calm"], &["sh", "-c", &job]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "mounted: completed\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("2 files, 2 KiB, mounted from file://"), "{}", ran.stderr);
+    assert!(!desk.run(&["logs", "mounted"]).stdout.contains("staging"), "nothing is copied");
+    let planned = desk.run(&["plan", &workload, "--output", "json"]).json();
+    assert_eq!(planned["recommendation"]["staging"], serde_json::Value::Null);
+    desk.nothing_is_left();
+}
+
+#[test]
 fn what_is_wrong_with_an_image_ends_the_run_with_its_reason() {
     let desk = Desk::new();
     desk.docker();

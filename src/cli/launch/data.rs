@@ -16,7 +16,7 @@ use crate::launch::Data;
 use crate::runstore::store::Held;
 use crate::runstore::{Contents, Run, Store, StoreError};
 use crate::units::Bytes;
-use crate::workload::DataSet;
+use crate::workload::{DataSet, Storage};
 
 /// Files under way at the same time.
 const FILES_AT_ONCE: usize = 8;
@@ -36,9 +36,10 @@ pub struct Upload {
 pub fn found_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data, Option<Upload>)>, Diagnostic> {
     let Some((data, location)) = data.and_then(|data| Some((data, data.location.as_deref()?))) else { return Ok(None) };
     let (address, folder) = address(location, to.cloud)?;
+    let is_mounted = data.reading.storage == Storage::ObjectStore;
     let held = match look(&address)? {
         Ok(held) => held,
-        Err(StoreError::Denied { .. }) => return Ok(Some((Data { address, files: 0, bytes: 0 }, None))),
+        Err(StoreError::Denied { .. }) => return Ok(Some((Data { address, files: 0, bytes: 0, is_mounted }, None))),
         Err(StoreError::Missing { .. }) => {
             let why = format!("there is nothing at {address}, which `location` of [data] names; nothing was rented");
             return Err(Diagnostic::new(Exit::Usage, why).hint("location = \"s3://BUCKET/FOLDER\""));
@@ -55,9 +56,12 @@ pub fn found_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data,
     Ok(Some(match folder.filter(|_| to.cloud != fake::CLOUD) {
         Some(folder) => {
             let key = to.run.data_key(&digest[..16]);
-            (Data { address: format!("{}/{key}", to.store.trim_end_matches('/')), files, bytes }, Some(Upload { folder, held, key }))
+            (
+                Data { address: format!("{}/{key}", to.store.trim_end_matches('/')), files, bytes, is_mounted },
+                Some(Upload { folder, held, key }),
+            )
         }
-        None => (Data { address, files, bytes }, None),
+        None => (Data { address, files, bytes, is_mounted }, None),
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::units::{Bytes, Seconds};
 use crate::workload::amount::DataSet;
-use crate::workload::data::{DataKind, Decoder, FileLayout, Reading, Storage};
+use crate::workload::data::{DataKind, Decoder, FileLayout, Reading};
 use crate::workload::file::resolve::{Assumed, bytes};
 use crate::workload::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
 use crate::workload::file::{DataSection, WorkloadFileError};
@@ -31,10 +31,6 @@ pub(super) fn resolve(section: &DataSection, sequence: u32, assumed: &mut Assume
         location => location.map(str::to_owned),
     };
     let mut reading = reading(section)?;
-    if reading.storage == Storage::ObjectStore && location.is_some() {
-        let detail = "a launch copies what lies at data.location to a disk; leave data.location out to read the bucket in every pass";
-        return Err(invalid("data.storage", detail));
-    }
     let says_how = cpu_per_sample.is_some() || reading != Reading::default();
     let size = match (&section.size, &place) {
         (Some(text), _) => bytes("data.size", text)?,
@@ -125,7 +121,6 @@ mod tests {
         for (wrong, key) in [
             ("kind = \"jpg\"", "data.kind"),
             ("kind = \"jpeg\"\nworkers = 0", "data.workers"),
-            ("size = \"1GB\"\nlocation = \"s3://b\"\nstorage = \"object-store\"", "data.storage"),
             ("kind = \"text\"\ndecode = \"gpu\"", "data.decode"),
             ("decode = \"gpu\"", "data.kind"),
             ("kind = \"jpeg\"\ndecode = \"gpu\"\ncpu_seconds_per_sample = 0.1", "data.decode"),
