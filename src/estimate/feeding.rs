@@ -175,7 +175,7 @@ impl Feeder<'_> {
             (_, None, _) => return None,
             (_, _, Storage::Disk) if on_nvme => StorageRate::local_nvme(self.instance.local_nvme?),
             (_, _, Storage::Disk | Storage::NetworkDisk) => StorageRate::network_disk(self.instance, reading, self.network_disk)?,
-            (_, _, Storage::ObjectStore) => StorageRate::object_store(self.instance, threads.max(1.0), f64::from(self.nodes), bytes),
+            (_, _, Storage::ObjectStore) => StorageRate::bucket(self.instance, threads.max(1.0), f64::from(self.nodes), bytes),
         };
         Some(rate.read(demand.samples, bytes, reading.files()))
     }

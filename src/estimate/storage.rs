@@ -57,7 +57,7 @@ impl StorageRate {
     }
 
     /// A bucket, read over `connections` at a time, each waiting for its answer. `nodes` machines share its requests.
-    pub fn object_store(instance: &InstanceType, connections: f64, nodes: f64, object: f64) -> Self {
+    pub fn bucket(instance: &InstanceType, connections: f64, nodes: f64, object: f64) -> Self {
         let network = instance.host_network_gbit_per_s.unwrap_or(c::UNKNOWN_HOST_GBIT) * 1e9 / 8.0 * c::NETWORK_SHARE;
         let waiting = c::STORE_LATENCY + object / c::STORE_CONNECTION;
         Self {
@@ -162,11 +162,11 @@ mod tests {
         let shards = disk.read(1500.0, 8e3, FileLayout::Shards);
         assert!(!shards.by_reads && shards.seconds < 0.1, "{shards:?}");
         // A tenth of a second for each object and connection: 96 of them get 948 small objects a second, and streams fill them.
-        let store = StorageRate::object_store(&machine, 96.0, 1.0, 1e5);
+        let store = StorageRate::bucket(&machine, 96.0, 1.0, 1e5);
         let objects = store.read(948.8, 1e5, FileLayout::OneEach);
         assert!(objects.by_reads && (objects.seconds - 1.0).abs() < 0.01, "{objects:?}");
         assert!(store.read(948.8, 1e5, FileLayout::Shards).seconds < 0.1);
         // 64 machines share the requests of the bucket.
-        assert!(StorageRate::object_store(&machine, 960.0, 64.0, 1e5).reads_per_second < 86.0);
+        assert!(StorageRate::bucket(&machine, 960.0, 64.0, 1e5).reads_per_second < 86.0);
     }
 }

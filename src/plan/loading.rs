@@ -202,7 +202,7 @@ fn unchecked(world: World, workload: &Workload, instance: InstanceId) -> Option<
     };
     let mut missing = Vec::new();
     if cost.is_none() && matches!(kind, DataKind::Audio | DataKind::Video) {
-        missing.push(format!("what {} costs a core (cpu_seconds_per_sample; gpuplan profile measures it)", kind.word()));
+        missing.push(format!("what {} costs a core (cpu_seconds_per_sample)", kind.word()));
     } else if cost.is_none() {
         missing.push("what a sample costs a core (size and samples, or cpu_seconds_per_sample)".to_owned());
     } else if machine.vcpus == 0 {
@@ -214,7 +214,7 @@ fn unchecked(world: World, workload: &Workload, instance: InstanceId) -> Option<
         let known = matches!(machine.cloud.as_str(), "aws" | "gcp" | "azure");
         missing.extend((!known).then(|| "what the disks of this cloud reach".to_owned()));
     }
-    (!missing.is_empty()).then(|| format!("input: not checked for want of {}", missing.join(", and ")))
+    (!missing.is_empty()).then(|| format!("input: not checked in full, since nobody says {}", missing.join(", nor ")))
 }
 
 /// What the host that was measured beside the GPU of this instance type changes, or why nothing.
@@ -281,5 +281,33 @@ mod tests {
         assert_eq!(fed, alone);
         let (fed, alone) = slower(&|instance| hardware.gpu(instance.node.gpu).id == "a100-sxm4-80" && !holds(instance));
         assert_eq!(fed, alone);
+    }
+
+    #[test]
+    fn what_cannot_be_checked_is_named_with_the_line_to_add() {
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let world = World { hardware: &hardware, market: &market, correction: &Correction::NONE };
+        let said_of = |data: &str, cloud: &str, name: &str| {
+            let text = format!(
+                "model = {{ preset = \"resnet-50\" }}\ntraining = {{ epochs = 9, global_batch = 64 }}\n[data]\nsamples = 1000000\n{data}"
+            );
+            let workload = WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
+            let id = hardware.instance_ids().find(|id| {
+                let one = hardware.instance(*id);
+                one.cloud.as_str() == cloud && one.name == name
+            });
+            (passes(&workload), said(world, &workload, id.unwrap()).join("; "))
+        };
+        let jpeg = "kind = \"jpeg\"\nsize = \"100GB\"";
+        assert_eq!(said_of(jpeg, "aws", "p4d.24xlarge"), (9.0, String::new()));
+        assert!(said_of("size = \"100GB\"", "aws", "p4d.24xlarge").1.contains("kind = \"jpeg\""));
+        assert!(said_of("kind = \"video\"\nsize = \"100GB\"", "aws", "p4d.24xlarge").1.contains("cpu_seconds_per_sample"));
+        assert!(said_of("kind = \"jpeg\"", "aws", "p4d.24xlarge").1.contains("size and samples"));
+        assert!(said_of(jpeg, "nebius", "gpu-h100-sxm_8gpu-128vcpu-1600gb").1.contains("the disks of this cloud"));
+        // No source says how many vCPUs stand beside it.
+        assert!(said_of(jpeg, "novita", "a100-sxm.1x").1.contains("how many vCPUs"));
+        let bucket = said_of(&format!("{jpeg}\nstorage = \"object-store\""), "aws", "p4d.24xlarge").1;
+        assert!(bucket.contains("9M requests for objects, $4 at"), "{bucket}");
     }
 }
