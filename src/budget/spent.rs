@@ -395,6 +395,7 @@ mod tests {
             interruptions: 0.0,
             tokens: Some(tokens),
             prices: Vec::new(),
+            basis: None,
         };
         let key = format!("{run}@k");
         let (outcome, expected) = (Some(outcome.to_owned()), Some(expected));

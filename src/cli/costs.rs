@@ -27,6 +27,8 @@ use crate::report::focus::FocusVersion;
 use crate::report::format::usd;
 use crate::runstore::Run;
 
+/// File of the ledger, among what is remembered.
+pub const LEDGER: &str = "ledger.sqlite";
 /// Charges of the store that differ from the ledger and are named; more are counted.
 const MOST_NAMED: usize = 5;
 
@@ -194,7 +196,7 @@ pub fn spent(ledger: &Ledger, open: Vec<Charge>, asked: &Asked) -> Result<Spent,
 pub fn open(settings: &Settings) -> Result<Ledger, Diagnostic> {
     let path = settings
         .home
-        .state_file("ledger.sqlite")
+        .state_file(LEDGER)
         .ok_or_else(|| Diagnostic::new(Exit::Usage, "there is no folder to keep a ledger in").hint("set HOME or GPUPLAN_HOME"))?;
     Ledger::open(&path).map_err(|error| {
         let mut diagnostic = ledger_said(&error);

@@ -14,7 +14,7 @@ use crate::cli::printer::Printer;
 use crate::cli::profile;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::cli::workload;
-use crate::estimate::Correction;
+use crate::estimate::{Correction, OwnRun};
 use crate::plan::choose::World;
 use crate::plan::what_if;
 use crate::plan::{Limits, PlanSet, Rejection};
@@ -29,7 +29,7 @@ pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) ->
         (None, None) => {
             let mut file = workload::read(&arguments.workload)?;
             file = file.overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
-            answer(&file, arguments, settings, printer)
+            answer(&file, &Measurements::find(&arguments.measured, settings)?, arguments, settings, printer)
         }
     }
 }
@@ -54,10 +54,19 @@ pub fn compute(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
+    compute_with(file, prices, &Measurements::find(measured, settings)?, settings, printer)
+}
+
+fn compute_with(
+    file: &WorkloadFile,
+    prices: &PriceArguments,
+    measured: &Measurements,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Answered, Diagnostic> {
     let resolved = workload::resolve(file, &settings.models()?)?;
     let (catalogs, limits) = gathered(&file.limits, prices, settings, printer)?;
-    let measured = Measurements::find(measured, settings)?;
-    let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;
+    let correction = profile::correction(measured, &resolved, &catalogs.hardware, settings, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = crate::plan::plan(world, &resolved.workload, &limits);
     if let Some(profile) = measured.profile() {
@@ -89,8 +98,14 @@ pub fn gathered(
     Ok((catalogs, limits))
 }
 
-fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let answered = compute(file, &arguments.prices, &arguments.measured, settings, printer)?;
+fn answer(
+    file: &WorkloadFile,
+    measured: &Measurements,
+    arguments: &PlanArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
+    let answered = compute_with(file, &arguments.prices, measured, settings, printer)?;
     let headline = settings.warn_about_age(&answered.catalogs.market, printer);
     let context = context(&answered, file, settings)?;
     match settings.output {
@@ -166,15 +181,20 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
             gone.push(format!("the {what} of then ({}) are gone; this program has {}", short(then), short(&current)));
         }
     }
-    let measured = Measurements::find(&arguments.measured, &settings)?.sha256();
-    if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.as_deref() {
+    let own_runs: Vec<OwnRun> = match recorded.pointer("/inputs/own_runs") {
+        Some(runs) => serde_json::from_value(runs.clone()).map_err(|error| broken(&error.to_string()))?,
+        None => Vec::new(),
+    };
+    // The runs stand in the plan: today's ledger may have more.
+    let measured = Measurements::find(&arguments.measured, &settings)?.with_own_runs(own_runs);
+    if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.sha256().as_deref() {
         gone.push("it rested on other measurements than today's: give the same with --calibration and --profile".to_owned());
     }
     if !gone.is_empty() {
         return Err(Diagnostic::new(Exit::StalePrices, gone.join("\n  "))
             .hint("run the program version that made the plan, or give its catalog with `--catalog-dir DIR`"));
     }
-    answer(&file, arguments, &settings, printer)
+    answer(&file, &measured, arguments, &settings, printer)
 }
 
 fn short(hash: &str) -> &str {

@@ -23,7 +23,7 @@ pub use epoch::{Epoch, Owner, Takeover};
 pub use hand_off::HandOff;
 pub use layout::ManifestName;
 pub use manifest::{Manifest, ManifestError, StoredFile};
-pub use rented::{AllRented, Expected, ExpectedPrice, Rented};
+pub use rented::{AllRented, Expected, ExpectedPrice, ForecastBasis, Rented};
 pub use run::Run;
 pub use spec::Spec;
 pub use status::{Phase, Status};

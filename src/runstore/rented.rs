@@ -69,6 +69,23 @@ pub struct Expected {
     pub tokens: Option<f64>,
     /// Of every place to rent at.
     pub prices: Vec<ExpectedPrice>,
+    /// What the forecast of the time rests on; `None`: an older version launched it.
+    #[serde(default)]
+    pub basis: Option<ForecastBasis>,
+}
+
+/// What a forecast of time was of and rested on, so that what came can be compared with what would be said today.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForecastBasis {
+    pub model: String,
+    pub task: String,
+    /// Of the estimate.
+    pub constants_version: String,
+    /// Of the calibrations and profiles that corrected it.
+    #[serde(default)]
+    pub measured_sha256: Option<String>,
+    /// By which earlier runs had multiplied the time.
+    pub time_factor: f64,
 }
 
 /// Where the price of a place came from. The price itself is the place's own in the spec.

@@ -294,3 +294,66 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
     assert!(ran.code == 2 && ran.stderr.contains("is Parquet") && ran.stderr.contains("duckdb"), "{}", ran.stderr);
 }
+
+/// A plan of the image example on one kind of GPU, with this home.
+fn planned(home: &Path, more: &[&str]) -> Ran {
+    let example = format!("{}/examples/resnet-50-imagenet.toml", env!("CARGO_MANIFEST_DIR"));
+    let asked = ["plan", example.as_str(), "--gpus", "a10g", "--on-demand", "--deadline", "2000h", "--output", "json"];
+    let output = command(home, "80", &[&asked, more].concat()).output().unwrap();
+    Ran {
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+        code: output.status.code().unwrap_or(-1),
+    }
+}
+
+#[test]
+fn the_next_plan_goes_by_what_runs_like_it_took() {
+    let (store, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let before = planned(home.path(), &[]).json();
+    let constants = &before["inputs"]["constants_version"];
+    // Each took 5.5 hours of work where 5 were planned.
+    for name in ["first", "second", "measured"] {
+        interrupted(store.path(), name, "vision", "completed");
+        let mut spec = spec(name, "vision");
+        (spec["expected"]["gpu"], spec["expected"]["framework"]) = (json!("a10g"), json!(""));
+        spec["expected"]["basis"] = json!({"model": "resnet-50", "task": "train", "constants_version": constants, "time_factor": 1.0});
+        if name == "measured" {
+            spec["expected"]["basis"]["measured_sha256"] = json!("other");
+        }
+        put(store.path(), &format!("{name}/spec.json"), &spec);
+    }
+    interrupted(store.path(), "older", "vision", "completed");
+    json_of(home.path(), &["--store", &address(&store)]);
+    let ran = planned(home.path(), &[]);
+    let after = ran.json();
+    assert!(ran.stderr.contains("say nothing of the time: 1 launched by an older version, 1 forecast with other measurements"), "{}", ran.stderr);
+    let runs = after["inputs"]["own_runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!((&runs[0]["time_ratio"], &runs[0]["model"]), (&json!(1.1), &json!("resnet-50")));
+    let step = |plan: &Value| {
+        let of = |key: &str| plan["recommendation"]["step_seconds"][key].as_f64().unwrap();
+        (of("expected"), of("high") / of("expected"))
+    };
+    let ((was, doubt), (is, left)) = (step(&before), step(&after));
+    // Two runs with a correlation of .42: 2 x .42 / 1.42 of what they were off.
+    assert!(((is / was).ln() / 1.1_f64.ln() - 0.84 / 1.42).abs() < 1e-6, "{was} {is}");
+    assert!(left < doubt && left > 1.0, "{doubt} {left}");
+    let because = after["recommendation"]["because"].to_string();
+    assert!(because.contains("2 of this program on A10G") && because.contains("so time x 1.06"), "{because}");
+    // Without them it is as before, and a recorded plan stands by the runs of then.
+    assert_eq!(planned(home.path(), &["--no-history"]).json()["recommendation"], before["recommendation"]);
+    let path = home.path().join("plan.json");
+    fs::write(&path, &ran.stdout).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let again = command(elsewhere.path(), "80", &["plan", "--locked", path.to_str().unwrap()]).output().unwrap();
+    assert!(String::from_utf8(again.stdout).unwrap() == ran.stdout, "{}", String::from_utf8_lossy(&again.stderr));
+    let first = home.path().join("before.json");
+    fs::write(&first, before.to_string()).unwrap();
+    let diff = command(home.path(), "160", &["diff", first.to_str().unwrap(), path.to_str().unwrap()]).output().unwrap();
+    let diff = String::from_utf8(diff.stdout).unwrap();
+    assert!(diff.contains("your own finished runs that count: 0 -> 2 (new: first, second)"), "{diff}");
+    fs::write(home.path().join("ledger.sqlite"), "not a ledger, and long enough to be looked at as one: 012345678901234567890123456789").unwrap();
+    let broken = planned(home.path(), &[]);
+    assert!(broken.code == 0 && broken.stderr.contains("warning: the plan goes without what your own runs say"), "{}", broken.stderr);
+}

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::budget::Item;
 use crate::budget::portfolio::Rate;
 use crate::budget::portfolio::shape::Shape;
+use crate::estimate::OwnRun;
 use crate::plan::bill::BillItem;
 use crate::plan::run::NORMAL_90;
 use crate::units::{Band, Quantiles, Usd, UsdPerHour};
@@ -31,13 +32,16 @@ pub struct PlanDocument {
 }
 
 /// Hashes of what a document rests on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, serde::Serialize)]
 pub struct Inputs {
     pub catalog_sha256: String,
     pub offers_sha256: String,
     pub constants_version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_sha256: Option<String>,
+    /// Finished runs of the user that the times go by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_runs: Vec<OwnRun>,
     /// Of the rules of the house.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_sha256: Option<String>,

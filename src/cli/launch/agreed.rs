@@ -5,6 +5,8 @@ use crate::cli::launch::LaunchArguments;
 use crate::cli::plan::Answered;
 use crate::cli::settings::Settings;
 use crate::clouds::{aws, fake};
+use crate::estimate::constants::Fitted;
+use crate::estimate::own_runs::Program;
 use crate::launch::job::DOCKER;
 use crate::launch::spec::{Offered, VERSION};
 use crate::launch::{Job, Market, Pool, RunSpec};
@@ -14,7 +16,7 @@ use crate::plan::explain::plan_id;
 use crate::plan::filters::refuse_offer;
 use crate::plan::{Limits, Plan};
 use crate::runstore::layout::Layout;
-use crate::runstore::{Expected, ExpectedPrice};
+use crate::runstore::{Expected, ExpectedPrice, ForecastBasis};
 use crate::units::{BillingRule, Hours, Usd, UsdPerHour};
 use crate::workload::Sweep;
 use crate::workload::file::WorkloadFile;
@@ -175,6 +177,19 @@ impl Chosen<'_> {
             interruptions: forecast.map_or(plan.run.interruptions.per_hour * plan.run.hours.expected, |forecast| forecast.interruptions),
             tokens: (!workload.model.kind.counts_samples()).then_some(plan.run.steps * tokens_of_a_step),
             prices: prices.collect(),
+            basis: Some(self.basis()),
+        }
+    }
+
+    fn basis(&self) -> ForecastBasis {
+        let workload = &self.answered.resolved.workload;
+        let Program { model, task, .. } = Program::new(&workload.model, &workload.training);
+        ForecastBasis {
+            model,
+            task,
+            constants_version: Fitted::embedded().version.clone(),
+            measured_sha256: self.answered.measured_sha256.clone(),
+            time_factor: self.plan.step.experience.map_or(1.0, |known| known.time),
         }
     }
 
