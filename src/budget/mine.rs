@@ -23,7 +23,7 @@ pub struct Compared {
     pub work_hours: Pair,
     /// Of a machine and hour.
     pub rate_usd: Pair,
-    /// The whole of the machines' cost; the forecast has disks and storage in it.
+    /// Machines, disks and data from elsewhere; the forecast has storage in it, too.
     pub cost_usd: Pair,
     pub interruptions: Pair,
     /// The cost was no more than nine of ten forecast.
@@ -144,7 +144,7 @@ pub fn compare<'a>(runs: impl Iterator<Item = &'a RunKnown>) -> Vec<Compared> {
             nodes: actual.nodes,
             hours: Pair { forecast: expected.hours.expected, actual: actual.hours },
             work_hours: Pair { forecast: actual.planned_work_hours, actual: actual.work_hours },
-            rate_usd: Pair { forecast: dollars(actual.planned_rate_usd), actual: dollars(actual.cost_usd) / actual.machine_hours },
+            rate_usd: Pair { forecast: dollars(actual.planned_rate_usd), actual: dollars(actual.machines_usd.unwrap_or(actual.cost_usd)) / actual.machine_hours },
             cost_usd: Pair { forecast: dollars(expected.cost_usd.expected), actual: dollars(actual.cost_usd) },
             interruptions: Pair { forecast: expected.interruptions, actual: f64::from(actual.interruptions) },
             is_within_p90: actual.cost_usd <= expected.cost_usd.p90,
@@ -204,6 +204,8 @@ mod tests {
             tokens: None,
             prices: Vec::new(),
             basis: None,
+            beside: Vec::new(),
+            fetched_bytes: None,
         };
         let actual = Actual {
             hours: 20.0,
@@ -212,6 +214,7 @@ mod tests {
             planned_work_hours: 8.0,
             nodes: 1,
             cost_usd: usd(cost),
+            machines_usd: None,
             planned_rate_usd: usd("1"),
             interruptions: 2,
         };

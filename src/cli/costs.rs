@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::budget::Charge;
+use crate::budget::{Charge, Item};
 use crate::budget::ledger::{Differing, Ledger, LedgerError};
 use crate::budget::spent::{Asked, By, Line, RunKnown, Spent};
 use crate::cli::args::OutputFormat;
@@ -164,7 +164,8 @@ pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result
         let closed: Vec<_> = closed.into_iter().map(|found| found.charge).collect();
         let entered = ledger.enter(&closed, now).map_err(|error| ledger_said(&error))?;
         ledger.know(&run.known, now).map_err(|error| ledger_said(&error))?;
-        entering.differing.extend(entered.differing);
+        // Of what was stored in a month, less is seen once it was deleted.
+        entering.differing.extend(entered.differing.into_iter().filter(|differing| differing.kept.item != Item::CheckpointStorage));
         entering.open.extend(open.into_iter().map(|found| found.charge));
     }
     Ok(entering)

@@ -1,5 +1,6 @@
 //! One run in a bucket: epochs, manifests, data, status and billed intervals. What was committed is never changed.
 
+pub mod beside;
 pub mod billed;
 pub mod dataset;
 pub mod epoch;
@@ -17,6 +18,7 @@ pub mod store;
 pub mod sweep;
 pub mod team;
 
+pub use beside::{Side, SidePrice, Stored};
 pub use billed::{Billed, Billing};
 pub use dataset::Contents;
 pub use epoch::{Epoch, Owner, Takeover};

@@ -43,7 +43,7 @@ impl Run {
         let mut objects = self.store.list(&self.layout.manifests()).await?;
         objects.extend(
             self.store
-                .list(&format!("runs/{}", self.name()))
+                .list(&self.layout.folder())
                 .await?
                 .into_iter()
                 .filter(|object| !object.key().starts_with(&self.layout.manifests())),

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::runstore::beside::SidePrice;
 use crate::runstore::run::Run;
 use crate::runstore::store::StoreError;
 use crate::units::{BillingRule, Quantiles, Usd, UsdPerHour};
@@ -72,6 +73,12 @@ pub struct Expected {
     /// What the forecast of the time rests on; `None`: an older version launched it.
     #[serde(default)]
     pub basis: Option<ForecastBasis>,
+    /// Of disks, storage and data from another cloud.
+    #[serde(default)]
+    pub beside: Vec<SidePrice>,
+    /// Data that every new machine fetches from another cloud.
+    #[serde(default)]
+    pub fetched_bytes: Option<f64>,
 }
 
 /// What a forecast of time was of and rested on, so that what came can be compared with what would be said today.
