@@ -171,6 +171,14 @@ pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result
     Ok(entering)
 }
 
+/// Once a run has ended, the next plan and the next sum know it. What cannot be read now is entered by whoever asks next.
+pub fn after(run: &Run, settings: &Settings, printer: &Printer) {
+    let entered = of_run(run, Timestamp::now()).and_then(|gathered| enter(&gathered, &mut open(settings)?, Timestamp::now()));
+    if let Err(error) = entered {
+        printer.warning(&format!("what {} cost is not in the ledger: {}; `gpuplan costs` enters it", run.name(), error.message));
+    }
+}
+
 /// Before the store of a run is deleted: what it cost is entered, whether or not it ended as it should.
 pub fn remember(run: &Run, settings: &Settings, printer: &Printer) -> Result<(), Diagnostic> {
     let mut gathered = of_run(run, settings.now)?;

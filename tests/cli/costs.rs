@@ -181,6 +181,77 @@ fn the_tables_are_read_at_every_width() {
     assert!((sum - 14.5).abs() < 1e-9, "{sum}");
 }
 
+/// `good` with prices of what stands beside its machines, and a checkpoint in the store since the middle of October.
+fn with_sides(store: &Path) {
+    interrupted(store, "good", "vision", "completed");
+    let mut spec = spec("good", "vision");
+    let price = |of: &str, cloud: &str, region: &str, usd: &str, unit: &str, bytes: f64| {
+        json!({"of": of, "cloud": cloud, "region": region, "usd": usd, "unit": unit, "unit_bytes": bytes, "source": "list, unverified",
+            "observed_at": "2026-09-01T00:00:00Z"})
+    };
+    let gib = f64::from(1 << 30);
+    spec["expected"]["beside"] = json!([
+        price("disk", "aws", "us-east-1", "0.073", "GiB-month", gib),
+        price("storage", "aws", "us-east-1", "0.02", "GiB-month", gib),
+        price("data-out", "gcp", "us-central1", "0.12", "GB", 1e9),
+    ]);
+    spec["expected"]["fetched_bytes"] = json!(10e9);
+    put(store, "good/spec.json", &spec);
+    let data = store.join("runs/good/data/e1");
+    fs::create_dir_all(&data).unwrap();
+    fs::File::create(data.join("shard")).unwrap().set_len(1 << 30).unwrap();
+    let since = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_792_022_400);
+    let mut folders = vec![store.join("runs/good")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else {
+                fs::File::options().write(true).open(entry).unwrap().set_modified(since).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn disks_storage_and_data_from_elsewhere_are_charges_of_their_own() {
+    let (store, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    with_sides(store.path());
+    let address = address(&store);
+    let found = json_of(home.path(), &["--store", &address]);
+    let total = |key: &str| found["total"][key].as_str().unwrap().to_owned();
+    // 100 GiB for seven hours at a hundredth of a cent a GiB and hour; 10 GB to each of two machines; a GiB since the middle of October.
+    assert_eq!((total("disk_usd"), total("data_out_usd")), ("0.07".to_owned(), "2.40".to_owned()));
+    assert!(total("storage_usd").starts_with("0.013"), "{}", total("storage_usd"));
+    assert_eq!(found["total"]["machine_hours"], 7.0);
+    let sum: f64 = found["lines"].as_array().unwrap().iter().map(|line| line["costs"]["contracted"].as_str().unwrap().parse::<f64>().unwrap()).sum();
+    assert!((sum - total("contracted_usd").parse::<f64>().unwrap()).abs() < 1e-8, "{sum}");
+    let narrow = costs_at(home.path(), "80", &["--store", &address]);
+    assert!(narrow.stdout.lines().all(|line| line.chars().count() <= 80), "{}", narrow.stdout);
+    insta::assert_snapshot!("costs_beside_160", costs(home.path(), &["--store", &address]).stdout);
+    // The files of finance: October's storage is whole, November's still grows and is left out.
+    for version in ["1.2", "1.3", "1.4"] {
+        let focus = costs(home.path(), &["--store", &address, "--focus", version]);
+        assert!(focus.code == 0 && focus.stderr.contains("1 charges still grow"), "{}", focus.stderr);
+        let mut reader = csv::Reader::from_reader(focus.stdout.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let at = |name: &str| header.iter().position(|column| column == name).unwrap();
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        let of = |item: &str, column: &str| -> Vec<String> {
+            rows.iter().filter(|row| &row[at("x_Item")] == item).map(|row| row[at(column)].to_owned()).collect()
+        };
+        assert_eq!(rows.len(), 9, "four of machines, two disks, two transfers and a month of storage");
+        assert_eq!(of("checkpoint-storage", "PricingUnit"), ["GiB-Months"]);
+        assert_eq!(of("egress", "ServiceCategory").len(), 2);
+        assert_eq!(of("disk", "BillingPeriodStart"), ["2026-10-01T00:00:00Z"; 2]);
+        assert!(rows.iter().all(|row| &row[at("x_Forecast")] == "false" && &row[at("BillingCurrency")] == "USD"));
+    }
+    // What was deleted since is no quarrel: the ledger has what it saw.
+    fs::remove_dir_all(store.path().join("runs/good/data")).unwrap();
+    let again = costs(home.path(), &["--store", &address, "--output", "json"]);
+    assert_eq!((again.code, again.json()["total"]["disk_usd"].as_str()), (0, Some("0.07")), "{}", again.stderr);
+}
+
 #[test]
 fn an_end_in_the_middle_of_a_write_damages_nothing() {
     let (store, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -158,8 +158,8 @@ mod tests {
             place: String::new(),
             rate_usd_per_hour: UsdPerHour::default(),
             rule: BillingRule::PER_SECOND,
-            from: at("2026-10-01T00:00:00Z"),
-            to: Some(at("2026-10-02T00:00:00Z")),
+            from: at(&format!("2026-10-0{number}T00:00:00Z")),
+            to: Some(at(&format!("2026-10-0{number}T20:00:00Z"))),
             seconds: hours * 3600.0,
         }
     }
