@@ -153,6 +153,8 @@ pub struct Row {
     /// On the clouds' bills, credits included; `None`: none was imported.
     pub billed: Option<Usd>,
     pub credits: Usd,
+    /// As the bills have it: commitments that were paid before spread over the hours that they cover.
+    pub effective_on_bill: Option<Usd>,
     /// Of `effective`, by why it bought nothing.
     pub wasted: BTreeMap<Waste, Usd>,
     /// That completed runs trained on, and what those runs cost.
@@ -184,6 +186,7 @@ impl Row {
         if line.of_bill {
             let billed = costs.billed.unwrap_or_default();
             self.billed = Some(self.billed.unwrap_or_default() + billed);
+            self.effective_on_bill = Some(self.effective_on_bill.unwrap_or_default() + costs.effective);
             if charge.item == Item::Credit {
                 self.credits = self.credits + billed;
             }

@@ -42,8 +42,8 @@ pub fn text(shown: &Shown, width: u16) -> String {
         Column::right("hours", 0),
         Column::right("list", if has_discount { 0 } else { never }),
         Column::right("contracted", 0),
-        Column::right("effective", if total.effective == total.contracted { never } else { 0 }),
         Column::right("billed", if has_bill { 0 } else { never }),
+        Column::right("effective", if total.effective_on_bill == total.billed { never } else { 0 }),
         Column::right("credits", if total.credits == Usd::ZERO { never } else { 0 }),
         Column::right("disk", if has(Item::Disk) { 130 } else { never }),
         Column::right("storage", if has(Item::CheckpointStorage) { 130 } else { never }),
@@ -63,8 +63,8 @@ pub fn text(shown: &Shown, width: u16) -> String {
             three_figures(row.machine_hours),
             signed(row.list),
             signed(row.contracted),
-            signed(row.effective),
             row.billed.map_or_else(|| "-".to_owned(), signed),
+            row.effective_on_bill.map_or_else(|| "-".to_owned(), signed),
             signed(row.credits),
             beside(Item::Disk),
             beside(Item::CheckpointStorage),
@@ -100,6 +100,9 @@ fn foot(shown: &Shown, total: &Row, width: u16) -> String {
         lines.push(
             "Wasted is time in which nothing ran (idle), work that was lost (redone), and runs that did not end well (failed).".to_owned(),
         );
+    }
+    if total.effective_on_bill != total.billed {
+        lines.push("Effective is as the bill has it: commitments that were paid before, spread over the hours that they cover.".to_owned());
     }
     if total.billed.is_none() {
         lines.push("No bill was imported: `gpuplan costs import FILE`.".to_owned());
@@ -148,6 +151,7 @@ fn fields(row: &Row) -> Value {
         "contracted_usd": row.contracted,
         "effective_usd": row.effective,
         "billed_usd": row.billed,
+        "effective_on_bill_usd": row.effective_on_bill,
         "credits_usd": row.credits,
         "so_far_usd": row.so_far,
         "wasted_usd": {"idle": wasted(Waste::Idle), "redone": wasted(Waste::Redone), "failed": wasted(Waste::Failed), "all": row.all_wasted()},

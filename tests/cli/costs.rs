@@ -356,6 +356,17 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     let second = cur(home.path(), "cur-final.csv.gz", &[("good", "Usage", "SpotUsage:g5.xlarge", "7")]);
     json_of(home.path(), &["import", second.to_str().unwrap()]);
     assert_eq!(json_of(home.path(), &["--store", &address])["total"]["billed_usd"], "7.00");
+    // Covered by a plan that was paid before: nothing is billed for the hour, and its part of the payment is effective.
+    let covered = home.path().join("covered.csv");
+    let head = CUR.replace("line_item_unblended_cost", "line_item_unblended_cost,savings_plan_savings_plan_effective_cost");
+    let tags = "\"{\"\"user_gpuplan_run\"\":\"\"good\"\"}\"";
+    let time = "2026-10-01T00:00:00Z,2026-10-01T01:00:00Z";
+    fs::write(&covered, format!("{head}123,{time},USD,0,4.5,SavingsPlanCoveredUsage,BoxUsage:g5.xlarge,7,{tags}\n")).unwrap();
+    json_of(home.path(), &["import", covered.to_str().unwrap()]);
+    let total = json_of(home.path(), &["--store", &address]);
+    assert_eq!((total["total"]["billed_usd"].as_str(), total["total"]["effective_on_bill_usd"].as_str()), (Some("0.00"), Some("4.50")));
+    let table = costs(home.path(), &["--store", &address]).stdout;
+    assert!(table.contains("effective") && table.contains("Effective is as the bill has it"), "{table}");
     let euro = home.path().join("euro.csv");
     fs::write(&euro, format!("{CUR}1,2026-10-01T00:00:00Z,,EUR,1,Usage,BoxUsage,1,\n")).unwrap();
     let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);

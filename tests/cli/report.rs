@@ -80,6 +80,12 @@ fn the_rows_say_everything_exactly() {
     assert_eq!(lines.iter().map(|(_, cost)| nanos(cost)).sum::<i128>(), nanos(&total.1), "the lines add up to the nano-dollar");
 }
 
+#[test]
+fn markdown_and_rows_are_the_reviewed_ones() {
+    insta::assert_snapshot!("report_markdown", report(PLAN, &["--format", "md"]));
+    insta::assert_snapshot!("report_csv", report(PLAN, &["--format", "csv"]));
+}
+
 fn csv(text: &str) -> Vec<Vec<String>> {
     let mut reader = csv_reader(text);
     reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect()
