@@ -144,21 +144,29 @@ fn cells(text: &str, name: &str) -> Vec<String> {
 
 #[test]
 fn focus_has_every_line_as_a_forecast_that_bills_nothing() {
-    let document = gpuplan(&["budget", EXAMPLE, "--output", "json"]).json();
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, more: &str| {
+        format!(
+            "[[run]]\nname = \"{name}\"\nteam = \"research\"\nusd_per_hour = \"6.88\"\nhours = 100\ncloud = \"aws\"\nsource = \"a quote\"\n\
+             as_of = 2026-07-20\n{more}\n"
+        )
+    };
+    let text = format!("{HEAD}{}{}", run("one", "tags = { project = \"seven\" }\nmonths = 2"), run("two", "purchase = \"spot\"\nrepeats = 3"));
+    let document = portfolio(folder.path(), &text, &["--output", "json"]).json();
     let total = nanos(&document["total"]["cost_usd"]["expected"]);
     let lines = document["lines"].as_array().unwrap();
-    for (version, columns) in [("1.2", "ProviderName"), ("1.3", "HostProviderName"), ("1.4", "InvoiceDetailId")] {
-        let ran = gpuplan(&["budget", EXAMPLE, "--focus", version]);
+    for (version, column) in [("1.2", "ProviderName"), ("1.3", "HostProviderName"), ("1.4", "InvoiceDetailId")] {
+        let ran = portfolio(folder.path(), &text, &["--focus", version]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        let rows = cells(&ran.stdout, columns).len();
-        assert_eq!(rows, lines.len(), "{version}");
+        assert_eq!(cells(&ran.stdout, column).len(), lines.len(), "{version}");
         let sum = |column: &str| cells(&ran.stdout, column).into_iter().map(|cost| nanos(&Value::from(cost))).sum::<i128>();
         assert_eq!((sum("EffectiveCost"), sum("ListCost"), sum("BilledCost")), (total, total, 0), "{version}");
         assert!(cells(&ran.stdout, "x_Forecast").iter().all(|word| word == "true"));
         let ids: Vec<&str> = lines.iter().map(|line| line["id"].as_str().unwrap()).collect();
         assert_eq!(cells(&ran.stdout, "x_ChargeId"), ids);
         assert!(cells(&ran.stdout, "Tags").iter().any(|tags| tags.contains("\"project\":\"seven\"")));
+        assert!(cells(&ran.stdout, "PricingCategory").iter().any(|word| word == "Dynamic"), "spot");
     }
-    let ran = gpuplan(&["budget", EXAMPLE, "--focus", "1.1"]);
+    let ran = portfolio(folder.path(), &text, &["--focus", "1.1"]);
     assert!(ran.code == 2 && ran.stderr.contains("FOCUS 1.1 is not written here"), "{}", ran.stderr);
 }

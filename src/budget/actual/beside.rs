@@ -213,8 +213,8 @@ mod tests {
         let expected = [
             ("run/a@k/e1-0-i-1/disk", "0.80", false),
             ("run/a@k/e1-0-i-1/data-out", "6.00", false),
-            ("run/a@k/storage/2026-10", "0.01380822", false),
-            ("run/a@k/storage/2026-11", "0.00328767", true),
+            ("run/a@k/storage/2026-10", "0.0138082", false),
+            ("run/a@k/storage/2026-11", "0.0032876", true),
         ];
         assert_eq!(shown.len(), 4, "{shown:?}");
         for ((id, cost, is_open), (wanted, amount, open)) in shown.iter().zip(expected) {
