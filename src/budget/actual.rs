@@ -1,12 +1,14 @@
 //! From what a run left in its store to charges: what each machine cost, and how much of it bought nothing.
 
+mod beside;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::budget::charge::{Charge, Costs, Item, Nature, Waste};
-use crate::runstore::{AllRented, Billed, Epoch, Expected, Rented};
+use crate::runstore::{AllRented, Billed, Epoch, Expected, Rented, Stored};
 use crate::units::{Usd, UsdPerHour};
 
 const NANOS_PER_HOUR: f64 = 3.6e12;
@@ -38,6 +40,10 @@ pub struct RunFacts {
     pub outcome: Option<String>,
     /// Somebody rents its machines, and tells of them.
     pub is_led: bool,
+    /// Root disk of each machine; `None`: nobody said.
+    pub disk_gib: Option<u32>,
+    /// In its store now.
+    pub stored: Vec<Stored>,
 }
 
 /// A charge, and whether it can still grow.
@@ -74,9 +80,12 @@ impl RunFacts {
         self.outcome.as_deref() == Some("completed")
     }
 
-    /// What its machines cost. The lines of a machine add up to what its cloud bills for it, to the nano-dollar.
+    /// What its machines cost, whose lines add up to what their clouds bill for them to the nano-dollar, and what is paid beside them.
     pub fn charges(&self, now: Timestamp) -> Vec<Found> {
-        self.seen().iter().flat_map(|machine| self.charges_of(machine, now)).collect()
+        let seen = self.seen();
+        let mut found: Vec<Found> = seen.iter().flat_map(|machine| self.charges_of(machine, now)).collect();
+        found.extend(self.charges_beside(&seen, now));
+        found
     }
 
     fn seen(&self) -> Vec<Seen<'_>> {

@@ -127,3 +127,10 @@ pub struct Charge {
     /// What was assumed beside the price.
     pub assumption: String,
 }
+
+impl Charge {
+    /// Its quantity is hours of machines.
+    pub fn is_machine_time(&self) -> bool {
+        matches!(self.item, Item::Machines | Item::Fallback | Item::LostWork | Item::UnusedCommitment)
+    }
+}

@@ -4,7 +4,7 @@ mod budgets;
 mod plans;
 mod prices;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -182,6 +182,18 @@ fn of_inputs(before: &Inputs, after: &Inputs) -> Vec<Reason> {
         Cause::Estimate,
         before.measured_sha256 != after.measured_sha256,
         format!("measurements: {} -> {}", measured(before), measured(after)),
+    );
+    let names = |inputs: &Inputs| inputs.own_runs.iter().map(|own| own.run.clone()).collect::<BTreeSet<String>>();
+    let (was, is) = (names(before), names(after));
+    let list = |names: Vec<&String>| names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let (new, gone) = (list(is.difference(&was).collect()), list(was.difference(&is).collect()));
+    let changes = [("new", new), ("gone", gone)].into_iter().filter(|(_, names)| !names.is_empty());
+    let changes: Vec<String> = changes.map(|(word, names)| format!("{word}: {names}")).collect();
+    let changes = if changes.is_empty() { "what is known of them".to_owned() } else { changes.join("; ") };
+    say(
+        Cause::Estimate,
+        before.own_runs != after.own_runs,
+        format!("your own finished runs that count: {} -> {} ({changes})", was.len(), is.len()),
     );
     let (a, b) = (&before.offers_sha256, &after.offers_sha256);
     say(Cause::Price, a != b, format!("prices and what is known of the market: {} -> {}", short(a), short(b)));

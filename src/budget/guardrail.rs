@@ -1,5 +1,7 @@
 //! Guardrails: what a change may do, from `[guardrail]` of `policy.toml`, beside the rules that hold for every plan.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -33,6 +35,8 @@ pub struct Rented {
     pub usd_per_hour: Option<Usd>,
     /// Of one time.
     pub p90: Usd,
+    /// Names of the tags that it will bear; `None`: a plan has none yet, and the launch asks for them.
+    pub tags: Option<BTreeSet<String>>,
 }
 
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -139,6 +143,11 @@ pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Br
         }
         if let Some(rule) = policy.breaks_cost(one.p90) {
             say(rule.line, rule.detail);
+        }
+        if let Some((rule, tags)) = policy.required_tags.as_ref().zip(one.tags.as_ref()) {
+            for name in rule.value.iter().filter(|name| !tags.contains(*name)) {
+                say(rule.line, format!("required_tags lists `{name}`, which it does not bear"));
+            }
         }
     }
     broken.sort_by_key(|broken| broken.line);

@@ -173,6 +173,13 @@ impl Ledger {
         Ok(known.into_iter().map(|run| (run.key.clone(), run)).collect())
     }
 
+    /// The same, in the order in which they were last spoken of.
+    pub fn runs_in_turn(&self) -> Result<Vec<RunKnown>, LedgerError> {
+        let known: Vec<RunKnown> = self.all("SELECT run, content FROM runs ORDER BY number")?;
+        let newest: BTreeMap<String, usize> = known.iter().enumerate().map(|(at, run)| (run.key.clone(), at)).collect();
+        Ok(known.into_iter().enumerate().filter(|(at, run)| newest.get(&run.key) == Some(at)).map(|(_, run)| run).collect())
+    }
+
     /// Every bill, in the order in which they were imported.
     pub fn bills(&self) -> Result<Vec<ImportedBill>, LedgerError> {
         self.all("SELECT id, content FROM bills ORDER BY number")
@@ -352,5 +359,9 @@ mod tests {
         ledger.know(&run, now).unwrap();
         let count: i64 = ledger.database.query_row("SELECT count(*) FROM runs", [], |row| row.get(0)).unwrap();
         assert_eq!((count, ledger.runs().unwrap()["a@1"].outcome.as_deref()), (2, Some("completed")));
+        ledger.know(&RunKnown { key: "b@1".to_owned(), ..RunKnown::default() }, now).unwrap();
+        ledger.know(&RunKnown { outcome: Some("failed".to_owned()), ..run.clone() }, now).unwrap();
+        let turn: Vec<(String, Option<String>)> = ledger.runs_in_turn().unwrap().into_iter().map(|run| (run.key, run.outcome)).collect();
+        assert_eq!(turn, [("b@1".to_owned(), None), ("a@1".to_owned(), Some("failed".to_owned()))]);
     }
 }

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::budget::spent::{REHEARSAL, RunKnown};
+use crate::estimate::OwnRun;
+use crate::estimate::own_runs::Program;
+use crate::runstore::ForecastBasis;
 use crate::units::Usd;
 
 /// One completed run that was launched from a plan. A ratio is actual over forecast.
@@ -20,11 +23,13 @@ pub struct Compared {
     pub work_hours: Pair,
     /// Of a machine and hour.
     pub rate_usd: Pair,
-    /// The whole of the machines' cost; the forecast has disks and storage in it.
+    /// Machines, disks and data from elsewhere; the forecast has storage in it, too.
     pub cost_usd: Pair,
     pub interruptions: Pair,
     /// The cost was no more than nine of ten forecast.
     pub is_within_p90: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub basis: Option<ForecastBasis>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -38,6 +43,76 @@ impl Pair {
     pub fn ratio(self) -> Option<f64> {
         (self.forecast > 0.0 && self.actual.is_finite()).then(|| self.actual / self.forecast)
     }
+}
+
+/// A program that starts, compiles and reads its weights takes minutes that no plan has; a run shorter than this says more of them
+/// than of its steps. Hours. Judged.
+const SHORTEST: f64 = 0.25;
+/// A run further off than this did other work than its workload says. Factor. Judged; the worst of 1,075 published runs is off by
+/// less than two.
+const FURTHEST: f64 = 5.0;
+
+/// Runs that a plan of today can go by, and how many it cannot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usable {
+    /// Newest first.
+    pub runs: Vec<OwnRun>,
+    pub left_out: LeftOut,
+}
+
+/// Completed runs with a forecast that say nothing of the next one, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// An older version launched them, which did not keep what the forecast was of.
+    pub unknown: usize,
+    /// Their forecast rested on other measurements.
+    pub otherwise_measured: usize,
+    pub too_short: usize,
+    pub too_far_off: usize,
+}
+
+impl LeftOut {
+    /// `None`: nothing was.
+    pub fn words(self) -> Option<String> {
+        let parts = [
+            (self.unknown, "launched by an older version"),
+            (self.otherwise_measured, "forecast with other measurements than today's"),
+            (self.too_short, "shorter than a quarter of an hour"),
+            (self.too_far_off, "more than five times off, as other work is"),
+        ];
+        let parts: Vec<String> = parts.iter().filter(|(runs, _)| *runs > 0).map(|(runs, why)| format!("{runs} {why}")).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// What the time of the next run may be taken from. `runs` come oldest first.
+pub fn usable(runs: &[Compared], constants_version: &str, measured_sha256: Option<&str>) -> Usable {
+    let mut usable = Usable::default();
+    for run in runs.iter().rev() {
+        let left_out = &mut usable.left_out;
+        let (Some(basis), Some(ratio)) = (&run.basis, run.work_hours.ratio()) else {
+            left_out.unknown += 1;
+            continue;
+        };
+        // As the estimate alone would have said it. Four digits are more than a run is good for, and are written and read exactly.
+        let ratio = (ratio * basis.time_factor * 1e4).round() / 1e4;
+        if basis.measured_sha256.as_deref() != measured_sha256 {
+            left_out.otherwise_measured += 1;
+        } else if run.work_hours.forecast < SHORTEST {
+            left_out.too_short += 1;
+        } else if !(1.0 / FURTHEST..=FURTHEST).contains(&ratio) {
+            left_out.too_far_off += 1;
+        } else {
+            usable.runs.push(OwnRun {
+                run: run.run.clone(),
+                program: Program { model: basis.model.clone(), task: basis.task.clone(), framework: run.framework.clone() },
+                gpu: run.gpu.clone(),
+                time_ratio: ratio,
+                same_constants: basis.constants_version == constants_version,
+            });
+        }
+    }
+    usable
 }
 
 /// Runs of one GPU and framework together.
@@ -69,10 +144,14 @@ pub fn compare<'a>(runs: impl Iterator<Item = &'a RunKnown>) -> Vec<Compared> {
             nodes: actual.nodes,
             hours: Pair { forecast: expected.hours.expected, actual: actual.hours },
             work_hours: Pair { forecast: actual.planned_work_hours, actual: actual.work_hours },
-            rate_usd: Pair { forecast: dollars(actual.planned_rate_usd), actual: dollars(actual.cost_usd) / actual.machine_hours },
+            rate_usd: Pair {
+                forecast: dollars(actual.planned_rate_usd),
+                actual: dollars(actual.machines_usd.unwrap_or(actual.cost_usd)) / actual.machine_hours,
+            },
             cost_usd: Pair { forecast: dollars(expected.cost_usd.expected), actual: dollars(actual.cost_usd) },
             interruptions: Pair { forecast: expected.interruptions, actual: f64::from(actual.interruptions) },
             is_within_p90: actual.cost_usd <= expected.cost_usd.p90,
+            basis: expected.basis.clone(),
         })
     });
     compared.collect()
@@ -127,6 +206,9 @@ mod tests {
             interruptions: 0.5,
             tokens: None,
             prices: Vec::new(),
+            basis: None,
+            beside: Vec::new(),
+            fetched_bytes: None,
         };
         let actual = Actual {
             hours: 20.0,
@@ -135,6 +217,7 @@ mod tests {
             planned_work_hours: 8.0,
             nodes: 1,
             cost_usd: usd(cost),
+            machines_usd: None,
             planned_rate_usd: usd("1"),
             interruptions: 2,
         };
@@ -164,5 +247,38 @@ mod tests {
         assert_eq!(group.interruptions, Pair { forecast: 1.0, actual: 4.0 });
         assert!((group.rate.unwrap() - 0.825).abs() < 1e-9 && (group.cost.unwrap() - 1.65).abs() < 1e-9);
         assert!(groups(&[]).is_empty());
+    }
+
+    fn launched(name: &str, work: f64, basis: Option<ForecastBasis>) -> RunKnown {
+        let mut known = run(name, work, "10", "completed", "aws");
+        if let Some(expected) = &mut known.expected {
+            expected.basis = basis;
+        }
+        known
+    }
+
+    #[test]
+    fn a_plan_goes_by_runs_that_were_forecast_as_it_is() {
+        let basis = ForecastBasis {
+            model: "gpt-2".to_owned(),
+            task: "pretrain".to_owned(),
+            constants_version: "now".to_owned(),
+            measured_sha256: None,
+            time_factor: 1.1,
+        };
+        let measured = ForecastBasis { measured_sha256: Some("other".to_owned()), ..basis.clone() };
+        let before = ForecastBasis { constants_version: "before".to_owned(), ..basis.clone() };
+        let runs = [
+            launched("older", 8.0, Some(before)),
+            launched("newer", 8.8, Some(basis.clone())),
+            launched("measured", 8.0, Some(measured)),
+            launched("unknown", 8.0, None),
+            launched("other work", 80.0, Some(basis)),
+        ];
+        let Usable { runs, left_out } = usable(&compare(runs.iter()), "now", None);
+        let shown: Vec<_> = runs.iter().map(|run| (run.run.as_str(), run.time_ratio, run.same_constants)).collect();
+        // What earlier runs had put into a forecast is taken out of it again.
+        assert_eq!(shown, [("newer", 1.21, true), ("older", 1.1, false)]);
+        assert_eq!(left_out, LeftOut { unknown: 1, otherwise_measured: 1, too_short: 0, too_far_off: 1 });
     }
 }

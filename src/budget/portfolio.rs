@@ -127,7 +127,7 @@ impl PortfolioError {
 }
 
 /// Of a workload or plan that nobody put into a portfolio.
-const NO_TEAM: &str = "not stated";
+pub(in crate::budget) const NO_TEAM: &str = "not stated";
 
 impl Portfolio {
     /// One run, once, in one month: what a workload or a plan costs, in the form of a budget.

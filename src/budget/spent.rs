@@ -51,6 +51,9 @@ pub struct Actual {
     pub nodes: u32,
     #[serde(with = "crate::units::money::signed_usd")]
     pub cost_usd: Usd,
+    /// Of it, for machines; `None`: all of it, as an older version counted.
+    #[serde(default)]
+    pub machines_usd: Option<Usd>,
     /// Of one machine, at the place that the plan chose.
     #[serde(with = "crate::units::money::signed_usd")]
     pub planned_rate_usd: Usd,
@@ -143,11 +146,15 @@ pub struct Row {
     pub list: Usd,
     pub contracted: Usd,
     pub effective: Usd,
+    /// Of `effective`, what is not machine time.
+    pub beside: BTreeMap<Item, Usd>,
     /// What of `contracted` can still grow.
     pub so_far: Usd,
     /// On the clouds' bills, credits included; `None`: none was imported.
     pub billed: Option<Usd>,
     pub credits: Usd,
+    /// As the bills have it: commitments that were paid before spread over the hours that they cover.
+    pub effective_on_bill: Option<Usd>,
     /// Of `effective`, by why it bought nothing.
     pub wasted: BTreeMap<Waste, Usd>,
     /// That completed runs trained on, and what those runs cost.
@@ -156,6 +163,10 @@ pub struct Row {
 }
 
 impl Row {
+    pub fn all_beside(&self) -> Usd {
+        self.beside.values().copied().sum()
+    }
+
     pub fn all_wasted(&self) -> Usd {
         self.wasted.values().copied().sum()
     }
@@ -175,12 +186,18 @@ impl Row {
         if line.of_bill {
             let billed = costs.billed.unwrap_or_default();
             self.billed = Some(self.billed.unwrap_or_default() + billed);
+            self.effective_on_bill = Some(self.effective_on_bill.unwrap_or_default() + costs.effective);
             if charge.item == Item::Credit {
                 self.credits = self.credits + billed;
             }
             return;
         }
-        self.machine_hours += charge.quantity;
+        if charge.is_machine_time() {
+            self.machine_hours += charge.quantity;
+        } else {
+            let sum = self.beside.entry(charge.item).or_default();
+            *sum = *sum + costs.effective;
+        }
         self.list = self.list + costs.list;
         self.contracted = self.contracted + costs.contracted;
         self.effective = self.effective + costs.effective;
@@ -395,6 +412,9 @@ mod tests {
             interruptions: 0.0,
             tokens: Some(tokens),
             prices: Vec::new(),
+            basis: None,
+            beside: Vec::new(),
+            fetched_bytes: None,
         };
         let key = format!("{run}@k");
         let (outcome, expected) = (Some(outcome.to_owned()), Some(expected));

@@ -72,11 +72,13 @@ pub fn answer(arguments: &BudgetArguments, settings: &Settings, printer: &Printe
     }
     let (catalog_sha256, offers_sha256) = settings.catalog_sha256(&catalogs)?;
     let policy = settings.policy(arguments.prices.policy.as_deref(), &catalogs.hardware)?;
+    let measured = Measurements::find(&arguments.measured, settings)?;
     let inputs = Inputs {
         catalog_sha256,
         offers_sha256,
         constants_version: crate::estimate::constants::Fitted::embedded().version.clone(),
-        measured_sha256: Measurements::find(&arguments.measured, settings)?.sha256(),
+        measured_sha256: measured.sha256(),
+        own_runs: measured.own_runs(printer).map(|own| own.runs().to_vec()).unwrap_or_default(),
         policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),
         seed: settings.seed,
     };

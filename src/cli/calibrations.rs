@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::budget::mine::{Usable, compare, usable};
 use crate::calibration::Calibration;
+use crate::cli::costs;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::profile;
 use crate::cli::settings::{Settings, sha256};
-use crate::estimate::Correction;
+use crate::estimate::constants::Fitted;
 use crate::estimate::measured::measured_gpu;
+use crate::estimate::{Correction, OwnRun, OwnRuns};
 use crate::hardware::Hardware;
 use crate::workload::Precision;
 use crate::workload::profile::Profile;
@@ -31,6 +34,9 @@ pub struct MeasuredArguments {
     /// Profile of the run itself, made by `gpuplan profile`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
+    /// Plan without what your own finished runs say of the time (`gpuplan accuracy --mine` shows them)
+    #[arg(long)]
+    pub no_history: bool,
 }
 
 /// Texts of calibrations and where they stood.
@@ -39,20 +45,70 @@ pub struct Measurements {
     /// One file was named, so it has to be good.
     is_named: bool,
     profile: Option<(String, Profile)>,
+    own_runs: Own,
+}
+
+/// What the user's own finished runs say.
+enum Own {
+    /// Of the ledger; empty where none is wanted or kept.
+    Usable(Usable),
+    /// Of a plan that is repeated.
+    Recorded(Vec<OwnRun>),
+    Unreadable(String),
 }
 
 impl Measurements {
     pub fn find(arguments: &MeasuredArguments, settings: &Settings) -> Result<Self, Diagnostic> {
         let profile = arguments.profile.as_deref().map(profile::read).transpose()?;
-        match &arguments.calibration {
-            Some(path) if path == Path::new(NONE) => Ok(Self { files: Vec::new(), is_named: false, profile }),
+        let (files, is_named) = match &arguments.calibration {
+            Some(path) if path == Path::new(NONE) => (Vec::new(), false),
             Some(path) => {
                 let text = fs::read_to_string(path).map_err(|error| {
                     Diagnostic::file(path, &error).hint("make one with `gpuplan bench --output json`; `--calibration none` uses none")
                 })?;
-                Ok(Self { files: vec![(path.clone(), text)], is_named: true, profile })
+                (vec![(path.clone(), text)], true)
             }
-            None => Ok(Self { files: kept(settings), is_named: false, profile }),
+            None => (kept(settings), false),
+        };
+        let mut found = Self { files, is_named, profile, own_runs: Own::Usable(Usable::default()) };
+        if !arguments.no_history {
+            found.own_runs = found.of_ledger(settings);
+        }
+        Ok(found)
+    }
+
+    /// A ledger that cannot be read is no reason to plan nothing.
+    fn of_ledger(&self, settings: &Settings) -> Own {
+        let is_there = settings.home.state_file(costs::LEDGER).is_some_and(|path| path.is_file());
+        if !is_there {
+            return Own::Usable(Usable::default());
+        }
+        let read = costs::open(settings).map_err(|error| error.message);
+        match read.and_then(|ledger| ledger.runs_in_turn().map_err(|error| error.to_string())) {
+            Ok(runs) => Own::Usable(usable(&compare(runs.iter()), &Fitted::embedded().version, self.sha256().as_deref())),
+            Err(why) => Own::Unreadable(why),
+        }
+    }
+
+    /// The same with the runs that a recorded plan went by.
+    pub fn with_own_runs(self, runs: Vec<OwnRun>) -> Self {
+        Self { own_runs: Own::Recorded(runs), ..self }
+    }
+
+    /// Runs of the user that the plan goes by. What is left out is told.
+    pub fn own_runs(&self, printer: &Printer) -> Option<OwnRuns> {
+        match &self.own_runs {
+            Own::Usable(found) => {
+                if let Some(words) = found.left_out.words() {
+                    printer.note(&format!("of your finished runs these say nothing of the time: {words}"));
+                }
+                OwnRuns::new(found.runs.clone())
+            }
+            Own::Recorded(runs) => OwnRuns::new(runs.clone()),
+            Own::Unreadable(why) => {
+                printer.warning(&format!("the plan goes without what your own runs say: {why}"));
+                None
+            }
         }
     }
 

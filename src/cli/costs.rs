@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::budget::Charge;
 use crate::budget::ledger::{Differing, Ledger, LedgerError};
 use crate::budget::spent::{Asked, By, Line, RunKnown, Spent};
+use crate::budget::{Charge, Item};
 use crate::cli::args::OutputFormat;
 use crate::cli::budget::focus;
 use crate::cli::costs::gather::{Gathered, from_journal, from_store, of_run};
@@ -27,6 +27,8 @@ use crate::report::focus::FocusVersion;
 use crate::report::format::usd;
 use crate::runstore::Run;
 
+/// File of the ledger, among what is remembered.
+pub const LEDGER: &str = "ledger.sqlite";
 /// Charges of the store that differ from the ledger and are named; more are counted.
 const MOST_NAMED: usize = 5;
 
@@ -162,10 +164,19 @@ pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result
         let closed: Vec<_> = closed.into_iter().map(|found| found.charge).collect();
         let entered = ledger.enter(&closed, now).map_err(|error| ledger_said(&error))?;
         ledger.know(&run.known, now).map_err(|error| ledger_said(&error))?;
-        entering.differing.extend(entered.differing);
+        // Of what was stored in a month, less is seen once it was deleted.
+        entering.differing.extend(entered.differing.into_iter().filter(|differing| differing.kept.item != Item::CheckpointStorage));
         entering.open.extend(open.into_iter().map(|found| found.charge));
     }
     Ok(entering)
+}
+
+/// Once a run has ended, the next plan and the next sum know it. What cannot be read now is entered by whoever asks next.
+pub fn after(run: &Run, settings: &Settings, printer: &Printer) {
+    let entered = of_run(run, Timestamp::now()).and_then(|gathered| enter(&gathered, &mut open(settings)?, Timestamp::now()));
+    if let Err(error) = entered {
+        printer.warning(&format!("what {} cost is not in the ledger: {}; `gpuplan costs` enters it", run.name(), error.message));
+    }
 }
 
 /// Before the store of a run is deleted: what it cost is entered, whether or not it ended as it should.
@@ -194,7 +205,7 @@ pub fn spent(ledger: &Ledger, open: Vec<Charge>, asked: &Asked) -> Result<Spent,
 pub fn open(settings: &Settings) -> Result<Ledger, Diagnostic> {
     let path = settings
         .home
-        .state_file("ledger.sqlite")
+        .state_file(LEDGER)
         .ok_or_else(|| Diagnostic::new(Exit::Usage, "there is no folder to keep a ledger in").hint("set HOME or GPUPLAN_HOME"))?;
     Ledger::open(&path).map_err(|error| {
         let mut diagnostic = ledger_said(&error);

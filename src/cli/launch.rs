@@ -157,7 +157,7 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     if spec.is_kept {
         return keep_alive::handed_over(&spec, &launchers, &mut journal, settings, printer, arguments.detach);
     }
-    if arguments.detach { detached(&spec.run, settings, printer) } else { led(&spec, policy, launchers, &mut journal, printer) }
+    if arguments.detach { detached(&spec.run, settings, printer) } else { led(&spec, policy, launchers, &mut journal, settings, printer) }
 }
 
 /// The plan that was asked for, as it stands today.

@@ -15,7 +15,7 @@ use crate::cli::printer::Printer;
 use crate::cli::profile;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::cli::workload;
-use crate::estimate::Correction;
+use crate::estimate::{Correction, OwnRun};
 use crate::plan::choose::World;
 use crate::plan::what_if;
 use crate::plan::{Limits, PlanSet, Rejection};
@@ -30,11 +30,8 @@ pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) ->
         (None, None) => {
             let mut file = workload::read(&arguments.workload)?;
             file = file.overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
-            if file.phase.is_empty() {
-                answer(&file, arguments, settings, printer)
-            } else {
-                plan_phases::run(&file, arguments, settings, printer)
-            }
+            let measured = Measurements::find(&arguments.measured, settings)?;
+            answer_all(&file, &measured, arguments, settings, printer)
         }
     }
 }
@@ -59,24 +56,33 @@ pub fn compute(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
+    compute_with(file, prices, &Measurements::find(measured, settings)?, settings, printer)
+}
+
+fn compute_with(
+    file: &WorkloadFile,
+    prices: &PriceArguments,
+    measured: &Measurements,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Answered, Diagnostic> {
     // What is wrong with the question is told before any cloud is asked.
     workload::resolve(file, &settings.models()?)?;
     let gathered = gathered(&file.limits, prices, settings, printer)?;
     compute_on(gathered, file, measured, settings, printer)
 }
 
-/// The same on catalogs and limits that are there.
+/// The same on catalogs, limits and measurements that are there.
 pub fn compute_on(
     (catalogs, limits): (Catalogs, Limits),
     file: &WorkloadFile,
-    measured: &MeasuredArguments,
+    measured: &Measurements,
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
     let mut resolved = workload::resolve(file, &settings.models()?)?;
     resolved.assumed.extend(crate::estimate::feeding::assumed(&resolved.workload));
-    let measured = Measurements::find(measured, settings)?;
-    let correction = profile::correction(&measured, &resolved, &catalogs.hardware, settings, printer)?;
+    let correction = profile::correction(measured, &resolved, &catalogs.hardware, settings, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = crate::plan::plan(world, &resolved.workload, &limits);
     if let Some(profile) = measured.profile() {
@@ -108,8 +114,29 @@ pub fn gathered(
     Ok((catalogs, limits))
 }
 
-fn answer(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let answered = compute(file, &arguments.prices, &arguments.measured, settings, printer)?;
+/// Of one workload, or of its phases.
+fn answer_all(
+    file: &WorkloadFile,
+    measured: &Measurements,
+    arguments: &PlanArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
+    if file.phase.is_empty() {
+        answer(file, measured, arguments, settings, printer)
+    } else {
+        plan_phases::run(file, measured, arguments, settings, printer)
+    }
+}
+
+fn answer(
+    file: &WorkloadFile,
+    measured: &Measurements,
+    arguments: &PlanArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
+    let answered = compute_with(file, &arguments.prices, measured, settings, printer)?;
     let headline = settings.warn_about_age(&answered.catalogs.market, printer);
     let context = context(&answered, file, settings)?;
     match settings.output {
@@ -185,19 +212,20 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
             gone.push(format!("the {what} of then ({}) are gone; this program has {}", short(then), short(&current)));
         }
     }
-    let measured = Measurements::find(&arguments.measured, &settings)?.sha256();
-    if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.as_deref() {
+    let own_runs: Vec<OwnRun> = match recorded.pointer("/inputs/own_runs") {
+        Some(runs) => serde_json::from_value(runs.clone()).map_err(|error| broken(&error.to_string()))?,
+        None => Vec::new(),
+    };
+    // The runs stand in the plan: today's ledger may have more.
+    let measured = Measurements::find(&arguments.measured, &settings)?.with_own_runs(own_runs);
+    if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.sha256().as_deref() {
         gone.push("it rested on other measurements than today's: give the same with --calibration and --profile".to_owned());
     }
     if !gone.is_empty() {
         return Err(Diagnostic::new(Exit::StalePrices, gone.join("\n  "))
             .hint("run the program version that made the plan, or give its catalog with `--catalog-dir DIR`"));
     }
-    if file.phase.is_empty() {
-        answer(&file, arguments, &settings, printer)
-    } else {
-        plan_phases::run(&file, arguments, &settings, printer)
-    }
+    answer_all(&file, &measured, arguments, &settings, printer)
 }
 
 fn short(hash: &str) -> &str {

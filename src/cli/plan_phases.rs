@@ -1,6 +1,7 @@
 //! `plan` of a workload with phases: each on its own machines, near the data that the one before it leaves, and all of them together.
 
 use crate::cli::args::{OutputFormat, PlanArguments};
+use crate::cli::calibrations::Measurements;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::plan::{Answered, compute_on, context, gathered, nothing_fits, pretty};
 use crate::cli::printer::Printer;
@@ -12,11 +13,17 @@ use crate::report::{format, plan_json};
 use crate::units::Hours;
 use crate::workload::file::{Phase, WorkloadFile};
 
-pub fn run(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+pub fn run(
+    file: &WorkloadFile,
+    measured: &Measurements,
+    arguments: &PlanArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
     let phases = file.phases()?;
     let (catalogs, whole) = gathered(&file.limits, &arguments.prices, settings, printer)?;
     let headline = settings.warn_about_age(&catalogs.market, printer);
-    let question = Question { whole, arguments, settings, printer };
+    let question = Question { whole, measured, settings, printer };
     let unhurried = vec![None; phases.len()];
     let (mut answers, catalogs) = question.answers(&phases, &unhurried, catalogs)?;
     let mut total = Total::of(&taken(&answers));
@@ -46,7 +53,7 @@ fn taken(answers: &[Answer]) -> Vec<Taken> {
 struct Question<'a> {
     /// Limits of the whole.
     whole: Limits,
-    arguments: &'a PlanArguments,
+    measured: &'a Measurements,
     settings: &'a Settings,
     printer: &'a Printer,
 }
@@ -91,7 +98,7 @@ impl Question<'_> {
             accept_stale: self.whole.accept_stale,
             ..own
         };
-        let answered = compute_on((catalogs, limits), file, &self.arguments.measured, self.settings, self.printer).map_err(said)?;
+        let answered = compute_on((catalogs, limits), file, self.measured, self.settings, self.printer).map_err(said)?;
         let answer = self.read(phase, file, deadline, &answered).map_err(said)?;
         Ok((answer, answered.catalogs))
     }

@@ -206,8 +206,20 @@ pub fn read(path: &Path) -> Result<(String, Profile), Diagnostic> {
     Ok((text, profile))
 }
 
-/// Everything measured as one correction: the profile of the run itself before what benchmarks say of the same GPU.
+/// Everything measured as one correction: the profile of the run itself before what benchmarks say of the same GPU, and what the
+/// user's own finished runs say.
 pub fn correction(
+    found: &Measurements,
+    resolved: &Resolved,
+    hardware: &Hardware,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Correction, Diagnostic> {
+    let measured = measured_in(found, resolved, hardware, settings, printer)?;
+    Ok(measured.with_own_runs(found.own_runs(printer)))
+}
+
+fn measured_in(
     found: &Measurements,
     resolved: &Resolved,
     hardware: &Hardware,

@@ -227,6 +227,7 @@ fn facts(kept: &Kept, events: Vec<(jiff::Timestamp, String)>, now: f64) -> RunFa
         started_at: spec.started_at,
         ended_at: kept.ended_at,
         expected: spec.expected_cost_usd,
+        expected_hours: spec.expected.as_ref().map(|expected| expected.hours.expected),
         budget: spec.budget_usd,
         deadline_hours: spec.deadline_hours,
         done: if kept.end.as_deref() == Some("completed") { 1.0 } else { kept.past.done },

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::estimate::constants::Fitted;
 use crate::estimate::correction::Certainty;
+use crate::estimate::own_runs::Experience;
 use crate::estimate::step::TimeBreakdown;
 use crate::workload::{ModelKind, Precision, Training};
 
@@ -86,8 +87,9 @@ const NORMAL_90: f64 = 1.281_551_6;
 /// which kernels do not show. Judged.
 const MOST_REPLACED: f64 = 0.6;
 
-/// Ratios to multiply a predicted time with. A measurement replaces the doubt about efficiency by its own.
-pub fn time_band(regime: Regime, doubts: Doubts, certainty: Certainty) -> (f64, f64) {
+/// Ratios to multiply a predicted time with. A measurement replaces the doubt about efficiency by its own; finished runs of the same
+/// user leave a part of all doubt.
+pub fn time_band(regime: Regime, doubts: Doubts, certainty: Certainty, experience: Option<Experience>) -> (f64, f64) {
     let (low, high) = regime.quantiles();
     let unfitted = 1.0 - certainty.compute_correlation.powi(2);
     let extra: f64 = [
@@ -107,7 +109,11 @@ pub fn time_band(regime: Regime, doubts: Doubts, certainty: Certainty) -> (f64, 
         let change = (certainty.left - certainty.replaced).max(-MOST_REPLACED * regime);
         ((regime + change).max(certainty.spread) * NORMAL_90.powi(2) + extra).sqrt()
     };
-    ((-wide(low)).exp(), wide(high).exp())
+    let (lower, upper) = (wide(low), wide(high));
+    // How far own runs were off is judged by the band as a whole.
+    let whole = (lower.powi(2) + upper.powi(2)) / 2.0 / NORMAL_90.powi(2);
+    let left = experience.map_or(1.0, |known| (known.variance(whole) / whole).sqrt());
+    ((-lower * left).exp(), (upper * left).exp())
 }
 
 #[cfg(test)]
@@ -116,12 +122,13 @@ mod tests {
 
     #[test]
     fn doubt_widens_and_never_narrows() {
-        let (low, high) = time_band(Regime::Compute, Doubts::default(), Certainty::default());
+        let (low, high) = time_band(Regime::Compute, Doubts::default(), Certainty::default(), None);
         assert!(low < 1.0 && high > 1.0);
         let (lower, higher) = time_band(
             Regime::Compute,
             Doubts { framework: true, gpu: true, vendor: true, structure: true, experts: true },
             Certainty::default(),
+            None,
         );
         assert!(lower < low && higher > high);
     }
@@ -129,8 +136,12 @@ mod tests {
     #[test]
     fn a_measurement_narrows_by_what_it_knows_and_no_further() {
         let width = |replaced, left| {
-            let (low, high) =
-                time_band(Regime::Compute, Doubts::default(), Certainty { replaced, left, spread: left / 2.0, compute_correlation: 0.9 });
+            let (low, high) = time_band(
+                Regime::Compute,
+                Doubts::default(),
+                Certainty { replaced, left, spread: left / 2.0, compute_correlation: 0.9 },
+                None,
+            );
             (high / low).ln()
         };
         let plain = width(0.0, 0.0);

@@ -12,6 +12,7 @@ use crate::estimate::curve::{Curve, Reading};
 use crate::estimate::device::DeviceRates;
 use crate::estimate::input::MeasuredHost;
 use crate::estimate::machine::Machine;
+use crate::estimate::own_runs::OwnRuns;
 use crate::estimate::step::TimeBreakdown;
 use crate::hardware::{Architecture, Gpu, GpuLink};
 use crate::units::{Bytes, BytesPerSecond};
@@ -102,14 +103,25 @@ pub struct MeasuredGpu {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Correction {
     measured: Vec<MeasuredGpu>,
+    own_runs: Option<OwnRuns>,
 }
 
 impl Correction {
     /// Nothing was measured: the constants alone.
-    pub const NONE: Self = Self { measured: Vec::new() };
+    pub const NONE: Self = Self { measured: Vec::new(), own_runs: None };
 
     pub fn new(measured: Vec<MeasuredGpu>) -> Self {
-        Self { measured }
+        Self { measured, own_runs: None }
+    }
+
+    /// The same with what finished runs of the user say.
+    #[must_use]
+    pub fn with_own_runs(self, own_runs: Option<OwnRuns>) -> Self {
+        Self { own_runs, ..self }
+    }
+
+    pub fn own_runs(&self) -> Option<&OwnRuns> {
+        self.own_runs.as_ref()
     }
 
     /// What is added counts after what is there already, where both are equally near.

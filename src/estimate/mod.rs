@@ -21,6 +21,7 @@ pub mod memory_constants;
 #[cfg(test)]
 mod memory_properties;
 mod memory_states;
+pub mod own_runs;
 pub mod parameters;
 pub mod scaling;
 pub mod setting;
@@ -38,6 +39,7 @@ pub use input::MeasuredHost;
 pub use layer::Products;
 pub use machine::Machine;
 pub use memory::MemoryBreakdown;
+pub use own_runs::{Experience, OwnRun, OwnRuns};
 pub use setting::Setting;
 pub use step::{Bound, TimeBreakdown};
 pub use subject::{Misfit, StepEstimate, Subject};

@@ -51,6 +51,30 @@ pub struct TimeBreakdown {
     pub exposed_ratio: f64,
 }
 
+impl TimeBreakdown {
+    /// Every part times `share`.
+    pub fn scaled(&self, share: f64) -> Self {
+        Self {
+            matmul: self.matmul * share,
+            attention: self.attention * share,
+            elementwise: self.elementwise * share,
+            head: self.head * share,
+            launch: self.launch * share,
+            tensor_parallel: self.tensor_parallel * share,
+            expert_parallel: self.expert_parallel * share,
+            context_parallel: self.context_parallel * share,
+            dequantise: self.dequantise * share,
+            bubble: self.bubble * share,
+            data_parallel: self.data_parallel * share,
+            jitter: self.jitter * share,
+            optimizer: self.optimizer * share,
+            input: self.input * share,
+            total: self.total * share,
+            ..*self
+        }
+    }
+}
+
 /// Gradients reduced in one message, as large runs set it. Bytes.
 const BUCKET_BYTES: f64 = 500e6;
 

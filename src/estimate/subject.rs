@@ -10,6 +10,7 @@ use crate::estimate::feeding::{Feeding, InputLimit};
 use crate::estimate::layer::Products;
 use crate::estimate::machine::Machine;
 use crate::estimate::memory::{MemoryBreakdown, MemoryInput};
+use crate::estimate::own_runs::Experience;
 use crate::estimate::setting::Setting;
 use crate::estimate::step::{Bound, StepInput, TimeBreakdown};
 use crate::estimate::vision;
@@ -42,6 +43,8 @@ pub struct StepEstimate {
     pub certainty: Certainty,
     /// How its machines bring the samples; `None` where nobody looked or could tell.
     pub feeding: Option<Feeding>,
+    /// What finished runs of this user say; the times have it in them.
+    pub experience: Option<Experience>,
 }
 
 /// Physics of one workload on one kind of machine, prepared once and asked for many settings.
@@ -54,6 +57,8 @@ pub struct Subject<'a> {
     pub rates: DeviceRates,
     /// What measurements change in what `rates` and the link of `machine` give.
     factors: Factors<'a>,
+    /// What finished runs of this user say of this program here.
+    experience: Option<Experience>,
     /// Tokens of a sequence as the layers see them; patches of an image.
     pub sequence: f64,
 }
@@ -67,12 +72,13 @@ impl<'a> Subject<'a> {
     pub fn with(constants: &'a Constants, model: &'a Model, training: &'a Training, machine: Machine<'a>) -> Self {
         let rates = DeviceRates::new(machine.gpu, training.precision, machine.card_share, constants);
         let factors = Factors::unmeasured();
-        Self { constants, model, training, machine, rates, factors, sequence: f64::from(training.sequence_length) }
+        Self { constants, model, training, machine, rates, factors, experience: None, sequence: f64::from(training.sequence_length) }
     }
 
     /// The same with what was measured, here or on another GPU.
     pub fn corrected(self, correction: &'a Correction) -> Self {
-        Self { factors: correction.on(self.machine.gpu), ..self }
+        let experience = correction.own_runs().map(|runs| runs.of(self.machine.gpu, self.model, self.training));
+        Self { factors: correction.on(self.machine.gpu), experience, ..self }
     }
 
     /// Memory and time of one setting, whether or not it fits.
@@ -82,7 +88,8 @@ impl<'a> Subject<'a> {
 
     /// One of many settings: what they have in common is worked out once and kept in `products`, which is of this subject alone.
     pub fn estimate_among(&self, setting: &Setting, products: &Products) -> Result<StepEstimate, Misfit> {
-        if self.model.kind.is_transformer() { Ok(self.transformer(setting, products)) } else { self.vision(setting) }
+        let made = if self.model.kind.is_transformer() { self.transformer(setting, products) } else { self.vision(setting)? };
+        Ok(made.known_by(self.experience))
     }
 
     /// Memory alone: a tenth of the work, so searches ask it first.
@@ -116,6 +123,7 @@ impl<'a> Subject<'a> {
             doubts: self.doubts(setting),
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| input.corrected(class, &time)),
             feeding: None,
+            experience: None,
         }
     }
 
@@ -156,6 +164,7 @@ impl<'a> Subject<'a> {
             doubts: self.doubts(setting),
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| self.factors.of(class).overall()),
             feeding: None,
+            experience: None,
         })
     }
 
@@ -233,9 +242,15 @@ impl StepEstimate {
         self.feeding.filter(|feeding| self.bound == Bound::Input && feeding.waits > self.time.input / 2.0).map(|feeding| feeding.limit())
     }
 
+    /// The same as finished runs of the same user have it.
+    fn known_by(self, experience: Option<Experience>) -> Self {
+        let time = experience.map_or(self.time, |known| self.time.scaled(known.time));
+        Self { time, experience, ..self }
+    }
+
     /// Step time with its band. Seconds.
     pub fn step_seconds(&self) -> Band {
-        let (low, high) = time_band(self.regime, self.doubts, self.certainty);
+        let (low, high) = time_band(self.regime, self.doubts, self.certainty, self.experience);
         Band::around(self.time.total, low, high)
     }
 }

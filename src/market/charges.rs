@@ -76,6 +76,16 @@ impl Charges {
 }
 
 impl Charge {
+    /// As bills write it.
+    pub fn unit_word(&self) -> &'static str {
+        match (self.unit.starts_with("gib"), self.unit.ends_with("month")) {
+            (true, true) => "GiB-month",
+            (false, true) => "GB-month",
+            (true, false) => "GiB",
+            (false, false) => "GB",
+        }
+    }
+
     /// Bytes in a billed unit.
     pub fn unit_bytes(&self) -> f64 {
         if self.unit.starts_with("gib") { f64::from(1 << 30) } else { 1e9 }

@@ -1,6 +1,6 @@
 //! Reasons for a choice, and advice where it applies: batch, recompute, precision, alignment, loader, slices, network.
 
-use crate::estimate::Bound;
+use crate::estimate::{Bound, StepEstimate};
 use crate::hardware::{Architecture, InstanceType};
 use crate::market::Purchase;
 use crate::plan::bill::PlaceCharges;
@@ -28,6 +28,7 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
     let runner_up = runner_up(set).cloned();
     if let Some(best) = &mut set.recommendation {
         best.because = because(world, workload, limits, plans, best, runner_up.as_ref());
+        best.because.extend(own_runs(world, workload, best));
         best.advice = advice(world, workload, best);
     }
     for plan in set.frontier.iter_mut().chain(&mut set.alternatives) {
@@ -137,6 +138,21 @@ fn because(world: World, workload: &Workload, limits: &Limits, plans: usize, bes
         ));
     }
     reasons
+}
+
+/// What the user's own finished runs changed in the time and in its doubt.
+fn own_runs(world: World, workload: &Workload, plan: &Plan) -> Option<String> {
+    let (own, known) = world.correction.own_runs().zip(plan.step.experience)?;
+    let gpu = world.hardware.gpu(world.hardware.instance(plan.instance).node.gpu);
+    let more = |step: &StepEstimate| (step.step_seconds().high / step.step_seconds().expected - 1.0) * 100.0;
+    let without = StepEstimate { experience: None, ..(*plan.step).clone() };
+    Some(format!(
+        "your finished runs: {}; so time x {:.2}, and nine of ten steps take at most {:.0} % more than that ({:.0} % without them)",
+        own.said_of(gpu, &workload.model, &workload.training),
+        known.time,
+        more(&plan.step),
+        more(&without)
+    ))
 }
 
 fn bound_sentence(plan: &Plan) -> String {

@@ -96,17 +96,9 @@ struct Rate {
 
 impl Rate {
     fn new(charge: &Charge) -> Self {
-        let gib = charge.unit.starts_with("gib");
-        let monthly = charge.unit.ends_with("month");
-        let unit = match (gib, monthly) {
-            (true, true) => "GiB-month",
-            (false, true) => "GB-month",
-            (true, false) => "GiB",
-            (false, false) => "GB",
-        };
         let doubt = if charge.is_unverified { ", unverified" } else { "" };
         let basis = format!("{} of {}{doubt}", charge.source, charge.observed_at.strftime("%Y-%m-%d"));
-        Self { price: charge.rate, unit_bytes: charge.unit_bytes(), unit, basis: basis.into() }
+        Self { price: charge.rate, unit_bytes: charge.unit_bytes(), unit: charge.unit_word(), basis: basis.into() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::estimate::{Machine, StepEstimate, Subject, TimeBreakdown};
+use crate::estimate::{Machine, StepEstimate, Subject};
 use crate::hardware::InstanceId;
 use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
@@ -54,7 +54,7 @@ fn saving(world: World, workload: &Workload, limits: &Limits, plan: &Plan, findi
     let mut mended = workload.clone();
     let step = match finding.mended {
         Mended::Unknown => return Err("what it costs cannot be told from this measurement"),
-        Mended::Step { left } => StepEstimate { time: scaled(&plan.step.time, left), ..(*plan.step).clone() },
+        Mended::Step { left } => StepEstimate { time: plan.step.time.scaled(left), ..(*plan.step).clone() },
         Mended::Precision { precision } if precision == workload.training.precision => {
             return Err("the plan is made with this format already");
         }
@@ -91,29 +91,6 @@ pub fn fastest(world: World, workload: &Workload, instance: InstanceId, nodes: u
     let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), nodes);
     let step = outcome.map_err(|_| "it does not fit on the recommended machines")?;
     Ok(loading::fed(world, workload, instance, nodes, step))
-}
-
-/// Every part times `share`.
-fn scaled(time: &TimeBreakdown, share: f64) -> TimeBreakdown {
-    TimeBreakdown {
-        matmul: time.matmul * share,
-        attention: time.attention * share,
-        elementwise: time.elementwise * share,
-        head: time.head * share,
-        launch: time.launch * share,
-        tensor_parallel: time.tensor_parallel * share,
-        expert_parallel: time.expert_parallel * share,
-        context_parallel: time.context_parallel * share,
-        dequantise: time.dequantise * share,
-        bubble: time.bubble * share,
-        data_parallel: time.data_parallel * share,
-        jitter: time.jitter * share,
-        optimizer: time.optimizer * share,
-        input: time.input * share,
-        total: time.total * share,
-        launch_ratio: time.launch_ratio,
-        exposed_ratio: time.exposed_ratio,
-    }
 }
 
 #[cfg(test)]

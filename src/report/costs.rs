@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::budget::Waste;
 use crate::budget::spent::{Asked, By, Line, Row, Spent, day};
+use crate::budget::{Item, Waste};
 use crate::report::format::{three_figures, usd};
 use crate::report::table::{Column, render};
 use crate::units::Usd;
@@ -36,14 +36,18 @@ pub fn text(shown: &Shown, width: u16) -> String {
     };
     // A column that says the same as its neighbour on every row is left out.
     let never = u16::MAX;
+    let has = |item| total.beside.contains_key(&item);
     let columns = [
         Column::left(title, 0),
         Column::right("hours", 0),
         Column::right("list", if has_discount { 0 } else { never }),
         Column::right("contracted", 0),
-        Column::right("effective", if total.effective == total.contracted { never } else { 0 }),
         Column::right("billed", if has_bill { 0 } else { never }),
+        Column::right("effective", if total.effective_on_bill == total.billed { never } else { 0 }),
         Column::right("credits", if total.credits == Usd::ZERO { never } else { 0 }),
+        Column::right("disk", if has(Item::Disk) { 130 } else { never }),
+        Column::right("storage", if has(Item::CheckpointStorage) { 130 } else { never }),
+        Column::right("data out", if has(Item::Egress) { 130 } else { never }),
         Column::right("idle", 100),
         Column::right("redone", 100),
         Column::right("failed", 100),
@@ -52,15 +56,19 @@ pub fn text(shown: &Shown, width: u16) -> String {
         Column::left("", if total.so_far == Usd::ZERO { never } else { 0 }),
     ];
     let cells = rows.iter().chain((rows.len() > 1).then_some(&total)).map(|row| {
+        let beside = |item: Item| row.beside.get(&item).copied().map_or_else(|| "-".to_owned(), usd);
         let wasted = |waste: Waste| row.wasted.get(&waste).copied().map_or_else(|| "-".to_owned(), usd);
         vec![
             row.name.clone(),
             three_figures(row.machine_hours),
             signed(row.list),
             signed(row.contracted),
-            signed(row.effective),
             row.billed.map_or_else(|| "-".to_owned(), signed),
+            row.effective_on_bill.map_or_else(|| "-".to_owned(), signed),
             signed(row.credits),
+            beside(Item::Disk),
+            beside(Item::CheckpointStorage),
+            beside(Item::Egress),
             wasted(Waste::Idle),
             wasted(Waste::Redone),
             wasted(Waste::Failed),
@@ -75,15 +83,29 @@ pub fn text(shown: &Shown, width: u16) -> String {
 
 /// What the figures are, under the table.
 fn foot(shown: &Shown, total: &Row, width: u16) -> String {
-    let mut lines =
-        vec!["Machine time in USD at the prices of launch, without tax; disks, storage and egress are on the clouds' bills.".to_owned()];
+    let what = if total.beside.is_empty() {
+        "Machine time in USD at the prices of launch, without tax; disks, storage and data out are on the clouds' bills.".to_owned()
+    } else {
+        format!(
+            "In USD at the prices of launch, without tax. {} of it is for disks, storage and data that left another cloud; traffic between \
+             regions is on the clouds' bills alone.",
+            usd(total.all_beside())
+        )
+    };
+    let mut lines = vec![what];
     if total.so_far != Usd::ZERO {
-        lines.push(format!("{} of it is so far: machines that run still, or were not seen to end.", usd(total.so_far)));
+        lines.push(format!(
+            "{} of it is so far: machines that run still, or were not seen to end, and what is stored this month.",
+            usd(total.so_far)
+        ));
     }
     if total.all_wasted() != Usd::ZERO {
         lines.push(
             "Wasted is time in which nothing ran (idle), work that was lost (redone), and runs that did not end well (failed).".to_owned(),
         );
+    }
+    if total.effective_on_bill != total.billed {
+        lines.push("Effective is as the bill has it: commitments that were paid before, spread over the hours that they cover.".to_owned());
     }
     if total.billed.is_none() {
         lines.push("No bill was imported: `gpuplan costs import FILE`.".to_owned());
@@ -125,10 +147,14 @@ fn fields(row: &Row) -> Value {
     json!({
         "runs": row.runs,
         "machine_hours": row.machine_hours,
+        "disk_usd": row.beside.get(&Item::Disk).copied().unwrap_or_default(),
+        "storage_usd": row.beside.get(&Item::CheckpointStorage).copied().unwrap_or_default(),
+        "data_out_usd": row.beside.get(&Item::Egress).copied().unwrap_or_default(),
         "list_usd": row.list,
         "contracted_usd": row.contracted,
         "effective_usd": row.effective,
         "billed_usd": row.billed,
+        "effective_on_bill_usd": row.effective_on_bill,
         "credits_usd": row.credits,
         "so_far_usd": row.so_far,
         "wasted_usd": {"idle": wasted(Waste::Idle), "redone": wasted(Waste::Redone), "failed": wasted(Waste::Failed), "all": row.all_wasted()},

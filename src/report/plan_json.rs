@@ -4,7 +4,7 @@ use jiff::{Timestamp, ToSpan};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::estimate::{Machine, Subject, constants};
+use crate::estimate::{Machine, OwnRun, Subject, constants};
 use crate::market::{Origin, Suspicion};
 use crate::plan::bill::BillLine;
 use crate::plan::choose::World;
@@ -31,6 +31,9 @@ pub struct Inputs {
     /// Of the calibrations that corrected the estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_sha256: Option<String>,
+    /// The user's own finished runs that the time goes by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_runs: Vec<OwnRun>,
     pub seed: u64,
 }
 
@@ -181,6 +184,7 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
         offers_sha256: context.offers_sha256.clone(),
         constants_version: &constants::Fitted::embedded().version,
         measured_sha256: context.measured_sha256.clone(),
+        own_runs: context.world.correction.own_runs().map(|own| own.runs().to_vec()).unwrap_or_default(),
         seed: context.seed,
     };
     // A plan rests on prices; on-demand ones are fresh for thirty days, spot ones for an hour.

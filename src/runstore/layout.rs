@@ -55,6 +55,11 @@ impl Layout {
         &self.run
     }
 
+    /// Everything of the run.
+    pub fn folder(&self) -> String {
+        format!("runs/{}", self.run)
+    }
+
     pub fn spec(&self) -> String {
         format!("runs/{}/spec.json", self.run)
     }

@@ -1,5 +1,6 @@
 //! One run in a bucket: epochs, manifests, data, status and billed intervals. What was committed is never changed.
 
+pub mod beside;
 pub mod billed;
 pub mod dataset;
 pub mod epoch;
@@ -17,13 +18,14 @@ pub mod store;
 pub mod sweep;
 pub mod team;
 
+pub use beside::{Side, SidePrice, Stored};
 pub use billed::{Billed, Billing};
 pub use dataset::Contents;
 pub use epoch::{Epoch, Owner, Takeover};
 pub use hand_off::HandOff;
 pub use layout::ManifestName;
 pub use manifest::{Manifest, ManifestError, StoredFile};
-pub use rented::{AllRented, Expected, ExpectedPrice, Rented};
+pub use rented::{AllRented, Expected, ExpectedPrice, ForecastBasis, Rented};
 pub use run::Run;
 pub use spec::Spec;
 pub use status::{Phase, Status};

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::runstore::beside::SidePrice;
 use crate::runstore::run::Run;
 use crate::runstore::store::StoreError;
 use crate::units::{BillingRule, Quantiles, Usd, UsdPerHour};
@@ -69,6 +70,29 @@ pub struct Expected {
     pub tokens: Option<f64>,
     /// Of every place to rent at.
     pub prices: Vec<ExpectedPrice>,
+    /// What the forecast of the time rests on; `None`: an older version launched it.
+    #[serde(default)]
+    pub basis: Option<ForecastBasis>,
+    /// Of disks, storage and data from another cloud.
+    #[serde(default)]
+    pub beside: Vec<SidePrice>,
+    /// Data that every new machine fetches from another cloud.
+    #[serde(default)]
+    pub fetched_bytes: Option<f64>,
+}
+
+/// What a forecast of time was of and rested on, so that what came can be compared with what would be said today.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForecastBasis {
+    pub model: String,
+    pub task: String,
+    /// Of the estimate.
+    pub constants_version: String,
+    /// Of the calibrations and profiles that corrected it.
+    #[serde(default)]
+    pub measured_sha256: Option<String>,
+    /// By which earlier runs had multiplied the time.
+    pub time_factor: f64,
 }
 
 /// Where the price of a place came from. The price itself is the place's own in the spec.

@@ -55,6 +55,7 @@ pub struct Listed {
     key: String,
     location: Location,
     modified_seconds: i64,
+    bytes: u64,
 }
 
 /// What was in a file on its way.
@@ -95,6 +96,15 @@ impl Listed {
 
     pub fn file_name(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or_default()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// By the clock of the store, since 1970.
+    pub fn modified_seconds(&self) -> i64 {
+        self.modified_seconds
     }
 
     /// The store says when an object was written and this machine what time it is: good for hours, not for seconds.
@@ -232,6 +242,7 @@ impl Store {
             key: object.location.as_ref().get(above..).unwrap_or_default().to_owned(),
             location: object.location,
             modified_seconds: object.last_modified.timestamp(),
+            bytes: object.size,
         });
         found.try_collect().await.map_err(|error| refused(folder, &error))
     }

@@ -134,3 +134,40 @@ fn markdown_is_for_pages_and_comments_alone() {
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     assert!(ran.stderr.contains("hint: --output json"), "{}", ran.stderr);
 }
+
+/// Column of a FOCUS file by name.
+fn cells(text: &str, name: &str) -> Vec<String> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let at = reader.headers().unwrap().iter().position(|column| column == name).unwrap_or_else(|| panic!("{name}"));
+    reader.records().map(|row| row.unwrap()[at].to_owned()).collect()
+}
+
+#[test]
+fn focus_has_every_line_as_a_forecast_that_bills_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, more: &str| {
+        format!(
+            "[[run]]\nname = \"{name}\"\nteam = \"research\"\nusd_per_hour = \"6.88\"\nhours = 100\ncloud = \"aws\"\nsource = \"a quote\"\n\
+             as_of = 2026-07-20\n{more}\n"
+        )
+    };
+    let text =
+        format!("{HEAD}{}{}", run("one", "tags = { project = \"seven\" }\nmonths = 2"), run("two", "purchase = \"spot\"\nrepeats = 3"));
+    let document = portfolio(folder.path(), &text, &["--output", "json"]).json();
+    let total = nanos(&document["total"]["cost_usd"]["expected"]);
+    let lines = document["lines"].as_array().unwrap();
+    for (version, column) in [("1.2", "ProviderName"), ("1.3", "HostProviderName"), ("1.4", "InvoiceDetailId")] {
+        let ran = portfolio(folder.path(), &text, &["--focus", version]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert_eq!(cells(&ran.stdout, column).len(), lines.len(), "{version}");
+        let sum = |column: &str| cells(&ran.stdout, column).into_iter().map(|cost| nanos(&Value::from(cost))).sum::<i128>();
+        assert_eq!((sum("EffectiveCost"), sum("ListCost"), sum("BilledCost")), (total, total, 0), "{version}");
+        assert!(cells(&ran.stdout, "x_Forecast").iter().all(|word| word == "true"));
+        let ids: Vec<&str> = lines.iter().map(|line| line["id"].as_str().unwrap()).collect();
+        assert_eq!(cells(&ran.stdout, "x_ChargeId"), ids);
+        assert!(cells(&ran.stdout, "Tags").iter().any(|tags| tags.contains("\"project\":\"seven\"")));
+        assert!(cells(&ran.stdout, "PricingCategory").iter().any(|word| word == "Dynamic"), "spot");
+    }
+    let ran = portfolio(folder.path(), &text, &["--focus", "1.1"]);
+    assert!(ran.code == 2 && ran.stderr.contains("FOCUS 1.1 is not written here"), "{}", ran.stderr);
+}

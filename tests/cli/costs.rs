@@ -181,6 +181,78 @@ fn the_tables_are_read_at_every_width() {
     assert!((sum - 14.5).abs() < 1e-9, "{sum}");
 }
 
+/// `good` with prices of what stands beside its machines, and a checkpoint in the store since the middle of October.
+fn with_sides(store: &Path) {
+    interrupted(store, "good", "vision", "completed");
+    let mut spec = spec("good", "vision");
+    let price = |of: &str, cloud: &str, region: &str, usd: &str, unit: &str, bytes: f64| {
+        json!({"of": of, "cloud": cloud, "region": region, "usd": usd, "unit": unit, "unit_bytes": bytes, "source": "list, unverified",
+            "observed_at": "2026-09-01T00:00:00Z"})
+    };
+    let gib = f64::from(1 << 30);
+    spec["expected"]["beside"] = json!([
+        price("disk", "aws", "us-east-1", "0.073", "GiB-month", gib),
+        price("storage", "aws", "us-east-1", "0.02", "GiB-month", gib),
+        price("data-out", "gcp", "us-central1", "0.12", "GB", 1e9),
+    ]);
+    spec["expected"]["fetched_bytes"] = json!(10e9);
+    put(store, "good/spec.json", &spec);
+    let data = store.join("runs/good/data/e1");
+    fs::create_dir_all(&data).unwrap();
+    fs::File::create(data.join("shard")).unwrap().set_len(1 << 30).unwrap();
+    let since = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_792_022_400);
+    let mut folders = vec![store.join("runs/good")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else {
+                fs::File::options().write(true).open(entry).unwrap().set_modified(since).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn disks_storage_and_data_from_elsewhere_are_charges_of_their_own() {
+    let (store, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    with_sides(store.path());
+    let address = address(&store);
+    let found = json_of(home.path(), &["--store", &address]);
+    let total = |key: &str| found["total"][key].as_str().unwrap().to_owned();
+    // 100 GiB for seven hours at a hundredth of a cent a GiB and hour; 10 GB to each of two machines; a GiB since the middle of October.
+    assert_eq!((total("disk_usd"), total("data_out_usd")), ("0.07".to_owned(), "2.40".to_owned()));
+    assert!(total("storage_usd").starts_with("0.013"), "{}", total("storage_usd"));
+    assert_eq!(found["total"]["machine_hours"], 7.0);
+    let sum: f64 =
+        found["lines"].as_array().unwrap().iter().map(|line| line["costs"]["contracted"].as_str().unwrap().parse::<f64>().unwrap()).sum();
+    assert!((sum - total("contracted_usd").parse::<f64>().unwrap()).abs() < 1e-8, "{sum}");
+    let narrow = costs_at(home.path(), "80", &["--store", &address]);
+    assert!(narrow.stdout.lines().all(|line| line.chars().count() <= 80), "{}", narrow.stdout);
+    insta::assert_snapshot!("costs_beside_160", costs(home.path(), &["--store", &address]).stdout);
+    // The files of finance: October's storage is whole, November's still grows and is left out.
+    for version in ["1.2", "1.3", "1.4"] {
+        let focus = costs(home.path(), &["--store", &address, "--focus", version]);
+        assert!(focus.code == 0 && focus.stderr.contains("1 charges still grow"), "{}", focus.stderr);
+        let mut reader = csv::Reader::from_reader(focus.stdout.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let at = |name: &str| header.iter().position(|column| column == name).unwrap();
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        let of = |item: &str, column: &str| -> Vec<String> {
+            rows.iter().filter(|row| &row[at("x_Item")] == item).map(|row| row[at(column)].to_owned()).collect()
+        };
+        assert_eq!(rows.len(), 9, "four of machines, two disks, two transfers and a month of storage");
+        assert_eq!(of("checkpoint-storage", "PricingUnit"), ["GiB-Months"]);
+        assert_eq!(of("egress", "ServiceCategory").len(), 2);
+        assert_eq!(of("disk", "BillingPeriodStart"), ["2026-10-01T00:00:00Z"; 2]);
+        assert!(rows.iter().all(|row| &row[at("x_Forecast")] == "false" && &row[at("BillingCurrency")] == "USD"));
+    }
+    // What was deleted since is no quarrel: the ledger has what it saw.
+    fs::remove_dir_all(store.path().join("runs/good/data")).unwrap();
+    let again = costs(home.path(), &["--store", &address, "--output", "json"]);
+    assert_eq!((again.code, again.json()["total"]["disk_usd"].as_str()), (0, Some("0.07")), "{}", again.stderr);
+}
+
 #[test]
 fn an_end_in_the_middle_of_a_write_damages_nothing() {
     let (store, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -285,6 +357,17 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     let second = cur(home.path(), "cur-final.csv.gz", &[("good", "Usage", "SpotUsage:g5.xlarge", "7")]);
     json_of(home.path(), &["import", second.to_str().unwrap()]);
     assert_eq!(json_of(home.path(), &["--store", &address])["total"]["billed_usd"], "7.00");
+    // Covered by a plan that was paid before: nothing is billed for the hour, and its part of the payment is effective.
+    let covered = home.path().join("covered.csv");
+    let head = CUR.replace("line_item_unblended_cost", "line_item_unblended_cost,savings_plan_savings_plan_effective_cost");
+    let tags = "\"{\"\"user_gpuplan_run\"\":\"\"good\"\"}\"";
+    let time = "2026-10-01T00:00:00Z,2026-10-01T01:00:00Z";
+    fs::write(&covered, format!("{head}123,{time},USD,0,4.5,SavingsPlanCoveredUsage,BoxUsage:g5.xlarge,7,{tags}\n")).unwrap();
+    json_of(home.path(), &["import", covered.to_str().unwrap()]);
+    let total = json_of(home.path(), &["--store", &address]);
+    assert_eq!((total["total"]["billed_usd"].as_str(), total["total"]["effective_on_bill_usd"].as_str()), (Some("0.00"), Some("4.50")));
+    let table = costs(home.path(), &["--store", &address]).stdout;
+    assert!(table.contains("effective") && table.contains("Effective is as the bill has it"), "{table}");
     let euro = home.path().join("euro.csv");
     fs::write(&euro, format!("{CUR}1,2026-10-01T00:00:00Z,,EUR,1,Usage,BoxUsage,1,\n")).unwrap();
     let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
@@ -293,4 +376,72 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     fs::write(&euro, b"PAR1....").unwrap();
     let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
     assert!(ran.code == 2 && ran.stderr.contains("is Parquet") && ran.stderr.contains("duckdb"), "{}", ran.stderr);
+}
+
+/// A plan of the image example on one kind of GPU, with this home.
+fn planned(home: &Path, more: &[&str]) -> Ran {
+    let example = format!("{}/examples/resnet-50-imagenet.toml", env!("CARGO_MANIFEST_DIR"));
+    let asked = ["plan", example.as_str(), "--gpus", "a10g", "--on-demand", "--deadline", "2000h", "--output", "json"];
+    let output = command(home, "80", &[&asked, more].concat()).output().unwrap();
+    Ran {
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+        code: output.status.code().unwrap_or(-1),
+    }
+}
+
+#[test]
+fn the_next_plan_goes_by_what_runs_like_it_took() {
+    let (store, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let before = planned(home.path(), &[]).json();
+    let constants = &before["inputs"]["constants_version"];
+    // Each took 5.5 hours of work where 5 were planned.
+    for name in ["first", "second", "measured"] {
+        interrupted(store.path(), name, "vision", "completed");
+        let mut spec = spec(name, "vision");
+        (spec["expected"]["gpu"], spec["expected"]["framework"]) = (json!("a10g"), json!(""));
+        spec["expected"]["basis"] = json!({"model": "resnet-50", "task": "train", "constants_version": constants, "time_factor": 1.0});
+        if name == "measured" {
+            spec["expected"]["basis"]["measured_sha256"] = json!("other");
+        }
+        put(store.path(), &format!("{name}/spec.json"), &spec);
+    }
+    interrupted(store.path(), "older", "vision", "completed");
+    json_of(home.path(), &["--store", &address(&store)]);
+    let ran = planned(home.path(), &[]);
+    let after = ran.json();
+    assert!(
+        ran.stderr.contains("say nothing of the time: 1 launched by an older version, 1 forecast with other measurements"),
+        "{}",
+        ran.stderr
+    );
+    let runs = after["inputs"]["own_runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!((&runs[0]["time_ratio"], &runs[0]["model"]), (&json!(1.1), &json!("resnet-50")));
+    let step = |plan: &Value| {
+        let of = |key: &str| plan["recommendation"]["step_seconds"][key].as_f64().unwrap();
+        (of("expected"), of("high") / of("expected"))
+    };
+    let ((was, doubt), (is, left)) = (step(&before), step(&after));
+    // Two runs with a correlation of .42: 2 x .42 / 1.42 of what they were off.
+    assert!(((is / was).ln() / 1.1_f64.ln() - 0.84 / 1.42).abs() < 1e-6, "{was} {is}");
+    assert!(left < doubt && left > 1.0, "{doubt} {left}");
+    let because = after["recommendation"]["because"].to_string();
+    assert!(because.contains("2 of this program on A10G") && because.contains("so time x 1.06"), "{because}");
+    // Without them it is as before, and a recorded plan stands by the runs of then.
+    assert_eq!(planned(home.path(), &["--no-history"]).json()["recommendation"], before["recommendation"]);
+    let path = home.path().join("plan.json");
+    fs::write(&path, &ran.stdout).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let again = command(elsewhere.path(), "80", &["plan", "--locked", path.to_str().unwrap()]).output().unwrap();
+    assert!(String::from_utf8(again.stdout).unwrap() == ran.stdout, "{}", String::from_utf8_lossy(&again.stderr));
+    let first = home.path().join("before.json");
+    fs::write(&first, before.to_string()).unwrap();
+    let diff = command(home.path(), "160", &["diff", first.to_str().unwrap(), path.to_str().unwrap()]).output().unwrap();
+    let diff = String::from_utf8(diff.stdout).unwrap();
+    assert!(diff.contains("your own finished runs that count: 0 -> 2 (new: first, second)"), "{diff}");
+    fs::write(home.path().join("ledger.sqlite"), "not a ledger, and long enough to be looked at as one: 012345678901234567890123456789")
+        .unwrap();
+    let broken = planned(home.path(), &[]);
+    assert!(broken.code == 0 && broken.stderr.contains("warning: the plan goes without what your own runs say"), "{}", broken.stderr);
 }

@@ -87,6 +87,20 @@ fn two_budgets_differ_by_what_was_asked() {
         .map(|line| (line["mark"].as_str().unwrap(), line["parts"][0]["cause"].as_str().unwrap()))
         .collect();
     assert_eq!(lines, [("changed", "request"), ("removed", "request"), ("added", "request")]);
+    // Who is charged is a tag like the others.
+    let policy = folder.path().join("policy.toml");
+    let held = |rule: &str| {
+        fs::write(&policy, rule).unwrap();
+        compared(folder.path(), &before, &after, &["--policy", policy.to_str().unwrap()])
+    };
+    assert_eq!(held("required_tags = [\"team\"]\n").code, 0);
+    let ran = held("# of the house\nrequired_tags = [\"team\", \"project\"]\n");
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("policy.toml line 2: one: required_tags lists `project`, which it does not bear, and 1 more"),
+        "{}",
+        ran.stderr
+    );
     let table = compared(folder.path(), &before, &after, &[]).stdout;
     assert!(table.contains("$50.00 -> $110.00: +$60.00 (+120 %)"), "{table}");
 }

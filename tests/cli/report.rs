@@ -80,6 +80,12 @@ fn the_rows_say_everything_exactly() {
     assert_eq!(lines.iter().map(|(_, cost)| nanos(cost)).sum::<i128>(), nanos(&total.1), "the lines add up to the nano-dollar");
 }
 
+#[test]
+fn markdown_and_rows_are_the_reviewed_ones() {
+    insta::assert_snapshot!("report_markdown", report(PLAN, &["--format", "md"]));
+    insta::assert_snapshot!("report_csv", report(PLAN, &["--format", "csv"]));
+}
+
 fn csv(text: &str) -> Vec<Vec<String>> {
     let mut reader = csv_reader(text);
     reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect()
@@ -176,6 +182,23 @@ fn a_report_goes_to_a_file_and_to_programs() {
 }
 
 #[test]
+fn what_a_profile_found_stands_on_the_page_with_its_price() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = changed(folder.path(), |document| {
+        document["findings"] = serde_json::json!([
+            {"rule": "input-bound", "evidence": "the GPU waits 31 % of a step", "advice": "more <workers>", "saves_usd": "1234.50", "saves_hours": 12.0},
+            {"rule": "throttled-by-heat", "evidence": "1,200 of 1,980 MHz", "advice": "cool it", "saves_usd": null, "saves_hours": null,
+                "why_unpriced": "a fault of the profiled machine; the plan is made without it"},
+        ]);
+    });
+    let text = report(&path, &["--format", "md"]);
+    assert!(text.contains("## What the profile found") && text.contains("| input bound | the GPU waits 31 % of a step |"), "{text}");
+    assert!(text.contains("$1,234") && text.contains("not priced"), "{text}");
+    assert!(!report(&path, &[]).contains("<workers>"));
+    assert!(!report(PLAN, &["--format", "md"]).contains("What the profile found"));
+}
+
+#[test]
 fn an_old_plan_says_so() {
     let ran = crate::support::gpuplan_at("2026-11-20T00:00:00Z", "100", &["report", PLAN, "--format", "md"]);
     assert!(ran.stdout.contains("This plan was good until 2026-08-02 13:00 UTC"), "{}", ran.stdout);
@@ -250,7 +273,7 @@ fn the_page_fits_and_can_be_read_in_a_browser() {
     let probe = include_str!("report_probe.js");
     let copy = format!("{before}{after}").replace("</body>", &format!("<script>{probe}</script></body>"));
     std::fs::write(folder.path().join("page.html"), copy).unwrap();
-    for width in [360, 1280] {
+    for width in [360, 800, 1280] {
         // A window has a least width, a frame has none.
         let frame = format!(
             "<meta name=\"color-scheme\" content=\"light dark\"><script>onmessage = (said) => {{ document.documentElement.dataset.found = said.data; }}</script>\

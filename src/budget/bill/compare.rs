@@ -100,7 +100,7 @@ fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference 
         run: run.to_owned(),
         charged_usd: charged.iter().map(|charge| charge.costs.contracted).sum(),
         billed_usd: billed.iter().map(amount).sum(),
-        charged_hours: charged.iter().map(|charge| charge.quantity).sum(),
+        charged_hours: charged.iter().filter(on_bill).map(|charge| charge.quantity).sum(),
         billed_hours: (counted > 0.0).then_some(counted),
         reasons: BTreeMap::new(),
     };
@@ -115,15 +115,20 @@ fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference 
     for charge in billed.iter().filter(|charge| Reason::of(charge.item) != Reason::Price) {
         found.add(Reason::of(charge.item), amount(charge));
     }
+    for charge in charged.iter().filter(|charge| Reason::of(charge.item) != Reason::Price) {
+        found.add(Reason::of(charge.item), Usd::ZERO - charge.costs.contracted);
+    }
     let of_machines: Usd = machines.iter().map(|charge| amount(charge)).sum();
-    let more = of_machines - found.charged_usd;
+    let charged_machines: Usd = charged.iter().filter(on_bill).map(|charge| charge.costs.contracted).sum();
+    let more = of_machines - charged_machines;
     let hours = found
         .billed_hours
         .filter(|_| found.charged_hours > 0.0)
-        .and_then(|hours| Usd::from_dollars((hours - found.charged_hours) * found.charged_usd.dollars() / found.charged_hours));
+        .and_then(|hours| Usd::from_dollars((hours - found.charged_hours) * charged_machines.dollars() / found.charged_hours));
     let hours = hours.unwrap_or_default();
     found.add(Reason::Hours, hours);
     found.add(Reason::Price, more - hours);
+    found.reasons.retain(|_, amount| *amount != Usd::ZERO);
     found
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::budget::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
 use crate::budget::guardrail::Rented;
+use crate::budget::portfolio::NO_TEAM;
 use crate::budget::portfolio::planned::Inputs;
 use crate::units::{Quantiles, Usd};
 
@@ -56,6 +57,8 @@ struct LineRecord {
     quantity: f64,
     unit_price_usd: Usd,
     cost_usd: Usd,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
 }
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
@@ -140,7 +143,11 @@ fn amounts(lines: &[LineRecord]) -> Vec<Amount> {
 
 fn rented(phase: &PhaseRecord, lines: &[LineRecord]) -> Rented {
     let start = format!("{}/", phase.phase);
-    let places = lines.iter().filter(|line| line.id.starts_with(&start)).find_map(|line| line.region.clone());
+    let own = || lines.iter().filter(|line| line.id.starts_with(&start));
+    let places = own().find_map(|line| line.region.clone());
+    // Who is charged is a tag like the others, as it is of a launch.
+    let team = Some("team".to_owned()).filter(|_| phase.team != NO_TEAM);
+    let tags = own().flat_map(|line| line.tags.keys().cloned()).chain(team).collect();
     Rented {
         what: phase.phase.clone(),
         cloud: phase.cloud.clone(),
@@ -149,5 +156,6 @@ fn rented(phase: &PhaseRecord, lines: &[LineRecord]) -> Rented {
         purchase: phase.purchase.clone(),
         usd_per_hour: None,
         p90: phase.cost_each_usd.p90,
+        tags: Some(tags),
     }
 }

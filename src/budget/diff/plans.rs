@@ -27,6 +27,7 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         purchase: is.purchase.clone(),
         usd_per_hour: Some(rate),
         p90: is.cost_usd.p90,
+        tags: None,
     };
     Ok(Diff {
         kind: "plans",

@@ -7,6 +7,8 @@ use serde_json::Value;
 use crate::budget::Item;
 use crate::budget::portfolio::Rate;
 use crate::budget::portfolio::shape::Shape;
+use crate::budget::portfolio::simulation::AVAILABILITY_IN_COMMON;
+use crate::estimate::OwnRun;
 use crate::plan::bill::BillItem;
 use crate::plan::run::NORMAL_90;
 use crate::units::{Band, Quantiles, Usd, UsdPerHour};
@@ -31,13 +33,16 @@ pub struct PlanDocument {
 }
 
 /// Hashes of what a document rests on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, serde::Serialize)]
 pub struct Inputs {
     pub catalog_sha256: String,
     pub offers_sha256: String,
     pub constants_version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_sha256: Option<String>,
+    /// Finished runs of the user that the times go by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_runs: Vec<OwnRun>,
     /// Of the rules of the house.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_sha256: Option<String>,
@@ -168,6 +173,8 @@ pub struct Elsewhere {
     pub cloud: String,
     pub hours: Quantiles<f64>,
     pub cost: Quantiles<Usd>,
+    /// Part of the variance that its repeats share: the estimate, and on spot the market of the month.
+    pub in_common: f64,
 }
 
 impl PlanDocument {
@@ -189,7 +196,13 @@ impl PlanDocument {
         let mut found: Vec<Elsewhere> = Vec::new();
         for plan in plans {
             if !found.iter().any(|known| known.cloud == plan.cloud) {
-                found.push(Elsewhere { plan: plan.id.clone(), cloud: plan.cloud.clone(), hours: plan.run_hours, cost: plan.cost_usd });
+                found.push(Elsewhere {
+                    plan: plan.id.clone(),
+                    cloud: plan.cloud.clone(),
+                    hours: plan.run_hours,
+                    cost: plan.cost_usd,
+                    in_common: plan.in_common(),
+                });
             }
         }
         found
@@ -206,14 +219,10 @@ impl Once {
             return Err(PlannedError::Unbalanced { id: plan.id.clone(), bill, expected });
         }
         let Quantiles { expected, p50, p90 } = plan.cost_usd;
-        let figures = Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() };
-        let shape = Shape::fit(figures).ok_or_else(|| PlannedError::Unfit { id: plan.id.clone(), expected, p50, p90 })?;
-        let is_spot = plan.purchase.starts_with("spot");
-        let at_spot = lines.iter().filter(|line| is_spot && matches!(line.item, Item::Machines | Item::LostWork));
+        let shape = plan.shape().ok_or_else(|| PlannedError::Unfit { id: plan.id.clone(), expected, p50, p90 })?;
+        let at_spot = lines.iter().filter(|line| plan.is_spot() && matches!(line.item, Item::Machines | Item::LostWork));
         let at_spot: Usd = at_spot.map(|line| line.cost).sum();
-        // Only where spot is in it does anything but the estimate move a plan.
-        let of_step = (plan.step_seconds.high / plan.step_seconds.expected).ln() / NORMAL_90;
-        let estimate_share = if is_spot && shape.spread() > 0.0 { (of_step / shape.spread()).powi(2).min(1.0) } else { 1.0 };
+        let estimate_share = plan.estimate_share(&shape);
         Ok(Self {
             estimate: estimate.to_owned(),
             plan: Some(plan.id.clone()),
@@ -295,6 +304,27 @@ impl Once {
 pub const MACHINE_HOUR: &str = "machine-hour";
 
 impl PlanRecord {
+    fn is_spot(&self) -> bool {
+        self.purchase.starts_with("spot")
+    }
+
+    fn shape(&self) -> Option<Shape> {
+        let Quantiles { expected, p50, p90 } = self.cost_usd;
+        Shape::fit(Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() })
+    }
+
+    /// Only where spot is in it does anything but the estimate move a plan.
+    fn estimate_share(&self, shape: &Shape) -> f64 {
+        let of_step = (self.step_seconds.high / self.step_seconds.expected).ln() / NORMAL_90;
+        if self.is_spot() && shape.spread() > 0.0 { (of_step / shape.spread()).powi(2).min(1.0) } else { 1.0 }
+    }
+
+    /// Where no distribution has its figures, nothing evens out.
+    fn in_common(&self) -> f64 {
+        let of_estimate = self.shape().map_or(1.0, |shape| self.estimate_share(&shape));
+        of_estimate + (1.0 - of_estimate) * if self.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 }
+    }
+
     fn line(&self, line: &BillRecord) -> OnceLine {
         let item = item(&line.item);
         // The basis of lost work is that of the risk; its price is the machines'.

@@ -49,18 +49,26 @@ pub fn elsewhere(costed: &[Costed], tax: Tax) -> Vec<ElsewhereCost> {
             cost + tax.on(cost)
         };
         for other in &once.elsewhere {
+            let mean = other.cost.expected;
+            let evened = evened(other.in_common, phase.repeats);
+            let around = |one: Usd| mean + Usd::from_dollars((one - mean).dollars() * evened).unwrap_or_default();
             found.push(ElsewhereCost {
                 phase: phase.path(),
                 cloud: other.cloud.clone(),
                 plan: other.plan.clone(),
-                // Each time at its percentile: repeats are not drawn again for plans that nobody chose.
-                cost_usd: Quantiles { expected: all(other.cost.expected), p50: all(other.cost.p50), p90: all(other.cost.p90) },
+                cost_usd: Quantiles { expected: all(mean), p50: all(around(other.cost.p50)), p90: all(around(other.cost.p90)) },
                 more_usd: all(other.cost.expected) - all(once.cost.expected),
                 run_hours: other.hours,
             });
         }
     }
     found
+}
+
+/// How far repeats together lie from their mean, as part of how far one does: the standard deviation of a mean of `repeats` of which
+/// every two share `in_common` of their variance. Plans that nobody chose are not drawn; a test holds this to the draws of those that are.
+fn evened(in_common: f64, repeats: u32) -> f64 {
+    (in_common + (1.0 - in_common) / f64::from(repeats.max(1))).sqrt()
 }
 
 /// Phases on the same machines share a promise.
@@ -103,4 +111,31 @@ fn years_of(term: &TermRecord) -> Option<Usd> {
 /// Hours a year beyond which there are none.
 pub fn is_reachable(promise: &Promise) -> bool {
     promise.break_even_hours_per_year <= HOURS_PER_YEAR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::portfolio::shape::Shape;
+    use crate::units::draw::Draws;
+
+    #[test]
+    fn repeats_even_out_as_draws_of_them_do() {
+        for (p90, in_common, repeats) in [(150.0, 0.0, 30), (150.0, 0.41, 30), (180.0, 0.6, 4), (120.0, 1.0, 9)] {
+            let shape = Shape::fit(Quantiles { expected: 105.0, p50: 100.0, p90 }).unwrap();
+            let mut draws = Draws::new(3, 0);
+            let mut means: Vec<f64> = (0..20_000)
+                .map(|_| {
+                    let shared = f64::sqrt(in_common) * draws.normal();
+                    let one = |own: f64| 105.0 * shape.at(shared + f64::sqrt(1.0 - in_common) * own);
+                    (0..repeats).map(|_| one(draws.normal())).sum::<f64>() / f64::from(repeats)
+                })
+                .collect();
+            means.sort_by(f64::total_cmp);
+            let said = |one: f64| 105.0 + (one - 105.0) * evened(in_common, repeats);
+            for (drawn, said) in [(means[10_000], said(100.0)), (means[18_000], said(p90))] {
+                assert!((said / drawn - 1.0).abs() < 0.05, "{p90} {in_common} {repeats}: drawn {drawn}, said {said}");
+            }
+        }
+    }
 }

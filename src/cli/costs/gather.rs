@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::budget::actual::{Found, RunFacts};
 use crate::budget::spent::{Actual, RunKnown};
+use crate::budget::{Charge, Item};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::clock;
 use crate::cli::launch::{journal, store_of};
@@ -49,7 +50,7 @@ pub fn from_store(addresses: &[String], settings: &Settings) -> Result<Gathered,
         }
         let reading = stream::iter(layouts).map(|layout| facts(Run::new(store.clone(), layout))).buffered(AT_ONCE).collect::<Vec<_>>();
         for facts in runtime.block_on(reading) {
-            gathered.add(&facts.map_err(|error| store_of(&error))?, Timestamp::now());
+            gathered.add(&facts.map_err(|error| store_of(&error))?, settings.now);
         }
     }
     gathered.once();
@@ -70,7 +71,7 @@ pub fn from_journal(settings: &Settings) -> Result<Gathered, Diagnostic> {
             runtime.block_on(facts(Run::new(store, layout))).map_err(|error| store_of(&error))
         });
         match read {
-            Ok(facts) => gathered.add(&facts, Timestamp::now()),
+            Ok(facts) => gathered.add(&facts, settings.now),
             Err(error) => gathered.notes.push(format!("warning: {name} is shown as the ledger has it: {}", error.message)),
         }
     }
@@ -117,14 +118,18 @@ fn actual(facts: &RunFacts, found: &[Found]) -> Option<Actual> {
     let first = expected.prices.first()?;
     let planned = rented.machines.iter().find(|machine| machine.place == first.place).or(rented.machines.first())?;
     let nodes = rented.machines.iter().map(|machine| machine.node + 1).max()?;
-    let worked = found.iter().filter(|one| one.charge.waste.is_none()).map(|one| one.charge.quantity).sum::<f64>();
+    let machines: Vec<&Charge> = found.iter().map(|one| &one.charge).filter(|charge| charge.is_machine_time()).collect();
+    let worked = machines.iter().filter(|charge| charge.waste.is_none()).map(|charge| charge.quantity).sum::<f64>();
+    // What is stored goes on costing after the run, which its forecast has not.
+    let of_run = found.iter().filter(|one| one.charge.item != Item::CheckpointStorage);
     Some(Actual {
         hours: ended_at.duration_since(begun).as_secs_f64() / 3600.0 * facts.speed,
-        machine_hours: found.iter().map(|one| one.charge.quantity).sum(),
+        machine_hours: machines.iter().map(|charge| charge.quantity).sum(),
         work_hours: worked / f64::from(nodes),
         planned_work_hours: facts.work_hours?,
         nodes,
-        cost_usd: found.iter().map(|one| one.charge.costs.contracted).sum::<Usd>(),
+        cost_usd: of_run.map(|one| one.charge.costs.contracted).sum::<Usd>(),
+        machines_usd: Some(machines.iter().map(|charge| charge.costs.contracted).sum::<Usd>()),
         planned_rate_usd: planned.rate_usd_per_hour.times(1),
         interruptions: rented.interruptions,
     })
@@ -152,6 +157,10 @@ async fn facts(run: Run) -> Result<RunFacts, StoreError> {
     let rented = if spec.as_ref().is_some_and(|spec| spec.is_kept) { None } else { run.rented().await? };
     let said = run.result().await?.and_then(|result| outcome(&result["outcome"]));
     let outcome = rented.as_ref().and_then(|rented| rented.end.clone()).or(said);
+    // Only a launch knows what storage costs.
+    let is_priced = spec.as_ref().and_then(|spec| spec.expected.as_ref()).is_some_and(|expected| !expected.beside.is_empty());
+    let stored = if is_priced { run.stored().await? } else { Vec::new() };
+    let disk_gib = spec.as_ref().map(|spec| spec.disk_gib);
     let is_led = spec.as_ref().is_some_and(|spec| !spec.is_kept);
     Ok(RunFacts {
         run: run.name().to_owned(),
@@ -167,6 +176,8 @@ async fn facts(run: Run) -> Result<RunFacts, StoreError> {
         ended,
         outcome,
         is_led,
+        disk_gib,
+        stored,
     })
 }
 

@@ -5,19 +5,22 @@ use crate::cli::launch::LaunchArguments;
 use crate::cli::plan::Answered;
 use crate::cli::settings::Settings;
 use crate::clouds::{aws, fake};
+use crate::estimate::constants::Fitted;
+use crate::estimate::own_runs::Program;
+use crate::hardware::CloudId;
 use crate::launch::job::DOCKER;
 use crate::launch::spec::{Offered, VERSION};
 use crate::launch::{Job, Market, Pool, RunSpec};
-use crate::market::{Offer, OfferId, Purchase};
+use crate::market::{ChargeKind, Offer, OfferId, Purchase};
 use crate::plan::choose::World;
 use crate::plan::explain::plan_id;
 use crate::plan::filters::refuse_offer;
 use crate::plan::{Limits, Plan};
 use crate::runstore::layout::Layout;
-use crate::runstore::{Expected, ExpectedPrice};
+use crate::runstore::{Expected, ExpectedPrice, ForecastBasis, Side, SidePrice};
 use crate::units::{BillingRule, Hours, Usd, UsdPerHour};
-use crate::workload::Sweep;
 use crate::workload::file::WorkloadFile;
+use crate::workload::{DataSet, Sweep};
 
 /// Places that a run fails over to, of each kind.
 const MOST_PLACES: usize = 10;
@@ -175,6 +178,64 @@ impl Chosen<'_> {
             interruptions: forecast.map_or(plan.run.interruptions.per_hour * plan.run.hours.expected, |forecast| forecast.interruptions),
             tokens: (!workload.model.kind.counts_samples()).then_some(plan.run.steps * tokens_of_a_step),
             prices: prices.collect(),
+            basis: Some(self.basis()),
+            beside: self.beside(spot.iter().chain(on_demand)),
+            fetched_bytes: self.fetched_from().map(|(data, _)| data.size.0),
+        }
+    }
+
+    /// Data that a launch brings from another cloud than its own, and where it lies.
+    fn fetched_from(&self) -> Option<(&DataSet, &str)> {
+        let data = self.answered.resolved.workload.data.as_ref().filter(|data| data.location.is_some())?;
+        let place = data.place.as_deref()?;
+        let cloud = place.split('/').next().unwrap_or_default();
+        (!self.is_fake && cloud != self.cloud()).then_some((data, place))
+    }
+
+    /// Prices of what is paid beside machines. The store is taken to lie where the plan would rent first. What a stand-in rehearses costs
+    /// nothing.
+    fn beside<'o>(&self, places: impl Iterator<Item = &'o Offered>) -> Vec<SidePrice> {
+        if self.is_fake {
+            return Vec::new();
+        }
+        let mut regions: Vec<(&str, &str)> = Vec::new();
+        for Offered { pool, .. } in places {
+            let region = (pool.cloud.as_str(), pool.region.as_str());
+            if !regions.contains(&region) {
+                regions.push(region);
+            }
+        }
+        let disks = regions.iter().filter_map(|place| self.side(Side::Disk, ChargeKind::NetworkDisk, *place));
+        let storage = regions.first().and_then(|place| self.side(Side::Storage, ChargeKind::ObjectStorage, *place));
+        let from = self.fetched_from().map(|(_, place)| place.split_once('/').unwrap_or((place, "*")));
+        let data_out = from.and_then(|place| self.side(Side::DataOut, ChargeKind::EgressInternet, place));
+        disks.chain(storage).chain(data_out).collect()
+    }
+
+    fn side(&self, of: Side, kind: ChargeKind, (cloud, region): (&str, &str)) -> Option<SidePrice> {
+        let charge = self.answered.catalogs.market.charges.find(kind, &CloudId::new(cloud), region)?;
+        let doubt = if charge.is_unverified { ", unverified" } else { "" };
+        Some(SidePrice {
+            of,
+            cloud: cloud.to_owned(),
+            region: region.to_owned(),
+            usd: charge.rate,
+            unit: charge.unit_word().to_owned(),
+            unit_bytes: charge.unit_bytes(),
+            source: format!("{}{doubt}", charge.source),
+            observed_at: charge.observed_at,
+        })
+    }
+
+    fn basis(&self) -> ForecastBasis {
+        let workload = &self.answered.resolved.workload;
+        let Program { model, task, .. } = Program::new(&workload.model, &workload.training);
+        ForecastBasis {
+            model,
+            task,
+            constants_version: Fitted::embedded().version.clone(),
+            measured_sha256: self.answered.measured_sha256.clone(),
+            time_factor: self.plan.step.experience.map_or(1.0, |known| known.time),
         }
     }
 

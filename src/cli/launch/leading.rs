@@ -7,6 +7,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::watch;
 
+use crate::cli::costs;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::launch::renters::{Launchers, clock, of_run};
 use crate::cli::launch::{block, journal, keep_alive, store, unknown_run};
@@ -54,7 +55,7 @@ pub fn again(arguments: &WatchArguments, settings: &Settings, printer: &Printer)
         return keep_alive::handed_over(&kept.spec, &of_run(&kept.spec, settings)?, &mut journal, settings, printer, false);
     }
     let policy = kept.spec.policy(&AvailabilityModel::prior());
-    led(&kept.spec, policy, of_run(&kept.spec, settings)?, &mut journal, printer)
+    led(&kept.spec, policy, of_run(&kept.spec, settings)?, &mut journal, settings, printer)
 }
 
 /// Leads a run again that was stopped, failed or refused: it goes on from its newest checkpoint.
@@ -75,7 +76,7 @@ pub fn resume(arguments: &ResumeArguments, settings: &Settings, printer: &Printe
         Some(_) => journal.reopen(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?,
     }
     let policy = kept.spec.policy(&AvailabilityModel::prior());
-    led(&kept.spec, policy, of_run(&kept.spec, settings)?, &mut journal, printer)
+    led(&kept.spec, policy, of_run(&kept.spec, settings)?, &mut journal, settings, printer)
 }
 
 /// A unit of the user's own systemd: restarted when it dies, not when the run has ended.
@@ -90,7 +91,14 @@ fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
     ))
 }
 
-pub fn led(spec: &RunSpec, policy: Policy, launchers: Launchers, journal: &mut Journal, printer: &Printer) -> Result<Exit, Diagnostic> {
+pub fn led(
+    spec: &RunSpec,
+    policy: Policy,
+    launchers: Launchers,
+    journal: &mut Journal,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
     let spec = &block::found(spec.clone(), &launchers, journal)?;
     if !block::until_it_starts(spec, journal, printer)? {
         return printer.data(&format!("{}: stopped\n", spec.run));
@@ -145,7 +153,10 @@ pub fn led(spec: &RunSpec, policy: Policy, launchers: Launchers, journal: &mut J
         }
         Err(error) => left(format!("the run `{run}` is not led any more, and its machines go on: {error}")),
         Ok(None) => left(format!("the run `{run}` was left: its machines go on, and nothing starts them again")),
-        Ok(Some(end)) => ended(&end, run, printer),
+        Ok(Some(end)) => {
+            costs::after(&store, settings, printer);
+            ended(&end, run, printer)
+        }
     }
 }
 

@@ -5,6 +5,7 @@ pub mod chart;
 pub mod csv;
 pub mod document;
 mod figures;
+mod findings;
 pub mod html;
 pub mod markdown;
 pub mod plan;

@@ -7,6 +7,7 @@ use crate::market::{Market, PricePoint};
 use crate::report::format;
 use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
 use crate::report::page::figures;
+use crate::report::page::findings;
 use crate::report::page::recorded::{Document, Plan, Rejected};
 use crate::units::Hours;
 
@@ -41,7 +42,9 @@ impl Around<'_> {
 }
 
 pub fn report(document: &Document, plan: &Plan, around: &Around) -> Report {
-    let mut sections = vec![recommendation(document, plan, around), risks(document, plan, around), rejected(document)];
+    let mut sections = vec![recommendation(document, plan, around), risks(document, plan, around)];
+    sections.extend(findings::section(&document.findings));
+    sections.push(rejected(document));
     let mut missing = Vec::new();
     for (name, figure) in figures::all(document, plan, around) {
         match figure {
@@ -294,5 +297,8 @@ fn assumptions(document: &Document, plan: &Plan, around: &Around) -> Section {
         input("seed", "Seed of the draws"),
     ];
     points.extend(inputs.into_iter().flatten());
+    let own_runs =
+        document.inputs.get("own_runs").and_then(|runs| runs.as_array()).map(|runs| runs.iter().filter_map(|run| run["run"].as_str()));
+    points.extend(own_runs.map(|runs| format!("Own finished runs that the times go by: {}.", runs.collect::<Vec<_>>().join(", "))));
     Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() }
 }

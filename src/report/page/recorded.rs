@@ -45,7 +45,25 @@ pub struct Document {
     #[serde(default)]
     pub counts: Counts,
     #[serde(default)]
+    pub findings: Vec<Finding>,
+    #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// Of a profile.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Finding {
+    pub rule: String,
+    #[serde(default)]
+    pub evidence: String,
+    #[serde(default)]
+    pub advice: String,
+    #[serde(default)]
+    pub saves_usd: Option<Usd>,
+    #[serde(default)]
+    pub saves_hours: Option<f64>,
+    #[serde(default)]
+    pub why_unpriced: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -19,6 +19,8 @@ pub struct RunFacts {
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     pub expected: Usd,
+    /// By which the plan expects the run to have ended; `None`: an older version launched it.
+    pub expected_hours: Option<f64>,
     pub budget: Option<Usd>,
     pub deadline_hours: Option<f64>,
     /// Share of the work that is safe.
@@ -168,10 +170,16 @@ fn spending(run: &RunFacts) -> Section {
     let level = |name: &str, stroke, amount: Usd| Line {
         name: format!("{name} {}", format::usd(amount)),
         stroke,
-        points: vec![(0.0, amount.dollars()), (run.hours, amount.dollars())],
+        points: vec![(0.0, amount.dollars()), (run.hours.max(run.expected_hours.unwrap_or(0.0)), amount.dollars())],
     };
     let mut lines = vec![Line { name: format!("spent {}", format::usd(run.spent())), stroke: Stroke::Solid, points: points.clone() }];
-    lines.push(level("expected in all", Stroke::Dashed, run.expected));
+    lines.push(match planned(run) {
+        Some(points) => {
+            let name = format!("planned {} in {}", format::usd(run.expected), Hours(run.expected_hours.unwrap_or_default()));
+            Line { name, stroke: Stroke::Dashed, points }
+        }
+        None => level("expected in all", Stroke::Dashed, run.expected),
+    });
     lines.extend(run.budget.map(|budget| level("budget", Stroke::Dotted, budget)));
     let chart = Chart::new(
         "Spending over time",
@@ -183,23 +191,53 @@ fn spending(run: &RunFacts) -> Section {
         ),
         Kind::Lines(Lines { across: "since the start".to_owned(), up: "spent on machines".to_owned(), begins_at_zero: true, lines }),
     );
+    let plan = planned(run);
+    let dollars = |usd: f64| Cell::usd(Usd::from_dollars(usd).unwrap_or_default());
     let row = |(hours, usd): &(f64, f64)| {
-        let amount = Usd::from_dollars(*usd).unwrap_or_default();
-        vec![Cell::hours(*hours), Cell::usd(amount)]
+        let by_plan = plan.as_ref().map_or_else(Cell::none, |plan| dollars(between(plan, *hours)));
+        vec![Cell::hours(*hours), dollars(*usd), by_plan]
     };
     let table = Table {
         id: "spending",
         caption: "Spent by the moments at which machines came or went".to_owned(),
-        columns: vec![Column::number("hours", "Since the start"), Column::number("spent_usd", "Spent")],
+        columns: vec![
+            Column::number("hours", "Since the start"),
+            Column::number("spent_usd", "Spent"),
+            Column::number("planned_usd", "By the plan"),
+        ],
         rows: points.iter().map(row).collect(),
     };
-    let text = vec!["A plan says what a run costs in all, not by the hour, so the expected cost is a level line.".to_owned()];
+    let text = match plan {
+        Some(_) => {
+            "The plan knows its cost and its hours, so its spending is drawn evenly from the request to the expected end; what a run on \
+                    spot spends comes in steps."
+                .to_owned()
+        }
+        None => "Of this run's plan only the cost is known, so it is a level line.".to_owned(),
+    };
+    let text = vec![text];
     Section {
         id: "spending",
         heading: "Spending against plan",
         text,
         points: Vec::new(),
         figures: vec![Figure { chart: Some(chart), table }],
+    }
+}
+
+/// What the plan had spent at each moment: evenly until its expected end, then nothing more.
+fn planned(run: &RunFacts) -> Option<Vec<(f64, f64)>> {
+    let (hours, cost) = (run.expected_hours.filter(|hours| *hours > 0.0)?, run.expected.dollars());
+    let after = (run.hours > hours).then_some((run.hours, cost));
+    Some([(0.0, 0.0), (hours, cost)].into_iter().chain(after).collect())
+}
+
+/// On a line through points whose first coordinates rise; its last height beyond them.
+fn between(points: &[(f64, f64)], at: f64) -> f64 {
+    let pair = points.windows(2).find(|pair| at <= pair[1].0);
+    match pair {
+        Some([(from, low), (to, high)]) if to > from => low + (high - low) * (at - from) / (to - from),
+        _ => points.last().map_or(0.0, |(_, height)| *height),
     }
 }
 
@@ -330,5 +368,11 @@ mod tests {
         assert_eq!(costs, [0.0, 0.0, 2.0, 4.0, 4.0]);
         let instant = Rented { until: Some(1.0), ..machine };
         assert_eq!(instant.cost_by(1.0, 10.0), 4.0);
+    }
+
+    #[test]
+    fn the_plan_spends_evenly_until_its_end() {
+        let plan = [(0.0, 0.0), (4.0, 10.0), (9.0, 10.0)];
+        assert_eq!([0.0, 1.0, 4.0, 6.0, 20.0].map(|at| between(&plan, at)), [0.0, 2.5, 10.0, 10.0, 10.0]);
     }
 }

@@ -1,0 +1,56 @@
+//! What a run pays for beside machines: the prices of disks, storage and data from elsewhere as they were at launch, and what lies in its store.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::runstore::run::Run;
+use crate::runstore::store::StoreError;
+use crate::units::Usd;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// Root disk of a machine.
+    Disk,
+    /// Objects in the store.
+    Storage,
+    /// Data that leaves another cloud.
+    DataOut,
+}
+
+/// One price, frozen at launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SidePrice {
+    pub of: Side,
+    pub cloud: String,
+    pub region: String,
+    /// Of one `unit`.
+    pub usd: Usd,
+    /// `GiB-month`, `GB-month`, `GiB` or `GB`.
+    pub unit: String,
+    pub unit_bytes: f64,
+    /// With what is doubted of it.
+    pub source: String,
+    pub observed_at: Timestamp,
+}
+
+/// An object of the run as a listing shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stored {
+    /// By the clock of the store.
+    pub since: Timestamp,
+    pub bytes: u64,
+}
+
+impl Run {
+    /// Every object that lies in the store now. What was deleted before is not seen.
+    pub async fn stored(&self) -> Result<Vec<Stored>, StoreError> {
+        let objects = self.store.list(&self.layout.folder()).await?;
+        let of = |seconds| Timestamp::from_second(seconds).ok();
+        let stored = objects.iter().filter_map(|object| Some(Stored { since: of(object.modified_seconds())?, bytes: object.bytes() }));
+        let mut stored: Vec<Stored> = stored.collect();
+        // Sums of them are the same whoever asks.
+        stored.sort_unstable();
+        Ok(stored)
+    }
+}
