@@ -9,11 +9,12 @@ use crate::estimate::device::DeviceRates;
 use crate::estimate::layer::Products;
 use crate::estimate::machine::Machine;
 use crate::estimate::memory::{MemoryBreakdown, MemoryInput};
+use crate::estimate::serving::Served;
 use crate::estimate::setting::Setting;
 use crate::estimate::step::{Bound, StepInput, TimeBreakdown};
 use crate::estimate::vision;
 use crate::hardware::Architecture;
-use crate::units::{Band, Bytes};
+use crate::units::{Band, Bytes, Seconds};
 use crate::workload::{Model, ModelKind, Training};
 
 /// Why a setting cannot run. A value, since most settings of a search cannot.
@@ -23,6 +24,8 @@ pub enum Misfit {
     NeedsMemory { need: Bytes, have: Bytes },
     Indivisible { what: &'static str, by: u32 },
     Unsupported { detail: String },
+    /// A served model cannot answer as soon as is asked, however little it has to do.
+    Slow { what: &'static str, least: Seconds, target: Seconds },
 }
 
 /// A step that waits longer than this part of it for samples is bound by them.
@@ -39,6 +42,8 @@ pub struct StepEstimate {
     pub regime: Regime,
     pub doubts: Doubts,
     pub certainty: Certainty,
+    /// For a model that is served: what people who wait see. A step is then a round: every running sequence from prompt to answer.
+    pub served: Option<Served>,
 }
 
 /// Physics of one workload on one kind of machine, prepared once and asked for many settings.
@@ -112,6 +117,7 @@ impl<'a> Subject<'a> {
             regime,
             doubts: self.doubts(setting),
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| input.corrected(class, &time)),
+            served: None,
         }
     }
 
@@ -151,6 +157,7 @@ impl<'a> Subject<'a> {
             regime: Regime::Vision,
             doubts: self.doubts(setting),
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| self.factors.of(class).overall()),
+            served: None,
         })
     }
 
@@ -186,7 +193,8 @@ impl<'a> Subject<'a> {
     /// Dense FLOPs of the model's own mathematics in a step: recompute does not count, so this is the numerator of MFU.
     pub fn model_flops_per_step(&self, setting: &Setting) -> f64 {
         if !self.model.kind.is_transformer() {
-            return 3.0 * self.model.forward_flops_per_sample * setting.global_batch;
+            let passes = if self.training.task.has_backward() { 3.0 } else { 1.0 };
+            return passes * self.model.forward_flops_per_sample * setting.global_batch;
         }
         let per_token = self.model.training_flops_per_token(self.sequence);
         let share = match (self.training.task.has_backward(), self.training.task.has_adapters()) {

@@ -7,6 +7,7 @@ use crate::hardware::InstanceId;
 use crate::market::{OfferId, Purchase};
 use crate::plan::bill::Bill;
 use crate::plan::run::RunTime;
+use crate::plan::service::Standby;
 use crate::plan::spot::Outlook;
 use crate::units::{Hours, Quantiles, Usd};
 
@@ -26,6 +27,8 @@ pub struct Plan {
     pub chance_by_deadline: Option<f64>,
     /// For spot machines: what may become of them, and what it rests on.
     pub spot: Option<Box<Outlook>>,
+    /// For a service on spot machines: places, spare machines and what stands in.
+    pub standby: Option<Box<Standby>>,
     pub because: Vec<String>,
     pub advice: Vec<String>,
 }
@@ -37,7 +40,7 @@ impl Plan {
 
     /// Word of the contract for the terms, of which the offer's are only a part where there is a fallback.
     pub fn terms(&self, offered: Purchase) -> &'static str {
-        if self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) { "spot-with-fallback" } else { offered.word() }
+        if self.standby.is_some() || self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) { "spot-with-fallback" } else { offered.word() }
     }
 
     /// A plan on spot machines of which only the mean is known so far.
@@ -59,7 +62,9 @@ impl Plan {
     pub fn utilization(&self) -> f64 {
         let time = &self.step.time;
         let work = time.matmul + time.attention + time.elementwise + time.head + time.dequantise + time.optimizer;
-        (work / time.total).min(1.0)
+        // A replica without a request waits for one.
+        let asked = self.step.served.map_or(1.0, |served| served.batch.min(1.0));
+        (work / time.total).min(1.0) * asked
     }
 
     /// Whether nothing is better in both cost and time.

@@ -18,6 +18,8 @@ pub mod policy;
 pub mod price;
 pub mod refused;
 pub mod run;
+pub mod service;
+pub mod serving;
 pub mod shown;
 pub mod spot;
 pub mod staging;

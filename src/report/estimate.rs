@@ -40,6 +40,7 @@ pub fn memory_parts(memory: &MemoryBreakdown) -> Vec<(&'static str, f64)> {
         ("activations", memory.activations),
         ("logits and loss", memory.logits),
         ("gathered layers and workspace", memory.workspace),
+        ("keys and values", memory.cache),
         ("context, buffers, fragmentation", memory.overhead),
     ];
     let mut shown: Vec<_> = parts.into_iter().filter(|(_, bytes)| *bytes > 1e6).collect();

@@ -4,6 +4,7 @@ mod batch;
 mod network;
 mod resolve;
 mod scalar;
+mod serving;
 mod settings;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::names::did_you_mean;
 pub use crate::workload::file::resolve::Resolved;
 pub use crate::workload::file::scalar::Scalar;
+pub use crate::workload::file::serving::ServingSection;
 use crate::workload::file::scalar::{optional_words, plain_text, switch_or_rate, words};
 
 /// Why a workload file cannot be used.
@@ -35,6 +37,8 @@ pub struct WorkloadFile {
     pub name: Option<String>,
     pub model: ModelSection,
     pub training: TrainingSection,
+    #[serde(skip_serializing_if = "ServingSection::is_empty")]
+    pub serving: ServingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
@@ -210,6 +214,7 @@ impl WorkloadFile {
         lay_over!(self, over; name);
         self.model.overlay(over.model);
         self.training.overlay(over.training);
+        self.serving.overlay(over.serving);
         lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample);
         lay_over!(self.checkpoint, over.checkpoint; size interval);
         lay_over!(self.sweep, over.sweep; runs parallel gpus_per_run);
