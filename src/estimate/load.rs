@@ -76,8 +76,11 @@ impl<'a> Flow<'a> {
     fn answering(&self, batch: f64) -> Result<State, Misfit> {
         let pass = self.replica.once(batch.max(1.0))?.total();
         let busy = batch.min(1.0);
-        let first_token =
-            Quantiles { expected: pass * (1.0 + busy / 2.0), p50: pass * (1.0 + (busy - 0.5).max(0.0)), p90: pass * (1.0 + (busy - 0.1).max(0.0)) };
+        let first_token = Quantiles {
+            expected: pass * (1.0 + busy / 2.0),
+            p50: pass * (1.0 + (busy - 0.5).max(0.0)),
+            p90: pass * (1.0 + (busy - 0.1).max(0.0)),
+        };
         Ok(State { batch, requests_per_second: batch / pass, pass_seconds: pass, per_token: 0.0, first_token })
     }
 
@@ -163,9 +166,170 @@ impl<'a> Flow<'a> {
             per_token: state.per_token,
             prompt_seconds: self.alone,
             pass_seconds: state.pass_seconds,
-            cache_bytes_per_token: self.held.token * f64::from(self.replica.layout().model_parallel()),
+            cache_bytes_per_token: self.held.token,
             nodes_each,
             on_a_node,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::estimate::{Correction, Machine};
+    use crate::hardware::{GpuLink, Hardware};
+    use crate::units::{BytesPerSecond, Hours};
+    use crate::workload::file::WorkloadFile;
+    use crate::workload::{Layout, Models, Workload};
+
+    /// Figures that engines published; nothing is fitted on them.
+    static PUBLISHED: &str = include_str!("../../benchmarks/serving/published.csv");
+
+    fn workload(serving: &str, model: &str) -> Workload {
+        let text = format!("[model]\npreset = \"{model}\"\n[serving]\n{serving}");
+        WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload
+    }
+
+    /// On so many cards of a machine with a fast link, as far as the card has one.
+    fn on<T>(gpu: &str, tensor: u32, workload: &Workload, asked: impl Fn(&Flow) -> T) -> T {
+        let hardware = Hardware::embedded().unwrap();
+        let gpu = hardware.gpu(hardware.find_gpu(gpu).unwrap());
+        let bandwidth = gpu.link_gb_per_s_one_way.map_or(gpu.pcie_bandwidth(), BytesPerSecond::from_gb);
+        let link = if gpu.link_gb_per_s_one_way.is_some() { GpuLink::Fast { bandwidth, domain: 8 } } else { GpuLink::Pcie { bandwidth } };
+        let machine = Machine {
+            gpu,
+            memory: gpu.memory(),
+            gpus_per_node: 8,
+            card_share: 1.0,
+            link,
+            node_network: BytesPerSecond::from_gbit(3200.0),
+            network_assumed: false,
+            has_fabric: true,
+        };
+        let layout = Layout { tensor, ..Layout::default() };
+        let serving = workload.serving.unwrap();
+        let unmeasured = Correction::NONE;
+        let replica = Replica::new(workload, &serving, machine, &unmeasured, layout);
+        asked(&Flow::new(&replica).unwrap())
+    }
+
+    /// Predicted over measured rate, by engine, and a line for each row.
+    fn compared() -> (BTreeMap<String, Vec<f64>>, String) {
+        let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut said = String::new();
+        let mut reader = csv::Reader::from_reader(PUBLISHED.as_bytes());
+        for row in reader.records().map(Result::unwrap) {
+            let number = |index: usize| row[index].parse::<f64>().unwrap();
+            let serving = format!(
+                "requests = 1000000\nprompt_tokens = {}\nanswer_tokens = {}\nweights = \"{}\"\nkv_cache = \"{}\"",
+                &row[7], &row[8], &row[5], &row[6]
+            );
+            let workload = workload(&serving, &row[2]);
+            let (answer, value) = (number(8), number(11));
+            let rate = on(&row[3], number(4) as u32, &workload, |flow| {
+                let state = if row[9].is_empty() { flow.full().unwrap() } else { flow.state(number(9)).unwrap() };
+                if &row[10] == "seconds_per_token" { 1.0 / state.per_token } else { state.requests_per_second * answer }
+            });
+            let measured = if &row[10] == "seconds_per_token" { 1.0 / value } else { value };
+            let named = [0, 2, 3, 7, 8, 9].map(|index| row[index].to_owned()).join(" ");
+            said.push_str(&format!("{named}: {:+.0} %\n", (rate / measured - 1.0) * 100.0));
+            ratios.entry(row[0].to_owned()).or_default().push(rate / measured);
+        }
+        (ratios, said)
+    }
+
+    #[test]
+    fn engines_do_about_what_was_published() {
+        let (ratios, said) = compared();
+        let error = |engine: &str| ratios[engine].iter().map(|ratio| (ratio - 1.0).abs()).sum::<f64>() / ratios[engine].len() as f64;
+        let errors = ["tensorrt-llm", "vllm"].map(error);
+        assert!(errors[0] < 0.10 && errors[1] < 0.22, "{errors:.3?}\n{said}");
+    }
+
+    const CHAT: &str = "requests_per_second = 20\nprompt_tokens = 512\nanswer_tokens = 256\n";
+
+    #[test]
+    fn more_load_means_longer_waits_and_slower_answers() {
+        let workload = workload(CHAT, "llama-3.1-8b");
+        on("h100-sxm5-80", 1, &workload, |flow| {
+            let states: Vec<State> = [2.0, 8.0, 16.0, 24.0].iter().map(|rate| flow.under(*rate).unwrap()).collect();
+            for (state, rate) in states.iter().zip([2.0, 8.0, 16.0, 24.0]) {
+                assert!((state.requests_per_second / rate - 1.0).abs() < 0.02, "{state:?}");
+                assert!(state.first_token.p50 <= state.first_token.p90, "{state:?}");
+            }
+            let rises = |of: fn(&State) -> f64| states.windows(2).all(|pair| of(&pair[0]) < of(&pair[1]));
+            assert!(rises(|state| state.batch) && rises(|state| state.per_token) && rises(|state| state.first_token.p90));
+            // Little's law: what runs is what comes times how long it stays.
+            let busy = states[2];
+            assert!((busy.batch / (busy.requests_per_second * 256.0 * busy.per_token) - 1.0).abs() < 0.01, "{busy:?}");
+        });
+    }
+
+    #[test]
+    fn a_target_takes_load_away_and_an_impossible_one_is_named() {
+        let most = |target: &str| {
+            let workload = workload(&format!("{CHAT}{target}"), "llama-3.1-8b");
+            on("l40s", 1, &workload, |flow| flow.most())
+        };
+        let (free, held) = (most("").unwrap(), most("time_per_token = \"30ms\"").unwrap());
+        assert!(held.per_token <= 0.03 && held.requests_per_second < free.requests_per_second);
+        let soon = most("time_to_first_token = \"150ms\"").unwrap();
+        assert!(soon.first_token.p90 <= 0.15, "{soon:?}");
+        assert!(matches!(most("time_to_first_token = \"5ms\""), Err(Misfit::Slow { what: "first token", .. })));
+        assert!(matches!(most("time_per_token = \"5ms\""), Err(Misfit::Slow { what: "each token", .. })));
+    }
+
+    #[test]
+    fn keys_and_values_take_the_published_bytes() {
+        let token = |model: &str, format: &str, gpu: &str, tensor: u32| {
+            let workload = workload(&format!("{CHAT}weights = \"int4\"\nkv_cache = \"{format}\""), model);
+            on(gpu, tensor, &workload, |flow| flow.held.token)
+        };
+        // 32 layers x 2 x 8 heads x 128 x 2 bytes; multi-head attention has four times as many heads.
+        assert!((token("llama-3.1-8b", "bf16", "h100-sxm5-80", 1) - 131_072.0).abs() < 1.0);
+        assert!((token("llama-3.1-8b", "fp8", "h100-sxm5-80", 1) - 65_536.0).abs() < 1.0);
+        assert!((token("llama-2-7b", "bf16", "h100-sxm5-80", 1) - 524_288.0).abs() < 1.0);
+        assert!((token("llama-3.3-70b", "bf16", "h100-sxm5-80", 4) - 81_920.0).abs() < 1.0);
+        // A latent of 512 + 64 in 61 layers, whole on every rank: 70 KB (DeepSeek-V3, arXiv 2412.19437, section 2.1.1).
+        assert!((token("deepseek-v3", "bf16", "h200-sxm-141", 8) - 61.0 * 576.0 * 2.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_does_not_fit_says_what_it_needs() {
+        let workload = workload(CHAT, "llama-3.3-70b");
+        let hardware = Hardware::embedded().unwrap();
+        let gpu = hardware.gpu(hardware.find_gpu("h100-sxm5-80").unwrap());
+        let machine = Machine {
+            gpu,
+            memory: gpu.memory(),
+            gpus_per_node: 1,
+            card_share: 1.0,
+            link: GpuLink::Single,
+            node_network: BytesPerSecond::from_gbit(100.0),
+            network_assumed: true,
+            has_fabric: false,
+        };
+        let serving = workload.serving.unwrap();
+        let unmeasured = Correction::NONE;
+        let replica = Replica::new(&workload, &serving, machine, &unmeasured, Layout::default());
+        match Flow::new(&replica).map(|_| ()) {
+            Err(Misfit::NeedsMemory { need, have }) => assert!(need.0 > 141e9 && have == gpu.memory()),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(serving.requests(), 20.0 * Hours(730.0).0 * 3600.0);
+    }
+
+    #[test]
+    fn one_pass_models_take_who_has_come() {
+        let workload = workload("images_per_second = 1000\n", "resnet-50");
+        on("a100-sxm4-80", 1, &workload, |flow| {
+            let (idle, busy) = (flow.under(10.0).unwrap(), flow.under(2000.0).unwrap());
+            assert!(idle.first_token.p90 < busy.first_token.p90 && busy.batch > 1.0, "{idle:?} {busy:?}");
+            // More than the 2,500 to 3,000 images a second of training, forward and backward, and less than int8 engines reach.
+            let most = flow.full().unwrap().requests_per_second;
+            assert!((4_000.0..20_000.0).contains(&most), "{most}");
+        });
     }
 }

@@ -112,6 +112,7 @@ pub struct Served {
     /// One prompt alone, and one pass over all running sequences.
     pub prompt_seconds: f64,
     pub pass_seconds: f64,
+    /// Of one GPU.
     pub cache_bytes_per_token: f64,
     /// Machines of one replica, and replicas of one machine: one of the two is 1.
     pub nodes_each: u32,
@@ -294,7 +295,8 @@ impl<'a> Replica<'a> {
     }
 
     fn vision(&self, batch: f64) -> Result<VisionStep, Misfit> {
-        let setting = Setting { layout: Layout::default(), micro_batch: batch.ceil() as u32, global_batch: batch.ceil(), recompute: Recompute::None };
+        let setting =
+            Setting { layout: Layout::default(), micro_batch: batch.ceil() as u32, global_batch: batch.ceil(), recompute: Recompute::None };
         let rates = self.factors.rates(self.rates);
         vision::step(self.constants, self.model, self.training, &self.machine, &rates, &setting)
             .map_err(|error| Misfit::Unsupported { detail: error.to_string() })

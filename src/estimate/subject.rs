@@ -21,11 +21,23 @@ use crate::workload::{Model, ModelKind, Training};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum Misfit {
-    NeedsMemory { need: Bytes, have: Bytes },
-    Indivisible { what: &'static str, by: u32 },
-    Unsupported { detail: String },
+    NeedsMemory {
+        need: Bytes,
+        have: Bytes,
+    },
+    Indivisible {
+        what: &'static str,
+        by: u32,
+    },
+    Unsupported {
+        detail: String,
+    },
     /// A served model cannot answer as soon as is asked, however little it has to do.
-    Slow { what: &'static str, least: Seconds, target: Seconds },
+    Slow {
+        what: &'static str,
+        least: Seconds,
+        target: Seconds,
+    },
 }
 
 /// A step that waits longer than this part of it for samples is bound by them.

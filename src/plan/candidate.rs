@@ -40,12 +40,21 @@ impl Plan {
 
     /// Word of the contract for the terms, of which the offer's are only a part where there is a fallback.
     pub fn terms(&self, offered: Purchase) -> &'static str {
-        if self.standby.is_some() || self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) { "spot-with-fallback" } else { offered.word() }
+        if self.standby.is_some() || self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) {
+            "spot-with-fallback"
+        } else {
+            offered.word()
+        }
     }
 
     /// A plan on spot machines of which only the mean is known so far.
     pub fn needs_forecast(&self) -> bool {
         self.spot.as_ref().is_some_and(|spot| spot.forecast.is_none())
+    }
+
+    /// Runs for its hours and ends by nothing it does.
+    pub fn is_service(&self) -> bool {
+        self.step.served.is_some() && self.run.steps == 0.0
     }
 
     /// Those at work: of all runs beside each other.

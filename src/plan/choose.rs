@@ -171,7 +171,9 @@ impl Builder<'_> {
                 Ok(_) if offer.owned.as_ref().is_some_and(|owned| best.nodes > owned.nodes) => {
                     Err(Why::OwnedNodes { have: offer.owned.as_ref().map_or(0, |owned| owned.nodes) })
                 }
-                Ok(step) if needs_network(best.nodes, step) && instance.node.fabric.is_none() && !limits.allow_slow_network => Err(Why::NoNetwork),
+                Ok(step) if needs_network(best.nodes, step) && instance.node.fabric.is_none() && !limits.allow_slow_network => {
+                    Err(Why::NoNetwork)
+                }
                 Ok(step) => {
                     let workload = self.pricer.workload;
                     let fed = || Arc::new(loading::fed(world, workload, offer.instance, best.nodes, step.clone()));

@@ -20,6 +20,7 @@ pub mod refused;
 pub mod run;
 pub mod service;
 pub mod serving;
+pub mod serving_advice;
 pub mod shown;
 pub mod spot;
 pub mod staging;

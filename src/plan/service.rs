@@ -95,14 +95,8 @@ impl Pricer<'_> {
 
     fn bill_of(&self, counter: &Counter, nodes: u32, used: &Used) -> Result<Bill, Why> {
         let offer = self.world.market.offer(counter.id);
-        let input = BillInput {
-            offer,
-            nodes,
-            saved: Bytes(0.0),
-            charges: counter.charges(),
-            rate_basis: counter.rate_basis(),
-            risk_basis: "",
-        };
+        let input =
+            BillInput { offer, nodes, saved: Bytes(0.0), charges: counter.charges(), rate_basis: counter.rate_basis(), risk_basis: "" };
         input.bill(used).ok_or_else(beyond_counting)
     }
 
@@ -136,7 +130,8 @@ impl Pricer<'_> {
         let dearer = (firm.quote.rate.dollars() - offer.quote.rate.dollars()).max(0.0);
         let more = Usd::from_dollars(NORMAL_90 * deviation * machines * hours.0 * dearer).ok_or_else(beyond_counting)?;
         let p90 = bill.total() + more;
-        let standby = Standby { places: spread.places, spare: spread.spare, short: spread.short, up: u / (u + d), spell: Hours(u), fallback };
+        let standby =
+            Standby { places: spread.places, spare: spread.spare, short: spread.short, up: u / (u + d), spell: Hours(u), fallback };
         Ok((bill, p90, Some(standby)))
     }
 

@@ -146,7 +146,8 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);
     }
-    let work = if json.serving.is_some() { serving_text::rows(plan, context) } else { training_rows(plan, &json, instance.node.gpu_memory) };
+    let work =
+        if json.serving.is_some() { serving_text::rows(plan, context) } else { training_rows(plan, &json, instance.node.gpu_memory) };
     for (name, value) in work {
         row(name, value);
     }

@@ -41,7 +41,7 @@ pub struct DetailJson {
     pub batch: f64,
     pub prompt_seconds: f64,
     pub pass_seconds: f64,
-    pub cache_bytes_per_token: f64,
+    pub gpu_cache_bytes_per_token: f64,
     pub gpus_per_replica: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standby: Option<StandbyJson>,
@@ -104,7 +104,7 @@ pub fn serving_json(plan: &Plan, context: &Context) -> Option<ServingJson> {
             batch: served.batch,
             prompt_seconds: served.prompt_seconds,
             pass_seconds: served.pass_seconds,
-            cache_bytes_per_token: served.cache_bytes_per_token,
+            gpu_cache_bytes_per_token: served.cache_bytes_per_token,
             gpus_per_replica: plan.step.setting.layout.model_parallel(),
             standby: plan.standby.as_deref().map(|standby| standby_json(standby, context)),
         },

@@ -4,9 +4,9 @@ use crate::plan::explain::plan_id;
 use crate::plan::{Plan, PlanSet};
 use crate::report::format;
 use crate::report::plan_json::Context;
-use crate::report::serving_json::serving_json;
+use crate::report::serving_json::{ServingJson, serving_json};
 use crate::report::table::{Column, footer, render};
-use crate::units::Bytes;
+use crate::units::{Bytes, Usd};
 use crate::workload::{Load, Serving, Workload};
 
 /// One line that says what is to be served.
@@ -21,10 +21,18 @@ pub fn workload_line(workload: &Workload, serving: &Serving) -> String {
     let lengths = lengths(workload, serving);
     match serving.load {
         Load::Steady { requests_per_second, hours } => {
-            format!("{what}, {} {lengths} a second for {hours}", format::three_figures(requests_per_second))
+            format!(
+                "{what}, {} {lengths} a second for {} hours",
+                format::three_figures(requests_per_second),
+                format::three_figures(hours.0)
+            )
         }
         Load::Job { requests } => {
-            let tokens = if serving.answer_tokens > 0 { format!(", {} tokens in all", format::count(serving.requests() * serving.tokens())) } else { String::new() };
+            let tokens = if serving.answer_tokens > 0 {
+                format!(", {} tokens in all", format::count(serving.requests() * serving.tokens()))
+            } else {
+                String::new()
+            };
             format!("{what}, {} {lengths}{tokens}", format::count(requests))
         }
     }
@@ -47,13 +55,16 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     let each = detail.gpus_per_replica;
     let cards = if each == 1 { "one GPU".to_owned() } else { format!("{each} GPUs ({})", split(plan)) };
     let copies = if json.replicas == 1 { "1 replica".to_owned() } else { format!("{} replicas", json.replicas) };
-    let mut rows = vec![("serve", format!("{copies} of {cards} each, at most {} sequences at once", detail.batch_limit))];
+    let mut rows = vec![("serve", format!("{copies} of {cards} each, at most {} {} at once", detail.batch_limit, unit(&serving)))];
     let rate = format::three_figures(detail.requests_per_second);
     let busy = detail.load * 100.0;
     rows.push(match serving.load {
         Load::Steady { .. } => (
             "load",
-            format!("{rate} requests/s, {busy:.0} % of the {} that they can do at most", format::three_figures(detail.most_requests_per_second)),
+            format!(
+                "{rate} requests/s, {busy:.0} % of the {} that they can do at most",
+                format::three_figures(detail.most_requests_per_second)
+            ),
         ),
         Load::Job { .. } => ("rate", format!("{rate} requests/s")),
     });
@@ -74,6 +85,16 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
         ));
     }
     rows
+}
+
+/// What runs beside each other.
+fn unit(serving: &Serving) -> &'static str {
+    if serving.answer_tokens > 0 { "sequences" } else { "requests" }
+}
+
+/// Cents with three figures below a dollar.
+fn price(amount: Usd) -> String {
+    if amount.dollars() < 1.0 { format!("${:.3}", amount.dollars()) } else { format::usd(amount) }
 }
 
 fn split(plan: &Plan) -> String {
@@ -114,10 +135,10 @@ fn memory(plan: &Plan, context: &Context, serving: &Serving) -> String {
     format!("{} of {card} a GPU: {} of weights{cache}", Bytes(memory.required), Bytes(memory.weights))
 }
 
-fn money(json: &crate::report::serving_json::ServingJson, serving: &Serving) -> String {
-    let said = |amount: Option<crate::units::Usd>| amount.map_or("-".to_owned(), format::usd);
+fn money(json: &ServingJson, serving: &Serving) -> String {
+    let said = |amount: Option<Usd>| amount.map_or("-".to_owned(), price);
     match (json.usd_per_million_images, serving.answer_tokens) {
-        (Some(images), _) => format!("{} a million images", format::usd(images)),
+        (Some(images), _) => format!("{} a million images", price(images)),
         (None, 0) => format!("{} a million tokens", said(json.usd_per_million_tokens)),
         (None, _) => format!(
             "{} a million tokens of prompts and answers, {} a million of answers alone",
@@ -142,7 +163,7 @@ pub fn plans_table(title: &str, plans: &[Plan], set: &PlanSet, context: &Context
         Column::right(if is_job { "batch" } else { "load" }, 120),
         if is_job { Column::right("hours", 0) } else { Column::right("first 90 %", 0) },
         Column::right("a token", 90),
-        Column::right("$/M tok", 100),
+        Column::right("$ a million", 100),
         Column::right("cost", 0),
         Column::right("90 %", 140),
     ];
@@ -161,7 +182,8 @@ fn plan_row(plan: &Plan, best: Option<&str>, is_job: bool, context: &Context) ->
     let mark = if best == Some(plan_id(world, plan).as_str()) { "*" } else { "" };
     let count = if instance.node.gpus.is_slice() { instance.node.gpus.to_string() } else { plan.gpus().to_string() };
     let detail = &json.serving;
-    let each = if json.latency_seconds.per_token.p50 > 0.0 { format::step_seconds(json.latency_seconds.per_token.p50) } else { String::new() };
+    let each =
+        if json.latency_seconds.per_token.p50 > 0.0 { format::step_seconds(json.latency_seconds.per_token.p50) } else { String::new() };
     Some(vec![
         mark.to_owned(),
         format!("{count} x {}", gpu.name),
@@ -174,7 +196,7 @@ fn plan_row(plan: &Plan, best: Option<&str>, is_job: bool, context: &Context) ->
         if is_job { detail.batch_limit.to_string() } else { format!("{:.0} %", detail.load * 100.0) },
         if is_job { plan.hours().to_string() } else { format::step_seconds(json.latency_seconds.ttft.p90) },
         each,
-        json.usd_per_million_tokens.or(json.usd_per_million_images).map_or(String::new(), format::usd),
+        json.usd_per_million_tokens.or(json.usd_per_million_images).map_or(String::new(), price),
         format::usd(plan.cost.expected),
         format::usd(plan.cost.p90),
     ])

@@ -98,8 +98,16 @@ mod tests {
 
     #[test]
     fn durations_read_as_people_write_them() {
-        for (text, hours) in [("36h", 36.0), ("2d", 48.0), ("1d12h", 36.0), ("90m", 1.5), ("7", 7.0), ("1.5 h", 1.5), ("30s", 1.0 / 120.0), ("300ms", 1.0 / 12_000.0)]
-        {
+        for (text, hours) in [
+            ("36h", 36.0),
+            ("2d", 48.0),
+            ("1d12h", 36.0),
+            ("90m", 1.5),
+            ("7", 7.0),
+            ("1.5 h", 1.5),
+            ("30s", 1.0 / 120.0),
+            ("300ms", 1.0 / 12_000.0),
+        ] {
             assert!((Hours::parse(text).unwrap().0 - hours).abs() < 1e-12, "{text}");
         }
         for text in ["", "h", "12x", "-3h", "nan", "inf", "1..2h", "soon"] {

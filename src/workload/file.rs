@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::units::names::did_you_mean;
 pub use crate::workload::file::resolve::Resolved;
 pub use crate::workload::file::scalar::Scalar;
-pub use crate::workload::file::serving::ServingSection;
 use crate::workload::file::scalar::{optional_words, plain_text, switch_or_rate, words};
+pub use crate::workload::file::serving::ServingSection;
 
 /// Why a workload file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

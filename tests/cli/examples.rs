@@ -5,8 +5,16 @@ use serde_json::Value;
 
 use crate::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 6] =
-    ["llama-3.1-8b-finetune", "llama-7b-pretrain", "llama-3-70b-qlora", "llama-3.1-8b-lora", "resnet-50-imagenet", "sweep"];
+const EXAMPLES: [&str; 8] = [
+    "llama-3.1-8b-finetune",
+    "llama-7b-pretrain",
+    "llama-3-70b-qlora",
+    "llama-3.1-8b-lora",
+    "resnet-50-imagenet",
+    "sweep",
+    "serve-llama-3.1-8b",
+    "batch-llama-3.1-8b",
+];
 
 #[test]
 fn every_example_prints_the_reviewed_answer() {

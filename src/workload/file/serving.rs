@@ -74,11 +74,8 @@ pub(super) fn resolve(file: &WorkloadFile, network: Network, mut assumed: Assume
     let (prompt_tokens, answer_tokens) = lengths(section, &model)?;
     let load = load(section, &model, f64::from(prompt_tokens) + f64::from(answer_tokens), &mut assumed)?;
     let weights = format("serving.weights", section.weights.as_deref(), &mut assumed)?;
-    let kv_cache = if answer_tokens == 0 {
-        StoredFormat::Bf16
-    } else {
-        format("serving.kv_cache", section.kv_cache.as_deref(), &mut assumed)?
-    };
+    let kv_cache =
+        if answer_tokens == 0 { StoredFormat::Bf16 } else { format("serving.kv_cache", section.kv_cache.as_deref(), &mut assumed)? };
     if kv_cache == StoredFormat::Int4 {
         return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
     }
@@ -99,7 +96,9 @@ pub(super) fn resolve(file: &WorkloadFile, network: Network, mut assumed: Assume
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
     let sequence = match (model.kind, native_tokens) {
         (ModelKind::Vit, Some(patches)) => patches,
-        (ModelKind::Vit, None) => return Err(invalid("serving", format!("nobody knows how many patches an image of `{}` has", model.name))),
+        (ModelKind::Vit, None) => {
+            return Err(invalid("serving", format!("nobody knows how many patches an image of `{}` has", model.name)));
+        }
         _ if model.kind.counts_samples() => model.sample_side.max(1),
         _ => prompt_tokens + answer_tokens,
     };
@@ -126,7 +125,10 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
         return Err(conflict("[serving]", "[data]"));
     }
     if file.limits.deadline.is_some() && steady.iter().any(|way| way.is_some()) {
-        return Err(invalid("limits.deadline", "a service runs for its hours and ends by no deadline; a job (`serving.tokens`) may have one"));
+        return Err(invalid(
+            "limits.deadline",
+            "a service runs for its hours and ends by no deadline; a job (`serving.tokens`) may have one",
+        ));
     }
     if file.limits.max_nodes == Some(0) {
         return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
@@ -136,7 +138,9 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
 
 fn can_be_served(model: &Model) -> Result<(), WorkloadFileError> {
     let why = match model.kind {
-        ModelKind::Decoder | ModelKind::Moe | ModelKind::Encoder | ModelKind::Vit | ModelKind::Cnn | ModelKind::CnnDetection => return Ok(()),
+        ModelKind::Decoder | ModelKind::Moe | ModelKind::Encoder | ModelKind::Vit | ModelKind::Cnn | ModelKind::CnnDetection => {
+            return Ok(());
+        }
         ModelKind::Encdec | ModelKind::MoeEncdec => "encoder-decoders keep two caches, which the serving estimate does not model",
         ModelKind::Diffusion => "an image takes a number of passes that depends on the sampler, which the serving estimate does not model",
         ModelKind::CnnTts | ModelKind::RnnSeq2seq | ModelKind::RnnTts => "no throughput model for this family",
@@ -161,7 +165,9 @@ fn lengths(section: &ServingSection, model: &Model) -> Result<(u32, u32), Worklo
     let prompt = prompt.ok_or_else(|| missing("serving.prompt_tokens", "say how long a request is, in tokens"))?;
     let answer = match (is_generative(model), answer) {
         (true, Some(answer)) => answer,
-        (true, None) => return Err(missing("serving.answer_tokens", "say how long an answer is, in tokens; 0 where only the prompt is read")),
+        (true, None) => {
+            return Err(missing("serving.answer_tokens", "say how long an answer is, in tokens; 0 where only the prompt is read"));
+        }
         (false, None | Some(0)) => 0,
         (false, Some(_)) => return Err(invalid("serving.answer_tokens", format!("`{}` is an encoder and writes no tokens", model.name))),
     };
@@ -225,7 +231,11 @@ fn hours(section: &ServingSection, assumed: &mut Assumed) -> Result<Hours, Workl
         (Some(hours), None) => {
             let hours = count("serving.hours", Some(hours))?.unwrap_or_default();
             let fits = hours <= MONTH.0 + 14.0;
-            if fits { Ok(Hours(hours)) } else { Err(invalid("serving.hours", format!("`{hours}` is more than a month has; say `duration`"))) }
+            if fits {
+                Ok(Hours(hours))
+            } else {
+                Err(invalid("serving.hours", format!("`{hours}` is more than a month has; say `duration`")))
+            }
         }
         (None, Some(text)) => {
             let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST);
@@ -259,15 +269,25 @@ fn target(key: &str, text: Option<&str>, load: Load) -> Result<Option<Seconds>, 
 
 fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Assumed) -> Result<f64, WorkloadFileError> {
     match (stated, load) {
-        (Some(_), Load::Job { .. }) => Err(invalid("serving.availability", "a job waits where machines are gone; its limits are deadline and budget")),
+        (Some(_), Load::Job { .. }) => {
+            Err(invalid("serving.availability", "a job waits where machines are gone; its limits are deadline and budget"))
+        }
         (Some(stated), Load::Steady { .. }) => {
             let share = count("serving.availability", Some(stated))?.unwrap_or_default();
             let fits = (0.5..1.0).contains(&share);
-            if fits { Ok(share) } else { Err(invalid("serving.availability", format!("`{share}` is not a share of time from 0.5 to below 1, such as 0.99"))) }
+            if fits {
+                Ok(share)
+            } else {
+                Err(invalid("serving.availability", format!("`{share}` is not a share of time from 0.5 to below 1, such as 0.99")))
+            }
         }
         (None, Load::Job { .. }) => Ok(AVAILABILITY),
         (None, Load::Steady { .. }) => {
-            assumed.note("serving.availability", AVAILABILITY, "not stated: share of time that enough replicas run, which spot has to keep");
+            assumed.note(
+                "serving.availability",
+                AVAILABILITY,
+                "not stated: share of time that enough replicas run, which spot has to keep",
+            );
             Ok(AVAILABILITY)
         }
     }
