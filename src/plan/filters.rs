@@ -74,6 +74,10 @@ pub enum Why {
     NoForecast {
         detail: String,
     },
+    /// Spot machines of a service where no on-demand ones can take their place.
+    NothingStandsIn,
+    /// A replica of a service over several spot machines, of which each ends it.
+    SplitOverSpot,
     /// Spot machines of a service that are lost together leave too few, however many are spare. Shares of time.
     TooFewReplicas {
         short: f64,
@@ -137,7 +141,7 @@ impl Why {
             | Self::PolicyCost(_)
             | Self::UnfittedVendor => Reason::Policy,
             Self::TooShortForSpot { .. } | Self::SpotSavesLittle => Reason::Dominated,
-            Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => Reason::NotOffered,
+            Self::NothingStandsIn | Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => Reason::NotOffered,
             Self::Suspect(Suspicion::ZoneUnverified | Suspicion::PlaceUnknown) => Reason::NotOffered,
             Self::Suspect(Suspicion::NotRepeated) | Self::Stale { .. } => Reason::PriceStale,
             Self::Suspect(_) => Reason::PriceSuspect,
@@ -147,7 +151,7 @@ impl Why {
             Self::Misfit(Misfit::Indivisible { .. }) => Reason::Layout,
             Self::Misfit(Misfit::Unsupported { .. }) => Reason::Unsupported,
             Self::Misfit(Misfit::Slow { .. }) => Reason::Latency,
-            Self::TooFewReplicas { .. } => Reason::Availability,
+            Self::TooFewReplicas { .. } | Self::SplitOverSpot => Reason::Availability,
             Self::NoForecast { .. } => Reason::Unsupported,
             Self::Deadline { .. } | Self::GuessedLate { .. } | Self::NoPromise | Self::NoDeadline => Reason::Deadline,
             Self::MaxPrice { .. } => Reason::MaxPrice,
@@ -164,7 +168,7 @@ impl Why {
             Self::Suspect(_) | Self::Stale { .. } | Self::SoldOut => 2,
             Self::Misfit(Misfit::Unsupported { .. }) | Self::NoNetwork | Self::OwnedNodes { .. } => 3,
             Self::Misfit(Misfit::Indivisible { .. }) => 4,
-            Self::Misfit(Misfit::NeedsMemory { .. }) => 5,
+            Self::Misfit(Misfit::NeedsMemory { .. }) | Self::NothingStandsIn | Self::SplitOverSpot => 5,
             Self::Misfit(Misfit::Slow { .. }) | Self::TooFewReplicas { .. } => 6,
             Self::NoPromise
             | Self::NoDeadline
@@ -218,6 +222,8 @@ impl Why {
             Self::Misfit(Misfit::Slow { what, least, target }) => {
                 format!("the {what} takes {:.0} ms on an idle replica, {:.0} ms are asked for", least.0 * 1e3, target.0 * 1e3)
             }
+            Self::NothingStandsIn => "spot may be gone for hours, and its region has no on-demand machine to stand in".to_owned(),
+            Self::SplitOverSpot => "a replica over several spot machines ends with each of them".to_owned(),
             Self::TooFewReplicas { short, allowed, places } => format!(
                 "machines in {places} {} may be lost together: too few replicas for {:.1} % of the time, {:.1} % are allowed",
                 if *places == 1 { "place" } else { "places" },
@@ -270,6 +276,7 @@ impl Why {
                 let key = if *what == "first token" { "time_to_first_token" } else { "time_per_token" };
                 format!("serving.{key} = \"{:.0}ms\", fewer bits a weight, or a faster GPU", (least.0 * 1.1e3).ceil())
             }
+            Self::NothingStandsIn | Self::SplitOverSpot => "--purchase on-demand".to_owned(),
             // Rounded down, so that it does.
             Self::TooFewReplicas { short, .. } => format!("serving.availability = {:.3}", ((1.0 - short) * 1000.0).floor() / 1000.0),
             Self::Deadline { needed, .. } => format!("--deadline {:.0}h", needed.0.ceil()),

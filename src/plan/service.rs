@@ -1,5 +1,7 @@
 //! A service in a plan: its hours as a run and a bill; on spot, how many spare machines in how many places keep it up.
 
+use std::sync::Arc;
+
 use crate::estimate::StepEstimate;
 use crate::market::{Offer, OfferId, Purchase};
 use crate::plan::bill::{Bill, BillInput, Used};
@@ -12,8 +14,6 @@ use crate::plan::spot::{Outlook, Pool};
 use crate::spot::{InterruptionRate, hardware_failure_rate};
 use crate::units::{Band, Bytes, Hours, Quantiles, Usd};
 use crate::workload::Load;
-
-use std::sync::Arc;
 
 /// Correlation of the states of two pools of one type in two zones of a region, as probes of October 2022 had it on average
 /// (`spot::availability`). A loss counts as one of all places with this share of its chance, and as one of its place alone else.
@@ -50,7 +50,11 @@ impl Pricer<'_> {
     /// The plan of a service, or the first limit that it breaks. `nodes` carry the load; on spot there are more.
     pub(super) fn price_service(&self, counter: &Counter, nodes: u32, step: Arc<StepEstimate>, hours: Hours) -> Result<Plan, Why> {
         let offer = self.world.market.offer(counter.id);
+        let is_split = step.served.is_some_and(|served| served.nodes_each > 1);
         let is_spot = offer.purchase == Purchase::Spot && offer.owned.is_none();
+        if is_spot && is_split {
+            return Err(Why::SplitOverSpot);
+        }
         let priced = if is_spot { self.on_spot(counter.id, nodes, hours)? } else { self.on_firm(counter, nodes, hours)? };
         let (bill, p90, standby) = priced;
         let total_nodes = standby.as_ref().map_or(nodes, |standby| nodes + standby.spare);
@@ -104,7 +108,7 @@ impl Pricer<'_> {
     /// no spot machines, on-demand ones stand in.
     fn on_spot(&self, id: OfferId, nodes: u32, hours: Hours) -> Result<(Bill, Usd, Option<Standby>), Why> {
         let offer = self.world.market.offer(id);
-        let fallback = self.on_demand_beside(offer).ok_or(Why::NoPromise)?;
+        let fallback = self.on_demand_beside(offer).ok_or(Why::NothingStandsIn)?;
         let firm = self.world.market.offer(fallback);
         let pools = self.places_beside(id);
         let allowed = 1.0 - self.workload.serving.map_or(0.0, |serving| serving.availability);

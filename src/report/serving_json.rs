@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::plan::Plan;
 use crate::plan::service::Standby;
 use crate::report::plan_json::Context;
-use crate::units::{Quantiles, Usd};
+use crate::units::{Quantiles, Usd, UsdPerHour};
 use crate::workload::{Load, Serving};
 
 #[derive(Clone, Debug, Serialize)]
@@ -60,7 +60,7 @@ pub struct StandbyJson {
 pub struct PlaceJson {
     pub place: String,
     pub nodes: u32,
-    pub rate_usd_per_hour: crate::units::UsdPerHour,
+    pub rate_usd_per_hour: UsdPerHour,
 }
 
 /// What is asked, with its units.
