@@ -151,8 +151,9 @@ fn asked(arguments: &BenchArguments, settings: &Settings) -> Result<Option<Workl
         (Some(_), Some(path)) if !path.is_file() => diagnostic.hint(format!("to simulate a GPU write `--simulate={}`", path.display())),
         _ => diagnostic,
     })?;
+    let is_trained = file.serving.is_empty();
     let training = &mut file.training;
-    if [&training.tokens, &training.samples, &training.epochs, &training.steps].into_iter().all(Option::is_none) {
+    if is_trained && [&training.tokens, &training.samples, &training.epochs, &training.steps].into_iter().all(Option::is_none) {
         training.steps = Some(Scalar::from("1".to_owned()));
     }
     Ok(Some(workload::resolve(&file, &settings.models()?)?.workload))

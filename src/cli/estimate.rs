@@ -79,6 +79,7 @@ fn read(path: &Path) -> Result<String, Diagnostic> {
 }
 
 fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    workload::is_no_service(&arguments.workload, "estimate")?;
     let hardware = settings.hardware()?;
     let file = workload::read(&arguments.workload)?;
     let resolved = workload::resolve(&file, &settings.models()?)?;

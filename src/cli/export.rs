@@ -55,6 +55,7 @@ pub struct ExportArguments {
 }
 
 pub fn run(arguments: &ExportArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    workload::is_no_service(&arguments.workload, "export")?;
     let question = Question {
         workload: &arguments.workload,
         limits: &arguments.limits,

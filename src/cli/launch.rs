@@ -103,6 +103,7 @@ pub struct LaunchArguments {
 }
 
 pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    workload::is_no_service(&arguments.workload, "launch")?;
     if let Some(engine) = &arguments.on.on {
         return on::run(engine, arguments, settings, printer);
     }

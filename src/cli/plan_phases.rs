@@ -28,8 +28,9 @@ pub fn run(
     let (mut answers, catalogs) = question.answers(&phases, &unhurried, catalogs)?;
     let mut total = Total::of(&taken(&answers));
     let deadline = question.whole.deadline;
-    if let Some(deadline) = deadline.filter(|deadline| total.run_hours.p90 > deadline.0) {
-        let hours: Vec<f64> = answers.iter().map(|answer| answer.taken.hours.p90).collect();
+    // A service runs for its hours, whatever the deadline of what comes before it.
+    let hours: Vec<f64> = answers.iter().map(|answer| if answer.is_service { 0.0 } else { answer.taken.hours.p90 }).collect();
+    if let Some(deadline) = deadline.filter(|deadline| hours.iter().sum::<f64>() > deadline.0) {
         let shares: Vec<Option<Hours>> = shares(deadline, &hours).into_iter().map(Some).collect();
         (answers, _) = question.answers(&phases, &shares, catalogs)?;
         total = Total::of(&taken(&answers));
@@ -70,7 +71,9 @@ impl Question<'_> {
         for (phase, deadline) in phases.iter().zip(deadlines) {
             let mut file = phase.file.clone();
             if let Some(before) = answers.last().filter(|before| before.hands_over.is_some()) {
+                if file.serving.is_empty() {
                 file.data.place.get_or_insert_with(|| before.place.clone());
+            }
             }
             let answer;
             (answer, catalogs) = self.answer(phase, &file, *deadline, catalogs)?;
@@ -92,7 +95,7 @@ impl Question<'_> {
         };
         let own = Limits::read(&file.limits, &catalogs.hardware, self.settings.now)?;
         let limits = Limits {
-            deadline: own.deadline.or(deadline),
+            deadline: own.deadline.or(deadline).filter(|deadline| deadline.0 > 0.0),
             policy: self.whole.policy.clone(),
             seed: self.whole.seed,
             accept_stale: self.whole.accept_stale,
@@ -110,6 +113,8 @@ impl Question<'_> {
         Ok(Answer {
             name: phase.name.clone(),
             hands_over: phase.hands_over,
+            is_served: answered.resolved.workload.serving.is_some(),
+            is_service: answered.resolved.workload.is_service(),
             place: format!("{}/{}", shown.cloud, shown.region),
             machines: format!("{} x {}", shown.nodes, shown.instance_type),
             gpus: format!("{} x {}", plan.gpus(), shown.gpu),

@@ -90,6 +90,15 @@ impl Recorded {
     }
 }
 
+/// A served model is planned; nothing of this program runs, times or hands on one.
+pub fn is_no_service(arguments: &WorkloadArguments, command: &str) -> Result<(), Diagnostic> {
+    if arguments.file.is_none() || read(arguments)?.serving.is_empty() {
+        return Ok(());
+    }
+    Err(Diagnostic::new(Exit::Usage, format!("this file serves a model, which is planned only: `{command}` takes a training run"))
+        .hint("gpuplan plan FILE"))
+}
+
 /// A file, or at least one flag.
 pub fn is_given(arguments: &WorkloadArguments) -> bool {
     arguments.file.is_some() || from_flags(arguments) != WorkloadFile::default()

@@ -23,6 +23,8 @@ pub struct MemoryBreakdown {
     pub logits: f64,
     /// Layers gathered from other ranks, dequantised copies, rebuilt layers.
     pub workspace: f64,
+    /// Keys and values of a served model.
+    pub cache: f64,
     /// Context, collectives' buffers and fragmentation.
     pub overhead: f64,
     pub allocated: f64,
@@ -125,6 +127,7 @@ impl MemoryInput<'_> {
             activations,
             logits,
             workspace: gathered.layers + gathered.root + gathered.layer_gradients + gathered.root_gradients + kept.dequantised + rebuilt,
+            cache: 0.0,
             overhead: device - allocated + constants.workspace_bytes,
             allocated,
             reserved,

@@ -11,20 +11,35 @@ use crate::estimate::layer::Products;
 use crate::estimate::machine::Machine;
 use crate::estimate::memory::{MemoryBreakdown, MemoryInput};
 use crate::estimate::own_runs::Experience;
+use crate::estimate::serving::Served;
 use crate::estimate::setting::Setting;
 use crate::estimate::step::{Bound, StepInput, TimeBreakdown};
 use crate::estimate::vision;
 use crate::hardware::Architecture;
-use crate::units::{Band, Bytes};
+use crate::units::{Band, Bytes, Seconds};
 use crate::workload::{Model, ModelKind, Training};
 
 /// Why a setting cannot run. A value, since most settings of a search cannot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum Misfit {
-    NeedsMemory { need: Bytes, have: Bytes },
-    Indivisible { what: &'static str, by: u32 },
-    Unsupported { detail: String },
+    NeedsMemory {
+        need: Bytes,
+        have: Bytes,
+    },
+    Indivisible {
+        what: &'static str,
+        by: u32,
+    },
+    Unsupported {
+        detail: String,
+    },
+    /// A served model cannot answer as soon as is asked, however little it has to do.
+    Slow {
+        what: &'static str,
+        least: Seconds,
+        target: Seconds,
+    },
 }
 
 /// A step that waits longer than this part of it for samples is bound by them.
@@ -45,6 +60,8 @@ pub struct StepEstimate {
     pub feeding: Option<Feeding>,
     /// What finished runs of this user say; the times have it in them.
     pub experience: Option<Experience>,
+    /// For a model that is served: what people who wait see. A step is then a round: every running sequence from prompt to answer.
+    pub served: Option<Served>,
 }
 
 /// Physics of one workload on one kind of machine, prepared once and asked for many settings.
@@ -124,6 +141,7 @@ impl<'a> Subject<'a> {
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| input.corrected(class, &time)),
             feeding: None,
             experience: None,
+            served: None,
         }
     }
 
@@ -165,6 +183,7 @@ impl<'a> Subject<'a> {
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| self.factors.of(class).overall()),
             feeding: None,
             experience: None,
+            served: None,
         })
     }
 
@@ -200,7 +219,8 @@ impl<'a> Subject<'a> {
     /// Dense FLOPs of the model's own mathematics in a step: recompute does not count, so this is the numerator of MFU.
     pub fn model_flops_per_step(&self, setting: &Setting) -> f64 {
         if !self.model.kind.is_transformer() {
-            return 3.0 * self.model.forward_flops_per_sample * setting.global_batch;
+            let passes = if self.training.task.has_backward() { 3.0 } else { 1.0 };
+            return passes * self.model.forward_flops_per_sample * setting.global_batch;
         }
         let per_token = self.model.training_flops_per_token(self.sequence);
         let share = match (self.training.task.has_backward(), self.training.task.has_adapters()) {

@@ -8,6 +8,7 @@ use crate::plan::candidate::Plan;
 use crate::plan::choose::{PATIENCE, PlanSet, World};
 use crate::plan::limits::{Limits, Objective};
 use crate::plan::loading;
+use crate::plan::serving_advice;
 use crate::plan::spot::Outlook;
 use crate::units::{Bytes, Hours, Usd};
 use crate::workload::{Optimizer, Recompute, Shard, Workload};
@@ -27,7 +28,10 @@ const CHEAP_HOUR: f64 = 5.0;
 pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize, set: &mut PlanSet) {
     let runner_up = runner_up(set).cloned();
     if let Some(best) = &mut set.recommendation {
-        best.because = because(world, workload, limits, plans, best, runner_up.as_ref());
+        best.because = match &workload.serving {
+            Some(serving) => serving_advice::because(world, serving, aim(limits), plans, best, runner_up.as_ref()),
+            None => because(world, workload, limits, plans, best, runner_up.as_ref()),
+        };
         best.because.extend(own_runs(world, workload, best));
         best.advice = advice(world, workload, best);
     }
@@ -36,7 +40,8 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
         plan.advice.extend(loading::why_waiting(world, workload, plan));
     }
     set.notes.extend(measured(world, set));
-    if limits.deadline.is_none() && set.recommendation.is_some() {
+    set.notes.extend(workload.serving.as_ref().map(serving_advice::note));
+    if limits.deadline.is_none() && set.recommendation.is_some() && !workload.is_service() {
         set.notes.push(format!("no deadline given: plans that end within {PATIENCE} are preferred"));
     }
     set.notes.extend(sooner_for_little(world, limits, set));
@@ -98,15 +103,7 @@ pub fn runner_up(set: &PlanSet) -> Option<&Plan> {
 }
 
 fn because(world: World, workload: &Workload, limits: &Limits, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<String> {
-    let aim = match limits.objective {
-        Objective::Cost if limits.value_of_time > Usd::ZERO => {
-            "the least cost of machines and waiting, and of plans within 5 % of it the fastest"
-        }
-        Objective::Cost => "the least cost, and of plans within 5 % of it the fastest",
-        Objective::Time => "the shortest run",
-        Objective::Balanced => "the least product of cost and time",
-    };
-    let mut reasons = vec![format!("{aim}, among {plans} plans that keep every limit")];
+    let mut reasons = vec![format!("{}, among {plans} plans that keep every limit", aim(limits))];
     let instance = world.hardware.instance(best.instance);
     let memory = Bytes(best.step.memory.required);
     reasons.push(format!(
@@ -155,6 +152,17 @@ fn own_runs(world: World, workload: &Workload, plan: &Plan) -> Option<String> {
     ))
 }
 
+fn aim(limits: &Limits) -> &'static str {
+    match limits.objective {
+        Objective::Cost if limits.value_of_time > Usd::ZERO => {
+            "the least cost of machines and waiting, and of plans within 5 % of it the fastest"
+        }
+        Objective::Cost => "the least cost, and of plans within 5 % of it the fastest",
+        Objective::Time => "the shortest run",
+        Objective::Balanced => "the least product of cost and time",
+    }
+}
+
 fn bound_sentence(plan: &Plan) -> String {
     let time = &plan.step.time;
     let share = |part: f64| part / time.total * 100.0;
@@ -177,8 +185,13 @@ fn bound_sentence(plan: &Plan) -> String {
 /// Everything worth saying about running this plan well.
 pub fn advice(world: World, workload: &Workload, plan: &Plan) -> Vec<String> {
     let instance = world.hardware.instance(plan.instance);
-    let mut said = Vec::new();
-    training_advice(workload, plan, world, instance, &mut said);
+    let mut said = match &workload.serving {
+        Some(serving) => serving_advice::advice(world, workload, serving, plan),
+        None => Vec::new(),
+    };
+    if workload.serving.is_none() {
+        training_advice(workload, plan, world, instance, &mut said);
+    }
     machine_advice(workload, plan, instance, &mut said);
     said
 }
@@ -256,6 +269,9 @@ fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, sai
 fn spot_advice(plan: &Plan, spot: &Outlook, said: &mut Vec<String>) {
     let saving = &plan.run.saving;
     match saving.notice {
+        _ if plan.step.served.is_some() => {
+            said.push("keep a list of answered requests in the bucket: an interruption then costs those that were running".to_owned());
+        }
         Some(notice) if notice.saves_all => {
             said.push(format!(
                 "on the notice of {:.0} s save at once: all of {} is safe before the machine is gone",

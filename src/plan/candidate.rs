@@ -8,6 +8,7 @@ use crate::market::{OfferId, Purchase};
 use crate::plan::bill::Bill;
 use crate::plan::cures::Cure;
 use crate::plan::run::RunTime;
+use crate::plan::service::Standby;
 use crate::plan::spot::Outlook;
 use crate::units::{Hours, Quantiles, Usd};
 
@@ -29,6 +30,8 @@ pub struct Plan {
     pub spot: Option<Box<Outlook>>,
     /// What would feed its GPUs, where they wait for samples; of the recommended plan.
     pub cures: Vec<Cure>,
+    /// For a service on spot machines: places, spare machines and what stands in.
+    pub standby: Option<Box<Standby>>,
     pub because: Vec<String>,
     pub advice: Vec<String>,
 }
@@ -40,12 +43,21 @@ impl Plan {
 
     /// Word of the contract for the terms, of which the offer's are only a part where there is a fallback.
     pub fn terms(&self, offered: Purchase) -> &'static str {
-        if self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) { "spot-with-fallback" } else { offered.word() }
+        if self.standby.is_some() || self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) {
+            "spot-with-fallback"
+        } else {
+            offered.word()
+        }
     }
 
     /// A plan on spot machines of which only the mean is known so far.
     pub fn needs_forecast(&self) -> bool {
         self.spot.as_ref().is_some_and(|spot| spot.forecast.is_none())
+    }
+
+    /// Runs for its hours and ends by nothing it does.
+    pub fn is_service(&self) -> bool {
+        self.step.served.is_some() && self.run.steps == 0.0
     }
 
     /// Those at work: of all runs beside each other.
@@ -62,7 +74,9 @@ impl Plan {
     pub fn utilization(&self) -> f64 {
         let time = &self.step.time;
         let work = time.matmul + time.attention + time.elementwise + time.head + time.dequantise + time.optimizer;
-        (work / time.total).min(1.0)
+        // A replica without a request waits for one.
+        let asked = self.step.served.map_or(1.0, |served| served.batch.min(1.0));
+        (work / time.total).min(1.0) * asked
     }
 
     /// Whether nothing is better in both cost and time.

@@ -16,6 +16,7 @@ use crate::plan::outlook;
 use crate::plan::physics::{NODE_COUNTS, Physics};
 use crate::plan::price::Pricer;
 use crate::plan::refused::Refused;
+use crate::plan::service::needs_network;
 use crate::plan::shown;
 use crate::plan::spot::Forecaster;
 use crate::plan::terms::{self, Terms};
@@ -171,7 +172,9 @@ impl Builder<'_> {
                 Ok(_) if offer.owned.as_ref().is_some_and(|owned| best.nodes > owned.nodes) => {
                     Err(Why::OwnedNodes { have: offer.owned.as_ref().map_or(0, |owned| owned.nodes) })
                 }
-                Ok(_) if best.nodes > 1 && instance.node.fabric.is_none() && !limits.allow_slow_network => Err(Why::NoNetwork),
+                Ok(step) if needs_network(best.nodes, step) && instance.node.fabric.is_none() && !limits.allow_slow_network => {
+                    Err(Why::NoNetwork)
+                }
                 Ok(step) => {
                     let workload = self.pricer.workload;
                     let fed = || Arc::new(loading::fed(world, workload, offer.instance, best.nodes, step.clone()));

@@ -22,6 +22,8 @@ pub enum Reason {
     NoNetwork,
     Memory,
     Layout,
+    Latency,
+    Availability,
     Unsupported,
     Deadline,
     MaxPrice,
@@ -71,6 +73,16 @@ pub enum Why {
     /// The policy could not be run on what may come.
     NoForecast {
         detail: String,
+    },
+    /// Spot machines of a service where no on-demand ones can take their place.
+    NothingStandsIn,
+    /// A replica of a service over several spot machines, of which each ends it.
+    SplitOverSpot,
+    /// Spot machines of a service that are lost together leave too few, however many are spare. Shares of time.
+    TooFewReplicas {
+        short: f64,
+        allowed: f64,
+        places: usize,
     },
     /// The run takes so little longer than a start that waiting for spot is not worth it.
     TooShortForSpot {
@@ -129,7 +141,7 @@ impl Why {
             | Self::PolicyCost(_)
             | Self::UnfittedVendor => Reason::Policy,
             Self::TooShortForSpot { .. } | Self::SpotSavesLittle => Reason::Dominated,
-            Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => Reason::NotOffered,
+            Self::NothingStandsIn | Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => Reason::NotOffered,
             Self::Suspect(Suspicion::ZoneUnverified | Suspicion::PlaceUnknown) => Reason::NotOffered,
             Self::Suspect(Suspicion::NotRepeated) | Self::Stale { .. } => Reason::PriceStale,
             Self::Suspect(_) => Reason::PriceSuspect,
@@ -138,6 +150,8 @@ impl Why {
             Self::Misfit(Misfit::NeedsMemory { .. }) => Reason::Memory,
             Self::Misfit(Misfit::Indivisible { .. }) => Reason::Layout,
             Self::Misfit(Misfit::Unsupported { .. }) => Reason::Unsupported,
+            Self::Misfit(Misfit::Slow { .. }) => Reason::Latency,
+            Self::TooFewReplicas { .. } | Self::SplitOverSpot => Reason::Availability,
             Self::NoForecast { .. } => Reason::Unsupported,
             Self::Deadline { .. } | Self::GuessedLate { .. } | Self::NoPromise | Self::NoDeadline => Reason::Deadline,
             Self::MaxPrice { .. } => Reason::MaxPrice,
@@ -154,7 +168,8 @@ impl Why {
             Self::Suspect(_) | Self::Stale { .. } | Self::SoldOut => 2,
             Self::Misfit(Misfit::Unsupported { .. }) | Self::NoNetwork | Self::OwnedNodes { .. } => 3,
             Self::Misfit(Misfit::Indivisible { .. }) => 4,
-            Self::Misfit(Misfit::NeedsMemory { .. }) => 5,
+            Self::Misfit(Misfit::NeedsMemory { .. }) | Self::NothingStandsIn | Self::SplitOverSpot => 5,
+            Self::Misfit(Misfit::Slow { .. }) | Self::TooFewReplicas { .. } => 6,
             Self::NoPromise
             | Self::NoDeadline
             | Self::NoForecast { .. }
@@ -173,6 +188,8 @@ impl Why {
     pub fn distance(&self) -> f64 {
         match self {
             Self::Misfit(Misfit::NeedsMemory { need, have }) => need.0 / have.0,
+            Self::Misfit(Misfit::Slow { least, target, .. }) => least.0 / target.0,
+            Self::TooFewReplicas { short, allowed, .. } => short / allowed,
             Self::Deadline { needed, deadline, .. } => needed.0 / deadline.0,
             Self::MaxPrice { rate, limit } => rate.dollars() / limit.dollars(),
             Self::Budget { most, budget, .. } => most.dollars() / budget.dollars(),
@@ -202,6 +219,17 @@ impl Why {
             Self::Misfit(Misfit::NeedsMemory { need, have }) => format!("needs {need} of {have} a GPU in the smallest layout"),
             Self::Misfit(Misfit::Indivisible { what, by }) => format!("no layout divides {what} over {by} GPUs"),
             Self::Misfit(Misfit::Unsupported { detail }) => detail.clone(),
+            Self::Misfit(Misfit::Slow { what, least, target }) => {
+                format!("the {what} takes {:.0} ms on an idle replica, {:.0} ms are asked for", least.0 * 1e3, target.0 * 1e3)
+            }
+            Self::NothingStandsIn => "spot may be gone for hours, and its region has no on-demand machine to stand in".to_owned(),
+            Self::SplitOverSpot => "a replica over several spot machines ends with each of them".to_owned(),
+            Self::TooFewReplicas { short, allowed, places } => format!(
+                "machines in {places} {} may be lost together: too few replicas for {:.1} % of the time, {:.1} % are allowed",
+                if *places == 1 { "place" } else { "places" },
+                short * 100.0,
+                allowed * 100.0
+            ),
             Self::Deadline { needed, deadline, confidence } => {
                 format!("ends after {needed} with {:.0} % certainty, {deadline} are left", confidence * 100.0)
             }
@@ -244,6 +272,13 @@ impl Why {
             Self::Misfit(Misfit::NeedsMemory { need, .. }) => format!("a GPU with {need}, more GPUs to split over, or a shorter sequence"),
             Self::Misfit(Misfit::Indivisible { .. }) => "a global batch that more counts divide".to_owned(),
             Self::Misfit(Misfit::Unsupported { .. }) => "-".to_owned(),
+            Self::Misfit(Misfit::Slow { what, least, .. }) => {
+                let key = if *what == "first token" { "time_to_first_token" } else { "time_per_token" };
+                format!("serving.{key} = \"{:.0}ms\", fewer bits a weight, or a faster GPU", (least.0 * 1.1e3).ceil())
+            }
+            Self::NothingStandsIn | Self::SplitOverSpot => "--purchase on-demand".to_owned(),
+            // Rounded down, so that it does.
+            Self::TooFewReplicas { short, .. } => format!("serving.availability = {:.3}", ((1.0 - short) * 1000.0).floor() / 1000.0),
             Self::Deadline { needed, .. } => format!("--deadline {:.0}h", needed.0.ceil()),
             Self::GuessedDear { expected, .. } => format!("--budget {:.0}", (expected.dollars() * 2.0).ceil()),
             Self::GuessedLate { expected, .. } => format!("--deadline {:.0}h", (expected.0 * 2.0).ceil()),

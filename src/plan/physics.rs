@@ -9,6 +9,7 @@ use crate::hardware::{InstanceId, NodeShape};
 use crate::plan::choose::World;
 use crate::plan::layouts;
 use crate::plan::packing;
+use crate::plan::serving;
 use crate::units::Bytes;
 use crate::workload::{Layout, Recompute, Workload};
 
@@ -49,6 +50,14 @@ impl Physics {
         }
         let jobs: Vec<(usize, u32)> =
             shapes.iter().enumerate().flat_map(|(index, _)| nodes.iter().map(move |nodes| (index, *nodes))).collect();
+        if let Some(serving) = &workload.serving {
+            let served = |shape: &NodeShape| {
+                let machine = Machine::new(world.hardware.gpu(shape.gpu), shape);
+                serving::answers(workload, serving, machine, world.correction, nodes)
+            };
+            let (answers, counts): (Vec<Vec<Best>>, Vec<u64>) = shapes.par_iter().map(served).unzip();
+            return Self { of_instance, answers, estimated: counts.iter().sum(), shapes: shapes.len() };
+        }
         let done: Vec<(usize, Best, u64)> = jobs
             .into_par_iter()
             .map(|(index, nodes)| {

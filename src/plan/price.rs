@@ -14,6 +14,7 @@ use crate::plan::limits::{Limits, PurchaseChoice};
 use crate::plan::loading::reads_from_afar;
 use crate::plan::packing::Packing;
 use crate::plan::run::{Notice, RunInput, RunTime, deviations, point};
+use crate::plan::service;
 use crate::plan::spot::{self, Division, Job, Outlook, Pool};
 use crate::plan::staging::Staging;
 use crate::spot::forecast::Forecast;
@@ -28,6 +29,8 @@ pub struct Pricer<'a> {
     pub model: AvailabilityModel,
     /// The cheapest on-demand offer of a machine in a region that keeps every limit.
     fallbacks: HashMap<(InstanceId, Arc<str>), OfferId>,
+    /// For a service: every spot offer of a machine in a region that keeps every limit.
+    places: HashMap<(InstanceId, Arc<str>), Vec<OfferId>>,
     /// The asked confidence, in 90th percentiles.
     certainty: f64,
 }
@@ -37,6 +40,16 @@ pub struct Counter {
     pub id: OfferId,
     charges: PlaceCharges,
     rate_basis: Arc<str>,
+}
+
+impl Counter {
+    pub(super) fn charges(&self) -> &PlaceCharges {
+        &self.charges
+    }
+
+    pub(super) fn rate_basis(&self) -> &Arc<str> {
+        &self.rate_basis
+    }
 }
 
 impl<'a> Pricer<'a> {
@@ -61,7 +74,8 @@ impl<'a> Pricer<'a> {
             }
         }
         let certainty = deviations(limits.confidence);
-        Self { world, workload, limits, model: AvailabilityModel::prior(), fallbacks, certainty }
+        let places = if workload.is_service() { places(world, limits) } else { HashMap::new() };
+        Self { world, workload, limits, model: AvailabilityModel::prior(), fallbacks, places, certainty }
     }
 
     pub fn counter(&self, id: OfferId) -> Counter {
@@ -70,6 +84,11 @@ impl<'a> Pricer<'a> {
         let charges =
             PlaceCharges::new(&self.world.market.charges, offer, instance, self.workload.data.as_ref(), reads_from_afar(self.workload));
         Counter { id, charges, rate_basis: basis(offer) }
+    }
+
+    /// For a service: spot offers of the same machine in the same region.
+    pub(super) fn spot_places(&self, offer: &Offer) -> &[OfferId] {
+        self.places.get(&(offer.instance, offer.place.region.clone())).map_or(&[], Vec::as_slice)
     }
 
     /// On-demand machines of the same type in the same region.
@@ -92,6 +111,9 @@ impl<'a> Pricer<'a> {
 
     /// A plan, or the first limit that it breaks. Of plans on spot the figures are a first guess, until `settle`.
     pub fn price(&self, counter: &Counter, nodes: u32, step: Arc<StepEstimate>) -> Result<Plan, Why> {
+        if let Some(hours) = service::hours_of(self.workload.serving.map(|serving| serving.load)) {
+            return self.price_service(counter, nodes, step, hours);
+        }
         let offer = self.world.market.offer(counter.id);
         let outlook = self.outlook(counter.id, offer)?;
         let mut run = self.run_time(offer, nodes, &step, outlook.as_ref());
@@ -133,6 +155,7 @@ impl<'a> Pricer<'a> {
             chance_by_deadline: chance,
             spot: outlook.map(Box::new),
             cures: Vec::new(),
+            standby: None,
             because: Vec::new(),
             advice: Vec::new(),
         })
@@ -255,7 +278,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// The dearest machines that may run.
-    fn check_rate(&self, offer: &Offer, nodes: u32, outlook: Option<&Outlook>) -> Result<(), Why> {
+    pub(super) fn check_rate(&self, offer: &Offer, nodes: u32, outlook: Option<&Outlook>) -> Result<(), Why> {
         let fallback = outlook.and_then(|outlook| outlook.fallback).map(|id| self.world.market.offer(id));
         let rate = fallback.map_or(offer.quote.rate, |fallback| fallback.quote.rate.max(offer.quote.rate)).times(nodes);
         if let Some(broken) = self.limits.policy.as_ref().and_then(|policy| policy.breaks_rate(rate)) {
@@ -268,7 +291,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// `most`: what it costs with the asked confidence.
-    fn check_cost(&self, p90: Usd, most: Usd) -> Result<(), Why> {
+    pub(super) fn check_cost(&self, p90: Usd, most: Usd) -> Result<(), Why> {
         if let Some(budget) = self.limits.budget.filter(|budget| most > *budget) {
             return Err(Why::Budget { most, budget, confidence: self.limits.confidence });
         }
@@ -277,6 +300,19 @@ impl<'a> Pricer<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Spot offers that keep every limit, by machine and region.
+fn places(world: World, limits: &Limits) -> HashMap<(InstanceId, Arc<str>), Vec<OfferId>> {
+    let mut places: HashMap<(InstanceId, Arc<str>), Vec<OfferId>> = HashMap::new();
+    for id in world.market.offer_ids() {
+        let offer = world.market.offer(id);
+        let keeps = || refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, limits).is_none();
+        if service::is_place(offer) && keeps() {
+            places.entry((offer.instance, offer.place.region.clone())).or_default().push(id);
+        }
+    }
+    places
 }
 
 fn bill_input<'b>(counter: &'b Counter, offer: &'b Offer, nodes: u32, run: &RunTime) -> BillInput<'b> {
@@ -291,10 +327,10 @@ fn bill_input<'b>(counter: &'b Counter, offer: &'b Offer, nodes: u32, run: &RunT
     }
 }
 
-fn basis(offer: &Offer) -> Arc<str> {
+pub(super) fn basis(offer: &Offer) -> Arc<str> {
     format!("{} of {}", offer.source, offer.quote.observed_at.strftime("%Y-%m-%d")).into()
 }
 
-fn beyond_counting() -> Why {
+pub(super) fn beyond_counting() -> Why {
     Why::Misfit(Misfit::Unsupported { detail: "the cost is beyond counting".to_owned() })
 }

@@ -66,7 +66,7 @@ impl Notice {
 /// A whole run on given machines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunTime {
-    /// Of one run.
+    /// Of one run; 0: a service, which ends by nothing it does.
     pub steps: f64,
     /// How a machine carries the runs of a sweep.
     pub packing: Packing,

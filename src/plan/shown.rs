@@ -61,7 +61,7 @@ impl Shown {
 
 /// The plan to recommend among those at `order`, which is by cost.
 pub fn recommend(plans: &[Plan], order: &[usize], limits: &Limits) -> Option<usize> {
-    let patient = |index: &usize| limits.deadline.is_some() || plans[*index].run.hours.expected <= PATIENCE.0;
+    let patient = |index: &usize| limits.deadline.is_some() || plans[*index].is_service() || plans[*index].run.hours.expected <= PATIENCE.0;
     let in_time: Vec<usize> = order.iter().copied().filter(patient).collect();
     let by_hours = |a: &usize, b: &usize| {
         let (a, b) = (&plans[*a], &plans[*b]);

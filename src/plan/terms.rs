@@ -41,7 +41,12 @@ const WAYS: [Way; 6] = [
 
 /// Each way that the market knows for this machine type, wherever it is cheapest.
 pub fn compare(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan) -> Vec<Terms> {
-    let is_possible = |way: &&Way| way.choice != PurchaseChoice::SpotWithFallback || pricer.limits.deadline.is_some();
+    let is_possible = |way: &&Way| match way.choice {
+        // A service always has something to fall back to.
+        PurchaseChoice::Spot => !pricer.workload.is_service(),
+        PurchaseChoice::SpotWithFallback => pricer.limits.deadline.is_some() || pricer.workload.is_service(),
+        _ => true,
+    };
     WAYS.iter().filter(is_possible).filter_map(|way| compare_one(pricer, forecaster, best, way)).collect()
 }
 

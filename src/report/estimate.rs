@@ -40,6 +40,7 @@ pub fn memory_parts(memory: &MemoryBreakdown) -> Vec<(&'static str, f64)> {
         ("activations", memory.activations),
         ("logits and loss", memory.logits),
         ("gathered layers and workspace", memory.workspace),
+        ("keys and values", memory.cache),
         ("context, buffers, fragmentation", memory.overhead),
     ];
     let mut shown: Vec<_> = parts.into_iter().filter(|(_, bytes)| *bytes > 1e6).collect();
@@ -49,7 +50,8 @@ pub fn memory_parts(memory: &MemoryBreakdown) -> Vec<(&'static str, f64)> {
 
 /// Two tables under one line: time and memory.
 pub fn breakdown(made: &StepEstimate, capacity: Bytes, width: u16) -> String {
-    let time_columns = [Column::left("a step", 0), Column::right("time", 0), Column::right("share", 0)];
+    let what = if made.served.is_some() { "a round of requests" } else { "a step" };
+    let time_columns = [Column::left(what, 0), Column::right("time", 0), Column::right("share", 0)];
     let rows = time_parts(&made.time)
         .into_iter()
         .map(|(name, seconds)| vec![name.to_owned(), format::step_seconds(seconds), format!("{:.0} %", seconds / made.time.total * 100.0)]);
@@ -62,6 +64,9 @@ pub fn breakdown(made: &StepEstimate, capacity: Bytes, width: u16) -> String {
     let peak = [("live at the fullest moment", made.memory.allocated), ("needed to fit", made.memory.needed)];
     let rows = rows.chain(peak.map(|(name, bytes)| vec![name.to_owned(), Bytes(bytes).to_string(), share(bytes)]));
     out.push_str(&render(&memory_columns, rows, width));
+    if made.served.is_some() {
+        return out;
+    }
     out.push_str("Parts do not add up to the fullest moment: gradients grow while activations die.\n");
     out
 }

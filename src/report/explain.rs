@@ -7,6 +7,7 @@ use crate::report::format;
 use crate::report::input;
 use crate::report::plan_json::{Context, plan_json};
 use crate::report::plan_text::{bill, wrap};
+use crate::report::serving_text;
 use crate::report::spot_text;
 
 pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context, width: u16) -> String {
@@ -34,11 +35,17 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
     if let Some(source) = context.world.market.source(&json.price.source) {
         row("", format!("{} ({})", source.title, source.url));
     }
-    row(
-        "layout",
-        format!("{}, micro batch {}, {} accumulation steps", json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation),
-    );
-    row("step", format::step_band(json.step_seconds));
+    let served = serving_text::rows(plan, context);
+    if served.is_empty() {
+        row(
+            "layout",
+            format!("{}, micro batch {}, {} accumulation steps", json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation),
+        );
+    }
+    for (name, value) in served {
+        row(name, value);
+    }
+    row(if json.serving.is_some() { "round" } else { "step" }, format::step_band(json.step_seconds));
     row("run", format!("{} expected, {} at 90 %", plan.hours(), crate::units::Hours(plan.run.hours.p90)));
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);

@@ -13,6 +13,10 @@ use crate::workload::file::WorkloadFile;
 pub struct Answer {
     pub name: String,
     pub hands_over: Option<Bytes>,
+    /// It answers requests, and its bill knows no data.
+    pub is_served: bool,
+    /// It does so for a time and not until something is done.
+    pub is_service: bool,
     /// `cloud/region`.
     pub place: String,
     pub machines: String,
@@ -114,7 +118,9 @@ fn remarks(whole: &Whole) -> Vec<String> {
         if let [before, after] = pair
             && let Some(handed) = before.hands_over
         {
-            let how = if before.place == after.place {
+            let how = if after.is_served {
+                "not priced".to_owned()
+            } else if before.place == after.place {
                 "in the same region, where moving costs nothing".to_owned()
             } else {
                 format!("from {} to {}, priced in its bill where the clouds differ", before.place, after.place)
@@ -123,7 +129,8 @@ fn remarks(whole: &Whole) -> Vec<String> {
         }
     }
     if let Some(deadline) = whole.deadline {
-        let p90 = Hours(whole.total.run_hours.p90);
+        let ending = whole.answers.iter().filter(|answer| !answer.is_service);
+        let p90 = Hours(ending.map(|answer| answer.taken.hours.p90).sum());
         let verdict = if p90.0 <= deadline.0 { "within" } else { "PAST" };
         lines.push(format!("Nine times of ten all is done after {p90}, {verdict} the deadline of {deadline}."));
     }

@@ -17,6 +17,7 @@ use crate::plan::terms::Terms;
 use crate::plan::{Plan, PlanSet};
 use crate::report::estimate::time_parts;
 use crate::report::input::{InputJson, input_json};
+use crate::report::serving_json::{ServingJson, asked, serving_json};
 use crate::report::spot_json::{SpotJson, WaitJson, spot_json, wait};
 use crate::units::{Band, GpuCount, Quantiles, Usd, UsdPerHour};
 use crate::workload::file::WorkloadFile;
@@ -91,7 +92,11 @@ pub struct PlanJson {
     /// For spot machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spot: Option<SpotJson>,
-    pub checkpoint: CheckpointJson,
+    /// For a model that is served.
+    #[serde(flatten)]
+    pub serving: Option<ServingJson>,
+    /// `null` for a service, which saves nothing.
+    pub checkpoint: Option<CheckpointJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staging: Option<StagingJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -233,6 +238,7 @@ fn workload_json(context: &Context) -> Value {
         "precision": workload.training.precision,
         "sequence_length": workload.training.sequence_length,
         "global_batch": workload.training.global_batch,
+        "serving": workload.serving.as_ref().map(asked),
         "assumed": context.assumed,
         "file": stated(context.file),
     })
@@ -308,7 +314,8 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         bill: plan.bill.lines.iter().map(bill_line).collect(),
         chance_by_deadline: plan.chance_by_deadline,
         spot: plan.spot.as_ref().and_then(|spot| spot_json(spot, world)),
-        checkpoint: checkpoint(&plan.run.saving),
+        serving: serving_json(plan, context),
+        checkpoint: (!context.workload.is_service()).then(|| checkpoint(&plan.run.saving)),
         staging: plan.run.staging.map(staging),
         sweep: context.workload.sweep.map(|sweep| sweep_json(&sweep, plan)),
         because: plan.because.clone(),

@@ -9,8 +9,9 @@ use crate::plan::filters::Reason;
 use crate::plan::{Plan, PlanSet, Rejection};
 use crate::report::format;
 use crate::report::input;
-use crate::report::plan_json::{Context, SweepJson, plan_json};
+use crate::report::plan_json::{Context, PlanJson, SweepJson, plan_json};
 use crate::report::profile_text;
+use crate::report::serving_text;
 use crate::report::spot_text;
 use crate::report::table::{Column, footer, render};
 use crate::units::{Bytes, Hours};
@@ -43,9 +44,12 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     if set.terms.len() > 1 {
         say(terms_table(set, context, width));
     }
-    say(plans_table("Cheaper or faster (nothing beats these in both)", &set.frontier, set, context, width, most_rows));
+    let is_served = context.workload.serving.is_some();
+    let table = if is_served { serving_text::plans_table } else { plans_table };
+    let title = if context.workload.is_service() { "Cheapest" } else { "Cheaper or faster (nothing beats these in both)" };
+    say(table(title, &set.frontier, set, context, width, most_rows));
     if !set.alternatives.is_empty() {
-        say(plans_table("Best of other GPUs and terms", &set.alternatives, set, context, width, most_rows));
+        say(table("Best of other GPUs and terms", &set.alternatives, set, context, width, most_rows));
     }
     say(rejected(&set.rejected, width));
     if !set.findings.is_empty() {
@@ -65,6 +69,9 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
 
 /// One line that says what is to be run.
 pub fn workload_line(workload: &Workload) -> String {
+    if let Some(serving) = &workload.serving {
+        return serving_text::workload_line(workload, serving);
+    }
     let training = &workload.training;
     let batch = training.global_batch.unwrap_or(1);
     let steps = workload.amount.steps(batch as f64, f64::from(training.sequence_length));
@@ -134,28 +141,17 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     let chance =
         plan.chance_by_deadline.map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
     let half = if plan.spot.is_some() { format!("{} at 50 %, ", Hours(plan.run.hours.p50)) } else { String::new() };
-    row("time", format!("{} expected, {half}{} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
+    if !context.workload.is_service() {
+        row("time", format!("{} expected, {half}{} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
+    }
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);
     }
-    if let Some(sweep) = &json.sweep {
-        row("sweep", sweep_words(sweep));
+    let work =
+        if json.serving.is_some() { serving_text::rows(plan, context) } else { training_rows(plan, &json, instance.node.gpu_memory) };
+    for (name, value) in work {
+        row(name, value);
     }
-    row(
-        "layout",
-        format!("{}, micro batch {}, {} accumulation steps", json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation),
-    );
-    let speed = json.tokens_per_second.map_or_else(
-        || format!("{} samples/s", format::count(json.samples_per_second.expected)),
-        |tokens| format!("{} tokens/s", format::count(tokens.expected)),
-    );
-    row("step", format!("{}, {speed}, {:.0} % MFU", format::step_band(json.step_seconds), json.model_flop_utilization * 100.0));
-    row("memory", format!("{} of {} a GPU", Bytes(plan.step.memory.required), instance.node.gpu_memory));
-    let saving = plan.run.saving;
-    row(
-        "save",
-        format!("{} every {}, {} to upload", saving.bytes, Hours(saving.interval_seconds / 3600.0), Hours(saving.upload_seconds / 3600.0)),
-    );
     if let Some(staging) = &plan.run.staging {
         row("data", format::staging(staging));
     }
@@ -177,9 +173,33 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     out
 }
 
+/// How a training run works.
+fn training_rows(plan: &Plan, json: &PlanJson, card: Bytes) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if let Some(sweep) = &json.sweep {
+        rows.push(("sweep", sweep_words(sweep)));
+    }
+    rows.push((
+        "layout",
+        format!("{}, micro batch {}, {} accumulation steps", json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation),
+    ));
+    let speed = json.tokens_per_second.map_or_else(
+        || format!("{} samples/s", format::count(json.samples_per_second.expected)),
+        |tokens| format!("{} tokens/s", format::count(tokens.expected)),
+    );
+    rows.push(("step", format!("{}, {speed}, {:.0} % MFU", format::step_band(json.step_seconds), json.model_flop_utilization * 100.0)));
+    rows.push(("memory", format!("{} of {card} a GPU", Bytes(plan.step.memory.required))));
+    let saving = plan.run.saving;
+    rows.push((
+        "save",
+        format!("{} every {}, {} to upload", saving.bytes, Hours(saving.interval_seconds / 3600.0), Hours(saving.upload_seconds / 3600.0)),
+    ));
+    rows
+}
+
 /// Terms for people; a commitment says its years.
 fn terms(plan: &Plan, offer: &Offer) -> String {
-    if plan.spot.is_some() { plan.terms(offer.purchase).to_owned() } else { offer.purchase.to_string() }
+    if plan.spot.is_some() || plan.standby.is_some() { plan.terms(offer.purchase).to_owned() } else { offer.purchase.to_string() }
 }
 
 /// The bill as lines with quantity, price and basis.

@@ -32,7 +32,7 @@ impl From<Hours> for Seconds {
 pub struct DurationError(String);
 
 impl Hours {
-    /// Reads `36h`, `2d`, `90m`, `45s`, `1w`, sums of them, and a bare number as hours.
+    /// Reads `36h`, `2d`, `90m`, `45s`, `300ms`, `1w`, sums of them, and a bare number as hours.
     pub fn parse(text: &str) -> Result<Self, DurationError> {
         let refuse = || DurationError(text.to_owned());
         let trimmed = text.trim();
@@ -48,6 +48,7 @@ impl Hours {
             let unit = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
             hours += amount
                 * match &rest[..unit] {
+                    "ms" => 1.0 / 3_600_000.0,
                     "s" | "sec" | "seconds" => 1.0 / 3600.0,
                     "m" | "min" | "minutes" => 1.0 / 60.0,
                     "h" | "hour" | "hours" => 1.0,
@@ -97,8 +98,16 @@ mod tests {
 
     #[test]
     fn durations_read_as_people_write_them() {
-        for (text, hours) in [("36h", 36.0), ("2d", 48.0), ("1d12h", 36.0), ("90m", 1.5), ("7", 7.0), ("1.5 h", 1.5), ("30s", 1.0 / 120.0)]
-        {
+        for (text, hours) in [
+            ("36h", 36.0),
+            ("2d", 48.0),
+            ("1d12h", 36.0),
+            ("90m", 1.5),
+            ("7", 7.0),
+            ("1.5 h", 1.5),
+            ("30s", 1.0 / 120.0),
+            ("300ms", 1.0 / 12_000.0),
+        ] {
             assert!((Hours::parse(text).unwrap().0 - hours).abs() < 1e-12, "{text}");
         }
         for text in ["", "h", "12x", "-3h", "nan", "inf", "1..2h", "soon"] {

@@ -6,6 +6,7 @@ mod network;
 mod phases;
 mod resolve;
 mod scalar;
+mod serving;
 mod settings;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ pub use crate::workload::file::phases::{Phase, PhaseSection};
 pub use crate::workload::file::resolve::Resolved;
 pub use crate::workload::file::scalar::Scalar;
 use crate::workload::file::scalar::{optional_words, plain_text, switch_or_rate, words};
+pub use crate::workload::file::serving::ServingSection;
 
 /// Why a workload file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +40,8 @@ pub struct WorkloadFile {
     pub name: Option<String>,
     pub model: ModelSection,
     pub training: TrainingSection,
+    #[serde(skip_serializing_if = "ServingSection::is_empty")]
+    pub serving: ServingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
@@ -233,6 +237,7 @@ impl WorkloadFile {
         lay_over!(self, over; name);
         self.model.overlay(over.model);
         self.training.overlay(over.training);
+        self.serving.overlay(over.serving);
         lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample kind storage disk disk_iops disk_throughput
             files workers decode pinned);
         lay_over!(self.checkpoint, over.checkpoint; size interval);

@@ -11,6 +11,7 @@ pub mod operators;
 pub mod precision;
 pub mod profile;
 pub mod safetensors;
+pub mod serving;
 pub mod sweep;
 pub mod trace;
 pub mod training;
@@ -22,6 +23,7 @@ pub use layout::{Layout, Shard};
 pub use model::{MlpKind, Model, ModelKind, NormKind};
 pub use operators::Gemm;
 pub use precision::{BaseWeights, Precision};
+pub use serving::{Load, Serving, StoredFormat};
 pub use sweep::Sweep;
 pub use training::{
     AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task, Training,
@@ -38,4 +40,13 @@ pub struct Workload {
     pub checkpoint: Checkpoint,
     /// `None`: it is run once.
     pub sweep: Option<Sweep>,
+    /// `None`: the model is trained.
+    pub serving: Option<Serving>,
+}
+
+impl Workload {
+    /// Requests come by themselves, for so many hours.
+    pub fn is_service(&self) -> bool {
+        self.serving.is_some_and(|serving| !serving.is_job())
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 10] = [
     "llama-3.1-8b-finetune",
     "llama-7b-pretrain",
     "llama-3-70b-qlora",
@@ -14,6 +14,8 @@ const EXAMPLES: [&str; 8] = [
     "resnet-50-object-store",
     "sweep",
     "phases",
+    "serve-llama-3.1-8b",
+    "batch-llama-3.1-8b",
 ];
 
 #[test]

@@ -75,6 +75,7 @@ mod report;
 #[path = "../contracts/server.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod server;
+mod serving;
 mod simulate;
 mod spot;
 mod staging;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::Bytes;
 use crate::workload::file::resolve::bytes;
 use crate::workload::file::scalar::{conflict, invalid, missing, shown};
-use crate::workload::file::{CheckpointSection, DataSection, LimitsSection, ModelSection, SweepSection, TrainingSection};
+use crate::workload::file::{CheckpointSection, DataSection, LimitsSection, ModelSection, ServingSection, SweepSection, TrainingSection};
 use crate::workload::file::{WorkloadFile, WorkloadFileError};
 
 /// More phases than this are a portfolio (`gpuplan budget`).
@@ -20,6 +20,8 @@ pub struct PhaseSection {
     pub hands_over: Option<String>,
     pub model: ModelSection,
     pub training: TrainingSection,
+    #[serde(skip_serializing_if = "ServingSection::is_empty")]
+    pub serving: ServingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
@@ -59,9 +61,14 @@ impl WorkloadFile {
             if hands_over.is_some() && number == self.phase.len() {
                 return Err(invalid(&format!("phase {number}: hands_over"), "no phase comes after this one"));
             }
-            let mut file = self.alone().overlay(section.clone().into());
+            let mut above = self.alone();
+            if !section.serving.is_empty() {
+                // What is trained above the phases is not what serves.
+                (above.training, above.data, above.sweep) = Default::default();
+            }
+            let mut file = above.overlay(section.clone().into());
             file.name = Some(format!("{} / {name}", self.name.as_deref().unwrap_or("workload")));
-            if let Some(handed) = phases.last().and_then(|before| before.hands_over) {
+            if let Some(handed) = phases.last().and_then(|before| before.hands_over).filter(|_| file.serving.is_empty()) {
                 if section.data.size.is_some() {
                     return Err(conflict(&format!("phase {number}: data.size"), &format!("phase {}: hands_over", number - 1)));
                 }
@@ -94,8 +101,8 @@ impl WorkloadFile {
 
 impl From<PhaseSection> for WorkloadFile {
     fn from(section: PhaseSection) -> Self {
-        let PhaseSection { model, training, data, checkpoint, sweep, limits, .. } = section;
-        Self { model, training, data, checkpoint, sweep, limits, ..Self::default() }
+        let PhaseSection { model, training, serving, data, checkpoint, sweep, limits, .. } = section;
+        Self { model, training, serving, data, checkpoint, sweep, limits, ..Self::default() }
     }
 }
 

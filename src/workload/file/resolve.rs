@@ -7,7 +7,7 @@ use crate::workload::amount::{Amount, Checkpoint};
 use crate::workload::catalog::Models;
 use crate::workload::file::scalar::{conflict, count, invalid, missing, shown};
 use crate::workload::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
-use crate::workload::file::{data, network, settings};
+use crate::workload::file::{data, network, serving, settings};
 use crate::workload::model::{Model, ModelKind};
 use crate::workload::sweep::MOST_RUNS;
 use crate::workload::{Sweep, Task, Workload};
@@ -29,6 +29,10 @@ impl Assumed {
         self.0.push(format!("{key}={value} ({why})"));
     }
 
+    pub fn list(self) -> Vec<String> {
+        self.0
+    }
+
     #[cfg(test)]
     pub fn into_lines(self) -> Vec<String> {
         self.0
@@ -43,6 +47,9 @@ impl WorkloadFile {
     pub fn resolve(&self, models: &Models, read_model: Option<Model>) -> Result<Resolved, WorkloadFileError> {
         let mut assumed = Assumed::default();
         let network = network::resolve(&self.model, models, read_model, &mut assumed)?;
+        if !self.serving.is_empty() {
+            return serving::resolve(self, network, assumed);
+        }
         let training = settings::resolve(&self.training, &network, &mut assumed)?;
         let amount = amount(&self.training, &self.data, network.model.kind)?;
         let data = data::resolve(&self.data, training.sequence_length, &mut assumed)?;
@@ -51,13 +58,19 @@ impl WorkloadFile {
         if self.limits.max_nodes == Some(0) {
             return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
         }
-        let name = match self.name.as_deref().map(str::trim) {
-            Some("") => return Err(invalid("name", "it is empty")),
-            Some(name) if name.chars().count() > 200 => return Err(invalid("name", "it is longer than 200 characters")),
-            Some(name) => name.to_owned(),
-            None => format!("{}-{}", network.model.name, settings::task_word(training.task)),
-        };
-        Ok(Resolved { workload: Workload { name, model: network.model, training, amount, data, checkpoint, sweep }, assumed: assumed.0 })
+        let name = self.name_or(|| format!("{}-{}", network.model.name, settings::task_word(training.task)))?;
+        let workload = Workload { name, model: network.model, training, amount, data, checkpoint, sweep, serving: None };
+        Ok(Resolved { workload, assumed: assumed.0 })
+    }
+
+    /// The stated name, checked; else a made one.
+    pub(super) fn name_or(&self, made: impl FnOnce() -> String) -> Result<String, WorkloadFileError> {
+        match self.name.as_deref().map(str::trim) {
+            Some("") => Err(invalid("name", "it is empty")),
+            Some(name) if name.chars().count() > 200 => Err(invalid("name", "it is longer than 200 characters")),
+            Some(name) => Ok(name.to_owned()),
+            None => Ok(made()),
+        }
     }
 }
 

@@ -1,0 +1,270 @@
+//! A service in a plan: its hours as a run and a bill; on spot, how many spare machines in how many places keep it up.
+
+use std::sync::Arc;
+
+use crate::estimate::StepEstimate;
+use crate::market::{Offer, OfferId, Purchase};
+use crate::plan::bill::{Bill, BillInput, Used};
+use crate::plan::candidate::Plan;
+use crate::plan::filters::Why;
+use crate::plan::packing::Packing;
+use crate::plan::price::{Counter, Pricer, basis, beyond_counting};
+use crate::plan::run::{NORMAL_90, RunTime, START, Saving};
+use crate::plan::spot::{Outlook, Pool};
+use crate::spot::{InterruptionRate, hardware_failure_rate};
+use crate::units::{Band, Bytes, Hours, Quantiles, Usd};
+use crate::workload::Load;
+
+/// Correlation of the states of two pools of one type in two zones of a region, as probes of October 2022 had it on average
+/// (`spot::availability`). A loss counts as one of all places with this share of its chance, and as one of its place alone else.
+const PLACES_CORRELATE: f64 = 0.41;
+/// Places of a region that a service is spread over at most: who runs it keeps an eye on each.
+const MOST_PLACES: usize = 4;
+
+/// A service on spot machines: where they stand and what takes over where they are gone.
+#[derive(Clone, Debug)]
+pub struct Standby {
+    /// Machines in each place, dearest last.
+    pub places: Vec<(OfferId, u32)>,
+    pub spare: u32,
+    /// Share of time that too few replicas run, because lost ones have not started again.
+    pub short: f64,
+    /// Share of time that the places have spot machines; else on-demand ones stand in.
+    pub up: f64,
+    /// Mean time that a place keeps its machines.
+    pub spell: Hours,
+    pub fallback: OfferId,
+}
+
+/// What is assumed of the places of one spread.
+struct Spread {
+    places: Vec<(OfferId, u32)>,
+    spare: u32,
+    short: f64,
+    /// Mean hours up and down, of the worst place.
+    up: f64,
+    down: f64,
+}
+
+impl Pricer<'_> {
+    /// The plan of a service, or the first limit that it breaks. `nodes` carry the load; on spot there are more.
+    pub(super) fn price_service(&self, counter: &Counter, nodes: u32, step: Arc<StepEstimate>, hours: Hours) -> Result<Plan, Why> {
+        let offer = self.world.market.offer(counter.id);
+        let is_split = step.served.is_some_and(|served| served.nodes_each > 1);
+        let is_spot = offer.purchase == Purchase::Spot && offer.owned.is_none();
+        if is_spot && is_split {
+            return Err(Why::SplitOverSpot);
+        }
+        let priced = if is_spot { self.on_spot(counter.id, nodes, hours)? } else { self.on_firm(counter, nodes, hours)? };
+        let (bill, p90, standby) = priced;
+        let total_nodes = standby.as_ref().map_or(nodes, |standby| nodes + standby.spare);
+        let fallback = standby.as_ref().map(|standby| Outlook::new(&Pool::new(counter.id, offer), Some(standby.fallback)));
+        self.check_rate(offer, total_nodes, fallback.as_ref())?;
+        let expected = bill.total();
+        let p90 = p90.max(expected);
+        self.check_cost(p90, p90)?;
+        let ends_with = offer.owned.as_ref().and_then(|owned| owned.until).zip(self.limits.now);
+        if let Some((until, _)) = ends_with.filter(|(until, now)| until.duration_since(*now).as_secs_f64() < hours.0 * 3600.0) {
+            return Err(Why::OwnedUntil { until });
+        }
+        let devices = self.world.hardware.instance(offer.instance).node.devices();
+        Ok(Plan {
+            offer: counter.id,
+            instance: offer.instance,
+            nodes: total_nodes,
+            run: running(hours, step.setting.gpus().max(total_nodes * devices), standby.as_ref()),
+            step,
+            full_cost: self.full_cost(counter, total_nodes, hours),
+            bill,
+            cost: Quantiles { expected, p50: expected, p90 },
+            chance_by_deadline: None,
+            spot: None,
+            cures: Vec::new(),
+            standby: standby.map(Box::new),
+            because: Vec::new(),
+            advice: Vec::new(),
+        })
+    }
+
+    fn on_firm(&self, counter: &Counter, nodes: u32, hours: Hours) -> Result<(Bill, Usd, Option<Standby>), Why> {
+        let bill = self.bill_of(counter, nodes, &Used::held(hours.0, 0.0))?;
+        let total = bill.total();
+        Ok((bill, total, None))
+    }
+
+    /// For machines that are owned, at what they cost whether used or not.
+    fn full_cost(&self, counter: &Counter, nodes: u32, hours: Hours) -> Option<Usd> {
+        let offer = self.world.market.offer(counter.id);
+        offer.owned.as_ref().and_then(|owned| owned.full_rate.for_hours(nodes, hours.0))
+    }
+
+    fn bill_of(&self, counter: &Counter, nodes: u32, used: &Used) -> Result<Bill, Why> {
+        let offer = self.world.market.offer(counter.id);
+        let input =
+            BillInput { offer, nodes, saved: Bytes(0.0), charges: counter.charges(), rate_basis: counter.rate_basis(), risk_basis: "" };
+        input.bill(used).ok_or_else(beyond_counting)
+    }
+
+    /// The cheapest spread over places of the region that keeps enough replicas for the asked share of time. Where a place has
+    /// no spot machines, on-demand ones stand in.
+    fn on_spot(&self, id: OfferId, nodes: u32, hours: Hours) -> Result<(Bill, Usd, Option<Standby>), Why> {
+        let offer = self.world.market.offer(id);
+        let fallback = self.on_demand_beside(offer).ok_or(Why::NothingStandsIn)?;
+        let firm = self.world.market.offer(fallback);
+        let pools = self.places_beside(id);
+        let allowed = 1.0 - self.workload.serving.map_or(0.0, |serving| serving.availability);
+        let mut best: Option<(Bill, Spread)> = None;
+        let mut least = f64::INFINITY;
+        for places in 1..=pools.len() {
+            match self.spread(&pools[..places], nodes, allowed) {
+                Ok(spread) => {
+                    let bill = self.bill_of_spread(&spread, fallback, hours)?;
+                    if best.as_ref().is_none_or(|(held, _)| bill.total() < held.total()) {
+                        best = Some((bill, spread));
+                    }
+                }
+                Err(short) => least = least.min(short),
+            }
+        }
+        let (bill, spread) = best.ok_or(Why::TooFewReplicas { short: least, allowed, places: pools.len() })?;
+        let machines = f64::from(nodes + spread.spare);
+        // Variance of the share of time up over `T` of an alternating renewal process with exponential spells `u` and `d`:
+        // 2 u^2 d^2 / ((u + d)^3 T) (Cox, "Renewal Theory", section 7.4); all places are taken as one.
+        let (u, d) = (spread.up, spread.down);
+        let deviation = (2.0 * u.powi(2) * d.powi(2) / ((u + d).powi(3) * hours.0)).sqrt();
+        let dearer = (firm.quote.rate.dollars() - offer.quote.rate.dollars()).max(0.0);
+        let more = Usd::from_dollars(NORMAL_90 * deviation * machines * hours.0 * dearer).ok_or_else(beyond_counting)?;
+        let p90 = bill.total() + more;
+        let standby =
+            Standby { places: spread.places, spare: spread.spare, short: spread.short, up: u / (u + d), spell: Hours(u), fallback };
+        Ok((bill, p90, Some(standby)))
+    }
+
+    /// Spot offers of the same machine in other places of the region, cheapest first, behind the one that is asked about.
+    fn places_beside(&self, id: OfferId) -> Vec<OfferId> {
+        let offer = self.world.market.offer(id);
+        let mut places: Vec<OfferId> = self.spot_places(offer).to_vec();
+        places.sort_by_key(|other| (*other != id, self.world.market.offer(*other).quote.rate, *other));
+        places.dedup_by_key(|other| self.world.market.offer(*other).place.clone());
+        if places.first() != Some(&id) {
+            places.insert(0, id);
+        }
+        places.truncate(MOST_PLACES);
+        places
+    }
+
+    /// The fewest spare machines in these places, or the share of time with too few, however many are spare.
+    fn spread(&self, places: &[OfferId], needed: u32, allowed: f64) -> Result<Spread, f64> {
+        let spell = |id: &OfferId, up| self.model.mean_spell(Pool::new(*id, self.world.market.offer(*id)).availability, up).0;
+        let up = places.iter().map(|id| spell(id, true)).fold(f64::INFINITY, f64::min);
+        let down = places.iter().map(|id| spell(id, false)).fold(0.0, f64::max);
+        let again = Hours::from(START).0;
+        let out = again / (again + up);
+        let mut short = 1.0;
+        // A place more than carries the load adds nothing.
+        for spare in 0..=needed.saturating_mul(places.len() as u32) {
+            let counts = evenly(needed + spare, places.len());
+            short = too_few(&counts, needed, out);
+            if short <= allowed && counts.iter().all(|count| *count > 0) {
+                let places = places.iter().copied().zip(counts).collect();
+                return Ok(Spread { places, spare, short, up, down });
+            }
+        }
+        Err(short)
+    }
+
+    fn bill_of_spread(&self, spread: &Spread, fallback: OfferId, hours: Hours) -> Result<Bill, Why> {
+        let firm = self.world.market.offer(fallback);
+        let share = spread.up / (spread.up + spread.down);
+        let mut lines = Vec::new();
+        for (id, count) in &spread.places {
+            let standing_in = (hours.0 * (1.0 - share), firm.quote.rate.times(1), basis(firm));
+            let used = Used { working: hours.0 * share, lost: 0.0, fallback: Some(standing_in), elapsed: hours.0 };
+            lines.extend(self.bill_of(&self.counter(*id), *count, &used)?.lines);
+        }
+        Ok(Bill { lines })
+    }
+}
+
+/// The hours of a service as a run without an end of its own.
+fn running(hours: Hours, gpus: u32, standby: Option<&Standby>) -> RunTime {
+    let band = Band::around(hours.0, 1.0, 1.0);
+    let interruptions = match standby {
+        Some(standby) => InterruptionRate { per_hour: 1.0 / standby.spell.0, basis: "mean spell of a place, whose machines go together" },
+        None => hardware_failure_rate(gpus),
+    };
+    RunTime {
+        steps: 0.0,
+        packing: Packing::ALONE,
+        gpus,
+        training: band,
+        hours: Quantiles { expected: hours.0, p50: hours.0, p90: hours.0 },
+        lost_hours: 0.0,
+        saving: Saving { bytes: Bytes(0.0), interval_seconds: 0.0, stall_seconds: 0.0, upload_seconds: 0.0, notice: None },
+        staging: None,
+        interruptions,
+        work: band,
+        changeover: Hours::from(START),
+        worst_changeover: Hours::from(START),
+    }
+}
+
+/// Machines over places, as even as can be.
+fn evenly(machines: u32, places: usize) -> Vec<u32> {
+    let places = places as u32;
+    (0..places).map(|place| machines / places + u32::from(place < machines % places)).collect()
+}
+
+/// Share of time that fewer than `needed` machines run, where each place is without its machines for a share `out` of the time,
+/// alone or with all others.
+fn too_few(counts: &[u32], needed: u32, out: f64) -> f64 {
+    let mut alone = 0.0;
+    for lost in 0..1_u32 << counts.len() {
+        let is_lost = |place: usize| lost >> place & 1 == 1;
+        let left: u32 = counts.iter().enumerate().filter(|(place, _)| !is_lost(*place)).map(|(_, count)| count).sum();
+        if left < needed {
+            alone += (0..counts.len()).map(|place| if is_lost(place) { out } else { 1.0 - out }).product::<f64>();
+        }
+    }
+    PLACES_CORRELATE * out + (1.0 - PLACES_CORRELATE) * alone
+}
+
+/// Hours of a service; `None`: a job, or nothing is served.
+pub fn hours_of(load: Option<Load>) -> Option<Hours> {
+    match load {
+        Some(Load::Steady { hours, .. }) => Some(hours),
+        _ => None,
+    }
+}
+
+/// Machines that must reach each other: copies on machines of their own need not.
+pub fn needs_network(nodes: u32, step: &StepEstimate) -> bool {
+    step.served.map_or(nodes > 1, |served| served.nodes_each > 1)
+}
+
+/// The cheapest spot places of every region are looked up once.
+pub(super) fn is_place(offer: &Offer) -> bool {
+    offer.purchase == Purchase::Spot && offer.owned.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_machines_help_only_where_places_are_lost_apart() {
+        // One place: all are lost together, however many there are.
+        assert!((too_few(&[4], 2, 0.04) - 0.04).abs() < 1e-12);
+        // Three places that carry a half each: two of three must be lost, or all at once.
+        let two_of_three = 3.0 * 0.04_f64.powi(2) * 0.96 + 0.04_f64.powi(3);
+        let expected = PLACES_CORRELATE * 0.04 + (1.0 - PLACES_CORRELATE) * two_of_three;
+        assert!((too_few(&[1, 1, 1], 2, 0.04) - expected).abs() < 1e-12);
+        assert!(too_few(&[1, 1, 1], 2, 0.04) < too_few(&[1, 1, 0], 2, 0.04));
+    }
+
+    #[test]
+    fn machines_are_spread_evenly() {
+        assert_eq!(evenly(7, 3), [3, 2, 2]);
+        assert_eq!(evenly(1, 2), [1, 0]);
+    }
+}

@@ -1,0 +1,87 @@
+//! `Serving`: a model that answers requests, at a rate for so many hours or a number of them in all.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Hours, Seconds};
+
+/// How much is to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// A service: requests that come by themselves, for so many hours of a month or in all.
+    Steady { requests_per_second: f64, hours: Hours },
+    /// A job: requests that are there already, in any order, as fast as it is cheap.
+    Job { requests: f64 },
+}
+
+/// How weights, or keys and values, are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoredFormat {
+    #[default]
+    #[serde(alias = "fp16")]
+    Bf16,
+    /// Multiplied in 8 bits where the GPU can; else unpacked to 16.
+    Fp8,
+    /// Unpacked to 16 bits before it is multiplied.
+    Int8,
+    /// The same, in groups of 128 with a 16-bit scale and a 4-bit zero point each (Lin et al., "AWQ", arXiv 2306.00978).
+    Int4,
+}
+
+impl StoredFormat {
+    /// Bytes of an element with its share of the scales.
+    pub fn bytes(self) -> f64 {
+        match self {
+            Self::Bf16 => 2.0,
+            Self::Fp8 | Self::Int8 => 1.0,
+            Self::Int4 => 0.5 + 2.5 / 128.0,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+            Self::Int8 => "int8",
+            Self::Int4 => "int4",
+        }
+    }
+}
+
+/// What is asked of a served model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Serving {
+    pub load: Load,
+    /// Tokens of a request; 1 for models that count images.
+    pub prompt_tokens: u32,
+    /// Tokens of an answer; 0: the model reads and writes none (encoders, classifiers, images).
+    pub answer_tokens: u32,
+    /// Nine of ten requests see their first token (or their answer, where it has no tokens) by then.
+    pub time_to_first_token: Option<Seconds>,
+    /// Mean time between two tokens of an answer.
+    pub time_per_token: Option<Seconds>,
+    pub weights: StoredFormat,
+    pub kv_cache: StoredFormat,
+    /// Share of time that as many replicas run as the load needs.
+    pub availability: f64,
+}
+
+impl Serving {
+    /// Tokens of one request and its answer.
+    pub fn tokens(&self) -> f64 {
+        f64::from(self.prompt_tokens) + f64::from(self.answer_tokens)
+    }
+
+    pub fn is_job(&self) -> bool {
+        matches!(self.load, Load::Job { .. })
+    }
+
+    /// Requests of the whole bill.
+    pub fn requests(&self) -> f64 {
+        match self.load {
+            Load::Steady { requests_per_second, hours } => requests_per_second * hours.0 * 3600.0,
+            Load::Job { requests } => requests,
+        }
+    }
+}
