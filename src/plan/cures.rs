@@ -86,8 +86,8 @@ impl<'a> Case<'a> {
 
     fn decoded_once(&self) -> Option<Cure> {
         let samples = self.data.samples.filter(|_| self.data.reading.kind.is_some_and(DataKind::is_compressed_image))?;
-        let side = f64::from(self.pricer.workload.training.sequence_length);
-        let size = Bytes(samples * RAW_BYTES * (side / SIDE).powi(2));
+        let pixels = f64::from(self.pricer.workload.training.sequence_length);
+        let size = Bytes(samples * RAW_BYTES * (pixels / SIDE).powi(2));
         let after = self.with(|data| {
             (data.size, data.cpu_per_sample) = (size, None);
             (data.reading.kind, data.reading.decoder, data.reading.files) = (Some(DataKind::Raw), Decoder::Cpu, Some(FileLayout::Shards));

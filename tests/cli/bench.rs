@@ -180,7 +180,7 @@ fn a_measured_host_bounds_a_run_that_says_what_a_sample_costs() {
     assert!(cost(&fast) < 1.3 * cost(&plain), "{} {}", cost(&plain), cost(&fast));
     // Ten cores that load as one does: what every machine loads is a tenth, and longer runs cost more.
     assert!(cost(&slow) > 1.5 * cost(&fast), "{} {}", cost(&fast), cost(&slow));
-    assert_eq!(slow["recommendation"]["bound_by"], "input");
+    assert_eq!(slow["recommendation"]["bound_by"], "input: cpu decode");
     let notes = slow["notes"].to_string();
     assert!(notes.contains("10 cores load as 1.0 do alone; counted on machines with this GPU"), "{notes}");
     // What another workload reads is not said, so nothing is counted and the notes tell how to say it.
