@@ -144,7 +144,10 @@ pub fn compare<'a>(runs: impl Iterator<Item = &'a RunKnown>) -> Vec<Compared> {
             nodes: actual.nodes,
             hours: Pair { forecast: expected.hours.expected, actual: actual.hours },
             work_hours: Pair { forecast: actual.planned_work_hours, actual: actual.work_hours },
-            rate_usd: Pair { forecast: dollars(actual.planned_rate_usd), actual: dollars(actual.machines_usd.unwrap_or(actual.cost_usd)) / actual.machine_hours },
+            rate_usd: Pair {
+                forecast: dollars(actual.planned_rate_usd),
+                actual: dollars(actual.machines_usd.unwrap_or(actual.cost_usd)) / actual.machine_hours,
+            },
             cost_usd: Pair { forecast: dollars(expected.cost_usd.expected), actual: dollars(actual.cost_usd) },
             interruptions: Pair { forecast: expected.interruptions, actual: f64::from(actual.interruptions) },
             is_within_p90: actual.cost_usd <= expected.cost_usd.p90,

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::budget::{Charge, Item};
 use crate::budget::ledger::{Differing, Ledger, LedgerError};
 use crate::budget::spent::{Asked, By, Line, RunKnown, Spent};
+use crate::budget::{Charge, Item};
 use crate::cli::args::OutputFormat;
 use crate::cli::budget::focus;
 use crate::cli::costs::gather::{Gathered, from_journal, from_store, of_run};

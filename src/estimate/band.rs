@@ -111,7 +111,7 @@ pub fn time_band(regime: Regime, doubts: Doubts, certainty: Certainty, experienc
     };
     let (lower, upper) = (wide(low), wide(high));
     // How far own runs were off is judged by the band as a whole.
-    let whole = (lower.powi(2) + upper.powi(2)) / 2.0 / NORMAL_90.powi(2);
+    let whole = f64::midpoint(lower.powi(2), upper.powi(2)) / NORMAL_90.powi(2);
     let left = experience.map_or(1.0, |known| (known.variance(whole) / whole).sqrt());
     ((-lower * left).exp(), (upper * left).exp())
 }
@@ -136,8 +136,12 @@ mod tests {
     #[test]
     fn a_measurement_narrows_by_what_it_knows_and_no_further() {
         let width = |replaced, left| {
-            let (low, high) =
-                time_band(Regime::Compute, Doubts::default(), Certainty { replaced, left, spread: left / 2.0, compute_correlation: 0.9 }, None);
+            let (low, high) = time_band(
+                Regime::Compute,
+                Doubts::default(),
+                Certainty { replaced, left, spread: left / 2.0, compute_correlation: 0.9 },
+                None,
+            );
             (high / low).ln()
         };
         let plain = width(0.0, 0.0);

@@ -214,7 +214,10 @@ mod tests {
     fn the_same_program_on_the_same_gpu_says_most() {
         let [both, program, gpu, neither] =
             [("a", "h"), ("a", "x"), ("b", "h"), ("b", "x")].map(|(model, gpu)| asked(vec![run(model, gpu, 1.2)]));
-        assert!(both.time > program.time && program.time > gpu.time.min(neither.time) && neither.time >= 1.0, "{both:?} {program:?} {gpu:?}");
+        assert!(
+            both.time > program.time && program.time > gpu.time.min(neither.time) && neither.time >= 1.0,
+            "{both:?} {program:?} {gpu:?}"
+        );
         assert!(both.left < program.left && program.left < 1.0 && neither.left <= 1.0);
         let older = asked(vec![OwnRun { same_constants: false, ..run("a", "h", 1.2) }]);
         assert!(older.time < both.time && older.left > both.left, "other constants said it otherwise");

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::budget::{Item, Waste};
 use crate::budget::spent::{Asked, By, Line, Row, Spent, day};
+use crate::budget::{Item, Waste};
 use crate::report::format::{three_figures, usd};
 use crate::report::table::{Column, render};
 use crate::units::Usd;
@@ -94,7 +94,10 @@ fn foot(shown: &Shown, total: &Row, width: u16) -> String {
     };
     let mut lines = vec![what];
     if total.so_far != Usd::ZERO {
-        lines.push(format!("{} of it is so far: machines that run still, or were not seen to end, and what is stored this month.", usd(total.so_far)));
+        lines.push(format!(
+            "{} of it is so far: machines that run still, or were not seen to end, and what is stored this month.",
+            usd(total.so_far)
+        ));
     }
     if total.all_wasted() != Usd::ZERO {
         lines.push(

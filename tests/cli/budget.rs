@@ -151,7 +151,8 @@ fn focus_has_every_line_as_a_forecast_that_bills_nothing() {
              as_of = 2026-07-20\n{more}\n"
         )
     };
-    let text = format!("{HEAD}{}{}", run("one", "tags = { project = \"seven\" }\nmonths = 2"), run("two", "purchase = \"spot\"\nrepeats = 3"));
+    let text =
+        format!("{HEAD}{}{}", run("one", "tags = { project = \"seven\" }\nmonths = 2"), run("two", "purchase = \"spot\"\nrepeats = 3"));
     let document = portfolio(folder.path(), &text, &["--output", "json"]).json();
     let total = nanos(&document["total"]["cost_usd"]["expected"]);
     let lines = document["lines"].as_array().unwrap();

@@ -224,7 +224,8 @@ fn disks_storage_and_data_from_elsewhere_are_charges_of_their_own() {
     assert_eq!((total("disk_usd"), total("data_out_usd")), ("0.07".to_owned(), "2.40".to_owned()));
     assert!(total("storage_usd").starts_with("0.013"), "{}", total("storage_usd"));
     assert_eq!(found["total"]["machine_hours"], 7.0);
-    let sum: f64 = found["lines"].as_array().unwrap().iter().map(|line| line["costs"]["contracted"].as_str().unwrap().parse::<f64>().unwrap()).sum();
+    let sum: f64 =
+        found["lines"].as_array().unwrap().iter().map(|line| line["costs"]["contracted"].as_str().unwrap().parse::<f64>().unwrap()).sum();
     assert!((sum - total("contracted_usd").parse::<f64>().unwrap()).abs() < 1e-8, "{sum}");
     let narrow = costs_at(home.path(), "80", &["--store", &address]);
     assert!(narrow.stdout.lines().all(|line| line.chars().count() <= 80), "{}", narrow.stdout);
@@ -409,7 +410,11 @@ fn the_next_plan_goes_by_what_runs_like_it_took() {
     json_of(home.path(), &["--store", &address(&store)]);
     let ran = planned(home.path(), &[]);
     let after = ran.json();
-    assert!(ran.stderr.contains("say nothing of the time: 1 launched by an older version, 1 forecast with other measurements"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("say nothing of the time: 1 launched by an older version, 1 forecast with other measurements"),
+        "{}",
+        ran.stderr
+    );
     let runs = after["inputs"]["own_runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2);
     assert_eq!((&runs[0]["time_ratio"], &runs[0]["model"]), (&json!(1.1), &json!("resnet-50")));
@@ -435,7 +440,8 @@ fn the_next_plan_goes_by_what_runs_like_it_took() {
     let diff = command(home.path(), "160", &["diff", first.to_str().unwrap(), path.to_str().unwrap()]).output().unwrap();
     let diff = String::from_utf8(diff.stdout).unwrap();
     assert!(diff.contains("your own finished runs that count: 0 -> 2 (new: first, second)"), "{diff}");
-    fs::write(home.path().join("ledger.sqlite"), "not a ledger, and long enough to be looked at as one: 012345678901234567890123456789").unwrap();
+    fs::write(home.path().join("ledger.sqlite"), "not a ledger, and long enough to be looked at as one: 012345678901234567890123456789")
+        .unwrap();
     let broken = planned(home.path(), &[]);
     assert!(broken.code == 0 && broken.stderr.contains("warning: the plan goes without what your own runs say"), "{}", broken.stderr);
 }

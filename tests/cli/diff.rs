@@ -96,7 +96,11 @@ fn two_budgets_differ_by_what_was_asked() {
     assert_eq!(held("required_tags = [\"team\"]\n").code, 0);
     let ran = held("# of the house\nrequired_tags = [\"team\", \"project\"]\n");
     assert_eq!(ran.code, 4, "{}", ran.stderr);
-    assert!(ran.stderr.contains("policy.toml line 2: one: required_tags lists `project`, which it does not bear, and 1 more"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("policy.toml line 2: one: required_tags lists `project`, which it does not bear, and 1 more"),
+        "{}",
+        ran.stderr
+    );
     let table = compared(folder.path(), &before, &after, &[]).stdout;
     assert!(table.contains("$50.00 -> $110.00: +$60.00 (+120 %)"), "{table}");
 }

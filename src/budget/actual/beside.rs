@@ -63,7 +63,8 @@ impl RunFacts {
             let byte_hours: f64 = self.stored.iter().map(|stored| stored.bytes as f64 * hours(stored.since)).sum();
             let quantity = byte_hours / price.unit_bytes / HOURS_PER_MONTH;
             let line = format!("run/{}@{}/storage/{name}", self.run, self.key);
-            let assumption = "what lies in the store now, since it was written; what was deleted before is not in it; beside the machines".to_owned();
+            let assumption =
+                "what lies in the store now, since it was written; what was deleted before is not in it; beside the machines".to_owned();
             let of_month = self.beside(price, quantity, &line);
             found.extend(of_month.map(|charge| Found {
                 charge: Charge { item: Item::CheckpointStorage, start: from, end: to, assumption, ..charge },

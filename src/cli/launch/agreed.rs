@@ -19,8 +19,8 @@ use crate::plan::{Limits, Plan};
 use crate::runstore::layout::Layout;
 use crate::runstore::{Expected, ExpectedPrice, ForecastBasis, Side, SidePrice};
 use crate::units::{BillingRule, Hours, Usd, UsdPerHour};
-use crate::workload::{DataSet, Sweep};
 use crate::workload::file::WorkloadFile;
+use crate::workload::{DataSet, Sweep};
 
 /// Places that a run fails over to, of each kind.
 const MOST_PLACES: usize = 10;

@@ -297,7 +297,8 @@ fn assumptions(document: &Document, plan: &Plan, around: &Around) -> Section {
         input("seed", "Seed of the draws"),
     ];
     points.extend(inputs.into_iter().flatten());
-    let own_runs = document.inputs.get("own_runs").and_then(|runs| runs.as_array()).map(|runs| runs.iter().filter_map(|run| run["run"].as_str()));
+    let own_runs =
+        document.inputs.get("own_runs").and_then(|runs| runs.as_array()).map(|runs| runs.iter().filter_map(|run| run["run"].as_str()));
     points.extend(own_runs.map(|runs| format!("Own finished runs that the times go by: {}.", runs.collect::<Vec<_>>().join(", "))));
     Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() }
 }

@@ -200,13 +200,19 @@ fn spending(run: &RunFacts) -> Section {
     let table = Table {
         id: "spending",
         caption: "Spent by the moments at which machines came or went".to_owned(),
-        columns: vec![Column::number("hours", "Since the start"), Column::number("spent_usd", "Spent"), Column::number("planned_usd", "By the plan")],
+        columns: vec![
+            Column::number("hours", "Since the start"),
+            Column::number("spent_usd", "Spent"),
+            Column::number("planned_usd", "By the plan"),
+        ],
         rows: points.iter().map(row).collect(),
     };
     let text = match plan {
-        Some(_) => "The plan knows its cost and its hours, so its spending is drawn evenly from the request to the expected end; what a run on \
+        Some(_) => {
+            "The plan knows its cost and its hours, so its spending is drawn evenly from the request to the expected end; what a run on \
                     spot spends comes in steps."
-            .to_owned(),
+                .to_owned()
+        }
         None => "Of this run's plan only the cost is known, so it is a level line.".to_owned(),
     };
     let text = vec![text];
