@@ -172,7 +172,7 @@ impl OwnRuns {
             let mut ratios: Vec<f64> =
                 self.kinships(&program, &gpu.id).filter(|(kinship, _)| *kinship == wanted).map(|(_, run)| run.time_ratio).collect();
             ratios.sort_by(f64::total_cmp);
-            let middle = ratios.get(ratios.len() / 2)?;
+            let middle = f64::midpoint(*ratios.get(ratios.len() / 2)?, *ratios.get((ratios.len() - 1) / 2)?);
             Some(format!("{} {words} took {middle:.2} x as long as estimated", ratios.len()))
         });
         parts.collect::<Vec<_>>().join(", ")
