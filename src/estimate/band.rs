@@ -111,7 +111,7 @@ pub fn time_band(regime: Regime, doubts: Doubts, certainty: Certainty, experienc
     };
     let (lower, upper) = (wide(low), wide(high));
     // How far own runs were off is judged by the band as a whole.
-    let whole = (lower.powi(2) + upper.powi(2)) / 2.0 / NORMAL_90.powi(2);
+    let whole = f64::midpoint(lower.powi(2), upper.powi(2)) / NORMAL_90.powi(2);
     let left = experience.map_or(1.0, |known| (known.variance(whole) / whole).sqrt());
     ((-lower * left).exp(), (upper * left).exp())
 }

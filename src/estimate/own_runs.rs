@@ -6,7 +6,8 @@
 //! distribution (Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, equations 2.25 and 2.26). Where few runs or
 //! far ones are known the mean stays near 0, so nothing is shrunk by hand. The variance itself is doubted as well: as a scaled inverse
 //! chi-squared with `DEGREES` (Gelman et al., "Bayesian Data Analysis", 3rd edition, section 3.2) it becomes
-//! v (DEGREES + x'K^-1 x / v) / (DEGREES + n), so that runs which are further off than the band allows make it wider.
+//! v (DEGREES + d/n x'K^-1 x / v) / (DEGREES + d), so that runs which are further off than the band allows make it wider. Only the d
+//! different pairs of program and GPU count there: repeats of one may be alike in more than is known.
 
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
@@ -75,8 +76,8 @@ impl Kinship {
 
 /// Parts of the variance of a log error that runs share, from 1,067 published runs predicted by constants that were fitted without
 /// their code base (`gpuplan accuracy --refit --residuals`), a code base standing for a user and each weighing as the root of its runs.
-/// Mean products of pairs over the variance are .04 where nothing else is shared, .12 on one GPU, .36 for one program (.24 to .41 by how
-/// the four bases with both weigh) and .39 for both (.34 to .48). The rest goes with batch, layout and count, and stays in the band.
+/// Mean products of pairs over the variance are .04 where nothing else is shared, .12 on one GPU, .36 for one program (.24 to .60 by how
+/// the four bases that have such pairs weigh) and .39 for both (.34 to .48). The rest goes with batch, layout and count, and stays in the band.
 const OF_USER: f64 = 0.04;
 const OF_GPU: f64 = 0.08;
 const OF_PROGRAM: f64 = 0.30;
@@ -97,6 +98,8 @@ pub struct OwnRuns {
     inverse: DMatrix<f64>,
     weighted: DVector<f64>,
     square: f64,
+    /// Different pairs of program and GPU.
+    kinds: usize,
 }
 
 /// What the runs say of one program on one GPU.
@@ -107,6 +110,7 @@ pub struct Experience {
     /// Part of the band's log variance that is left, before the runs' own scatter says how large it is.
     left: f64,
     square: f64,
+    kinds: usize,
     pub runs: usize,
 }
 
@@ -125,7 +129,9 @@ impl OwnRuns {
         let inverse = correlations.cholesky().filter(|_| !runs.is_empty())?.inverse();
         let weighted = &inverse * &logs;
         let square = logs.dot(&weighted);
-        Some(Self { runs, inverse, weighted, square })
+        let is_first = |at: usize| runs[..at].iter().all(|run| (&run.program, &run.gpu) != (&runs[at].program, &runs[at].gpu));
+        let kinds = (0..runs.len()).filter(|at| is_first(*at)).count();
+        Some(Self { runs, inverse, weighted, square, kinds })
     }
 
     pub fn runs(&self) -> &[OwnRun] {
@@ -140,7 +146,13 @@ impl OwnRuns {
         let shared = self.kinships(program, gpu).map(|(kinship, _)| kinship.correlation());
         let shared = DVector::from_iterator(self.runs.len(), shared);
         let known = shared.dot(&(&self.inverse * &shared));
-        Experience { time: shared.dot(&self.weighted).exp(), left: 1.0 - known, square: self.square, runs: self.runs.len() }
+        Experience {
+            time: shared.dot(&self.weighted).exp(),
+            left: 1.0 - known,
+            square: self.square,
+            kinds: self.kinds,
+            runs: self.runs.len(),
+        }
     }
 
     fn kinships<'a>(&'a self, program: &'a Program, gpu: &'a str) -> impl Iterator<Item = (Kinship, &'a OwnRun)> {
@@ -160,7 +172,7 @@ impl OwnRuns {
             let mut ratios: Vec<f64> =
                 self.kinships(&program, &gpu.id).filter(|(kinship, _)| *kinship == wanted).map(|(_, run)| run.time_ratio).collect();
             ratios.sort_by(f64::total_cmp);
-            let middle = ratios.get(ratios.len() / 2)?;
+            let middle = f64::midpoint(*ratios.get(ratios.len() / 2)?, *ratios.get((ratios.len() - 1) / 2)?);
             Some(format!("{} {words} took {middle:.2} x as long as estimated", ratios.len()))
         });
         parts.collect::<Vec<_>>().join(", ")
@@ -170,7 +182,8 @@ impl OwnRuns {
 impl Experience {
     /// The log variance of a band, which is `before`, with what the runs say.
     pub fn variance(&self, before: f64) -> f64 {
-        let scatter = (DEGREES + self.square / before.max(f64::MIN_POSITIVE)) / (DEGREES + self.runs as f64);
+        let (kinds, runs) = (self.kinds as f64, self.runs as f64);
+        let scatter = (DEGREES + kinds / runs * self.square / before.max(f64::MIN_POSITIVE)) / (DEGREES + kinds);
         before * self.left * scatter
     }
 }
@@ -226,7 +239,7 @@ mod tests {
     #[test]
     fn runs_as_the_band_has_them_narrow_it_and_runs_far_outside_widen_it() {
         let plain = width(None);
-        assert!(width(Some(asked(vec![run("a", "h", 1.02); 3]))) < 0.75 * plain);
+        assert!(width(Some(asked(vec![run("a", "h", 1.02); 3]))) < 0.8 * plain);
         let scattered = vec![run("a", "h", 2.0), run("a", "h", 0.6), run("a", "h", 1.5)];
         assert!(width(Some(asked(scattered))) > plain);
         assert_eq!(OwnRuns::new(Vec::new()), None);

@@ -33,7 +33,8 @@ pub fn text(runs: &[Compared], width: u16) -> String {
     let groups = groups(runs);
     rows.extend(groups.iter().filter(|group| group.runs.len() > 1).map(sum));
     let foot = "Actual over forecast; interruptions: seen / forecast. Work is the time that a step's estimate says, without waiting and lost \
-        work; price is of a machine and hour; the forecast of the cost has disks and storage in it. Rows in brackets are medians.";
+        work; price is of a machine and hour; the forecast of the cost has checkpoint storage in it, the actual cost \
+        has not. Rows in brackets are medians.";
     format!("{}{}\n", render(&columns, rows, width), wrap(foot, width, ""))
 }
 

@@ -200,7 +200,7 @@ fn with_sides(store: &Path) {
     let data = store.join("runs/good/data/e1");
     fs::create_dir_all(&data).unwrap();
     fs::File::create(data.join("shard")).unwrap().set_len(1 << 30).unwrap();
-    let since = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_792_022_400);
+    let since = std::time::UNIX_EPOCH + std::time::Duration::from_hours(497_784);
     let mut folders = vec![store.join("runs/good")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {

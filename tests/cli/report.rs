@@ -193,7 +193,7 @@ fn what_a_profile_found_stands_on_the_page_with_its_price() {
     });
     let text = report(&path, &["--format", "md"]);
     assert!(text.contains("## What the profile found") && text.contains("| input bound | the GPU waits 31 % of a step |"), "{text}");
-    assert!(text.contains("$1,234") && text.contains("not priced"), "{text}");
+    assert!(text.contains("$1,235") && text.contains("- Not priced: throttled by heat: a fault of the profiled machine"), "{text}");
     assert!(!report(&path, &[]).contains("<workers>"));
     assert!(!report(PLAN, &["--format", "md"]).contains("What the profile found"));
 }

@@ -15,7 +15,6 @@ pub fn section(findings: &[Finding]) -> Option<Section> {
             Cell::text(&*finding.advice),
             finding.saves_usd.map_or_else(|| Cell::new("not priced", ""), Cell::usd),
             finding.saves_hours.map_or_else(Cell::none, Cell::hours),
-            Cell::text(finding.why_unpriced.as_deref().unwrap_or_default()),
         ]
     };
     let table = Table {
@@ -27,11 +26,12 @@ pub fn section(findings: &[Finding]) -> Option<Section> {
             Column::text("advice", "What to do"),
             Column::number("saves_usd", "Saves"),
             Column::number("saves_hours", "Time"),
-            Column::text("why_unpriced", "Not priced because"),
         ],
         rows: findings.iter().map(row).collect(),
     };
     let text = vec!["Each is priced by itself, at best, on the recommended machines; savings of several do not add up.".to_owned()];
+    let why = |finding: &Finding| Some(format!("Not priced: {}: {}.", finding.rule.replace('-', " "), finding.why_unpriced.as_ref()?));
+    let points = findings.iter().filter_map(why).collect();
     let figures = vec![Figure { chart: None, table }];
-    Some(Section { id: "findings", heading: "What the profile found", text, figures, ..Section::default() })
+    Some(Section { id: "findings", heading: "What the profile found", text, points, figures })
 }

@@ -80,7 +80,7 @@ fn table(out: &mut String, table: &Table) {
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
-        let cells = table.columns.iter().zip(row).map(|(column, cell)| format!("<td{}>{}</td>", class(column), shown(cell)));
+        let cells = table.columns.iter().zip(row).map(|(column, cell)| format!("<td{}>{}</td>", class_of(column, cell), shown(cell)));
         out.push_str(&format!("<tr>{}</tr>\n", cells.collect::<String>()));
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
@@ -88,6 +88,13 @@ fn table(out: &mut String, table: &Table) {
 
 fn class(column: &Column) -> &'static str {
     if column.is_number { " class=\"n\"" } else { "" }
+}
+
+/// Letters from which a cell has a width of its own: in a narrow one a sentence would make its row a tower.
+const LONG: usize = 48;
+
+fn class_of(column: &Column, cell: &Cell) -> &'static str {
+    if !column.is_number && cell.shown.chars().count() >= LONG { " class=\"long\"" } else { class(column) }
 }
 
 fn shown(cell: &Cell) -> String {
