@@ -65,7 +65,7 @@ pub fn prepared_estimate(constants: &Constants, id: Value, prepared: &Prepared) 
     let (made, chosen) = defaults::complete(&subject, &prepared.request).map_err(|misfit| match misfit {
         Misfit::Unsupported { detail } => detail,
         Misfit::Indivisible { what, by } => format!("no layout divides {what} by {by}"),
-        Misfit::Slow { what, .. } => format!("the {what} takes too long"),
+        Misfit::Slow { what, .. } => format!("{what} takes too long"),
         Misfit::NeedsMemory { need, have } => format!("needs {need} of {have}"),
     })?;
     let mut assumed = prepared.assumed.clone();

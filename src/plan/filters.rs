@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::estimate::Misfit;
+use crate::estimate::load::FIRST;
 use crate::hardware::{Hardware, InstanceType};
 use crate::market::{Availability, Offer, Purchase, Suspicion};
 use crate::plan::limits::{Limits, PurchaseChoice};
@@ -220,7 +221,7 @@ impl Why {
             Self::Misfit(Misfit::Indivisible { what, by }) => format!("no layout divides {what} over {by} GPUs"),
             Self::Misfit(Misfit::Unsupported { detail }) => detail.clone(),
             Self::Misfit(Misfit::Slow { what, least, target }) => {
-                format!("the {what} takes {:.0} ms on an idle replica, {:.0} ms are asked for", least.0 * 1e3, target.0 * 1e3)
+                format!("{what} takes {:.0} ms on an idle replica, {:.0} ms are asked for", least.0 * 1e3, target.0 * 1e3)
             }
             Self::NothingStandsIn => "spot may be gone for hours, and its region has no on-demand machine to stand in".to_owned(),
             Self::SplitOverSpot => "a replica over several spot machines ends with each of them".to_owned(),
@@ -273,7 +274,7 @@ impl Why {
             Self::Misfit(Misfit::Indivisible { .. }) => "a global batch that more counts divide".to_owned(),
             Self::Misfit(Misfit::Unsupported { .. }) => "-".to_owned(),
             Self::Misfit(Misfit::Slow { what, least, .. }) => {
-                let key = if *what == "first token" { "time_to_first_token" } else { "time_per_token" };
+                let key = if *what == FIRST { "time_to_first_token" } else { "time_per_token" };
                 format!("serving.{key} = \"{:.0}ms\", fewer bits a weight, or a faster GPU", (least.0 * 1.1e3).ceil())
             }
             Self::NothingStandsIn | Self::SplitOverSpot => "--purchase on-demand".to_owned(),

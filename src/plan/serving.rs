@@ -35,7 +35,7 @@ pub fn answers(workload: &Workload, serving: &Serving, machine: Machine, correct
         };
         match made {
             Ok(made) => found.extend(made),
-            Err(misfit) => failed = nearer(failed, misfit),
+            Err(misfit) => failed = Some(nearer(failed, misfit)),
         }
     }
     (best_of_each_count(found, failed, serving), estimated)
@@ -60,7 +60,7 @@ fn best_of_each_count(mut found: Vec<(u32, StepEstimate)>, failed: Option<Misfit
 }
 
 /// Of two reasons the one that came closer: too slow after too small, and of each kind the smaller miss.
-fn nearer(held: Option<Misfit>, new: Misfit) -> Option<Misfit> {
+fn nearer(held: Option<Misfit>, new: Misfit) -> Misfit {
     let rank = |misfit: &Misfit| match misfit {
         Misfit::Unsupported { .. } => (0, 0.0),
         Misfit::Indivisible { .. } => (1, 0.0),
@@ -68,8 +68,8 @@ fn nearer(held: Option<Misfit>, new: Misfit) -> Option<Misfit> {
         Misfit::Slow { least, target, .. } => (3, -least.0 / target.0),
     };
     match held {
-        Some(held) if rank(&held) >= rank(&new) => Some(held),
-        _ => Some(new),
+        Some(held) if rank(&held) >= rank(&new) => held,
+        _ => new,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::units::{Bytes, Hours, Seconds};
 use crate::workload::file::network::Network;
 use crate::workload::file::resolve::{Assumed, Resolved};
 use crate::workload::file::scalar::{choice, conflict, count, invalid, missing, plain_text, shown, whole};
-use crate::workload::file::{Scalar, TrainingSection, WorkloadFile, WorkloadFileError};
+use crate::workload::file::{DataSection, Scalar, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 use crate::workload::model::{Model, ModelKind};
 use crate::workload::{Amount, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
 
@@ -118,10 +118,10 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
     if file.training != TrainingSection::default() {
         return Err(conflict("[serving]", "[training]"));
     }
-    if file.sweep != Default::default() {
+    if file.sweep != SweepSection::default() {
         return Err(conflict("[serving]", "[sweep]"));
     }
-    if file.data != Default::default() {
+    if file.data != DataSection::default() {
         return Err(conflict("[serving]", "[data]"));
     }
     if file.limits.deadline.is_some() && steady.iter().any(|way| way.is_some()) {
