@@ -70,10 +70,8 @@ impl Question<'_> {
         let mut answers: Vec<Answer> = Vec::new();
         for (phase, deadline) in phases.iter().zip(deadlines) {
             let mut file = phase.file.clone();
-            if let Some(before) = answers.last().filter(|before| before.hands_over.is_some()) {
-                if file.serving.is_empty() {
-                    file.data.place.get_or_insert_with(|| before.place.clone());
-                }
+            if let Some(before) = answers.last().filter(|before| before.hands_over.is_some() && file.serving.is_empty()) {
+                file.data.place.get_or_insert_with(|| before.place.clone());
             }
             let answer;
             (answer, catalogs) = self.answer(phase, &file, *deadline, catalogs)?;

@@ -1,6 +1,7 @@
 //! The boot script: the first thing that a rented machine runs. Its first line arms the end of the machine.
 
 use crate::launch::events::Order;
+use crate::launch::job::Data;
 use crate::launch::spec::RunSpec;
 use crate::runstore::store::Link;
 
@@ -69,10 +70,9 @@ pub fn script(boot: &Boot) -> String {
         lines.push(format!("value=$(secret {}) || fail {why}", quoted(&secret.name)));
         lines.push(format!("keep {} \"$value\"", secret.variable));
     }
-    lines.extend(job.data.iter().map(|data| match data.is_mounted {
-        true => format!("mount_data {}", quoted(&data.address)),
-        false => "choose_data_folder".to_owned(),
-    }));
+    let placed =
+        |data: &Data| if data.is_mounted { format!("mount_data {}", quoted(&data.address)) } else { "choose_data_folder".to_owned() };
+    lines.extend(job.data.iter().map(placed));
     lines.extend(job.container.iter().map(|image| format!("pull {}", quoted(image))));
     lines.push(written("start.sh", &start(boot)));
     lines.push("cd work".to_owned());
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
     use crate::launch::events::Choice;
-    use crate::launch::job::{Data, Job, Parcel, Secret};
+    use crate::launch::job::{Job, Parcel, Secret};
     use crate::launch::launcher::{Market, Pool};
     use crate::units::{BillingRule, GpuCount, Usd, UsdPerHour};
     use crate::workload::Sweep;

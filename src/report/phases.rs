@@ -97,7 +97,7 @@ pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
     });
     let Total { run_hours, cost_usd } = whole.total;
     let mut together = vec![String::new(); columns.len()];
-    together[0] = "total".to_owned();
+    together[0].push_str("total");
     together[7] = Hours(run_hours.expected).to_string();
     together[8] = format::usd(cost_usd.expected);
     together[9] = format::usd(cost_usd.p90);

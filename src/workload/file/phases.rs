@@ -73,7 +73,7 @@ impl WorkloadFile {
                     return Err(conflict(&format!("phase {number}: data.size"), &format!("phase {}: hands_over", number - 1)));
                 }
                 file.data.size = Some(format!("{}B", handed.0));
-                file.data.place = section.data.place.clone();
+                file.data.place.clone_from(&section.data.place);
             }
             // Those above the phases are for all of them together.
             file.limits.deadline.clone_from(&section.limits.deadline);
