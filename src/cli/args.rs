@@ -13,6 +13,7 @@ use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::costs::CostsArguments;
 use crate::cli::diff::DiffArguments;
 use crate::cli::ending::{DownArguments, GcArguments, StopArguments};
+use crate::cli::explain::ExplainArguments;
 use crate::cli::export::ExportArguments;
 use crate::cli::launch::LaunchArguments;
 use crate::cli::launch::adopt::AdoptArguments;
@@ -391,21 +392,6 @@ pub struct PlanArguments {
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub max_results: usize,
-}
-
-#[derive(Debug, Args)]
-pub struct ExplainArguments {
-    #[command(flatten)]
-    pub workload: WorkloadArguments,
-    #[command(flatten)]
-    pub limits: LimitsArguments,
-    #[command(flatten)]
-    pub prices: PriceArguments,
-    #[command(flatten)]
-    pub measured: MeasuredArguments,
-    /// Id of a plan, a GPU, an instance type, or a region; default: the recommended plan
-    #[arg(long, value_name = "NAME")]
-    pub plan: Option<String>,
 }
 
 #[derive(Debug, Args)]

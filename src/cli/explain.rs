@@ -1,8 +1,10 @@
 //! `explain`: one candidate in full; where it was not on the list, the plan is made again for it alone.
 
+use clap::Args;
 use serde_json::json;
 
-use crate::cli::args::{ExplainArguments, OutputFormat};
+use crate::cli::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
+use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::plan::{self, Answered};
 use crate::cli::printer::Printer;
@@ -15,6 +17,21 @@ use crate::plan::{Limits, Plan, PlanSet};
 use crate::report::explain as report;
 use crate::report::plan_json::plan_json;
 use crate::workload::file::WorkloadFile;
+
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
+    #[command(flatten)]
+    pub limits: LimitsArguments,
+    #[command(flatten)]
+    pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
+    /// Id of a plan, a GPU, an instance type, or a region; default: the recommended plan
+    #[arg(long, value_name = "NAME")]
+    pub plan: Option<String>,
+}
 
 pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let file = workload::read(&arguments.workload)?
