@@ -31,7 +31,7 @@ pub fn run(
     // A service runs for its hours, whatever the deadline of what comes before it.
     let hours: Vec<f64> = answers.iter().map(|answer| if answer.is_service { 0.0 } else { answer.taken.hours.p90 }).collect();
     if let Some(deadline) = deadline.filter(|deadline| hours.iter().sum::<f64>() > deadline.0) {
-        let shares: Vec<Option<Hours>> = shares(deadline, &hours).into_iter().map(Some).collect();
+        let shares: Vec<Option<Hours>> = shares(deadline, &hours).into_iter().map(|share| (share.0 > 0.0).then_some(share)).collect();
         (answers, _) = question.answers(&phases, &shares, catalogs)?;
         total = Total::of(&taken(&answers));
     }
@@ -93,7 +93,7 @@ impl Question<'_> {
         };
         let own = Limits::read(&file.limits, &catalogs.hardware, self.settings.now)?;
         let limits = Limits {
-            deadline: own.deadline.or(deadline).filter(|deadline| deadline.0 > 0.0),
+            deadline: own.deadline.or(deadline),
             policy: self.whole.policy.clone(),
             seed: self.whole.seed,
             accept_stale: self.whole.accept_stale,

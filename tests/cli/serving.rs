@@ -139,3 +139,13 @@ fn a_small_model_fits_a_slice_of_a_card() {
     let cost = document["recommendation"]["cost_usd"]["expected"].as_str().unwrap().parse::<f64>().unwrap();
     assert!(cost < 400.0, "half a request a second needs no large card: {cost}");
 }
+
+#[test]
+fn the_page_of_a_service_says_what_its_users_see() {
+    let ran = gpuplan(&["report", "examples/serve-llama-3.1-8b.toml", "--format", "md"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for words in ["It serves for 30.4 d.", "the first token after ", "A million tokens cost $0."] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("expected to end"), "{}", ran.stdout);
+}

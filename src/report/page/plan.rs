@@ -8,7 +8,7 @@ use crate::report::format;
 use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
 use crate::report::page::figures;
 use crate::report::page::findings;
-use crate::report::page::recorded::{Document, Plan, Rejected};
+use crate::report::page::recorded::{Document, Latency, Plan, Rejected, Served};
 use crate::units::Hours;
 
 /// Below this chance, ending late is one of the things that could go wrong.
@@ -124,6 +124,7 @@ fn recommendation(document: &Document, plan: &Plan, around: &Around) -> Section 
             format::usd(full)
         ));
     }
+    text.extend(plan.served.as_ref().map(serving));
     text.extend(plan.spot.as_ref().and_then(|spot| spot.promise.clone()).map(|promise| format!("The plan promises: {promise}")));
     if !plan.because.is_empty() {
         text.push("Why this one:".to_owned());
@@ -140,7 +141,23 @@ fn cost(document: &Document, plan: &Plan) -> String {
     )
 }
 
+/// What people who wait for answers see, and what an answer costs.
+fn serving(served: &Served) -> String {
+    let copies = if served.replicas == 1 {
+        "One copy of the model answers".to_owned()
+    } else {
+        format!("{} copies of the model answer", served.replicas)
+    };
+    let Latency { ttft, per_token } = served.latency_seconds;
+    let pace = if per_token.expected > 0.0 { format!(", then one every {:.0} ms", per_token.expected * 1e3) } else { String::new() };
+    let money = served.usd_per_million_tokens.map_or(String::new(), |usd| format!(" A million tokens cost {}.", format::usd(usd)));
+    format!("{copies}: the first token after {:.0} ms, after {:.0} ms in one of ten cases{pace}.{money}", ttft.p50 * 1e3, ttft.p90 * 1e3)
+}
+
 fn time(document: &Document, plan: &Plan) -> String {
+    if plan.served.as_ref().is_some_and(|served| served.checkpoint.is_none()) {
+        return format!("It serves for {}.", Hours(plan.run_hours.expected));
+    }
     let chance = match (plan.chance_by_deadline, document.limit("deadline")) {
         (Some(chance), Some(deadline)) => format!(" The chance to have ended by the deadline ({deadline}) is {}.", percent(chance)),
         (Some(chance), None) => format!(" The chance to have ended by the deadline is {}.", percent(chance)),

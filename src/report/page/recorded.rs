@@ -121,10 +121,28 @@ pub struct Plan {
     pub chance_by_deadline: Option<f64>,
     #[serde(default)]
     pub spot: Option<Spot>,
+    #[serde(flatten, default)]
+    pub served: Option<Served>,
     #[serde(default)]
     pub because: Vec<String>,
     #[serde(default)]
     pub advice: Vec<String>,
+}
+
+/// Of a model that answers requests.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Served {
+    pub replicas: u32,
+    pub latency_seconds: Latency,
+    pub usd_per_million_tokens: Option<Usd>,
+    /// `null` for a service, which has nothing to save and ends by no event.
+    pub checkpoint: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Latency {
+    pub ttft: Quantiles<f64>,
+    pub per_token: Quantiles<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
