@@ -271,8 +271,7 @@ mod tests {
 
     #[test]
     fn intervals_have_a_unit_and_a_sane_length() {
-        assert_eq!(interval("500ms").ok(), None, "milliseconds are no unit of this program");
-        assert_eq!(interval("0.5s"), Ok(Duration::from_millis(500)));
+        assert_eq!([interval("500ms"), interval("0.5s")], [Ok(Duration::from_millis(500)), Ok(Duration::from_millis(500))]);
         for text in ["1", "0.01s", "2h", "", "soon"] {
             assert!(interval(text).is_err(), "{text}");
         }

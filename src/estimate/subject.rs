@@ -242,7 +242,10 @@ impl StepEstimate {
             self.time.total -= std::mem::take(&mut self.time.input);
             self.bound = self.time.bound();
         }
-        let feeding = feeding.beside(self.time.total);
+        // What finished runs say is true of the whole step, its waiting included.
+        let known = self.experience.map_or(1.0, |known| known.time);
+        let mut feeding = feeding.beside(self.time.total / known);
+        (feeding.busy, feeding.waits) = (feeding.busy * known, feeding.waits * known);
         self.time.input += feeding.waits;
         self.time.total += feeding.waits;
         if self.time.input > INPUT_SHARE * self.time.total {
