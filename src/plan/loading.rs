@@ -164,8 +164,11 @@ pub fn passed_over(world: World, plans: &[Plan], best: &Plan) -> Option<String> 
     ))
 }
 
-/// What is known of the input of this workload on this instance type, and what is not.
+/// What is known of the input of this workload on this instance type, and what is not. Requests bring their own.
 pub fn said(world: World, workload: &Workload, instance: InstanceId) -> Vec<String> {
+    if workload.serving.is_some() {
+        return Vec::new();
+    }
     let mut notes: Vec<String> = of_measured_host(world, workload, instance).into_iter().collect();
     if notes.is_empty() || workload.data.as_ref().is_some_and(|data| data.reading.kind.is_some()) {
         notes.extend(unchecked(world, workload, instance));

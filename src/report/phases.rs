@@ -72,7 +72,7 @@ pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
     let columns = [
         Column::left("phase", 0),
         Column::left("GPUs", 0),
-        Column::left("machines", 100),
+        Column::left("machines", 110),
         Column::left("where", 0),
         Column::left("terms", 0),
         Column::right("$/h", 110),
