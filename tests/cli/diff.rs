@@ -5,13 +5,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Ran, gpuplan, plan};
+use crate::support::{NOW, Ran, gpuplan, gpuplan_in, plan};
 
 fn compared(folder: &Path, before: &Value, after: &Value, more: &[&str]) -> Ran {
-    let (a, b) = (folder.join("before.json"), folder.join("after.json"));
-    fs::write(&a, before.to_string()).unwrap();
-    fs::write(&b, after.to_string()).unwrap();
-    let mut ran = gpuplan(&[&["diff", a.to_str().unwrap(), b.to_str().unwrap()], more].concat());
+    fs::write(folder.join("before.json"), before.to_string()).unwrap();
+    fs::write(folder.join("after.json"), after.to_string()).unwrap();
+    let mut ran = gpuplan_in(folder, NOW, "100", &[&["diff", "before.json", "after.json"], more].concat());
     let folder = format!("{}/", folder.display());
     (ran.stdout, ran.stderr) = (ran.stdout.replace(&folder, ""), ran.stderr.replace(&folder, ""));
     ran

@@ -33,8 +33,13 @@ pub fn gpuplan(arguments: &[&str]) -> Ran {
 }
 
 pub fn gpuplan_at(now: &str, columns: &str, arguments: &[&str]) -> Ran {
+    gpuplan_in(Path::new(env!("CARGO_MANIFEST_DIR")), now, columns, arguments)
+}
+
+/// With names of files as they are in that folder: how long its own name is changes no line.
+pub fn gpuplan_in(folder: &Path, now: &str, columns: &str, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-    command.args(arguments).args(["--now", now]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args(arguments).args(["--now", now]).current_dir(folder);
     // Nothing of the machine leaks in, and no network is ever tried.
     command.env_clear().env("COLUMNS", columns).env("GPUPLAN_OFFLINE", "1").stdin(Stdio::null());
     let output = command.output().unwrap();
