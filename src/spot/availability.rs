@@ -1,6 +1,7 @@
 //! How availability goes on: the rate of leaving up or down by the age of the spell and by recent availability.
 
 use crate::spot::policy::PoolView;
+use crate::spot::spells::Spells;
 use crate::spot::watch::{SeenPool, Watch};
 use crate::units::Hours;
 use crate::units::draw::Draws;
@@ -91,6 +92,8 @@ pub struct Future {
     /// What happens to every pool of a job alike.
     common: Option<Draws>,
     up: Vec<bool>,
+    /// Ticks at which a spell begins, but for the first spell.
+    turns: Vec<usize>,
 }
 
 impl Future {
@@ -107,7 +110,7 @@ impl Future {
         }
         let oldest = (AGES[AGES.len() - 1] * 3600.0 / tick).ceil() as usize;
         let ages = (0..=oldest).map(|ticks| bin(ticks as f64 * tick / 3600.0, &AGES) as u8).collect();
-        Self { seen: watch.seen(pool), leaves, ages, draws, common: None, up: Vec::new() }
+        Self { seen: watch.seen(pool), leaves, ages, draws, common: None, up: Vec::new(), turns: Vec::new() }
     }
 
     /// The same as one of several pools of a job, which share the draws of `common`.
@@ -116,40 +119,53 @@ impl Future {
         Self { common: Some(common), ..self }
     }
 
-    /// A number from 0 to 1 that leaves the state where it is small. What pools have in common pushes all of them the same way.
-    fn draw(&mut self, is_up: bool) -> f64 {
-        let own = self.draws.uniform();
-        let Some(common) = &mut self.common else { return own };
-        let shared = common.uniform();
-        match (self.draws.uniform() < SHARED_SHARE, is_up) {
-            (false, _) => own,
-            (true, true) => shared,
-            (true, false) => 1.0 - shared,
-        }
-    }
-
     /// Up or down for so many ticks at least. What was drawn stays as it was.
     pub fn reach(&mut self, ticks: usize) -> &[bool] {
-        self.up.reserve(ticks.saturating_sub(self.up.len()));
-        if ticks > self.up.len() && !self.seen.has_probed() {
-            let next = self.draw(false) < self.seen.availability();
-            self.seen.advance(next);
-            self.up.push(next);
-        }
-        while self.up.len() < ticks {
-            let is_up = self.seen.is_up();
-            let age = self.ages[self.seen.age().min(self.ages.len() - 1)];
-            let chance = self.leaves[usize::from(is_up)][usize::from(age)][self.seen.reaches(&REGIMES).saturating_sub(1)];
-            let next = is_up != (self.draw(is_up) < chance);
-            self.seen.advance(next);
-            self.up.push(next);
+        let drawn = self.up.len();
+        if ticks > drawn {
+            self.up.resize(ticks, false);
+            // On their own while they change at every tick, so that the compiler keeps them in registers.
+            let (mut seen, mut draws, mut common) = (self.seen, self.draws.clone(), self.common.clone());
+            for tick in drawn..ticks {
+                let is_up = seen.is_up();
+                let next = if seen.has_probed() {
+                    let age = self.ages[seen.age().min(self.ages.len() - 1)];
+                    let chance = self.leaves[usize::from(is_up)][usize::from(age)][seen.reaches(&REGIMES).saturating_sub(1)];
+                    is_up != (draw(&mut draws, common.as_mut(), is_up) < chance)
+                } else {
+                    draw(&mut draws, common.as_mut(), false) < seen.availability()
+                };
+                if tick > 0 && next != is_up {
+                    self.turns.push(tick);
+                }
+                seen.advance(next);
+                self.up[tick] = next;
+            }
+            (self.seen, self.draws, self.common) = (seen, draws, common);
         }
         &self.up
+    }
+
+    /// The same, spell by spell.
+    pub fn spells(&self) -> Spells<'_> {
+        Spells { begins_up: self.up.first().copied().unwrap_or_default(), turns: &self.turns, ticks: self.up.len() }
     }
 
     /// As far as it is drawn.
     pub fn up(&self) -> &[bool] {
         &self.up
+    }
+}
+
+/// A number from 0 to 1 that leaves the state where it is small. What pools have in common pushes all of them the same way.
+fn draw(draws: &mut Draws, common: Option<&mut Draws>, is_up: bool) -> f64 {
+    let own = draws.uniform();
+    let Some(common) = common else { return own };
+    let shared = common.uniform();
+    match (draws.uniform() < SHARED_SHARE, is_up) {
+        (false, _) => own,
+        (true, true) => shared,
+        (true, false) => 1.0 - shared,
     }
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::spot::availability::{AvailabilityModel, Future};
 use crate::spot::policy::{Limits, Policy};
 use crate::spot::replay::{Outcome, ReplayError, World, replay};
+use crate::spot::spells::spot_only;
 use crate::spot::watch::Watch;
 use crate::units::draw::Draws;
 use crate::units::{Quantiles, Usd};
@@ -102,14 +103,24 @@ fn run_to_the_end(policy: &Policy, limits: &Limits, futures: &mut [Future], watc
         for future in futures.iter_mut() {
             future.reach(ticks);
         }
-        let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
-        let outcome = replay(policy, limits, &World::of(&pools), 0, watch.clone(), false);
+        let outcome = match futures {
+            [pool] if is_spot_alone(policy, limits, watch) => spot_only(limits, pool.spells()),
+            _ => {
+                let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
+                replay(policy, limits, &World::of(&pools), 0, watch.clone(), false)
+            }
+        };
         match outcome {
             Err(ReplayError::TraceEnds) if ticks < MOST_TICKS => ticks = (2 * ticks).min(MOST_TICKS),
             Err(ReplayError::TraceEnds) => return Err(ReplayError::TooLong(MOST_TICKS)),
             other => return other,
         }
     }
+}
+
+/// Nothing can happen but spells.
+fn is_spot_alone(policy: &Policy, limits: &Limits, watch: &Watch) -> bool {
+    matches!(policy, Policy::SpotOnly) && limits.budget.is_none() && watch.probes_every_tick()
 }
 
 /// Forecast from what `watch` knows before the start, in whole ticks.

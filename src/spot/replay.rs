@@ -2,7 +2,6 @@
 
 use crate::spot::policy::reason::Reason;
 use crate::spot::policy::{Action, Decision, Limits, Observation, Policy, State, decide};
-use crate::spot::spells;
 use crate::spot::watch::Watch;
 use crate::units::Usd;
 
@@ -104,9 +103,6 @@ pub fn look_back(watch: &mut Watch, world: &World, start: usize) {
 
 /// Runs the job from tick `start` on. `log` keeps every decision.
 pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut watch: Watch, log: bool) -> Result<Outcome, ReplayError> {
-    if is_spot_alone(policy, limits, world) && watch.probes_every_tick() && !log {
-        return spells::spot_only(limits, world.pools[0].get(start..).unwrap_or_default());
-    }
     let mut meter = Meter::new(limits.pools.len());
     let mut state = State { left: limits.work, ..State::default() };
     let mut outcome = Outcome::default();
@@ -172,12 +168,6 @@ pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut
     outcome.last = state.running;
     outcome.met_deadline = !outcome.out_of_budget && state.elapsed <= limits.deadline + 1e-6;
     meter.settle(limits, outcome).ok_or(ReplayError::Uncountable)
-}
-
-/// Nothing can happen but spells of one pool.
-fn is_spot_alone(policy: &Policy, limits: &Limits, world: &World) -> bool {
-    let is_plain = world.outages.is_empty() && world.changeovers.is_empty() && world.save_every <= 0.0;
-    matches!(policy, Policy::SpotOnly) && world.pools.len() == 1 && limits.budget.is_none() && is_plain
 }
 
 /// What this start really takes.

@@ -3,30 +3,41 @@
 use crate::spot::policy::{Action, Limits};
 use crate::spot::replay::{DONE, Outcome, ReplayError};
 
-/// Ticks compared at once. Of 8, 16 and 32 the quickest for spells of four to thirty ticks.
-const GROUP: usize = 16;
+/// Availability as the ticks at which it changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Spells<'a> {
+    pub begins_up: bool,
+    /// First tick of every spell but the first.
+    pub turns: &'a [usize],
+    /// Known so far; the last spell goes on beyond.
+    pub ticks: usize,
+}
 
-/// `Policy::SpotOnly` from the first tick of `up` on, on a pool that is probed at every tick and starts as long as expected.
-pub fn spot_only(limits: &Limits, up: &[bool]) -> Result<Outcome, ReplayError> {
+/// `Policy::SpotOnly` on a pool that is probed at every tick and starts as long as expected.
+pub fn spot_only(limits: &Limits, spells: Spells) -> Result<Outcome, ReplayError> {
     let (tick, rate) = (limits.tick, limits.rate(Action::Spot(0)));
     let mut outcome = Outcome { last: Action::Spot(0), ..Outcome::default() };
     let (mut left, mut at, mut paid) = (limits.work, 0, 0);
+    let mut turns = spells.turns.iter().copied();
+    let mut begins = if spells.begins_up { Some(0) } else { turns.next() };
     while left > DONE {
-        let start = at + ticks_until(&up[at..], true).ok_or(ReplayError::TraceEnds)?;
+        let start = begins.filter(|start| *start < spells.ticks).ok_or(ReplayError::TraceEnds)?;
+        let end = turns.next();
+        begins = turns.next();
         if outcome.starts == 0 {
             outcome.wait_hours = start as f64 * tick / 3600.0;
         }
         outcome.starts += 1;
-        let need = ((left + limits.changeover - DONE) / tick).ceil() as usize;
-        let end = ticks_until(&up[start..], false).unwrap_or(usize::MAX);
-        let ticks = need.min(end);
+        let need = left + limits.changeover - DONE;
+        let lasts = end.map(|end| end - start).filter(|ticks| *ticks as f64 * tick < need);
+        let ticks = lasts.unwrap_or_else(|| (need / tick).ceil() as usize);
         at = start + ticks;
-        if at > up.len() {
+        if at > spells.ticks {
             return Err(ReplayError::TraceEnds);
         }
         paid += ticks;
         left -= (ticks as f64 * tick - limits.changeover).max(0.0);
-        outcome.interruptions += u32::from(need > end);
+        outcome.interruptions += u32::from(lasts.is_some());
     }
     let hours = |ticks: usize| ticks as f64 * tick / 3600.0;
     outcome.ticks = at;
@@ -36,17 +47,6 @@ pub fn spot_only(limits: &Limits, up: &[bool]) -> Result<Outcome, ReplayError> {
     outcome.met_deadline = at as f64 * tick <= limits.deadline + 1e-6;
     outcome.cost = rate.for_hours(1, hours(paid)).ok_or(ReplayError::Uncountable)?;
     Ok(outcome)
-}
-
-fn ticks_until(up: &[bool], wanted: bool) -> Option<usize> {
-    for (group, up) in up.chunks(GROUP).enumerate() {
-        // One bit for each tick that is as wanted: nothing for the processor to guess wrong within a group.
-        let found = up.iter().enumerate().fold(0_u32, |found, (tick, up)| found | u32::from(*up == wanted) << tick);
-        if found != 0 {
-            return Some(group * GROUP + found.trailing_zeros() as usize);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -72,7 +72,8 @@ mod tests {
                 work, deadline: 50_000.0, tick: 600.0, changeover, worst_changeover: changeover, on_demand: spot, pools, budget: None,
             };
             let slow = replay(&Policy::SpotOnly, &limits, &World::of(&[&up]), 0, Watch::new(1, 600.0, 0.0), true);
-            match (spot_only(&limits, &up), slow) {
+            let turns: Vec<usize> = (1..up.len()).filter(|tick| up[*tick] != up[tick - 1]).collect();
+            match (spot_only(&limits, Spells { begins_up: up[0], turns: &turns, ticks: up.len() }), slow) {
                 (Ok(fast), Ok(slow)) => {
                     prop_assert!((fast.finish_hours - slow.finish_hours).abs() < 1e-9 && (fast.spare_hours - slow.spare_hours).abs() < 1e-9);
                     let exact = |of: Outcome| Outcome { finish_hours: 0.0, spare_hours: 0.0, decisions: Vec::new(), last: Action::Idle, ..of };
