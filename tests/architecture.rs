@@ -79,6 +79,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("reqwest", "clouds/http.rs clouds/metadata.rs"),
     ("nvml_wrapper", "telemetry/nvml.rs"),
     ("object_store", "runstore/store.rs runstore/store/"),
+    ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),
     ("serde_saphyr", "import/yaml.rs"),
     ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal.rs launch/journal/ workload/trace/nsight.rs"),
     ("clap", "cli/"),

@@ -1,20 +1,19 @@
-//! `ImportedBill`: what a cloud billed for runs of gpuplan in one month, read from its export line by line.
+//! `ImportedBill`: what a cloud billed for runs of gpuplan in one month, read from its export line by line or column by column.
 
+pub mod columnar;
 pub mod columns;
 pub mod compare;
 pub mod google;
 pub mod sums;
 pub mod table;
 
+use std::fmt;
 use std::io::BufRead;
 
 use serde::{Deserialize, Serialize};
 
 use crate::budget::bill::sums::Sums;
 use crate::budget::charge::Charge;
-
-/// Beginning of a Parquet file (https://parquet.apache.org/docs/file-format/).
-const PARQUET: &[u8] = b"PAR1";
 
 /// One account, one month, of one import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,40 +58,58 @@ impl Format {
     }
 }
 
+/// Where in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    File,
+    Line(u64),
+    /// Of Parquet, which has no lines; from one, over all groups of rows.
+    Row(u64),
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => Ok(()),
+            Self::Line(line) => write!(f, " line {line}"),
+            Self::Row(row) => write!(f, " row {row}"),
+        }
+    }
+}
+
 /// Why an export cannot be read. Nothing of it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BillError {
     /// The export is made again with it.
-    #[error("{file} line 1: the column `{column}` is missing{why}")]
-    Missing { file: String, column: String, why: &'static str },
+    #[error("{file}{at}: the column `{column}` is missing{why}")]
+    Missing { file: String, at: At, column: String, why: &'static str },
     /// The file is mended, or another one taken.
-    #[error("{file} line {line}, column `{column}`: {detail}")]
-    Cell { file: String, line: u64, column: String, detail: String },
-    #[error("{file} line {line}: {detail}")]
-    Line { file: String, line: u64, detail: String },
-    #[error("{file}: its first line is of no export that is known: AWS CUR 2.0, FOCUS, Google Cloud Billing, Azure cost details")]
+    #[error("{file}{at}, column `{column}`: {detail}")]
+    Cell { file: String, at: At, column: String, detail: String },
+    #[error("{file}{at}: {detail}")]
+    Place { file: String, at: At, detail: String },
+    #[error("{file}: its columns are of no export that is known: AWS CUR 2.0, FOCUS, Google Cloud Billing, Azure cost details")]
     Unknown { file: String },
-    #[error("{file} is Parquet, which is not read here")]
-    Parquet { file: String },
     #[error("{file}: the sum is more than this program can count")]
     TooLarge { file: String },
 }
 
 impl BillError {
     pub fn cell(file: &str, line: u64, column: &str, detail: impl Into<String>) -> Self {
-        Self::Cell { file: file.to_owned(), line, column: column.to_owned(), detail: detail.into() }
+        Self::Cell { file: file.to_owned(), at: At::Line(line), column: column.to_owned(), detail: detail.into() }
     }
 
     pub fn line(file: &str, line: u64, detail: impl Into<String>) -> Self {
-        Self::Line { file: file.to_owned(), line, detail: detail.into() }
+        Self::Place { file: file.to_owned(), at: At::Line(line), detail: detail.into() }
     }
 }
 
 /// Adds every line of a run to the sums, in memory that does not grow with the file. Gives whose export it was.
 pub fn read(file: &str, format: Option<Format>, mut lines: impl BufRead, sums: &mut Sums) -> Result<Format, BillError> {
     let beginning = lines.fill_buf().map_err(|error| BillError::line(file, 1, error.to_string()))?;
-    if beginning.starts_with(PARQUET) {
-        return Err(BillError::Parquet { file: file.to_owned() });
+    if is_columnar(beginning) {
+        let detail = "Parquet is read as it is, and not packed: unpack it with `gunzip`".to_owned();
+        return Err(BillError::Place { file: file.to_owned(), at: At::File, detail });
     }
     let is_json = beginning.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     match (is_json, format) {
@@ -104,6 +121,11 @@ pub fn read(file: &str, format: Option<Format>, mut lines: impl BufRead, sums: &
         )),
         (false, format) => table::read(file, format, lines, sums),
     }
+}
+
+/// Whether a file that begins so is Parquet, and for `columnar::read`.
+pub fn is_columnar(beginning: &[u8]) -> bool {
+    columnar::BEGINNINGS.iter().any(|known| beginning.starts_with(known))
 }
 
 /// Letters and digits alone: `lineItem/UnblendedCost` and `line_item_unblended_cost` are one column.

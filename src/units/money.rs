@@ -137,9 +137,10 @@ const FINE_IN_A_NANO: i128 = 1_000_000_000_000_000;
 impl FineUsd {
     pub const ZERO: Self = Self(0);
 
-    /// Negative amounts are credits.
+    /// Negative amounts are credits. What floating point of an export has behind the last decimal is rounded: a billion such
+    /// lines are less than a millionth of a nano-dollar off.
     pub fn parse(text: &str) -> Result<Self, MoneyError> {
-        signed(text, |size| decimal(size, FINE_DECIMALS, false)).map(Self)
+        signed(text, |size| decimal(size, FINE_DECIMALS, Rest::Nearest)).map(Self)
     }
 
     /// `None` where the sum is beyond counting.
@@ -164,11 +165,20 @@ fn signed(text: &str, size: impl Fn(&str) -> Result<i128, MoneyError>) -> Result
 }
 
 fn nanos(text: &str, round_up: bool) -> Result<i128, MoneyError> {
-    decimal(text, 9, round_up)
+    decimal(text, 9, if round_up { Rest::Up } else { Rest::Refused })
+}
+
+/// What is done with digits behind the last decimal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Refused,
+    /// Less than one of the smallest unit altogether is no amount that could be rounded up.
+    Up,
+    Nearest,
 }
 
 /// Exact decimal reading: sign, digits, point, digits, and the exponent that some feeds use.
-fn decimal(text: &str, decimals: i64, round_up: bool) -> Result<i128, MoneyError> {
+fn decimal(text: &str, decimals: i64, rest: Rest) -> Result<i128, MoneyError> {
     let malformed = || MoneyError::Malformed(text.to_owned());
     let trimmed = text.trim().trim_start_matches('$');
     if trimmed.starts_with('-') {
@@ -191,13 +201,15 @@ fn decimal(text: &str, decimals: i64, round_up: bool) -> Result<i128, MoneyError
         _ => (digits, ""),
     };
     let has_rest = dropped.bytes().any(|digit| digit != b'0');
-    // Less than a nano-dollar altogether is no amount that could be rounded.
-    if has_rest && (!round_up || kept.is_empty()) {
+    if has_rest && (rest == Rest::Refused || (rest == Rest::Up && kept.is_empty())) {
         return Err(MoneyError::TooFine(text.to_owned()));
     }
+    // Of fewer digits than are dropped, the first one is behind a zero.
+    let is_half = usize::try_from(-shift) == Ok(dropped.len()) && dropped.bytes().next().is_some_and(|digit| digit >= b'5');
+    let one_more = if rest == Rest::Nearest { is_half } else { has_rest };
     let too_large = || MoneyError::TooLarge(text.to_owned());
     let value: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| too_large())? };
-    let value = value.checked_add(i128::from(has_rest)).ok_or_else(too_large)?;
+    let value = value.checked_add(i128::from(one_more)).ok_or_else(too_large)?;
     if shift <= 0 || value == 0 {
         return Ok(value);
     }
@@ -353,7 +365,8 @@ mod tests {
         assert_eq!((read("0.0000000005").rounded().nanos(), read("-0.0000000005").rounded().nanos()), (1, -1));
         assert_eq!(read("3.2040163817600001E-05").rounded().nanos(), 32_040);
         assert_eq!(read("1234567890.12").rounded().to_string(), "1234567890.12");
-        assert!(matches!(FineUsd::parse("1e-25"), Err(MoneyError::TooFine(_))));
+        let last = ["4e-25", "5e-25", "-6e-25", "1.2345678901234567e-9"].map(|text| read(text).0);
+        assert_eq!(last, [0, 1, -1, 1_234_567_890_123_457]);
         assert!(matches!(FineUsd::parse("1e16"), Err(MoneyError::TooLarge(_))));
         for text in ["", "-", "--1", "1,5", "EUR 3", "NaN"] {
             assert!(matches!(FineUsd::parse(text), Err(MoneyError::Malformed(_) | MoneyError::Negative(_))), "{text}");

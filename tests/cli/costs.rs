@@ -4,9 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use flate2::Compression;
 use flate2::write::GzEncoder;
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -322,7 +327,7 @@ fn cur(home: &Path, name: &str, lines: &[(&str, &str, &str, &str)]) -> PathBuf {
         text += &format!("123,2026-10-01T00:00:00.000Z,2026-10-01T01:00:00.000Z,USD,{amount},{kind},{usage},{amount},{tags}\n");
     }
     let path = home.join(name);
-    let mut packed = GzEncoder::new(fs::File::create(&path).unwrap(), Compression::fast());
+    let mut packed = GzEncoder::new(fs::File::create(&path).unwrap(), flate2::Compression::fast());
     packed.write_all(text.as_bytes()).unwrap();
     packed.finish().unwrap();
     path
@@ -373,9 +378,86 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("euro.csv line 2, column `line_item_currency_code`: the bill is in `EUR`"), "{}", ran.stderr);
-    fs::write(&euro, b"PAR1....").unwrap();
-    let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
-    assert!(ran.code == 2 && ran.stderr.contains("is Parquet") && ran.stderr.contains("duckdb"), "{}", ran.stderr);
+}
+
+/// The columns of `CUR` as AWS writes them by default, the tags as a map; a line for each amount.
+fn parquet_cur(path: &Path, run: &str, currency: &str, amounts: &[f64]) {
+    let names: Vec<&str> = CUR.trim().split(',').collect();
+    let mut schema = "message cur {".to_owned();
+    for name in &names[..8] {
+        schema += &match *name {
+            "line_item_unblended_cost" | "line_item_usage_amount" => format!(" required double {name};"),
+            "line_item_usage_start_date" | "line_item_usage_end_date" => format!(" required int64 {name} (TIMESTAMP(MILLIS, true));"),
+            _ => format!(" required binary {name} (UTF8);"),
+        };
+    }
+    schema +=
+        " optional group resource_tags (MAP) { repeated group key_value { required binary key (UTF8); optional binary value (UTF8); } } }";
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let schema = Arc::new(parse_message_type(&schema).unwrap());
+    let mut file = SerializedFileWriter::new(fs::File::create(path).unwrap(), schema, Arc::new(properties)).unwrap();
+    let mut group = file.next_row_group().unwrap();
+    let october = 1_790_812_800_000;
+    for name in names[..8].iter().chain(&["key", "value"]) {
+        let mut column = group.next_column().unwrap().unwrap();
+        let (definitions, repetitions) = (vec![if *name == "value" { 3 } else { 2 }; amounts.len()], vec![0; amounts.len()]);
+        let text = match *name {
+            "bill_payer_account_id" => "123",
+            "line_item_currency_code" => currency,
+            "line_item_line_item_type" => "Usage",
+            "line_item_usage_type" => "SpotUsage:g5.xlarge",
+            "key" => "user_gpuplan_run",
+            _ => run,
+        };
+        if name.ends_with("_date") {
+            let at = if name.contains("start") { october } else { october + 3_600_000 };
+            column.typed::<Int64Type>().write_batch(&vec![at; amounts.len()], None, None).unwrap();
+        } else if name.ends_with("_cost") || name.ends_with("_amount") {
+            column.typed::<DoubleType>().write_batch(amounts, None, None).unwrap();
+        } else {
+            let texts = vec![ByteArray::from(text); amounts.len()];
+            column.typed::<ByteArrayType>().write_batch(&texts, Some(&definitions), Some(&repetitions)).unwrap();
+        }
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn a_bill_in_parquet_is_the_same_bill_and_a_broken_one_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let (of_csv, of_parquet, more) = (tempfile::tempdir().unwrap(), home.path().join("a.parquet"), home.path().join("b.snappy.parquet"));
+    parquet_cur(&of_parquet, "good", "USD", &[0.1, 0.2]);
+    parquet_cur(&more, "better", "USD", &[7.000_000_000_1]);
+    let used = "SpotUsage:g5.xlarge";
+    let csv = cur(
+        home.path(),
+        "a.csv.gz",
+        &[("good", "Usage", used, "0.1"), ("good", "Usage", used, "0.2"), ("better", "Usage", used, "7.0000000001")],
+    );
+    let (parquet, more) = (of_parquet.to_str().unwrap(), more.to_str().unwrap());
+    let found = json_of(home.path(), &["import", parquet, more]);
+    let expected = json_of(of_csv.path(), &["import", csv.to_str().unwrap()]);
+    assert_eq!((&found["runs"], &found["lines"]), (&expected["runs"], &expected["lines"]));
+    assert_eq!(found["runs"][1]["billed_usd"], "0.30", "{found}");
+    assert_eq!(json_of(home.path(), &["import", parquet, more])["is_new"], false);
+    // Broken in the second file of two: nothing of the first is kept either.
+    let ledger = || fs::read(home.path().join("ledger.sqlite")).unwrap();
+    let (before, whole) = (ledger(), fs::read(more).unwrap());
+    let refused = |words: &str| {
+        let ran = costs(home.path(), &["import", parquet, more]);
+        assert!(ran.code == 2 && ran.stderr.contains(words) && ran.stderr.contains("nothing of it was kept"), "{}", ran.stderr);
+        assert!(ran.stdout.is_empty() && !ran.stderr.contains("panicked") && ledger() == before, "{}", ran.stderr);
+    };
+    fs::write(more, &whole[..whole.len() / 2]).unwrap();
+    refused("b.snappy.parquet: this Parquet file is broken or cut off");
+    parquet_cur(Path::new(more), "better", "EUR", &[1.0]);
+    refused("b.snappy.parquet row 1, column `line_item_currency_code`: the bill is in `EUR`");
+    let mut packed = GzEncoder::new(fs::File::create(more).unwrap(), flate2::Compression::fast());
+    packed.write_all(&whole).unwrap();
+    packed.finish().unwrap();
+    refused("b.snappy.parquet: Parquet is read as it is, and not packed: unpack it with `gunzip`");
 }
 
 /// A plan of the image example on one kind of GPU, with this home.

@@ -3,20 +3,22 @@
 //! Names are those of docs.aws.amazon.com/cur ("CUR 2.0"), the FOCUS specification 1.0 to 1.4, cloud.google.com/billing/docs
 //! ("Structure of detailed data export") and learn.microsoft.com ("Cost and usage details fields"). Case and signs do not count.
 
-use csv::StringRecord;
+use std::collections::BTreeSet;
 
-use crate::budget::bill::{BillError, Format, is_run, plain};
+use crate::budget::bill::{At, BillError, Format, is_run, plain};
 
 /// Columns of a header by their plain names.
 pub struct Header {
+    at: At,
     pub names: Vec<String>,
     plain: Vec<String>,
 }
 
 impl Header {
-    pub fn new(record: &StringRecord) -> Self {
-        let names: Vec<String> = record.iter().map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
-        Self { plain: names.iter().map(|name| plain(name)).collect(), names }
+    /// Names, which stand there.
+    pub fn of(at: At, names: impl Iterator<Item = String>) -> Self {
+        let names: Vec<String> = names.map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
+        Self { at, plain: names.iter().map(|name| plain(name)).collect(), names }
     }
 
     fn find(&self, names: &[&str]) -> Option<usize> {
@@ -76,7 +78,7 @@ impl Search<'_> {
 
     fn need(&self, names: &[&str]) -> Result<usize, BillError> {
         let column = names.first().copied().unwrap_or_default().to_owned();
-        self.find(names).ok_or_else(|| BillError::Missing { file: self.file.to_owned(), column, why: "" })
+        self.find(names).ok_or_else(|| BillError::Missing { file: self.file.to_owned(), at: self.header.at, column, why: "" })
     }
 }
 
@@ -97,9 +99,17 @@ impl Columns {
                 Format::Google => "labels",
             };
             let why = ": without the tag `gpuplan:run` no line can be told apart";
-            return Err(BillError::Missing { file: file.to_owned(), column: column.to_owned(), why });
+            return Err(BillError::Missing { file: file.to_owned(), at: header.at, column: column.to_owned(), why });
         }
         Ok(Self { run, ..found })
+    }
+
+    /// All that are looked into.
+    pub fn needed(&self) -> BTreeSet<usize> {
+        let always = [self.start, self.currency, self.billed];
+        let optional = [self.run, self.tags, self.end, self.list, self.contracted, self.credits, self.account, self.cloud, self.category];
+        let more = [self.service, self.usage, self.quantity, self.unit];
+        always.into_iter().chain(self.effective.iter().copied()).chain(optional.into_iter().chain(more).flatten()).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bills as CSV: AWS CUR 2.0 and legacy, FOCUS, Azure cost details, and Google's export with flat columns.
+//! Bills as tables: AWS CUR 2.0 and legacy, FOCUS, Azure cost details, and Google's export with flat columns. Here from CSV.
 
 use std::io::BufRead;
 
@@ -11,15 +11,51 @@ use serde_json::Value;
 use crate::budget::bill::columns::{Columns, Header};
 use crate::budget::bill::google::quoted;
 use crate::budget::bill::sums::{BillLine, Sums};
-use crate::budget::bill::{BillError, Format, is_run, plain};
+use crate::budget::bill::{At, BillError, Format, is_run, plain};
 use crate::budget::charge::Item;
 use crate::units::FineUsd;
+
+/// Whose export it is, and where it keeps what.
+pub struct Table<'a> {
+    pub file: &'a str,
+    pub format: Format,
+    header: Header,
+    columns: Columns,
+}
+
+impl<'a> Table<'a> {
+    /// The format is guessed by the header where none is named.
+    pub fn new(file: &'a str, format: Option<Format>, header: Header) -> Result<Self, BillError> {
+        let format = format.or_else(|| header.format()).ok_or_else(|| BillError::Unknown { file: file.to_owned() })?;
+        Ok(Self { file, format, columns: Columns::new(file, format, &header)?, header })
+    }
+
+    pub fn needs(&self, column: usize) -> bool {
+        self.columns.needed().contains(&column)
+    }
+
+    /// One line of the bill; it counts if it is of a run.
+    pub fn add(&self, at: At, record: &StringRecord, sums: &mut Sums) -> Result<(), BillError> {
+        sums.lines += 1;
+        let row = Row { file: self.file, format: self.format, at, header: &self.header, record };
+        let currency = row.text(Some(self.columns.currency));
+        if !currency.is_empty() && !currency.eq_ignore_ascii_case("usd") {
+            let detail = format!("the bill is in `{currency}`; only USD is compared, and nothing is converted");
+            return Err(row.wrong(self.columns.currency, detail));
+        }
+        let Some(run) = run_of(&row, &self.columns)? else { return Ok(()) };
+        for line in bill_lines(&row, &self.columns, run)? {
+            sums.add(line).ok_or_else(|| BillError::TooLarge { file: self.file.to_owned() })?;
+        }
+        Ok(())
+    }
+}
 
 /// A line and where it stands.
 struct Row<'a> {
     file: &'a str,
     format: Format,
-    line: u64,
+    at: At,
     header: &'a Header,
     record: &'a StringRecord,
 }
@@ -30,7 +66,8 @@ impl Row<'_> {
     }
 
     fn wrong(&self, column: usize, detail: impl Into<String>) -> BillError {
-        BillError::cell(self.file, self.line, self.header.names.get(column).map_or("", String::as_str), detail)
+        let column = self.header.names.get(column).cloned().unwrap_or_default();
+        BillError::Cell { file: self.file.to_owned(), at: self.at, column, detail: detail.into() }
     }
 
     fn amount(&self, column: usize) -> Result<FineUsd, BillError> {
@@ -48,30 +85,21 @@ impl Row<'_> {
     }
 }
 
-/// Reads a CSV file of a format, guessed by its header where none is named.
+/// Reads a CSV file.
 pub fn read(file: &str, format: Option<Format>, lines: impl BufRead, sums: &mut Sums) -> Result<Format, BillError> {
     let mut reader = ReaderBuilder::new().from_reader(lines);
     let broken = |error: &csv::Error| {
         let line = error.position().map_or(1, csv::Position::line);
         BillError::line(file, line, error.to_string())
     };
-    let header = Header::new(reader.headers().map_err(|error| broken(&error))?);
-    let format = format.or_else(|| header.format()).ok_or_else(|| BillError::Unknown { file: file.to_owned() })?;
-    let columns = Columns::new(file, format, &header)?;
+    let names = reader.headers().map_err(|error| broken(&error))?.iter().map(str::to_owned);
+    let table = Table::new(file, format, Header::of(At::Line(1), names))?;
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(|error| broken(&error))? {
-        sums.lines += 1;
-        let row = Row { file, format, line: record.position().map_or(0, csv::Position::line), header: &header, record: &record };
-        let currency = row.text(Some(columns.currency));
-        if !currency.is_empty() && !currency.eq_ignore_ascii_case("usd") {
-            return Err(row.wrong(columns.currency, format!("the bill is in `{currency}`; only USD is compared, and nothing is converted")));
-        }
-        let Some(run) = run_of(&row, &columns)? else { continue };
-        for line in bill_lines(&row, &columns, run)? {
-            sums.add(line).ok_or_else(|| BillError::TooLarge { file: file.to_owned() })?;
-        }
+        let line = record.position().map_or(0, csv::Position::line);
+        table.add(At::Line(line), &record, sums)?;
     }
-    Ok(format)
+    Ok(table.format)
 }
 
 /// The run that a line is of; `None`: none of ours.

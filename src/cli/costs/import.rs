@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::panic;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::budget::bill::compare::compare;
 use crate::budget::bill::sums::Sums;
-use crate::budget::bill::{BillError, Format, ImportedBill, read};
+use crate::budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
 use crate::budget::spent::{Asked, Line};
 use crate::budget::{Charge, Ledger};
 use crate::cli::args::OutputFormat;
@@ -31,12 +32,12 @@ const HASH: usize = 16;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: gpuplan costs import cur-00001.csv.gz cur-00002.csv.gz")]
+#[command(after_help = "Example: gpuplan costs import cur-00001.snappy.parquet cur-00002.snappy.parquet")]
 pub struct ImportArguments {
-    /// Export of a bill, every part of it at once: CSV or JSON lines, plain or gzip
+    /// Export of a bill, every part of it at once: CSV or JSON lines, plain or gzip, or Parquet
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Whose export it is: cur, focus, google or azure [default: by its first line]
+    /// Whose export it is: cur, focus, google or azure [default: by its columns]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
 }
@@ -97,10 +98,18 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
             return Err(Diagnostic::new(Exit::Usage, format!("{} is a folder", path.display())).hint("gpuplan costs import FILE FILE"));
         }
         let mut bytes = BufReader::with_capacity(BUFFER, Hashing { file, hash: &mut hash });
-        let is_packed = bytes.fill_buf().map_err(|error| unreadable(&error))?.starts_with(&GZIP);
-        let unpacked: Box<dyn BufRead + '_> =
-            if is_packed { Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes))) } else { Box::new(bytes) };
-        let format = read(&name(path), format, unpacked, &mut sums).map_err(|error| refused(&error))?;
+        let beginning = bytes.fill_buf().map_err(|error| unreadable(&error))?;
+        let (is_packed, is_columnar) = (beginning.starts_with(&GZIP), is_columnar(beginning));
+        let format = if is_columnar {
+            io::copy(&mut bytes, &mut io::sink()).map_err(|error| unreadable(&error))?;
+            let file = File::open(path).map_err(|error| unreadable(&error))?;
+            quietly(|| columnar::read(&name(path), format, file, &mut sums))
+        } else {
+            let unpacked: Box<dyn BufRead + '_> =
+                if is_packed { Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes))) } else { Box::new(bytes) };
+            read(&name(path), format, unpacked, &mut sums)
+        };
+        let format = format.map_err(|error| refused(&error))?;
         if !formats.contains(&format.name()) {
             formats.push(format.name());
         }
@@ -109,16 +118,21 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
     Ok((sums, digest[..HASH].to_owned(), formats))
 }
 
+/// Without the words of a panic that is caught and told as an error.
+fn quietly<T>(read: impl FnOnce() -> T) -> T {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let done = read();
+    panic::set_hook(usual);
+    done
+}
+
 fn refused(error: &BillError) -> Diagnostic {
     let diagnostic = Diagnostic::new(Exit::Usage, error.to_string());
     match error {
-        BillError::Parquet { file } => {
-            let csv = file.replace(".parquet", ".csv");
-            diagnostic.hint(format!("`duckdb -c \"COPY (SELECT * FROM '{file}') TO '{csv}'\"` writes it as CSV"))
-        }
         BillError::Unknown { .. } => diagnostic.hint("gpuplan costs import FILE --format cur"),
         BillError::Missing { column, .. } => diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept")),
-        BillError::Cell { .. } | BillError::Line { .. } | BillError::TooLarge { .. } => diagnostic.hint("nothing of it was kept"),
+        BillError::Cell { .. } | BillError::Place { .. } | BillError::TooLarge { .. } => diagnostic.hint("nothing of it was kept"),
     }
 }
 

@@ -1,0 +1,103 @@
+//! Bills as Parquet, in which AWS and Azure write their exports unless asked otherwise: only the columns that are needed, some
+//! rows of each at a time (https://parquet.apache.org/docs/file-format/).
+
+pub mod cells;
+pub mod fields;
+pub mod text;
+
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+
+use csv::StringRecord;
+use parquet::basic::Compression;
+use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
+
+use crate::budget::bill::columnar::cells::Cells;
+use crate::budget::bill::columnar::fields::Field;
+use crate::budget::bill::columns::Header;
+use crate::budget::bill::sums::Sums;
+use crate::budget::bill::table::Table;
+use crate::budget::bill::{At, BillError, Format};
+
+/// Beginning of the file, and of one whose list of columns is encrypted.
+pub const BEGINNINGS: [[u8; 4]; 2] = [*b"PAR1", *b"PARE"];
+/// Read of each column at once. Beside them, memory holds one unpacked page of each column that is needed.
+const ROWS: usize = 1024;
+
+/// Adds every line of a run to the sums. Gives whose export it was.
+pub fn read(file: &str, format: Option<Format>, source: impl ChunkReader + 'static, sums: &mut Sums) -> Result<Format, BillError> {
+    // A file that was damaged on purpose may bring the foreign reader to a place where it panics instead of refusing.
+    catch_unwind(AssertUnwindSafe(|| read_whole(file, format, source, sums)))
+        .unwrap_or_else(|_| Err(broken(file, "it says of itself what cannot be")))
+}
+
+fn broken(file: &str, detail: &str) -> BillError {
+    BillError::Place { file: file.to_owned(), at: At::File, detail: format!("this Parquet file is broken or cut off: {detail}") }
+}
+
+fn read_whole(file: &str, format: Option<Format>, source: impl ChunkReader + 'static, sums: &mut Sums) -> Result<Format, BillError> {
+    let reader = SerializedFileReader::new(source).map_err(|error| broken(file, &error.to_string()))?;
+    let fields = fields::fields(reader.metadata().file_metadata().schema_descr());
+    let all = Table::new(file, format, Header::of(At::File, fields.iter().map(|field| field.name.clone())))?;
+    let needed: Vec<&Field> = fields.iter().enumerate().filter(|(place, _)| all.needs(*place)).map(|(_, field)| field).collect();
+    let table = Table::new(file, Some(all.format), Header::of(At::File, needed.iter().map(|field| field.name.clone())))?;
+    let mut before = 0;
+    for group in 0..reader.num_row_groups() {
+        let group = reader.get_row_group(group).map_err(|error| broken(file, &error.to_string()))?;
+        let rows = usize::try_from(group.metadata().num_rows()).map_err(|error| broken(file, &error.to_string()))?;
+        add(&table, &needed, group.as_ref(), before, sums)?;
+        before += rows;
+    }
+    Ok(table.format)
+}
+
+/// The rows of one group, `before` of which stand in the groups before.
+fn add(table: &Table, needed: &[&Field], group: &dyn RowGroupReader, before: usize, sums: &mut Sums) -> Result<(), BillError> {
+    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+    let wrong = |field: &Field, row: usize, detail: String| BillError::Cell {
+        file: table.file.to_owned(),
+        at: At::Row(row as u64),
+        column: field.name.clone(),
+        detail,
+    };
+    let mut columns = Vec::with_capacity(needed.len());
+    for field in needed {
+        packing(field, group).map_err(|detail| wrong(field, before + 1, detail))?;
+        columns.push(Cells::new(field, group).map_err(|detail| wrong(field, before + 1, detail))?);
+    }
+    let (mut record, mut text) = (StringRecord::new(), String::new());
+    for first in (0..rows).step_by(ROWS) {
+        let count = ROWS.min(rows - first);
+        for (field, cells) in needed.iter().zip(&mut columns) {
+            cells.load(count).map_err(|detail| wrong(field, before + first + 1, detail))?;
+        }
+        for row in before + first + 1..=before + first + count {
+            record.clear();
+            for (field, cells) in needed.iter().zip(&mut columns) {
+                text.clear();
+                cells.write(&mut text).map_err(|detail| wrong(field, row, detail))?;
+                record.push_field(&text);
+            }
+            table.add(At::Row(row as u64), &record, sums)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the clouds pack with: AWS Snappy or gzip, Azure Snappy, BigQuery Snappy, gzip or Zstandard.
+fn packing(field: &Field, group: &dyn RowGroupReader) -> Result<(), String> {
+    for leaf in field.leaves() {
+        match group.metadata().column(leaf).compression() {
+            Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::GZIP(_) | Compression::ZSTD(_) => {}
+            other => {
+                let name = format!("{other:?}");
+                let name = name.split('(').next().unwrap_or_default();
+                return Err(format!("it is packed with {name}; Snappy, gzip and Zstandard are read"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
