@@ -23,10 +23,14 @@ struct Line {
 fn lines(run: &RunFacts) -> Vec<Line> {
     let mut machines: Vec<Line> = Vec::new();
     for machine in &run.machines {
-        of_machine(machine, run.hours).into_iter().for_each(|line| add(&mut machines, line));
+        for line in of_machine(machine, run.hours) {
+            add(&mut machines, line);
+        }
     }
     let mut beside: Vec<Line> = Vec::new();
-    run.beside.iter().for_each(|one| add(&mut beside, of_charge(&one.charge)));
+    for one in &run.beside {
+        add(&mut beside, of_charge(&one.charge));
+    }
     for lines in [&mut machines, &mut beside] {
         lines.sort_by(|a, b| b.cost.cmp(&a.cost).then_with(|| a.item.cmp(&b.item)));
     }
