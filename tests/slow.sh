@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes minutes: a fresh release build, with every feature and with none, against its time limit; the agent with real
 # frameworks and at every fault point, its speed, and its static program; the parsers of engines and a real Slurm; a million
-# simulated launches; the page of a report in a browser.
+# simulated launches; money of the size of a company; the page of a report in a browser.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -72,6 +72,9 @@ fi
 if [[ -x "$engines/ray/bin/python" ]]; then
   tests/ray.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" "$engines/ray/bin/python"
 fi
+
+# Portfolios, pages, comparisons and a bill of a gigabyte, against their limits.
+cargo test --release --locked --no-default-features --test cli -- --ignored --nocapture --test-threads=1 money_figures::
 
 # The page of a report in a real browser; it says so where there is none.
 cargo test --release --locked --no-default-features --test cli -- --include-ignored --nocapture report::the_page

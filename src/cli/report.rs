@@ -1,5 +1,7 @@
 //! `report`: a plan, a budget or a run as one page to hand on, with everything that stands behind its figures.
 
+pub mod of_run;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +11,6 @@ use serde_json::Value;
 use crate::cli::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
 use crate::cli::calibrations::MeasuredArguments;
 use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::renters::clock;
 use crate::cli::launch::{journal, unknown_run};
 use crate::cli::plan::{compute, context, nothing_fits};
 use crate::cli::printer::Printer;
@@ -17,14 +18,12 @@ use crate::cli::runs::journal_said;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::cli::workload;
 use crate::hardware::{CloudId, Hardware};
-use crate::launch::Market;
 use crate::launch::journal::Kept;
 use crate::market::{PricePoint, Purchase, trend};
 use crate::report::page::budget::{Budget, is_budget};
 use crate::report::page::document::Report;
 use crate::report::page::plan::Around;
 use crate::report::page::recorded::{Document, Plan, RecordedError};
-use crate::report::page::run::{Rented, RunFacts};
 use crate::report::page::{self, csv, html, markdown};
 use crate::report::plan_json::document;
 use crate::workload::file::{LimitsSection, WorkloadFile};
@@ -74,7 +73,7 @@ enum Written {
 pub fn run(arguments: &ReportArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let written = written(arguments.format, settings.output)?;
     let report = match run_named(arguments, settings)? {
-        Some(kept) => of_run(&kept, arguments, settings)?,
+        Some(kept) => of_run::report(&kept, arguments, settings, printer)?,
         None => match document_of(arguments)? {
             Some(budget) if is_budget(&budget) => page::budget::report(&Budget::read(budget)?, settings.now),
             recorded => of_plan(recorded, arguments, settings, printer)?,
@@ -187,56 +186,6 @@ fn history(plan: &Plan, hardware: &Hardware, settings: &Settings, printer: &Prin
         point.purchase == purchase && *point.place.region == *plan.region && point.place.zone_id.as_deref() == plan.zone_id.as_deref()
     };
     Ok(known.into_iter().filter(is_pool).collect())
-}
-
-fn of_run(kept: &Kept, arguments: &ReportArguments, settings: &Settings) -> Result<Report, Diagnostic> {
-    let asked = workload::limits(&arguments.limits) != LimitsSection::default() || arguments.plan.is_some();
-    if asked {
-        return Err(Diagnostic::new(Exit::Usage, format!("`{}` is a run, which flags of a question do not change", kept.spec.run))
-            .hint(format!("gpuplan report {}", kept.spec.run)));
-    }
-    let events = journal(settings)?.said(&kept.spec.run).map_err(|error| journal_said(&error))?;
-    let facts = facts(kept, events, clock(&kept.spec).of(settings.now));
-    Ok(page::run::report(&facts, settings.now))
-}
-
-/// The run as the journal has it. `now` and everything in it are seconds of the run.
-fn facts(kept: &Kept, events: Vec<(jiff::Timestamp, String)>, now: f64) -> RunFacts {
-    let spec = &kept.spec;
-    let rentals = &kept.past.rentals.0;
-    let last = rentals.iter().filter_map(|rental| rental.until).fold(0.0, f64::max);
-    let hours = if kept.end.is_some() { last } else { now.max(last) } / 3600.0;
-    let machines = kept.machines.iter().filter_map(|machine| {
-        let rental = rentals.iter().find(|rental| rental.machine == machine.id)?;
-        Some(Rented {
-            id: machine.id.0.clone(),
-            epoch: machine.epoch,
-            node: machine.node,
-            place: format!("{} {}", machine.pool.cloud, machine.pool.place()),
-            instance_type: machine.pool.instance_type.clone(),
-            is_on_spot: machine.pool.market == Market::Spot,
-            rate: rental.rate,
-            from: rental.since / 3600.0,
-            until: rental.until.map(|until| until / 3600.0),
-            cost: rental.cost(now),
-        })
-    });
-    RunFacts {
-        name: spec.run.clone(),
-        state: kept.end.clone().unwrap_or_else(|| "not ended".to_owned()),
-        started_at: spec.started_at,
-        ended_at: kept.ended_at,
-        expected: spec.expected_cost_usd,
-        expected_hours: spec.expected.as_ref().map(|expected| expected.hours.expected),
-        budget: spec.budget_usd,
-        deadline_hours: spec.deadline_hours,
-        done: if kept.end.as_deref() == Some("completed") { 1.0 } else { kept.past.done },
-        interruptions: kept.past.interruptions,
-        store: spec.store.clone(),
-        machines: machines.collect(),
-        hours,
-        events,
-    }
 }
 
 impl From<RecordedError> for Diagnostic {

@@ -107,6 +107,7 @@ fn a_run_survives_refusals_and_an_interruption() {
     ] {
         assert!(page.stdout.contains(said), "{said}: {}", page.stdout);
     }
+    its_bill_has_what_the_ledger_has(home.path(), &page.stdout);
     let row = status(home.path(), "life");
     assert_eq!((row["state"].as_str(), row["relaunches"].as_u64(), row["progress"].as_f64()), (Some("completed"), Some(1), Some(1.0)));
     let cost: f64 = row["cost_usd"].as_str().unwrap().parse().unwrap();
@@ -118,6 +119,30 @@ fn a_run_survives_refusals_and_an_interruption() {
     let again = run(home.path(), &words);
     assert_eq!(again.code, 2, "{}", again.stderr);
     assert!(again.stderr.contains("there is a run `life` already"), "{}", again.stderr);
+}
+
+/// Work and waste of the machines, and once the ledger has a disk of the run, that too; the lines are the total.
+fn its_bill_has_what_the_ledger_has(home: &Path, before: &str) {
+    for said in ["| idle: ", "| total |", "Disks, storage and data: this launch kept no prices of them"] {
+        assert!(before.contains(said), "{said}: {before}");
+    }
+    let ledger = rusqlite::Connection::open(home.join("ledger.sqlite")).unwrap();
+    let content: String = ledger.query_row("SELECT content FROM charges LIMIT 1", [], |row| row.get(0)).unwrap();
+    let mut disk: Value = serde_json::from_str(&content).unwrap();
+    (disk["id"], disk["item"], disk["unit"], disk["resource"], disk["waste"]) =
+        ("run/life@x/disk".into(), "disk".into(), "GiB-month".into(), Value::Null, Value::Null);
+    disk["costs"] = serde_json::json!({"list": "0.123456789", "contracted": "0.123456789", "effective": "0.123456789", "billed": null});
+    let row = ("run/life@x/disk", disk.to_string(), 0);
+    ledger.execute("INSERT INTO charges (id, content, entered_at) VALUES (?1, ?2, ?3)", row).unwrap();
+    let rows = run(home, &["report", "life", "--format", "csv"]).stdout;
+    assert!(rows.contains("disks in fake"), "{rows}");
+    let costs: Vec<i128> = rows
+        .lines()
+        .filter_map(|line| line.strip_prefix("bill,bill,")?.split_once(",cost_usd,"))
+        .map(|(_, cost)| gpuplan::units::Usd::parse(cost).unwrap().nanos())
+        .collect();
+    let (total, lines) = costs.split_last().unwrap();
+    assert!(lines.contains(&123_456_789) && lines.len() >= 3 && lines.iter().sum::<i128>() == *total, "{rows}");
 }
 
 #[test]

@@ -58,6 +58,7 @@ mod live_google;
 #[path = "../testbed/machines.rs"]
 #[allow(dead_code, reason = "the contract tests use more of it")]
 mod machines;
+mod money_figures;
 #[cfg(feature = "aws")]
 #[path = "../testbed/moto.rs"]
 mod moto;

@@ -1,6 +1,7 @@
 //! What runs say of their money: read from their stores, the stores of a team or those that were launched from here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
@@ -24,6 +25,9 @@ use crate::units::Usd;
 const AT_ONCE: usize = 16;
 /// Letters of the hash that tells two runs of one name apart.
 const KEY: usize = 12;
+
+/// For a store to say everything of one run, where the rest is known without it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A run with its charges.
 pub struct Reckoned {
@@ -66,17 +70,29 @@ pub fn from_journal(settings: &Settings) -> Result<Gathered, Diagnostic> {
     let (journal, runtime) = (journal(settings)?, runtime()?);
     for name in journal.runs().map_err(|error| journal_said(&error))? {
         let Some(kept) = journal.run(&name).map_err(|error| journal_said(&error))? else { continue };
-        let read = reading(&kept.spec.store, settings).and_then(|store| {
-            let layout = Layout::new(&name).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
-            runtime.block_on(facts(Run::new(store, layout))).map_err(|error| store_of(&error))
-        });
-        match read {
+        let read = stored(&kept.spec, settings);
+        match read.and_then(|run| runtime.block_on(facts(run)).map_err(|error| store_of(&error))) {
             Ok(facts) => gathered.add(&facts, settings.now),
             Err(error) => gathered.notes.push(format!("warning: {name} is shown as the ledger has it: {}", error.message)),
         }
     }
     gathered.once();
     Ok(gathered)
+}
+
+/// One run that was launched from here. A store that does not answer soon is told.
+pub fn launched(spec: &RunSpec, settings: &Settings) -> Result<Gathered, Diagnostic> {
+    let run = stored(spec, settings)?;
+    let read = runtime()?.block_on(async { tokio::time::timeout(PATIENCE, facts(run)).await });
+    let silent = |_| Diagnostic::new(Exit::Unexpected, format!("{} did not answer within {} s", spec.store, PATIENCE.as_secs()));
+    let mut gathered = Gathered::default();
+    gathered.add(&read.map_err(silent)?.map_err(|error| store_of(&error))?, settings.now);
+    Ok(gathered)
+}
+
+fn stored(spec: &RunSpec, settings: &Settings) -> Result<Run, Diagnostic> {
+    let layout = Layout::new(&spec.run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
+    Ok(Run::new(reading(&spec.store, settings)?, layout))
 }
 
 /// One run.

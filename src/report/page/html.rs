@@ -1,5 +1,7 @@
 //! A report as one HTML page: no network, no script, and everything that was read escaped.
 
+use jiff::Timestamp;
+
 use crate::report::page::chart::svg::escape;
 use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
 
@@ -71,9 +73,10 @@ fn figure(out: &mut String, figure: &Figure) {
 /// In a frame of its own that a keyboard can reach and scroll: a wide table never widens the page.
 fn table(out: &mut String, table: &Table) {
     let (id, caption) = (table.id, escape(&table.caption));
+    let frame = if table.columns.len() >= MANY { "table many" } else { "table" };
     out.push_str(&format!(
         "<p class=\"caption\" id=\"{id}-c\">{caption}</p>\n\
-         <div class=\"table\" role=\"region\" tabindex=\"0\" aria-labelledby=\"{id}-c\">\n<table aria-labelledby=\"{id}-c\">\n<thead><tr>"
+         <div class=\"{frame}\" role=\"region\" tabindex=\"0\" aria-labelledby=\"{id}-c\">\n<table aria-labelledby=\"{id}-c\">\n<thead><tr>"
     ));
     for column in &table.columns {
         out.push_str(&format!("<th scope=\"col\"{}>{}</th>", class(column), escape(column.name)));
@@ -90,15 +93,25 @@ fn class(column: &Column) -> &'static str {
     if column.is_number { " class=\"n\"" } else { "" }
 }
 
+/// Columns from which a table is set closely, and printed across.
+const MANY: usize = 10;
 /// Letters from which a cell has a width of its own: in a narrow one a sentence would make its row a tower.
 const LONG: usize = 48;
+/// Letters up to which it is not broken.
+const SHORT: usize = 8;
 
 fn class_of(column: &Column, cell: &Cell) -> &'static str {
-    if !column.is_number && cell.shown.chars().count() >= LONG { " class=\"long\"" } else { class(column) }
+    match column.is_number {
+        false if cell.shown.chars().count() >= LONG => " class=\"long\"",
+        // A time is one word, and so is a month.
+        false if cell.shown.len() <= SHORT || cell.exact.parse::<Timestamp>().is_ok() => " class=\"flag\"",
+        _ => class(column),
+    }
 }
 
+/// A source may be broken behind its name, before its version.
 fn shown(cell: &Cell) -> String {
-    with_commands(&cell.shown)
+    with_commands(&cell.shown).replace('@', "@<wbr>")
 }
 
 /// What stands between backquotes is a thing to type, and so is a word that begins like a flag.

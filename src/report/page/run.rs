@@ -1,16 +1,22 @@
 //! The report on a run: what it has spent against what was expected, which machines it had and when it lost them.
 
+pub mod bill;
+
 use jiff::Timestamp;
 
+use crate::budget::Charge;
 use crate::report::format;
-use crate::report::page::chart::{Bars, Chart, Kind, Line, Lines, Row, Stay, Stays, Stroke};
+use crate::report::page::chart::{Chart, Kind, Line, Lines, Stay, Stays, Stroke};
 use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
 use crate::units::{Hours, Usd, UsdPerHour};
 
 /// Machines that are drawn; the table has all.
 const MACHINES: usize = 40;
 
-/// A run as the journal of launches knows it.
+/// A budget so many times above all else is told and not drawn: beside it the rest would be a flat line.
+const FAR: f64 = 4.0;
+
+/// A run as the journal of launches knows it, with its charges as its store and the ledger have them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFacts {
     pub name: String,
@@ -28,6 +34,10 @@ pub struct RunFacts {
     pub interruptions: u32,
     pub store: String,
     pub machines: Vec<Rented>,
+    /// Disks, storage, data from elsewhere.
+    pub beside: Vec<Beside>,
+    /// Why some of that is not here.
+    pub beside_missing: Option<String>,
     /// From the start until now, or to the end of the run.
     pub hours: f64,
     pub events: Vec<(Timestamp, String)>,
@@ -47,6 +57,28 @@ pub struct Rented {
     /// `None`: it costs money still.
     pub until: Option<f64>,
     pub cost: Usd,
+    /// How its cost divides into work and waste; empty while it costs money still, and where nobody said.
+    pub charges: Vec<Charge>,
+}
+
+/// A charge beside the machines, with its time in hours since the start of the run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beside {
+    pub charge: Charge,
+    pub from: f64,
+    pub until: f64,
+    /// It grows still.
+    pub is_open: bool,
+}
+
+/// What was spent at a moment of what is paid evenly over its time.
+fn evenly(cost: Usd, from: f64, until: f64, moment: f64) -> f64 {
+    let (length, past) = (until - from, moment - from);
+    match past {
+        past if past < 0.0 => 0.0,
+        past if past >= length => cost.dollars(),
+        past => cost.dollars() * past / length,
+    }
 }
 
 impl Rented {
@@ -60,18 +92,23 @@ impl Rented {
 
     /// What it had cost at a moment, evenly over its time.
     fn cost_by(&self, moment: f64, hours: f64) -> f64 {
-        let (length, past) = (self.end(hours) - self.from, moment - self.from);
-        match past {
-            past if past < 0.0 => 0.0,
-            past if past >= length => self.cost.dollars(),
-            past => self.cost.dollars() * past / length,
-        }
+        evenly(self.cost, self.from, self.end(hours), moment)
     }
 }
 
 impl RunFacts {
     fn spent(&self) -> Usd {
-        self.machines.iter().map(|machine| machine.cost).sum()
+        self.machines.iter().map(|machine| machine.cost).sum::<Usd>() + self.paid_beside()
+    }
+
+    fn paid_beside(&self) -> Usd {
+        self.beside.iter().map(|one| one.charge.costs.contracted).sum()
+    }
+
+    fn spent_by(&self, moment: f64) -> f64 {
+        let machines: f64 = self.machines.iter().map(|machine| machine.cost_by(moment, self.hours)).sum();
+        let beside: f64 = self.beside.iter().map(|one| evenly(one.charge.costs.contracted, one.from, one.until, moment)).sum();
+        machines + beside
     }
 }
 
@@ -80,12 +117,12 @@ pub fn report(run: &RunFacts, now: Timestamp) -> Report {
     let mut missing = vec![
         "Cost against time, the spread of the cost and price history: `gpuplan report PLAN.json` shows them for the plan of this run"
             .to_owned(),
-        "Storage and transfer: the journal of launches knows machines only".to_owned(),
     ];
+    missing.extend(run.beside_missing.clone());
     if run.machines.is_empty() {
         missing.push("Spending and machines over time: no machine was rented".to_owned());
     } else {
-        sections.extend([spending(run), breakdown(run), machines(run)]);
+        sections.extend([spending(run), bill::section(run), machines(run)]);
     }
     if run.events.is_empty() {
         missing.push("Events: the journal has none".to_owned());
@@ -98,9 +135,9 @@ pub fn report(run: &RunFacts, now: Timestamp) -> Report {
         points: vec![
             "Machine time is charged by the billing step that was agreed at launch, at the price of then; nothing is priced again."
                 .to_owned(),
-            "Within the life of a machine its cost is spread evenly over the chart.".to_owned(),
+            "Within the life of a machine its cost is spread evenly over the chart, and so is what is paid beside it.".to_owned(),
             "Money is in United States dollars, without tax; the cloud's invoice decides.".to_owned(),
-            format!("From the journal of launches of this machine; the run keeps itself in {}.", run.store),
+            format!("From the journal of launches of this machine, the ledger, and the store of the run, {}.", run.store),
         ],
         ..Section::default()
     });
@@ -118,7 +155,11 @@ pub fn report(run: &RunFacts, now: Timestamp) -> Report {
 fn key(run: &RunFacts) -> Vec<KeyFigure> {
     let lost = if run.interruptions == 1 { "1 interruption".to_owned() } else { format!("{} interruptions", run.interruptions) };
     vec![
-        KeyFigure { name: "Spent", value: format::usd(run.spent()), note: "machine time".to_owned() },
+        KeyFigure {
+            name: "Spent",
+            value: format::usd(run.spent()),
+            note: if run.beside.is_empty() { "machine time" } else { "machines and all beside them" }.to_owned(),
+        },
         KeyFigure { name: "Expected", value: format::usd(run.expected), note: "when it was launched".to_owned() },
         KeyFigure { name: "Work that is safe", value: format!("{:.0} %", run.done * 100.0), note: lost },
         KeyFigure { name: "Time", value: Hours(run.hours).to_string(), note: run.state.clone() },
@@ -138,7 +179,11 @@ fn summary(run: &RunFacts) -> Section {
     } else {
         String::new()
     };
-    let mut text = vec![format!("The run has spent {} on machines in {}.{against}", format::usd(spent), Hours(run.hours))];
+    let beside = match run.paid_beside() {
+        Usd::ZERO => String::new(),
+        beside => format!(", {} of it on disks, storage and data", format::usd(beside)),
+    };
+    let mut text = vec![format!("The run has spent {} in {}{beside}.{against}", format::usd(spent), Hours(run.hours))];
     if let Some(budget) = run.budget {
         text.push(format!(
             "Its budget is {}; {} of it are left.",
@@ -163,16 +208,17 @@ fn summary(run: &RunFacts) -> Section {
 fn spending(run: &RunFacts) -> Section {
     let mut moments: Vec<f64> =
         run.machines.iter().flat_map(|machine| [machine.from, machine.end(run.hours)]).chain([0.0, run.hours]).collect();
+    moments.retain(|moment| *moment <= run.hours);
     moments.sort_by(f64::total_cmp);
     moments.dedup();
-    let spent = |moment: f64| run.machines.iter().map(|machine| machine.cost_by(moment, run.hours)).sum::<f64>();
-    let points: Vec<(f64, f64)> = moments.iter().map(|moment| (*moment, spent(*moment))).collect();
+    let points: Vec<(f64, f64)> = moments.iter().map(|moment| (*moment, run.spent_by(*moment))).collect();
+    let by_now = Usd::from_dollars(run.spent_by(run.hours)).unwrap_or_default();
     let level = |name: &str, stroke, amount: Usd| Line {
         name: format!("{name} {}", format::usd(amount)),
         stroke,
         points: vec![(0.0, amount.dollars()), (run.hours.max(run.expected_hours.unwrap_or(0.0)), amount.dollars())],
     };
-    let mut lines = vec![Line { name: format!("spent {}", format::usd(run.spent())), stroke: Stroke::Solid, points: points.clone() }];
+    let mut lines = vec![Line { name: format!("spent {}", format::usd(by_now)), stroke: Stroke::Solid, points: points.clone() }];
     lines.push(match planned(run) {
         Some(points) => {
             let name = format!("planned {} in {}", format::usd(run.expected), Hours(run.expected_hours.unwrap_or_default()));
@@ -180,16 +226,18 @@ fn spending(run: &RunFacts) -> Section {
         }
         None => level("expected in all", Stroke::Dashed, run.expected),
     });
-    lines.extend(run.budget.map(|budget| level("budget", Stroke::Dotted, budget)));
+    let (budget, is_far) =
+        (run.budget, run.budget.is_some_and(|budget| budget.dollars() > FAR * by_now.dollars().max(run.expected.dollars())));
+    lines.extend(budget.filter(|_| !is_far).map(|budget| level("budget", Stroke::Dotted, budget)));
     let chart = Chart::new(
         "Spending over time",
         format!(
             "Spending rises to {} in {}; {} were expected for the whole run.",
-            format::usd(run.spent()),
+            format::usd(by_now),
             Hours(run.hours),
             format::usd(run.expected)
         ),
-        Kind::Lines(Lines { across: "since the start".to_owned(), up: "spent on machines".to_owned(), begins_at_zero: true, lines }),
+        Kind::Lines(Lines { across: "since the start".to_owned(), up: "spent".to_owned(), begins_at_zero: true, lines }),
     );
     let plan = planned(run);
     let dollars = |usd: f64| Cell::usd(Usd::from_dollars(usd).unwrap_or_default());
@@ -215,7 +263,19 @@ fn spending(run: &RunFacts) -> Section {
         }
         None => "Of this run's plan only the cost is known, so it is a level line.".to_owned(),
     };
-    let text = vec![text];
+    let mut text = vec![text];
+    let after = run
+        .beside
+        .iter()
+        .filter(|one| one.until > run.hours)
+        .map(|one| one.charge.costs.contracted.dollars() - evenly(one.charge.costs.contracted, one.from, one.until, run.hours))
+        .sum::<f64>();
+    if let Some(budget) = budget.filter(|_| is_far) {
+        text.push(format!("The budget, {}, lies far above the chart.", format::usd(budget)));
+    }
+    if after >= 0.005 {
+        text.push(format!("What lies in its store after that has cost ${after:.2} more, which is in the bill and not in this chart."));
+    }
     Section {
         id: "spending",
         heading: "Spending against plan",
@@ -239,40 +299,6 @@ fn between(points: &[(f64, f64)], at: f64) -> f64 {
         Some([(from, low), (to, high)]) if to > from => low + (high - low) * (at - from) / (to - from),
         _ => points.last().map_or(0.0, |(_, height)| *height),
     }
-}
-
-/// By place and terms.
-fn breakdown(run: &RunFacts) -> Section {
-    let mut groups: Vec<(String, f64, Usd)> = Vec::new();
-    for machine in &run.machines {
-        let name = format!("{} in {}, {}", machine.instance_type, machine.place, machine.terms());
-        let hours = machine.end(run.hours) - machine.from;
-        match groups.iter_mut().find(|(known, ..)| *known == name) {
-            None => groups.push((name, hours, machine.cost)),
-            Some((_, sum, cost)) => (*sum, *cost) = (*sum + hours, *cost + machine.cost),
-        }
-    }
-    groups.sort_by_key(|(_, _, cost)| std::cmp::Reverse(*cost));
-    let rows = groups.iter().map(|(name, _, cost)| Row { name: name.clone(), value: cost.dollars(), words: format::usd(*cost) }).collect();
-    let chart = Chart::new(
-        "Machine time by place and terms",
-        format!("{} groups that add up to {}.", groups.len(), format::usd(run.spent())),
-        Kind::Bars(Bars { rows }),
-    );
-    let mut rows: Vec<Vec<Cell>> =
-        groups.into_iter().map(|(name, hours, cost)| vec![Cell::text(name), Cell::count(hours), Cell::usd(cost)]).collect();
-    rows.push(vec![Cell::text("total"), Cell::none(), Cell::usd(run.spent())]);
-    let table = Table {
-        id: "bill",
-        caption: "Machine time that was paid".to_owned(),
-        columns: vec![
-            Column::text("item", "Machines"),
-            Column::number("machine_hours", "Machine-hours"),
-            Column::number("cost_usd", "Cost"),
-        ],
-        rows,
-    };
-    Section { id: "bill", heading: "The bill", figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
 }
 
 fn machines(run: &RunFacts) -> Section {
@@ -348,11 +374,14 @@ fn events(run: &RunFacts) -> Section {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
 
-    #[test]
-    fn cost_grows_evenly_and_stops_with_the_machine() {
-        let machine = Rented {
+    use super::*;
+    use crate::budget::{Costs, Item, Nature};
+
+    /// From the first to the third hour, on spot.
+    pub(super) fn rented(cost: &str) -> Rented {
+        Rented {
             id: "m".to_owned(),
             epoch: 1,
             node: 0,
@@ -362,8 +391,79 @@ mod tests {
             rate: UsdPerHour::parse("2").unwrap(),
             from: 1.0,
             until: Some(3.0),
-            cost: Usd::parse("4").unwrap(),
-        };
+            cost: Usd::parse(cost).unwrap(),
+            charges: Vec::new(),
+        }
+    }
+
+    pub(super) fn charge(item: Item, cost: &str) -> Charge {
+        let cost = Usd::parse(cost).unwrap();
+        Charge {
+            id: String::new(),
+            nature: Nature::Actual,
+            item,
+            run: None,
+            team: None,
+            tags: BTreeMap::new(),
+            start: Timestamp::UNIX_EPOCH,
+            end: Timestamp::UNIX_EPOCH,
+            cloud: "c".to_owned(),
+            region: Some("r".to_owned()),
+            zone: None,
+            resource: None,
+            instance_type: None,
+            gpu: None,
+            gpus: None,
+            purchase: None,
+            quantity: 1.0,
+            unit: "GB".to_owned(),
+            unit_price: cost,
+            costs: Costs { list: cost, contracted: cost, effective: cost, billed: None },
+            waste: None,
+            source: "list".to_owned(),
+            priced_at: Some(Timestamp::UNIX_EPOCH),
+            assumption: "all of it".to_owned(),
+        }
+    }
+
+    pub(super) fn beside(item: Item, cost: &str) -> Beside {
+        Beside { charge: charge(item, cost), from: 0.0, until: 20.0, is_open: false }
+    }
+
+    /// Ten hours without machines.
+    pub(super) fn facts() -> RunFacts {
+        RunFacts {
+            name: "run".to_owned(),
+            state: "completed".to_owned(),
+            started_at: Timestamp::UNIX_EPOCH,
+            ended_at: None,
+            expected: Usd::ZERO,
+            expected_hours: None,
+            budget: None,
+            deadline_hours: None,
+            done: 1.0,
+            interruptions: 0,
+            store: "store".to_owned(),
+            machines: Vec::new(),
+            beside: Vec::new(),
+            beside_missing: None,
+            hours: 10.0,
+            events: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_stored_after_the_end_is_in_the_bill_and_told() {
+        let run = RunFacts { machines: vec![rented("4")], beside: vec![beside(Item::CheckpointStorage, "1")], ..facts() };
+        assert_eq!([0.0, 1.0, 3.0, 10.0].map(|at| run.spent_by(at)), [0.0, 0.05, 4.15, 4.5]);
+        assert_eq!(run.spent(), Usd::parse("5").unwrap());
+        let said = spending(&run).text;
+        assert!(said.iter().any(|said| said.starts_with("What lies in its store after that has cost $0.50 more")), "{said:?}");
+    }
+
+    #[test]
+    fn cost_grows_evenly_and_stops_with_the_machine() {
+        let machine = rented("4");
         let costs = [0.5, 1.0, 2.0, 3.0, 9.0].map(|moment| machine.cost_by(moment, 10.0));
         assert_eq!(costs, [0.0, 0.0, 2.0, 4.0, 4.0]);
         let instant = Rented { until: Some(1.0), ..machine };

@@ -89,7 +89,9 @@ fn file_of(schema: &str, properties: WriterProperties, groups: &[Vec<Column>]) -
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).unwrap();
     for columns in groups {
         let mut group = writer.next_row_group().unwrap();
-        columns.iter().for_each(|column| write(&mut group, column));
+        for column in columns {
+            write(&mut group, column);
+        }
         group.close().unwrap();
     }
     writer.into_inner().unwrap()
@@ -126,8 +128,8 @@ fn words(text: &str, rows: usize) -> Column {
     Column::Text(vec![Some(text.to_owned()); rows])
 }
 
-fn of_run(run: &str) -> Tags {
-    Some(vec![("user_name".to_owned(), None), ("user_gpuplan_run".to_owned(), Some(run.to_owned()))])
+fn of_run(run: &str) -> Vec<(String, Option<String>)> {
+    vec![("user_name".to_owned(), None), ("user_gpuplan_run".to_owned(), Some(run.to_owned()))]
 }
 
 const OCTOBER: i64 = 1_790_812_800_000;
@@ -142,8 +144,8 @@ fn cur(currency: &str) -> Vec<Column> {
         words("Usage", 3),
         words("USE1-SpotUsage:p5.48xlarge", 3),
         Column::Double(vec![1.0, 0.5, 1.0]),
-        Column::Map(vec![None, Some(Vec::new()), of_run("of the product")]),
-        Column::Map(vec![of_run("a"), of_run("a"), Some(Vec::new())]),
+        Column::Map(vec![None, Some(Vec::new()), Some(of_run("of the product"))]),
+        Column::Map(vec![Some(of_run("a")), Some(of_run("a")), Some(Vec::new())]),
     ]
 }
 
