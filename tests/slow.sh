@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes minutes: a fresh release build, with every feature and with none, against its time limit; the agent with real
 # frameworks and at every fault point, its speed, and its static program; the parsers of engines and a real Slurm; a million
-# simulated launches; the page of a report in a browser.
+# simulated launches; the page of a report in a browser; inference held out by GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -78,6 +78,8 @@ cargo test --release --locked --no-default-features --test cli -- --include-igno
 
 cargo test --release --locked --no-default-features --test agent -- --include-ignored --nocapture frameworks stores speed
 .ci/agent
+# Inference on GPUs that no constant was fitted on: the constants are fitted again without each.
+cargo test --release --locked --no-default-features --test accuracy -- --include-ignored held_out_inference
 # The controller of a launch, a hundred times as often as in every test run.
 GPUPLAN_SIMULATED_SEEDS=1000000 cargo test --release --locked --no-default-features --test launch
 exit "$late"
