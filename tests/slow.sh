@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes minutes: a fresh release build, with every feature and with none, against its time limit; the agent with real
 # frameworks and at every fault point, its speed, and its static program; the parsers of engines and a real Slurm; a million
-# simulated launches; money of the size of a company; the page of a report in a browser.
+# simulated launches; money of the size of a company; inference held out by GPU; the page of a report in a browser.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -81,6 +81,8 @@ cargo test --release --locked --no-default-features --test cli -- --include-igno
 
 cargo test --release --locked --no-default-features --test agent -- --include-ignored --nocapture frameworks stores speed
 .ci/agent
+# Inference on GPUs that no constant was fitted on: the constants are fitted again without each.
+cargo test --release --locked --no-default-features --test accuracy -- --include-ignored held_out_inference
 # The controller of a launch, a hundred times as often as in every test run.
 GPUPLAN_SIMULATED_SEEDS=1000000 cargo test --release --locked --no-default-features --test launch
 exit "$late"

@@ -16,7 +16,7 @@ use crate::estimate::answer::prepared_estimate;
 use crate::estimate::case::Prepared;
 use crate::estimate::constants::{Constants, PARAMETERS};
 use crate::estimate::parameters::{Parameter, Scale};
-use crate::hardware::Hardware;
+use crate::hardware::{Gpu, Hardware};
 use crate::workload::Models;
 
 /// A source counts as this many runs, however many it has.
@@ -47,6 +47,10 @@ impl<'a> FitRun<'a> {
 
     pub fn predict(&self, constants: &Constants) -> Option<Prediction> {
         prepared_estimate(constants, Value::Null, &self.prepared).ok().map(Prediction::from)
+    }
+
+    pub fn gpu(&self) -> &Gpu {
+        self.prepared.machine().gpu
     }
 
     /// ln(predicted / measured).

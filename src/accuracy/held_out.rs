@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::accuracy::fit::{FitRun, fit};
 use crate::estimate::Regime;
 use crate::estimate::constants::RegimeBand;
-use crate::workload::ModelKind;
+use crate::workload::{ModelKind, Task};
 
 /// Groups of fewer runs are predicted and not averaged, as in scoring.
 const FEWEST_RUNS: usize = 8;
@@ -59,6 +59,32 @@ pub fn by_group(run: &FitRun) -> Option<String> {
 pub fn by_gpu_of_other_families(run: &FitRun) -> Option<String> {
     let other = run.run.case.model.kind != Some(ModelKind::Decoder);
     run.run.case.hardware.gpu.clone().filter(|_| other)
+}
+
+/// GPU model, and all models of its family, whatever ran there.
+pub fn by_gpu(run: &FitRun) -> Option<String> {
+    Some(run.gpu().id.clone())
+}
+
+pub fn by_gpu_family(run: &FitRun) -> Option<String> {
+    Some(run.gpu().family.clone())
+}
+
+/// Kind of inference; `None` for a run that trains.
+pub fn by_inference(run: &FitRun) -> Option<String> {
+    match run.run.case.training.task? {
+        Task::Inference => Some("decode".to_owned()),
+        Task::InferencePrefill => Some("prefill".to_owned()),
+        _ => None,
+    }
+}
+
+/// Every run of inference, predicted with constants fitted on all runs, of training too, that differ in `key`.
+pub fn inference<'a>(runs: &'a [FitRun<'a>], key: impl Fn(&FitRun) -> Option<String> + Sync) -> Vec<HeldOut<'a>> {
+    let keys: BTreeSet<String> = runs.iter().filter(|run| by_inference(run).is_some()).filter_map(&key).collect();
+    let keys: Vec<String> = keys.into_iter().collect();
+    let held = keys.par_iter().flat_map_iter(|out| without(runs, &key, out));
+    held.filter(|one| by_inference(one.run).is_some()).collect()
 }
 
 /// Mean absolute error of every group, and the mean over groups of at least eight runs. Percent.

@@ -43,6 +43,9 @@ pub struct AccuracyArguments {
     /// Fit without this group and show its errors; writes nothing
     #[arg(long, value_name = "GROUP", requires = "refit")]
     pub leave_out: Option<String>,
+    /// Fit without each GPU that has runs of inference and show their errors; writes nothing
+    #[arg(long, requires = "refit", conflicts_with_all = ["leave_out", "residuals"])]
+    pub inference: bool,
     /// Also write the error of every held-out run to this CSV file
     #[arg(long, value_name = "FILE", requires = "refit")]
     pub residuals: Option<PathBuf>,
@@ -57,6 +60,9 @@ pub fn run(arguments: &AccuracyArguments, settings: &Settings, printer: &Printer
     }
     if let Some(group) = &arguments.leave_out {
         return refit::leave_out(group, settings, printer);
+    }
+    if arguments.inference {
+        return refit::inference(settings, printer);
     }
     if arguments.refit {
         return refit::refit(arguments, settings, printer);

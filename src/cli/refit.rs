@@ -10,10 +10,11 @@ use crate::accuracy::held_out::{self, HeldOut};
 use crate::accuracy::memory_fit::{self, MemoryRun};
 use crate::accuracy::{Published, Run};
 use crate::cli::accuracy::AccuracyArguments;
+use crate::cli::args::OutputFormat;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
-use crate::estimate::constants::{Fitted, HeldOutError};
+use crate::estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use crate::report::accuracy as report;
 use crate::units::names::did_you_mean;
 
@@ -32,6 +33,17 @@ pub fn leave_out(group: &str, settings: &Settings, printer: &Printer) -> Result<
     printer.data(&report::errors_without(&errors, settings.width))
 }
 
+/// Fits without each GPU that inference was measured on and shows the errors there.
+pub fn inference(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let (published, hardware, models) = inputs(settings)?;
+    let runs = FitRun::all(&published.runs, &hardware, &models);
+    let held = held_out_inference(&runs, &held_out::inference(&runs, held_out::by_gpu));
+    match settings.output {
+        OutputFormat::Json => printer.data(&format!("{:#}\n", report::inference_json(&held))),
+        OutputFormat::Table | OutputFormat::Csv => printer.data(&report::inference(&held, settings.width)),
+    }
+}
+
 /// Fits on everything, holds every group out for the bands, and writes the constants file.
 pub fn refit(arguments: &AccuracyArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let path = arguments.constants.as_path();
@@ -44,10 +56,13 @@ pub fn refit(arguments: &AccuracyArguments, settings: &Settings, printer: &Print
     let by_group = held_out::leave_one_out(&runs, held_out::by_group);
     printer.note("holding every GPU out of the families that are no decoders");
     let by_gpu = held_out::leave_one_out(&runs, held_out::by_gpu_of_other_families);
+    printer.note("holding every GPU out of inference");
+    let inference = held_out::inference(&runs, held_out::by_gpu);
     if let Some(path) = &arguments.residuals {
-        fs::write(path, report::residuals(&[("group", &by_group), ("gpu", &by_gpu)])).map_err(|error| Diagnostic::file(path, &error))?;
+        fs::write(path, report::residuals(&[("group", &by_group), ("gpu", &by_gpu), ("inference-gpu", &inference)]))
+            .map_err(|error| Diagnostic::file(path, &error))?;
     }
-    let fitted = fitted(best, &runs, &by_group, &by_gpu, settings);
+    let fitted = Fitted { held_out_inference: held_out_inference(&runs, &inference), ..fitted(best, &runs, &by_group, &by_gpu, settings) };
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
     let memory = memory_fit::refit(&MemoryRun::all(&published.runs, &settings.hardware()?, &settings.models()?));
     let memory_path = path.with_file_name("memory_constants.toml");
@@ -83,7 +98,27 @@ fn fitted(best: Fit, runs: &[FitRun], by_group: &[HeldOut], by_gpu: &[HeldOut], 
         bands: held_out::bands(by_group),
         held_out_groups: record(groups),
         held_out_gpus: record(gpus),
+        held_out_inference: Vec::new(),
     }
+}
+
+/// Errors by kind of inference and GPU, without the GPU (`held`) and without its family.
+fn held_out_inference(runs: &[FitRun], held: &[HeldOut]) -> Vec<HeldOutInference> {
+    let of = |run: &FitRun| Some((held_out::by_inference(run)?, run.gpu().id.clone()));
+    let joined = |run: &FitRun| of(run).map(|(what, gpu)| format!("{what} {gpu}"));
+    let without_family = held_out::inference(runs, held_out::by_gpu_family);
+    let (by_gpu, by_family) = (held_out::errors(held, joined).0, held_out::errors(&without_family, joined).0);
+    let record = |(gpu, family): (held_out::GroupError, held_out::GroupError)| {
+        let (what, id) = gpu.group.split_once(' ')?;
+        Some(HeldOutInference {
+            what: what.to_owned(),
+            gpu: id.to_owned(),
+            runs: gpu.runs,
+            mape_percent: rounded(gpu.mape_percent),
+            family_mape_percent: rounded(family.mape_percent),
+        })
+    };
+    by_gpu.into_iter().zip(by_family).filter_map(record).collect()
 }
 
 fn rounded(percent: f64) -> f64 {

@@ -194,6 +194,7 @@ pub struct Fitted {
     pub bands: Vec<RegimeBand>,
     pub held_out_groups: Vec<HeldOutError>,
     pub held_out_gpus: Vec<HeldOutError>,
+    pub held_out_inference: Vec<HeldOutInference>,
 }
 
 /// Error of one group or GPU when it was held out.
@@ -202,6 +203,18 @@ pub struct HeldOutError {
     pub name: String,
     pub runs: usize,
     pub mape_percent: f64,
+}
+
+/// Error of inference on one GPU model by constants that were fitted without any run on it, of training too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOutInference {
+    /// `decode` or `prefill`.
+    pub what: String,
+    pub gpu: String,
+    pub runs: usize,
+    pub mape_percent: f64,
+    /// The same without any run on a model of its family: an A100 without A100s of any memory or form.
+    pub family_mape_percent: f64,
 }
 
 /// Measured over predicted time at 10 % and 90 % when whole groups were held out.
@@ -229,6 +242,7 @@ impl Fitted {
                 bands: Vec::new(),
                 held_out_groups: Vec::new(),
                 held_out_gpus: Vec::new(),
+                held_out_inference: Vec::new(),
             })
         })
     }

@@ -177,7 +177,7 @@ impl<'a> Flow<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
@@ -190,13 +190,13 @@ mod tests {
     /// Figures that engines published; nothing is fitted on them.
     static PUBLISHED: &str = include_str!("../../benchmarks/serving/published.csv");
 
-    fn workload(serving: &str, model: &str) -> Workload {
+    pub fn workload(serving: &str, model: &str) -> Workload {
         let text = format!("[model]\npreset = \"{model}\"\n[serving]\n{serving}");
         WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload
     }
 
     /// On so many cards of a machine with a fast link, as far as the card has one.
-    fn on<T>(gpu: &str, tensor: u32, workload: &Workload, asked: impl Fn(&Flow) -> T) -> T {
+    pub fn on<T>(gpu: &str, tensor: u32, workload: &Workload, asked: impl Fn(&Flow) -> T) -> T {
         let hardware = Hardware::embedded().unwrap();
         let gpu = hardware.gpu(hardware.find_gpu(gpu).unwrap());
         let bandwidth = gpu.link_gb_per_s_one_way.map_or(gpu.pcie_bandwidth(), BytesPerSecond::from_gb);

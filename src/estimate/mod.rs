@@ -22,6 +22,7 @@ pub mod memory_constants;
 #[cfg(test)]
 mod memory_properties;
 mod memory_states;
+mod one_pass;
 pub mod own_runs;
 pub mod parameters;
 pub mod round;

@@ -10,18 +10,17 @@ use crate::estimate::correction::{Correction, Factors};
 use crate::estimate::device::DeviceRates;
 use crate::estimate::gemm;
 use crate::estimate::machine::Machine;
-use crate::estimate::setting::Setting;
+use crate::estimate::one_pass;
 use crate::estimate::subject::Misfit;
-use crate::estimate::vision::{self, VisionStep};
 use crate::units::{Bytes, Quantiles};
 use crate::workload::operators::{head_product, layer_products};
-use crate::workload::{Gemm, Layout, Model, ModelKind, Precision, Recompute, Serving, StoredFormat, Training, Workload};
+use crate::workload::{Gemm, Layout, Model, ModelKind, Precision, Serving, StoredFormat, Training, Workload};
 
 /// Share of a GPU's memory that an engine takes: the default of vLLM (`gpu_memory_utilization`) and, of what weights leave, of
 /// TensorRT-LLM (`free_gpu_memory_fraction`).
 const MEMORY_SHARE: f64 = 0.9;
 /// Context, collectives and captured graphs. Bytes; judged, beside the 1 to 2 GB that training runs show.
-const ENGINE_BYTES: f64 = 1.5e9;
+pub(super) const ENGINE_BYTES: f64 = 1.5e9;
 /// Tokens of a block of keys and values, of which a sequence wastes half of one (Kwon et al. 2023, arXiv 2309.06180, section 4.3).
 const BLOCK_TOKENS: f64 = 16.0;
 /// Prompt tokens read in one pass while answers are waited for, and where nobody waits: the defaults of vLLM's chunked prefill
@@ -30,14 +29,12 @@ const PASS_TOKENS_SERVICE: f64 = 2048.0;
 const PASS_TOKENS_JOB: f64 = 8192.0;
 /// Sequences that run at once on one replica: the default of TensorRT-LLM (`max_batch_size`).
 pub const MOST_SEQUENCES: u32 = 2048;
-/// Samples of one pass, for models that answer in one. Larger batches gain nothing that the estimate knows of; judged.
-const MOST_SAMPLES: u32 = 256;
 /// Scheduling, sampling and copying of a pass that the GPU waits for, an engine between one that overlaps all of it and one
 /// that overlaps little. Seconds; judged.
 const HOST_SECONDS: f64 = 1e-3;
 /// Kernels of a layer in a captured graph, and what each takes to begin and end. Seconds; judged.
 const LAYER_KERNELS: f64 = 10.0;
-const KERNEL_SECONDS: f64 = 2e-6;
+pub(super) const KERNEL_SECONDS: f64 = 2e-6;
 /// One all-reduce of a few kilobytes: every rank reads from all others at once, there and back.
 const REDUCE_HOPS: f64 = 2.0;
 
@@ -123,14 +120,16 @@ pub struct Served {
 pub struct Replica<'a> {
     pub(super) constants: &'a Constants,
     pub(super) model: &'a Model,
-    training: &'a Training,
+    pub(super) training: &'a Training,
     pub(super) serving: &'a Serving,
     pub(super) machine: Machine<'a>,
     pub(super) factors: Factors<'a>,
-    rates: DeviceRates,
+    pub(super) rates: DeviceRates,
+    /// Bytes of an element between two layers.
+    pub(super) activation_bytes: f64,
     pub(super) layout: Layout,
     /// Tokens of a request as the layers see them: patches of an image.
-    prompt: f64,
+    pub(super) prompt: f64,
     /// Prompt tokens of a pass.
     pass_tokens: f64,
 }
@@ -149,7 +148,8 @@ impl<'a> Replica<'a> {
             serving,
             machine,
             factors: correction.on(machine.gpu),
-            rates: rates(serving, &machine, constants),
+            rates: rates(workload, serving, &machine, constants),
+            activation_bytes: if one_pass::multiplies_in_eight(model, serving, machine.gpu) { 1.0 } else { 2.0 },
             layout,
             prompt: f64::from(prompt),
             pass_tokens,
@@ -169,12 +169,12 @@ impl<'a> Replica<'a> {
         f64::from(self.serving.prompt_tokens) + f64::from(self.serving.answer_tokens) / 2.0
     }
 
-    fn stages(&self) -> f64 {
+    pub(super) fn stages(&self) -> f64 {
         f64::from(self.layout.pipeline)
     }
 
     /// Layers of the fullest stage.
-    fn stage_layers(&self) -> f64 {
+    pub(super) fn stage_layers(&self) -> f64 {
         (f64::from(self.model.layers) / self.stages()).ceil()
     }
 
@@ -214,20 +214,7 @@ impl<'a> Replica<'a> {
         self.holding(weights, workspace, token, sequence, MOST_SEQUENCES)
     }
 
-    /// The same for a model that answers in one pass and keeps nothing of a sample afterwards.
-    fn held_once(&self) -> Result<Held, Misfit> {
-        let m = self.model;
-        if m.kind.is_transformer() {
-            let widest = 4.0 * f64::from(m.hidden) + m.mlp_matrices() * f64::from(m.ffn_hidden);
-            let weights = m.parameters * self.serving.weights.bytes();
-            return Ok(self.holding(weights, ENGINE_BYTES, 0.0, 2.0 * self.prompt * widest, MOST_SAMPLES));
-        }
-        // What training keeps of a sample is more than a forward pass holds at once.
-        let sample = self.vision(1.0)?.activation_bytes;
-        Ok(self.holding(2.0 * m.parameters, ENGINE_BYTES, 0.0, sample, MOST_SAMPLES))
-    }
-
-    fn holding(&self, weights: f64, workspace: f64, token: f64, sequence: f64, most: u32) -> Held {
+    pub(super) fn holding(&self, weights: f64, workspace: f64, token: f64, sequence: f64, most: u32) -> Held {
         let cache = MEMORY_SHARE * self.machine.memory.0 - weights - workspace;
         let sequences = if cache < sequence { 0.0 } else { (cache / sequence).min(f64::from(most)) };
         let least = (weights + workspace + sequence) / MEMORY_SHARE;
@@ -282,28 +269,8 @@ impl<'a> Replica<'a> {
         self.pass_tokens / self.prompt
     }
 
-    /// `batch` samples from one end to the other, for models that answer in one pass.
-    pub fn once(&self, batch: f64) -> Result<Parts, Misfit> {
-        let host = Parts { launch: HOST_SECONDS * self.launch_factor(), ..Parts::default() };
-        if self.model.kind.is_transformer() {
-            return Ok(host.plus(self.stage_prompt(batch * self.prompt), self.stages()));
-        }
-        let step = self.vision(batch)?;
-        // Of the forward and backward arithmetic and traffic that are fitted, a third is forward.
-        let parts = Parts { matmul: step.arithmetic / 3.0, elementwise: step.traffic / 3.0, ..Parts::default() };
-        Ok(host.plus(parts, 1.0))
-    }
-
-    fn vision(&self, batch: f64) -> Result<VisionStep, Misfit> {
-        let setting =
-            Setting { layout: Layout::default(), micro_batch: batch.ceil() as u32, global_batch: batch.ceil(), recompute: Recompute::None };
-        let rates = self.factors.rates(self.rates);
-        vision::step(self.constants, self.model, self.training, &self.machine, &rates, &setting)
-            .map_err(|error| Misfit::Unsupported { detail: error.to_string() })
-    }
-
     /// `tokens` of prompts through the layers of one stage.
-    fn stage_prompt(&self, tokens: f64) -> Parts {
+    pub(super) fn stage_prompt(&self, tokens: f64) -> Parts {
         let layers = self.stage_layers();
         let (matmul, reading) = self.products(tokens);
         // A decoder masks half of the scores. Kernels reach their rate on long sequences only.
@@ -348,7 +315,7 @@ impl<'a> Replica<'a> {
         }
         let one = Gemm { count: 1.0, ..gemm };
         let (arithmetic, _) = gemm::bounds(gemm, rates);
-        let bytes = gemm.count * (gemm.k * gemm.n * weight_bytes + (gemm.m * gemm.k + gemm.m * gemm.n) * 2.0);
+        let bytes = gemm.count * (gemm.k * gemm.n * weight_bytes + (gemm.m * gemm.k + gemm.m * gemm.n) * self.activation_bytes);
         let arithmetic = arithmetic * self.factors.compute.at(one.flops()).time;
         let memory = bytes / rates.memory_bandwidth * self.factors.memory.at(bytes / gemm.count).time;
         (arithmetic.max(memory), memory > arithmetic)
@@ -409,7 +376,7 @@ impl<'a> Replica<'a> {
         bytes / bus + self.constants.hop_seconds
     }
 
-    fn launch_factor(&self) -> f64 {
+    pub(super) fn launch_factor(&self) -> f64 {
         self.factors.launch.overall().time
     }
 }
@@ -422,7 +389,7 @@ impl Parts {
 
 /// Rates with the precision of the weights. Recipes of training convert to 8 bits in both directions; a served model has its
 /// scales already, so where the ceiling of 8-bit products was measured it counts as that of 16-bit products does.
-fn rates(serving: &Serving, machine: &Machine, constants: &Constants) -> DeviceRates {
+fn rates(workload: &Workload, serving: &Serving, machine: &Machine, constants: &Constants) -> DeviceRates {
     let gpu = machine.gpu;
     let precision = if serving.weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
     let rates = DeviceRates::new(gpu, precision, machine.card_share, constants);
@@ -431,6 +398,7 @@ fn rates(serving: &Serving, machine: &Machine, constants: &Constants) -> DeviceR
             let shares = constants.gemm_share * constants.generation(gpu.architecture) * machine.card_share;
             DeviceRates { matmul: ceiling * 1e12 * shares, ..rates }
         }
+        None if serving.weights == StoredFormat::Int8 => one_pass::integer_rates(&workload.model, serving, gpu, rates),
         None => rates,
     }
 }

@@ -1,5 +1,6 @@
 //! How wrong the estimate is, as tables for people, JSON and CSV, with what other public estimators reach beside it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::accuracy::held_out::{GroupError, HeldOut};
 use crate::accuracy::{By, Line, Scores, peers};
-use crate::estimate::constants::{Fitted, HeldOutError};
+use crate::estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use crate::estimate::memory_constants::FittedMemory;
 use crate::report::plan_text::wrap;
 use crate::report::table::{Column, render};
@@ -61,10 +62,58 @@ pub fn held_out(time: &Fitted, memory: &FittedMemory, width: u16) -> String {
     let _ = writeln!(out, "Macro   MAPE {} over groups of 8 runs and more\n", percent(time.held_out_macro_percent));
     out += &table("GPU, no decoders", time.held_out_gpus.iter().map(row).collect());
     let _ = writeln!(out, "All     MAPE {}\n", percent(time.held_out_gpu_percent));
+    out += &inference(&time.held_out_inference, width);
+    out.push('\n');
     let peaks = memory.held_out_sources.iter().map(|one| vec![one.name.clone(), one.runs.to_string(), percent(one.mape_percent)]);
     out += &table("peak memory, source", peaks.collect());
     let _ = writeln!(out, "All     MAPE {}", percent(memory.held_out_error_percent));
     out
+}
+
+/// Errors of inference on GPUs that no constant was fitted on, with the mean over runs of each kind.
+pub fn inference(held: &[HeldOutInference], width: u16) -> String {
+    let columns = [
+        Column::left("inference", 0),
+        Column::left("GPU", 0),
+        Column::right("runs", 0),
+        Column::right("MAPE", 0),
+        Column::right("without its family", 0),
+    ];
+    let row = |what: &str, gpu: &str, runs: usize, gpu_only: f64, family: f64| {
+        vec![what.to_owned(), gpu.to_owned(), runs.to_string(), percent(gpu_only), percent(family)]
+    };
+    let each = held.iter().map(|one| row(&one.what, &one.gpu, one.runs, one.mape_percent, one.family_mape_percent));
+    let all =
+        inference_means(held).into_iter().map(|(what, mean)| row(what, "all", mean.runs, mean.mape_percent, mean.family_mape_percent));
+    render(&columns, each.chain(all), width)
+}
+
+pub fn inference_json(held: &[HeldOutInference]) -> Value {
+    json!({ "version": 1, "gpus": held, "means": inference_means(held).into_values().collect::<Vec<_>>() })
+}
+
+/// Over all runs of each kind.
+pub fn inference_means(held: &[HeldOutInference]) -> BTreeMap<&str, HeldOutInference> {
+    let mut means: BTreeMap<&str, HeldOutInference> = BTreeMap::new();
+    for one in held {
+        let mean = means.entry(&one.what).or_insert_with(|| HeldOutInference {
+            gpu: "all".to_owned(),
+            runs: 0,
+            mape_percent: 0.0,
+            family_mape_percent: 0.0,
+            ..one.clone()
+        });
+        let (before, own) = (mean.runs as f64, one.runs as f64);
+        let joined = |mean: f64, one: f64| (before * mean + own * one) / (before + own);
+        mean.mape_percent = joined(mean.mape_percent, one.mape_percent);
+        mean.family_mape_percent = joined(mean.family_mape_percent, one.family_mape_percent);
+        mean.runs += one.runs;
+    }
+    for mean in means.values_mut() {
+        mean.mape_percent = (mean.mape_percent * 100.0).round() / 100.0;
+        mean.family_mape_percent = (mean.family_mape_percent * 100.0).round() / 100.0;
+    }
+    means
 }
 
 /// Errors of one group under constants fitted without it.
@@ -223,6 +272,7 @@ pub fn json(scores: &Scores, time: &Fitted, memory_fit: &FittedMemory, now: Time
             "groups": time.held_out_groups,
             "other_families_mape_percent": time.held_out_gpu_percent,
             "gpus": time.held_out_gpus,
+            "inference": inference_json(&time.held_out_inference),
             "memory_mape_percent": memory_fit.held_out_error_percent,
             "memory_sources": memory_fit.held_out_sources,
         },

@@ -23,9 +23,9 @@ pub enum StoredFormat {
     Bf16,
     /// Multiplied in 8 bits where the GPU can; else unpacked to 16.
     Fp8,
-    /// Unpacked to 16 bits before it is multiplied.
+    /// Unpacked to 16 bits before it is multiplied, but for models that answer in one pass, which are multiplied in 8.
     Int8,
-    /// The same, in groups of 128 with a 16-bit scale and a 4-bit zero point each (Lin et al., "AWQ", arXiv 2306.00978).
+    /// Unpacked, in groups of 128 with a 16-bit scale and a 4-bit zero point each (Lin et al., "AWQ", arXiv 2306.00978).
     Int4,
 }
 
