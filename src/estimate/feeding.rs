@@ -7,7 +7,7 @@ use crate::estimate::input::{MeasuredHost, bytes_of_a_sample};
 use crate::estimate::input_constants as c;
 use crate::estimate::storage::{Read, StorageRate};
 use crate::estimate::vision::fed;
-use crate::hardware::{Architecture, Gpu, InstanceType};
+use crate::hardware::{Architecture, Gpu, Host, InstanceType};
 use crate::units::Bytes;
 use crate::workload::{DataKind, DataSet, Decoder, Model, Storage, Training, Workload};
 
@@ -161,9 +161,7 @@ impl Feeder<'_> {
         if let Some(scaling) = self.measured.and_then(|host| host.scaling) {
             return (threads, threads * scaling);
         }
-        let has_two = self.instance.cpu_architecture != "arm64";
-        let whole = f64::from(self.instance.vcpus) / if has_two { 2.0 } else { 1.0 };
-        (threads, threads.min(whole) + (threads - whole).max(0.0) * c::SECOND_THREAD)
+        (threads, cores(&self.instance.host(), threads))
     }
 
     fn reading(&self, demand: &Demand, threads: f64) -> Option<Read> {
@@ -174,8 +172,12 @@ impl Feeder<'_> {
             (Some(rate), ..) if !on_nvme => StorageRate::measured(rate),
             (_, None, _) => return None,
             (_, _, Storage::Disk) if on_nvme => StorageRate::local_nvme(self.instance.local_nvme?),
-            (_, _, Storage::Disk | Storage::NetworkDisk) => StorageRate::network_disk(self.instance, reading, self.network_disk)?,
-            (_, _, Storage::ObjectStore) => StorageRate::bucket(self.instance, threads.max(1.0), f64::from(self.nodes), bytes),
+            (_, _, Storage::Disk | Storage::NetworkDisk) => {
+                StorageRate::network_disk(self.instance.cloud.as_str(), reading, self.network_disk)?
+            }
+            (_, _, Storage::ObjectStore) => {
+                StorageRate::bucket(self.instance.host_network_gbit_per_s, threads.max(1.0), f64::from(self.nodes), bytes)
+            }
         };
         Some(rate.read(demand.samples, bytes, reading.files()))
     }
@@ -198,6 +200,12 @@ impl Feeder<'_> {
         let bandwidth = self.gpu.memory_bandwidth().0 * self.instance.node.card_share();
         (0.0, each / (c::JPEG_CUDA_BYTES * bandwidth / c::JPEG_CUDA_BANDWIDTH))
     }
+}
+
+/// Cores alone that so many threads of a machine are worth.
+pub fn cores(host: &Host, threads: f64) -> f64 {
+    let whole = f64::from(host.vcpus) / f64::from(host.threads_per_core);
+    threads.min(whole) + (threads - whole).max(0.0) * c::SECOND_THREAD
 }
 
 /// Seconds of one core for one sample, as stated or by its kind; `None` where neither tells.
@@ -264,7 +272,7 @@ pub fn assumed(workload: &Workload) -> Vec<String> {
 }
 
 /// Two significant figures.
-fn figures(seconds: f64) -> String {
+pub(super) fn figures(seconds: f64) -> String {
     let digits = (1 - seconds.log10().floor() as i32).clamp(0, 12) as usize;
     format!("{seconds:.digits$}")
 }

@@ -24,6 +24,7 @@ mod memory_properties;
 mod memory_states;
 pub mod own_runs;
 pub mod parameters;
+pub mod processing;
 pub mod round;
 pub mod scaling;
 pub mod serving;

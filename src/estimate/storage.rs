@@ -1,7 +1,6 @@
 //! `StorageRate`: what a disk or a store gives a loader, by kind and size.
 
 use crate::estimate::input_constants as c;
-use crate::hardware::InstanceType;
 use crate::units::Bytes;
 use crate::workload::{DiskKind, FileLayout, Reading};
 
@@ -39,8 +38,7 @@ impl StorageRate {
     }
 
     /// A network disk of `size`. `None`: nobody says what the disks of this cloud reach, or one was named without what was bought.
-    pub fn network_disk(instance: &InstanceType, reading: &Reading, size: Bytes) -> Option<Self> {
-        let cloud = instance.cloud.as_str();
+    pub fn network_disk(cloud: &str, reading: &Reading, size: Bytes) -> Option<Self> {
         let kind = reading.disk.filter(|kind| limits(*kind).cloud == cloud).or_else(|| usual_disk(cloud))?;
         let limits = limits(kind);
         let gib = size.gib();
@@ -57,8 +55,8 @@ impl StorageRate {
     }
 
     /// A bucket, read over `connections` at a time, each waiting for its answer. `nodes` machines share its requests.
-    pub fn bucket(instance: &InstanceType, connections: f64, nodes: f64, object: f64) -> Self {
-        let network = instance.host_network_gbit_per_s.unwrap_or(c::UNKNOWN_HOST_GBIT) * 1e9 / 8.0 * c::NETWORK_SHARE;
+    pub fn bucket(network_gbit_per_s: Option<f64>, connections: f64, nodes: f64, object: f64) -> Self {
+        let network = network_gbit_per_s.unwrap_or(c::UNKNOWN_HOST_GBIT) * 1e9 / 8.0 * c::NETWORK_SHARE;
         let waiting = c::STORE_LATENCY + object / c::STORE_CONNECTION;
         Self {
             name: "object store",
@@ -125,7 +123,7 @@ fn usual_disk(cloud: &str) -> Option<DiskKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
+    use crate::hardware::{Hardware, InstanceType};
 
     fn instance(hardware: &Hardware, cloud: &str, name: &str) -> InstanceType {
         hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap().clone()
@@ -136,7 +134,7 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         let (aws, gcp) = (instance(&hardware, "aws", "p4d.24xlarge"), instance(&hardware, "gcp", "a2-highgpu-8g"));
         let rate = |instance: &InstanceType, reading: Reading, gib: f64| {
-            StorageRate::network_disk(instance, &reading, Bytes(gib * 1_073_741_824.0))
+            StorageRate::network_disk(instance.cloud.as_str(), &reading, Bytes(gib * 1_073_741_824.0))
         };
         let plain = rate(&aws, Reading::default(), 1000.0).unwrap();
         assert_eq!((plain.bytes_per_second, plain.reads_per_second), (125.0 * MEBIBYTE, 3000.0));
@@ -155,18 +153,18 @@ mod tests {
     fn small_files_wait_for_reads_and_shards_for_bytes() {
         let hardware = Hardware::embedded().unwrap();
         let machine = instance(&hardware, "aws", "p4d.24xlarge");
-        let disk = StorageRate::network_disk(&machine, &Reading::default(), Bytes(1e12)).unwrap();
+        let disk = StorageRate::network_disk("aws", &Reading::default(), Bytes(1e12)).unwrap();
         // 3,000 reads a second are 1,500 files; 8 kB each are nothing of 125 MiB/s.
         let small = disk.read(1500.0, 8e3, FileLayout::OneEach);
         assert!(small.by_reads && (small.seconds - 1.0).abs() < 1e-9, "{small:?}");
         let shards = disk.read(1500.0, 8e3, FileLayout::Shards);
         assert!(!shards.by_reads && shards.seconds < 0.1, "{shards:?}");
         // A tenth of a second for each object and connection: 96 of them get 948 small objects a second, and streams fill them.
-        let store = StorageRate::bucket(&machine, 96.0, 1.0, 1e5);
+        let store = StorageRate::bucket(machine.host_network_gbit_per_s, 96.0, 1.0, 1e5);
         let objects = store.read(948.8, 1e5, FileLayout::OneEach);
         assert!(objects.by_reads && (objects.seconds - 1.0).abs() < 0.01, "{objects:?}");
         assert!(store.read(948.8, 1e5, FileLayout::Shards).seconds < 0.1);
         // 64 machines share the requests of the bucket.
-        assert!(StorageRate::bucket(&machine, 960.0, 64.0, 1e5).reads_per_second < 86.0);
+        assert!(StorageRate::bucket(machine.host_network_gbit_per_s, 960.0, 64.0, 1e5).reads_per_second < 86.0);
     }
 }

@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use crate::embedded::{Archive, EmbeddedError, Table};
 use crate::hardware::cloud::CloudId;
 use crate::hardware::gpu::{Gpu, GpuId};
+use crate::hardware::host::{self, HostId, HostType};
 use crate::hardware::instance::{InstanceId, InstanceType, SoldAs};
 use crate::hardware::link::{Link, LinkKind, Topology};
 use crate::hardware::names::plain;
@@ -30,6 +31,8 @@ pub struct Hardware {
     gpus: Vec<Gpu>,
     links: Vec<Link>,
     instances: Vec<InstanceType>,
+    /// Machines without GPU.
+    hosts: Vec<HostType>,
     by_name: HashMap<String, GpuId>,
     by_instance: HashMap<(CloudId, String), InstanceId>,
 }
@@ -72,6 +75,8 @@ impl Hardware {
         for (name, table) in &archive.tables {
             if let Some(cloud) = name.strip_prefix("instances/") {
                 hardware.read_instances(&CloudId::new(cloud), name, table)?;
+            } else if let Some(cloud) = name.strip_prefix("hosts/") {
+                hardware.hosts.extend(host::read(&CloudId::new(cloud), name, table)?);
             }
         }
         Ok(hardware)
@@ -87,6 +92,20 @@ impl Hardware {
 
     pub fn instances(&self) -> &[InstanceType] {
         &self.instances
+    }
+
+    /// Machines without GPU.
+    pub fn hosts(&self) -> &[HostType] {
+        &self.hosts
+    }
+
+    pub fn host(&self, id: HostId) -> &HostType {
+        &self.hosts[id.0 as usize]
+    }
+
+    pub fn find_host(&self, cloud: &CloudId, name: &str) -> Option<HostId> {
+        let position = self.hosts.iter().position(|host| host.cloud == *cloud && host.name == name)?;
+        Some(HostId(position as u32))
     }
 
     pub fn gpu(&self, id: GpuId) -> &Gpu {
@@ -209,7 +228,7 @@ impl Hardware {
     }
 }
 
-fn optional(cell: &str) -> Result<Option<f64>, ()> {
+pub(super) fn optional(cell: &str) -> Result<Option<f64>, ()> {
     match cell {
         "" => Ok(None),
         text => text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0).map(Some).ok_or(()),

@@ -4,6 +4,7 @@ mod batch;
 mod data;
 mod network;
 mod phases;
+mod processing;
 mod resolve;
 mod scalar;
 mod serving;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::names::did_you_mean;
 pub use crate::workload::file::phases::{Phase, PhaseSection};
+pub use crate::workload::file::processing::{ProcessingSection, ResolvedProcessing};
 pub use crate::workload::file::resolve::Resolved;
 pub use crate::workload::file::scalar::Scalar;
 use crate::workload::file::scalar::{optional_words, plain_text, switch_or_rate, words};
@@ -42,6 +44,9 @@ pub struct WorkloadFile {
     pub training: TrainingSection,
     #[serde(skip_serializing_if = "ServingSection::is_empty")]
     pub serving: ServingSection,
+    /// Work for machines without GPU, in place of training and serving.
+    #[serde(skip_serializing_if = "ProcessingSection::is_empty")]
+    pub processing: ProcessingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
@@ -238,6 +243,7 @@ impl WorkloadFile {
         self.model.overlay(over.model);
         self.training.overlay(over.training);
         self.serving.overlay(over.serving);
+        self.processing.overlay(over.processing);
         lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample kind storage disk disk_iops disk_throughput
             files workers decode pinned);
         lay_over!(self.checkpoint, over.checkpoint; size interval);

@@ -49,7 +49,7 @@ pub(super) fn resolve(section: &DataSection, sequence: u32, assumed: &mut Assume
     Ok(Some(DataSet { size, location, place, cpu_per_sample: cpu_per_sample.map(Seconds), samples, reading }))
 }
 
-fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
+pub(super) fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
     let disk_bytes_per_second = section.disk_throughput.as_deref().map(|text| bytes("data.disk_throughput", text)).transpose()?;
     let reading = Reading {
         kind: choice("data.kind", section.kind.as_deref())?,
@@ -76,7 +76,7 @@ fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
 }
 
 /// What the input pipeline rests on and nobody stated.
-fn complete(section: &DataSection, reading: &mut Reading, is_staged: bool, assumed: &mut Assumed) {
+pub(super) fn complete(section: &DataSection, reading: &mut Reading, is_staged: bool, assumed: &mut Assumed) {
     if reading.kind.is_none() {
         return;
     }
