@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::estimate::feeding::cores;
+use crate::estimate::feeding::{cores, figures, of_sound_or_film, sound_or_film};
 use crate::estimate::input_constants as c;
 use crate::estimate::storage::StorageRate;
 use crate::hardware::Host;
@@ -58,7 +58,7 @@ impl Work {
             let rate = match work.reading.storage {
                 Storage::ObjectStore => store(bytes),
                 Storage::Disk | Storage::NetworkDisk => {
-                    StorageRate::network_disk(host.cloud.as_str(), &work.reading, Bytes(work.reads.0 / machines + ROOT))?
+                    StorageRate::network_disk(host, &work.reading, Bytes(work.reads.0 / machines + ROOT))?
                 }
             };
             let read = rate.read(samples, bytes, work.reading.files());
@@ -91,6 +91,9 @@ pub fn cpu_seconds(work: &Processing) -> Option<f64> {
         return Some(stated.0);
     }
     let area = (work.pixels / c::SIDE).powi(2);
+    if let Some(cost) = sound_or_film(&work.reading) {
+        return Some(cost);
+    }
     let bytes = work.bytes_of_a_sample()?;
     match work.reading.kind? {
         DataKind::Jpeg => Some(bytes * c::JPEG_SECONDS_A_BYTE + area * c::AUGMENT_SECONDS),
@@ -115,9 +118,10 @@ pub fn assumed(work: &Processing) -> Vec<String> {
         Some(DataKind::Text) => {
             format!("{kilobytes:.1} kB split into tokens by Hugging Face tokenizers, on one core; its published rate")
         }
+        Some(DataKind::Audio | DataKind::Video) => of_sound_or_film(&work.reading).to_owned(),
         _ => "copied; judged".to_owned(),
     };
-    vec![format!("processing.cpu_seconds_per_sample={} ({why})", crate::estimate::feeding::figures(cost))]
+    vec![format!("processing.cpu_seconds_per_sample={} ({why})", figures(cost))]
 }
 
 #[cfg(test)]
@@ -126,7 +130,8 @@ mod tests {
     use crate::hardware::{CloudId, Hardware};
     use crate::workload::file::WorkloadFile;
 
-    const IMAGES: &str = "[data]\nkind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\n[processing]\nwrites = \"170GB\"\n";
+    const IMAGES: &str =
+        "[data]\nfiles = \"shards\"\nkind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\n[processing]\nwrites = \"170GB\"\n";
 
     fn work(text: &str, cloud: &str, name: &str, machines: u32) -> Work {
         let hardware = Hardware::embedded().unwrap();
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_network_disk_has_the_limits_of_its_kind() {
-        let disk = IMAGES.replace("[data]", "[data]\nstorage = \"network-disk\"\nfiles = \"shards\"");
+        let disk = IMAGES.replace("[data]", "[data]\nstorage = \"network-disk\"");
         let one = work(&disk, "aws", "c6a.24xlarge", 1);
         // gp3 as it comes: 125 MiB/s.
         assert!((one.reading - 150e9 / (125.0 * 1_048_576.0)).abs() < 1.0 && one.bound == WorkBound::Storage, "{one:?}");

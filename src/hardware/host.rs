@@ -23,12 +23,35 @@ pub struct HostType {
     /// `None`: unknown; zero: none.
     pub local_nvme: Option<Bytes>,
     pub host_network_gbit_per_s: Option<f64>,
+    /// To network disks; `None`: nobody says.
+    pub disk_link: Option<DiskLink>,
     pub processor: String,
     pub cpu_architecture: String,
     pub sold_as: SoldAs,
     pub notes: String,
     pub source: String,
     pub as_of: String,
+}
+
+/// What the link of a machine to its network disks sustains, whatever the disks reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiskLink {
+    pub bytes_per_second: f64,
+    pub reads_per_second: f64,
+}
+
+impl DiskLink {
+    /// The two columns of the catalog, decimal MB and reads of a second; what is not said limits nothing.
+    pub(super) fn new(megabytes: Option<f64>, reads: Option<f64>) -> Option<Self> {
+        let link =
+            Self { bytes_per_second: megabytes.map_or(f64::INFINITY, |mb| mb * 1e6), reads_per_second: reads.unwrap_or(f64::INFINITY) };
+        (megabytes.is_some() || reads.is_some()).then_some(link)
+    }
+}
+
+/// Cells of a column that files of before it do not have.
+pub(super) fn newer<'a>(table: &'a Table, name: &str) -> Result<Vec<&'a str>, HardwareError> {
+    if table.names().any(|known| known == name) { Ok(table.column(name)?.collect()) } else { Ok(vec![""; table.rows()]) }
 }
 
 /// What a machine brings to work that needs no GPU.
@@ -39,6 +62,8 @@ pub struct Host<'a> {
     pub vcpus: u32,
     pub threads_per_core: u32,
     pub network_gbit_per_s: Option<f64>,
+    /// `None`: nobody says.
+    pub disk_link: Option<DiskLink>,
 }
 
 impl HostType {
@@ -49,6 +74,7 @@ impl HostType {
             vcpus: self.vcpus,
             threads_per_core: self.threads_per_core,
             network_gbit_per_s: self.host_network_gbit_per_s,
+            disk_link: self.disk_link,
         }
     }
 }
@@ -62,6 +88,7 @@ impl InstanceType {
             vcpus: self.vcpus,
             threads_per_core: if self.cpu_architecture == "arm64" { 1 } else { 2 },
             network_gbit_per_s: self.host_network_gbit_per_s,
+            disk_link: self.disk_link,
         }
     }
 }
@@ -73,6 +100,7 @@ pub fn read(cloud: &CloudId, file: &str, table: &Table) -> Result<Vec<HostType>,
     let (memory, nvme, network) = (text("memory_mib")?, text("local_nvme_gb")?, text("host_network_gbit_per_s")?);
     let (processors, architectures, sold) = (text("processor")?, text("cpu_architecture")?, text("sold_as")?);
     let (notes, sources, dates) = (text("notes")?, text("source")?, text("as_of")?);
+    let (disk_rates, disk_reads) = (newer(table, "disk_mb_per_s")?, newer(table, "disk_reads_per_s")?);
     let mut hosts = Vec::with_capacity(table.rows());
     for row in 0..table.rows() {
         let broken = |detail: String| HardwareError::Row { file: file.to_owned(), row: row + 1, detail };
@@ -89,6 +117,7 @@ pub fn read(cloud: &CloudId, file: &str, table: &Table) -> Result<Vec<HostType>,
             memory: number("memory_mib", memory[row])?.map_or(Bytes(0.0), Bytes::from_mib),
             local_nvme: number("local_nvme_gb", nvme[row])?.map(Bytes::from_gb),
             host_network_gbit_per_s: number("host_network_gbit_per_s", network[row])?,
+            disk_link: DiskLink::new(number("disk_mb_per_s", disk_rates[row])?, number("disk_reads_per_s", disk_reads[row])?),
             processor: processors[row].to_owned(),
             cpu_architecture: architectures[row].to_owned(),
             sold_as: SoldAs::parse(sold[row]).map_err(broken)?,

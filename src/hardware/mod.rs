@@ -14,7 +14,7 @@ pub mod selector;
 pub use catalog::Hardware;
 pub use cloud::CloudId;
 pub use gpu::{Architecture, Gpu, GpuId, NumberFormat};
-pub use host::{Host, HostId, HostType};
+pub use host::{DiskLink, Host, HostId, HostType};
 pub use instance::{InstanceId, InstanceType, SoldAs};
 pub use link::Link;
 pub use node::{Fabric, GpuLink, NodeShape};

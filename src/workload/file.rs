@@ -159,6 +159,12 @@ pub struct DataSection {
     pub disk_iops: Option<Scalar>,
     /// Of the network disk, bytes of a second with their unit, such as `500MB`.
     pub disk_throughput: Option<String>,
+    /// Of audio: length of the sound.
+    pub seconds_per_sample: Option<Scalar>,
+    /// Of video: frames that are decoded for a sample.
+    pub frames_per_sample: Option<Scalar>,
+    /// Of video: lines of a frame.
+    pub frame_height: Option<Scalar>,
     /// one-each or shards.
     pub files: Option<String>,
     /// Loader processes a GPU.
@@ -245,7 +251,7 @@ impl WorkloadFile {
         self.serving.overlay(over.serving);
         self.processing.overlay(over.processing);
         lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample kind storage disk disk_iops disk_throughput
-            files workers decode pinned);
+            seconds_per_sample frames_per_sample frame_height files workers decode pinned);
         lay_over!(self.checkpoint, over.checkpoint; size interval);
         lay_over!(self.sweep, over.sweep; runs parallel gpus_per_run);
         self.limits.overlay(over.limits);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, Hours, Seconds};
-use crate::workload::data::{DataKind, Decoder, Storage};
+use crate::workload::data::{DataKind, Decoder, Reading, Storage};
 use crate::workload::file::data::{complete, reading};
 use crate::workload::file::resolve::{Assumed, bytes};
 use crate::workload::file::scalar::{conflict, count, invalid, missing, plain_text, shown, whole};
@@ -103,7 +103,7 @@ impl WorkloadFile {
         }
         let pixels = whole("processing.pixels", section.pixels.as_ref(), 1..=16_384_u32)?;
         if cpu_per_sample.is_none() {
-            known_kind(reading.kind, reads)?;
+            known_kind(&reading, reads)?;
             if pixels.is_none() && reading.kind.is_some_and(DataKind::is_compressed_image) {
                 assumed.note("processing.pixels", PIXELS, "not stated: side of the pictures that are made");
             }
@@ -157,14 +157,18 @@ fn seconds(file: &WorkloadFile) -> Result<Option<Seconds>, WorkloadFileError> {
 }
 
 /// Kinds of data whose work is published, for every byte of it.
-fn known_kind(kind: Option<DataKind>, reads: Bytes) -> Result<(), WorkloadFileError> {
+fn known_kind(reading: &Reading, reads: Bytes) -> Result<(), WorkloadFileError> {
     let key = "processing.cpu_seconds_per_sample";
-    match kind {
+    match reading.kind {
+        Some(DataKind::Audio) if reading.seconds.is_some() => Ok(()),
+        Some(DataKind::Video) if reading.frames.is_some() => Ok(()),
         None => Err(missing(key, "seconds of one core for a sample, or data.kind with data.size where a rate is published for it")),
-        Some(kind @ (DataKind::Audio | DataKind::Video)) => Err(missing(
-            key,
-            format!("no published rate for {} holds beyond its codec and length; time one core on a few files", kind.word()),
-        )),
+        Some(DataKind::Audio) => {
+            Err(missing(key, "or data.seconds_per_sample, the length of its sound, for which there is a published rate"))
+        }
+        Some(DataKind::Video) => {
+            Err(missing(key, "or data.frames_per_sample (with data.frame_height), for which there is a published rate"))
+        }
         Some(kind) if reads.0 <= 0.0 => {
             Err(missing("data.size", format!("what is published for {} is counted by the byte; or state {key}", kind.word())))
         }
