@@ -21,11 +21,19 @@ pub struct Contents {
 }
 
 pub const ARCHIVES: [Contents; 4] = [
-    Contents { archive: "hardware", root: "catalogs", documents: &["gpus", "links"], folders: &["instances"] },
+    Contents { archive: "hardware", root: "catalogs", documents: &["gpus", "links"], folders: &["instances", "hosts"] },
     Contents { archive: "models", root: "catalogs", documents: &["models"], folders: &[] },
-    Contents { archive: "market", root: "catalogs", documents: &["SNAPSHOT"], folders: &["prices", "interruption", "charges"] },
+    Contents {
+        archive: "market",
+        root: "catalogs",
+        documents: &["SNAPSHOT"],
+        folders: &["prices", "host-prices", "interruption", "charges"],
+    },
     Contents { archive: "published", root: "benchmarks", documents: &[], folders: &["published"] },
 ];
+
+/// Folders that a catalog of before they were known does not have.
+pub const MAY_BE_ABSENT: [&str; 2] = ["hosts", "host-prices"];
 
 /// Catalog files of one stage.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

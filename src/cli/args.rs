@@ -439,6 +439,9 @@ pub struct PricesArguments {
     /// What spot prices did in the last 90 days, as far as the cache knows; the cheapest pools of now first
     #[arg(long, conflicts_with_all = ["on_demand", "commitments"])]
     pub history: bool,
+    /// Machines without GPU instead
+    #[arg(long, conflicts_with_all = ["gpus", "commitments", "live", "history"])]
+    pub hosts: bool,
     /// Rows of the table (0: all)
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub max_results: usize,
@@ -470,6 +473,11 @@ pub enum CatalogCommand {
     /// Instance types with GPUs, CPUs, network and how they are sold
     Instances {
         gpus: Option<String>,
+        #[arg(long = "cloud", value_name = "CLOUD")]
+        clouds: Vec<String>,
+    },
+    /// Machines without GPU, which phases of kind `processing` run on
+    Hosts {
         #[arg(long = "cloud", value_name = "CLOUD")]
         clouds: Vec<String>,
     },

@@ -15,6 +15,7 @@ use crate::hardware::{CloudId, GpuId, GpuSelector};
 use crate::market::check;
 use crate::plan::limits;
 use crate::report::catalog::{self, CheckReport, InstanceLine, ModelLine};
+use crate::report::hosts::{self, HostLine};
 use crate::workload::Models;
 
 pub fn run(what: &CatalogCommand, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
@@ -22,6 +23,7 @@ pub fn run(what: &CatalogCommand, settings: &Settings, printer: &Printer) -> Res
         CatalogCommand::Gpus { here: true, .. } => here::here(&settings.hardware()?, settings, printer),
         CatalogCommand::Gpus { gpus, here: false } => list_gpus(gpus.as_deref(), settings, printer),
         CatalogCommand::Instances { gpus, clouds } => list_instances(gpus.as_deref(), clouds, settings, printer),
+        CatalogCommand::Hosts { clouds } => list_hosts(clouds, settings, printer),
         CatalogCommand::Models { name } => list_models(name.as_deref(), settings, printer),
         CatalogCommand::Check => check_catalog(settings, printer),
         CatalogCommand::Refresh(arguments) => snapshot::refresh(arguments, settings, printer),
@@ -53,6 +55,14 @@ fn list_instances(gpus: Option<&str>, clouds: &[String], settings: &Settings, pr
         .map(|instance| InstanceLine::new(instance, &hardware))
         .collect();
     print(&rows, &catalog::INSTANCE_COLUMNS, settings, printer, catalog::instances)
+}
+
+fn list_hosts(clouds: &[String], settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let hardware = settings.hardware()?;
+    let clouds: Vec<CloudId> = clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
+    let asked = hardware.hosts().iter().filter(|host| clouds.is_empty() || clouds.contains(&host.cloud));
+    let rows: Vec<HostLine> = asked.map(HostLine::new).collect();
+    print(&rows, &hosts::HOST_COLUMNS, settings, printer, hosts::machines)
 }
 
 fn list_models(name: Option<&str>, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
@@ -117,8 +127,10 @@ fn counts(catalogs: &Catalogs, models: &Models) -> Map<String, Value> {
         ("gpus", number(hardware.gpus().len())),
         ("links", number(hardware.links().len())),
         ("instances", number(hardware.instances().len())),
+        ("hosts", number(hardware.hosts().len())),
         ("models", number(models.rows().len())),
         ("prices", number(market.offers().len())),
+        ("host_prices", number(market.host_offers().len())),
         ("suspect_prices", number(market.offers().iter().filter(|offer| offer.is_suspect()).count())),
         ("charges", number(market.charges.rows().len())),
         ("sources", number(market.sources.len())),

@@ -25,6 +25,7 @@ pub mod patience;
 pub mod plan;
 pub mod plan_from;
 mod plan_phases;
+mod plan_processing;
 pub mod prices;
 pub mod printer;
 pub mod profile;

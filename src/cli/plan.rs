@@ -11,6 +11,7 @@ use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::live;
 use crate::cli::plan_from;
 use crate::cli::plan_phases;
+use crate::cli::plan_processing;
 use crate::cli::printer::Printer;
 use crate::cli::profile;
 use crate::cli::settings::{Catalogs, Settings};
@@ -122,7 +123,9 @@ fn answer_all(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Exit, Diagnostic> {
-    if file.phase.is_empty() {
+    if !file.processing.is_empty() && file.phase.is_empty() {
+        plan_processing::run(file, arguments, settings, printer)
+    } else if file.phase.is_empty() {
         answer(file, measured, arguments, settings, printer)
     } else {
         plan_phases::run(file, measured, arguments, settings, printer)

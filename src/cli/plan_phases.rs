@@ -4,6 +4,7 @@ use crate::cli::args::{OutputFormat, PlanArguments};
 use crate::cli::calibrations::Measurements;
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::plan::{Answered, compute_on, context, gathered, nothing_fits, pretty};
+use crate::cli::plan_processing;
 use crate::cli::printer::Printer;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::plan::Limits;
@@ -99,6 +100,10 @@ impl Question<'_> {
             accept_stale: self.whole.accept_stale,
             ..own
         };
+        if !file.processing.is_empty() {
+            let answer = plan_processing::answer(phase, file, deadline, &limits, &catalogs, self.settings).map_err(said)?;
+            return Ok((answer, catalogs));
+        }
         let answered = compute_on((catalogs, limits), file, self.measured, self.settings, self.printer).map_err(said)?;
         let answer = self.read(phase, file, deadline, &answered).map_err(said)?;
         Ok((answer, answered.catalogs))
@@ -115,13 +120,14 @@ impl Question<'_> {
             is_service: answered.resolved.workload.is_service(),
             place: format!("{}/{}", shown.cloud, shown.region),
             machines: format!("{} x {}", shown.nodes, shown.instance_type),
-            gpus: format!("{} x {}", plan.gpus(), shown.gpu),
+            chips: format!("{} x {}", plan.gpus(), shown.gpu),
             terms: shown.purchase,
             rate: shown.rate_usd_per_hour,
             seen: format::age(shown.price.observed_at, self.settings.now),
             deadline,
             taken: Taken { hours: plan.run.hours, cost: plan.cost },
             assumed: answered.resolved.assumed.clone(),
+            remark: None,
             document: plan_json::document(&answered.set, &context),
         })
     }

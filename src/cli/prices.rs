@@ -11,9 +11,11 @@ use crate::cli::settings::{Catalogs, Settings};
 use crate::hardware::names::did_you_mean;
 use crate::hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
 use crate::market::trend::{self, Trend};
-use crate::market::{Cache, Offer, PricePoint, Purchase};
+use crate::market::{Cache, HostOffer, Offer, PricePoint, Purchase};
 use crate::plan::limits;
+use crate::report::catalog;
 use crate::report::history::{self, PoolTrend};
+use crate::report::hosts::{self, HostPrice};
 use crate::report::prices::{self, PriceTable};
 
 /// Alternatives named where a filter leaves nothing.
@@ -34,6 +36,9 @@ struct Filter<'a> {
 }
 
 pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    if arguments.hosts {
+        return host_prices(arguments, settings, printer);
+    }
     let mut catalogs = settings.catalogs(printer)?;
     let query = Query {
         gpus: arguments.gpus.as_deref().map(|text| GpuSelector::parse(text, &catalogs.hardware)).transpose()?,
@@ -73,6 +78,36 @@ pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) 
             }
             printer.data(&prices::table(&offers, &catalogs.hardware, settings.now, settings.width, &around))
         }
+    }
+}
+
+/// Machines without GPU, cheapest vCPU first.
+fn host_prices(arguments: &PricesArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let Catalogs { hardware, market } = settings.catalogs(printer)?;
+    let clouds: Vec<CloudId> = arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
+    let regions: Vec<String> = arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect();
+    let is_asked = |offer: &&HostOffer| {
+        let begins = |name: &str| regions.iter().any(|region| name.starts_with(region.as_str()));
+        (clouds.is_empty() || clouds.contains(&hardware.host(offer.host).cloud))
+            && (regions.is_empty() || begins(&offer.place.region) || offer.place.zone_id.as_deref().is_some_and(begins))
+            && (!arguments.spot || offer.purchase == Purchase::Spot)
+            && (!arguments.on_demand || offer.purchase == Purchase::OnDemand)
+            && (!arguments.trusted || offer.suspicions.is_empty())
+    };
+    let mut offers: Vec<&HostOffer> = market.host_offers().iter().filter(is_asked).collect();
+    offers.sort_by_cached_key(|offer| {
+        let vcpus = f64::from(hardware.host(offer.host).vcpus);
+        (offer.quote.rate.per_gpu(vcpus), offer.quote.rate, offer.host, offer.place.clone(), offer.purchase)
+    });
+    let lines: Vec<HostPrice> = offers.into_iter().map(|offer| HostPrice::new(offer, &hardware)).collect();
+    match settings.output {
+        OutputFormat::Json => printer.data(&catalog::json(&lines).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Csv => printer.data(&catalog::csv(&lines, &hosts::PRICE_COLUMNS).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Table if lines.is_empty() => {
+            printer.note("no offer of a machine without GPU matches; `gpuplan catalog hosts` lists the machines");
+            Ok(Exit::Done)
+        }
+        OutputFormat::Table => printer.data(&hosts::prices(&lines, settings.now, settings.width, arguments.max_results)),
     }
 }
 

@@ -212,6 +212,10 @@ fn archive(folder: &Path, name: &str) -> Result<Archive, Diagnostic> {
     }
     for table in contents.folders {
         let within = folder.join(table);
+        // Catalogs of before know no machines without GPU.
+        if crate::embedded::MAY_BE_ABSENT.contains(table) && !within.exists() {
+            continue;
+        }
         let entries = fs::read_dir(&within).map_err(|error| Diagnostic::file(&within, &error))?;
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.extension().is_some_and(|end| end == "csv")) {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -106,10 +106,19 @@ pub fn is_given(arguments: &WorkloadArguments) -> bool {
 
 /// Fills every gap; reads the model's own files where they are named.
 pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnostic> {
-    if let Some(first) = file.phase.first() {
+    // What can be launched comes first to mind.
+    if let Some(first) = file.phase.iter().find(|phase| phase.processing.is_empty()).or(file.phase.first()) {
         let names: Vec<&str> = file.phase.iter().map(|phase| phase.name.as_str()).collect();
         return Err(Diagnostic::new(Exit::Usage, format!("this workload has phases ({}), and this is for one of them", names.join(", ")))
             .hint(format!("--phase {}", first.name)));
+    }
+    if !file.processing.is_empty() {
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            "this is work for machines without GPU, which is planned only: nothing here starts, times or hands on such a machine",
+        )
+        .hint("gpuplan plan FILE, with --phase NAME where it is one of several, says which machines to rent")
+        .hint("rent them with the tool of their cloud, and give the phases after it `place` and `size` of what they leave"));
     }
     let model = file.model.config.as_deref().map(|path| read_model(path, file.model.index.as_deref())).transpose()?;
     Ok(file.resolve(models, model)?)

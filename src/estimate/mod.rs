@@ -25,6 +25,7 @@ mod memory_states;
 mod one_pass;
 pub mod own_runs;
 pub mod parameters;
+pub mod processing;
 pub mod round;
 pub mod scaling;
 pub mod serving;

@@ -1,7 +1,7 @@
 //! `StorageRate`: what a disk or a store gives a loader, by kind and size.
 
 use crate::estimate::input_constants as c;
-use crate::hardware::InstanceType;
+use crate::hardware::Host;
 use crate::units::Bytes;
 use crate::workload::{DiskKind, FileLayout, Reading};
 
@@ -38,9 +38,9 @@ impl StorageRate {
         }
     }
 
-    /// A network disk of `size`. `None`: nobody says what the disks of this cloud reach, or one was named without what was bought.
-    pub fn network_disk(instance: &InstanceType, reading: &Reading, size: Bytes) -> Option<Self> {
-        let cloud = instance.cloud.as_str();
+    /// A network disk of `size`, or what the machine's link to its disks sustains where that is less. `None`: nobody says what the disks of this cloud reach, or one was named without what was bought.
+    pub fn network_disk(host: &Host, reading: &Reading, size: Bytes) -> Option<Self> {
+        let cloud = host.cloud.as_str();
         let kind = reading.disk.filter(|kind| limits(*kind).cloud == cloud).or_else(|| usual_disk(cloud))?;
         let limits = limits(kind);
         let gib = size.gib();
@@ -53,12 +53,19 @@ impl StorageRate {
         // Of io2 a program gets what its reads carry.
         let bytes_per_second =
             if kind == DiskKind::Io2 { (reads_per_second * c::DISK_READ).min(mebibytes * MEBIBYTE) } else { mebibytes * MEBIBYTE };
-        (reads_per_second > 0.0).then_some(Self { name: limits.name, bytes_per_second, reads_per_second, read: c::DISK_READ, opening: 1.0 })
+        let disk = Self { name: limits.name, bytes_per_second, reads_per_second, read: c::DISK_READ, opening: 1.0 };
+        let linked = host.disk_link.map_or(disk, |link| Self {
+            name: if link.bytes_per_second < bytes_per_second || link.reads_per_second < reads_per_second { LINK } else { disk.name },
+            bytes_per_second: bytes_per_second.min(link.bytes_per_second),
+            reads_per_second: reads_per_second.min(link.reads_per_second),
+            ..disk
+        });
+        (reads_per_second > 0.0).then_some(linked)
     }
 
     /// A bucket, read over `connections` at a time, each waiting for its answer. `nodes` machines share its requests.
-    pub fn bucket(instance: &InstanceType, connections: f64, nodes: f64, object: f64) -> Self {
-        let network = instance.host_network_gbit_per_s.unwrap_or(c::UNKNOWN_HOST_GBIT) * 1e9 / 8.0 * c::NETWORK_SHARE;
+    pub fn bucket(network_gbit_per_s: Option<f64>, connections: f64, nodes: f64, object: f64) -> Self {
+        let network = network_gbit_per_s.unwrap_or(c::UNKNOWN_HOST_GBIT) * 1e9 / 8.0 * c::NETWORK_SHARE;
         let waiting = c::STORE_LATENCY + object / c::STORE_CONNECTION;
         Self {
             name: "object store",
@@ -84,6 +91,9 @@ impl StorageRate {
         Read { seconds: moving.max(finding), from: self.name, by_reads: finding > moving }
     }
 }
+
+/// What bounds a disk that the machine cannot keep up with.
+const LINK: &str = "the machine's link to its disks";
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
@@ -125,7 +135,7 @@ fn usual_disk(cloud: &str) -> Option<DiskKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
+    use crate::hardware::{Hardware, InstanceType};
 
     fn instance(hardware: &Hardware, cloud: &str, name: &str) -> InstanceType {
         hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap().clone()
@@ -136,7 +146,7 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         let (aws, gcp) = (instance(&hardware, "aws", "p4d.24xlarge"), instance(&hardware, "gcp", "a2-highgpu-8g"));
         let rate = |instance: &InstanceType, reading: Reading, gib: f64| {
-            StorageRate::network_disk(instance, &reading, Bytes(gib * 1_073_741_824.0))
+            StorageRate::network_disk(&instance.host(), &reading, Bytes(gib * 1_073_741_824.0))
         };
         let plain = rate(&aws, Reading::default(), 1000.0).unwrap();
         assert_eq!((plain.bytes_per_second, plain.reads_per_second), (125.0 * MEBIBYTE, 3000.0));
@@ -152,21 +162,38 @@ mod tests {
     }
 
     #[test]
+    fn a_small_machine_does_not_get_what_its_disk_reaches() {
+        let hardware = Hardware::embedded().unwrap();
+        let rate = |name: &str, reading: Reading| {
+            StorageRate::network_disk(&instance(&hardware, "aws", name).host(), &reading, Bytes::from_gib(1000.0)).unwrap()
+        };
+        // 87.5 MB/s sustained of a g5.xlarge, beside 125 MiB/s of the smallest gp3.
+        let small = rate("g5.xlarge", Reading::default());
+        assert_eq!((small.bytes_per_second, small.name), (87.5e6, LINK));
+        assert_eq!(rate("g5.48xlarge", Reading::default()).name, "gp3 disk");
+        // Bought, and more than the link carries.
+        let bought = Reading { disk: Some(DiskKind::Io2), disk_iops: Some(200_000.0), ..Reading::default() };
+        assert_eq!(rate("p4d.24xlarge", bought).reads_per_second, 80_000.0);
+        // Where nobody says what the machine sustains, the disk alone counts.
+        assert_eq!(instance(&hardware, "gcp", "a2-highgpu-8g").disk_link, None);
+    }
+
+    #[test]
     fn small_files_wait_for_reads_and_shards_for_bytes() {
         let hardware = Hardware::embedded().unwrap();
         let machine = instance(&hardware, "aws", "p4d.24xlarge");
-        let disk = StorageRate::network_disk(&machine, &Reading::default(), Bytes(1e12)).unwrap();
+        let disk = StorageRate::network_disk(&machine.host(), &Reading::default(), Bytes(1e12)).unwrap();
         // 3,000 reads a second are 1,500 files; 8 kB each are nothing of 125 MiB/s.
         let small = disk.read(1500.0, 8e3, FileLayout::OneEach);
         assert!(small.by_reads && (small.seconds - 1.0).abs() < 1e-9, "{small:?}");
         let shards = disk.read(1500.0, 8e3, FileLayout::Shards);
         assert!(!shards.by_reads && shards.seconds < 0.1, "{shards:?}");
         // A tenth of a second for each object and connection: 96 of them get 948 small objects a second, and streams fill them.
-        let store = StorageRate::bucket(&machine, 96.0, 1.0, 1e5);
+        let store = StorageRate::bucket(machine.host_network_gbit_per_s, 96.0, 1.0, 1e5);
         let objects = store.read(948.8, 1e5, FileLayout::OneEach);
         assert!(objects.by_reads && (objects.seconds - 1.0).abs() < 0.01, "{objects:?}");
         assert!(store.read(948.8, 1e5, FileLayout::Shards).seconds < 0.1);
         // 64 machines share the requests of the bucket.
-        assert!(StorageRate::bucket(&machine, 960.0, 64.0, 1e5).reads_per_second < 86.0);
+        assert!(StorageRate::bucket(machine.host_network_gbit_per_s, 960.0, 64.0, 1e5).reads_per_second < 86.0);
     }
 }

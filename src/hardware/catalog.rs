@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use crate::embedded::{Archive, EmbeddedError, Table};
 use crate::hardware::cloud::CloudId;
 use crate::hardware::gpu::{Gpu, GpuId};
+use crate::hardware::host::{self, DiskLink, HostId, HostType};
 use crate::hardware::instance::{InstanceId, InstanceType, SoldAs};
 use crate::hardware::link::{Link, LinkKind, Topology};
 use crate::hardware::names::plain;
@@ -30,6 +31,8 @@ pub struct Hardware {
     gpus: Vec<Gpu>,
     links: Vec<Link>,
     instances: Vec<InstanceType>,
+    /// Machines without GPU.
+    hosts: Vec<HostType>,
     by_name: HashMap<String, GpuId>,
     by_instance: HashMap<(CloudId, String), InstanceId>,
 }
@@ -72,6 +75,8 @@ impl Hardware {
         for (name, table) in &archive.tables {
             if let Some(cloud) = name.strip_prefix("instances/") {
                 hardware.read_instances(&CloudId::new(cloud), name, table)?;
+            } else if let Some(cloud) = name.strip_prefix("hosts/") {
+                hardware.hosts.extend(host::read(&CloudId::new(cloud), name, table)?);
             }
         }
         Ok(hardware)
@@ -87,6 +92,20 @@ impl Hardware {
 
     pub fn instances(&self) -> &[InstanceType] {
         &self.instances
+    }
+
+    /// Machines without GPU.
+    pub fn hosts(&self) -> &[HostType] {
+        &self.hosts
+    }
+
+    pub fn host(&self, id: HostId) -> &HostType {
+        &self.hosts[id.0 as usize]
+    }
+
+    pub fn find_host(&self, cloud: &CloudId, name: &str) -> Option<HostId> {
+        let position = self.hosts.iter().position(|host| host.cloud == *cloud && host.name == name)?;
+        Some(HostId(position as u32))
     }
 
     pub fn gpu(&self, id: GpuId) -> &Gpu {
@@ -165,6 +184,7 @@ impl Hardware {
             (text("gpu_link")?, text("host_network_gbit_per_s")?, text("fabric")?, text("fabric_gbit_per_s")?);
         let (processors, sold, notes) = (text("cpu_architecture")?, text("sold_as")?, text("notes")?);
         let (sources, dates) = (text("source")?, text("as_of")?);
+        let (disk_rates, disk_reads) = (host::newer(table, "disk_mb_per_s")?, host::newer(table, "disk_reads_per_s")?);
         for row in 0..table.rows() {
             let broken = |detail: String| HardwareError::Row { file: file.to_owned(), row: row + 1, detail };
             let number = |name: &str, cell: &str| optional(cell).map_err(|()| broken(format!("{name}: `{cell}` is not a number")));
@@ -193,6 +213,7 @@ impl Hardware {
                 memory: number("memory_mib", memory[row])?.map_or(Bytes(0.0), Bytes::from_mib),
                 local_nvme: number("local_nvme_gb", nvme[row])?.map(Bytes::from_gb),
                 host_network_gbit_per_s: number("host_network_gbit_per_s", host[row])?,
+                disk_link: DiskLink::new(number("disk_mb_per_s", disk_rates[row])?, number("disk_reads_per_s", disk_reads[row])?),
                 cpu_architecture: processors[row].to_owned(),
                 sold_as: SoldAs::parse(sold[row]).map_err(broken)?,
                 notes: notes[row].to_owned(),
@@ -209,7 +230,7 @@ impl Hardware {
     }
 }
 
-fn optional(cell: &str) -> Result<Option<f64>, ()> {
+pub(super) fn optional(cell: &str) -> Result<Option<f64>, ()> {
     match cell {
         "" => Ok(None),
         text => text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0).map(Some).ok_or(()),

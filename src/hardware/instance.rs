@@ -1,6 +1,7 @@
 //! `InstanceType`: what is sold, as one row of `catalogs/instances/<cloud>.csv`.
 
 use crate::hardware::cloud::CloudId;
+use crate::hardware::host::DiskLink;
 use crate::hardware::node::NodeShape;
 use crate::units::Bytes;
 
@@ -33,6 +34,8 @@ pub struct InstanceType {
     /// `None`: unknown; zero: none.
     pub local_nvme: Option<Bytes>,
     pub host_network_gbit_per_s: Option<f64>,
+    /// To network disks; `None`: nobody says.
+    pub disk_link: Option<DiskLink>,
     pub cpu_architecture: String,
     pub sold_as: SoldAs,
     pub notes: String,

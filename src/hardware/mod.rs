@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod cloud;
 pub mod gpu;
+pub mod host;
 pub mod instance;
 pub mod link;
 pub mod names;
@@ -13,6 +14,7 @@ pub mod selector;
 pub use catalog::Hardware;
 pub use cloud::CloudId;
 pub use gpu::{Architecture, Gpu, GpuId, NumberFormat};
+pub use host::{DiskLink, Host, HostId, HostType};
 pub use instance::{InstanceId, InstanceType, SoldAs};
 pub use link::Link;
 pub use node::{Fabric, GpuLink, NodeShape};

@@ -62,7 +62,10 @@ fn name(offer: &Offer, hardware: &Hardware) -> String {
 fn check_sources(market: &Market, findings: &mut Vec<Finding>) {
     let mut unknown: BTreeMap<&str, usize> = BTreeMap::new();
     let risks = market.offers().iter().filter_map(|offer| offer.risk.as_ref()).map(|risk| &*risk.source);
-    for source in market.offers().iter().map(|offer| &*offer.source).chain(risks).filter(|source| market.source(source).is_none()) {
+    let hosts = market.host_offers().iter().map(|offer| &*offer.source);
+    for source in
+        market.offers().iter().map(|offer| &*offer.source).chain(risks).chain(hosts).filter(|source| market.source(source).is_none())
+    {
         *unknown.entry(source).or_default() += 1;
     }
     for (source, rows) in unknown {

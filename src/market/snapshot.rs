@@ -11,6 +11,7 @@ use crate::embedded::{Archive, EmbeddedError, Table};
 use crate::hardware::{CloudId, Hardware, InstanceId};
 use crate::market::cached_rows::{self, RowsError};
 use crate::market::charges::Charges;
+use crate::market::host_offer::{self, HostOffer};
 use crate::market::numbers::Numbers;
 use crate::market::offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::market::quote::{Origin, Quote};
@@ -56,6 +57,8 @@ pub enum MarketError {
 #[derive(Clone, Debug)]
 pub struct Market {
     offers: Vec<Offer>,
+    /// Of machines without GPU.
+    host_offers: Vec<HostOffer>,
     pub charges: Charges,
     pub sources: Vec<Source>,
     /// Newest observation of the snapshot.
@@ -85,14 +88,16 @@ impl Market {
                 charges.read(&CloudId::new(cloud), table).map_err(|(row, detail)| MarketError::Row { file: name.clone(), row, detail })?;
             }
         }
-        let mut offers = Vec::new();
+        let (mut offers, mut host_offers) = (Vec::new(), Vec::new());
         for (name, table) in &archive.tables {
             if let Some(cloud) = name.strip_prefix("prices/") {
                 read_prices(&CloudId::new(cloud), name, table, hardware, &risks, &mut offers)?;
+            } else if let Some(cloud) = name.strip_prefix("host-prices/") {
+                host_offers.extend(host_offer::read(&CloudId::new(cloud), name, table, hardware)?);
             }
         }
         rules::mark(&mut offers, hardware);
-        Ok(Self { offers, charges, sources: manifest.source, taken_at: manifest.taken_at })
+        Ok(Self { offers, host_offers, charges, sources: manifest.source, taken_at: manifest.taken_at })
     }
 
     /// The same market with these offers added and judged together with the rest.
@@ -170,6 +175,11 @@ impl Market {
 
     pub fn offers(&self) -> &[Offer] {
         &self.offers
+    }
+
+    /// Of machines without GPU.
+    pub fn host_offers(&self) -> &[HostOffer] {
+        &self.host_offers
     }
 
     pub fn offer(&self, id: OfferId) -> &Offer {
@@ -292,7 +302,7 @@ pub fn read_prices(
 }
 
 /// Suspicions that the catalog itself states; the rest come from the rules.
-fn stated(flags: &str, price_kind: &str, region: &str) -> Vec<Suspicion> {
+pub(super) fn stated(flags: &str, price_kind: &str, region: &str) -> Vec<Suspicion> {
     let mut found = Vec::new();
     if region == ANYWHERE {
         found.push(Suspicion::PlaceUnknown);
@@ -321,7 +331,7 @@ fn instances(cloud: &CloudId, table: &Table, hardware: &Hardware) -> Result<Colu
     })
 }
 
-fn timestamp(text: &str) -> Result<Timestamp, String> {
+pub(super) fn timestamp(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|error| format!("`{text}`: {error}"))
 }
 

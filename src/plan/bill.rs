@@ -87,15 +87,15 @@ pub fn fits_on_local_disks(instance: &InstanceType, data: &DataSet) -> bool {
 }
 
 #[derive(Clone, Debug)]
-struct Rate {
-    price: Usd,
-    unit_bytes: f64,
-    unit: &'static str,
-    basis: Arc<str>,
+pub(super) struct Rate {
+    pub(super) price: Usd,
+    pub(super) unit_bytes: f64,
+    pub(super) unit: &'static str,
+    pub(super) basis: Arc<str>,
 }
 
 impl Rate {
-    fn new(charge: &Charge) -> Self {
+    pub(super) fn new(charge: &Charge) -> Self {
         let doubt = if charge.is_unverified { ", unverified" } else { "" };
         let basis = format!("{} of {}{doubt}", charge.source, charge.observed_at.strftime("%Y-%m-%d"));
         Self { price: charge.rate, unit_bytes: charge.unit_bytes(), unit: charge.unit_word(), basis: basis.into() }
@@ -214,7 +214,7 @@ impl BillInput<'_> {
     }
 }
 
-fn line(item: BillItem, quantity: f64, unit: &'static str, unit_price: Usd, basis: &Arc<str>) -> Option<BillLine> {
+pub(super) fn line(item: BillItem, quantity: f64, unit: &'static str, unit_price: Usd, basis: &Arc<str>) -> Option<BillLine> {
     let cost = Usd::from_dollars(quantity * unit_price.nanos() as f64 / 1e9)?;
     Some(BillLine { item, quantity, unit, unit_price, cost, basis: basis.clone() })
 }

@@ -128,7 +128,7 @@ fn answered_terms(market: &Market, kept: &[OfferId], limits: &Limits) -> BTreeSe
 }
 
 /// The usual counts, and those that a stated number of GPUs needs.
-fn node_counts(limits: &Limits) -> Vec<u32> {
+pub(super) fn node_counts(limits: &Limits) -> Vec<u32> {
     let most = limits.node_limit();
     let mut counts: Vec<u32> = NODE_COUNTS.into_iter().filter(|count| *count <= most).collect();
     for exact in limits.gpus.iter().filter_map(|selector| selector.count()).filter(|range| range.start() == range.end()) {

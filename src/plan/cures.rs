@@ -29,6 +29,7 @@ pub struct Cure {
     pub what: String,
     /// Of a step, with the cure.
     pub waiting_share: f64,
+    /// Of the whole run with the cure, as a first guess.
     pub run_hours: f64,
     /// Against the plan as it is, both as first guesses; below zero it costs more.
     pub saves_usd: Usd,

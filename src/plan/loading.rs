@@ -205,7 +205,8 @@ fn unchecked(world: World, workload: &Workload, instance: InstanceId) -> Option<
     };
     let mut missing = Vec::new();
     if cost.is_none() && matches!(kind, DataKind::Audio | DataKind::Video) {
-        missing.push(format!("what {} costs a core (cpu_seconds_per_sample)", kind.word()));
+        let length = if kind == DataKind::Audio { "seconds_per_sample" } else { "frames_per_sample" };
+        missing.push(format!("what {} costs a core ({length}, or cpu_seconds_per_sample)", kind.word()));
     } else if cost.is_none() {
         missing.push("what a sample costs a core (size and samples, or cpu_seconds_per_sample)".to_owned());
     } else if machine.vcpus == 0 {

@@ -18,6 +18,7 @@ pub mod phases;
 pub mod physics;
 pub mod policy;
 pub mod price;
+pub mod processing;
 pub mod refused;
 pub mod run;
 pub mod service;
@@ -28,6 +29,7 @@ pub mod spot;
 pub mod staging;
 pub mod terms;
 pub mod what_if;
+pub mod work_offers;
 
 pub use bill::{Bill, BillLine};
 pub use candidate::Plan;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::hardware::{CloudId, GpuSelector, Hardware, InstanceType};
-use crate::market::{Offer, Purchase};
+use crate::market::{Offer, Place, Purchase};
 use crate::plan::limits::cloud;
 use crate::units::Usd;
 
@@ -95,28 +95,35 @@ impl Policy {
     pub fn breaks(&self, offer: &Offer, instance: &InstanceType, hardware: &Hardware) -> Option<Broken> {
         let gpu = hardware.gpu(instance.node.gpu);
         // Own machines are nobody's cloud.
-        let is_own = offer.owned.is_some();
-        if let Some(rule) = self.clouds.as_ref().filter(|rule| !is_own && !rule.value.contains(&instance.cloud)) {
-            return Some(rule.broken(format!("clouds does not list {}", instance.cloud)));
-        }
-        let names = [Some(&offer.place.region), offer.place.zone_id.as_ref()];
-        let inside =
-            |allowed: &[String]| names.into_iter().flatten().any(|name| allowed.iter().any(|start| name.starts_with(start.as_str())));
-        if let Some(rule) = self.regions.as_ref().filter(|rule| !is_own && !inside(&rule.value)) {
-            return Some(rule.broken(format!("regions does not list {}", offer.place.region)));
+        if let Some(broken) = self.breaks_place(&instance.cloud, &offer.place).filter(|_| offer.owned.is_none()) {
+            return Some(broken);
         }
         if let Some(rule) =
             self.gpus.as_ref().filter(|rule| !rule.value.iter().any(|selector| selector.matches_gpu(instance.node.gpu, gpu)))
         {
             return Some(rule.broken(format!("gpus does not list {}", gpu.id)));
         }
-        let word = offer.purchase.word();
-        if let Some(rule) =
-            self.purchases.as_ref().filter(|rule| offer.purchase != Purchase::Reserved && !rule.value.iter().any(|known| known == word))
-        {
-            return Some(rule.broken(format!("purchases does not list {word}")));
+        self.breaks_terms(offer.purchase)
+    }
+
+    /// Rules about where machines are rented, with GPUs or without.
+    pub fn breaks_place(&self, cloud: &CloudId, place: &Place) -> Option<Broken> {
+        if let Some(rule) = self.clouds.as_ref().filter(|rule| !rule.value.contains(cloud)) {
+            return Some(rule.broken(format!("clouds does not list {cloud}")));
         }
-        None
+        let names = [Some(&place.region), place.zone_id.as_ref()];
+        let inside =
+            |allowed: &[String]| names.into_iter().flatten().any(|name| allowed.iter().any(|start| name.starts_with(start.as_str())));
+        let rule = self.regions.as_ref().filter(|rule| !inside(&rule.value))?;
+        Some(rule.broken(format!("regions does not list {}", place.region)))
+    }
+
+    /// The rule about ways to buy.
+    pub fn breaks_terms(&self, purchase: Purchase) -> Option<Broken> {
+        let word = purchase.word();
+        let rule =
+            self.purchases.as_ref().filter(|rule| purchase != Purchase::Reserved && !rule.value.iter().any(|known| known == word))?;
+        Some(rule.broken(format!("purchases does not list {word}")))
     }
 
     pub fn breaks_rate(&self, rate: Usd) -> Option<Broken> {

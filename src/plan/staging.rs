@@ -40,7 +40,8 @@ impl Staging {
             "gcp" => Some((GOOGLE_DISK, "its network disk")),
             _ => None,
         };
-        let limits = [Some(network), Some((PROGRAM, "what one program fetches")), disk];
+        let link = instance.disk_link.filter(|_| !is_on_local_disk).map(|link| (link.bytes_per_second, "its link to network disks"));
+        let limits = [Some(network), Some((PROGRAM, "what one program fetches")), disk, link];
         let (bytes_per_second, limit) = limits.into_iter().flatten().min_by(|one, other| one.0.total_cmp(&other.0))?;
         Some(Self { bytes: data.size, bytes_per_second, limit, is_on_local_disk })
     }

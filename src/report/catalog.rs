@@ -131,6 +131,8 @@ pub struct InstanceLine<'a> {
     fabric: Option<&'a str>,
     fabric_gbit_per_s: Option<f64>,
     fabric_rdma: Option<bool>,
+    disk_mb_per_s: Option<f64>,
+    disk_reads_per_s: Option<f64>,
     cpu_architecture: &'a str,
     sold_as: Vec<&'static str>,
     notes: &'a str,
@@ -138,7 +140,7 @@ pub struct InstanceLine<'a> {
     as_of: &'a str,
 }
 
-pub const INSTANCE_COLUMNS: [(&str, &str); 18] = [
+pub const INSTANCE_COLUMNS: [(&str, &str); 20] = [
     ("cloud", "/cloud"),
     ("instance_type", "/instance_type"),
     ("gpu", "/gpu"),
@@ -152,6 +154,8 @@ pub const INSTANCE_COLUMNS: [(&str, &str); 18] = [
     ("fabric", "/fabric"),
     ("fabric_gbit_per_s", "/fabric_gbit_per_s"),
     ("fabric_rdma", "/fabric_rdma"),
+    ("disk_mb_per_s", "/disk_mb_per_s"),
+    ("disk_reads_per_s", "/disk_reads_per_s"),
     ("cpu_architecture", "/cpu_architecture"),
     ("sold_as", "/sold_as"),
     ("notes", "/notes"),
@@ -177,6 +181,8 @@ impl<'a> InstanceLine<'a> {
             fabric: Some(instance.fabric_id.as_str()).filter(|id| !id.is_empty()),
             fabric_gbit_per_s: instance.node.fabric.map(|fabric| fabric.bandwidth.0 * 8.0 / 1e9),
             fabric_rdma: instance.node.fabric.map(|fabric| fabric.rdma),
+            disk_mb_per_s: instance.disk_link.map(|link| link.bytes_per_second / 1e6).filter(|rate| rate.is_finite()),
+            disk_reads_per_s: instance.disk_link.map(|link| link.reads_per_second).filter(|rate| rate.is_finite()),
             cpu_architecture: &instance.cpu_architecture,
             sold_as: instance.sold_as.words(),
             notes: &instance.notes,

@@ -69,7 +69,15 @@ pub fn rows(plan: &Plan) -> Vec<(&'static str, String)> {
         } else {
             format!("costs {} more", format::usd(Usd::ZERO - cure.saves_usd))
         };
-        ("cure", format!("{}: {saved}, {}, waits {:.0} % of a step", cure.what, Hours(cure.run_hours), cure.waiting_share * 100.0))
+        (
+            "cure",
+            format!(
+                "{}: {saved}, the run takes {} and waits {:.0} % of a step",
+                cure.what,
+                Hours(cure.run_hours),
+                cure.waiting_share * 100.0
+            ),
+        )
     };
     plan.cures.iter().map(row).collect()
 }

@@ -20,7 +20,8 @@ pub struct Answer {
     /// `cloud/region`.
     pub place: String,
     pub machines: String,
-    pub gpus: String,
+    /// GPUs at work, or vCPUs where there are none.
+    pub chips: String,
     pub terms: &'static str,
     pub rate: UsdPerHour,
     /// Age of the price.
@@ -29,6 +30,8 @@ pub struct Answer {
     pub deadline: Option<Hours>,
     pub taken: Taken,
     pub assumed: Vec<String>,
+    /// What is worth a line below the table.
+    pub remark: Option<String>,
     /// As `plan --phase` gives it.
     pub document: Value,
 }
@@ -71,7 +74,7 @@ fn phase(answer: &Answer) -> Value {
 pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
     let columns = [
         Column::left("phase", 0),
-        Column::left("GPUs", 0),
+        Column::left("GPUs or vCPUs", 0),
         Column::left("machines", 110),
         Column::left("where", 0),
         Column::left("terms", 0),
@@ -84,9 +87,9 @@ pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
     let rows = whole.answers.iter().map(|answer| {
         vec![
             answer.name.clone(),
-            answer.gpus.clone(),
+            answer.chips.clone(),
             answer.machines.clone(),
-            answer.place.clone(),
+            answer.place.replacen('/', " ", 1),
             answer.terms.to_owned(),
             format::rate(answer.rate),
             format!("{} ago", answer.seen),
@@ -128,6 +131,7 @@ fn remarks(whole: &Whole) -> Vec<String> {
             lines.push(format!("{} hands {handed} to {}: {how}.", before.name, after.name));
         }
     }
+    lines.extend(whole.answers.iter().filter_map(|answer| Some(format!("{}: {}.", answer.name, answer.remark.as_ref()?))));
     if let Some(deadline) = whole.deadline {
         let ending = whole.answers.iter().filter(|answer| !answer.is_service);
         let p90 = Hours(ending.map(|answer| answer.taken.hours.p90).sum());

@@ -357,7 +357,7 @@ fn staging(staging: Staging) -> StagingJson {
     StagingJson { bytes: bytes.0, seconds: staging.seconds().0, bytes_per_second, limit }
 }
 
-fn bill_line(line: &BillLine) -> BillLineJson {
+pub(super) fn bill_line(line: &BillLine) -> BillLineJson {
     BillLineJson {
         item: line.item.label(),
         quantity: line.quantity,

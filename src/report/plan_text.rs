@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::market::Offer;
 use crate::plan::explain::plan_id;
 use crate::plan::filters::Reason;
-use crate::plan::{Plan, PlanSet, Rejection};
+use crate::plan::{Bill, Plan, PlanSet, Rejection};
 use crate::report::format;
 use crate::report::input;
 use crate::report::plan_json::{Context, PlanJson, SweepJson, plan_json};
@@ -14,7 +14,7 @@ use crate::report::profile_text;
 use crate::report::serving_text;
 use crate::report::spot_text;
 use crate::report::table::{Column, footer, render};
-use crate::units::{Bytes, Hours};
+use crate::units::{Bytes, Hours, Usd};
 use crate::workload::{Amount, Workload};
 
 /// Reasons shown before the rest is counted.
@@ -204,6 +204,10 @@ fn terms(plan: &Plan, offer: &Offer) -> String {
 
 /// The bill as lines with quantity, price and basis.
 pub fn bill(plan: &Plan, width: u16) -> String {
+    bill_table(&plan.bill, plan.cost.expected, width)
+}
+
+pub(super) fn bill_table(bill: &Bill, expected: Usd, width: u16) -> String {
     let columns = [
         Column::left("bill", 0),
         Column::right("quantity", 0),
@@ -212,8 +216,7 @@ pub fn bill(plan: &Plan, width: u16) -> String {
         Column::right("cost", 0),
         Column::left("basis", WIDE),
     ];
-    let mut rows: Vec<Vec<String>> = plan
-        .bill
+    let mut rows: Vec<Vec<String>> = bill
         .lines
         .iter()
         // What rounds to nothing is in the JSON.
@@ -232,7 +235,7 @@ pub fn bill(plan: &Plan, width: u16) -> String {
         })
         .collect();
     let mut total = vec![String::new(); columns.len()];
-    (total[0], total[4]) = ("total".to_owned(), format::usd(plan.cost.expected));
+    (total[0], total[4]) = ("total".to_owned(), format::usd(expected));
     rows.push(total);
     render(&columns, rows, width)
 }
@@ -325,7 +328,7 @@ fn seen(offer: &Offer, context: &Context) -> String {
 }
 
 /// How many of what were refused, and the nearest of each kind.
-fn rejected(rejections: &[Rejection], width: u16) -> String {
+pub(super) fn rejected(rejections: &[Rejection], width: u16) -> String {
     let mut by_reason: BTreeMap<Reason, (u64, Option<&Rejection>)> = BTreeMap::new();
     for rejection in rejections.iter().filter(|rejection| rejection.reason != Reason::Dominated) {
         let entry = by_reason.entry(rejection.reason).or_insert((0, None));

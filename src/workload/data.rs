@@ -98,6 +98,11 @@ pub struct Reading {
     /// Loader processes a GPU.
     pub workers: Option<u32>,
     pub decoder: Decoder,
+    /// Length of the sound of a sample.
+    pub seconds: Option<f64>,
+    /// Of film, decoded for a sample, and their lines.
+    pub frames: Option<f64>,
+    pub frame_height: Option<f64>,
     /// Batches leave for the GPU from memory that is not locked.
     pub is_pageable: bool,
 }

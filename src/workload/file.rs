@@ -4,6 +4,7 @@ mod batch;
 mod data;
 mod network;
 mod phases;
+mod processing;
 mod resolve;
 mod scalar;
 mod serving;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::names::did_you_mean;
 pub use crate::workload::file::phases::{Phase, PhaseSection};
+pub use crate::workload::file::processing::{ProcessingSection, ResolvedProcessing};
 pub use crate::workload::file::resolve::Resolved;
 pub use crate::workload::file::scalar::Scalar;
 use crate::workload::file::scalar::{optional_words, plain_text, switch_or_rate, words};
@@ -42,6 +44,9 @@ pub struct WorkloadFile {
     pub training: TrainingSection,
     #[serde(skip_serializing_if = "ServingSection::is_empty")]
     pub serving: ServingSection,
+    /// Work for machines without GPU, in place of training and serving.
+    #[serde(skip_serializing_if = "ProcessingSection::is_empty")]
+    pub processing: ProcessingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
@@ -154,6 +159,12 @@ pub struct DataSection {
     pub disk_iops: Option<Scalar>,
     /// Of the network disk, bytes of a second with their unit, such as `500MB`.
     pub disk_throughput: Option<String>,
+    /// Of audio: length of the sound.
+    pub seconds_per_sample: Option<Scalar>,
+    /// Of video: frames that are decoded for a sample.
+    pub frames_per_sample: Option<Scalar>,
+    /// Of video: lines of a frame.
+    pub frame_height: Option<Scalar>,
     /// one-each or shards.
     pub files: Option<String>,
     /// Loader processes a GPU.
@@ -238,8 +249,9 @@ impl WorkloadFile {
         self.model.overlay(over.model);
         self.training.overlay(over.training);
         self.serving.overlay(over.serving);
+        self.processing.overlay(over.processing);
         lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample kind storage disk disk_iops disk_throughput
-            files workers decode pinned);
+            seconds_per_sample frames_per_sample frame_height files workers decode pinned);
         lay_over!(self.checkpoint, over.checkpoint; size interval);
         lay_over!(self.sweep, over.sweep; runs parallel gpus_per_run);
         self.limits.overlay(over.limits);

@@ -9,6 +9,7 @@ pub mod layout;
 pub mod model;
 pub mod operators;
 pub mod precision;
+pub mod processing;
 pub mod profile;
 pub mod safetensors;
 pub mod serving;
@@ -23,6 +24,7 @@ pub use layout::{Layout, Shard};
 pub use model::{MlpKind, Model, ModelKind, NormKind};
 pub use operators::Gemm;
 pub use precision::{BaseWeights, Precision};
+pub use processing::Processing;
 pub use serving::{Load, Serving, StoredFormat};
 pub use sweep::Sweep;
 pub use training::{

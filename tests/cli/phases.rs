@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::support::{gpuplan, plan};
+use serde_json::json;
+
+use crate::support::{NOW, gpuplan, gpuplan_at, plan};
 
 fn nanos(value: &serde_json::Value) -> i128 {
     let (whole, part) = value.as_str().unwrap().split_once('.').unwrap();
@@ -14,7 +16,7 @@ fn the_total_is_the_sum_and_the_top_is_the_costliest() {
     let document = plan("phases", &[]);
     let phases = document["phases"].as_array().unwrap();
     let names: Vec<_> = phases.iter().map(|phase| phase["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["explore", "train", "adapt", "serve"]);
+    assert_eq!(names, ["prepare", "explore", "train", "adapt", "serve"]);
     for key in ["expected", "p50", "p90"] {
         let cost: i128 = phases.iter().map(|phase| nanos(&phase["recommendation"]["cost_usd"][key])).sum();
         assert_eq!(cost, nanos(&document["total"]["cost_usd"][key]), "{key}");
@@ -24,9 +26,9 @@ fn the_total_is_the_sum_and_the_top_is_the_costliest() {
     let costliest = phases.iter().max_by_key(|phase| nanos(&phase["recommendation"]["cost_usd"]["expected"])).unwrap();
     assert_eq!(costliest["recommendation"]["id"], document["recommendation"]["id"]);
     // What is written is enough to ask again.
-    assert_eq!(document["workload"]["file"]["phase"].as_array().unwrap().len(), 4);
-    let alone = plan("phases", &["--phase", "explore"]);
-    assert_eq!(alone["recommendation"]["instance_type"], phases[0]["recommendation"]["instance_type"]);
+    assert_eq!(document["workload"]["file"]["phase"].as_array().unwrap().len(), 5);
+    let alone = plan("phases", &["--phase", "prepare"]);
+    assert_eq!(alone["recommendation"]["id"], phases[0]["recommendation"]["id"]);
 }
 
 #[test]
@@ -52,9 +54,9 @@ fn a_phase_stays_near_a_large_amount_that_it_is_handed() {
 #[test]
 fn all_phases_together_keep_the_deadline_and_the_budget() {
     let free = plan("phases", &["--deadline", "400d", "--budget", "100000"]);
-    // The service runs for its week in any case.
+    // All but the service, which runs for its week in any case.
     let ends = |document: &serde_json::Value| {
-        let phases = document["phases"].as_array().unwrap().iter().take(3);
+        let phases = document["phases"].as_array().unwrap().iter().take(4);
         phases.map(|phase| phase["recommendation"]["run_hours"]["p90"].as_f64().unwrap()).sum::<f64>()
     };
     let hours = ends(&free);
@@ -68,7 +70,7 @@ fn all_phases_together_keep_the_deadline_and_the_budget() {
     assert!(poor.stderr.contains("all phases together cost up to $"), "{}", poor.stderr);
     let late = gpuplan(&["plan", "examples/phases.toml", "--deadline", "30m"]);
     assert_eq!(late.code, 3, "{}", late.stderr);
-    assert!(late.stderr.contains("phase explore: "), "{}", late.stderr);
+    assert!(late.stderr.contains("phase prepare: "), "{}", late.stderr);
 }
 
 #[test]
@@ -82,14 +84,62 @@ fn what_is_for_one_workload_asks_which_phase() {
         let ran = gpuplan(command);
         assert_eq!(ran.code, 2, "{command:?}: {}", ran.stderr);
         assert!(
-            ran.stderr.contains("explore, train, adapt, serve") && ran.stderr.contains("--phase explore"),
+            ran.stderr.contains("prepare, explore, train, adapt, serve") && ran.stderr.contains("--phase explore"),
             "{command:?}: {}",
             ran.stderr
         );
     }
     let unknown = gpuplan(&["plan", "examples/phases.toml", "--phase", "sell"]);
     assert_eq!(unknown.code, 2);
-    assert!(unknown.stderr.contains("none of explore, train, adapt, serve"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("none of prepare, explore, train, adapt, serve"), "{}", unknown.stderr);
     let explained = gpuplan(&["explain", "examples/phases.toml", "--phase", "adapt"]);
     assert_eq!(explained.code, 0, "{}", explained.stderr);
+}
+
+#[test]
+fn work_without_gpu_is_planned_on_machines_that_have_none() {
+    let document = plan("phases", &["--phase", "prepare"]);
+    let best = &document["recommendation"];
+    assert_eq!((&best["gpu"], &best["gpus_per_node"], &best["bound_by"]), (&json!(null), &json!(0), &json!("cpu")));
+    assert_eq!(format!("{}/{}", best["cloud"].as_str().unwrap(), best["region"].as_str().unwrap()), "gcp/us-central1");
+    let lines: i128 = best["bill"].as_array().unwrap().iter().map(|line| nanos(&line["cost_usd"])).sum();
+    assert_eq!(lines, nanos(&best["cost_usd"]["expected"]));
+    let beside = &document["on_gpu_machines"];
+    assert!(beside["gpu"].is_string() && nanos(&beside["cost_usd"]["expected"]) > nanos(&best["cost_usd"]["expected"]));
+    for (width, lines) in [("80", 80), ("160", 160)] {
+        let ran = gpuplan_at(NOW, width, &["plan", "examples/phases.toml", "--phase", "prepare"]);
+        assert!(ran.stdout.lines().all(|line| line.chars().count() <= lines), "{}", ran.stdout);
+        assert!(ran.stdout.contains("on the CPUs of the cheapest machines with GPUs"), "{}", ran.stdout);
+    }
+    let hurried = plan("phases", &["--phase", "prepare", "--deadline", "2h", "--on-demand"]);
+    assert!(hurried["recommendation"]["run_hours"]["p90"].as_f64().unwrap() <= 2.0);
+    assert!(hurried["recommendation"]["chance_by_deadline"].as_f64().unwrap() > 0.89 && hurried["recommendation"]["losses"].is_null());
+    let refusals = [(&["--deadline", "10m"][..], 3), (&["--budget", "0.02"], 4), (&["--output", "csv"], 2)];
+    for (limits, code) in refusals {
+        let ran = gpuplan(&[&["plan", "examples/phases.toml", "--phase", "prepare"], limits].concat());
+        assert_eq!(ran.code, code, "{limits:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn what_runs_on_gpus_refuses_work_without_them_and_plans_never_mix_the_machines() {
+    for command in [
+        &["launch", "examples/phases.toml", "--phase", "prepare", "--cloud", "fake", "-y", "--", "true"][..],
+        &["explain", "examples/phases.toml", "--phase", "prepare"],
+        &["estimate", "examples/phases.toml", "--phase", "prepare"],
+        &["export", "examples/phases.toml", "--phase", "prepare", "--to", "slurm", "--", "true"],
+        &["report", "examples/phases.toml", "--phase", "prepare"],
+    ] {
+        let ran = gpuplan(command);
+        assert_eq!(ran.code, 2, "{command:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("machines without GPU, which is planned only"), "{command:?}: {}", ran.stderr);
+    }
+    let text = |arguments: &[&str]| gpuplan(arguments).stdout;
+    assert!(text(&["catalog", "hosts", "--output", "csv"]).contains("t2d-standard-60"));
+    assert!(text(&["prices", "--hosts", "--cloud", "gcp", "--spot", "--trusted"]).contains("t2d-standard-60"));
+    for command in [&["catalog", "instances", "--output", "csv"][..], &["prices", "--max-results", "0", "--output", "csv"]] {
+        assert!(!text(command).contains("t2d-standard"), "{command:?}");
+    }
+    let document = plan("phases", &["--phase", "explore"]);
+    assert!(!document.to_string().contains("t2d-standard"));
 }

@@ -49,7 +49,7 @@ pub(super) fn resolve(section: &DataSection, sequence: u32, assumed: &mut Assume
     Ok(Some(DataSet { size, location, place, cpu_per_sample: cpu_per_sample.map(Seconds), samples, reading }))
 }
 
-fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
+pub(super) fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
     let disk_bytes_per_second = section.disk_throughput.as_deref().map(|text| bytes("data.disk_throughput", text)).transpose()?;
     let reading = Reading {
         kind: choice("data.kind", section.kind.as_deref())?,
@@ -60,8 +60,12 @@ fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
         files: choice("data.files", section.files.as_deref())?,
         workers: whole("data.workers", section.workers.as_ref(), 1..=MOST_WORKERS)?,
         decoder: choice("data.decode", section.decode.as_deref())?.unwrap_or_default(),
+        seconds: count("data.seconds_per_sample", section.seconds_per_sample.as_ref())?,
+        frames: count("data.frames_per_sample", section.frames_per_sample.as_ref())?,
+        frame_height: count("data.frame_height", section.frame_height.as_ref())?,
         is_pageable: section.pinned == Some(false),
     };
+    lengths_of_their_kind(&reading)?;
     if reading.decoder == Decoder::Gpu {
         match reading.kind {
             Some(DataKind::Jpeg) => {}
@@ -75,13 +79,31 @@ fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
     Ok(reading)
 }
 
+/// Seconds are of sound, frames of film.
+fn lengths_of_their_kind(reading: &Reading) -> Result<(), WorkloadFileError> {
+    let stray = [
+        ("data.seconds_per_sample", "audio", reading.seconds.is_some() && reading.kind != Some(DataKind::Audio)),
+        ("data.frames_per_sample", "video", reading.frames.is_some() && reading.kind != Some(DataKind::Video)),
+        ("data.frame_height", "video", reading.frame_height.is_some() && reading.frames.is_none()),
+    ];
+    match stray.into_iter().find(|(_, _, is_stray)| *is_stray) {
+        Some((key @ "data.frame_height", ..)) => Err(invalid(key, "it is of the frames of a video: frames_per_sample says how many")),
+        Some((key, kind, _)) => Err(invalid(key, format!("it is for kind = \"{kind}\""))),
+        None => Ok(()),
+    }
+}
+
 /// What the input pipeline rests on and nobody stated.
-fn complete(section: &DataSection, reading: &mut Reading, is_staged: bool, assumed: &mut Assumed) {
+pub(super) fn complete(section: &DataSection, reading: &mut Reading, is_staged: bool, assumed: &mut Assumed) {
     if reading.kind.is_none() {
         return;
     }
     if section.storage.is_none() && !is_staged {
         assumed.note("data.storage", "disk", "not stated: local NVMe where it holds the data, else a network disk");
+    }
+    if reading.frames.is_some() && reading.frame_height.is_none() {
+        assumed.note("data.frame_height", 720, "not stated: lines of a frame");
+        reading.frame_height = Some(720.0);
     }
     if reading.files.is_none() {
         let word = if reading.files() == FileLayout::OneEach { "one-each" } else { "shards" };
@@ -124,6 +146,9 @@ mod tests {
             ("kind = \"text\"\ndecode = \"gpu\"", "data.decode"),
             ("decode = \"gpu\"", "data.kind"),
             ("kind = \"jpeg\"\ndecode = \"gpu\"\ncpu_seconds_per_sample = 0.1", "data.decode"),
+            ("kind = \"jpeg\"\nseconds_per_sample = 3", "data.seconds_per_sample"),
+            ("kind = \"audio\"\nframes_per_sample = 3", "data.frames_per_sample"),
+            ("kind = \"video\"\nframe_height = 480", "data.frame_height"),
             ("kind = \"jpeg\"\ndisk_throughput = \"-1GB\"", "data.disk_throughput"),
         ] {
             assert!(resolved(wrong).unwrap_err().to_string().contains(key), "{wrong}");

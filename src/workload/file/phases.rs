@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::units::Bytes;
 use crate::workload::file::resolve::bytes;
 use crate::workload::file::scalar::{conflict, invalid, missing, shown};
-use crate::workload::file::{CheckpointSection, DataSection, LimitsSection, ModelSection, ServingSection, SweepSection, TrainingSection};
-use crate::workload::file::{WorkloadFile, WorkloadFileError};
+use crate::workload::file::{CheckpointSection, DataSection, LimitsSection, ModelSection, ProcessingSection, ServingSection};
+use crate::workload::file::{SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 
 /// More phases than this are a portfolio (`gpuplan budget`).
 const MOST_PHASES: usize = 50;
@@ -22,6 +22,9 @@ pub struct PhaseSection {
     pub training: TrainingSection,
     #[serde(skip_serializing_if = "ServingSection::is_empty")]
     pub serving: ServingSection,
+    /// Work for machines without GPU.
+    #[serde(skip_serializing_if = "ProcessingSection::is_empty")]
+    pub processing: ProcessingSection,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
@@ -47,6 +50,9 @@ impl WorkloadFile {
                 format!("{} phases are more than {MOST_PHASES}: make them runs of a portfolio", self.phase.len()),
             ));
         }
+        if !self.processing.is_empty() && !self.phase.is_empty() {
+            return Err(conflict("[processing]", "[[phase]]"));
+        }
         let mut phases: Vec<Phase> = Vec::new();
         for (number, section) in (1..).zip(&self.phase) {
             let name = section.name.trim().to_owned();
@@ -61,12 +67,7 @@ impl WorkloadFile {
             if hands_over.is_some() && number == self.phase.len() {
                 return Err(invalid(&format!("phase {number}: hands_over"), "no phase comes after this one"));
             }
-            let mut above = self.alone();
-            if !section.serving.is_empty() {
-                // What is trained above the phases is not what serves.
-                (above.training, above.data, above.sweep) = Default::default();
-            }
-            let mut file = above.overlay(section.clone().into());
+            let mut file = self.under(section);
             file.name = Some(format!("{} / {name}", self.name.as_deref().unwrap_or("workload")));
             if let Some(handed) = phases.last().and_then(|before| before.hands_over).filter(|_| file.serving.is_empty()) {
                 if section.data.size.is_some() {
@@ -93,6 +94,23 @@ impl WorkloadFile {
         })
     }
 
+    /// What stands above the phases, as far as it is for such a phase, and the phase laid over it.
+    fn under(&self, section: &PhaseSection) -> Self {
+        let mut above = self.alone();
+        if !section.serving.is_empty() {
+            // What is trained above the phases is not what serves.
+            (above.training, above.data, above.sweep) = Default::default();
+        }
+        if !section.processing.is_empty() {
+            (above.model, above.training, above.serving, above.sweep, above.checkpoint) = Default::default();
+        }
+        let mut file = above.overlay(section.clone().into());
+        if !section.processing.is_empty() && file.processing.writes.is_none() {
+            file.processing.writes.clone_from(&section.hands_over);
+        }
+        file
+    }
+
     /// What stands above the phases and holds for all.
     fn alone(&self) -> Self {
         Self { phase: Vec::new(), ..self.clone() }
@@ -101,8 +119,8 @@ impl WorkloadFile {
 
 impl From<PhaseSection> for WorkloadFile {
     fn from(section: PhaseSection) -> Self {
-        let PhaseSection { model, training, serving, data, checkpoint, sweep, limits, .. } = section;
-        Self { model, training, serving, data, checkpoint, sweep, limits, ..Self::default() }
+        let PhaseSection { model, training, serving, processing, data, checkpoint, sweep, limits, .. } = section;
+        Self { model, training, serving, processing, data, checkpoint, sweep, limits, ..Self::default() }
     }
 }
 
@@ -160,5 +178,15 @@ clouds = ["gcp"]
         assert!(refused("name = \"train\"", "name = \"train\"\nhands_over = \"1GB\"").contains("no phase comes after"));
         assert!(refused("[phase.limits]", "[phase.data]\nsize = \"1GB\"\n[phase.limits]").contains("exclude each other"));
         assert!(refused("2TB", "two").contains("phase 1: hands_over"));
+        assert!(refused("[limits]", "[processing]\nsamples = 1\n[limits]").contains("[[phase]]"));
+    }
+
+    #[test]
+    fn a_phase_for_processors_takes_nothing_of_the_model_and_writes_what_it_hands_over() {
+        let text = TWO.replace("[phase.training]\ntask = \"lora\"\ntokens = \"1B\"", "[phase.processing]\nsamples = 10");
+        let phases = WorkloadFile::parse(&text).unwrap().phases().unwrap();
+        let file = &phases[0].file;
+        assert_eq!((&file.model, file.processing.writes.as_deref()), (&ModelSection::default(), Some("2TB")));
+        assert!(phases[1].file.processing.is_empty() && phases[1].file.model.preset.is_some());
     }
 }

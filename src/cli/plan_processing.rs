@@ -1,0 +1,134 @@
+//! `plan` of work without GPU: alone, or as one of several phases.
+
+use crate::cli::args::{OutputFormat, PlanArguments};
+use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::cli::plan::{gathered, pretty};
+use crate::cli::printer::Printer;
+use crate::cli::settings::{Catalogs, Settings};
+use crate::estimate::constants::Fitted;
+use crate::estimate::processing::assumed;
+use crate::plan::Limits;
+use crate::plan::phases::Taken;
+use crate::plan::processing::{ProcessingSet, plan};
+use crate::report::format;
+use crate::report::phases::Answer;
+use crate::report::plan_json::Inputs;
+use crate::report::processing::{self, Context};
+use crate::units::Hours;
+use crate::workload::file::{Phase, ResolvedProcessing, WorkloadFile};
+
+/// Candidates named where nothing fits.
+const NAMED: usize = 3;
+
+pub fn run(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let resolved = resolve(file)?;
+    let (catalogs, limits) = gathered(&file.limits, &arguments.prices, settings, printer)?;
+    let headline = settings.warn_about_age(&catalogs.market, printer);
+    let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, &limits);
+    let mut notes = notes(&limits);
+    if arguments.prices.live {
+        notes.push("prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs".to_owned());
+    }
+    let context = context(file, &resolved, &notes, &catalogs, settings)?;
+    match settings.output {
+        OutputFormat::Json => printer.data(&pretty(&processing::document(&set, &context)))?,
+        OutputFormat::Table if set.recommendation.is_some() => {
+            printer.data(&processing::text(&set, &context, headline.as_deref(), settings.width, arguments.max_results))?
+        }
+        OutputFormat::Table => Exit::Done,
+        OutputFormat::Csv => {
+            return Err(Diagnostic::new(Exit::Usage, "work without GPU has no table of plans in CSV").hint("--output json"));
+        }
+    };
+    if set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&set)) }
+}
+
+/// For the answer of several phases.
+pub fn answer(
+    phase: &Phase,
+    file: &WorkloadFile,
+    deadline: Option<Hours>,
+    limits: &Limits,
+    catalogs: &Catalogs,
+    settings: &Settings,
+) -> Result<Answer, Diagnostic> {
+    let resolved = resolve(file)?;
+    let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, limits);
+    let notes = notes(limits);
+    let context = context(file, &resolved, &notes, catalogs, settings)?;
+    let Some(best) = &set.recommendation else { return Err(nothing_fits(&set)) };
+    Ok(Answer {
+        name: phase.name.clone(),
+        hands_over: phase.hands_over,
+        is_served: false,
+        is_service: false,
+        place: best.on.region(),
+        machines: format!("{} x {}", best.nodes, best.on.host.name),
+        chips: format!("{} vCPUs", best.nodes * best.on.host.vcpus),
+        terms: best.on.purchase.word(),
+        rate: best.on.quote.rate,
+        seen: format::age(best.on.quote.observed_at, settings.now),
+        deadline,
+        taken: Taken { hours: best.hours, cost: best.cost },
+        assumed: resolved.assumed.clone(),
+        remark: processing::remark(&set),
+        document: processing::document(&set, &context),
+    })
+}
+
+fn resolve(file: &WorkloadFile) -> Result<ResolvedProcessing, Diagnostic> {
+    let mut resolved = file.resolve_processing()?;
+    resolved.assumed.extend(assumed(&resolved.processing));
+    Ok(resolved)
+}
+
+fn context<'a>(
+    file: &'a WorkloadFile,
+    resolved: &'a ResolvedProcessing,
+    notes: &'a [String],
+    catalogs: &Catalogs,
+    settings: &Settings,
+) -> Result<Context<'a>, Diagnostic> {
+    let (catalog_sha256, offers_sha256) = settings.catalog_sha256(catalogs)?;
+    Ok(Context {
+        work: &resolved.processing,
+        file,
+        assumed: &resolved.assumed,
+        notes,
+        now: settings.now,
+        inputs: Inputs {
+            catalog_sha256,
+            offers_sha256,
+            constants_version: &Fitted::embedded().version,
+            measured_sha256: None,
+            own_runs: Vec::new(),
+            seed: settings.seed,
+        },
+    })
+}
+
+fn notes(limits: &Limits) -> Vec<String> {
+    let mut notes =
+        vec!["every core is taken to work as fast as those of the published rates; the band is for what they differ".to_owned()];
+    if limits.deadline.is_none() {
+        notes.push(format!("no deadline given: plans that end within {} are preferred", crate::plan::choose::PATIENCE));
+    }
+    notes
+}
+
+/// As for machines with GPUs: exit 4 where money alone is in the way, else 3.
+fn nothing_fits(set: &ProcessingSet) -> Diagnostic {
+    let (exit, mut message) = if set.only_money {
+        (Exit::OnlyMoney, "only the money limit is in the way: every plan on machines without GPU costs more".to_owned())
+    } else {
+        (Exit::NoPlanFits, "no machine without GPU fits".to_owned())
+    };
+    for nearest in set.rejected.iter().take(NAMED) {
+        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, nearest.detail));
+    }
+    let diagnostic = Diagnostic::new(exit, message);
+    match set.rejected.first() {
+        Some(nearest) => diagnostic.hint(nearest.nearest_fix.clone()),
+        None => diagnostic.hint("this catalog has no machines without GPU: give one with `--catalog-dir DIR`"),
+    }
+}
