@@ -136,7 +136,8 @@ fn remarks(whole: &Whole) -> Vec<String> {
         let ending = whole.answers.iter().filter(|answer| !answer.is_service);
         let p90 = Hours(ending.map(|answer| answer.taken.hours.p90).sum());
         let verdict = if p90.0 <= deadline.0 { "within" } else { "PAST" };
-        lines.push(format!("Nine times of ten all is done after {p90}, {verdict} the deadline of {deadline}."));
+        let all = if whole.answers.iter().any(|answer| answer.is_service) { "all but the service" } else { "all" };
+        lines.push(format!("Nine times of ten {all} is done after {p90}, {verdict} the deadline of {deadline}."));
     }
     lines.push("Percentiles of phases are added: exact where their estimates err together, too wide where they do not.".to_owned());
     if let Some(first) = whole.answers.first() {
