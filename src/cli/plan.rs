@@ -123,7 +123,7 @@ fn answer_all(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Exit, Diagnostic> {
-    if !file.processing.is_empty() && file.phase.is_empty() {
+    if file.processing.is_some() && file.phase.is_empty() {
         plan_processing::run(file, arguments, settings, printer)
     } else if file.phase.is_empty() {
         answer(file, measured, arguments, settings, printer)

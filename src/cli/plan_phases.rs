@@ -100,7 +100,7 @@ impl Question<'_> {
             accept_stale: self.whole.accept_stale,
             ..own
         };
-        if !file.processing.is_empty() {
+        if file.processing.is_some() {
             let answer = plan_processing::answer(phase, file, deadline, &limits, &catalogs, self.settings).map_err(said)?;
             return Ok((answer, catalogs));
         }

@@ -1,5 +1,7 @@
 //! `plan` of work without GPU: alone, or as one of several phases.
 
+use std::collections::BTreeSet;
+
 use crate::cli::args::{OutputFormat, PlanArguments};
 use crate::cli::diagnostic::{Diagnostic, Exit};
 use crate::cli::plan::{gathered, pretty};
@@ -7,6 +9,7 @@ use crate::cli::printer::Printer;
 use crate::cli::settings::{Catalogs, Settings};
 use crate::estimate::constants::Fitted;
 use crate::estimate::processing::assumed;
+use crate::hardware::CloudId;
 use crate::plan::Limits;
 use crate::plan::phases::Taken;
 use crate::plan::processing::{ProcessingSet, plan};
@@ -40,7 +43,7 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, 
             return Err(Diagnostic::new(Exit::Usage, "work without GPU has no table of plans in CSV").hint("--output json"));
         }
     };
-    if set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&set)) }
+    if set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&set, &catalogs, &limits)) }
 }
 
 /// For the answer of several phases.
@@ -56,7 +59,7 @@ pub fn answer(
     let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, limits);
     let notes = notes(limits);
     let context = context(file, &resolved, &notes, catalogs, settings)?;
-    let Some(best) = &set.recommendation else { return Err(nothing_fits(&set)) };
+    let Some(best) = &set.recommendation else { return Err(nothing_fits(&set, catalogs, limits)) };
     Ok(Answer {
         name: phase.name.clone(),
         hands_over: phase.hands_over,
@@ -117,7 +120,15 @@ fn notes(limits: &Limits) -> Vec<String> {
 }
 
 /// As for machines with GPUs: exit 4 where money alone is in the way, else 3.
-fn nothing_fits(set: &ProcessingSet) -> Diagnostic {
+fn nothing_fits(set: &ProcessingSet, catalogs: &Catalogs, limits: &Limits) -> Diagnostic {
+    let known: BTreeSet<&str> = catalogs.hardware.hosts().iter().map(|host| host.cloud.as_str()).collect();
+    if !limits.clouds.is_empty() && !limits.clouds.iter().any(|cloud| known.contains(cloud.as_str())) {
+        let known: Vec<&str> = known.into_iter().collect();
+        let asked: Vec<&str> = limits.clouds.iter().map(CloudId::as_str).collect();
+        let detail = format!("the catalog has no machines without GPU of {}, but of {}", asked.join(", "), known.join(", "));
+        return Diagnostic::new(Exit::NoPlanFits, detail)
+            .hint("allow another cloud, or give `--catalog-dir DIR` with hosts/CLOUD.csv and host-prices/CLOUD.csv");
+    }
     let (exit, mut message) = if set.only_money {
         (Exit::OnlyMoney, "only the money limit is in the way: every plan on machines without GPU costs more".to_owned())
     } else {

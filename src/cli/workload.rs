@@ -107,12 +107,12 @@ pub fn is_given(arguments: &WorkloadArguments) -> bool {
 /// Fills every gap; reads the model's own files where they are named.
 pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnostic> {
     // What can be launched comes first to mind.
-    if let Some(first) = file.phase.iter().find(|phase| phase.processing.is_empty()).or(file.phase.first()) {
+    if let Some(first) = file.phase.iter().find(|phase| phase.processing.is_none()).or(file.phase.first()) {
         let names: Vec<&str> = file.phase.iter().map(|phase| phase.name.as_str()).collect();
         return Err(Diagnostic::new(Exit::Usage, format!("this workload has phases ({}), and this is for one of them", names.join(", ")))
             .hint(format!("--phase {}", first.name)));
     }
-    if !file.processing.is_empty() {
+    if file.processing.is_some() {
         return Err(Diagnostic::new(
             Exit::Usage,
             "this is work for machines without GPU, which is planned only: nothing here starts, times or hands on such a machine",

@@ -292,7 +292,7 @@ fn because(case: &Case, best: &ProcessingPlan, beside: Option<&ProcessingPlan>) 
     }
     if let Some(losses) = &best.losses {
         lines.push(format!(
-            "a machine is lost about every {} and {} with it, half of its shard and another start; {}",
+            "a machine is lost about every {}, and {} with it: half of its shard and another start; {}",
             Hours(losses.up),
             Hours(losses.each),
             losses.basis

@@ -68,10 +68,12 @@ mod tests {
         // 3,200 Gb/s and 30 TB of local disks.
         let large = of("aws", "p5.48xlarge", Some(&data)).unwrap();
         assert_eq!((large.limit, large.seconds().0, large.is_on_local_disk), ("what one program fetches", 800.0, true));
-        // 250 GB of local disk.
+        // 600 GB of local disk; 250 GB, and a link to network disks that sustains less than gp3 gives.
+        let middling = of("aws", "g5.4xlarge", Some(&data)).unwrap();
+        assert_eq!((middling.limit, middling.is_on_local_disk), ("its gp3 disk", false));
+        assert!((middling.seconds().0 - 1e12 / 131_072_000.0).abs() < 1.0);
         let small = of("aws", "g5.xlarge", Some(&data)).unwrap();
-        assert_eq!((small.limit, small.is_on_local_disk), ("its gp3 disk", false));
-        assert!((small.seconds().0 - 1e12 / 131_072_000.0).abs() < 1.0);
+        assert_eq!((small.limit, small.seconds().0), ("its link to network disks", 1e12 / 87.5e6));
         let fits = of("aws", "g5.xlarge", Some(&DataSet { size: Bytes(1e11), ..data.clone() })).unwrap();
         assert_eq!((fits.limit, fits.is_on_local_disk), ("half of its network", true));
         assert_eq!(of("aws", "p5.48xlarge", Some(&DataSet { location: None, ..data.clone() })), None);

@@ -45,8 +45,8 @@ pub struct WorkloadFile {
     #[serde(skip_serializing_if = "ServingSection::is_empty")]
     pub serving: ServingSection,
     /// Work for machines without GPU, in place of training and serving.
-    #[serde(skip_serializing_if = "ProcessingSection::is_empty")]
-    pub processing: ProcessingSection,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processing: Option<ProcessingSection>,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
@@ -245,11 +245,10 @@ impl WorkloadFile {
 
     /// This file with flags laid over it. A flag replaces what it contradicts: `steps` a stated `tokens`, `preset` a `config`.
     pub fn overlay(mut self, over: Self) -> Self {
-        lay_over!(self, over; name);
+        lay_over!(self, over; name processing);
         self.model.overlay(over.model);
         self.training.overlay(over.training);
         self.serving.overlay(over.serving);
-        self.processing.overlay(over.processing);
         lay_over!(self.data, over.data; location size samples tokens place cpu_seconds_per_sample kind storage disk disk_iops disk_throughput
             seconds_per_sample frames_per_sample frame_height files workers decode pinned);
         lay_over!(self.checkpoint, over.checkpoint; size interval);

@@ -114,7 +114,7 @@ fn work_without_gpu_is_planned_on_machines_that_have_none() {
     let hurried = plan("phases", &["--phase", "prepare", "--deadline", "2h", "--on-demand"]);
     assert!(hurried["recommendation"]["run_hours"]["p90"].as_f64().unwrap() <= 2.0);
     assert!(hurried["recommendation"]["chance_by_deadline"].as_f64().unwrap() > 0.89 && hurried["recommendation"]["losses"].is_null());
-    let refusals = [(&["--deadline", "10m"][..], 3), (&["--budget", "0.02"], 4), (&["--output", "csv"], 2)];
+    let refusals = [(&["--deadline", "10m"][..], 3), (&["--cloud", "azure"], 3), (&["--budget", "0.02"], 4), (&["--output", "csv"], 2)];
     for (limits, code) in refusals {
         let ran = gpuplan(&[&["plan", "examples/phases.toml", "--phase", "prepare"], limits].concat());
         assert_eq!(ran.code, code, "{limits:?}: {}", ran.stderr);
@@ -142,4 +142,27 @@ fn what_runs_on_gpus_refuses_work_without_them_and_plans_never_mix_the_machines(
     }
     let document = plan("phases", &["--phase", "explore"]);
     assert!(!document.to_string().contains("t2d-standard"));
+}
+
+#[test]
+fn a_phase_may_say_nothing_but_that_it_needs_no_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.toml");
+    let text = "[model]\npreset = \"resnet-50\"\n[[phase]]\nname = \"prepare\"\nhands_over = \"170GB\"\n[phase.data]\nkind = \"jpeg\"\n\
+        size = \"150GB\"\nsamples = 1281167\n[phase.processing]\n[[phase]]\nname = \"train\"\n[phase.training]\nepochs = 9\n[phase.data]\n\
+        kind = \"raw\"\nsamples = 1281167\n";
+    fs::write(&path, text).unwrap();
+    let ran = gpuplan(&["plan", path.to_str().unwrap(), "--output", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let document = ran.json();
+    let phases = document["phases"].as_array().unwrap();
+    assert!(phases[0]["recommendation"]["gpu"].is_null() && phases[1]["recommendation"]["gpu"].is_string());
+    // What is written is enough to ask again.
+    assert!(document["workload"]["file"]["phase"][0]["processing"].is_object());
+    let assumed = phases[0]["assumed"].to_string();
+    assert!(assumed.contains("processing.cpu_seconds_per_sample=0.0046"), "{assumed}");
+    fs::write(&path, text.replace("[phase.processing]", "[phase.processing]\n[phase.training]\nsteps = 3")).unwrap();
+    let ran = gpuplan(&["plan", path.to_str().unwrap()]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("`[processing]` and `[training]` exclude each other"), "{}", ran.stderr);
 }

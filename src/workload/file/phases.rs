@@ -23,8 +23,8 @@ pub struct PhaseSection {
     #[serde(skip_serializing_if = "ServingSection::is_empty")]
     pub serving: ServingSection,
     /// Work for machines without GPU.
-    #[serde(skip_serializing_if = "ProcessingSection::is_empty")]
-    pub processing: ProcessingSection,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processing: Option<ProcessingSection>,
     pub data: DataSection,
     pub checkpoint: CheckpointSection,
     #[serde(skip_serializing_if = "SweepSection::is_empty")]
@@ -50,7 +50,7 @@ impl WorkloadFile {
                 format!("{} phases are more than {MOST_PHASES}: make them runs of a portfolio", self.phase.len()),
             ));
         }
-        if !self.processing.is_empty() && !self.phase.is_empty() {
+        if self.processing.is_some() && !self.phase.is_empty() {
             return Err(conflict("[processing]", "[[phase]]"));
         }
         let mut phases: Vec<Phase> = Vec::new();
@@ -101,12 +101,12 @@ impl WorkloadFile {
             // What is trained above the phases is not what serves.
             (above.training, above.data, above.sweep) = Default::default();
         }
-        if !section.processing.is_empty() {
+        if section.processing.is_some() {
             (above.model, above.training, above.serving, above.sweep, above.checkpoint) = Default::default();
         }
         let mut file = above.overlay(section.clone().into());
-        if !section.processing.is_empty() && file.processing.writes.is_none() {
-            file.processing.writes.clone_from(&section.hands_over);
+        if let Some(processing) = file.processing.as_mut().filter(|processing| processing.writes.is_none()) {
+            processing.writes.clone_from(&section.hands_over);
         }
         file
     }
@@ -186,7 +186,10 @@ clouds = ["gcp"]
         let text = TWO.replace("[phase.training]\ntask = \"lora\"\ntokens = \"1B\"", "[phase.processing]\nsamples = 10");
         let phases = WorkloadFile::parse(&text).unwrap().phases().unwrap();
         let file = &phases[0].file;
-        assert_eq!((&file.model, file.processing.writes.as_deref()), (&ModelSection::default(), Some("2TB")));
-        assert!(phases[1].file.processing.is_empty() && phases[1].file.model.preset.is_some());
+        assert_eq!(
+            (&file.model, file.processing.as_ref().and_then(|work| work.writes.as_deref())),
+            (&ModelSection::default(), Some("2TB"))
+        );
+        assert!(phases[1].file.processing.is_none() && phases[1].file.model.preset.is_some());
     }
 }

@@ -8,7 +8,7 @@ use crate::workload::file::data::{complete, reading};
 use crate::workload::file::resolve::{Assumed, bytes};
 use crate::workload::file::scalar::{conflict, count, invalid, missing, plain_text, shown, whole};
 use crate::workload::file::{
-    CheckpointSection, ModelSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
+    CheckpointSection, DataSection, ModelSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
 };
 use crate::workload::processing::Processing;
 
@@ -40,18 +40,6 @@ pub struct ProcessingSection {
     pub shard: Option<String>,
 }
 
-impl ProcessingSection {
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    pub(super) fn overlay(&mut self, over: Self) {
-        if !over.is_empty() {
-            *self = over;
-        }
-    }
-}
-
 /// Work that is complete, and what nobody stated in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedProcessing {
@@ -64,14 +52,14 @@ impl WorkloadFile {
     /// For a file with `[processing]`, which trains and serves nothing.
     pub fn resolve_processing(&self) -> Result<ResolvedProcessing, WorkloadFileError> {
         contradictions(self)?;
-        let (section, data) = (&self.processing, &self.data);
+        let (section, data) = (self.processing.clone().unwrap_or_default(), &self.data);
         let mut assumed = Assumed::default();
         let samples = match count("processing.samples", section.samples.as_ref())? {
             Some(samples) => samples,
             None => count("data.samples", data.samples.as_ref())?
                 .ok_or_else(|| missing("processing.samples", "how many files, pictures or texts there are to work on"))?,
         };
-        let cpu_per_sample = seconds(self)?;
+        let cpu_per_sample = seconds(&section, data)?;
         let reads = match (&section.reads, &data.size) {
             (Some(text), _) => bytes("processing.reads", text)?,
             (None, Some(text)) => bytes("data.size", text)?,
@@ -147,9 +135,9 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
     }
 }
 
-fn seconds(file: &WorkloadFile) -> Result<Option<Seconds>, WorkloadFileError> {
-    let own = ("processing.cpu_seconds_per_sample", &file.processing.cpu_seconds_per_sample);
-    let (key, stated) = if own.1.is_some() { own } else { ("data.cpu_seconds_per_sample", &file.data.cpu_seconds_per_sample) };
+fn seconds(section: &ProcessingSection, data: &DataSection) -> Result<Option<Seconds>, WorkloadFileError> {
+    let own = ("processing.cpu_seconds_per_sample", &section.cpu_seconds_per_sample);
+    let (key, stated) = if own.1.is_some() { own } else { ("data.cpu_seconds_per_sample", &data.cpu_seconds_per_sample) };
     match count(key, stated.as_ref())? {
         Some(seconds) if seconds > LONGEST => Err(invalid(key, format!("`{seconds}` is more than a day for one sample"))),
         seconds => Ok(seconds.map(Seconds)),

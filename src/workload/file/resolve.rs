@@ -45,7 +45,7 @@ const LARGEST_BYTES: f64 = 1e18;
 impl WorkloadFile {
     /// `read_model` is what the caller read from `model.config` (and `model.index`).
     pub fn resolve(&self, models: &Models, read_model: Option<Model>) -> Result<Resolved, WorkloadFileError> {
-        if !self.processing.is_empty() {
+        if self.processing.is_some() {
             return Err(invalid(
                 "processing",
                 "this is work for machines without GPU: `gpuplan plan` prices it, and nothing else here knows such machines",
