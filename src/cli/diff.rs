@@ -44,7 +44,8 @@ pub fn run(arguments: &DiffArguments, settings: &Settings, printer: &Printer) ->
         None => Vec::new(),
     };
     let (before, after) = (arguments.before.display().to_string(), arguments.after.display().to_string());
-    let context = diff_text::Context { before: &before, after: &after, broken: &broken };
+    let policy = arguments.policy.as_deref().and_then(Path::file_name).map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let context = diff_text::Context { before: &before, after: &after, broken: &broken, policy: &policy };
     match settings.output {
         OutputFormat::Json => printer.data(&format!("{:#}\n", diff_text::json(&diff, &context)))?,
         _ if settings.markdown => printer.data(&diff_text::markdown(&diff, &context, arguments.max_results))?,
@@ -73,7 +74,12 @@ fn read(path: &Path, settings: &Settings) -> Result<Value, Diagnostic> {
 
 fn broken(path: &Path, diff: &Diff, settings: &Settings) -> Result<Vec<Broken>, Diagnostic> {
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-    let refused = |error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, error.to_string());
+    // Rules say `policy.toml`, as they are mostly called.
+    let refused = |error: &dyn std::error::Error| {
+        let said = error.to_string();
+        let said = said.strip_prefix("policy.toml").map_or_else(|| said.clone(), |rest| format!("{}{rest}", path.display()));
+        Diagnostic::new(Exit::Usage, said).hint("max_increase_usd = \"5,000\"")
+    };
     let hardware = settings.hardware()?;
     let policy = Policy::read(&text, &hardware).map_err(|error| refused(&error))?;
     let mut broken = Guardrail::read(&text).map_err(|error| refused(&error))?.breaks(diff);

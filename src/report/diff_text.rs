@@ -15,6 +15,8 @@ pub struct Context<'a> {
     pub before: &'a str,
     pub after: &'a str,
     pub broken: &'a [Broken],
+    /// The name of their file.
+    pub policy: &'a str,
 }
 
 pub fn json(diff: &Diff, context: &Context) -> Value {
@@ -45,7 +47,7 @@ pub fn text(diff: &Diff, context: &Context, width: u16, most: usize) -> String {
         out.push('\n');
     }
     for broken in context.broken {
-        out.push_str(&wrap(&said(broken), width, "  "));
+        out.push_str(&wrap(&said(broken, context.policy), width, "  "));
         out.push('\n');
     }
     out
@@ -57,7 +59,7 @@ pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
     if !context.broken.is_empty() {
         out.push_str("\nBroken rules:\n\n");
         for broken in context.broken {
-            out.push_str(&format!("- {}\n", said(broken)));
+            out.push_str(&format!("- {}\n", said(broken, context.policy)));
         }
     }
     if !diff.reasons.is_empty() {
@@ -77,8 +79,8 @@ pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
     out
 }
 
-fn said(broken: &Broken) -> String {
-    format!("policy.toml line {}: {}", broken.line, broken.detail)
+fn said(broken: &Broken, policy: &str) -> String {
+    format!("{policy} line {}: {}", broken.line, broken.detail)
 }
 
 /// `$8,123 -> $9,525: +$1,402 (+17 %)`.

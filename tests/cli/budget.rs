@@ -88,6 +88,10 @@ fn what_cannot_be_meant_names_the_line_and_what_to_type() {
     insta::assert_snapshot!("portfolio_circle", refused(&format!("{HEAD}{run}after = [\"two\"]\n{second}after = [\"one\"]\n")));
     let overlap = format!("{HEAD}{run}months = 2\n{second}after = [\"one\"]\nstart = \"2026-10\"\n");
     insta::assert_snapshot!("portfolio_overlap", refused(&overlap));
+    let commitment = "[[commitment]]\nname = \"c\"\nkind = \"reservation\"\ncloud = \"aws\"\ninstance_type = \"p5.4xlarge\"\nnodes = 1\n\
+        usd_per_hour = \"4\"\nsource = \"an offer\"\nas_of = 2026-07-20\n";
+    let twice = refused(&format!("{HEAD}{run}{commitment}{commitment}"));
+    assert!(twice.contains("p.toml: line 26: two commitments are called `c`"), "{twice}");
     insta::assert_snapshot!("portfolio_key", refused(&format!("{HEAD}{run}repeat = 3\n")));
     let missing = refused(&format!("{HEAD}[[run]]\nname = \"one\"\nteam = \"research\"\nworkload = \"gone.toml\"\n"));
     assert!(missing.starts_with("exit 2\n") && missing.contains("p.toml line 9, `one`: cannot read"), "{missing}");

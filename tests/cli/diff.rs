@@ -42,15 +42,15 @@ fn a_longer_run_is_a_request_and_its_parts_add_up() {
 #[test]
 fn a_broken_guardrail_ends_with_code_4_and_its_line() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = folder.path().join("policy.toml");
+    let policy = folder.path().join("house.toml");
     fs::write(&policy, "gpus = [\"A100\"]\n\n[guardrail]\nmax_increase_percent = 10\nmax_increase_usd = 100000\n").unwrap();
     let before = plan("llama-3.1-8b-finetune", &["--gpus", "H100:8", "--on-demand"]);
     let after = plan("llama-3.1-8b-finetune", &["--gpus", "H100:8", "--on-demand", "--tokens", "150M"]);
     let ran = compared(folder.path(), &before, &after, &["--policy", policy.to_str().unwrap(), "--output", "markdown"]);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
-    assert!(ran.stdout.contains("- policy.toml line 1: llama-3.1-8b-finetune: gpus does not list h100"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("- policy.toml line 4: it costs "), "{}", ran.stdout);
-    assert!(ran.stderr.contains("policy.toml line 1: ") && ran.stderr.contains(", and 1 more"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("- house.toml line 1: llama-3.1-8b-finetune: gpus does not list h100"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("- house.toml line 4: it costs "), "{}", ran.stdout);
+    assert!(ran.stderr.contains("house.toml line 1: ") && ran.stderr.contains(", and 1 more"), "{}", ran.stderr);
     let ran = compared(folder.path(), &after, &after, &["--policy", policy.to_str().unwrap()]);
     assert_eq!(ran.code, 4, "a rule of the house holds without a change");
     fs::write(&policy, "gpus = [\"H100\"]\n[guardrail]\nmax_increase_percent = 10\n").unwrap();
@@ -58,7 +58,7 @@ fn a_broken_guardrail_ends_with_code_4_and_its_line() {
     fs::write(&policy, "[guardrail]\nmax_increase_percent = \"lots\"\n").unwrap();
     let ran = compared(folder.path(), &after, &before, &["--policy", policy.to_str().unwrap()]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("policy.toml line 2: guardrail.max_increase_percent: `lots`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("house.toml line 2: guardrail.max_increase_percent: `lots`"), "{}", ran.stderr);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn two_budgets_differ_by_what_was_asked() {
         .collect();
     assert_eq!(lines, [("changed", "request"), ("removed", "request"), ("added", "request")]);
     // Who is charged is a tag like the others.
-    let policy = folder.path().join("policy.toml");
+    let policy = folder.path().join("house.toml");
     let held = |rule: &str| {
         fs::write(&policy, rule).unwrap();
         compared(folder.path(), &before, &after, &["--policy", policy.to_str().unwrap()])
@@ -96,7 +96,7 @@ fn two_budgets_differ_by_what_was_asked() {
     let ran = held("# of the house\nrequired_tags = [\"team\", \"project\"]\n");
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("policy.toml line 2: one: required_tags lists `project`, which it does not bear, and 1 more"),
+        ran.stderr.contains("house.toml line 2: one: required_tags lists `project`, which it does not bear, and 1 more"),
         "{}",
         ran.stderr
     );

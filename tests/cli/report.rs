@@ -289,7 +289,7 @@ fn the_page_fits_and_can_be_read_in_a_browser() {
             let seen = String::from_utf8_lossy(&seen.stdout);
             let found = attributes(&seen, "data-found");
             assert_eq!(found.len(), 1, "the browser ran no script: {seen}");
-            let measured = format!("{scheme}: width {width} of {width}, 0 cut labels, 0 pale texts");
+            let measured = format!("{scheme}: width {width} of {width}, 0 wide tables, 0 cut labels, 0 pale texts");
             assert!(found[0].starts_with(&measured), "{} instead of {measured}", found[0]);
         }
     }

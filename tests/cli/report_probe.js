@@ -1,4 +1,5 @@
-// What a browser sees of a report: whether the page is as wide as its window, labels of charts that stick out of their drawing,
+// What a browser sees of a report: whether the page is as wide as its window, tables that have to be scrolled where there is room
+// (from 800 pixels), labels of charts that stick out of their drawing,
 // and texts with less than 4.5:1 against their ground (WCAG 2.2, success criterion 1.4.3).
 const channels = (text) => {
   const [red, green, blue, alpha = 1] = text.match(/[\d.]+/g).map(Number);
@@ -44,4 +45,6 @@ for (const element of document.querySelectorAll("body *")) {
 }
 const scheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 const width = document.documentElement.scrollWidth;
-parent.postMessage(`${scheme}: width ${width} of ${innerWidth}, ${cut} cut labels, ${pale} pale texts: ${first}`, "*");
+const wide = [...document.querySelectorAll(".table")].filter((table) => innerWidth >= 800 && table.scrollWidth > table.clientWidth + 1);
+first ||= wide.map((table) => table.getAttribute("aria-labelledby")).join(" ");
+parent.postMessage(`${scheme}: width ${width} of ${innerWidth}, ${wide.length} wide tables, ${cut} cut labels, ${pale} pale texts: ${first}`, "*");

@@ -3,6 +3,7 @@
 
 pub mod cells;
 pub mod fields;
+mod tests;
 pub mod text;
 
 use std::panic::AssertUnwindSafe;
@@ -98,6 +99,3 @@ fn packing(field: &Field, group: &dyn RowGroupReader) -> Result<(), String> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

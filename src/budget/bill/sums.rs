@@ -56,14 +56,13 @@ pub struct Sums {
     by_key: BTreeMap<Key, Sum>,
     /// Lines of all files.
     pub lines: u64,
-    /// Of them, those of runs.
+    /// Of them, those of runs; one may have credits beside its cost, which are added too.
     pub ours: u64,
 }
 
 impl Sums {
     /// `None` where a sum is beyond counting.
     pub fn add(&mut self, line: BillLine) -> Option<()> {
-        self.ours += 1;
         let day = day(line.start);
         let month = day.get(..7).unwrap_or_default().to_owned();
         let key = Key { cloud: line.cloud, account: line.account, month, run: line.run, day, item: line.item };

@@ -44,6 +44,7 @@ impl<'a> Table<'a> {
             return Err(row.wrong(self.columns.currency, detail));
         }
         let Some(run) = run_of(&row, &self.columns)? else { return Ok(()) };
+        sums.ours += 1;
         for line in bill_lines(&row, &self.columns, run)? {
             sums.add(line).ok_or_else(|| BillError::TooLarge { file: self.file.to_owned() })?;
         }

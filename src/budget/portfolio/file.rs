@@ -67,7 +67,15 @@ impl Reader<'_> {
             ));
         }
         let phases = order(drafts, start, months)?;
-        let commitments = file.commitment.iter().map(|section| self.commitment(section, start, months)).collect::<Read<_>>()?;
+        let mut commitments: Vec<Commitment> = Vec::new();
+        for section in &file.commitment {
+            let commitment = self.commitment(section, start, months)?;
+            if commitments.iter().any(|known| known.name == commitment.name) {
+                let detail = format!("two commitments are called `{}`", commitment.name);
+                return Err(PortfolioError::at(self.line(section), detail, "rename one, or make `nodes` of the first larger"));
+            }
+            commitments.push(commitment);
+        }
         let budget = file.budget.as_ref().map(|amount| self.money("budget", amount)).transpose()?;
         let data_spread = match &file.data_spread {
             None => Spread::assumed(),

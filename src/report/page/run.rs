@@ -213,22 +213,7 @@ fn spending(run: &RunFacts) -> Section {
     moments.dedup();
     let points: Vec<(f64, f64)> = moments.iter().map(|moment| (*moment, run.spent_by(*moment))).collect();
     let by_now = Usd::from_dollars(run.spent_by(run.hours)).unwrap_or_default();
-    let level = |name: &str, stroke, amount: Usd| Line {
-        name: format!("{name} {}", format::usd(amount)),
-        stroke,
-        points: vec![(0.0, amount.dollars()), (run.hours.max(run.expected_hours.unwrap_or(0.0)), amount.dollars())],
-    };
-    let mut lines = vec![Line { name: format!("spent {}", format::usd(by_now)), stroke: Stroke::Solid, points: points.clone() }];
-    lines.push(match planned(run) {
-        Some(points) => {
-            let name = format!("planned {} in {}", format::usd(run.expected), Hours(run.expected_hours.unwrap_or_default()));
-            Line { name, stroke: Stroke::Dashed, points }
-        }
-        None => level("expected in all", Stroke::Dashed, run.expected),
-    });
-    let (budget, is_far) =
-        (run.budget, run.budget.is_some_and(|budget| budget.dollars() > FAR * by_now.dollars().max(run.expected.dollars())));
-    lines.extend(budget.filter(|_| !is_far).map(|budget| level("budget", Stroke::Dotted, budget)));
+    let lines = lines(run, &points, by_now);
     let chart = Chart::new(
         "Spending over time",
         format!(
@@ -255,7 +240,42 @@ fn spending(run: &RunFacts) -> Section {
         ],
         rows: points.iter().map(row).collect(),
     };
-    let text = match plan {
+    let text = said(run, by_now);
+    Section {
+        id: "spending",
+        heading: "Spending against plan",
+        text,
+        points: Vec::new(),
+        figures: vec![Figure { chart: Some(chart), table }],
+    }
+}
+
+/// Spent, planned, and the budget where it is near.
+fn lines(run: &RunFacts, points: &[(f64, f64)], by_now: Usd) -> Vec<Line> {
+    let level = |name: &str, stroke, amount: Usd| Line {
+        name: format!("{name} {}", format::usd(amount)),
+        stroke,
+        points: vec![(0.0, amount.dollars()), (run.hours.max(run.expected_hours.unwrap_or(0.0)), amount.dollars())],
+    };
+    let mut lines = vec![Line { name: format!("spent {}", format::usd(by_now)), stroke: Stroke::Solid, points: points.to_vec() }];
+    lines.push(match planned(run) {
+        Some(points) => {
+            let name = format!("planned {} in {}", format::usd(run.expected), Hours(run.expected_hours.unwrap_or_default()));
+            Line { name, stroke: Stroke::Dashed, points }
+        }
+        None => level("expected in all", Stroke::Dashed, run.expected),
+    });
+    lines.extend(run.budget.filter(|_| !has_far_budget(run, by_now)).map(|budget| level("budget", Stroke::Dotted, budget)));
+    lines
+}
+
+fn has_far_budget(run: &RunFacts, by_now: Usd) -> bool {
+    run.budget.is_some_and(|budget| budget.dollars() > FAR * by_now.dollars().max(run.expected.dollars()))
+}
+
+/// What the chart does not say.
+fn said(run: &RunFacts, by_now: Usd) -> Vec<String> {
+    let text = match planned(run) {
         Some(_) => {
             "The plan knows its cost and its hours, so its spending is drawn evenly from the request to the expected end; what a run on \
                     spot spends comes in steps."
@@ -270,19 +290,13 @@ fn spending(run: &RunFacts) -> Section {
         .filter(|one| one.until > run.hours)
         .map(|one| one.charge.costs.contracted.dollars() - evenly(one.charge.costs.contracted, one.from, one.until, run.hours))
         .sum::<f64>();
-    if let Some(budget) = budget.filter(|_| is_far) {
+    if let Some(budget) = run.budget.filter(|_| has_far_budget(run, by_now)) {
         text.push(format!("The budget, {}, lies far above the chart.", format::usd(budget)));
     }
     if after >= 0.005 {
         text.push(format!("What lies in its store after that has cost ${after:.2} more, which is in the bill and not in this chart."));
     }
-    Section {
-        id: "spending",
-        heading: "Spending against plan",
-        text,
-        points: Vec::new(),
-        figures: vec![Figure { chart: Some(chart), table }],
-    }
+    text
 }
 
 /// What the plan had spent at each moment: evenly until its expected end, then nothing more.

@@ -1,4 +1,5 @@
 //! Parquet files as the clouds write them, written here, against the same rows as CSV; and files that are not as they should be.
+#![cfg(test)]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
