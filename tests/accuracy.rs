@@ -148,7 +148,7 @@ fn inference_is_met_on_gpus_that_no_constant_was_fitted_on() {
 }
 
 #[test]
-#[ignore = "13 fits; tests/slow.sh runs it"]
+#[ignore = "13 fits, half a minute of processor time in release; tests/slow.sh runs it"]
 fn held_out_inference_is_what_was_recorded() {
     let found: Value = serde_json::from_str(&gpuplan(&["--refit", "--inference", "--output", "json"])).unwrap();
     let recorded = json!(Fitted::embedded().held_out_inference);

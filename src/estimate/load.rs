@@ -109,10 +109,10 @@ impl<'a> Flow<'a> {
         let serving = self.replica.serving();
         let idle = self.state(LEAST_BATCH)?;
         let targets = [(FIRST, idle.first_token.p90, serving.time_to_first_token), (NEXT, idle.per_token, serving.time_per_token)];
-        for (what, least, target) in targets {
-            if let Some(target) = target.filter(|target| least > target.0) {
-                return Err(Misfit::Slow { what, least: Seconds(least), target });
-            }
+        let missed = targets.into_iter().filter_map(|(what, least, target)| Some((what, least, target.filter(|target| least > target.0)?)));
+        // Of two the one that is missed by more: keeping the other would not help.
+        if let Some((what, least, target)) = missed.max_by(|a, b| (a.1 / a.2.0).total_cmp(&(b.1 / b.2.0))) {
+            return Err(Misfit::Slow { what, least: Seconds(least), target });
         }
         let limit = HEADROOM * self.full()?.requests_per_second;
         let keeps = |state: &State| {
@@ -248,7 +248,8 @@ pub(super) mod tests {
         let (ratios, said) = compared();
         let error = |engine: &str| ratios[engine].iter().map(|ratio| (ratio - 1.0).abs()).sum::<f64>() / ratios[engine].len() as f64;
         let errors = ["tensorrt-llm", "vllm"].map(error);
-        assert!(errors[0] < 0.10 && errors[1] < 0.22, "{errors:.3?}\n{said}");
+        println!("{errors:.3?}\n{said}");
+        assert!(errors[0] < 0.07 && errors[1] < 0.125, "{errors:.3?}\n{said}");
     }
 
     const CHAT: &str = "requests_per_second = 20\nprompt_tokens = 512\nanswer_tokens = 256\n";

@@ -82,7 +82,7 @@ impl Replica<'_> {
         }
         let elementwise = self.stage_layers() * self.sums(batch * self.prompt);
         let attention = stage.attention * self.activation_bytes / 2.0;
-        Ok(host.plus(Parts { elementwise, attention, ..stage }, self.stages()))
+        Ok(host.plus(Parts { attention, elementwise, ..stage }, self.stages()))
     }
 
     /// What no product of an encoder's layer takes in: sums with their layer norms, and gates, which meet two products.
@@ -170,8 +170,8 @@ mod tests {
             ("tensorrt resnet bf16 batch", 0.27),
             ("tensorrt resnet int8 alone", 0.27),
         ];
-        let lines: String =
-            ratios.keys().map(|group| format!("{group}: {} rows, {:.1} %\n", ratios[group].len(), error(group) * 100.0)).collect();
+        let line = |group: &String| format!("{group}: {} rows, {:.1} %", ratios[group].len(), error(group) * 100.0);
+        let lines = ratios.keys().map(line).collect::<Vec<String>>().join("\n");
         println!("{said}{lines}");
         for (group, most) in bounds {
             assert!(error(group) <= most, "{group}: {:.3}\n{said}{lines}", error(group));

@@ -40,7 +40,7 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
         plan.advice.extend(loading::why_waiting(world, workload, plan));
     }
     set.notes.extend(measured(world, set));
-    set.notes.extend(workload.serving.as_ref().map(serving_advice::note));
+    set.notes.extend(workload.serving.as_ref().map(|serving| serving_advice::note(workload, serving)));
     if limits.deadline.is_none() && set.recommendation.is_some() && !workload.is_service() {
         set.notes.push(format!("no deadline given: plans that end within {PATIENCE} are preferred"));
     }

@@ -7,9 +7,9 @@ use crate::estimate::Misfit;
 use crate::estimate::load::FIRST;
 use crate::hardware::{Hardware, InstanceType};
 use crate::market::{Availability, Offer, Purchase, Suspicion};
-use crate::plan::limits::{Limits, PurchaseChoice};
+use crate::plan::limits::{Limits, MOST_NODES, PurchaseChoice};
 use crate::plan::policy::Broken;
-use crate::units::{Hours, Usd};
+use crate::units::{Hours, Seconds, Usd};
 
 /// Word of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -150,7 +150,7 @@ impl Why {
             Self::NoNetwork => Reason::NoNetwork,
             Self::Misfit(Misfit::NeedsMemory { .. }) => Reason::Memory,
             Self::Misfit(Misfit::Indivisible { .. }) => Reason::Layout,
-            Self::Misfit(Misfit::Unsupported { .. }) => Reason::Unsupported,
+            Self::Misfit(Misfit::Unsupported { .. } | Misfit::Overloaded { .. }) => Reason::Unsupported,
             Self::Misfit(Misfit::Slow { .. }) => Reason::Latency,
             Self::TooFewReplicas { .. } | Self::SplitOverSpot => Reason::Availability,
             Self::NoForecast { .. } => Reason::Unsupported,
@@ -178,7 +178,7 @@ impl Why {
             | Self::GuessedDear { .. }
             | Self::TooShortForSpot { .. }
             | Self::SpotSavesLittle => 6,
-            Self::Deadline { .. } | Self::OwnedUntil { .. } => 7,
+            Self::Deadline { .. } | Self::OwnedUntil { .. } | Self::Misfit(Misfit::Overloaded { .. }) => 7,
             Self::MaxPrice { .. } => 8,
             Self::Budget { .. } | Self::PolicyCost(_) => 9,
             Self::Dominated { .. } => 10,
@@ -190,6 +190,7 @@ impl Why {
         match self {
             Self::Misfit(Misfit::NeedsMemory { need, have }) => need.0 / have.0,
             Self::Misfit(Misfit::Slow { least, target, .. }) => least.0 / target.0,
+            Self::Misfit(Misfit::Overloaded { machines, most, .. }) => machines / f64::from(*most),
             Self::TooFewReplicas { short, allowed, .. } => short / allowed,
             Self::Deadline { needed, deadline, .. } => needed.0 / deadline.0,
             Self::MaxPrice { rate, limit } => rate.dollars() / limit.dollars(),
@@ -219,9 +220,9 @@ impl Why {
             Self::NoNetwork => "no network between these machines is known that GPUs can use".to_owned(),
             Self::Misfit(Misfit::NeedsMemory { need, have }) => format!("needs {need} of {have} a GPU in the smallest layout"),
             Self::Misfit(Misfit::Indivisible { what, by }) => format!("no layout divides {what} over {by} GPUs"),
-            Self::Misfit(Misfit::Unsupported { detail }) => detail.clone(),
+            Self::Misfit(Misfit::Unsupported { detail } | Misfit::Overloaded { detail, .. }) => detail.clone(),
             Self::Misfit(Misfit::Slow { what, least, target }) => {
-                format!("{what} takes {:.0} ms on an idle replica, {:.0} ms are asked for", least.0 * 1e3, target.0 * 1e3)
+                format!("{what} takes {} on an idle replica, {} are asked for", milliseconds(*least), milliseconds(*target))
             }
             Self::NothingStandsIn => "spot may be gone for hours, and its region has no on-demand machine to stand in".to_owned(),
             Self::SplitOverSpot => "a replica over several spot machines ends with each of them".to_owned(),
@@ -273,6 +274,10 @@ impl Why {
             Self::Misfit(Misfit::NeedsMemory { need, .. }) => format!("a GPU with {need}, more GPUs to split over, or a shorter sequence"),
             Self::Misfit(Misfit::Indivisible { .. }) => "a global batch that more counts divide".to_owned(),
             Self::Misfit(Misfit::Unsupported { .. }) => "-".to_owned(),
+            Self::Misfit(Misfit::Overloaded { machines, .. }) if *machines <= f64::from(MOST_NODES) => format!("--max-nodes {machines:.0}"),
+            Self::Misfit(Misfit::Overloaded { requests_per_second, .. }) => {
+                format!("at most {:.0} requests a second here, or the load in several plans", requests_per_second.floor())
+            }
             Self::Misfit(Misfit::Slow { what, least, .. }) => {
                 let key = if *what == FIRST { "time_to_first_token" } else { "time_per_token" };
                 format!("serving.{key} = \"{:.0}ms\", fewer bits a weight, or a faster GPU", (least.0 * 1.1e3).ceil())
@@ -292,6 +297,19 @@ impl Why {
             Self::Dominated { .. } => "name it with --gpus, --cloud or --region".to_owned(),
         }
     }
+}
+
+/// With one digit after the point below ten, and two below one.
+pub fn milliseconds(time: Seconds) -> String {
+    let figure = time.0 * 1e3;
+    let digits = if figure >= 10.0 {
+        0
+    } else if figure >= 1.0 {
+        1
+    } else {
+        2
+    };
+    format!("{figure:.digits$} ms")
 }
 
 /// Filters that need no physics, in order; the first that refuses gives the reason.

@@ -59,13 +59,14 @@ fn best_of_each_count(mut found: Vec<(u32, StepEstimate)>, failed: Option<Misfit
     }
 }
 
-/// Of two reasons the one that came closer: too slow after too small, and of each kind the smaller miss.
+/// Of two reasons the one that came closer: too slow after too small, too few machines last, and of each kind the smaller miss.
 fn nearer(held: Option<Misfit>, new: Misfit) -> Misfit {
     let rank = |misfit: &Misfit| match misfit {
         Misfit::Unsupported { .. } => (0, 0.0),
         Misfit::Indivisible { .. } => (1, 0.0),
         Misfit::NeedsMemory { need, have } => (2, -need.0 / have.0),
         Misfit::Slow { least, target, .. } => (3, -least.0 / target.0),
+        Misfit::Overloaded { machines, most, .. } => (4, -machines / f64::from(*most)),
     };
     match held {
         Some(held) if rank(&held) >= rank(&new) => held,
@@ -83,7 +84,9 @@ fn service(replica: &Replica, split: &Split, requests_per_second: f64, most_node
             "{needed:.0} replicas of {:.2} requests/s each need {nodes:.0} machines, more than the {most_nodes} that are looked at",
             most.requests_per_second
         );
-        return Err(Misfit::Unsupported { detail });
+        let copies = f64::from(most_nodes / split.nodes_each * split.on_a_node);
+        let requests_per_second = copies * most.requests_per_second;
+        return Err(Misfit::Overloaded { detail, machines: nodes, most: most_nodes, requests_per_second });
     }
     // Machines are rented whole, so every copy that they have room for runs.
     let nodes = nodes as u32;

@@ -4,7 +4,8 @@ use crate::estimate::load::HEADROOM;
 use crate::estimate::{Bound, StepEstimate};
 use crate::plan::candidate::Plan;
 use crate::plan::choose::World;
-use crate::units::Bytes;
+use crate::plan::filters::milliseconds;
+use crate::units::{Bytes, Seconds};
 use crate::workload::{Serving, StoredFormat, Workload};
 
 /// Why this plan; `aim` is what was aimed for.
@@ -22,7 +23,7 @@ pub fn because(world: World, serving: &Serving, aim: &str, plans: usize, best: &
             served.batch.max(1.0)
         )
     });
-    reasons.push(bound_sentence(&best.step));
+    reasons.push(bound_sentence(&best.step, serving));
     if let Some(other) = runner_up {
         reasons.push(next(world, serving, best, other));
     }
@@ -33,12 +34,12 @@ fn next(world: World, serving: &Serving, best: &Plan, other: &Plan) -> String {
     let offer = world.market.offer(other.offer);
     let gpu = world.hardware.gpu(world.hardware.instance(other.instance).node.gpu);
     let dearer = other.cost.expected.dollars() / best.cost.expected.dollars();
-    let first = |plan: &Plan| plan.step.served.map_or(0.0, |served| served.first_token.p90 * 1e3);
+    let first = |plan: &Plan| milliseconds(Seconds(plan.step.served.map_or(0.0, |served| served.first_token.p90)));
     let instead = if serving.is_job() {
         format!("{} instead of {}", other.hours(), best.hours())
     } else {
         let what = if serving.answer_tokens > 0 { "first token" } else { "answer" };
-        format!("{what} in {:.0} ms instead of {:.0} ms at 90 %", first(other), first(best))
+        format!("{what} in {} instead of {} at 90 %", first(other), first(best))
     };
     format!(
         "next: {} x {} {} in {}, {:+.0} % cost, {instead}",
@@ -50,10 +51,14 @@ fn next(world: World, serving: &Serving, best: &Plan, other: &Plan) -> String {
     )
 }
 
-fn bound_sentence(step: &StepEstimate) -> String {
+fn bound_sentence(step: &StepEstimate, serving: &Serving) -> String {
     let time = &step.time;
     let share = |part: f64| part / time.total * 100.0;
     match step.bound {
+        Bound::MemoryBandwidth if serving.answer_tokens == 0 => {
+            let part = share(time.total - time.launch - time.matmul - time.head);
+            format!("bound by memory bandwidth: what one layer hands to the next ({part:.0} % of the time)")
+        }
         Bound::MemoryBandwidth => "bound by memory bandwidth: weights and keys are read for every token".to_owned(),
         Bound::Launch => format!("bound by the host and by kernels that begin and end ({:.0} % of the time)", share(time.launch)),
         Bound::GpuLink => format!("bound by the link between GPUs ({:.0} % of the time)", share(time.tensor_parallel)),
@@ -88,7 +93,12 @@ pub fn advice(world: World, workload: &Workload, serving: &Serving, plan: &Plan)
 }
 
 /// What the figures of every such plan leave out.
-pub fn note(serving: &Serving) -> String {
+pub fn note(workload: &Workload, serving: &Serving) -> String {
+    if workload.model.kind.counts_samples() {
+        return "latency and rate are those of the engine on its GPUs, with images that lie decoded in the memory of the host: reading and \
+                decoding them, the network to users and a queue before it come on top"
+            .to_owned();
+    }
     let answers = if serving.answer_tokens > 0 {
         "prefixes that are cached and tokens that are guessed ahead (speculative decoding) would be faster; "
     } else {

@@ -21,11 +21,7 @@ pub fn workload_line(workload: &Workload, serving: &Serving) -> String {
     let lengths = lengths(workload, serving);
     match serving.load {
         Load::Steady { requests_per_second, hours } => {
-            format!(
-                "{what}, {} {lengths} a second for {} hours",
-                format::three_figures(requests_per_second),
-                format::three_figures(hours.0)
-            )
+            format!("{what}, {} {lengths} a second for {} hours", rate_figure(requests_per_second), format::three_figures(hours.0))
         }
         Load::Job { requests } => {
             let tokens = if serving.answer_tokens > 0 {
@@ -56,17 +52,14 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     let cards = if each == 1 { "one GPU".to_owned() } else { format!("{each} GPUs ({})", split(plan)) };
     let copies = if json.replicas == 1 { "1 replica".to_owned() } else { format!("{} replicas", json.replicas) };
     let mut rows = vec![("serve", format!("{copies} of {cards} each, at most {} {} at once", detail.batch_limit, unit(&serving)))];
-    let rate = format::three_figures(detail.requests_per_second);
+    let rate = format!("{} {}", rate_figure(detail.requests_per_second), per_second(context.workload));
     let busy = detail.load * 100.0;
     rows.push(match serving.load {
         Load::Steady { .. } => (
             "load",
-            format!(
-                "{rate} requests/s, {busy:.0} % of the {} that they can do at most",
-                format::three_figures(detail.most_requests_per_second)
-            ),
+            format!("{rate}, {busy:.0} % of the {} that they can do at most", format::three_figures(detail.most_requests_per_second)),
         ),
-        Load::Job { .. } => ("rate", format!("{rate} requests/s")),
+        Load::Job { .. } => ("rate", rate),
     });
     rows.push(("latency", latency(plan, &serving)));
     rows.push(("memory", memory(plan, context, &serving)));
@@ -87,14 +80,27 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     rows
 }
 
+fn per_second(workload: &Workload) -> &'static str {
+    if workload.model.kind.counts_samples() { "images/s" } else { "requests/s" }
+}
+
+/// Three figures, and as many digits as a rare request needs.
+fn rate_figure(rate: f64) -> String {
+    if rate >= 0.01 { format::three_figures(rate) } else { format!("{rate:.1e}") }
+}
+
 /// What runs beside each other.
 fn unit(serving: &Serving) -> &'static str {
     if serving.answer_tokens > 0 { "sequences" } else { "requests" }
 }
 
-/// Cents with three figures below a dollar.
+/// With three digits after the point below a dollar, and five below a cent.
 fn price(amount: Usd) -> String {
-    if amount.dollars() < 1.0 { format!("${:.3}", amount.dollars()) } else { format::usd(amount) }
+    match amount.dollars() {
+        dollars if dollars < 0.01 => format!("${dollars:.5}"),
+        dollars if dollars < 1.0 => format!("${dollars:.3}"),
+        _ => format::usd(amount),
+    }
 }
 
 fn split(plan: &Plan) -> String {

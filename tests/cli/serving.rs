@@ -104,6 +104,19 @@ fn targets_and_lengths_that_cannot_be_kept_are_refused_with_the_nearest_fix() {
     let alone = gpuplan(&["plan", &changed(&folder, &[("preset", "preset = \"llama-3.1-70b\"")]), "--gpus", "H100:1", "--max-nodes", "1"]);
     assert_eq!(alone.code, 3, "{}", alone.stdout);
     assert!(alone.stderr.contains("a GPU with"), "{}", alone.stderr);
+    let instant = refused(&[("time_per_token", "time_per_token = \"0.1ms\"")], 3);
+    assert!(instant.stderr.contains("0.10 ms are asked for"), "{}", instant.stderr);
+}
+
+#[test]
+fn a_load_for_more_machines_than_are_looked_at_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let huge = gpuplan(&["plan", &changed(&folder, &[("requests_per_second", "requests_per_second = 50000")])]);
+    assert_eq!(huge.code, 3, "{}", huge.stdout);
+    assert!(huge.stderr.contains("replicas of") && huge.stderr.contains("requests a second here"), "{}", huge.stderr);
+    let few = gpuplan(&["plan", SERVE, "--gpus", "L40S:1", "--max-nodes", "1"]);
+    assert_eq!(few.code, 3, "{}", few.stdout);
+    assert!(few.stderr.contains("--max-nodes "), "{}", few.stderr);
 }
 
 #[test]

@@ -73,6 +73,7 @@ pub(super) fn resolve(file: &WorkloadFile, network: Network, mut assumed: Assume
     let section = &file.serving;
     let (prompt_tokens, answer_tokens) = lengths(section, &model)?;
     let load = load(section, &model, f64::from(prompt_tokens) + f64::from(answer_tokens), &mut assumed)?;
+    meaningless(section, &model, answer_tokens)?;
     let weights = format("serving.weights", section.weights.as_deref(), &mut assumed)?;
     let kv_cache =
         if answer_tokens == 0 { StoredFormat::Bf16 } else { format("serving.kv_cache", section.kv_cache.as_deref(), &mut assumed)? };
@@ -134,6 +135,15 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
         return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
     }
     Ok(())
+}
+
+/// Keys about answers of a model that writes none.
+fn meaningless(section: &ServingSection, model: &Model, answer_tokens: u32) -> Result<(), WorkloadFileError> {
+    let stated = [("serving.kv_cache", &section.kv_cache), ("serving.time_per_token", &section.time_per_token)];
+    match stated.into_iter().find(|(_, text)| answer_tokens == 0 && text.is_some()) {
+        Some((key, _)) => Err(invalid(key, format!("`{}` writes no tokens here, so there are none to keep or to wait for", model.name))),
+        None => Ok(()),
+    }
 }
 
 fn can_be_served(model: &Model) -> Result<(), WorkloadFileError> {
@@ -345,6 +355,8 @@ mod tests {
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nweights = \"fp9\"", "did you mean `fp8`"),
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\navailability = 2", "is not a share of time"),
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nhours = 800", "more than a month has"),
+            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\nkv_cache = \"fp8\"", "writes no tokens here"),
+            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\ntime_per_token = \"50ms\"", "writes no tokens here"),
         ] {
             let said = refused("llama-3.1-8b", serving);
             assert!(said.contains(part), "{serving}: {said}");
