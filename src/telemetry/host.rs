@@ -82,6 +82,8 @@ fn read(root: i32, at_seconds: f64, strangers: &mut Strangers) -> Counters {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -89,11 +91,11 @@ mod tests {
         let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let mut counters = HostCounters::new(child.id() as i32);
         // On a loaded machine it may wait long for its turn.
-        let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let patience = Instant::now() + Duration::from_mins(1);
         let sample = loop {
-            std::thread::sleep(std::time::Duration::from_millis(400));
+            std::thread::sleep(Duration::from_millis(400));
             let sample = counters.look();
-            if sample.cores_used > 0.05 || std::time::Instant::now() > patience {
+            if sample.cores_used > 0.05 || Instant::now() > patience {
                 break sample;
             }
         };
