@@ -121,12 +121,12 @@ impl Future {
 
     /// Up or down for so many ticks at least. What was drawn stays as it was.
     pub fn reach(&mut self, ticks: usize) -> &[bool] {
-        let drawn = self.up.len();
-        if ticks > drawn {
+        let known = self.up.len();
+        if ticks > known {
             self.up.resize(ticks, false);
             // On their own while they change at every tick, so that the compiler keeps them in registers.
             let (mut seen, mut draws, mut common) = (self.seen, self.draws.clone(), self.common.clone());
-            for tick in drawn..ticks {
+            for tick in known..ticks {
                 let is_up = seen.is_up();
                 let next = if seen.has_probed() {
                     let age = self.ages[seen.age().min(self.ages.len() - 1)];
