@@ -64,7 +64,8 @@ struct LineRecord {
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     let read =
         |side, document: &Value| Document::deserialize(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() });
-    let (old, new) = (read("the first", before)?, read("the second", after)?);
+    let (old, new) = rayon::join(|| read("the first", before), || read("the second", after));
+    let (old, new) = (old?, new?);
     let mut reasons = requests(&old, &new);
     reasons.extend(of_inputs(&old.inputs, &new.inputs));
     let known = of_inputs(&old.inputs, &new.inputs);
