@@ -49,7 +49,9 @@ fn merge_100_000_offers(bencher: Bencher) {
     let market = Market::embedded(&hardware).unwrap();
     let offers = cache_of(&offers(&market), &hardware).offers(&hardware).unwrap();
     assert_eq!(offers.len(), OFFERS);
-    bencher.with_inputs(|| (market.clone(), offers.clone())).bench_values(|(market, offers)| market.merged(offers, &hardware));
+    bencher
+        .with_inputs(|| (market.clone(), offers.clone()))
+        .bench_values(|(market, offers)| market.merged(offers, &hardware));
 }
 
 #[divan::bench(sample_count = 20)]
@@ -72,6 +74,12 @@ fn plan_with_a_warm_cache(bencher: Bencher, cached: usize) {
     let workload = WorkloadFile::parse(text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
     bencher.bench_local(|| {
         let market = Market::embedded(&hardware).unwrap().merged(cache.offers(&hardware).unwrap(), &hardware);
-        plan(World { hardware: &hardware, market: &market, correction: &Correction::NONE }, &workload, &Limits::default()).counts.offers
+        plan(
+            World { hardware: &hardware, market: &market, correction: &Correction::NONE },
+            &workload,
+            &Limits::default(),
+        )
+        .counts
+        .offers
     });
 }

@@ -30,16 +30,26 @@ fn pretraining() -> Workload {
 fn layout_estimates(bencher: Bencher) {
     let hardware = Hardware::embedded().expect("the catalog is embedded");
     let workload = pretraining();
-    let node = hardware.instances().iter().find(|instance| instance.name == "p5.48xlarge").expect("it is in the catalog").node;
+    let node =
+        hardware.instances().iter().find(|instance| instance.name == "p5.48xlarge").expect("it is in the catalog").node;
     let subject = Subject::new(&workload.model, &workload.training, Machine::new(hardware.gpu(node.gpu), &node));
-    let settings: Vec<Setting> = [(64, 1, 1, Shard::Zero3), (16, 2, 2, Shard::Zero1), (8, 8, 1, Shard::Zero1), (64, 1, 1, Shard::None)]
-        .into_iter()
-        .flat_map(|(data, tensor, pipeline, shard)| {
-            let layout = Layout { data, tensor, pipeline, shard, sequence_parallel: tensor > 1, ..Layout::default() };
-            [1, 2, 4].map(|micro_batch| Setting { layout, micro_batch, global_batch: 2048.0, recompute: Recompute::None })
-        })
-        .collect();
-    bencher.counter(ItemsCount::new(settings.len())).bench(|| settings.iter().flat_map(|setting| subject.estimate(setting)).count());
+    let settings: Vec<Setting> =
+        [(64, 1, 1, Shard::Zero3), (16, 2, 2, Shard::Zero1), (8, 8, 1, Shard::Zero1), (64, 1, 1, Shard::None)]
+            .into_iter()
+            .flat_map(|(data, tensor, pipeline, shard)| {
+                let layout =
+                    Layout { data, tensor, pipeline, shard, sequence_parallel: tensor > 1, ..Layout::default() };
+                [1, 2, 4].map(|micro_batch| Setting {
+                    layout,
+                    micro_batch,
+                    global_batch: 2048.0,
+                    recompute: Recompute::None,
+                })
+            })
+            .collect();
+    bencher
+        .counter(ItemsCount::new(settings.len()))
+        .bench(|| settings.iter().flat_map(|setting| subject.estimate(setting)).count());
 }
 
 /// Every offer, every machine shape, up to 64 machines, no filter.

@@ -94,9 +94,12 @@ impl Archive {
 impl Table {
     /// Reads CSV with a header line. Lines that start with `#` are comments; every row must have every column.
     pub fn from_csv(text: &str) -> Result<Self, EmbeddedError> {
-        let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
-        let complain =
-            |error: csv::Error| EmbeddedError::Csv { line: error.position().map_or(0, csv::Position::line), detail: error.to_string() };
+        let mut reader =
+            csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
+        let complain = |error: csv::Error| EmbeddedError::Csv {
+            line: error.position().map_or(0, csv::Position::line),
+            detail: error.to_string(),
+        };
         let mut columns: Vec<(String, Vec<u32>)> =
             reader.headers().map_err(complain)?.iter().map(|name| (name.to_owned(), Vec::new())).collect();
         let mut texts = Vec::new();

@@ -68,7 +68,11 @@ fn worse(recorded: &Value, present: &Value) -> Vec<String> {
         found.push(format!("{} false fits, were {}", count(present, "false_fit"), count(recorded, "false_fit")));
     }
     if count(present, "answered") < count(recorded, "answered") {
-        found.push(format!("{} facts about fits answered, were {}", count(present, "answered"), count(recorded, "answered")));
+        found.push(format!(
+            "{} facts about fits answered, were {}",
+            count(present, "answered"),
+            count(recorded, "answered")
+        ));
     }
     found
 }
@@ -81,7 +85,11 @@ fn no_source_got_worse_than_recorded() {
 
 #[test]
 fn the_record_is_of_these_constants() {
-    assert_eq!(record()["constants_version"], json!(Fitted::embedded().version), "the record is of other constants; {HOW}");
+    assert_eq!(
+        record()["constants_version"],
+        json!(Fitted::embedded().version),
+        "the record is of other constants; {HOW}"
+    );
 }
 
 #[test]
@@ -131,7 +139,11 @@ fn every_scored_run_has_an_answer() {
     }
     for by in [By::Source, By::Group, By::Family, By::Gpu, By::Regime] {
         assert_eq!(scores.time(by).iter().map(|line| line.cases).sum::<usize>(), scores.time_of_all().cases, "{by:?}");
-        assert_eq!(scores.memory(by).iter().map(|line| line.cases).sum::<usize>(), scores.memory_of_all().cases, "{by:?}");
+        assert_eq!(
+            scores.memory(by).iter().map(|line| line.cases).sum::<usize>(),
+            scores.memory_of_all().cases,
+            "{by:?}"
+        );
     }
 }
 
@@ -155,7 +167,10 @@ fn held_out_inference_is_what_was_recorded() {
     let (found, recorded) = (found["gpus"].as_array().unwrap(), recorded.as_array().unwrap());
     assert_eq!(found.len(), recorded.len());
     for (found, recorded) in found.iter().zip(recorded) {
-        assert_eq!([&found["what"], &found["gpu"], &found["runs"]], [&recorded["what"], &recorded["gpu"], &recorded["runs"]]);
+        assert_eq!(
+            [&found["what"], &found["gpu"], &found["runs"]],
+            [&recorded["what"], &recorded["gpu"], &recorded["runs"]]
+        );
         for key in ["mape_percent", "family_mape_percent"] {
             let (found, recorded) = (found[key].as_f64().unwrap(), recorded[key].as_f64().unwrap());
             assert!((found - recorded).abs() < 0.05, "{key}: {found} now, {recorded} recorded");
@@ -165,7 +180,13 @@ fn held_out_inference_is_what_was_recorded() {
 
 fn gpuplan(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-    command.arg("accuracy").args(arguments).env_clear().env("COLUMNS", "80").env("GPUPLAN_OFFLINE", "1").stdin(Stdio::null());
+    command
+        .arg("accuracy")
+        .args(arguments)
+        .env_clear()
+        .env("COLUMNS", "80")
+        .env("GPUPLAN_OFFLINE", "1")
+        .stdin(Stdio::null());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -195,7 +216,10 @@ fn programs_get_every_figure() {
     let csv = gpuplan(&["--by", "family", "--output", "csv"]);
     let mut lines = csv.lines();
     let columns = lines.next().unwrap().split(',').count();
-    assert!(lines.clone().any(|line| line.starts_with("time,decoder,")) && lines.clone().any(|line| line.starts_with("memory,decoder,")));
+    assert!(
+        lines.clone().any(|line| line.starts_with("time,decoder,"))
+            && lines.clone().any(|line| line.starts_with("memory,decoder,"))
+    );
     assert!(lines.all(|line| line.split(',').count() == columns));
 }
 
@@ -207,7 +231,8 @@ fn recent_stacks_are_met_without_a_fit() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benchmarks/unfitted/megatron-bridge-25.11.jsonl");
     let (mut dense, mut inside, mut lines) = (Vec::new(), 0, Vec::new());
     for line in std::fs::read_to_string(path).unwrap().lines() {
-        let measured = serde_json::from_str::<Value>(line).unwrap()["measured_tokens_per_second_per_gpu"].as_f64().unwrap();
+        let measured =
+            serde_json::from_str::<Value>(line).unwrap()["measured_tokens_per_second_per_gpu"].as_f64().unwrap();
         let answer = serde_json::to_value(answer(line, &hardware, &models)).unwrap();
         let rate = |end: &str| answer["tokens_per_second_per_gpu"][end].as_f64().unwrap();
         let error = rate("expected") / measured - 1.0;

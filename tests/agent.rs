@@ -1,6 +1,11 @@
 //! The agent with real processes: nothing that was committed is lost, nothing incomplete is ever restored.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what the product may not do is how a test fails"
+)]
 
 #[path = "agent/azure.rs"]
 mod azure;

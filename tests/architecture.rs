@@ -130,7 +130,9 @@ impl Source {
     }
 
     fn is_in(&self, places: &str) -> bool {
-        places.split_whitespace().any(|place| if place.ends_with('/') { self.path.starts_with(place) } else { self.path == place })
+        places
+            .split_whitespace()
+            .any(|place| if place.ends_with('/') { self.path.starts_with(place) } else { self.path == place })
     }
 
     /// One finding for each place where the code has `word`.
@@ -176,7 +178,8 @@ fn without_comments_and_texts(text: &str) -> String {
     let mut at = 0;
     while at < characters.len() {
         let inside_name = at > 0 && is_name(characters[at - 1]);
-        let end = end_of_opaque(&characters[at..], inside_name).map_or(at, |length| (at + length).min(characters.len()));
+        let end =
+            end_of_opaque(&characters[at..], inside_name).map_or(at, |length| (at + length).min(characters.len()));
         if end == at {
             code.push(characters[at]);
             at += 1;
@@ -190,7 +193,8 @@ fn without_comments_and_texts(text: &str) -> String {
 
 /// Length of the comment, text or character literal that starts here.
 fn end_of_opaque(rest: &[char], inside_name: bool) -> Option<usize> {
-    let starts = |text: &str, at: usize| text.chars().enumerate().all(|(index, wanted)| rest.get(at + index) == Some(&wanted));
+    let starts =
+        |text: &str, at: usize| text.chars().enumerate().all(|(index, wanted)| rest.get(at + index) == Some(&wanted));
     if starts("//", 0) {
         return Some(rest.iter().position(|character| *character == '\n').unwrap_or(rest.len()));
     }
@@ -291,7 +295,10 @@ type Rule = fn(&Source) -> Vec<String>;
 /// Proves the rule on examples of path and text, then holds `src/` to it.
 fn hold(rule: Rule, bad: &[(&str, &str)], good: &[(&str, &str)]) {
     for (path, text) in bad {
-        assert!(!rule(&Source::new(path, text)).is_empty(), "the rule does not see what is wrong in src/{path}:\n{text}");
+        assert!(
+            !rule(&Source::new(path, text)).is_empty(),
+            "the rule does not see what is wrong in src/{path}:\n{text}"
+        );
     }
     for (path, text) in good {
         complain(&rule(&Source::new(path, text)));
@@ -330,8 +337,11 @@ fn stages_import_only_earlier_stages() {
     hold(
         |source| {
             let Some(stage) = source.stage() else {
-                let others = positions(&source.code, "gpuplan::").filter(|at| !source.code[at + 9..].starts_with("cli::"));
-                return others.map(|at| source.at(at, "the program starts `gpuplan::cli` and nothing else; put the code there")).collect();
+                let others =
+                    positions(&source.code, "gpuplan::").filter(|at| !source.code[at + 9..].starts_with("cli::"));
+                return others
+                    .map(|at| source.at(at, "the program starts `gpuplan::cli` and nothing else; put the code there"))
+                    .collect();
             };
             if !STAGES.iter().any(|(name, _)| *name == stage) {
                 return vec![format!(
@@ -343,7 +353,8 @@ fn stages_import_only_earlier_stages() {
             imports
                 .filter(|(_, import)| !import.is_empty() && !allowed(stage, import))
                 .map(|(at, import)| {
-                    let advice = "move the code to a stage that may, or take what it needs as an argument or a trait of its own";
+                    let advice =
+                        "move the code to a stage that may, or take what it needs as an argument or a trait of its own";
                     source.at(at, &format!("`{stage}` may not import `{import}`: {advice}"))
                 })
                 .collect()
@@ -374,8 +385,10 @@ fn imports_are_written_so_that_they_can_be_checked() {
                 .flat_map(|word| source.each(word, advice))
                 .collect();
             if source.is_root_of_stage() || source.stage().is_none() {
-                problems
-                    .extend(source.each("super::", "above a stage's own root there are only other stages; write `use crate::stage::...`"));
+                problems.extend(source.each(
+                    "super::",
+                    "above a stage's own root there are only other stages; write `use crate::stage::...`",
+                ));
             }
             problems
         },
@@ -397,7 +410,10 @@ fn only_the_edge_touches_the_world() {
             if source.is_in(EDGE) {
                 return Vec::new();
             }
-            WORLD.iter().flat_map(|(word, instead)| source.each(word, &format!("belongs at the edge (EDGE); here {instead}"))).collect()
+            WORLD
+                .iter()
+                .flat_map(|(word, instead)| source.each(word, &format!("belongs at the edge (EDGE); here {instead}")))
+                .collect()
         },
         &[
             ("plan/run.rs", "use std::fs::File;"),
@@ -424,7 +440,10 @@ fn foreign_crates_stay_with_their_owner() {
             let foreign = OWNERS.iter().filter(|(_, owners)| !source.is_in(owners));
             foreign
                 .flat_map(|(word, owners)| {
-                    source.each(word, &format!("belongs in src/{}; call what stands there", owners.replace(' ', " or src/")))
+                    source.each(
+                        word,
+                        &format!("belongs in src/{}; call what stands there", owners.replace(' ', " or src/")),
+                    )
                 })
                 .collect()
         },
@@ -476,7 +495,10 @@ fn nothing_panics_outside_tests() {
         ],
         &[
             ("units/money.rs", "text.parse().unwrap_or_default()"),
-            ("units/money.rs", "/// `x.unwrap()`\n#[cfg(test)]\nmod tests { fn f() { x.unwrap(); } }\nconst A: u8 = 1;"),
+            (
+                "units/money.rs",
+                "/// `x.unwrap()`\n#[cfg(test)]\nmod tests { fn f() { x.unwrap(); } }\nconst A: u8 = 1;",
+            ),
         ],
     );
 }
@@ -494,7 +516,11 @@ fn every_file_says_its_role_and_is_short() {
             }
             let (lines, most) = (
                 source.text.lines().count(),
-                if ["main.rs", "agent_main.rs"].contains(&source.path.as_str()) { MOST_LINES_OF_MAIN } else { MOST_LINES_OF_A_FILE },
+                if ["main.rs", "agent_main.rs"].contains(&source.path.as_str()) {
+                    MOST_LINES_OF_MAIN
+                } else {
+                    MOST_LINES_OF_A_FILE
+                },
             );
             if lines > most {
                 let advice = "move one of its ideas to a file of its own beside it";
@@ -516,8 +542,12 @@ fn every_file_says_its_role_and_is_short() {
 #[test]
 fn no_function_is_long() {
     let body = "    x = [1; 3];\n".repeat(MOST_LINES_OF_A_FUNCTION);
-    let (long, method) = (format!("fn f() {{\n{body}}}"), format!("impl A {{\n    pub fn f(&self, a: [u8; 2]) -> u8 {{\n{body}    }}\n}}"));
-    let short = format!("trait A {{ fn f(&self); }}\ntype F = fn(u8);\n{body}fn g() {{ '{{'; \"{{\"; /* {{ */ }}\n{body}");
+    let (long, method) = (
+        format!("fn f() {{\n{body}}}"),
+        format!("impl A {{\n    pub fn f(&self, a: [u8; 2]) -> u8 {{\n{body}    }}\n}}"),
+    );
+    let short =
+        format!("trait A {{ fn f(&self); }}\ntype F = fn(u8);\n{body}fn g() {{ '{{'; \"{{\"; /* {{ */ }}\n{body}");
     hold(
         |source| {
             let functions = positions(&source.code, "fn ").map(|at| (at, name_at(&source.code[at + 3..])));
@@ -525,8 +555,10 @@ fn no_function_is_long() {
                 .filter(|(_, name)| !name.is_empty())
                 .filter_map(|(at, name)| {
                     let lines = source.code[at..end_of_item(&source.code, at)].lines().count();
-                    let advice = format!("{MOST_LINES_OF_A_FUNCTION} are the limit: give a part of it a name of its own");
-                    (lines > MOST_LINES_OF_A_FUNCTION).then(|| source.at(at, &format!("`{name}` has {lines} lines, {advice}")))
+                    let advice =
+                        format!("{MOST_LINES_OF_A_FUNCTION} are the limit: give a part of it a name of its own");
+                    (lines > MOST_LINES_OF_A_FUNCTION)
+                        .then(|| source.at(at, &format!("`{name}` has {lines} lines, {advice}")))
                 })
                 .collect()
         },
@@ -554,9 +586,14 @@ fn names_of_files_mean_something() {
 
 fn clouds_without_contract(clouds: &[String], contracts: &str) -> Vec<String> {
     let code = without_comments_and_texts(contracts);
-    let untested = clouds.iter().filter(|cloud| positions(&code, &format!("fn {}_", cloud.replace('-', "_"))).next().is_none());
+    let untested =
+        clouds.iter().filter(|cloud| positions(&code, &format!("fn {}_", cloud.replace('-', "_"))).next().is_none());
     untested
-        .map(|cloud| format!("src/clouds/{cloud}/: no test `{cloud}_...` in tests/contracts.rs; run the contract suite on it there"))
+        .map(|cloud| {
+            format!(
+                "src/clouds/{cloud}/: no test `{cloud}_...` in tests/contracts.rs; run the contract suite on it there"
+            )
+        })
         .collect()
 }
 
@@ -568,10 +605,16 @@ fn every_cloud_keeps_its_contract() {
     assert_eq!(clouds_without_contract(&names, contracts).len(), 1);
     complain(&clouds_without_contract(&names[..1], contracts));
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = fs::read_dir(root.join("src/clouds")).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let clouds: Vec<String> =
-        folders.filter(|path| path.is_dir()).filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
-    complain(&clouds_without_contract(&clouds, &fs::read_to_string(root.join("tests/contracts.rs")).unwrap_or_default()));
+    let folders =
+        fs::read_dir(root.join("src/clouds")).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let clouds: Vec<String> = folders
+        .filter(|path| path.is_dir())
+        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    complain(&clouds_without_contract(
+        &clouds,
+        &fs::read_to_string(root.join("tests/contracts.rs")).unwrap_or_default(),
+    ));
 }
 
 #[test]

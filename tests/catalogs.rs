@@ -1,6 +1,11 @@
 //! The embedded catalogs are claims: each is checked against rules, against anchors, and against prices known to be wrong.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what the product may not do is how a test fails"
+)]
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -58,9 +63,19 @@ fn hardware() -> Hardware {
 }
 
 /// Region-wide on-demand and spot rows of a machine in a region.
-fn offers<'a>(market: &'a Market, hardware: &Hardware, cloud: &str, instance: &str, region: &str, purchase: Purchase) -> Vec<&'a Offer> {
+fn offers<'a>(
+    market: &'a Market,
+    hardware: &Hardware,
+    cloud: &str,
+    instance: &str,
+    region: &str,
+    purchase: Purchase,
+) -> Vec<&'a Offer> {
     let id = hardware.find_instance(&CloudId::new(cloud), instance).unwrap_or_else(|| panic!("{cloud}/{instance}"));
-    let found = market.offers().iter().filter(|offer| offer.instance == id && &*offer.place.region == region && offer.purchase == purchase);
+    let found = market
+        .offers()
+        .iter()
+        .filter(|offer| offer.instance == id && &*offer.place.region == region && offer.purchase == purchase);
     found.collect()
 }
 
@@ -80,7 +95,12 @@ fn every_gpu_is_known_and_found_by_its_aliases() {
 fn models_are_many_and_found_by_their_aliases() {
     let models = Models::embedded().unwrap();
     let families: BTreeSet<&str> = models.rows().iter().map(|row| row.family.as_str()).collect();
-    assert!(models.rows().len() >= 40 && families.len() >= 15, "{} models of {} families", models.rows().len(), families.len());
+    assert!(
+        models.rows().len() >= 40 && families.len() >= 15,
+        "{} models of {} families",
+        models.rows().len(),
+        families.len()
+    );
     for row in models.rows() {
         assert!(!row.source.is_empty() && !row.as_of.is_empty(), "{}", row.id);
         assert!(row.parameters > 1e6, "{}", row.id);
@@ -92,7 +112,8 @@ fn models_are_many_and_found_by_their_aliases() {
 
 #[test]
 fn hardware_rules_find_no_error() {
-    let errors: Vec<_> = rules::check(&hardware()).into_iter().filter(|finding| finding.severity == Severity::Error).collect();
+    let errors: Vec<_> =
+        rules::check(&hardware()).into_iter().filter(|finding| finding.severity == Severity::Error).collect();
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
@@ -165,10 +186,12 @@ fn spot_is_at_most_on_demand_or_marked() {
 fn few_embedded_prices_are_doubted_for_more_than_their_place() {
     let hardware = hardware();
     let market = Market::embedded(&hardware).unwrap();
-    let doubted = market
-        .offers()
-        .iter()
-        .filter(|offer| offer.suspicions.iter().any(|suspicion| !matches!(suspicion, Suspicion::ZoneUnverified | Suspicion::PlaceUnknown)));
+    let doubted = market.offers().iter().filter(|offer| {
+        offer
+            .suspicions
+            .iter()
+            .any(|suspicion| !matches!(suspicion, Suspicion::ZoneUnverified | Suspicion::PlaceUnknown))
+    });
     let share = doubted.count() as f64 / market.offers().len() as f64;
     assert!(share < 0.01, "{share}");
 }
@@ -186,10 +209,9 @@ fn known_wrong_prices_are_all_suspect_and_the_true_ones_are_not() {
     let (before, after) = market.offers().split_at(embedded.offers().len());
     for offer in after {
         let instance = &hardware.instance(offer.instance).name;
-        let is_caught = offer
-            .suspicions
-            .iter()
-            .any(|suspicion| matches!(suspicion, Suspicion::SpotAboveOnDemand | Suspicion::FarFromMedian | Suspicion::SourcesDisagree));
+        let is_caught = offer.suspicions.iter().any(|suspicion| {
+            matches!(suspicion, Suspicion::SpotAboveOnDemand | Suspicion::FarFromMedian | Suspicion::SourcesDisagree)
+        });
         assert!(is_caught, "{instance} {:?} {} {}", offer.place, offer.purchase, offer.quote.rate);
     }
     for (old, new) in embedded.offers().iter().zip(before) {
@@ -204,7 +226,10 @@ fn known_wrong_prices_are_all_suspect_and_the_true_ones_are_not() {
     for (instance, rate) in [("a3-highgpu-8g", "88.49"), ("a2-ultragpu-8g", "40.55")] {
         let found = offers(&market, &hardware, "gcp", instance, "us-central1", Purchase::OnDemand);
         let cheapest = found.iter().filter(|offer| !offer.is_suspect()).min_by_key(|offer| offer.quote.rate).unwrap();
-        assert!(found.len() >= 3 && (cheapest.quote.rate.dollars() - rate.parse::<f64>().unwrap()).abs() < 0.005, "{instance}");
+        assert!(
+            found.len() >= 3 && (cheapest.quote.rate.dollars() - rate.parse::<f64>().unwrap()).abs() < 0.005,
+            "{instance}"
+        );
     }
 }
 

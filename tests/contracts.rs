@@ -1,6 +1,11 @@
 //! The contract of each port, held against every implementation. No test leaves the loopback address or reads the environment.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what the product may not do is how a test fails"
+)]
 
 #[cfg(feature = "aws")]
 #[path = "testbed/answers.rs"]
@@ -64,15 +69,26 @@ mod prices {
     use jiff::Timestamp;
 
     /// What the doc comment of `PriceSource` promises and an answer can show. `secrets` may stand nowhere in it.
-    pub fn keep_the_contract(source: &dyn PriceSource, hardware: &Hardware, types: &[&str], regions: &[&str], secrets: &[&str]) {
-        let instances: Vec<_> =
-            types.iter().map(|name| hardware.find_instance(&CloudId::new(source.about().cloud), name).unwrap()).collect();
+    pub fn keep_the_contract(
+        source: &dyn PriceSource,
+        hardware: &Hardware,
+        types: &[&str],
+        regions: &[&str],
+        secrets: &[&str],
+    ) {
+        let instances: Vec<_> = types
+            .iter()
+            .map(|name| hardware.find_instance(&CloudId::new(source.about().cloud), name).unwrap())
+            .collect();
         let wanted: BTreeMap<_, _> = regions.iter().map(|region| ((*region).into(), instances.clone())).collect();
         let query = OfferQuery::of(hardware, wanted);
         let answers = ask(&[(source, query.clone()), (source, query)]).unwrap();
         let rates = answers.iter().map(|answer| {
             let answer = answer.as_ref().unwrap();
-            assert!(!answer.offers.is_empty() && !answer.notes.is_empty(), "this server sells something and refuses something");
+            assert!(
+                !answer.offers.is_empty() && !answer.notes.is_empty(),
+                "this server sells something and refuses something"
+            );
             for offer in &answer.offers {
                 assert_eq!(offer.quote.origin, Origin::Live);
                 assert!(offer.quote.observed_at <= Timestamp::now());
@@ -81,7 +97,11 @@ mod prices {
             }
             let said = format!("{answer:?}");
             assert!(secrets.iter().all(|secret| !said.contains(secret)), "{said}");
-            answer.offers.iter().map(|offer| (offer.instance, offer.place.clone(), offer.quote.rate)).collect::<Vec<_>>()
+            answer
+                .offers
+                .iter()
+                .map(|offer| (offer.instance, offer.place.clone(), offer.quote.rate))
+                .collect::<Vec<_>>()
         });
         let rates: Vec<_> = rates.collect();
         assert_eq!(rates[0], rates[1], "asking twice is harmless");
@@ -108,7 +128,8 @@ fn aws_other_prices_keep_the_contract() {
 #[cfg(feature = "gcp")]
 #[test]
 fn gcp_prices_keep_the_contract() {
-    let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(gcp::sells_in_us_central1_only));
+    let (hardware, server) =
+        (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(gcp::sells_in_us_central1_only));
     let project = gpuplan::clouds::gcp::project::Project::at(&server.endpoint, "some-project");
     let source = gpuplan::clouds::gcp::spot_prices::SpotPrices { project };
     prices::keep_the_contract(&source, &hardware, &["a2-highgpu-1g"], &["us-central1", "europe-west9"], &[]);
@@ -133,13 +154,21 @@ fn azure_prices_keep_the_contract() {
 
 #[test]
 fn lambda_prices_keep_the_contract() {
-    let source = |endpoint: &str| Box::new(gpuplan::clouds::lambda::instance_types::InstanceTypes::at(endpoint, public::KEY)) as _;
-    keeps_the_contract(public::lambda, source, &["gpu_8x_h100_sxm5", "gpu_1x_h100_sxm5"], &["us-east-1", "us-west-2", "any"]);
+    let source = |endpoint: &str| {
+        Box::new(gpuplan::clouds::lambda::instance_types::InstanceTypes::at(endpoint, public::KEY)) as _
+    };
+    keeps_the_contract(
+        public::lambda,
+        source,
+        &["gpu_8x_h100_sxm5", "gpu_1x_h100_sxm5"],
+        &["us-east-1", "us-west-2", "any"],
+    );
 }
 
 #[test]
 fn runpod_prices_keep_the_contract() {
-    let source = |endpoint: &str| Box::new(gpuplan::clouds::runpod::gpu_types::GpuTypes::at(endpoint, public::KEY)) as _;
+    let source =
+        |endpoint: &str| Box::new(gpuplan::clouds::runpod::gpu_types::GpuTypes::at(endpoint, public::KEY)) as _;
     keeps_the_contract(public::runpod, source, &["h100-sxm.1x", "h100-sxm.8x"], &["EU-RO-1"]);
 }
 
@@ -151,8 +180,9 @@ fn vast_prices_keep_the_contract() {
 
 #[test]
 fn verda_prices_keep_the_contract() {
-    let source =
-        |endpoint: &str| Box::new(gpuplan::clouds::verda::instance_types::InstanceTypes::at(endpoint, public::CLIENT, public::KEY)) as _;
+    let source = |endpoint: &str| {
+        Box::new(gpuplan::clouds::verda::instance_types::InstanceTypes::at(endpoint, public::CLIENT, public::KEY)) as _
+    };
     keeps_the_contract(public::verda, source, &["h100-sxm.8x"], &["FIN-01", "any"]);
 }
 
@@ -175,10 +205,17 @@ fn crusoe_has_no_price_interface_and_claims_none() {
 #[cfg(feature = "gcp")]
 #[test]
 fn gcp_price_list_keeps_the_contract() {
-    let (hardware, fake) = (gpuplan::hardware::Hardware::embedded().unwrap(), fake_gce::FakeGce::start(gcp_project::project));
+    let (hardware, fake) =
+        (gpuplan::hardware::Hardware::embedded().unwrap(), fake_gce::FakeGce::start(gcp_project::project));
     let project = gpuplan::clouds::gcp::project::Project::at(&fake.endpoint, "some-project");
     let source = gpuplan::clouds::gcp::billing::SkuPrices::at(project, Some(gcp::SECRET));
-    prices::keep_the_contract(&source, &hardware, &["a3-highgpu-8g", "a2-highgpu-1g"], &["us-central1"], &[gcp::SECRET]);
+    prices::keep_the_contract(
+        &source,
+        &hardware,
+        &["a3-highgpu-8g", "a2-highgpu-1g"],
+        &["us-central1"],
+        &[gcp::SECRET],
+    );
 }
 
 mod launchers {
@@ -209,7 +246,9 @@ mod launchers {
             name: "gpuplan-contract-e1-n0".to_owned(),
             expires_at,
             // As every boot script begins.
-            boot: format!("#!/bin/sh\n(sleep {lives_seconds}; ${{GPUPLAN_END_MACHINE:-shutdown -P now}}) &\nsleep 60\n"),
+            boot: format!(
+                "#!/bin/sh\n(sleep {lives_seconds}; ${{GPUPLAN_END_MACHINE:-shutdown -P now}}) &\nsleep 60\n"
+            ),
             image: None,
             disk_gib: 100,
             tags: Vec::new(),
@@ -265,7 +304,8 @@ fn fake_keeps_the_contract_of_a_launcher() {
 #[test]
 fn gcp_keeps_the_contract_of_a_launcher() {
     for zone in [Some("us-central1-a"), None] {
-        let (folder, pool) = (tempfile::tempdir().unwrap(), launchers::pool("gcp", "us-central1", zone, "g2-standard-4"));
+        let (folder, pool) =
+            (tempfile::tempdir().unwrap(), launchers::pool("gcp", "us-central1", zone, "g2-standard-4"));
         // Google's shortest life, half a minute, takes a third of a second.
         let machines = gce_machines::Machines::start(folder.path(), 100.0);
         launch_google::run(launchers::keep_the_contract(&launch_google::launcher(&machines), &pool));

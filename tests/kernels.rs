@@ -40,7 +40,10 @@ fn compile_all(package: &str, major: u32, architectures: &[(u32, u32)]) {
         Ok(packages) => packages,
         Err(why) => {
             // Past the capture of the test runner, which looks at the macros only.
-            let _ = writeln!(std::io::stderr(), "\nWAIVED kernels for NVRTC {major}: {package} cannot be installed here: {why}");
+            let _ = writeln!(
+                std::io::stderr(),
+                "\nWAIVED kernels for NVRTC {major}: {package} cannot be installed here: {why}"
+            );
             return;
         }
     };
@@ -50,7 +53,9 @@ fn compile_all(package: &str, major: u32, architectures: &[(u32, u32)]) {
     assert_eq!(compiler.version().0, major as i32);
     for (name, source) in SOURCES {
         for architecture in architectures {
-            let code = compiler.compile(source, *architecture).unwrap_or_else(|why| panic!("{name} for {architecture:?}: {why}"));
+            let code = compiler
+                .compile(source, *architecture)
+                .unwrap_or_else(|why| panic!("{name} for {architecture:?}: {why}"));
             assert!(code.starts_with(b"\x7fELF"), "{name} for {architecture:?}");
         }
     }

@@ -3,7 +3,12 @@
 //! Answers are lost, late, doubled; lists are behind; machines are taken with and without a word; the controller dies and is
 //! rebuilt from its journal at any step. What must hold whatever happens is checked at every event.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what the product may not do is how a test fails"
+)]
 
 #[path = "launch/failover.rs"]
 mod failover;
@@ -98,7 +103,12 @@ fn terms(nodes: u32, budget: Option<f64>) -> Terms {
     let spot = vec![choice("a", Market::Spot, "20"), choice("b", Market::Spot, "22"), choice("c", Market::Spot, "25")];
     let on_demand = vec![choice("a", Market::OnDemand, "60"), choice("b", Market::OnDemand, "60")];
     let all = |choice: &Choice| UsdPerHour::from_nanos(choice.rate.nanos() * i64::from(nodes));
-    let pools = spot.iter().map(|spot| PoolTerms { spot: all(spot), on_demand: None, switch_cost: Usd::ZERO, switch_changeover: 720.0 });
+    let pools = spot.iter().map(|spot| PoolTerms {
+        spot: all(spot),
+        on_demand: None,
+        switch_cost: Usd::ZERO,
+        switch_changeover: 720.0,
+    });
     let limits = Limits {
         work: WORK,
         deadline: DEADLINE,
@@ -112,7 +122,17 @@ fn terms(nodes: u32, budget: Option<f64>) -> Terms {
     let one = Limits { budget: None, ..limits.clone() };
     let tables = TABLES.get_or_init(|| Arc::new(Tables::new(&AvailabilityModel::prior(), &one))).clone();
     let policy = if nodes == 1 { Policy::SemiMarkov(tables) } else { Policy::SlackReserve };
-    Terms { run: "run".to_owned(), nodes, spot, on_demand, limits, policy, lifetime: LIFETIME, gang_limit: 900.0, silence: 120.0 }
+    Terms {
+        run: "run".to_owned(),
+        nodes,
+        spot,
+        on_demand,
+        limits,
+        policy,
+        lifetime: LIFETIME,
+        gang_limit: 900.0,
+        silence: 120.0,
+    }
 }
 
 impl World {
@@ -190,7 +210,8 @@ impl World {
         let refusal = self.refusal(&order);
         let is_lost = self.chance(0.15 * self.chaos);
         let arrives = !is_lost || self.chance(0.5);
-        let latency = if self.chance(0.1 * self.chaos) { 30.0 + 60.0 * self.draws.uniform() } else { 0.2 + self.draws.uniform() };
+        let latency =
+            if self.chance(0.1 * self.chaos) { 30.0 + 60.0 * self.draws.uniform() } else { 0.2 + self.draws.uniform() };
         if is_lost {
             // The caller's own limit of time makes it unclear.
             let unclear = Err(LaunchError::Unclear { code: "timeout".to_owned() });
@@ -258,7 +279,10 @@ impl World {
     }
 
     fn list(&self) -> Vec<Machine> {
-        let shown = self.rented.values().filter(|rented| rented.listed_from <= self.now && self.now < rented.ends + LISTED_AFTER);
+        let shown = self
+            .rented
+            .values()
+            .filter(|rented| rented.listed_from <= self.now && self.now < rented.ends + LISTED_AFTER);
         let state = |rented: &Rented| if rented.ends <= self.now { MachineState::Gone } else { MachineState::Running };
         shown.map(|rented| Machine { state: state(rented), ..rented.machine.clone() }).collect()
     }
@@ -302,14 +326,19 @@ impl World {
     }
 
     fn cost(&self, until: f64) -> f64 {
-        self.rented.values().map(|rented| (rented.ends.min(until) - rented.created).max(60.0) / HOUR * rented.rate).sum()
+        self.rented
+            .values()
+            .map(|rented| (rented.ends.min(until) - rented.created).max(60.0) / HOUR * rented.rate)
+            .sum()
     }
 }
 
 /// The token of an order that the event answers clearly.
 fn settled(event: &Event) -> Option<String> {
     match event {
-        Event::Answered { token, outcome } if !matches!(outcome, Err(LaunchError::Unclear { .. })) => Some(token.clone()),
+        Event::Answered { token, outcome } if !matches!(outcome, Err(LaunchError::Unclear { .. })) => {
+            Some(token.clone())
+        }
         _ => None,
     }
 }
@@ -387,7 +416,13 @@ fn simulate(seed: u64) -> (End, Vec<String>) {
         hear(&mut world, &mut controller, &terms, event);
     }
     at_the_end(&world, &controller, &terms);
-    let line = format!("{:?} after {:.0} s, ${:.2}, {} machines", controller.end(), world.now, world.cost(world.now), world.rented.len());
+    let line = format!(
+        "{:?} after {:.0} s, ${:.2}, {} machines",
+        controller.end(),
+        world.now,
+        world.cost(world.now),
+        world.rented.len()
+    );
     world.log.push(line);
     (controller.end().cloned().unwrap(), world.log)
 }
@@ -417,10 +452,15 @@ fn at_the_end(world: &World, controller: &Controller, terms: &Terms) {
         world.rented.values().filter(|rented| world.now < rented.ends && rented.created < world.now - 120.0).collect();
     assert!(alive.is_empty(), "left behind: {alive:?}\n{}", world.log.join("\n"));
     let known = |rented: &Rented| controller.rentals().0.iter().any(|rental| rental.machine == rented.machine.id);
-    let lost = world.rented.values().filter(|rented| rented.ends > rented.created + LIST_BEHIND + 120.0 && !known(rented)).count();
+    let lost = world
+        .rented
+        .values()
+        .filter(|rented| rented.ends > rented.created + LIST_BEHIND + 120.0 && !known(rented))
+        .count();
     assert_eq!(lost, 0, "a machine was paid for that nobody knows\n{}", world.log.join("\n"));
     let said = controller.rentals().spent(world.now).dollars();
-    let slack = 0.05 * world.cost(world.now) + f64::from(terms.nodes) * 60.0 * (ENDS_WITHIN + LIST_BEHIND) / HOUR * 40.0;
+    let slack =
+        0.05 * world.cost(world.now) + f64::from(terms.nodes) * 60.0 * (ENDS_WITHIN + LIST_BEHIND) / HOUR * 40.0;
     assert!(said + slack >= world.cost(world.now), "said ${said}, paid ${}", world.cost(world.now));
     if controller.end() == Some(&End::Completed) {
         assert!(world.safe >= WORK);

@@ -1,6 +1,11 @@
 //! Spot policies replayed: golden vectors, the laws of the answers, and a world that does its worst.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "what the product may not do is how a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what the product may not do is how a test fails"
+)]
 
 use gpuplan::spot::availability::AvailabilityModel;
 use gpuplan::spot::case::Simulator;
@@ -9,7 +14,8 @@ use gpuplan::units::{Usd, UsdPerHour};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const POLICIES: [&str; 7] = ["on-demand", "greedy", "time-sliced", "uniform-progress", "slack-reserve", "semi-markov", "default"];
+const POLICIES: [&str; 7] =
+    ["on-demand", "greedy", "time-sliced", "uniform-progress", "slack-reserve", "semi-markov", "default"];
 
 fn trace(source: &str, gap: f64, obtainable: Vec<u32>) -> Trace {
     Trace { source: source.to_owned(), gap, obtainable }
@@ -39,7 +45,8 @@ fn usd(answer: &Value) -> Usd {
 
 /// `(letter, pool, ticks)` of every stretch of the decisions, `s12` and `s@1x12` alike.
 fn stretches(decisions: &str) -> Vec<(char, Option<usize>, u32)> {
-    let starts: Vec<usize> = decisions.char_indices().filter(|(_, letter)| "sio".contains(*letter)).map(|(at, _)| at).collect();
+    let starts: Vec<usize> =
+        decisions.char_indices().filter(|(_, letter)| "sio".contains(*letter)).map(|(at, _)| at).collect();
     let ends = starts.iter().skip(1).copied().chain([decisions.len()]);
     let read = |text: &str| {
         let (pool, ticks) = text[1..]
@@ -75,9 +82,11 @@ fn the_cost_is_what_the_decisions_say() {
 #[test]
 fn the_worst_worlds_are_survived() {
     let dies_after_each_changeover = (0..200).map(|tick| u32::from(tick % 3 < 2)).collect();
-    for (name, pattern) in
-        [("all down", vec![0; 200]), ("all up", vec![1; 200]), ("dies after each changeover", dies_after_each_changeover)]
-    {
+    for (name, pattern) in [
+        ("all down", vec![0; 200]),
+        ("all up", vec![1; 200]),
+        ("dies after each changeover", dies_after_each_changeover),
+    ] {
         let simulator = simulator(vec![trace("t", 600.0, pattern)]);
         let only_on_demand = usd(&simulator.answer(&case(json!({ "policy": "on-demand" }))));
         for policy in ["slack-reserve", "default"] {
@@ -92,8 +101,12 @@ fn the_worst_worlds_are_survived() {
 #[test]
 fn saved_work_and_the_budget_survive_every_stress() {
     let every = |up: u32, of: u32| (0..400).map(|tick| u32::from(tick % of < up)).collect();
-    let patterns: [(&str, Vec<u32>); 4] =
-        [("all down", vec![0; 400]), ("all up", vec![1; 400]), ("dies after each changeover", every(2, 3)), ("flickers", every(5, 9))];
+    let patterns: [(&str, Vec<u32>); 4] = [
+        ("all down", vec![0; 400]),
+        ("all up", vec![1; 400]),
+        ("dies after each changeover", every(2, 3)),
+        ("flickers", every(5, 9)),
+    ];
     for (name, pattern) in patterns {
         let simulator = simulator(vec![trace("t", 600.0, pattern)]);
         for policy in POLICIES {
@@ -110,7 +123,8 @@ fn saved_work_and_the_budget_survive_every_stress() {
                 let free = on(json!({}));
                 // What was saved is never done again: at most half an hour for each interruption, and a changeover for each start.
                 let hours_run = hours(&free, "spot_hours") + hours(&free, "on_demand_hours");
-                let most = 8.0 + 0.2 * hours(&free, "starts") + (0.5 + 1.0 / 6.0) * hours(&free, "interruptions") + 1.0 / 6.0;
+                let most =
+                    8.0 + 0.2 * hours(&free, "starts") + (0.5 + 1.0 / 6.0) * hours(&free, "interruptions") + 1.0 / 6.0;
                 assert!(hours_run <= most + 1e-9, "{name}, {policy}: {free}");
                 for budget in ["3", "10", "24.48"] {
                     let capped = on(json!({ "budget_usd": budget }));
@@ -123,7 +137,10 @@ fn saved_work_and_the_budget_survive_every_stress() {
                     let skewed = on(json!({ "clock_ahead_hours": ahead, "on_demand_outages": [] }));
                     if ["slack-reserve", "default"].contains(&policy) {
                         // A clock that is slow by ten minutes may cost ten minutes of the deadline, and no more.
-                        assert!(hours(&skewed, "finish_hours") <= 14.0 + f64::max(0.0, -ahead) + 1e-9, "{name}, {policy}: {skewed}");
+                        assert!(
+                            hours(&skewed, "finish_hours") <= 14.0 + f64::max(0.0, -ahead) + 1e-9,
+                            "{name}, {policy}: {skewed}"
+                        );
                     }
                 }
             }
@@ -252,7 +269,9 @@ proptest! {
 #[test]
 #[ignore = "needs the public traces and recorded vectors: GPUPLAN_SPOT_TRACES and GPUPLAN_SPOT_GOLDEN name the unpacked files"]
 fn golden_vectors() {
-    let file = |name: &str| std::fs::read_to_string(std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))).unwrap();
+    let file = |name: &str| {
+        std::fs::read_to_string(std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"))).unwrap()
+    };
     let simulator = simulator(Trace::parse_all(&file("GPUPLAN_SPOT_TRACES"), "traces").unwrap());
     for line in file("GPUPLAN_SPOT_GOLDEN").lines() {
         let vector: Value = serde_json::from_str(line).unwrap();
@@ -266,7 +285,11 @@ fn golden_vectors() {
             })));
             assert!((usd(&answer).dollars() - hours(said, "cost_usd")).abs() < 1e-4, "{vector}\n{answer}");
             if name != "omniscient" {
-                assert_eq!((&answer["starts"], &answer["interruptions"]), (&said["starts"], &said["preemptions"]), "{vector}\n{answer}");
+                assert_eq!(
+                    (&answer["starts"], &answer["interruptions"]),
+                    (&said["starts"], &said["preemptions"]),
+                    "{vector}\n{answer}"
+                );
                 assert!((hours(&answer, "finish_hours") - hours(said, "finish_h")).abs() < 1e-3, "{vector}\n{answer}");
             }
         }

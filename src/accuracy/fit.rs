@@ -74,10 +74,12 @@ pub struct Fit {
 /// Fits every constant on these runs.
 pub fn fit(runs: &[&FitRun]) -> Fit {
     let weights = weights(runs);
-    let Minimum { at, iterations } = minimise(PARAMETERS.len(), |z| residuals(z, runs, &weights), MOST_ITERATIONS, ENOUGH);
+    let Minimum { at, iterations } =
+        minimise(PARAMETERS.len(), |z| residuals(z, runs, &weights), MOST_ITERATIONS, ENOUGH);
     let constants = constants(&at);
     let errors: Vec<f64> = runs.par_iter().map(|run| run.log_error(&constants)).collect();
-    let error_percent = 100.0 * errors.iter().map(|error| error.exp_m1().abs()).sum::<f64>() / errors.len().max(1) as f64;
+    let error_percent =
+        100.0 * errors.iter().map(|error| error.exp_m1().abs()).sum::<f64>() / errors.len().max(1) as f64;
     Fit { constants, runs: runs.len(), iterations, error_percent }
 }
 

@@ -97,9 +97,14 @@ pub fn errors(held: &[HeldOut], key: impl Fn(&FitRun) -> Option<String>) -> (Vec
     }
     let groups: Vec<GroupError> = by_key
         .into_iter()
-        .map(|(group, errors)| GroupError { group, runs: errors.len(), mape_percent: errors.iter().sum::<f64>() / errors.len() as f64 })
+        .map(|(group, errors)| GroupError {
+            group,
+            runs: errors.len(),
+            mape_percent: errors.iter().sum::<f64>() / errors.len() as f64,
+        })
         .collect();
-    let large: Vec<f64> = groups.iter().filter(|group| group.runs >= FEWEST_RUNS).map(|group| group.mape_percent).collect();
+    let large: Vec<f64> =
+        groups.iter().filter(|group| group.runs >= FEWEST_RUNS).map(|group| group.mape_percent).collect();
     (groups, large.iter().sum::<f64>() / large.len().max(1) as f64)
 }
 
@@ -115,8 +120,13 @@ pub fn bands(held: &[HeldOut]) -> Vec<RegimeBand> {
         let own: Vec<HeldOut> = held.iter().filter(|one| one.regime == regime).copied().collect();
         let sources = own.iter().map(|one| one.run.run.source.as_str()).collect::<BTreeSet<_>>().len() as f64;
         let quantiles = quantiles(&own);
-        let shrink = |own: f64, pooled: f64| ((sources * own + POOLED_SOURCES * pooled) / (sources + POOLED_SOURCES)).exp();
-        RegimeBand { regime: regime.word().to_owned(), low: shrink(quantiles.0, pooled.0), high: shrink(quantiles.1, pooled.1) }
+        let shrink =
+            |own: f64, pooled: f64| ((sources * own + POOLED_SOURCES * pooled) / (sources + POOLED_SOURCES)).exp();
+        RegimeBand {
+            regime: regime.word().to_owned(),
+            low: shrink(quantiles.0, pooled.0),
+            high: shrink(quantiles.1, pooled.1),
+        }
     };
     Regime::ALL.into_iter().map(band).collect()
 }
@@ -127,7 +137,8 @@ fn quantiles(held: &[HeldOut]) -> (f64, f64) {
     for one in held {
         *sizes.entry(one.run.run.source.as_str()).or_default() += 1.0;
     }
-    let mut points: Vec<(f64, f64)> = held.iter().map(|one| (-one.log_error, 1.0 / sizes[one.run.run.source.as_str()])).collect();
+    let mut points: Vec<(f64, f64)> =
+        held.iter().map(|one| (-one.log_error, 1.0 / sizes[one.run.run.source.as_str()])).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let total: f64 = points.iter().map(|(_, weight)| weight).sum();
     let at = |share: f64| {

@@ -16,7 +16,12 @@ pub struct Minimum {
 }
 
 /// Minimises the sum of squared residuals from the priors on; stops when an iteration improves it by less than `enough`.
-pub fn minimise(parameters: usize, residuals: impl Fn(&[f64]) -> DVector<f64> + Sync, most_iterations: usize, enough: f64) -> Minimum {
+pub fn minimise(
+    parameters: usize,
+    residuals: impl Fn(&[f64]) -> DVector<f64> + Sync,
+    most_iterations: usize,
+    enough: f64,
+) -> Minimum {
     let mut at = vec![0.0; parameters];
     let mut left = residuals(&at);
     let mut damping = 1e-2;

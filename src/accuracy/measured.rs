@@ -87,7 +87,9 @@ impl Run {
         }
         match self.measured {
             Measured::StepSeconds(_) | Measured::TokensPerSecondPerGpu(_) | Measured::SamplesPerSecond(_) => true,
-            Measured::TokensPerSecond(_) => matches!(self.case.training.task, Some(Task::Inference | Task::InferencePrefill)),
+            Measured::TokensPerSecond(_) => {
+                matches!(self.case.training.task, Some(Task::Inference | Task::InferencePrefill))
+            }
             Measured::TeraflopsPerGpu { .. } => self.case.training.global_batch.is_some_and(|batch| batch > 0.0),
             Measured::PeakMemory { .. } | Measured::Fits(_) | Measured::Unscored => false,
         }
@@ -104,15 +106,20 @@ impl Run {
 
     /// Predicted over measured time. A rate that is not positive counts as no time at all.
     pub fn time_ratio(&self, made: &Prediction) -> Option<Band> {
-        let slower = |measured: f64, rate: Band| rate.map_decreasing(|rate| if rate > 0.0 { measured / rate } else { 0.0 });
+        let slower =
+            |measured: f64, rate: Band| rate.map_decreasing(|rate| if rate > 0.0 { measured / rate } else { 0.0 });
         match self.measured {
             Measured::StepSeconds(seconds) => Some(made.step_seconds.map(|predicted| predicted / seconds)),
             Measured::TeraflopsPerGpu { rate, counted } => {
                 let seconds = self.counted_flops(counted) / (rate * 1e12 * self.gpus());
                 Some(made.step_seconds.map(|predicted| predicted / seconds))
             }
-            Measured::TokensPerSecondPerGpu(measured) => made.tokens_per_second_per_gpu.map(|rate| slower(measured, rate)),
-            Measured::TokensPerSecond(measured) => made.tokens_per_second_per_gpu.map(|rate| slower(measured / self.gpus(), rate)),
+            Measured::TokensPerSecondPerGpu(measured) => {
+                made.tokens_per_second_per_gpu.map(|rate| slower(measured, rate))
+            }
+            Measured::TokensPerSecond(measured) => {
+                made.tokens_per_second_per_gpu.map(|rate| slower(measured / self.gpus(), rate))
+            }
             Measured::SamplesPerSecond(measured) => Some(slower(measured, made.samples_per_second)),
             Measured::PeakMemory { .. } | Measured::Fits(_) | Measured::Unscored => None,
         }
@@ -122,8 +129,12 @@ impl Run {
     pub fn comparable_time(&self) -> Option<f64> {
         match self.measured {
             Measured::StepSeconds(seconds) => Some(seconds),
-            Measured::TokensPerSecondPerGpu(rate) | Measured::TokensPerSecond(rate) | Measured::SamplesPerSecond(rate) => Some(1.0 / rate),
-            Measured::TeraflopsPerGpu { .. } | Measured::PeakMemory { .. } | Measured::Fits(_) | Measured::Unscored => None,
+            Measured::TokensPerSecondPerGpu(rate)
+            | Measured::TokensPerSecond(rate)
+            | Measured::SamplesPerSecond(rate) => Some(1.0 / rate),
+            Measured::TeraflopsPerGpu { .. } | Measured::PeakMemory { .. } | Measured::Fits(_) | Measured::Unscored => {
+                None
+            }
         }
     }
 
@@ -140,9 +151,15 @@ impl Run {
         let tokens = self.case.training.global_batch.unwrap_or(0.0) * sequence;
         let attention = sequence / (6.0 * hidden);
         match counted {
-            CountedFlops::WithRecompute => 96.0 * tokens * layers * hidden * hidden * (1.0 + attention + vocab / (16.0 * layers * hidden)),
-            CountedFlops::SixPerParameter => tokens * (6.0 * model.params.unwrap_or(0.0) + 6.0 * layers * hidden * sequence),
-            CountedFlops::Model => 72.0 * tokens * layers * hidden * hidden * (1.0 + attention + vocab / (12.0 * layers * hidden)),
+            CountedFlops::WithRecompute => {
+                96.0 * tokens * layers * hidden * hidden * (1.0 + attention + vocab / (16.0 * layers * hidden))
+            }
+            CountedFlops::SixPerParameter => {
+                tokens * (6.0 * model.params.unwrap_or(0.0) + 6.0 * layers * hidden * sequence)
+            }
+            CountedFlops::Model => {
+                72.0 * tokens * layers * hidden * hidden * (1.0 + attention + vocab / (12.0 * layers * hidden))
+            }
         }
     }
 }
@@ -154,7 +171,10 @@ mod tests {
     #[test]
     fn words_of_the_table_become_one_unit_a_kind() {
         let read = |metric, value, unit| Measured::read(metric, value, unit, "").unwrap();
-        assert_eq!(read("peak_mem_GB", "2", "GiB active"), Measured::PeakMemory { bytes: Bytes::from_gib(2.0), summed: false });
+        assert_eq!(
+            read("peak_mem_GB", "2", "GiB active"),
+            Measured::PeakMemory { bytes: Bytes::from_gib(2.0), summed: false }
+        );
         assert_eq!(
             read("peak_mem_GB", "2", "GB/GPU (params+opt 1 + act 1)"),
             Measured::PeakMemory { bytes: Bytes::from_gb(2.0), summed: true }

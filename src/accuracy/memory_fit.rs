@@ -79,7 +79,8 @@ pub fn refit(runs: &[MemoryRun]) -> FittedMemory {
 pub fn leave_one_source_out(runs: &[MemoryRun]) -> Vec<(String, usize, f64)> {
     let sources: BTreeSet<&str> = runs.iter().map(|run| run.run.source.as_str()).collect();
     let without = |source: &str| {
-        let (left_out, others): (Vec<&MemoryRun>, Vec<&MemoryRun>) = runs.iter().partition(|run| run.run.source == source);
+        let (left_out, others): (Vec<&MemoryRun>, Vec<&MemoryRun>) =
+            runs.iter().partition(|run| run.run.source == source);
         (source.to_owned(), left_out.len(), mape_percent(&left_out, &fit(&others)))
     };
     sources.into_iter().map(without).collect()
@@ -93,7 +94,8 @@ pub fn mape_percent(runs: &[&MemoryRun], constants: &MemoryConstants) -> f64 {
 
 /// Fits every constant that is not judged.
 pub fn fit(runs: &[&MemoryRun]) -> MemoryConstants {
-    let fitted: Vec<&Parameter<MemoryConstants>> = MEMORY_PARAMETERS.iter().filter(|parameter| parameter.width > 0.0).collect();
+    let fitted: Vec<&Parameter<MemoryConstants>> =
+        MEMORY_PARAMETERS.iter().filter(|parameter| parameter.width > 0.0).collect();
     let at = minimise(fitted.len(), |at| residuals(at, &fitted, runs), MOST_ITERATIONS, ENOUGH).at;
     constants(&at, &fitted)
 }
@@ -131,7 +133,10 @@ mod tests {
         let all: Vec<&MemoryRun> = runs.iter().collect();
         assert!(made.error_percent <= 5.0, "{}", made.error_percent);
         assert!(made.held_out_error_percent <= 6.0, "{}", made.held_out_error_percent);
-        assert!((mape_percent(&all, MemoryConstants::embedded()) - made.error_percent).abs() < 0.05, "the file is not this fit");
+        assert!(
+            (mape_percent(&all, MemoryConstants::embedded()) - made.error_percent).abs() < 0.05,
+            "the file is not this fit"
+        );
     }
 
     #[test]

@@ -77,7 +77,8 @@ mod tests {
     fn the_peers_were_asked_for_these_very_runs() {
         let published = Published::embedded().unwrap();
         for peers in BY_SOURCE {
-            let runs = published.runs.iter().filter(|run| run.source == peers.source && run.scores_time() && asked(run));
+            let runs =
+                published.runs.iter().filter(|run| run.source == peers.source && run.scores_time() && asked(run));
             assert_eq!(runs.count(), peers.runs, "{}", peers.source);
         }
         assert_eq!(BY_SOURCE.iter().map(|peers| peers.runs).sum::<usize>(), ALL.runs);

@@ -9,8 +9,12 @@ use crate::estimate::case::Case;
 static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/published.bin"));
 
 /// Sources that share one code base: what one teaches, the other cannot test.
-const GROUPS: [(&str, &str); 4] =
-    [("vtrain-multi", "vtrain"), ("vtrain-single", "vtrain"), ("lambda", "nvidia-examples"), ("nv-dle", "nvidia-examples")];
+const GROUPS: [(&str, &str); 4] = [
+    ("vtrain-multi", "vtrain"),
+    ("vtrain-single", "vtrain"),
+    ("lambda", "nvidia-examples"),
+    ("nv-dle", "nvidia-examples"),
+];
 
 /// Why a table of runs cannot be used. The row is counted from 1 after the header.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +76,11 @@ impl Published {
             let source = file.rsplit('/').next().unwrap_or(file);
             for row in Rows::new(table)? {
                 let number = row.number;
-                runs.push(run(source, &row).map_err(|detail| PublishedError::Row { file: file.clone(), row: number, detail })?);
+                runs.push(run(source, &row).map_err(|detail| PublishedError::Row {
+                    file: file.clone(),
+                    row: number,
+                    detail,
+                })?);
             }
         }
         Ok(Self { runs })
@@ -101,7 +109,8 @@ struct Row<'a> {
 impl<'a> Rows<'a> {
     fn new(table: &'a Table) -> Result<Self, EmbeddedError> {
         let names: Vec<&str> = table.names().collect();
-        let columns = names.iter().map(|name| Ok(table.column(name)?.collect())).collect::<Result<_, EmbeddedError>>()?;
+        let columns =
+            names.iter().map(|name| Ok(table.column(name)?.collect())).collect::<Result<_, EmbeddedError>>()?;
         Ok(Self { names, columns, next: 0 })
     }
 }
@@ -112,15 +121,23 @@ impl<'a> Iterator for Rows<'a> {
     fn next(&mut self) -> Option<Row<'a>> {
         let index = self.next;
         self.next += 1;
-        let cells =
-            self.names.iter().zip(&self.columns).map(|(name, cells)| Some((*name, *cells.get(index)?))).collect::<Option<Vec<_>>>()?;
+        let cells = self
+            .names
+            .iter()
+            .zip(&self.columns)
+            .map(|(name, cells)| Some((*name, *cells.get(index)?)))
+            .collect::<Option<Vec<_>>>()?;
         (!cells.is_empty()).then_some(Row { number: index + 1, cells })
     }
 }
 
 impl Row<'_> {
     fn text(&self, name: &str) -> Result<&str, String> {
-        self.cells.iter().find(|(column, _)| *column == name).map(|(_, cell)| *cell).ok_or_else(|| format!("no column `{name}`"))
+        self.cells
+            .iter()
+            .find(|(column, _)| *column == name)
+            .map(|(_, cell)| *cell)
+            .ok_or_else(|| format!("no column `{name}`"))
     }
 
     /// The case as its dotted columns spell it; an empty cell is an absent key.
@@ -220,7 +237,10 @@ mod tests {
             ("a-1,A,,fortnights,1,s,,,,,,,,,,decoder,a100,8,,,", "metric `fortnights`"),
         ] {
             let error = read(row).unwrap_err().to_string();
-            assert!(error.starts_with("benchmarks/published/vtrain-multi.csv, row 1: ") && error.contains(said), "{error}");
+            assert!(
+                error.starts_with("benchmarks/published/vtrain-multi.csv, row 1: ") && error.contains(said),
+                "{error}"
+            );
         }
     }
 

@@ -40,9 +40,14 @@ impl Regret {
                 sweeps.entry(sweep(run)).or_default().push(choice);
             }
         }
-        let regrets: Vec<f64> = sweeps.values().filter(|choices| is_choice(choices)).map(|choices| 100.0 * regret(choices)).collect();
+        let regrets: Vec<f64> =
+            sweeps.values().filter(|choices| is_choice(choices)).map(|choices| 100.0 * regret(choices)).collect();
         let worst_percent = regrets.iter().copied().reduce(f64::max)?;
-        Some(Self { groups: regrets.len(), mean_percent: regrets.iter().sum::<f64>() / regrets.len() as f64, worst_percent })
+        Some(Self {
+            groups: regrets.len(),
+            mean_percent: regrets.iter().sum::<f64>() / regrets.len() as f64,
+            worst_percent,
+        })
     }
 }
 
@@ -60,7 +65,8 @@ fn is_choice(choices: &[Choice]) -> bool {
 fn regret(choices: &[Choice]) -> f64 {
     let best = choices.iter().map(|choice| choice.measured).fold(f64::INFINITY, f64::min);
     let lead = choices.iter().map(|choice| choice.predicted).fold(f64::INFINITY, f64::min);
-    let chosen: Vec<f64> = choices.iter().filter(|choice| choice.predicted <= lead * (1.0 + TIE)).map(|choice| choice.measured).collect();
+    let chosen: Vec<f64> =
+        choices.iter().filter(|choice| choice.predicted <= lead * (1.0 + TIE)).map(|choice| choice.measured).collect();
     chosen.iter().sum::<f64>() / chosen.len() as f64 / best - 1.0
 }
 
@@ -114,7 +120,12 @@ mod tests {
 
     #[test]
     fn repeats_of_two_layouts_are_no_choice() {
-        assert!(!is_choice(&[choice(1.0, 1.0, "a"), choice(1.0, 1.4, "b"), choice(2.0, 1.6, "b"), choice(2.0, 1.7, "b")]));
+        assert!(!is_choice(&[
+            choice(1.0, 1.0, "a"),
+            choice(1.0, 1.4, "b"),
+            choice(2.0, 1.6, "b"),
+            choice(2.0, 1.7, "b")
+        ]));
         assert!(!is_choice(&[choice(1.0, 1.0, "a"), choice(1.0, 1.4, "b"), choice(2.0, 1.6, "c")]));
     }
 }

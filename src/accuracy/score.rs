@@ -139,7 +139,8 @@ impl<'a> Scores<'a> {
     /// Mean over the groups, each weighing the same, and how many they are.
     pub fn macro_mape_percent(&self) -> Option<(f64, usize)> {
         let large = |line: &Line| line.errors.filter(|_| line.answered >= FEWEST_OF_A_GROUP);
-        let groups: Vec<f64> = self.time(By::Group).iter().filter_map(large).map(|errors| errors.mape_percent).collect();
+        let groups: Vec<f64> =
+            self.time(By::Group).iter().filter_map(large).map(|errors| errors.mape_percent).collect();
         (!groups.is_empty()).then(|| (mean(&groups), groups.len()))
     }
 
@@ -283,11 +284,21 @@ id,quality,locator,metric,value,unit,flops_def,longest_example,gpu_model,precisi
         assert!((errors.in_band_percent - 200.0 / 3.0).abs() < 1e-9);
         let memory = scores.memory_of_all().errors.unwrap();
         assert!((memory.mape_percent - 10.0).abs() < 1e-9);
-        let expected = FitFacts { asked: 2, answered: 2, false_fit: 1, out_of_memory_facts: 1, false_out_of_memory: 0, fits_facts: 1 };
+        let expected = FitFacts {
+            asked: 2,
+            answered: 2,
+            false_fit: 1,
+            out_of_memory_facts: 1,
+            false_out_of_memory: 0,
+            fits_facts: 1,
+        };
         assert_eq!(scores.fits, expected);
         assert!((scores.median_high_over_low().unwrap() - 1.05 / 0.8).abs() < 1e-9);
         assert!(scores.macro_mape_percent().is_none() && scores.regret.is_none());
-        assert_eq!(scores.time(By::Family).iter().map(|line| line.name.as_str()).collect::<Vec<_>>(), ["cnn", "decoder"]);
+        assert_eq!(
+            scores.time(By::Family).iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
+            ["cnn", "decoder"]
+        );
         assert_eq!(scores.time(By::Regime)[0].cases, 3);
     }
 

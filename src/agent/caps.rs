@@ -36,7 +36,8 @@ impl Caps {
     /// The highest share of the budget that is passed, percent.
     pub fn passed(&self, spent: Option<Usd>) -> Option<u32> {
         let (budget, spent) = self.budget.zip(spent)?;
-        let passed = |share: &u32| spent.nanos().saturating_mul(100) >= budget.nanos().saturating_mul(i128::from(*share));
+        let passed =
+            |share: &u32| spent.nanos().saturating_mul(100) >= budget.nanos().saturating_mul(i128::from(*share));
         TOLD_AT.into_iter().rev().find(passed)
     }
 }

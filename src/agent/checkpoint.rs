@@ -46,8 +46,15 @@ pub const MEGATRON_LATEST: &str = "latest_checkpointed_iteration.txt";
 const DONE: [&str; 4] = [".complete", "COMPLETE", "_SUCCESS", "commit_success.txt"];
 const HF_LAST: &str = "trainer_state.json";
 const HF_INCOMPLETE: &str = "checkpoint-is-incomplete.txt";
-const HF_PARTS: [&str; 7] =
-    ["model.safetensors", "pytorch_model", "adapter_model", "optimizer.pt", "scheduler.pt", "rng_state", "training_args.bin"];
+const HF_PARTS: [&str; 7] = [
+    "model.safetensors",
+    "pytorch_model",
+    "adapter_model",
+    "optimizer.pt",
+    "scheduler.pt",
+    "rng_state",
+    "training_args.bin",
+];
 const DCP_LAST: &str = ".metadata";
 const DCP_PART: &str = ".distcp";
 const ORBAX_MARK: &str = "_CHECKPOINT_METADATA";
@@ -57,9 +64,9 @@ impl FromStr for Framework {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = FRAMEWORKS.iter().find(|(name, _)| *name == text);
-        found
-            .map(|(_, framework)| *framework)
-            .ok_or_else(|| format!("`{text}` is none of {}", FRAMEWORKS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")))
+        found.map(|(_, framework)| *framework).ok_or_else(|| {
+            format!("`{text}` is none of {}", FRAMEWORKS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "))
+        })
     }
 }
 
@@ -118,7 +125,10 @@ pub fn step_of(name: &str) -> Option<u64> {
 pub fn is_temporary(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let ends = [".tmp", ".temp", ".dirty", ".part", ".partial", ".incomplete", ".writing", "~"];
-    name.starts_with(['.', '#']) || name.starts_with("tmp") || name.contains("checkpoint-tmp") || ends.iter().any(|end| name.ends_with(end))
+    name.starts_with(['.', '#'])
+        || name.starts_with("tmp")
+        || name.contains("checkpoint-tmp")
+        || ends.iter().any(|end| name.ends_with(end))
 }
 
 impl Framework {
@@ -136,7 +146,9 @@ impl Framework {
             Self::Files if entry.has(is_done) => Completeness::Marked,
             Self::Files => Completeness::Unmarked,
             Self::HuggingFace => marked(entry.has(|file| file == HF_LAST) && !entry.has(|file| file == HF_INCOMPLETE)),
-            Self::Lightning if Path::new(&entry.name).extension().is_some_and(|end| end == "ckpt") => Completeness::Unmarked,
+            Self::Lightning if Path::new(&entry.name).extension().is_some_and(|end| end == "ckpt") => {
+                Completeness::Unmarked
+            }
             Self::Lightning => Completeness::Incomplete,
             Self::Dcp => marked(entry.has(|file| file == DCP_LAST)),
             Self::DeepSpeed => marked(reaches(trackers.get(DEEPSPEED_LATEST), &entry.name)),
@@ -148,7 +160,8 @@ impl Framework {
 
     /// Whose checkpoint an entry looks like, finished or not.
     pub fn found_in(entry: &Entry) -> Self {
-        let is_hf = |file: &str| [HF_LAST, HF_INCOMPLETE].contains(&file) || HF_PARTS.iter().any(|part| file.starts_with(part));
+        let is_hf =
+            |file: &str| [HF_LAST, HF_INCOMPLETE].contains(&file) || HF_PARTS.iter().any(|part| file.starts_with(part));
         if entry.has(|file| file == ORBAX_MARK) {
             Self::Orbax
         } else if entry.is_folder && entry.name.starts_with("global_step") {
@@ -247,7 +260,9 @@ mod tests {
 
     #[test]
     fn unfinished_names_are_no_checkpoints() {
-        for name in [".tmp-5", "tmp-step-5", "step-5.tmp", "5.orbax-checkpoint-tmp-1", "step-5.part", ".restore-5", "tmp_step5"] {
+        for name in
+            [".tmp-5", "tmp-step-5", "step-5.tmp", "5.orbax-checkpoint-tmp-1", "step-5.part", ".restore-5", "tmp_step5"]
+        {
             assert!(is_temporary(name), "{name}");
             assert_eq!(judge(Framework::Auto, name, &["w"]), Completeness::Incomplete);
         }
@@ -275,8 +290,10 @@ mod tests {
 
     #[test]
     fn a_tracker_beside_the_folders_decides() {
-        let trackers =
-            BTreeMap::from([(DEEPSPEED_LATEST.to_owned(), "global_step5\n".to_owned()), (MEGATRON_LATEST.to_owned(), "7".to_owned())]);
+        let trackers = BTreeMap::from([
+            (DEEPSPEED_LATEST.to_owned(), "global_step5\n".to_owned()),
+            (MEGATRON_LATEST.to_owned(), "7".to_owned()),
+        ]);
         assert_eq!(Framework::Auto.judge(&entry("global_step5", &["x"]), &trackers), Completeness::Marked);
         assert_eq!(Framework::Auto.judge(&entry("global_step6", &["x"]), &trackers), Completeness::Incomplete);
         assert_eq!(Framework::Auto.judge(&entry("iter_0000007", &["x"]), &trackers), Completeness::Marked);

@@ -49,10 +49,17 @@ impl Claim<'_> {
             }
             let restored_from = self.run.restore_order().await?.first().copied();
             let heartbeat_seconds = self.heartbeat.as_secs_f64();
-            let epoch = Epoch { owner: self.me.clone(), started_at: Timestamp::now(), heartbeat_seconds, restored_from, nodes: self.nodes };
+            let epoch = Epoch {
+                owner: self.me.clone(),
+                started_at: Timestamp::now(),
+                heartbeat_seconds,
+                restored_from,
+                nodes: self.nodes,
+            };
             if self.run.claim(highest + 1, &epoch).await? {
                 let same_machine = former.map(|former| former.owner).filter(|owner| owner.machine == self.me.machine);
-                tree::end_predecessor(same_machine.as_ref(), self.prefix, self.mark).map_err(ClaimError::Predecessor)?;
+                tree::end_predecessor(same_machine.as_ref(), self.prefix, self.mark)
+                    .map_err(ClaimError::Predecessor)?;
                 return Ok(highest + 1);
             }
             // Somebody was faster. Now it is the owner to be watched.
@@ -90,12 +97,18 @@ impl Claim<'_> {
             match takeover(sight) {
                 Takeover::Now => return Ok(()),
                 Takeover::Refuse => {
-                    return Err(ClaimError::Alive { epoch: number, host: former.owner.host.clone(), pid: former.owner.pid });
+                    return Err(ClaimError::Alive {
+                        epoch: number,
+                        host: former.owner.host.clone(),
+                        pid: former.owner.pid,
+                    });
                 }
                 Takeover::Watch => {
                     if sight.silent == 0 {
                         let host = &former.owner.host;
-                        self.talk.say(&format!("epoch {number} may still run on {host}; watching for its heartbeat ({pace:?})"));
+                        self.talk.say(&format!(
+                            "epoch {number} may still run on {host}; watching for its heartbeat ({pace:?})"
+                        ));
                     }
                     tokio::time::sleep(pace).await;
                 }

@@ -24,7 +24,8 @@ impl ControlGroup {
     /// The group of an agent, by the number of its process and its start, which no other has. `None` where there is no version
     /// 2, no right to make a group, or a kernel that is too old.
     pub fn make(pid: i32, start_ticks: u64, is_alive: impl Fn(i32, u64) -> bool) -> Option<Self> {
-        let home = home(&fs::read_to_string("/proc/self/cgroup").ok()?, &fs::read_to_string("/proc/self/mountinfo").ok()?)?;
+        let home =
+            home(&fs::read_to_string("/proc/self/cgroup").ok()?, &fs::read_to_string("/proc/self/mountinfo").ok()?)?;
         sweep(&home, is_alive);
         let path = home.join(format!("{NAME}{pid}-{start_ticks}"));
         fs::create_dir(&path).ok()?;
@@ -127,8 +128,7 @@ mod tests {
         let pure = "25 30 0:22 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
         let found = home("0::/user.slice/session-2.scope\n", pure);
         assert_eq!(found, Some(PathBuf::from("/sys/fs/cgroup/user.slice/session-2.scope")));
-        let mixed =
-            "34 32 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n44 32 0:39 /a /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw";
+        let mixed = "34 32 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n44 32 0:39 /a /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw";
         assert_eq!(home("9:name=systemd:/x\n0::/a/b\n", mixed), Some(PathBuf::from("/sys/fs/cgroup/unified/b")));
         for (groups, mounts) in [("1:cpu:/", pure), ("0::/", ""), ("0::/elsewhere", mixed)] {
             assert_eq!(home(groups, mounts), None, "{groups}");

@@ -171,7 +171,8 @@ impl Heart {
     fn billed(&self) -> Option<Billed> {
         let elapsed_nanos = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let billing = self.caps.billing;
-        let nanos = |at: Instant| u64::try_from(at.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX);
+        let nanos =
+            |at: Instant| u64::try_from(at.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX);
         let rule = BillingRule { step_seconds: billing.step_seconds, minimum_seconds: billing.minimum_seconds };
         self.caps.rate.map(|rate_usd_per_hour| Billed {
             epoch: self.epoch,
@@ -183,7 +184,8 @@ impl Heart {
             free_if_interrupted_within_seconds: billing.free_if_interrupted_within_seconds,
             is_interrupted: with(&self.pulse, |pulse| pulse.is_taken),
             started_after_nanos: with(&self.pulse, |pulse| pulse.started_at).map(nanos),
-            saved: with(&self.pulse, |pulse| pulse.saved).map(|(name, at)| Saved { step: name.step, after_nanos: nanos(at) }),
+            saved: with(&self.pulse, |pulse| pulse.saved)
+                .map(|(name, at)| Saved { step: name.step, after_nanos: nanos(at) }),
         })
     }
 
@@ -233,7 +235,8 @@ pub async fn listen(source: Arc<dyn NoticeSource>, events: mpsc::Sender<Event>) 
             }
             Ok(Err(_)) | Err(_) => {
                 failures += 1;
-                (failures == WORTH_A_WARNING).then(|| Event::Warning(format!("{} does not answer; SIGTERM is still heard", source.name())))
+                (failures == WORTH_A_WARNING)
+                    .then(|| Event::Warning(format!("{} does not answer; SIGTERM is still heard", source.name())))
             }
         };
         if let Some(event) = event {

@@ -35,7 +35,8 @@ impl Hold {
 
     /// A file that was written into since then is another one.
     pub fn has(&self, ready: &Entry) -> bool {
-        entry(&self.folder.join(&ready.name), ready.name.clone()).is_ok_and(|held| held.is_some_and(|held| held.files == ready.files))
+        entry(&self.folder.join(&ready.name), ready.name.clone())
+            .is_ok_and(|held| held.is_some_and(|held| held.files == ready.files))
     }
 
     fn link(&self, from: &Path, name: &str) -> io::Result<()> {

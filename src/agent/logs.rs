@@ -127,7 +127,10 @@ impl Logs {
             let is_ours = self.run.add_log(chunk.epoch, self.node, chunk.number, bytes).await?;
             if !is_ours {
                 // The number went to another machine of the same epoch, which only a copied folder can bring about.
-                return Err(local(io::Error::other(format!("log chunk {} of epoch {} is somebody else's", chunk.number, chunk.epoch))));
+                return Err(local(io::Error::other(format!(
+                    "log chunk {} of epoch {} is somebody else's",
+                    chunk.number, chunk.epoch
+                ))));
             }
             fs::remove_file(packed).map_err(local)?;
         }
@@ -139,7 +142,11 @@ impl Logs {
         let local = |source| StoreError::Local { path: self.folder.display().to_string(), source };
         for epoch in open_logs(&self.folder).map_err(local)?.into_iter().filter(|epoch| *epoch < self.epoch) {
             let sent = self.run.last_log(epoch, self.node).await?;
-            let waiting = chunks(&self.folder).map_err(local)?.into_iter().filter(|chunk| chunk.epoch == epoch).map(|chunk| chunk.number);
+            let waiting = chunks(&self.folder)
+                .map_err(local)?
+                .into_iter()
+                .filter(|chunk| chunk.epoch == epoch)
+                .map(|chunk| chunk.number);
             let next = waiting.chain(sent).max().map_or(0, |last| last + 1);
             let to = self.folder.join(chunk_name(epoch, next, "raw"));
             fs::rename(self.folder.join(format!("e{epoch}.log")), to).map_err(local)?;
@@ -158,8 +165,10 @@ struct Chunk {
 impl Chunk {
     /// Compresses it, unless that is done. The same bytes again, should an agent have died before it could delete the rest.
     fn pack(self, folder: &Path) -> io::Result<PathBuf> {
-        let (raw, packed) =
-            (folder.join(chunk_name(self.epoch, self.number, "raw")), folder.join(chunk_name(self.epoch, self.number, "zst")));
+        let (raw, packed) = (
+            folder.join(chunk_name(self.epoch, self.number, "raw")),
+            folder.join(chunk_name(self.epoch, self.number, "zst")),
+        );
         if raw.exists() {
             let written = folder.join("packing");
             fs::write(&written, zstd::bulk::compress(&fs::read(&raw)?, LEVEL)?)?;
@@ -209,7 +218,8 @@ mod tests {
         let place = folder.join(format!("store/runs/t/logs/e{epoch}/0"));
         let mut names: Vec<_> = fs::read_dir(place).unwrap().map(|found| found.unwrap().path()).collect();
         names.sort();
-        let numbers: Vec<u64> = names.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
+        let numbers: Vec<u64> =
+            names.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
         assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "no number is missing");
         let unpack = |path: &PathBuf| zstd::decode_all(File::open(path).unwrap()).unwrap();
         String::from_utf8(names.iter().flat_map(unpack).collect()).unwrap()
@@ -240,7 +250,11 @@ mod tests {
             second.inherit().await.unwrap();
             second.log().append(b"three\n").unwrap();
             second.send().await.unwrap();
-            assert_eq!((kept(folder.path(), 1).as_str(), kept(folder.path(), 2).as_str()), ("one\ntwo\n", "three\n"), "{vanished_after}");
+            assert_eq!(
+                (kept(folder.path(), 1).as_str(), kept(folder.path(), 2).as_str()),
+                ("one\ntwo\n", "three\n"),
+                "{vanished_after}"
+            );
             assert_eq!(names(&spool).unwrap(), [""; 0]);
         }
     }

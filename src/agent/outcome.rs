@@ -100,7 +100,9 @@ mod tests {
 
     #[test]
     fn a_failure_never_looks_like_an_answer_of_the_agent() {
-        for (exit, code) in [(Exit::Code(3), 3), (Exit::Code(75), 1), (Exit::Code(70), 1), (Exit::Signal(15), 143), (Exit::Code(-1), 1)] {
+        for (exit, code) in
+            [(Exit::Code(3), 3), (Exit::Code(75), 1), (Exit::Code(70), 1), (Exit::Signal(15), 143), (Exit::Code(-1), 1)]
+        {
             assert_eq!(Outcome::of(None, exit).code(), code, "{exit:?}");
         }
     }

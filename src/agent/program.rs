@@ -14,7 +14,8 @@ use crate::agent::control_group::ControlGroup;
 use crate::agent::outcome::Exit;
 
 /// Programs that pass SIGTERM on to their workers themselves: to signal the workers too would run their handlers twice.
-const LAUNCHERS: [&str; 8] = ["torchrun", "srun", "accelerate", "deepspeed", "mpirun", "mpiexec", "composer", "horovodrun"];
+const LAUNCHERS: [&str; 8] =
+    ["torchrun", "srun", "accelerate", "deepspeed", "mpirun", "mpiexec", "composer", "horovodrun"];
 const LAUNCHER_MODULES: [&str; 2] = ["torch.distributed.run", "torch.distributed.launch"];
 /// What a shell says where a program cannot be started.
 const NOT_FOUND: i32 = 127;
@@ -39,7 +40,12 @@ impl Program {
             return Err((Exit::Code(NOT_FOUND), io::Error::other("there is no command")));
         };
         let mut starting = Command::new(name);
-        starting.args(arguments).envs(environment.iter().cloned()).process_group(0).stdin(Stdio::null()).kill_on_drop(true);
+        starting
+            .args(arguments)
+            .envs(environment.iter().cloned())
+            .process_group(0)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
         if keep_output {
             starting.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
@@ -83,7 +89,8 @@ impl Program {
 }
 
 fn is_launcher(command: &[String]) -> bool {
-    let base = |text: &str| Path::new(text).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let base =
+        |text: &str| Path::new(text).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let is_named = command.first().is_some_and(|name| LAUNCHERS.contains(&base(name).as_str()));
     is_named || command.windows(2).any(|pair| pair[0] == "-m" && LAUNCHER_MODULES.contains(&pair[1].as_str()))
 }
@@ -95,7 +102,9 @@ mod tests {
     #[test]
     fn launchers_are_known_by_name_and_module() {
         let is = |line: &str| is_launcher(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert!(is("/opt/bin/torchrun train.py") && is("python3 -m torch.distributed.run train.py") && is("srun train"));
+        assert!(
+            is("/opt/bin/torchrun train.py") && is("python3 -m torch.distributed.run train.py") && is("srun train")
+        );
         assert!(!is("python3 train.py") && !is("./torchrun.sh"));
     }
 }

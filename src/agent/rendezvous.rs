@@ -36,7 +36,11 @@ fn address_of_route() -> io::Result<IpAddr> {
         socket.connect(to)?;
         Ok(socket.local_addr()?.ip())
     };
-    ELSEWHERE.into_iter().map(picked).reduce(io::Result::or).unwrap_or_else(|| Err(io::ErrorKind::AddrNotAvailable.into()))
+    ELSEWHERE
+        .into_iter()
+        .map(picked)
+        .reduce(io::Result::or)
+        .unwrap_or_else(|| Err(io::ErrorKind::AddrNotAvailable.into()))
 }
 
 /// What the program is told, save what its user has set: the usual two variables of PyTorch, and those that torchrun takes for
@@ -52,7 +56,10 @@ pub fn environment(rendezvous: Option<&Rendezvous>, place: Place) -> Vec<(String
         ("PET_MASTER_ADDR", host.clone()),
         ("PET_MASTER_PORT", port),
     ];
-    all.into_iter().filter(|(name, _)| env::var_os(name).is_none()).map(|(name, value)| (name.to_owned(), value)).collect()
+    all.into_iter()
+        .filter(|(name, _)| env::var_os(name).is_none())
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 #[cfg(test)]

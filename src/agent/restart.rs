@@ -78,8 +78,14 @@ mod tests {
     use super::*;
 
     const PAUSE: Duration = Duration::from_secs(10);
-    const CRASH: Crash =
-        Crash { exit: Exit::Code(1), step: Some(5), is_exact: false, progressed: false, out_of_memory: false, disk_full: false };
+    const CRASH: Crash = Crash {
+        exit: Exit::Code(1),
+        step: Some(5),
+        is_exact: false,
+        progressed: false,
+        out_of_memory: false,
+        disk_full: false,
+    };
 
     #[test]
     fn a_program_that_makes_progress_is_always_started_again() {

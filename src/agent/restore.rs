@@ -62,7 +62,10 @@ impl Restore<'_> {
                     Some(why) => why,
                 },
             };
-            self.talk.say(&format!("warning: the checkpoint of step {} (epoch {}) is not used: {why}", name.step, name.epoch));
+            self.talk.say(&format!(
+                "warning: the checkpoint of step {} (epoch {}) is not used: {why}",
+                name.step, name.epoch
+            ));
             restored.rejected.push((name, why));
         }
         // To start from nothing although there was something is for the user to say.
@@ -95,7 +98,9 @@ impl Restore<'_> {
     pub async fn there(&self, name: Option<ManifestName>) -> Result<Result<Restored, String>, StoreError> {
         let Some(name) = name else { return Ok(Ok(Restored::default())) };
         match self.run.manifest(name).await? {
-            Some(Ok(manifest)) => Ok(Ok(Restored { name: Some(name), path: Some(self.folder.join(manifest.name)), rejected: Vec::new() })),
+            Some(Ok(manifest)) => {
+                Ok(Ok(Restored { name: Some(name), path: Some(self.folder.join(manifest.name)), rejected: Vec::new() }))
+            }
             _ => Ok(Err("its manifest is gone".to_owned())),
         }
     }

@@ -89,7 +89,14 @@ impl Sampler {
         host.processes.truncate(MOST_PROCESSES);
         let now = Timestamp::now();
         let seconds = life.begun.elapsed().as_secs_f64();
-        let sample = Sample { at_unix_seconds: now.as_millisecond() as f64 / 1e3, seconds, gpus, host, step, step_seconds: None };
+        let sample = Sample {
+            at_unix_seconds: now.as_millisecond() as f64 / 1e3,
+            seconds,
+            gpus,
+            host,
+            step,
+            step_seconds: None,
+        };
         let news = self.window.add(sample.clone(), now);
         let absent = absent.filter(|_| !mem::replace(&mut self.is_said, true));
         Some(Look { sample, news, absent })
@@ -117,7 +124,10 @@ impl Gpus {
             Self::Counting { mut counters, was_gone } => {
                 let is_gone = !counters.is_running();
                 if is_gone && was_gone {
-                    return (Vec::new(), Some("nvidia-smi has ended: there is no driver, no GPU, or it failed".to_owned()));
+                    return (
+                        Vec::new(),
+                        Some("nvidia-smi has ended: there is no driver, no GPU, or it failed".to_owned()),
+                    );
                 }
                 let latest = if is_gone { Vec::new() } else { counters.latest() };
                 *self = Self::Counting { counters, was_gone: is_gone };

@@ -7,7 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::agent::checkpoint::{Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, Seen, is_temporary, step_of};
+use crate::agent::checkpoint::{
+    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, Seen, is_temporary, step_of,
+};
 
 /// A tracker is a word.
 const LONGEST_TRACKER: u64 = 4096;
@@ -114,7 +116,8 @@ impl Settling {
                 Completeness::Incomplete => false,
             };
             if is_ready && let Some(step) = step_of(&entry.name) {
-                let framework = if self.framework == Framework::Auto { Framework::found_in(&entry) } else { self.framework };
+                let framework =
+                    if self.framework == Framework::Auto { Framework::found_in(&entry) } else { self.framework };
                 ready.push(Ready { entry, step, framework });
             }
         }
@@ -162,7 +165,9 @@ mod tests {
         assert!(ready(&mut settling, folder.path(), 22, None).is_empty());
         assert_eq!(ready(&mut settling, folder.path(), 22, None), [5], "a marker counts at the second look");
         assert_eq!(
-            Settling::new(Framework::Auto, Duration::MAX).ready(scan(folder.path()).unwrap(), Duration::ZERO, Some(Over::Torn)).len(),
+            Settling::new(Framework::Auto, Duration::MAX)
+                .ready(scan(folder.path()).unwrap(), Duration::ZERO, Some(Over::Torn))
+                .len(),
             1
         );
     }

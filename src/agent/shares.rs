@@ -59,7 +59,8 @@ impl Sharing {
             let wait = match served {
                 Ok(()) => LOOK,
                 Err(error) => {
-                    let _ = self.events.send(Event::Warning(format!("files of a checkpoint not sent yet: {error}"))).await;
+                    let _ =
+                        self.events.send(Event::Warning(format!("files of a checkpoint not sent yet: {error}"))).await;
                     PAUSE
                 }
             };
@@ -73,8 +74,15 @@ impl Sharing {
         }
     }
 
-    async fn serve(&mut self, sight: &mut Option<Sight>, given: &mut Option<u64>, over: Option<Over>) -> Result<(), StoreError> {
-        let Some(wanted) = self.run.wanted(self.epoch).await?.filter(|wanted| *given < Some(wanted.step)) else { return Ok(()) };
+    async fn serve(
+        &mut self,
+        sight: &mut Option<Sight>,
+        given: &mut Option<u64>,
+        over: Option<Over>,
+    ) -> Result<(), StoreError> {
+        let Some(wanted) = self.run.wanted(self.epoch).await?.filter(|wanted| *given < Some(wanted.step)) else {
+            return Ok(());
+        };
         let found = if self.shares_a_folder { Found::Nothing } else { self.look(&wanted, sight, over) };
         let files = match found {
             Found::Unsettled => return Ok(()),
@@ -102,7 +110,10 @@ impl Sharing {
     /// speaks for this machine's files, too. Where each machine writes a checkpoint of its own, each has to be complete here.
     fn look(&self, wanted: &Wanted, sight: &mut Option<Sight>, over: Option<Over>) -> Found {
         let framework = wanted.framework.parse().unwrap_or(self.framework);
-        let found = entry(&self.folder.join(&wanted.name), wanted.name.clone()).ok().flatten().filter(|entry| !entry.files.is_empty());
+        let found = entry(&self.folder.join(&wanted.name), wanted.name.clone())
+            .ok()
+            .flatten()
+            .filter(|entry| !entry.files.is_empty());
         let files = found.as_ref().map(|entry| entry.files.clone());
         let before = sight.take().filter(|sight| sight.step == wanted.step && sight.files == files);
         let (since, looks) = before.map_or((Instant::now(), 1), |before| (before.since, before.looks + 1));

@@ -53,7 +53,8 @@ impl Slots {
         }
         let is_free = |slot: &u32| !self.turns.iter().any(|turn| turn.slot == Some(*slot));
         let slot = (0..self.room).find(is_free)?;
-        let waits = |late: bool| self.turns.iter().position(|turn| turn.state == RunState::Waiting && turn.is_late == late);
+        let waits =
+            |late: bool| self.turns.iter().position(|turn| turn.state == RunState::Waiting && turn.is_late == late);
         let index = waits(false).or_else(|| waits(true))?;
         let turn = &mut self.turns[index];
         (turn.state, turn.slot) = (RunState::Running, Some(slot));

@@ -55,7 +55,9 @@ pub enum StagingError {
     Missing { address: String, detail: String },
     #[error("the data at {address} may not be read by this machine: {detail}")]
     Denied { address: String, detail: String },
-    #[error("the data at {address} changes while it is fetched ({path}): start again when nobody writes there any more")]
+    #[error(
+        "the data at {address} changes while it is fetched ({path}): start again when nobody writes there any more"
+    )]
     Changed { address: String, path: String },
     #[error("{folder} has room for {free} and the data needs {needed}")]
     NoRoom { folder: String, free: Bytes, needed: Bytes },
@@ -92,7 +94,12 @@ struct Arrived {
 }
 
 /// Fetches what is not there; `show` hears how far it is every second. Dropped at any moment, the next one goes on.
-pub async fn stage(data: &Data, first_pause: Duration, talk: &dyn Fn(&str), show: impl Fn(Staged)) -> Result<Contents, StagingError> {
+pub async fn stage(
+    data: &Data,
+    first_pause: Duration,
+    talk: &dyn Fn(&str),
+    show: impl Fn(Staged),
+) -> Result<Contents, StagingError> {
     let store = Store::reading(&data.address, None).map_err(|error| StagingError::of(&data.address, error))?;
     stage_from(store, data, first_pause, talk, show).await
 }
@@ -145,7 +152,11 @@ async fn stage_from(
     };
     Arc::new(staging).fetch_all(missing, (needed, contents.bytes), begun, (talk, show)).await?;
     let seconds = begun.elapsed().as_secs_f64();
-    talk(&format!("the data is staged: {} in {seconds:.0} s, {}/s", Bytes(needed as f64), Bytes(needed as f64 / seconds.max(1e-3))));
+    talk(&format!(
+        "the data is staged: {} in {seconds:.0} s, {}/s",
+        Bytes(needed as f64),
+        Bytes(needed as f64 / seconds.max(1e-3))
+    ));
     Ok(contents)
 }
 
@@ -169,7 +180,9 @@ fn missing(folder: &Path, beside: &Path, held: Vec<Held>) -> io::Result<Vec<Held
         Ok(file) => {
             // A line that a killed agent did not finish is none.
             let lines = BufReader::new(file).lines().map_while(Result::ok);
-            index.extend(lines.filter_map(|line| serde_json::from_str(&line).ok()).map(|one: Arrived| (one.path.clone(), one)));
+            index.extend(
+                lines.filter_map(|line| serde_json::from_str(&line).ok()).map(|one: Arrived| (one.path.clone(), one)),
+            );
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
@@ -177,8 +190,10 @@ fn missing(folder: &Path, beside: &Path, held: Vec<Held>) -> io::Result<Vec<Held
     let mut missing = Vec::new();
     for one in held {
         let known = index.remove(&one.path);
-        let is_same = known.is_some_and(|known| (known.size, &known.tag) == (one.size, &one.tag) && known.tag.is_some());
-        let is_whole = || fs::metadata(folder.join(&one.path)).is_ok_and(|file| file.is_file() && file.len() == one.size);
+        let is_same =
+            known.is_some_and(|known| (known.size, &known.tag) == (one.size, &one.tag) && known.tag.is_some());
+        let is_whole =
+            || fs::metadata(folder.join(&one.path)).is_ok_and(|file| file.is_file() && file.len() == one.size);
         if !is_same || !is_whole() {
             missing.push(one);
         }
@@ -217,7 +232,10 @@ fn has_room(folder: &Path, needed: u64) -> Result<(), StagingError> {
 }
 
 /// What a store refuses for a moment is asked for again.
-async fn tries<T, F: Future<Output = Result<T, StoreError>>>(first_pause: Duration, ask: impl Fn() -> F) -> Result<T, StoreError> {
+async fn tries<T, F: Future<Output = Result<T, StoreError>>>(
+    first_pause: Duration,
+    ask: impl Fn() -> F,
+) -> Result<T, StoreError> {
     let mut pause = first_pause;
     for _ in 1..TRIES {
         match ask().await {
@@ -287,7 +305,8 @@ impl Staging {
         let finished = (|| {
             to.parent().map_or(Ok(()), fs::create_dir_all)?;
             fs::rename(&part, &to)?;
-            let line = serde_json::to_string(&Arrived { path: one.path.clone(), size: one.size, tag: one.tag.clone() })?;
+            let line =
+                serde_json::to_string(&Arrived { path: one.path.clone(), size: one.size, tag: one.tag.clone() })?;
             writeln!(self.index.lock().unwrap_or_else(PoisonError::into_inner), "{line}")
         })();
         finished.map_err(disk(&to))
@@ -322,7 +341,12 @@ impl Staging {
         Ok((piece.map_err(|error| StagingError::of(&self.data.address, error))?, share))
     }
 
-    async fn write(&self, mut file: File, part: &Path, mut arriving: mpsc::Receiver<Share>) -> Result<(), StagingError> {
+    async fn write(
+        &self,
+        mut file: File,
+        part: &Path,
+        mut arriving: mpsc::Receiver<Share>,
+    ) -> Result<(), StagingError> {
         while let Some((piece, _share)) = arriving.recv().await {
             let length = piece.len() as u64;
             let written = spawn_blocking(move || file.write_all(&piece).map(|()| file)).await;

@@ -256,7 +256,17 @@ impl Supervisor {
     fn heart(&self) -> Heart {
         let (run, pulse, events) = (self.settings.run.clone(), self.pulse.clone(), self.sender.clone());
         let Settings { heartbeat, caps, place, .. } = self.settings;
-        Heart { run, epoch: self.epoch, place, pace: heartbeat, caps, begun: self.begun, begun_at: self.begun_at, pulse, events }
+        Heart {
+            run,
+            epoch: self.epoch,
+            place,
+            pace: heartbeat,
+            caps,
+            begun: self.begun,
+            begun_at: self.begun_at,
+            pulse,
+            events,
+        }
     }
 
     async fn live(&mut self) -> Result<Outcome, Fault> {
@@ -314,7 +324,9 @@ impl Supervisor {
         let text = serde_json::to_string_pretty(&spec).unwrap_or_default();
         match run.keep_spec(&text).await {
             Ok(Some(other)) if command_of(&other).is_some_and(|other| other != *command) => {
-                self.talk.say("this run was begun with another command (spec.json in the store); for a new run give --run NAME");
+                self.talk.say(
+                    "this run was begun with another command (spec.json in the store); for a new run give --run NAME",
+                );
             }
             Ok(_) => {}
             Err(error) => self.hear(Event::Warning(format!("spec.json is not kept: {error}")), None),
@@ -356,7 +368,8 @@ impl Supervisor {
                     return Ok(outcome);
                 }
                 Decision::Again { after } => {
-                    self.talk.say(&format!("the program failed ({exit:?}); started again in {:.0} s", after.as_secs_f64()));
+                    self.talk
+                        .say(&format!("the program failed ({exit:?}); started again in {:.0} s", after.as_secs_f64()));
                     if self.unless_asked(tokio::time::sleep(after)).await.is_none() {
                         return Ok(self.outcome(exit));
                     }
@@ -397,7 +410,8 @@ impl Supervisor {
         let (restart_from_nothing, start, shares_a_folder) =
             (self.settings.restart_from_nothing, self.start.clone(), self.shares_a_folder());
         let work = async move {
-            let restore = Restore { run: &run, folder: &folder, framework, epoch, node, restart_from_nothing, talk: &*talk };
+            let restore =
+                Restore { run: &run, folder: &folder, framework, epoch, node, restart_from_nothing, talk: &*talk };
             let mut pause = Duration::from_secs(1);
             for number in 1.. {
                 let done = match &start {
@@ -406,7 +420,9 @@ impl Supervisor {
                     Some(start) => restore.exactly(start.restored).await,
                 };
                 match done {
-                    Err(error @ (StoreError::Unavailable { .. } | StoreError::Denied { .. })) if number < RESTORE_TRIES => {
+                    Err(error @ (StoreError::Unavailable { .. } | StoreError::Denied { .. }))
+                        if number < RESTORE_TRIES =>
+                    {
                         talk.say(&format!("warning: {error}; tried again in {} s", pause.as_secs()));
                         tokio::time::sleep(pause).await;
                         pause *= 2;
@@ -428,7 +444,9 @@ impl Supervisor {
         }
         match (&restored.name, &restored.path) {
             (Some(name), _) => self.talk.say(&format!("restored step {} of epoch {}", name.step, name.epoch)),
-            (None, Some(path)) => self.talk.say(&format!("nothing is committed; {} is complete and used", path.display())),
+            (None, Some(path)) => {
+                self.talk.say(&format!("nothing is committed; {} is complete and used", path.display()))
+            }
             (None, None) => self.talk.say("nothing to restore: the program starts from nothing"),
         }
         with(&self.pulse, |pulse| pulse.committed = restored.name);

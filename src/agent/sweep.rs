@@ -95,7 +95,9 @@ struct Carrying {
 impl Carrying {
     /// What an earlier machine left is asked of the store, run by run.
     async fn begin(carrier: Carrier, talk: Arc<dyn Talk>) -> Result<Self, SweepError> {
-        let runs: Vec<Run> = (0..carrier.sweep.runs).map(|index| carrier.run.swept(index, carrier.sweep.runs)).collect::<Result<_, _>>()?;
+        let runs: Vec<Run> = (0..carrier.sweep.runs)
+            .map(|index| carrier.run.swept(index, carrier.sweep.runs))
+            .collect::<Result<_, _>>()?;
         let known: Vec<(Before, u64)> = stream::iter(&runs).map(before).buffered(AT_ONCE).try_collect().await?;
         let (before, steps): (Vec<Before>, Vec<u64>) = known.into_iter().unzip();
         let slots = Slots::new(&before, carrier.sweep.parallel);
@@ -167,7 +169,9 @@ impl Carrying {
         let words: Vec<&str> = words.chain(self.carrier.command.iter().map(String::as_str)).collect();
         let mut agent = Command::new(words[0]);
         agent.args(&words[1..]).current_dir(&folder).process_group(0).kill_on_drop(true).stdin(Stdio::null());
-        agent.env("GPUPLAN_SWEEP_INDEX", index.to_string()).env("GPUPLAN_SWEEP_RUNS", self.carrier.sweep.runs.to_string());
+        agent
+            .env("GPUPLAN_SWEEP_INDEX", index.to_string())
+            .env("GPUPLAN_SWEEP_RUNS", self.carrier.sweep.runs.to_string());
         // People hear of the sweep, not of each run.
         agent.env("CUDA_VISIBLE_DEVICES", &cards).env_remove("GPUPLAN_NOTIFY");
         agent.stdout(log.try_clone().map_err(SweepError::Folder)?).stderr(log);
@@ -209,7 +213,10 @@ impl Carrying {
             step: *step,
             why: turn.why.clone(),
         };
-        let status = SweepStatus { version: 1, runs: self.slots.turns().iter().zip(&self.runs).zip(&self.steps).map(of).collect() };
+        let status = SweepStatus {
+            version: 1,
+            runs: self.slots.turns().iter().zip(&self.runs).zip(&self.steps).map(of).collect(),
+        };
         if self.written.as_ref() == Some(&status) {
             return;
         }
@@ -280,6 +287,10 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(folder.join("train.py")).unwrap(), "code");
         fs::write(folder.join("result.json"), "{}").unwrap();
-        assert!(!job.path().join("result.json").exists() && !folder.join("sweep").exists() && !folder.join("checkpoints").exists());
+        assert!(
+            !job.path().join("result.json").exists()
+                && !folder.join("sweep").exists()
+                && !folder.join("checkpoints").exists()
+        );
     }
 }

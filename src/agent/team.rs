@@ -56,10 +56,15 @@ pub async fn join(run: &Run, place: Place, me: &Owner, talk: &dyn Talk) -> Resul
     let (mut seen, mut joined) = (None, None);
     loop {
         let epoch = run.highest_epoch().await?;
-        let beat = run.status(0).await?.filter(|status| status.epoch == epoch && status.phase == Phase::Running).map(|status| status.beat);
+        let beat = run
+            .status(0)
+            .await?
+            .filter(|status| status.epoch == epoch && status.phase == Phase::Running)
+            .map(|status| status.beat);
         let now = beat.map(|beat| (epoch, beat));
         // A status that stays the same may be of a machine that is gone; one that changed is of a machine that works.
-        let is_alive = matches!((seen, now), (Some((before, first)), Some((after, second))) if before == after && first != second);
+        let is_alive =
+            matches!((seen, now), (Some((before, first)), Some((after, second))) if before == after && first != second);
         if joined.is_none_or(|joined| joined != epoch) && is_alive {
             let is_ours = run.join(epoch, place.node, &Member { owner: me.clone() }).await?;
             joined = is_ours.then_some(epoch);
@@ -81,7 +86,9 @@ pub async fn gather(run: &Run, epoch: u64, place: Place, talk: &dyn Talk) -> Res
         while !run.has_joined(epoch, node).await? {
             if !is_told {
                 let nodes = place.nodes;
-                talk.say(&format!("waiting for node {node} of {nodes}; without it: end all and start them with a smaller --nodes"));
+                talk.say(&format!(
+                    "waiting for node {node} of {nodes}; without it: end all and start them with a smaller --nodes"
+                ));
             }
             is_told = true;
             tokio::time::sleep(LOOK).await;
@@ -91,9 +98,16 @@ pub async fn gather(run: &Run, epoch: u64, place: Place, talk: &dyn Talk) -> Res
 }
 
 /// Hears what the other machines say: the first hears all, the others hear all about leaving and watch the first.
-pub async fn listen(run: Run, epoch: u64, place: Place, heartbeat: Duration, (pulse, events): (Shared, mpsc::Sender<Event>)) {
+pub async fn listen(
+    run: Run,
+    epoch: u64,
+    place: Place,
+    heartbeat: Duration,
+    (pulse, events): (Shared, mpsc::Sender<Event>),
+) {
     let watched: Vec<u32> = place.others().filter(|node| place.is_first() || *node == 0).collect();
-    let mut sights: Vec<(u32, Option<u64>, Instant)> = watched.into_iter().map(|node| (node, None, Instant::now())).collect();
+    let mut sights: Vec<(u32, Option<u64>, Instant)> =
+        watched.into_iter().map(|node| (node, None, Instant::now())).collect();
     loop {
         for node in place.others() {
             if let Ok(Some(leaving)) = run.leaving(epoch, node).await {
@@ -134,12 +148,19 @@ pub async fn listen(run: Run, epoch: u64, place: Place, heartbeat: Duration, (pu
 /// Whether the first machine has ended, so that nobody will ask for files any more.
 pub async fn first_has_ended(run: &Run, epoch: u64) -> bool {
     let status = run.status(0).await;
-    let has_ended = status.is_ok_and(|status| status.is_some_and(|status| status.epoch == epoch && status.phase == Phase::Ended));
+    let has_ended =
+        status.is_ok_and(|status| status.is_some_and(|status| status.epoch == epoch && status.phase == Phase::Ended));
     has_ended || run.has_epoch(epoch + 1).await.unwrap_or(false)
 }
 
 /// The files of all machines of a checkpoint that the first one has complete and in the store.
-pub async fn collect(run: &Run, epoch: u64, place: Place, wanted: &Wanted, own: Vec<StoredFile>) -> Result<Vec<StoredFile>, StoreError> {
+pub async fn collect(
+    run: &Run,
+    epoch: u64,
+    place: Place,
+    wanted: &Wanted,
+    own: Vec<StoredFile>,
+) -> Result<Vec<StoredFile>, StoreError> {
     run.want(epoch, wanted).await?;
     let begun = Instant::now();
     let mut parts = vec![(place.node, own)];

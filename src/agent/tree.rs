@@ -45,7 +45,8 @@ pub fn myself(machine: Option<&str>) -> Owner {
     let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default();
     let pid = std::process::id() as i32;
     Owner {
-        machine: machine.map_or_else(|| format!("{}/{namespace}", line("/proc/sys/kernel/random/boot_id")), str::to_owned),
+        machine: machine
+            .map_or_else(|| format!("{}/{namespace}", line("/proc/sys/kernel/random/boot_id")), str::to_owned),
         host: line("/proc/sys/kernel/hostname"),
         pid,
         start_ticks: look(pid).map_or(0, |process| process.start_ticks),
@@ -103,7 +104,8 @@ pub fn end_predecessor(owner: Option<&Owner>, prefix: &str, own_mark: &str) -> i
     let own = std::process::id() as i32;
     end("processes of the former owner", || {
         let is_former = |process: &Process| {
-            let is_owner = owner.is_some_and(|owner| (owner.pid, owner.start_ticks) == (process.pid, process.start_ticks));
+            let is_owner =
+                owner.is_some_and(|owner| (owner.pid, owner.start_ticks) == (process.pid, process.start_ticks));
             is_owner || mark_of(process.pid).is_some_and(|mark| mark != own_mark && mark.starts_with(prefix))
         };
         processes().into_iter().filter(|process| !process.is_dead && process.pid != own && is_former(process)).collect()
@@ -160,7 +162,14 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     let is_dead = matches!(*fields.first()?, "Z" | "X" | "x");
     let group = fields.get(2)?.parse().ok()?;
     let ticks = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
-    Some(Process { pid, parent: fields.get(1)?.parse().ok()?, group, is_dead, ticks, start_ticks: fields.get(19)?.parse().ok()? })
+    Some(Process {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        group,
+        is_dead,
+        ticks,
+        start_ticks: fields.get(19)?.parse().ok()?,
+    })
 }
 
 fn descendants(root: i32, all: &[Process]) -> Vec<Process> {
@@ -174,7 +183,12 @@ fn family_of(root: i32, all: &[Process]) -> BTreeSet<i32> {
     let mut family = BTreeSet::from([root]);
     loop {
         let before = family.len();
-        family.extend(all.iter().filter(|process| family.contains(&process.parent)).map(|process| process.pid).collect::<Vec<_>>());
+        family.extend(
+            all.iter()
+                .filter(|process| family.contains(&process.parent))
+                .map(|process| process.pid)
+                .collect::<Vec<_>>(),
+        );
         if family.len() == before {
             return family;
         }
@@ -195,7 +209,10 @@ mod tests {
     #[test]
     fn a_stat_line_is_read_whatever_the_name() {
         let line = "7 (a) b (c) S 3 9 7 0 -1 4194560 1 0 0 0 5 6 1 2 20 0 1 0 4242 1 1";
-        assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, group: 9, is_dead: false, ticks: 14, start_ticks: 4242 }));
+        assert_eq!(
+            parse(7, line),
+            Some(Process { pid: 7, parent: 3, group: 9, is_dead: false, ticks: 14, start_ticks: 4242 })
+        );
         assert!(parse(7, &line.replace(" S ", " Z ")).unwrap().is_dead);
         for cut in ["", "7 (a", "7 (a) S", "7 (a) S x"] {
             assert_eq!(parse(7, cut), None, "{cut}");

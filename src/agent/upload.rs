@@ -62,7 +62,13 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    pub fn new(run: Run, folder: PathBuf, (epoch, place): (u64, Place), keep: Keep, restored_from: Option<ManifestName>) -> Self {
+    pub fn new(
+        run: Run,
+        folder: PathBuf,
+        (epoch, place): (u64, Place),
+        keep: Keep,
+        restored_from: Option<ManifestName>,
+    ) -> Self {
         let (known, manifests) = (BTreeMap::new(), BTreeMap::new());
         let (committed, attempt, rate, has_swept) = (None, 0, None, false);
         Self { run, folder, epoch, place, keep, restored_from, committed, known, manifests, attempt, rate, has_swept }
@@ -109,7 +115,8 @@ impl Shipper {
         // Where the file system gives no second names, what is deleted meanwhile was not complete.
         let hold = Hold::of(&self.place.own_folder(&self.folder), &self.folder, &ready.entry);
         let root = hold.as_ref().map_or(self.folder.as_path(), Hold::folder);
-        let sends: Vec<_> = ready.entry.files.iter().map(|file| self.send(root, &ready.entry.name, &file.path)).collect();
+        let sends: Vec<_> =
+            ready.entry.files.iter().map(|file| self.send(root, &ready.entry.name, &file.path)).collect();
         let files: Vec<Result<(Known, u64), StoreError>> = stream::iter(sends).buffered(FILES_AT_ONCE).collect().await;
         let (mut stored, mut bytes, mut failed) = (Vec::new(), 0, None);
         for file in files {
@@ -137,7 +144,10 @@ impl Shipper {
         let now = entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone()).ok().flatten();
         match hold {
             None => now.as_ref() == Some(&ready.entry),
-            Some(hold) => hold.has(&ready.entry) && now.is_none_or(|now| now.files.iter().all(|file| ready.entry.files.contains(file))),
+            Some(hold) => {
+                hold.has(&ready.entry)
+                    && now.is_none_or(|now| now.files.iter().all(|file| ready.entry.files.contains(file)))
+            }
         }
     }
 
@@ -177,7 +187,8 @@ impl Shipper {
         for name in &order {
             keys.insert(*name, self.keys(*name).await?);
         }
-        let named: BTreeSet<String> = order.iter().filter(|name| !gone.contains(name)).flat_map(|name| keys[name].clone()).collect();
+        let named: BTreeSet<String> =
+            order.iter().filter(|name| !gone.contains(name)).flat_map(|name| keys[name].clone()).collect();
         for name in &gone {
             self.run.forget(*name).await?;
             if !self.place.is_alone() {
@@ -206,12 +217,17 @@ impl Shipper {
         {
             self.manifests.insert(name, manifest);
         }
-        let files = self.manifests.get(&name).map(|manifest| manifest.files.iter().map(|file| file.key.clone()).collect());
+        let files =
+            self.manifests.get(&name).map(|manifest| manifest.files.iter().map(|file| file.key.clone()).collect());
         Ok(files.unwrap_or_default())
     }
 }
 
-fn named_by_all(order: &[ManifestName], gone: &BTreeSet<ManifestName>, read: &BTreeMap<ManifestName, Manifest>) -> bool {
+fn named_by_all(
+    order: &[ManifestName],
+    gone: &BTreeSet<ManifestName>,
+    read: &BTreeMap<ManifestName, Manifest>,
+) -> bool {
     order.iter().all(|name| gone.contains(name) || read.contains_key(name))
 }
 

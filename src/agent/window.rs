@@ -46,8 +46,12 @@ impl Window {
         }
         self.samples.push_back(sample);
         let since = |rule| self.holding.iter().find(|(known, _)| known.rule == rule).map_or(now, |(_, since)| *since);
-        self.holding =
-            self.found().into_iter().map(|finding| (finding.rule, finding)).map(|(rule, finding)| (finding, since(rule))).collect();
+        self.holding = self
+            .found()
+            .into_iter()
+            .map(|finding| (finding.rule, finding))
+            .map(|(rule, finding)| (finding, since(rule)))
+            .collect();
         let first = |(finding, _): &&(Finding, Timestamp)| self.told.insert(finding.rule);
         self.holding.iter().filter(first).map(|(finding, _)| finding.clone()).collect()
     }
@@ -82,8 +86,18 @@ mod tests {
 
     /// A GPU with full memory, busy for that share of the time beside a host that idles.
     fn sample(busy: f64, step: Option<u64>) -> Sample {
-        let gpu = GpuSample { busy: Some(busy), memory_used_bytes: Some(70e9), memory_total_bytes: Some(80e9), ..GpuSample::default() };
-        Sample { gpus: vec![gpu], host: HostSample { cores_used: 1.0, ..HostSample::default() }, step, ..Sample::default() }
+        let gpu = GpuSample {
+            busy: Some(busy),
+            memory_used_bytes: Some(70e9),
+            memory_total_bytes: Some(80e9),
+            ..GpuSample::default()
+        };
+        Sample {
+            gpus: vec![gpu],
+            host: HostSample { cores_used: 1.0, ..HostSample::default() },
+            step,
+            ..Sample::default()
+        }
     }
 
     fn at(second: i64) -> Timestamp {

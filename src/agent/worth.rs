@@ -86,7 +86,9 @@ impl Advice {
         let Self { improvement_percent, spent } = self;
         if *improvement_percent > 0.0 {
             let each = spent / improvement_percent;
-            format!("the last ${spent:.2} improved the metric by {improvement_percent:.2} %: ${each:.2} for each percent. Worth stopping?")
+            format!(
+                "the last ${spent:.2} improved the metric by {improvement_percent:.2} %: ${each:.2} for each percent. Worth stopping?"
+            )
         } else {
             format!("the last ${spent:.2} did not improve the metric. Worth stopping?")
         }
@@ -126,7 +128,10 @@ mod tests {
         assert_eq!(told.len(), 1, "{told:?}");
         let (step, advice) = told[0];
         assert!((150..350).contains(&step), "{told:?}");
-        assert!(advice.spent / advice.improvement_percent > 2.0 && advice.words().contains("for each percent"), "{advice:?}");
+        assert!(
+            advice.spent / advice.improvement_percent > 2.0 && advice.words().contains("for each percent"),
+            "{advice:?}"
+        );
     }
 
     #[test]

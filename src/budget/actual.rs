@@ -90,8 +90,9 @@ impl RunFacts {
 
     fn seen(&self) -> Vec<Seen<'_>> {
         let rented = self.rented.iter().flat_map(|all| &all.machines);
-        let mut seen: Vec<Seen> =
-            rented.map(|machine| Seen { epoch: machine.epoch, node: machine.node, rented: Some(machine), billed: Vec::new() }).collect();
+        let mut seen: Vec<Seen> = rented
+            .map(|machine| Seen { epoch: machine.epoch, node: machine.node, rented: Some(machine), billed: Vec::new() })
+            .collect();
         let mut billed: Vec<&Billed> = self.billed.iter().collect();
         billed.sort_by_key(|billed| (billed.from, billed.epoch, billed.node));
         for billed in billed {
@@ -115,7 +116,9 @@ impl RunFacts {
             let after = rented.to.map_or(0, |to| billed.from.duration_since(to).as_nanos());
             Some((before.max(after).max(0), at))
         });
-        near.filter(|(distance, _)| *distance <= slack).min_by_key(|(distance, at)| (*distance, Reverse(*at))).map(|(_, at)| at)
+        near.filter(|(distance, _)| *distance <= slack)
+            .min_by_key(|(distance, at)| (*distance, Reverse(*at)))
+            .map(|(_, at)| at)
     }
 
     fn charges_of(&self, machine: &Seen, now: Timestamp) -> Vec<Found> {
@@ -134,7 +137,14 @@ impl RunFacts {
         lines
             .map(|(what, item, waste, nanos, cost)| {
                 let mut charge = self.blank(machine, &paid);
-                charge.id = format!("run/{}@{}/e{}-{}{}/{what}", self.run, self.key, machine.epoch, machine.node, machine.suffix());
+                charge.id = format!(
+                    "run/{}@{}/e{}-{}{}/{what}",
+                    self.run,
+                    self.key,
+                    machine.epoch,
+                    machine.node,
+                    machine.suffix()
+                );
                 (charge.item, charge.waste) = (item, waste);
                 charge.quantity = nanos as f64 / NANOS_PER_HOUR;
                 let listed = cost.share(i128::from(list.nanos()), i128::from(paid.rate_usd_per_hour.nanos()));
@@ -161,7 +171,12 @@ impl RunFacts {
             rule: rented.rule,
             from: rented.from,
             elapsed_nanos: (rented.seconds * 1e9).round() as u64,
-            free_if_interrupted_within_seconds: machine.billed.iter().map(|one| one.free_if_interrupted_within_seconds).max().unwrap_or(0),
+            free_if_interrupted_within_seconds: machine
+                .billed
+                .iter()
+                .map(|one| one.free_if_interrupted_within_seconds)
+                .max()
+                .unwrap_or(0),
             is_interrupted: machine.billed.iter().any(|one| one.is_interrupted),
             started_after_nanos: None,
             saved: None,
@@ -220,7 +235,8 @@ impl RunFacts {
             (Some(saved), Some(Some(origin))) if origin.epoch == epoch => {
                 // Of work that was saved and not gone on from, the part by steps.
                 let begun = self.epochs.get(&epoch).and_then(|own| own.restored_from).map_or(0, |origin| origin.step);
-                let (made, used) = (saved.step.saturating_sub(begun), origin.step.min(saved.step).saturating_sub(begun));
+                let (made, used) =
+                    (saved.step.saturating_sub(begun), origin.step.min(saved.step).saturating_sub(begun));
                 let from = first.started_after_nanos.unwrap_or(0).min(saved.after_nanos);
                 let part = if made == 0 { 1.0 } else { used as f64 / made as f64 };
                 Kept::Until(after(from + ((saved.after_nanos - from) as f64 * part) as u64))
@@ -248,8 +264,11 @@ impl RunFacts {
         let price = rented.and_then(|rented| self.price(&rented.place));
         let real = (paid.paid_nanos() as f64 / self.speed.max(f64::MIN_POSITIVE)) as i64;
         let rule = paid.rule;
-        let seen_by =
-            if rented.is_some() { "from the order to its end" } else { "while its agent ran, which is less than the cloud bills" };
+        let seen_by = if rented.is_some() {
+            "from the order to its end"
+        } else {
+            "while its agent ran, which is less than the cloud bills"
+        };
         let safe = if machine.billed.is_empty() { "; its agent said nothing" } else { "" };
         Charge {
             id: String::new(),
@@ -260,7 +279,10 @@ impl RunFacts {
             tags: self.tags.clone(),
             start: paid.from,
             end: paid.from.checked_add(SignedDuration::from_nanos(real)).unwrap_or(Timestamp::MAX),
-            cloud: rented.map(|rented| rented.cloud.clone()).or_else(|| self.cloud.clone()).unwrap_or_else(|| "unknown".to_owned()),
+            cloud: rented
+                .map(|rented| rented.cloud.clone())
+                .or_else(|| self.cloud.clone())
+                .unwrap_or_else(|| "unknown".to_owned()),
             region: rented.map(|rented| rented.region.clone()),
             zone: rented.and_then(|rented| rented.zone.clone()),
             resource: rented.map(|rented| rented.machine.clone()),
@@ -273,9 +295,14 @@ impl RunFacts {
             unit_price: rate(paid.rate_usd_per_hour),
             costs: Costs::default(),
             waste: None,
-            source: price.map_or_else(|| "agreed at launch".to_owned(), |price| format!("{} {}", price.origin, price.source)),
+            source: price
+                .map_or_else(|| "agreed at launch".to_owned(), |price| format!("{} {}", price.origin, price.source)),
             priced_at: price.map(|price| price.observed_at),
-            assumption: format!("{seen_by}, billed by {} s, {} s at least{safe}", rule.step_seconds.max(1), rule.minimum_seconds),
+            assumption: format!(
+                "{seen_by}, billed by {} s, {} s at least{safe}",
+                rule.step_seconds.max(1),
+                rule.minimum_seconds
+            ),
         }
     }
 }
@@ -312,7 +339,8 @@ mod tests {
     }
 
     fn epoch(started: i64, restored_from: Option<ManifestName>) -> Epoch {
-        let owner = Owner { machine: "m".to_owned(), host: "h".to_owned(), pid: 1, start_ticks: 1, control_group: None };
+        let owner =
+            Owner { machine: "m".to_owned(), host: "h".to_owned(), pid: 1, start_ticks: 1, control_group: None };
         Epoch { owner, started_at: at(started), heartbeat_seconds: 1.0, restored_from, nodes: 1 }
     }
 
@@ -343,21 +371,31 @@ mod tests {
     #[test]
     fn work_after_the_last_checkpoint_was_done_again_and_waiting_is_idle() {
         let mut facts = facts();
-        facts.epochs = BTreeMap::from([(1, epoch(0, None)), (2, epoch(7200, Some(ManifestName { step: 50, epoch: 1 })))]);
+        facts.epochs =
+            BTreeMap::from([(1, epoch(0, None)), (2, epoch(7200, Some(ManifestName { step: 50, epoch: 1 })))]);
         // An hour of staging, saved an hour later, taken two hours after that; then three hours to the end.
-        facts.billed =
-            vec![billed(1, 0, 4 * 3600, 3600, Some((50, 2 * 3600))), billed(2, 5 * 3600, 3 * 3600, 0, Some((100, 3 * 3600 - 60)))];
+        facts.billed = vec![
+            billed(1, 0, 4 * 3600, 3600, Some((50, 2 * 3600))),
+            billed(2, 5 * 3600, 3 * 3600, 0, Some((100, 3 * 3600 - 60))),
+        ];
         facts.outcome = Some("completed".to_owned());
         let found = facts.charges(at(1_000_000));
         let of = |what| hours(&found, what);
         assert_eq!((of("e1-0/idle"), of("e1-0/work"), of("e1-0/redone")), (1.0, 1.0, 2.0));
-        assert_eq!((of("e2-0/work"), of("e2-0/redone"), of("e2-0/idle")), (3.0, 0.0, 0.0), "the end of a completed run is safe");
+        assert_eq!(
+            (of("e2-0/work"), of("e2-0/redone"), of("e2-0/idle")),
+            (3.0, 0.0, 0.0),
+            "the end of a completed run is safe"
+        );
         assert!(found.iter().filter(|one| one.charge.id.contains("e1")).all(|one| !one.is_open));
         assert!(found.iter().any(|one| one.is_open), "its agent has not said that it ended");
         facts.ended.insert((2, 0));
         assert!(facts.charges(at(1_000_000)).iter().all(|one| !one.is_open));
         let lost: Vec<_> = found.iter().filter(|one| one.charge.waste == Some(Waste::Redone)).collect();
-        assert_eq!((lost.len(), lost[0].charge.item, lost[0].charge.costs.contracted.to_string().as_str()), (1, Item::LostWork, "2.00"));
+        assert_eq!(
+            (lost.len(), lost[0].charge.item, lost[0].charge.costs.contracted.to_string().as_str()),
+            (1, Item::LostWork, "2.00")
+        );
     }
 
     #[test]
@@ -411,7 +449,13 @@ mod tests {
         let mut facts = RunFacts { is_led: true, ..facts() };
         // The third order was the first to be answered; two agents ran on it, one after the other.
         let first = Rented { epoch: 3, ..rented(7200.0, Some(7200)) };
-        let second = Rented { epoch: 4, machine: "i-2".to_owned(), from: at(10_000), to: Some(at(13_600)), ..rented(3600.0, None) };
+        let second = Rented {
+            epoch: 4,
+            machine: "i-2".to_owned(),
+            from: at(10_000),
+            to: Some(at(13_600)),
+            ..rented(3600.0, None)
+        };
         facts.rented = Some(AllRented { machines: vec![first, second.clone()], ..AllRented::default() });
         let agents = [
             billed(1, 0, 1800, 0, Some((1, 1800))),
@@ -420,9 +464,13 @@ mod tests {
         ];
         facts.billed = agents.to_vec();
         let found = facts.charges(at(1_000_000));
-        assert_eq!((hours(&found, "e3-0-i-1/work"), hours(&found, "e3-0-i-1/idle"), hours(&found, "e4-0-i-2/work")), (1.5, 0.5, 1.0));
+        assert_eq!(
+            (hours(&found, "e3-0-i-1/work"), hours(&found, "e3-0-i-1/idle"), hours(&found, "e4-0-i-2/work")),
+            (1.5, 0.5, 1.0)
+        );
         // One that nobody told of yet grows, and is entered once it is told.
-        facts.rented = Some(AllRented { machines: facts.rented.unwrap().machines[..1].to_vec(), ..AllRented::default() });
+        facts.rented =
+            Some(AllRented { machines: facts.rented.unwrap().machines[..1].to_vec(), ..AllRented::default() });
         let found = facts.charges(at(1_000_000));
         let open: Vec<&str> = found.iter().filter(|one| one.is_open).map(|one| one.charge.id.as_str()).collect();
         assert_eq!(open, ["run/a@k/e3-0/work"]);

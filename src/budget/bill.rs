@@ -88,7 +88,9 @@ pub enum BillError {
     Cell { file: String, at: At, column: String, detail: String },
     #[error("{file}{at}: {detail}")]
     Place { file: String, at: At, detail: String },
-    #[error("{file}: its columns are of no export that is known: AWS CUR 2.0, FOCUS, Google Cloud Billing, Azure cost details")]
+    #[error(
+        "{file}: its columns are of no export that is known: AWS CUR 2.0, FOCUS, Google Cloud Billing, Azure cost details"
+    )]
     Unknown { file: String },
     #[error("{file}: the sum is more than this program can count")]
     TooLarge { file: String },

@@ -207,19 +207,31 @@ fn behind(reasons: &[Reason]) -> Cause {
 }
 
 /// Differences of two lists of amounts, matched by key. `cause` says what is behind a change that no price explains.
-fn changed(before: &[Amount], after: &[Amount], cause: impl Fn(Option<&Amount>, Option<&Amount>) -> Cause) -> (Vec<ChangedLine>, usize) {
+fn changed(
+    before: &[Amount],
+    after: &[Amount],
+    cause: impl Fn(Option<&Amount>, Option<&Amount>) -> Cause,
+) -> (Vec<ChangedLine>, usize) {
     let mut lines = Vec::new();
     let mut unchanged = 0;
-    let by_key = |all: &[Amount]| -> BTreeMap<String, usize> { all.iter().map(|amount| amount.key.clone()).zip(0..).collect() };
+    let by_key =
+        |all: &[Amount]| -> BTreeMap<String, usize> { all.iter().map(|amount| amount.key.clone()).zip(0..).collect() };
     let (in_before, in_after) = (by_key(before), by_key(after));
     for old in before {
         match in_after.get(&old.key).map(|at| &after[*at]) {
-            Some(new) if (new.cost, new.unit_price, &new.machines) == (old.cost, old.unit_price, &old.machines) => unchanged += 1,
+            Some(new) if (new.cost, new.unit_price, &new.machines) == (old.cost, old.unit_price, &old.machines) => {
+                unchanged += 1
+            }
             Some(new) => lines.push(both(old, new, cause(Some(old), Some(new)))),
             None => lines.push(one(Mark::Removed, old, cause(Some(old), None))),
         }
     }
-    lines.extend(after.iter().filter(|new| !in_before.contains_key(&new.key)).map(|new| one(Mark::Added, new, cause(None, Some(new)))));
+    lines.extend(
+        after
+            .iter()
+            .filter(|new| !in_before.contains_key(&new.key))
+            .map(|new| one(Mark::Added, new, cause(None, Some(new)))),
+    );
     lines.sort_by_key(|line| std::cmp::Reverse(line.change_usd.nanos().abs()));
     (lines, unchanged)
 }
@@ -242,8 +254,11 @@ fn one(mark: Mark, amount: &Amount, cause: Cause) -> ChangedLine {
 fn both(old: &Amount, new: &Amount, cause: Cause) -> ChangedLine {
     let change = new.cost - old.cost;
     let same = old.machines == new.machines;
-    let by_price =
-        if same { Usd::from_dollars((new.unit_price - old.unit_price).dollars() * old.quantity).unwrap_or_default() } else { Usd::ZERO };
+    let by_price = if same {
+        Usd::from_dollars((new.unit_price - old.unit_price).dollars() * old.quantity).unwrap_or_default()
+    } else {
+        Usd::ZERO
+    };
     let parts = [(Cause::Price, by_price), (cause, change - by_price)];
     let mut detail = Vec::new();
     if !same {
@@ -261,7 +276,11 @@ fn both(old: &Amount, new: &Amount, cause: Cause) -> ChangedLine {
         before_usd: Some(old.cost),
         after_usd: Some(new.cost),
         change_usd: change,
-        parts: parts.into_iter().filter(|(_, change)| *change != Usd::ZERO).map(|(cause, change_usd)| Part { cause, change_usd }).collect(),
+        parts: parts
+            .into_iter()
+            .filter(|(_, change)| *change != Usd::ZERO)
+            .map(|(cause, change_usd)| Part { cause, change_usd })
+            .collect(),
         detail: detail.join("; "),
     }
 }

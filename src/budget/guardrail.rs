@@ -65,19 +65,31 @@ struct Section {
 impl Guardrail {
     /// Of the whole `policy.toml`; its other rules are read elsewhere.
     pub fn read(text: &str) -> Result<Self, GuardrailError> {
-        let file: File = toml::from_str(text).map_err(|error| GuardrailError::Syntax(error.to_string().trim_end().to_owned()))?;
+        let file: File =
+            toml::from_str(text).map_err(|error| GuardrailError::Syntax(error.to_string().trim_end().to_owned()))?;
         let line = |at: &Spanned<Scalar>| text[..at.span().start.min(text.len())].matches('\n').count() + 1;
         let money = |key: &'static str, stated: Option<Spanned<Scalar>>| {
             let Some(stated) = stated else { return Ok(None) };
             let read = Usd::parse(&stated.get_ref().to_string().replace([',', '_'], ""));
             let line = line(&stated);
-            read.map(|value| Some(Rule { value, line })).map_err(|error| GuardrailError::Invalid { line, key, detail: error.to_string() })
+            read.map(|value| Some(Rule { value, line })).map_err(|error| GuardrailError::Invalid {
+                line,
+                key,
+                detail: error.to_string(),
+            })
         };
         let percent = |key: &'static str, stated: Option<Spanned<Scalar>>| {
             let Some(stated) = stated else { return Ok(None) };
             let (line, text) = (line(&stated), stated.get_ref().to_string());
-            let read = text.trim().trim_end_matches('%').trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share >= 0.0);
-            let refused = || GuardrailError::Invalid { line, key, detail: format!("`{text}` is no percentage, such as 10") };
+            let read = text
+                .trim()
+                .trim_end_matches('%')
+                .trim()
+                .parse::<f64>()
+                .ok()
+                .filter(|share| share.is_finite() && *share >= 0.0);
+            let refused =
+                || GuardrailError::Invalid { line, key, detail: format!("`{text}` is no percentage, such as 10") };
             read.map(|value| Some(Rule { value, line })).ok_or_else(refused)
         };
         Ok(Self {
@@ -92,21 +104,45 @@ impl Guardrail {
         let mut broken = Vec::new();
         let mut say = |line: usize, detail: String| broken.push(Broken { line, detail });
         let increase = diff.total.filter(|total| total.change_usd > Usd::ZERO);
-        if let Some((rule, total)) = self.max_increase_usd.as_ref().zip(increase).filter(|(rule, total)| total.change_usd > rule.value) {
-            say(rule.line, format!("it costs ${:.2} more, over guardrail.max_increase_usd = {}", total.change_usd.dollars(), rule.value));
+        if let Some((rule, total)) =
+            self.max_increase_usd.as_ref().zip(increase).filter(|(rule, total)| total.change_usd > rule.value)
+        {
+            say(
+                rule.line,
+                format!(
+                    "it costs ${:.2} more, over guardrail.max_increase_usd = {}",
+                    total.change_usd.dollars(),
+                    rule.value
+                ),
+            );
         }
         if let Some((rule, total)) = self.max_increase_percent.as_ref().zip(increase) {
             // Anything is infinitely more than nothing.
             match total.share.map(|share| share * 100.0) {
                 Some(percent) if percent <= rule.value => {}
                 Some(percent) => {
-                    say(rule.line, format!("it costs {percent:.1} % more, over guardrail.max_increase_percent = {}", rule.value));
+                    say(
+                        rule.line,
+                        format!("it costs {percent:.1} % more, over guardrail.max_increase_percent = {}", rule.value),
+                    );
                 }
-                None => say(rule.line, format!("it cost nothing before, and guardrail.max_increase_percent = {}", rule.value)),
+                None => say(
+                    rule.line,
+                    format!("it cost nothing before, and guardrail.max_increase_percent = {}", rule.value),
+                ),
             }
         }
-        if let Some((rule, p90)) = self.max_total_p90_usd.as_ref().zip(diff.p90_usd).filter(|(rule, p90)| *p90 > rule.value) {
-            say(rule.line, format!("${:.2} with 90 % certainty is over guardrail.max_total_p90_usd = {}", p90.dollars(), rule.value));
+        if let Some((rule, p90)) =
+            self.max_total_p90_usd.as_ref().zip(diff.p90_usd).filter(|(rule, p90)| *p90 > rule.value)
+        {
+            say(
+                rule.line,
+                format!(
+                    "${:.2} with 90 % certainty is over guardrail.max_total_p90_usd = {}",
+                    p90.dollars(),
+                    rule.value
+                ),
+            );
         }
         broken.sort_by_key(|broken| broken.line);
         broken
@@ -117,12 +153,17 @@ impl Guardrail {
 pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Broken> {
     let mut broken = Vec::new();
     for one in rented {
-        let mut say = |line: usize, detail: String| broken.push(Broken { line, detail: format!("{}: {detail}", one.what) });
-        if let Some(rule) = policy.clouds.as_ref().filter(|rule| !rule.value.iter().any(|cloud| cloud.as_str() == one.cloud)) {
+        let mut say =
+            |line: usize, detail: String| broken.push(Broken { line, detail: format!("{}: {detail}", one.what) });
+        if let Some(rule) =
+            policy.clouds.as_ref().filter(|rule| !rule.value.iter().any(|cloud| cloud.as_str() == one.cloud))
+        {
             say(rule.line, format!("clouds does not list {}", one.cloud));
         }
         let inside = |start: &String| one.places.iter().any(|place| place.starts_with(start.as_str()));
-        if let Some(rule) = policy.regions.as_ref().filter(|rule| !one.places.is_empty() && !rule.value.iter().any(inside)) {
+        if let Some(rule) =
+            policy.regions.as_ref().filter(|rule| !one.places.is_empty() && !rule.value.iter().any(inside))
+        {
             say(rule.line, format!("regions does not list {}", one.places.join(" ")));
         }
         let gpu = one.gpu.as_deref().and_then(|name| hardware.find_gpu(name));
@@ -132,9 +173,11 @@ pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Br
             say(rule.line, format!("gpus does not list {}", hardware.gpu(gpu).id));
         }
         // Spot with on-demand to fall back to needs both.
-        let words: &[&str] = if one.purchase == "spot-with-fallback" { &["spot", "on-demand"] } else { &[one.purchase.as_str()] };
-        let missing =
-            |rule: &&Rule<Vec<String>>| words.iter().any(|word| *word != "reserved" && !rule.value.iter().any(|known| known == word));
+        let words: &[&str] =
+            if one.purchase == "spot-with-fallback" { &["spot", "on-demand"] } else { &[one.purchase.as_str()] };
+        let missing = |rule: &&Rule<Vec<String>>| {
+            words.iter().any(|word| *word != "reserved" && !rule.value.iter().any(|known| known == word))
+        };
         if let Some(rule) = policy.purchases.as_ref().filter(missing) {
             say(rule.line, format!("purchases does not list {}", words.join(" and ")));
         }
@@ -166,7 +209,10 @@ mod tests {
         assert_eq!(guardrail.max_increase_percent.unwrap(), Rule { value: 10.0, line: 4 });
         assert_eq!(Guardrail::read("clouds = [\"aws\"]").unwrap(), Guardrail::default());
         let refused = |text: &str| Guardrail::read(text).unwrap_err().to_string();
-        assert!(refused("[guardrail]\nmax_increase_usd = -1").starts_with("policy.toml line 2: guardrail.max_increase_usd: "));
+        assert!(
+            refused("[guardrail]\nmax_increase_usd = -1")
+                .starts_with("policy.toml line 2: guardrail.max_increase_usd: ")
+        );
         assert!(refused("[guardrail]\nmax_increase_percent = \"lots\"").contains("line 2"));
         assert!(refused("[guardrail]\nmax = 1").contains("unknown field `max`"));
         let hardware = Hardware::embedded().unwrap();

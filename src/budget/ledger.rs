@@ -101,12 +101,17 @@ impl Ledger {
         let mut database = Connection::open(path)?;
         database.busy_timeout(BUSY)?;
         // Looked at before anything is written: a ledger of a newer version is left as it is.
-        let (version, application, tables) = (pragma(&database, "user_version")?, pragma(&database, "application_id")?, tables(&database)?);
+        let (version, application, tables) =
+            (pragma(&database, "user_version")?, pragma(&database, "application_id")?, tables(&database)?);
         match (version, application) {
             (VERSION, APPLICATION) => {}
             (newer, APPLICATION) if newer > VERSION => return Err(LedgerError::Newer(newer)),
             (0, 0) if tables == 0 => begin(&mut database)?,
-            _ => return Err(LedgerError::Foreign(format!("a SQLite file of another program (version {version}, {tables} tables)"))),
+            _ => {
+                return Err(LedgerError::Foreign(format!(
+                    "a SQLite file of another program (version {version}, {tables} tables)"
+                )));
+            }
         }
         // What was entered survives a power cut.
         database.pragma_update(None, "synchronous", "FULL")?;
@@ -121,15 +126,15 @@ impl Ledger {
             match content(&writing, "SELECT content FROM charges WHERE id = ?1", &charge.id)? {
                 None => {
                     let text = text(&charge.id, charge)?;
-                    writing.prepare("INSERT INTO charges (id, content, entered_at) VALUES (?1, ?2, ?3)")?.execute(params![
-                        charge.id,
-                        text,
-                        now.as_second()
-                    ])?;
+                    writing
+                        .prepare("INSERT INTO charges (id, content, entered_at) VALUES (?1, ?2, ?3)")?
+                        .execute(params![charge.id, text, now.as_second()])?;
                     entered.new += 1;
                 }
                 Some(kept) if is_same(&charge.id, &kept, charge)? => entered.known += 1,
-                Some(kept) => entered.differing.push(Differing { kept: read(&charge.id, &kept)?, found: charge.clone() }),
+                Some(kept) => {
+                    entered.differing.push(Differing { kept: read(&charge.id, &kept)?, found: charge.clone() })
+                }
             }
         }
         writing.commit()?;
@@ -142,7 +147,10 @@ impl Ledger {
         let last = content(&writing, "SELECT content FROM runs WHERE run = ?1 ORDER BY number DESC LIMIT 1", &run.key)?;
         let text = text(&run.key, run)?;
         if last.as_ref() != Some(&text) {
-            writing.execute("INSERT INTO runs (run, content, entered_at) VALUES (?1, ?2, ?3)", params![run.key, text, now.as_second()])?;
+            writing.execute(
+                "INSERT INTO runs (run, content, entered_at) VALUES (?1, ?2, ?3)",
+                params![run.key, text, now.as_second()],
+            )?;
         }
         writing.commit()?;
         Ok(())
@@ -155,7 +163,10 @@ impl Ledger {
             return Ok(false);
         }
         let text = text(&bill.id, bill)?;
-        writing.execute("INSERT INTO bills (id, content, entered_at) VALUES (?1, ?2, ?3)", params![bill.id, text, now.as_second()])?;
+        writing.execute(
+            "INSERT INTO bills (id, content, entered_at) VALUES (?1, ?2, ?3)",
+            params![bill.id, text, now.as_second()],
+        )?;
         writing.commit()?;
         Ok(true)
     }
@@ -177,7 +188,12 @@ impl Ledger {
     pub fn runs_in_turn(&self) -> Result<Vec<RunKnown>, LedgerError> {
         let known: Vec<RunKnown> = self.all("SELECT run, content FROM runs ORDER BY number")?;
         let newest: BTreeMap<String, usize> = known.iter().enumerate().map(|(at, run)| (run.key.clone(), at)).collect();
-        Ok(known.into_iter().enumerate().filter(|(at, run)| newest.get(&run.key) == Some(at)).map(|(_, run)| run).collect())
+        Ok(known
+            .into_iter()
+            .enumerate()
+            .filter(|(at, run)| newest.get(&run.key) == Some(at))
+            .map(|(_, run)| run)
+            .collect())
     }
 
     /// Every bill, in the order in which they were imported.
@@ -282,7 +298,10 @@ mod tests {
         let (folder, mut ledger) = ledger();
         let (one, credit) = (charge("1", "3.000000001"), charge("2", "-0.5"));
         let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(ledger.enter(&[one.clone(), credit.clone()], now).unwrap(), Entered { new: 2, ..Entered::default() });
+        assert_eq!(
+            ledger.enter(&[one.clone(), credit.clone()], now).unwrap(),
+            Entered { new: 2, ..Entered::default() }
+        );
         assert_eq!(ledger.enter(std::slice::from_ref(&one), now).unwrap(), Entered { known: 1, ..Entered::default() });
         let dearer = charge("1", "4");
         let entered = ledger.enter(&[dearer.clone(), charge("3", "1")], now).unwrap();
@@ -327,7 +346,11 @@ mod tests {
         assert!(matches!(Ledger::open(&newer), Err(LedgerError::Newer(7))));
         assert!(std::fs::read(&newer).unwrap() == before, "not a byte is another");
         let text = folder.path().join("text.sqlite");
-        std::fs::write(&text, "not a database, and long enough to be looked at as one: 0123456789012345678901234567890123456789").unwrap();
+        std::fs::write(
+            &text,
+            "not a database, and long enough to be looked at as one: 0123456789012345678901234567890123456789",
+        )
+        .unwrap();
         assert!(matches!(Ledger::open(&text), Err(LedgerError::Foreign(_))));
         let foreign = folder.path().join("foreign.sqlite");
         Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
@@ -361,7 +384,8 @@ mod tests {
         assert_eq!((count, ledger.runs().unwrap()["a@1"].outcome.as_deref()), (2, Some("completed")));
         ledger.know(&RunKnown { key: "b@1".to_owned(), ..RunKnown::default() }, now).unwrap();
         ledger.know(&RunKnown { outcome: Some("failed".to_owned()), ..run.clone() }, now).unwrap();
-        let turn: Vec<(String, Option<String>)> = ledger.runs_in_turn().unwrap().into_iter().map(|run| (run.key, run.outcome)).collect();
+        let turn: Vec<(String, Option<String>)> =
+            ledger.runs_in_turn().unwrap().into_iter().map(|run| (run.key, run.outcome)).collect();
         assert_eq!(turn, [("b@1".to_owned(), None), ("a@1".to_owned(), Some("failed".to_owned()))]);
     }
 }

@@ -80,7 +80,8 @@ impl LeftOut {
             (self.too_short, "shorter than a quarter of an hour"),
             (self.too_far_off, "more than five times off, as other work is"),
         ];
-        let parts: Vec<String> = parts.iter().filter(|(runs, _)| *runs > 0).map(|(runs, why)| format!("{runs} {why}")).collect();
+        let parts: Vec<String> =
+            parts.iter().filter(|(runs, _)| *runs > 0).map(|(runs, why)| format!("{runs} {why}")).collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
@@ -105,7 +106,11 @@ pub fn usable(runs: &[Compared], constants_version: &str, measured_sha256: Optio
         } else {
             usable.runs.push(OwnRun {
                 run: run.run.clone(),
-                program: Program { model: basis.model.clone(), task: basis.task.clone(), framework: run.framework.clone() },
+                program: Program {
+                    model: basis.model.clone(),
+                    task: basis.task.clone(),
+                    framework: run.framework.clone(),
+                },
                 gpu: run.gpu.clone(),
                 time_ratio: ratio,
                 same_constants: basis.constants_version == constants_version,
@@ -134,26 +139,27 @@ pub struct Group {
 
 /// Completed runs with a forecast. What only rehearsed says nothing of real machines.
 pub fn compare<'a>(runs: impl Iterator<Item = &'a RunKnown>) -> Vec<Compared> {
-    let compared = runs.filter(|run| run.outcome.as_deref() == Some("completed") && run.cloud != REHEARSAL).filter_map(|run| {
-        let (expected, actual) = (run.expected.as_ref()?, run.actual.as_ref()?);
-        let dollars = |amount: Usd| amount.dollars();
-        Some(Compared {
-            run: run.run.clone(),
-            gpu: expected.gpu.clone(),
-            framework: expected.framework.clone(),
-            nodes: actual.nodes,
-            hours: Pair { forecast: expected.hours.expected, actual: actual.hours },
-            work_hours: Pair { forecast: actual.planned_work_hours, actual: actual.work_hours },
-            rate_usd: Pair {
-                forecast: dollars(actual.planned_rate_usd),
-                actual: dollars(actual.machines_usd.unwrap_or(actual.cost_usd)) / actual.machine_hours,
-            },
-            cost_usd: Pair { forecast: dollars(expected.cost_usd.expected), actual: dollars(actual.cost_usd) },
-            interruptions: Pair { forecast: expected.interruptions, actual: f64::from(actual.interruptions) },
-            is_within_p90: actual.cost_usd <= expected.cost_usd.p90,
-            basis: expected.basis.clone(),
-        })
-    });
+    let compared =
+        runs.filter(|run| run.outcome.as_deref() == Some("completed") && run.cloud != REHEARSAL).filter_map(|run| {
+            let (expected, actual) = (run.expected.as_ref()?, run.actual.as_ref()?);
+            let dollars = |amount: Usd| amount.dollars();
+            Some(Compared {
+                run: run.run.clone(),
+                gpu: expected.gpu.clone(),
+                framework: expected.framework.clone(),
+                nodes: actual.nodes,
+                hours: Pair { forecast: expected.hours.expected, actual: actual.hours },
+                work_hours: Pair { forecast: actual.planned_work_hours, actual: actual.work_hours },
+                rate_usd: Pair {
+                    forecast: dollars(actual.planned_rate_usd),
+                    actual: dollars(actual.machines_usd.unwrap_or(actual.cost_usd)) / actual.machine_hours,
+                },
+                cost_usd: Pair { forecast: dollars(expected.cost_usd.expected), actual: dollars(actual.cost_usd) },
+                interruptions: Pair { forecast: expected.interruptions, actual: f64::from(actual.interruptions) },
+                is_within_p90: actual.cost_usd <= expected.cost_usd.p90,
+                basis: expected.basis.clone(),
+            })
+        });
     compared.collect()
 }
 
@@ -184,7 +190,11 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
-    Some(if values.len().is_multiple_of(2) { f64::midpoint(*values.get(middle.wrapping_sub(1))?, upper) } else { upper })
+    Some(if values.len().is_multiple_of(2) {
+        f64::midpoint(*values.get(middle.wrapping_sub(1))?, upper)
+    } else {
+        upper
+    })
 }
 
 #[cfg(test)]

@@ -236,7 +236,13 @@ pub struct Spent {
 
 impl Spent {
     /// `open` are charges that still grow, in the place of none in the ledger.
-    pub fn new(charges: Vec<Charge>, open: Vec<Charge>, bills: &[ImportedBill], known: BTreeMap<String, RunKnown>, asked: &Asked) -> Self {
+    pub fn new(
+        charges: Vec<Charge>,
+        open: Vec<Charge>,
+        bills: &[ImportedBill],
+        known: BTreeMap<String, RunKnown>,
+        asked: &Asked,
+    ) -> Self {
         let (mut lines, mut rehearsals) = (Vec::new(), BTreeSet::new());
         let entered = charges.into_iter().map(|charge| (charge, false));
         for (mut charge, so_far) in entered.chain(open.into_iter().map(|charge| (charge, true))) {
@@ -244,7 +250,8 @@ impl Spent {
             if asked.runs.as_ref().is_some_and(|runs| !runs.contains(&key)) {
                 continue;
             }
-            let is_wanted = if asked.clouds.is_empty() { charge.cloud != REHEARSAL } else { asked.clouds.contains(&charge.cloud) };
+            let is_wanted =
+                if asked.clouds.is_empty() { charge.cloud != REHEARSAL } else { asked.clouds.contains(&charge.cloud) };
             if !is_wanted {
                 rehearsals.extend((charge.cloud == REHEARSAL).then_some(key));
                 continue;
@@ -350,7 +357,12 @@ fn piece(charge: &Charge, from: Timestamp, to: Timestamp) -> Charge {
         start: from,
         end: to,
         quantity: charge.quantity * (nanos(to) - nanos(from)) as f64 / whole as f64,
-        costs: Costs { list: part(list), contracted: part(contracted), effective: part(effective), billed: billed.map(part) },
+        costs: Costs {
+            list: part(list),
+            contracted: part(contracted),
+            effective: part(effective),
+            billed: billed.map(part),
+        },
         ..charge.clone()
     }
 }
@@ -438,9 +450,15 @@ mod tests {
         let (rows, total) = spent.rows(&By::Run);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
-        assert_eq!((rows[0].wasted_share(), rows[1].wasted_share(), rows[2].wasted_share()), (Some(0.25), Some(1.0), Some(0.0)));
+        assert_eq!(
+            (rows[0].wasted_share(), rows[1].wasted_share(), rows[2].wasted_share()),
+            (Some(0.25), Some(1.0), Some(0.0))
+        );
         assert_eq!((rows[0].usd_per_million_tokens(), rows[1].usd_per_million_tokens()), (Some(2.0), None));
-        assert_eq!((rows[2].so_far.nanos(), total.contracted.nanos(), total.list.nanos()), (5, 10_000_000_005, 20_000_000_010));
+        assert_eq!(
+            (rows[2].so_far.nanos(), total.contracted.nanos(), total.list.nanos()),
+            (5, 10_000_000_005, 20_000_000_010)
+        );
         assert_eq!(spent.rows(&By::Team).0[0].runs.len(), 3);
         assert_eq!(spent.rows(&By::Tag("paper".to_owned())).0.len(), 3);
         assert_eq!(spent.rows(&By::Tag("none".to_owned())).0[0].name, NOBODY);
@@ -460,11 +478,19 @@ mod tests {
 
     #[test]
     fn only_the_part_in_time_counts() {
-        let asked = Asked { since: Timestamp::from_second(1800).ok(), until: Timestamp::from_second(2700).ok(), ..Asked::default() };
+        let asked = Asked {
+            since: Timestamp::from_second(1800).ok(),
+            until: Timestamp::from_second(2700).ok(),
+            ..Asked::default()
+        };
         let spent = Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &asked);
         assert_eq!(spent.rows(&By::Run).1.contracted.nanos(), 1_000);
         let late = Asked { since: Timestamp::from_second(3600).ok(), ..Asked::default() };
-        assert!(Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &late).lines.is_empty());
+        assert!(
+            Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &late)
+                .lines
+                .is_empty()
+        );
     }
 
     proptest! {

@@ -56,7 +56,8 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    pub const ALL: [Self; 6] = [Self::Norm, Self::Activation, Self::Add, Self::CrossEntropy, Self::Optimizer, Self::Reduction];
+    pub const ALL: [Self; 6] =
+        [Self::Norm, Self::Activation, Self::Add, Self::CrossEntropy, Self::Optimizer, Self::Reduction];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -90,7 +91,9 @@ impl Work {
     pub fn flops(&self) -> f64 {
         match *self {
             Self::Matmul { m, n, k, .. } => 2.0 * m as f64 * n as f64 * k as f64,
-            Self::Attention { heads, sequence, head_size, .. } => 4.0 * heads as f64 * (sequence as f64).powi(2) * head_size as f64,
+            Self::Attention { heads, sequence, head_size, .. } => {
+                4.0 * heads as f64 * (sequence as f64).powi(2) * head_size as f64
+            }
             _ => 0.0,
         }
     }
@@ -127,7 +130,10 @@ impl Work {
             Self::Matmul { m, n, k, .. } => vec![m, n, k],
             Self::Attention { heads, sequence, head_size, .. } => vec![heads, sequence, head_size],
             Self::Kernel { rows, columns, .. } => vec![rows, columns],
-            Self::Stream { bytes, .. } | Self::HostCopy { bytes, .. } | Self::PeerCopy { bytes } | Self::AllReduce { bytes } => vec![bytes],
+            Self::Stream { bytes, .. }
+            | Self::HostCopy { bytes, .. }
+            | Self::PeerCopy { bytes }
+            | Self::AllReduce { bytes } => vec![bytes],
             Self::Launch { .. } => Vec::new(),
         };
         // Products of three such sizes stay inside 64 bits where they are counted as integers.

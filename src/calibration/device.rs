@@ -82,8 +82,10 @@ pub fn match_catalog(local: &LocalGpu, hardware: &Hardware) -> Option<GpuId> {
 /// The name as it stands, then without the words that drivers put before it.
 fn names(name: &str) -> impl Iterator<Item = String> {
     let words: Vec<&str> = name.split_whitespace().collect();
-    let brands =
-        words.iter().take_while(|word| matches!(word.to_ascii_lowercase().as_str(), "nvidia" | "tesla" | "geforce" | "quadro")).count();
+    let brands = words
+        .iter()
+        .take_while(|word| matches!(word.to_ascii_lowercase().as_str(), "nvidia" | "tesla" | "geforce" | "quadro"))
+        .count();
     (0..=brands).map(|skipped| words[skipped..].join(" ")).collect::<Vec<_>>().into_iter()
 }
 
@@ -130,7 +132,11 @@ mod tests {
         assert_eq!(matched("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 20_000.0, (8, 0)), None);
         assert_eq!(matched("NVIDIA A100-SXM4-40GB", 20_000.0, (8, 0)), None);
         assert_eq!(matched("NVIDIA GeForce RTX 4090 Laptop GPU", 16_000.0, (8, 9)), None);
-        assert_eq!(matched("NVIDIA H100 80GB HBM3", 81_079.0, (8, 0)), None, "a capability that the chip does not have");
+        assert_eq!(
+            matched("NVIDIA H100 80GB HBM3", 81_079.0, (8, 0)),
+            None,
+            "a capability that the chip does not have"
+        );
         assert_eq!(matched("Some Other GPU", 16_000.0, (9, 9)), None);
         assert_eq!(matched("", 0.0, (0, 0)), None);
         assert_eq!(matched("NVIDIA", 16_000.0, (7, 5)), None);

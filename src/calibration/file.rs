@@ -84,7 +84,8 @@ impl Calibration {
     /// The first figure that no measurement gives.
     fn nonsense(&self) -> Option<String> {
         let has_weight = |benchmark: &Benchmark| benchmark.weight.is_finite() && benchmark.weight >= 0.0;
-        let is_sane = |one: &&Sampled| one.statistics.is_sane() && has_weight(&one.benchmark) && one.benchmark.work.is_sane();
+        let is_sane =
+            |one: &&Sampled| one.statistics.is_sane() && has_weight(&one.benchmark) && one.benchmark.work.is_sane();
         if !(1..=1024).contains(&self.device.gpus) {
             return Some(format!("{} GPUs are in no machine", self.device.gpus));
         }
@@ -139,8 +140,13 @@ mod tests {
         assert_eq!(refused(&|value| value["version"] = 2.into()), "it has version 2; this program reads version 1");
         assert!(refused(&|value| value["colour"] = 1.into()).contains("unknown field `colour`"));
         assert_eq!(refused(&|value| value["device"]["gpus"] = 0.into()), "0 GPUs are in no machine");
-        assert!(refused(&|value| value["results"][0]["statistics"]["median_seconds"] = 0.into()).contains("no clock gives"));
-        assert!(refused(&|value| value["results"][0]["benchmark"]["work"]["bytes"] = u64::MAX.into()).contains("no clock gives"));
+        assert!(
+            refused(&|value| value["results"][0]["statistics"]["median_seconds"] = 0.into()).contains("no clock gives")
+        );
+        assert!(
+            refused(&|value| value["results"][0]["benchmark"]["work"]["bytes"] = u64::MAX.into())
+                .contains("no clock gives")
+        );
         assert!(Calibration::read("{}").is_err() && Calibration::read("").is_err());
     }
 

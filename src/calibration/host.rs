@@ -165,7 +165,9 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
         for entry in entries.flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => open.push(entry.path()),
-                Ok(kind) if kind.is_file() => found.push((entry.metadata().map_or(0, |metadata| metadata.len()), entry.path())),
+                Ok(kind) if kind.is_file() => {
+                    found.push((entry.metadata().map_or(0, |metadata| metadata.len()), entry.path()))
+                }
                 _ => {}
             }
         }

@@ -38,8 +38,11 @@ impl Readings {
     /// One line of `nvidia-smi --query-gpu=... --format=csv,noheader,nounits`; cells that say `[N/A]` are left out.
     pub fn add(&mut self, line: &str) {
         let cells: Vec<&str> = line.split(',').map(str::trim).collect();
-        let number = |index: usize| cells.get(index).and_then(|cell| cell.parse::<f64>().ok()).filter(|value| value.is_finite());
-        let most = |kept: &mut Option<f64>, index: usize| *kept = [*kept, number(index)].into_iter().flatten().reduce(f64::max);
+        let number =
+            |index: usize| cells.get(index).and_then(|cell| cell.parse::<f64>().ok()).filter(|value| value.is_finite());
+        let most = |kept: &mut Option<f64>, index: usize| {
+            *kept = [*kept, number(index)].into_iter().flatten().reduce(f64::max)
+        };
         most(&mut self.clock_mhz, 0);
         most(&mut self.clock_limit_mhz, 1);
         most(&mut self.temperature_celsius, 2);
@@ -56,7 +59,8 @@ impl Readings {
     /// What others do on the GPU before anything of ours does: programs that compute, one a line, and memory in use in MiB.
     pub fn before(programs: &str, memory_mib: &str) -> Self {
         let others = programs.lines().filter(|line| line.trim().parse::<u32>().is_ok()).count() as u32;
-        let others_bytes = memory_mib.trim().parse::<f64>().ok().filter(|mib| mib.is_finite()).map(|mib| mib * f64::from(1 << 20));
+        let others_bytes =
+            memory_mib.trim().parse::<f64>().ok().filter(|mib| mib.is_finite()).map(|mib| mib * f64::from(1 << 20));
         Self { others_bytes, others, ..Self::default() }
     }
 
@@ -86,7 +90,10 @@ impl Readings {
         if self.others > 0 {
             said.push(format!("programs of others ran on this GPU ({}): the figures are theirs as well", self.others));
         } else if let Some(bytes) = self.others_bytes.filter(|bytes| *bytes > IDLE_BYTES) {
-            said.push(format!("{:.1} GB of its memory were in use before: somebody else may be computing", bytes / 1e9));
+            said.push(format!(
+                "{:.1} GB of its memory were in use before: somebody else may be computing",
+                bytes / 1e9
+            ));
         }
         said
     }
@@ -102,7 +109,10 @@ mod tests {
         let mut readings = Readings::before("", " 4\n");
         readings.add("210, 1980, 34, 71.20, 700.00, Not Active, Not Active, Not Active, Not Active");
         readings.add("1755, 1980, 58, 698.90, 700.00, Active, Not Active, Not Active, Not Active");
-        assert_eq!((readings.clock_mhz, readings.temperature_celsius, readings.power_watts), (Some(1755.0), Some(58.0), Some(698.9)));
+        assert_eq!(
+            (readings.clock_mhz, readings.temperature_celsius, readings.power_watts),
+            (Some(1755.0), Some(58.0), Some(698.9))
+        );
         assert_eq!(readings.throttled, ["power cap"]);
         assert_eq!(readings.others_bytes, Some(4.0 * 1_048_576.0));
         assert_eq!(readings.summary().unwrap(), "1755 of 1980 MHz, 58 C, 699 of 700 W");
@@ -114,9 +124,15 @@ mod tests {
         let mut readings = Readings::default();
         readings.add("1590, 1590, 40, [N/A], [N/A], [N/A], Not Active, Not Active, Not Active");
         assert_eq!((readings.power_watts, readings.throttled.len()), (None, 0));
-        assert_eq!((readings.summary().unwrap().as_str(), Readings::default().summary()), ("1590 of 1590 MHz, 40 C", None));
+        assert_eq!(
+            (readings.summary().unwrap().as_str(), Readings::default().summary()),
+            ("1590 of 1590 MHz, 40 C", None)
+        );
         assert!(readings.warnings().is_empty());
-        assert!(Readings::before("4711\n4712\n", "9000").warnings()[0].starts_with("programs of others ran on this GPU (2)"));
+        assert!(
+            Readings::before("4711\n4712\n", "9000").warnings()[0]
+                .starts_with("programs of others ran on this GPU (2)")
+        );
         assert!(Readings::before("[Not Found]", "9000").warnings()[0].starts_with("9.4 GB of its memory"));
     }
 

@@ -22,7 +22,9 @@ mod tests {
     fn every_recorded_card_is_listed_and_real() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benchmarks/results");
         let texts = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let texts = texts.filter(|path| path.extension().is_some_and(|end| end == "json")).map(|path| fs::read_to_string(path).unwrap());
+        let texts = texts
+            .filter(|path| path.extension().is_some_and(|end| end == "json"))
+            .map(|path| fs::read_to_string(path).unwrap());
         let found: Vec<Calibration> = texts.filter_map(|text| Calibration::read(&text).ok()).collect();
         assert_eq!(found.len(), RECORDED.len(), "list every calibration of benchmarks/results in RECORDED");
         assert!(found.iter().all(|calibration| !calibration.simulated && calibration.gpu.is_some()));

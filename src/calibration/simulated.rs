@@ -56,11 +56,15 @@ impl SimulatedDevice {
             memory_bytes: gpu.memory().0 as u64,
             compute_capability: capability.map_or((0, 0), |(major, minor)| (number(major), number(minor))),
             gpus,
-            versions: BTreeMap::from([("simulation".to_owned(), "roofline".to_owned()), ("seed".to_owned(), seed.to_string())]),
+            versions: BTreeMap::from([
+                ("simulation".to_owned(), "roofline".to_owned()),
+                ("seed".to_owned(), seed.to_string()),
+            ]),
         };
         // A card worse than its model, as one in a warm rack is, so that something shows.
         let mut worse = |least: f64, most: f64| 1.0 - least - (most - least) * draws.uniform();
-        let (arithmetic, memory, host, links) = (worse(0.05, 0.15), worse(0.02, 0.08), worse(0.0, 0.3), worse(0.0, 0.2));
+        let (arithmetic, memory, host, links) =
+            (worse(0.05, 0.15), worse(0.02, 0.08), worse(0.0, 0.3), worse(0.0, 0.2));
         Self { facts, gpu: gpu.clone(), roof, link, arithmetic, memory, host, links, draws, clock: 0.0 }
     }
 
@@ -74,7 +78,9 @@ impl SimulatedDevice {
                 let filled = k as f64 / (k as f64 + 128.0) * (m.min(n) as f64 / (m.min(n) as f64 + 64.0));
                 launch + (work.flops() / (self.rate(format)? * filled)).max(work.bytes() / bandwidth)
             }
-            Work::Attention { format, .. } => 3.0 * launch + (work.flops() / self.rate(format)?).max(work.bytes() / bandwidth),
+            Work::Attention { format, .. } => {
+                3.0 * launch + (work.flops() / self.rate(format)?).max(work.bytes() / bandwidth)
+            }
             Work::Kernel { kernel, .. } => {
                 let share = if kernel == Kernel::CrossEntropy { 0.85 } else { 0.92 };
                 launch + work.bytes() / (bandwidth * share)
@@ -83,7 +89,8 @@ impl SimulatedDevice {
             Work::Launch { graph: false } => LAUNCH / self.host,
             Work::Launch { graph: true } => GRAPH_LAUNCH / self.host,
             Work::HostCopy { pinned, .. } => {
-                START + work.bytes() / (self.gpu.pcie_bandwidth().0 * if pinned { PINNED } else { PAGEABLE } * self.links)
+                START
+                    + work.bytes() / (self.gpu.pcie_bandwidth().0 * if pinned { PINNED } else { PAGEABLE } * self.links)
             }
             Work::PeerCopy { .. } => START + work.bytes() / self.bus()?,
             Work::AllReduce { bytes } => {
@@ -160,12 +167,23 @@ pub(crate) mod tests {
     #[test]
     fn nothing_is_faster_than_its_roof_but_for_the_noise() {
         let mut device = simulated("a100-sxm4-80", 5);
-        let product =
-            Work::Matmul { m: 8192, n: 8192, k: 8192, format: NumberFormat::Bf16, pass: crate::calibration::benchmark::Pass::Forward };
+        let product = Work::Matmul {
+            m: 8192,
+            n: 8192,
+            k: 8192,
+            format: NumberFormat::Bf16,
+            pass: crate::calibration::benchmark::Pass::Forward,
+        };
         let seconds = device.sample(&product, 0.0).unwrap();
         let rate = product.flops() / seconds;
         assert!(rate < 0.8 * 312e12 * 1.03 && rate > 0.5 * 312e12, "{rate}");
-        let fp8 = Work::Matmul { m: 16, n: 16, k: 16, format: NumberFormat::Fp8, pass: crate::calibration::benchmark::Pass::Forward };
+        let fp8 = Work::Matmul {
+            m: 16,
+            n: 16,
+            k: 16,
+            format: NumberFormat::Fp8,
+            pass: crate::calibration::benchmark::Pass::Forward,
+        };
         assert!(device.prepare(&fp8).unwrap_err().0.contains("no fp8 units"));
     }
 }

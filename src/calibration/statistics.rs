@@ -42,7 +42,10 @@ impl Statistics {
 
     /// Read from a file: what a clock could have given.
     pub fn is_sane(&self) -> bool {
-        self.median_seconds.is_finite() && self.median_seconds > 0.0 && (0.0..1e3).contains(&self.spread) && self.samples > 0
+        self.median_seconds.is_finite()
+            && self.median_seconds > 0.0
+            && (0.0..1e3).contains(&self.spread)
+            && self.samples > 0
     }
 }
 

@@ -89,7 +89,8 @@ impl Suite {
 
     /// Forward, and both gradients where weights are trained, of every linear layer.
     fn products(&self, shapes: &Shapes, facts: &DeviceFacts, list: &mut Vec<Benchmark>) {
-        let per_rank = u64::from(shapes.micro_batch) * u64::from(shapes.sequence) / u64::from(shapes.layout.context.max(1));
+        let per_rank =
+            u64::from(shapes.micro_batch) * u64::from(shapes.sequence) / u64::from(shapes.layout.context.max(1));
         let tokens = per_rank.clamp(1, self.most_tokens) as f64;
         let format = layer_format(shapes.precision, facts.compute_capability);
         let layers = layer_products(shapes.model, &shapes.layout, tokens).map(|product| (product, format));
@@ -108,7 +109,11 @@ impl Suite {
                 passes.push(("weight gradient", Pass::WeightGradient, product.gemm.weight_gradient()));
             }
             for (word, pass, gemm) in passes {
-                list.push(Benchmark::new(format!("{}, {word}", product.what), matmul(gemm, format, pass), six_figures(gemm.count)));
+                list.push(Benchmark::new(
+                    format!("{}, {word}", product.what),
+                    matmul(gemm, format, pass),
+                    six_figures(gemm.count),
+                ));
             }
         }
     }
@@ -120,8 +125,9 @@ impl Suite {
             }
         }
         let transformer = shapes.filter(|shapes| shapes.model.kind.is_transformer());
-        let rows = transformer
-            .map_or(self.most_tokens, |shapes| (u64::from(shapes.micro_batch) * u64::from(shapes.sequence)).clamp(1, self.most_tokens));
+        let rows = transformer.map_or(self.most_tokens, |shapes| {
+            (u64::from(shapes.micro_batch) * u64::from(shapes.sequence)).clamp(1, self.most_tokens)
+        });
         // Without a workload the sizes of Llama 3.1 8B.
         let (hidden, ffn, vocab) = transformer.map_or((4096, 14336, 128_256), |shapes| {
             let m = shapes.model;
@@ -153,7 +159,8 @@ impl Suite {
 }
 
 /// Formats of the comparison between GPUs.
-const FORMATS: [NumberFormat; 5] = [NumberFormat::Bf16, NumberFormat::Fp16, NumberFormat::Tf32, NumberFormat::Fp8, NumberFormat::Fp32];
+const FORMATS: [NumberFormat; 5] =
+    [NumberFormat::Bf16, NumberFormat::Fp16, NumberFormat::Tf32, NumberFormat::Fp8, NumberFormat::Fp32];
 
 /// NVIDIA's list of compute capabilities (CUDA C++ programming guide, "Arithmetic instructions"): bf16 and tf32 from 8.0, fp8
 /// from 8.9.
@@ -218,7 +225,12 @@ struct Ready {
 
 /// Prepares everything, then samples all in turns, so that heat and clock drift fall on all alike. `said` hears what is done
 /// and which share of the work that is.
-pub fn run(suite: &Suite, benchmarks: Vec<Benchmark>, device: &mut dyn Device, said: &mut dyn FnMut(f64, &str)) -> Outcome {
+pub fn run(
+    suite: &Suite,
+    benchmarks: Vec<Benchmark>,
+    device: &mut dyn Device,
+    said: &mut dyn FnMut(f64, &str),
+) -> Outcome {
     let mut outcome = Outcome::default();
     let mut ready = prepare(suite, benchmarks, device, said, &mut outcome);
     drop_what_no_time_is_left_for(suite, device.elapsed(), &mut ready, &mut outcome);
@@ -242,7 +254,9 @@ pub fn run(suite: &Suite, benchmarks: Vec<Benchmark>, device: &mut dyn Device, s
     for one in ready {
         match Statistics::of(&one.samples) {
             Some(statistics) => outcome.sampled.push(Sampled { benchmark: one.benchmark, statistics }),
-            None => outcome.waived.push(NotRun { benchmark: one.benchmark, reason: "the clock gave no time for it".to_owned() }),
+            None => outcome
+                .waived
+                .push(NotRun { benchmark: one.benchmark, reason: "the clock gave no time for it".to_owned() }),
         }
     }
     outcome
@@ -346,13 +360,21 @@ mod tests {
         let (quick, full) = (Suite::quick().unwrap(), Suite::full().unwrap());
         let (outcome_of_one, _) = outcome(&quick, "v100-sxm2-16", 1);
         let reason = |outcome: &Outcome, word: &str| {
-            outcome.waived.iter().find(|waived| waived.benchmark.name == word).map(|waived| waived.reason.clone()).unwrap()
+            outcome
+                .waived
+                .iter()
+                .find(|waived| waived.benchmark.name == word)
+                .map(|waived| waived.reason.clone())
+                .unwrap()
         };
         assert_eq!(reason(&outcome_of_one, "peer copy"), "one GPU has no other to talk to");
         // Of the five formats Volta has two.
         let lacking: Vec<&str> =
             outcome_of_one.waived.iter().map(|one| one.reason.as_str()).filter(|why| why.ends_with(" units")).collect();
-        assert_eq!(lacking[..3], ["bf16", "tf32", "fp8"].map(|format| format!("compute capability 7.0 has no {format} units")));
+        assert_eq!(
+            lacking[..3],
+            ["bf16", "tf32", "fp8"].map(|format| format!("compute capability 7.0 has no {format} units"))
+        );
         assert_eq!(lacking.len(), 3 * quick.squares.len());
         // bf16 on Volta is fp16, as the estimate has it.
         let format = |one: &Sampled| matches!(one.benchmark.work, Work::Matmul { format: NumberFormat::Fp16, .. });

@@ -196,7 +196,9 @@ pub fn run(arguments: &AgentArguments, offline: bool, printer: &Printer) -> Exit
         }
     };
     let code = supervised(arguments, hand_off.as_ref(), offline, printer);
-    if let Some(command) = arguments.at_end.as_deref().or(hand_off.as_ref().and_then(|hand_off| hand_off.at_end.as_deref())) {
+    if let Some(command) =
+        arguments.at_end.as_deref().or(hand_off.as_ref().and_then(|hand_off| hand_off.at_end.as_deref()))
+    {
         let ended = std::process::Command::new("sh").args(["-c", command]).status();
         if !ended.is_ok_and(|status| status.success()) {
             printer.warning("the command of --at-end failed; this machine may go on costing money");
@@ -219,9 +221,9 @@ fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: b
         Ok(Err(fault)) => {
             let diagnostic = Diagnostic::new(Exit::Unexpected, fault.to_string());
             printer.diagnostic(&match fault {
-                Fault::NothingVerifies(_) => {
-                    diagnostic.hint("look at runs/RUN/events in the store; gpuplan agent --restart-from-nothing ... gives them up")
-                }
+                Fault::NothingVerifies(_) => diagnostic.hint(
+                    "look at runs/RUN/events in the store; gpuplan agent --restart-from-nothing ... gives them up",
+                ),
                 _ => diagnostic,
             });
             ExitCode::from(code_of(&fault))
@@ -238,7 +240,8 @@ fn code_of(fault: &Fault) -> u8 {
     match fault {
         Fault::Claim(ClaimError::Alive { .. }) => FENCED,
         Fault::Staging(error) if error.is_for_now() => INTERRUPTED,
-        Fault::Store(StoreError::Unavailable { .. }) | Fault::Claim(ClaimError::Store(StoreError::Unavailable { .. })) => INTERRUPTED,
+        Fault::Store(StoreError::Unavailable { .. })
+        | Fault::Claim(ClaimError::Store(StoreError::Unavailable { .. })) => INTERRUPTED,
         _ => AGENT_FAULT,
     }
 }
@@ -254,14 +257,19 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     let refuse = |error: String| Diagnostic::new(Exit::Usage, error);
     let here = std::env::current_dir().map_err(|error| Diagnostic::unexpected(&error))?;
     let folder_name = || here.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let given = arguments.run.clone().filter(|name| !name.is_empty()).or_else(|| hand_off.and_then(|hand_off| hand_off.run.clone()));
+    let given = arguments
+        .run
+        .clone()
+        .filter(|name| !name.is_empty())
+        .or_else(|| hand_off.and_then(|hand_off| hand_off.run.clone()));
     let layout = Layout::new(&given.unwrap_or_else(folder_name));
     let layout = layout.map_err(|error| wrong(&error).hint("gpuplan agent --store URI --run NAME -- COMMAND"))?;
     in_reach(&arguments.store, "the store", offline)?;
     let store = Store::open(&arguments.store).map_err(|error| wrong(&error))?;
     let caps = caps(arguments, hand_off)?;
     let carrier = sweep::carrier(arguments, layout.run())?;
-    let notices: Vec<Arc<dyn NoticeSource>> = if offline { Vec::new() } else { notices::sources(&arguments.notices).map_err(refuse)? };
+    let notices: Vec<Arc<dyn NoticeSource>> =
+        if offline { Vec::new() } else { notices::sources(&arguments.notices).map_err(refuse)? };
     Ok(Settings {
         run: Run::new(store, layout),
         store: arguments.store.clone(),
@@ -297,7 +305,8 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
 fn data(arguments: &AgentArguments, here: &Path, offline: bool) -> Result<Option<Data>, Diagnostic> {
     let Some(address) = &arguments.data else { return Ok(None) };
     in_reach(address, "the data", offline)?;
-    let folder = std::path::absolute(here.join(&arguments.data_folder)).map_err(|error| Diagnostic::unexpected(&error))?;
+    let folder =
+        std::path::absolute(here.join(&arguments.data_folder)).map_err(|error| Diagnostic::unexpected(&error))?;
     Ok(Some(Data { address: address.clone(), folder }))
 }
 
@@ -330,7 +339,10 @@ fn place(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place
     let node = arguments.node.or(hand_off.map(|hand_off| hand_off.node)).unwrap_or(0);
     let nodes = arguments.nodes.or(hand_off.map(|hand_off| hand_off.nodes)).unwrap_or(1);
     if node >= nodes {
-        return Err(Diagnostic::new(Exit::Usage, format!("--node {node} is none of --nodes {nodes}, which count from 0")));
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            format!("--node {node} is none of --nodes {nodes}, which count from 0"),
+        ));
     }
     Ok(Place { node, nodes })
 }
@@ -342,13 +354,20 @@ fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<Question>, 
         return Err(Diagnostic::new(Exit::Usage, "--metric needs a group around the number, as in 'loss: ([0-9.]+)'"));
     }
     if caps.rate.is_none() {
-        return Err(Diagnostic::new(Exit::Usage, "--worth needs --rate: without a price nobody knows what an improvement costs"));
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            "--worth needs --rate: without a price nobody knows what an improvement costs",
+        ));
     }
     let limit = Usd::parse(limit).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
     Ok(Some(Question { metric, higher_is_better: arguments.higher_is_better, limit }))
 }
 
-fn notifier(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool) -> Result<Option<Arc<dyn Notifier>>, Diagnostic> {
+fn notifier(
+    arguments: &AgentArguments,
+    hand_off: Option<&HandOff>,
+    offline: bool,
+) -> Result<Option<Arc<dyn Notifier>>, Diagnostic> {
     let url = arguments.notify.as_deref().or(hand_off.and_then(|hand_off| hand_off.notify.as_deref()));
     let Some(url) = url.filter(|_| !offline) else { return Ok(None) };
     let webhook = Webhook::new(url).map_err(|error| Diagnostic::new(Exit::Usage, error))?;
@@ -363,8 +382,13 @@ fn on_stall(text: &str) -> Result<OnStall, String> {
 }
 
 /// Signals that a program can take as a wish to save. The others kill it or mean something else.
-const SIGNALS: [(&str, Signal); 5] =
-    [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP), ("USR1", Signal::USR1), ("USR2", Signal::USR2)];
+const SIGNALS: [(&str, Signal); 5] = [
+    ("TERM", Signal::TERM),
+    ("INT", Signal::INT),
+    ("HUP", Signal::HUP),
+    ("USR1", Signal::USR1),
+    ("USR2", Signal::USR2),
+];
 
 fn signal(text: &str) -> Result<Signal, String> {
     let named = text.strip_prefix("SIG").unwrap_or(text);

@@ -58,13 +58,16 @@ struct Target {
 
 pub fn run(arguments: &BenchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     if settings.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "a calibration is no table of rows").hint("gpuplan bench --output json"));
+        return Err(
+            Diagnostic::new(Exit::Usage, "a calibration is no table of rows").hint("gpuplan bench --output json")
+        );
     }
     let hardware = settings.hardware()?;
     let asked = asked(arguments, settings)?;
     let mut target = open(arguments, settings, &hardware)?;
     let name = if arguments.full { "full" } else { "quick" };
-    let suite = if arguments.full { Suite::full() } else { Suite::quick() }.map_err(|error| Diagnostic::unexpected(&error))?;
+    let suite =
+        if arguments.full { Suite::full() } else { Suite::quick() }.map_err(|error| Diagnostic::unexpected(&error))?;
     let setting = asked.as_ref().map(|job| setting(job, target.gpu, target.device.facts().gpus, &hardware, printer));
     let shapes = asked.as_ref().zip(setting).map(|(job, setting)| Shapes {
         model: &job.model,
@@ -115,7 +118,12 @@ pub fn run(arguments: &BenchArguments, settings: &Settings, printer: &Printer) -
 }
 
 /// The calibration itself, or a table of it with what a plan makes of it.
-fn show(calibration: &Calibration, hardware: &Hardware, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+fn show(
+    calibration: &Calibration,
+    hardware: &Hardware,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
     if settings.output == OutputFormat::Json {
         return printer.data(&calibration.json());
     }
@@ -132,11 +140,15 @@ fn finish(calibration: &Calibration, settings: &Settings, printer: &Printer) -> 
         return Ok(Exit::Done);
     }
     if calibration.gpu.is_none() {
-        printer.note(&format!("the catalog has no {}, so plans cannot use this and nothing is kept", calibration.device.name));
+        printer.note(&format!(
+            "the catalog has no {}, so plans cannot use this and nothing is kept",
+            calibration.device.name
+        ));
         return Ok(Exit::Done);
     }
     match calibrations::keep(calibration, settings)? {
-        Some(path) => printer.note(&format!("kept as {}: plans use it from now on (`--calibration none` goes without)", path.display())),
+        Some(path) => printer
+            .note(&format!("kept as {}: plans use it from now on (`--calibration none` goes without)", path.display())),
         None => printer.warning("the environment names no home folder, so the calibration is not kept"),
     }
     Ok(Exit::Done)
@@ -147,13 +159,19 @@ fn asked(arguments: &BenchArguments, settings: &Settings) -> Result<Option<Workl
     if !workload::is_given(&arguments.workload) {
         return Ok(None);
     }
-    let mut file = workload::read(&arguments.workload).map_err(|diagnostic| match (&arguments.simulate, &arguments.workload.file) {
-        (Some(_), Some(path)) if !path.is_file() => diagnostic.hint(format!("to simulate a GPU write `--simulate={}`", path.display())),
-        _ => diagnostic,
+    let mut file = workload::read(&arguments.workload).map_err(|diagnostic| {
+        match (&arguments.simulate, &arguments.workload.file) {
+            (Some(_), Some(path)) if !path.is_file() => {
+                diagnostic.hint(format!("to simulate a GPU write `--simulate={}`", path.display()))
+            }
+            _ => diagnostic,
+        }
     })?;
     let is_trained = file.serving.is_empty();
     let training = &mut file.training;
-    if is_trained && [&training.tokens, &training.samples, &training.epochs, &training.steps].into_iter().all(Option::is_none) {
+    if is_trained
+        && [&training.tokens, &training.samples, &training.epochs, &training.steps].into_iter().all(Option::is_none)
+    {
         training.steps = Some(Scalar::from("1".to_owned()));
     }
     Ok(Some(workload::resolve(&file, &settings.models()?)?.workload))
@@ -182,14 +200,18 @@ fn setting(job: &Workload, gpu: Option<GpuId>, gpus: u32, hardware: &Hardware, p
         global_batch: batch as f64,
         recompute: Recompute::None,
     };
-    let Some((id, (machine, nodes))) = gpu.and_then(|id| Some((id, shape(id, hardware.gpu(id), gpus, hardware).ok()?))) else {
+    let Some((id, (machine, nodes))) = gpu.and_then(|id| Some((id, shape(id, hardware.gpu(id), gpus, hardware).ok()?)))
+    else {
         return plain;
     };
     let subject = Subject::new(&job.model, &job.training, Machine::new(hardware.gpu(id), &machine));
     match best_setting(&subject, batch, nodes).0 {
         Ok(made) => made.setting,
         Err(_) => {
-            printer.note(&format!("{} does not fit this machine: the layers of one plain rank are measured", job.model.name));
+            printer.note(&format!(
+                "{} does not fit this machine: the layers of one plain rank are measured",
+                job.model.name
+            ));
             plain
         }
     }

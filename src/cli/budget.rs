@@ -52,7 +52,9 @@ pub fn run(arguments: &BudgetArguments, settings: &Settings, printer: &Printer) 
     match settings.output {
         OutputFormat::Json => printer.data(&format!("{:#}\n", budget_json::document(&answer))),
         OutputFormat::Csv => printer.data(&budget_json::csv(&answer)),
-        OutputFormat::Table if settings.markdown => printer.data(&budget_text::markdown(&answer, arguments.max_results)),
+        OutputFormat::Table if settings.markdown => {
+            printer.data(&budget_text::markdown(&answer, arguments.max_results))
+        }
         OutputFormat::Table => printer.data(&budget_text::text(&answer, settings.width, arguments.max_results)),
     }
 }
@@ -96,7 +98,11 @@ fn portfolio(path: &Path, text: &str, settings: &Settings) -> Result<Portfolio, 
     }
     let part = |part: Option<&OsStr>| part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let (file, name) = (part(path.file_name()), part(path.file_stem()));
-    let what = if is_plan { What::Plan { path: file, id: None } } else { What::Workload { path: file, limits: Box::default() } };
+    let what = if is_plan {
+        What::Plan { path: file, id: None }
+    } else {
+        What::Workload { path: file, limits: Box::default() }
+    };
     Ok(Portfolio::of_one(&name, what, Month::of(settings.now)))
 }
 
@@ -120,17 +126,26 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn once(&mut self, phase: &Phase) -> Result<Once, Diagnostic> {
         let at = |mut diagnostic: Diagnostic| {
-            diagnostic.message =
-                format!("{} line {}, `{}`: {}", self.arguments.file.display(), phase.line, phase.path(), diagnostic.message);
+            diagnostic.message = format!(
+                "{} line {}, `{}`: {}",
+                self.arguments.file.display(),
+                phase.line,
+                phase.path(),
+                diagnostic.message
+            );
             diagnostic
         };
         let (key, id) = match &phase.what {
             What::Rate(rate) => {
-                let beyond =
-                    || Diagnostic::new(Exit::Usage, "its cost is beyond counting").hint("check `usd_per_hour`, `nodes` and `hours`");
+                let beyond = || {
+                    Diagnostic::new(Exit::Usage, "its cost is beyond counting")
+                        .hint("check `usd_per_hour`, `nodes` and `hours`")
+                };
                 return Once::of_rate(rate).ok_or_else(|| at(beyond()));
             }
-            What::Workload { path, limits } => (format!("{path} {}", serde_json::to_string(limits).unwrap_or_default()), None),
+            What::Workload { path, limits } => {
+                (format!("{path} {}", serde_json::to_string(limits).unwrap_or_default()), None)
+            }
             What::Plan { path, id } => (path.clone(), id.as_deref()),
         };
         if !self.documents.contains_key(&key) {
@@ -153,9 +168,14 @@ impl Planner<'_> {
     /// As `plan --output json` answers it.
     fn planned(&self, path: &str, limits: &LimitsSection) -> Result<Value, Diagnostic> {
         let arguments = WorkloadArguments { file: Some(self.beside(path)), ..WorkloadArguments::default() };
-        let file = workload::read(&arguments)?.overlay(WorkloadFile { limits: limits.clone(), ..WorkloadFile::default() });
+        let file =
+            workload::read(&arguments)?.overlay(WorkloadFile { limits: limits.clone(), ..WorkloadFile::default() });
         let given = &self.arguments.prices;
-        let max_age = if self.documents.is_empty() || !given.live { given.max_age.clone() } else { Some(ASKED_LATELY.to_owned()) };
+        let max_age = if self.documents.is_empty() || !given.live {
+            given.max_age.clone()
+        } else {
+            Some(ASKED_LATELY.to_owned())
+        };
         let prices = PriceArguments {
             live: given.live,
             max_age,

@@ -64,7 +64,8 @@ impl Measurements {
             Some(path) if path == Path::new(NONE) => (Vec::new(), false),
             Some(path) => {
                 let text = fs::read_to_string(path).map_err(|error| {
-                    Diagnostic::file(path, &error).hint("make one with `gpuplan bench --output json`; `--calibration none` uses none")
+                    Diagnostic::file(path, &error)
+                        .hint("make one with `gpuplan bench --output json`; `--calibration none` uses none")
                 })?;
                 (vec![(path.clone(), text)], true)
             }
@@ -85,7 +86,9 @@ impl Measurements {
         }
         let read = costs::open(settings).map_err(|error| error.message);
         match read.and_then(|ledger| ledger.runs_in_turn().map_err(|error| error.to_string())) {
-            Ok(runs) => Own::Usable(usable(&compare(runs.iter()), &Fitted::embedded().version, self.sha256().as_deref())),
+            Ok(runs) => {
+                Own::Usable(usable(&compare(runs.iter()), &Fitted::embedded().version, self.sha256().as_deref()))
+            }
             Err(why) => Own::Unreadable(why),
         }
     }
@@ -125,11 +128,18 @@ impl Measurements {
     }
 
     /// What they correct for a workload in `precision`. A kept file that cannot be used is told and left out.
-    pub fn correction(&self, precision: Precision, hardware: &Hardware, printer: &Printer) -> Result<Correction, Diagnostic> {
+    pub fn correction(
+        &self,
+        precision: Precision,
+        hardware: &Hardware,
+        printer: &Printer,
+    ) -> Result<Correction, Diagnostic> {
         let mut correction = Correction::NONE;
         for (path, text) in &self.files {
             let read = Calibration::read(text).map_err(|error| error.to_string());
-            match read.and_then(|calibration| measured_gpu(&calibration, precision, hardware).map_err(|error| error.to_string())) {
+            match read.and_then(|calibration| {
+                measured_gpu(&calibration, precision, hardware).map_err(|error| error.to_string())
+            }) {
                 Ok(measured) => correction.push(measured),
                 Err(why) => {
                     let message = format!("{} is no usable calibration: {why}", path.display());
@@ -158,10 +168,14 @@ fn kept(settings: &Settings) -> Vec<(PathBuf, String)> {
 pub fn keep(calibration: &Calibration, settings: &Settings) -> Result<Option<PathBuf>, Diagnostic> {
     let Some(folder) = settings.home.config_file(FOLDER) else { return Ok(None) };
     let name = calibration.gpu.as_deref().unwrap_or(&calibration.device.name);
-    let name: String = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' }).collect();
+    let name: String = name
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
+        .collect();
     let (path, making) = (folder.join(format!("{name}.json")), folder.join(format!(".{name}.json.part")));
-    let written =
-        fs::create_dir_all(&folder).and_then(|()| fs::write(&making, calibration.json())).and_then(|()| fs::rename(&making, &path));
+    let written = fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&making, calibration.json()))
+        .and_then(|()| fs::rename(&making, &path));
     written.map_err(|error| Diagnostic::new(Exit::Unexpected, format!("cannot write {}: {error}", path.display())))?;
     Ok(Some(path))
 }

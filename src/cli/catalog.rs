@@ -34,13 +34,20 @@ pub fn run(what: &CatalogCommand, settings: &Settings, printer: &Printer) -> Res
 fn list_gpus(gpus: Option<&str>, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let hardware = settings.hardware()?;
     let selector = gpus.map(|text| GpuSelector::parse(text, &hardware)).transpose()?;
-    let is_asked_for =
-        |index: usize| selector.as_ref().is_none_or(|selector| selector.matches_gpu(GpuId(index as u16), &hardware.gpus()[index]));
-    let rows: Vec<_> = hardware.gpus().iter().enumerate().filter(|(index, _)| is_asked_for(*index)).map(|(_, gpu)| gpu).collect();
+    let is_asked_for = |index: usize| {
+        selector.as_ref().is_none_or(|selector| selector.matches_gpu(GpuId(index as u16), &hardware.gpus()[index]))
+    };
+    let rows: Vec<_> =
+        hardware.gpus().iter().enumerate().filter(|(index, _)| is_asked_for(*index)).map(|(_, gpu)| gpu).collect();
     print(&rows, &catalog::GPU_COLUMNS, settings, printer, catalog::gpus)
 }
 
-fn list_instances(gpus: Option<&str>, clouds: &[String], settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+fn list_instances(
+    gpus: Option<&str>,
+    clouds: &[String],
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
     let hardware = settings.hardware()?;
     let selector = gpus.map(|text| GpuSelector::parse(text, &hardware)).transpose()?;
     let clouds: Vec<CloudId> = clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
@@ -50,7 +57,9 @@ fn list_instances(gpus: Option<&str>, clouds: &[String], settings: &Settings, pr
         .filter(|instance| clouds.is_empty() || clouds.contains(&instance.cloud))
         .filter(|instance| {
             let (id, devices) = (instance.node.gpu, instance.node.devices());
-            selector.as_ref().is_none_or(|selector| selector.matches_gpu(id, hardware.gpu(id)) && selector.matches_count(devices))
+            selector
+                .as_ref()
+                .is_none_or(|selector| selector.matches_gpu(id, hardware.gpu(id)) && selector.matches_count(devices))
         })
         .map(|instance| InstanceLine::new(instance, &hardware))
         .collect();
@@ -76,7 +85,8 @@ fn list_models(name: Option<&str>, settings: &Settings, printer: &Printer) -> Re
         .map(ModelLine::new)
         .collect();
     if let (true, Some(name)) = (rows.is_empty(), name) {
-        let nearest = did_you_mean(name, models.names()).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        let nearest =
+            did_you_mean(name, models.names()).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         printer.note(&format!("no model's name contains `{name}`{nearest}"));
     }
     print(&rows, &catalog::MODEL_COLUMNS, settings, printer, catalog::models)
@@ -92,7 +102,9 @@ fn print<T: Serialize>(
 ) -> Result<Exit, Diagnostic> {
     match settings.output {
         OutputFormat::Json => printer.data(&catalog::json(rows).map_err(|error| Diagnostic::unexpected(&error))?),
-        OutputFormat::Csv => printer.data(&catalog::csv(rows, columns).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Csv => {
+            printer.data(&catalog::csv(rows, columns).map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Table if rows.is_empty() => {
             printer.note("nothing in the catalog matches");
             Ok(Exit::Done)
@@ -120,8 +132,10 @@ fn check_catalog(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnos
 
 fn counts(catalogs: &Catalogs, models: &Models) -> Map<String, Value> {
     let Catalogs { hardware, market } = catalogs;
-    let suspect: Map<String, Value> =
-        check::suspects(market, hardware).into_iter().map(|count| (count.suspicion.word().to_owned(), json!(count.offers))).collect();
+    let suspect: Map<String, Value> = check::suspects(market, hardware)
+        .into_iter()
+        .map(|count| (count.suspicion.word().to_owned(), json!(count.offers)))
+        .collect();
     let number = |count: usize| json!(count);
     let rows = [
         ("gpus", number(hardware.gpus().len())),

@@ -20,7 +20,9 @@ pub fn man(folder: Option<&Path>, printer: &Printer) -> Result<Exit, Diagnostic>
     match folder {
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Arguments::command()).render(&mut page).map_err(|error| Diagnostic::unexpected(&error))?;
+            clap_mangen::Man::new(Arguments::command())
+                .render(&mut page)
+                .map_err(|error| Diagnostic::unexpected(&error))?;
             printer.data(&String::from_utf8_lossy(&page))
         }
         Some(folder) => {

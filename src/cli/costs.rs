@@ -123,9 +123,13 @@ pub fn run(arguments: &CostsArguments, settings: &Settings, printer: &Printer) -
 
 /// Charges of runs, without those that still grow and without the lines of a bill, which stand beside them.
 fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<String, Diagnostic> {
-    let (open, closed): (Vec<&Line>, Vec<&Line>) = spent.lines.iter().filter(|line| !line.of_bill).partition(|line| line.so_far);
+    let (open, closed): (Vec<&Line>, Vec<&Line>) =
+        spent.lines.iter().filter(|line| !line.of_bill).partition(|line| line.so_far);
     if !open.is_empty() {
-        printer.note(&format!("{} charges still grow and are left out; they come once their machines have ended", open.len()));
+        printer.note(&format!(
+            "{} charges still grow and are left out; they come once their machines have ended",
+            open.len()
+        ));
     }
     let closed: Vec<Charge> = closed.into_iter().map(|line| line.charge.clone()).collect();
     focus(version, &closed)
@@ -133,7 +137,10 @@ fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<Strin
 
 /// What a store says now and what the ledger kept: both are named, and the ledger is right.
 fn differ(differing: &[Differing]) -> Diagnostic {
-    let mut message = format!("{} charges are in the ledger with other amounts; it keeps what it has, and that is shown", differing.len());
+    let mut message = format!(
+        "{} charges are in the ledger with other amounts; it keeps what it has, and that is shown",
+        differing.len()
+    );
     for Differing { kept, found } in differing.iter().take(MOST_NAMED) {
         message.push_str(&format!(
             "\n  {}: {} in the ledger, {} in the store now",
@@ -142,7 +149,8 @@ fn differ(differing: &[Differing]) -> Diagnostic {
             words(found.costs.contracted, found.quantity)
         ));
     }
-    Diagnostic::new(Exit::Unexpected, message).hint("nothing is ever priced again: see who changed or copied the store of the run")
+    Diagnostic::new(Exit::Unexpected, message)
+        .hint("nothing is ever priced again: see who changed or copied the store of the run")
 }
 
 fn words(amount: crate::units::Usd, hours: f64) -> String {
@@ -165,7 +173,9 @@ pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result
         let entered = ledger.enter(&closed, now).map_err(|error| ledger_said(&error))?;
         ledger.know(&run.known, now).map_err(|error| ledger_said(&error))?;
         // Of what was stored in a month, less is seen once it was deleted.
-        entering.differing.extend(entered.differing.into_iter().filter(|differing| differing.kept.item != Item::CheckpointStorage));
+        entering
+            .differing
+            .extend(entered.differing.into_iter().filter(|differing| differing.kept.item != Item::CheckpointStorage));
         entering.open.extend(open.into_iter().map(|found| found.charge));
     }
     Ok(entering)
@@ -173,9 +183,14 @@ pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result
 
 /// Once a run has ended, the next plan and the next sum know it. What cannot be read now is entered by whoever asks next.
 pub fn after(run: &Run, settings: &Settings, printer: &Printer) {
-    let entered = of_run(run, Timestamp::now()).and_then(|gathered| enter(&gathered, &mut open(settings)?, Timestamp::now()));
+    let entered =
+        of_run(run, Timestamp::now()).and_then(|gathered| enter(&gathered, &mut open(settings)?, Timestamp::now()));
     if let Err(error) = entered {
-        printer.warning(&format!("what {} cost is not in the ledger: {}; `gpuplan costs` enters it", run.name(), error.message));
+        printer.warning(&format!(
+            "what {} cost is not in the ledger: {}; `gpuplan costs` enters it",
+            run.name(),
+            error.message
+        ));
     }
 }
 
@@ -203,10 +218,9 @@ pub fn spent(ledger: &Ledger, open: Vec<Charge>, asked: &Asked) -> Result<Spent,
 }
 
 pub fn open(settings: &Settings) -> Result<Ledger, Diagnostic> {
-    let path = settings
-        .home
-        .state_file(LEDGER)
-        .ok_or_else(|| Diagnostic::new(Exit::Usage, "there is no folder to keep a ledger in").hint("set HOME or GPUPLAN_HOME"))?;
+    let path = settings.home.state_file(LEDGER).ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, "there is no folder to keep a ledger in").hint("set HOME or GPUPLAN_HOME")
+    })?;
     Ledger::open(&path).map_err(|error| {
         let mut diagnostic = ledger_said(&error);
         diagnostic.message = format!("{}: {}", path.display(), diagnostic.message);
@@ -217,12 +231,10 @@ pub fn open(settings: &Settings) -> Result<Ledger, Diagnostic> {
 pub fn ledger_said(error: &LedgerError) -> Diagnostic {
     let diagnostic = Diagnostic::new(Exit::Unexpected, error.to_string());
     match error {
-        LedgerError::Newer(_) => {
-            Diagnostic { exit: Exit::Usage, ..diagnostic }.hint("install the newer program, or set GPUPLAN_HOME to another folder")
-        }
-        LedgerError::Foreign(_) => {
-            Diagnostic { exit: Exit::Usage, ..diagnostic }.hint("move the file away, or set GPUPLAN_HOME to another folder")
-        }
+        LedgerError::Newer(_) => Diagnostic { exit: Exit::Usage, ..diagnostic }
+            .hint("install the newer program, or set GPUPLAN_HOME to another folder"),
+        LedgerError::Foreign(_) => Diagnostic { exit: Exit::Usage, ..diagnostic }
+            .hint("move the file away, or set GPUPLAN_HOME to another folder"),
         LedgerError::Full => diagnostic.hint("make room on the disk, then run the same command again"),
         LedgerError::Database(_) | LedgerError::Folder(_) | LedgerError::Row { .. } => diagnostic,
     }
@@ -234,6 +246,7 @@ fn time(flag: &str, text: Option<&str>) -> Result<Option<Timestamp>, Diagnostic>
     let of_day = |day: Date| day.to_zoned(TimeZone::UTC).map(|midnight| midnight.timestamp());
     let read = text.parse::<Timestamp>().or_else(|_| text.parse::<Date>().and_then(of_day));
     read.map(Some).map_err(|_| {
-        Diagnostic::new(Exit::Usage, format!("{flag} `{text}` is no day and no time")).hint(format!("gpuplan costs {flag} 2026-10-01"))
+        Diagnostic::new(Exit::Usage, format!("{flag} `{text}` is no day and no time"))
+            .hint(format!("gpuplan costs {flag} 2026-10-01"))
     })
 }

@@ -109,7 +109,9 @@ impl From<LimitsError> for Diagnostic {
         match error {
             LimitsError::Gpus(inner) => Self::from(inner),
             LimitsError::UnknownCloud { known, .. } => diagnostic.hint(format!("known clouds: {}", known.join(", "))),
-            LimitsError::DeadlinePassed { .. } => diagnostic.hint("give a length of time instead, such as `--deadline 48h`"),
+            LimitsError::DeadlinePassed { .. } => {
+                diagnostic.hint("give a length of time instead, such as `--deadline 48h`")
+            }
             LimitsError::Invalid { .. } => diagnostic,
         }
     }
@@ -138,8 +140,12 @@ impl From<ConfigError> for Diagnostic {
     fn from(error: ConfigError) -> Self {
         let diagnostic = Self::new(Exit::Usage, format!("config.json: {error}"));
         match error {
-            ConfigError::UnknownModelType { suggestion: Some(name), .. } => diagnostic.hint(format!("did you mean `{name}`?")),
-            ConfigError::UnknownModelType { .. } => diagnostic.hint("give the sizes under [model] of the workload file instead"),
+            ConfigError::UnknownModelType { suggestion: Some(name), .. } => {
+                diagnostic.hint(format!("did you mean `{name}`?"))
+            }
+            ConfigError::UnknownModelType { .. } => {
+                diagnostic.hint("give the sizes under [model] of the workload file instead")
+            }
             _ => diagnostic,
         }
     }

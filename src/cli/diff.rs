@@ -45,7 +45,11 @@ pub fn run(arguments: &DiffArguments, settings: &Settings, printer: &Printer) ->
         None => Vec::new(),
     };
     let (before, after) = (arguments.before.display().to_string(), arguments.after.display().to_string());
-    let policy = arguments.policy.as_deref().and_then(Path::file_name).map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let policy = arguments
+        .policy
+        .as_deref()
+        .and_then(Path::file_name)
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let context = diff_text::Context { before: &before, after: &after, broken: &broken, policy: &policy };
     match settings.output {
         OutputFormat::Json => printer.data(&format!("{:#}\n", diff_text::json(&diff, &context)))?,
@@ -69,7 +73,8 @@ fn read(path: &Path, settings: &Settings) -> Result<Value, Diagnostic> {
         fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?
     };
     serde_json::from_str(&text).map_err(|error| {
-        Diagnostic::new(Exit::Usage, format!("{} is no JSON: {error}", path.display())).hint("gpuplan plan FILE --output json >before.json")
+        Diagnostic::new(Exit::Usage, format!("{} is no JSON: {error}", path.display()))
+            .hint("gpuplan plan FILE --output json >before.json")
     })
 }
 
@@ -78,7 +83,8 @@ fn broken(path: &Path, diff: &Diff, settings: &Settings) -> Result<Vec<Broken>, 
     // Rules say `policy.toml`, as they are mostly called.
     let refused = |error: &dyn std::error::Error| {
         let said = error.to_string();
-        let said = said.strip_prefix("policy.toml").map_or_else(|| said.clone(), |rest| format!("{}{rest}", path.display()));
+        let said =
+            said.strip_prefix("policy.toml").map_or_else(|| said.clone(), |rest| format!("{}{rest}", path.display()));
         Diagnostic::new(Exit::Usage, said).hint("max_increase_usd = \"5,000\"")
     };
     let hardware = settings.hardware()?;

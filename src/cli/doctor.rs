@@ -31,8 +31,11 @@ struct Machines {
 
 pub fn run(arguments: &DoctorArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     if settings.offline {
-        return Err(Diagnostic::new(Exit::Usage, "doctor asks the clouds, which --offline (or GPUPLAN_OFFLINE) forbids")
-            .hint("unset GPUPLAN_OFFLINE and run `gpuplan doctor`"));
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            "doctor asks the clouds, which --offline (or GPUPLAN_OFFLINE) forbids",
+        )
+        .hint("unset GPUPLAN_OFFLINE and run `gpuplan doctor`"));
     }
     let answered = match arguments.workload.file {
         None => None,
@@ -46,7 +49,8 @@ pub fn run(arguments: &DoctorArguments, settings: &Settings, printer: &Printer) 
         Some(answered) => answered.catalogs.hardware.clone(),
         None => settings.hardware()?,
     };
-    let named: Vec<CloudId> = arguments.limits.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
+    let named: Vec<CloudId> =
+        arguments.limits.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
     let clouds: Vec<(CloudId, Sources)> = hardware
         .clouds()
         .into_iter()
@@ -54,12 +58,14 @@ pub fn run(arguments: &DoctorArguments, settings: &Settings, printer: &Printer) 
         .filter_map(|cloud| sources(&cloud).map(|sources| (cloud, sources)))
         .collect();
     let wanted = answered.as_ref().map(machines).unwrap_or_default();
-    let checks: Vec<Check> = clouds.iter().map(|(cloud, sources)| check(cloud, sources, &wanted, &hardware)).collect::<Result<_, _>>()?;
+    let checks: Vec<Check> =
+        clouds.iter().map(|(cloud, sources)| check(cloud, sources, &wanted, &hardware)).collect::<Result<_, _>>()?;
     let context = doctor::Context { has_plan: answered.is_some(), width: settings.width };
     match settings.output {
         OutputFormat::Json => printer.data(&doctor::json(&checks).map_err(|error| Diagnostic::unexpected(&error))?)?,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "what doctor finds is no table of rows").hint("gpuplan doctor --output json"));
+            return Err(Diagnostic::new(Exit::Usage, "what doctor finds is no table of rows")
+                .hint("gpuplan doctor --output json"));
         }
         OutputFormat::Table => printer.data(&doctor::text(&checks, &context))?,
     };
@@ -68,7 +74,8 @@ pub fn run(arguments: &DoctorArguments, settings: &Settings, printer: &Printer) 
 
 /// What stands in the way decides the code: a quota, else a permission.
 fn exit(checks: &[Check]) -> Exit {
-    let denied = |check: &Check| check.permissions.iter().any(|permission| matches!(permission.verdict, Verdict::Denied { .. }));
+    let denied =
+        |check: &Check| check.permissions.iter().any(|permission| matches!(permission.verdict, Verdict::Denied { .. }));
     if checks.iter().any(|check| check.quotas.iter().any(Quota::blocks)) {
         Exit::Quota
     } else if checks.iter().any(denied) {
@@ -96,7 +103,12 @@ fn machines(answered: &Answered) -> Vec<Machines> {
     plans.map(of).filter(|machines| seen.insert(machines.clone())).collect()
 }
 
-fn check(cloud: &CloudId, sources: &Sources, wanted: &[Machines], hardware: &crate::hardware::Hardware) -> Result<Check, Diagnostic> {
+fn check(
+    cloud: &CloudId,
+    sources: &Sources,
+    wanted: &[Machines],
+    hardware: &crate::hardware::Hardware,
+) -> Result<Check, Diagnostic> {
     let public = sources.prices.iter().filter(|source| source.about().access == crate::market::Access::Public).count();
     let row = |account: AccountRow| Check {
         cloud: cloud.to_string(),
@@ -151,7 +163,8 @@ fn quotas(
         match one(&machines.cloud, account.quotas(need))? {
             Ok(found) => {
                 for quota in found {
-                    match check.quotas.iter_mut().find(|known| known.code == quota.code && known.region == quota.region) {
+                    match check.quotas.iter_mut().find(|known| known.code == quota.code && known.region == quota.region)
+                    {
                         Some(known) if known.needed >= quota.needed => {}
                         Some(known) => *known = quota,
                         None => check.quotas.push(quota),
@@ -169,8 +182,12 @@ fn quotas(
     Ok(())
 }
 
-fn one<T>(cloud: &CloudId, question: BoxFuture<'_, Result<T, SourceError>>) -> Result<Result<T, SourceError>, Diagnostic> {
-    let mut answers = ask::all(vec![(cloud.as_str(), question)], &|_| {}).map_err(|error| Diagnostic::unexpected(&error))?;
+fn one<T>(
+    cloud: &CloudId,
+    question: BoxFuture<'_, Result<T, SourceError>>,
+) -> Result<Result<T, SourceError>, Diagnostic> {
+    let mut answers =
+        ask::all(vec![(cloud.as_str(), question)], &|_| {}).map_err(|error| Diagnostic::unexpected(&error))?;
     answers.pop().ok_or_else(|| Diagnostic::new(Exit::Unexpected, "a question without an answer"))
 }
 

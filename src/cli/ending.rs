@@ -91,7 +91,9 @@ pub fn ended_as(kept: &Kept, end: &End, settings: &Settings, printer: &Printer) 
         rentals.end(machine, now);
     }
     let said = Said { at: Timestamp::now(), lines: Vec::new() };
-    journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said).map_err(|error| journal_said(&error))?;
+    journal
+        .keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)
+        .map_err(|error| journal_said(&error))?;
     tell_rented(run, &journal, printer)?;
     if left.is_empty() { Ok(alive.len()) } else { Err(still_there(&left, &format!("gpuplan stop {run}"))) }
 }
@@ -100,7 +102,8 @@ pub fn ended_as(kept: &Kept, end: &End, settings: &Settings, printer: &Printer) 
 fn tell_rented(run: &str, journal: &Journal, printer: &Printer) -> Result<(), Diagnostic> {
     let Some(kept) = journal.run(run).map_err(|error| journal_said(&error))? else { return Ok(()) };
     let all = rented::all(&kept, &clock(&kept.spec));
-    let told = store(&kept.spec).and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(|error| store_of(&error)));
+    let told = store(&kept.spec)
+        .and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(|error| store_of(&error)));
     if let Err(error) = told {
         printer.warning(&format!("what the machines of {run} cost is not in its store: {}", error.message));
     }
@@ -139,7 +142,8 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
         launchers(arguments.clouds.iter().map(String::as_str), settings)?
     };
     let looking = || "asking the clouds for every machine".to_owned();
-    let (mut strays, alive) = meanwhile(printer, looking, || Ok::<_, Diagnostic>((groups(&clouds, None)?, alive(&clouds, None)?)))?;
+    let (mut strays, alive) =
+        meanwhile(printer, looking, || Ok::<_, Diagnostic>((groups(&clouds, None)?, alive(&clouds, None)?)))?;
     let journal = journal(settings)?;
     strays.retain(|group| group.expires_at < Timestamp::now() || !is_kept_alive(&journal, &group.run).unwrap_or(true));
     let mut unknown = strangers(&journal, alive)?;
@@ -147,7 +151,10 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
         let found = unknown.len();
         unknown = of_this_person(&clouds, unknown)?;
         if unknown.len() < found {
-            printer.note(&format!("{} machines of other people are left out; --everyone shows them", found - unknown.len()));
+            printer.note(&format!(
+                "{} machines of other people are left out; --everyone shows them",
+                found - unknown.len()
+            ));
         }
         strays = groups_of_this_person(&clouds, strays)?;
     }
@@ -165,9 +172,13 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
         ended.clone_from(&unknown);
     }
     let named = |machines: &[Machine]| -> Vec<Value> {
-        machines.iter().map(|machine| json!({ "id": machine.id, "run": machine.run, "pool": machine.pool.to_string() })).collect()
+        machines
+            .iter()
+            .map(|machine| json!({ "id": machine.id, "run": machine.run, "pool": machine.pool.to_string() }))
+            .collect()
     };
-    let grouped: Vec<Value> = strays.iter().map(|group| json!({ "id": group.id, "run": group.run, "pool": place(group) })).collect();
+    let grouped: Vec<Value> =
+        strays.iter().map(|group| json!({ "id": group.id, "run": group.run, "pool": place(group) })).collect();
     if settings.output == OutputFormat::Json {
         let found = [grouped.clone(), named(&unknown)].concat();
         let ended = if arguments.yes { [grouped, named(&ended)].concat() } else { Vec::new() };
@@ -183,7 +194,8 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
     }
     let asked: Vec<&str> = clouds.iter().map(|launcher| launcher.cloud()).collect();
     if unknown.is_empty() && strays.is_empty() {
-        printer.note(&format!("{}: every machine that carries our tag belongs to a run of the journal", asked.join(", ")));
+        printer
+            .note(&format!("{}: every machine that carries our tag belongs to a run of the journal", asked.join(", ")));
     } else if !arguments.yes {
         printer.note("hint: gpuplan gc -y ends them");
     }
@@ -201,8 +213,11 @@ fn alive(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Machine>, Diagnost
 }
 
 fn did_not_answer(cloud: &str, error: &LaunchError) -> Diagnostic {
-    Diagnostic::new(Exit::MayCostMoney, format!("{cloud} does not say what runs, so machines may still cost money: {error}"))
-        .hint("gpuplan doctor")
+    Diagnostic::new(
+        Exit::MayCostMoney,
+        format!("{cloud} does not say what runs, so machines may still cost money: {error}"),
+    )
+    .hint("gpuplan doctor")
 }
 
 /// A colleague's journal may know what this one does not.
@@ -222,7 +237,8 @@ fn of_this_person(clouds: &Launchers, machines: Vec<Machine>) -> Result<Vec<Mach
 fn strangers(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
     let mut unknown = Vec::new();
     for machine in machines {
-        let is_known = journal.knows(&machine.id).map_err(|error| journal_said(&error))? || is_kept_alive(journal, &machine.run)?;
+        let is_known =
+            journal.knows(&machine.id).map_err(|error| journal_said(&error))? || is_kept_alive(journal, &machine.run)?;
         if !is_known || machine.is_overdue(Timestamp::now()) {
             unknown.push(machine);
         }
@@ -270,12 +286,19 @@ fn rents(cloud: &str, machine: &Machine) -> bool {
 }
 
 /// Ends them and looks until they are gone; gives what is still there.
-fn end_all(clouds: &Launchers, machines: &[Machine], run: Option<&str>, printer: &Printer) -> Result<Vec<Machine>, Diagnostic> {
+fn end_all(
+    clouds: &Launchers,
+    machines: &[Machine],
+    run: Option<&str>,
+    printer: &Printer,
+) -> Result<Vec<Machine>, Diagnostic> {
     let runtime = runtime()?;
     let mut left = machines.to_vec();
     for look in 0..LOOKS {
         let each = left.iter().flat_map(|machine| clouds.iter().map(move |cloud| (cloud, machine)));
-        let told = each.filter(|(cloud, machine)| rents(cloud.cloud(), machine)).map(|(cloud, machine)| cloud.destroy(&machine.id));
+        let told = each
+            .filter(|(cloud, machine)| rents(cloud.cloud(), machine))
+            .map(|(cloud, machine)| cloud.destroy(&machine.id));
         let refused = runtime.block_on(join_all(told)).into_iter().find_map(Result::err);
         let after = alive(clouds, run)?;
         left.retain(|machine| after.iter().any(|still| still.id == machine.id));

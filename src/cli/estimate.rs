@@ -39,7 +39,8 @@ pub fn run(arguments: &EstimateArguments, settings: &Settings, printer: &Printer
 /// One answer a line, in the order of the cases.
 fn cases(path: &Path, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     if settings.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "answers to cases are JSON lines").hint("gpuplan estimate --cases FILE --output json"));
+        return Err(Diagnostic::new(Exit::Usage, "answers to cases are JSON lines")
+            .hint("gpuplan estimate --cases FILE --output json"));
     }
     let text = read(path)?;
     let (hardware, models) = (settings.hardware()?, settings.models()?);
@@ -84,8 +85,9 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
     let file = workload::read(&arguments.workload)?;
     let resolved = workload::resolve(&file, &settings.models()?)?;
     let wanted = arguments.gpus.as_deref().or(file.limits.gpus.as_deref());
-    let wanted = wanted
-        .ok_or_else(|| Diagnostic::new(Exit::Usage, "on which GPUs?").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`"))?;
+    let wanted = wanted.ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, "on which GPUs?").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
+    })?;
     let (id, count) = chip(wanted, &hardware)?;
     let gpu = hardware.gpu(id);
     let (shape, nodes) = shape(id, gpu, count, &hardware)?;
@@ -107,8 +109,16 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
         }
         OutputFormat::Table => {
             let mut text = format!("{}\n", plan_text::wrap(&plan_text::workload_line(job), settings.width, "  "));
-            let _ = writeln!(text, "{}\n", plan_text::wrap(&format!("Assumed: {}", resolved.assumed.join("; ")), settings.width, "  "));
-            let _ = writeln!(text, "{count} x {}: {}, micro batch {}", gpu.name, made.setting.layout, made.setting.micro_batch);
+            let _ = writeln!(
+                text,
+                "{}\n",
+                plan_text::wrap(&format!("Assumed: {}", resolved.assumed.join("; ")), settings.width, "  ")
+            );
+            let _ = writeln!(
+                text,
+                "{count} x {}: {}, micro batch {}",
+                gpu.name, made.setting.layout, made.setting.micro_batch
+            );
             let _ = writeln!(
                 text,
                 "step {}, {} of {} a GPU\n",
@@ -125,11 +135,11 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
 /// The first chip that matches, and how many.
 pub fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic> {
     let selector = GpuSelector::parse(text, hardware)?;
-    let matching = (0..hardware.gpus().len() as u16).map(GpuId).filter(|id| selector.matches_gpu(*id, hardware.gpu(*id)));
-    let id = matching
-        .into_iter()
-        .next()
-        .ok_or_else(|| Diagnostic::new(Exit::Usage, format!("no GPU matches `{text}`")).hint("`gpuplan catalog gpus` lists them"))?;
+    let matching =
+        (0..hardware.gpus().len() as u16).map(GpuId).filter(|id| selector.matches_gpu(*id, hardware.gpu(*id)));
+    let id = matching.into_iter().next().ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, format!("no GPU matches `{text}`")).hint("`gpuplan catalog gpus` lists them")
+    })?;
     let count = selector.count().map_or(1, |range| *range.start());
     if count > 65_536 {
         return Err(Diagnostic::new(Exit::Usage, format!("{count} GPUs are more than any cluster has")));
@@ -141,7 +151,8 @@ pub fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic>
 pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(NodeShape, u32), Diagnostic> {
     let most = if gpu.form_factor == "nvl72" { 4 } else { 8 };
     let devices = (1..=most.min(count)).rev().find(|devices| count.is_multiple_of(*devices)).unwrap_or(1);
-    let link = hardware.gpu_link(gpu, &gpu.link, devices).map_err(|detail| Diagnostic::new(Exit::Unexpected, detail))?;
+    let link =
+        hardware.gpu_link(gpu, &gpu.link, devices).map_err(|detail| Diagnostic::new(Exit::Unexpected, detail))?;
     let network: BytesPerSecond = crate::estimate::machine::usual_network(gpu);
     let fabric = (count > devices).then_some(crate::hardware::Fabric { bandwidth: network, rdma: true });
     let shape = NodeShape { gpu: id, gpus: GpuCount::whole(devices as u16), gpu_memory: gpu.memory(), link, fabric };

@@ -43,7 +43,11 @@ pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer)
         None => answered.set.recommendation.clone().ok_or_else(|| plan::nothing_fits(&answered.set))?,
         Some(name) => look_up(name, &answered, &file, settings)?,
     };
-    let is_best = answered.set.recommendation.as_ref().is_some_and(|best| plan_id(context.world, best) == plan_id(context.world, &chosen));
+    let is_best = answered
+        .set
+        .recommendation
+        .as_ref()
+        .is_some_and(|best| plan_id(context.world, best) == plan_id(context.world, &chosen));
     let (lost, changes) = if is_best {
         (Vec::new(), Vec::new())
     } else {
@@ -56,15 +60,18 @@ pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer)
                 "scaling": Scaling::of(&chosen.step)});
             printer.data(&format!("{value:#}\n"))
         }
-        OutputFormat::Csv => {
-            Err(Diagnostic::new(Exit::Usage, "an explanation is no table of rows").hint("gpuplan explain FILE --output json"))
-        }
+        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation is no table of rows")
+            .hint("gpuplan explain FILE --output json")),
     }
 }
 
 /// A shown plan by id; else the best plan of that GPU, machine or region, whatever else the file prefers.
 fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, settings: &Settings) -> Result<Plan, Diagnostic> {
-    let world = World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market, correction: &answered.correction };
+    let world = World {
+        hardware: &answered.catalogs.hardware,
+        market: &answered.catalogs.market,
+        correction: &answered.correction,
+    };
     if let Some(plan) = find(&answered.set, name, |plan| plan_id(world, plan)) {
         return Ok(plan.clone());
     }
@@ -82,7 +89,12 @@ fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, settings: &Sett
         nodes = Some(count);
     } else if world.hardware.instances().iter().any(|instance| instance.name == name) {
         limits.instance_type = Some(name.to_owned());
-    } else if world.market.offers().iter().any(|offer| &*offer.place.region == name || offer.place.zone_id.as_deref() == Some(name)) {
+    } else if world
+        .market
+        .offers()
+        .iter()
+        .any(|offer| &*offer.place.region == name || offer.place.zone_id.as_deref() == Some(name))
+    {
         limits.regions = vec![name.to_owned()];
     } else {
         limits.gpus = vec![crate::hardware::GpuSelector::parse(name, world.hardware)?];

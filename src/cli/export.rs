@@ -80,7 +80,8 @@ pub fn run(arguments: &ExportArguments, settings: &Settings, printer: &Printer) 
     }
     match &arguments.out {
         Some(path) => {
-            fs::write(path, text).map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+            fs::write(path, text)
+                .map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
             Ok(Exit::Done)
         }
         None => printer.data(&text),
@@ -107,8 +108,11 @@ pub fn job_of(question: &Question, wishes: Wishes, settings: &Settings, printer:
     let text_of = |key: &str| plan.get(key).and_then(Value::as_str).unwrap_or_default();
     let (cloud, kind) = (CloudId::new(text_of("cloud")), text_of("instance_type"));
     let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
-        Diagnostic::new(Exit::StalePrices, format!("the catalog knows no machine type `{kind}` of {cloud}, which the plan takes"))
-            .hint("gpuplan plan FILE --output json >plan.json")
+        Diagnostic::new(
+            Exit::StalePrices,
+            format!("the catalog knows no machine type `{kind}` of {cloud}, which the plan takes"),
+        )
+        .hint("gpuplan plan FILE --output json >plan.json")
     })?;
     Ok(Job::new(&plans, plan, hardware.gpu(instance.node.gpu), instance, wishes)?)
 }
@@ -126,11 +130,13 @@ fn recorded(question: &Question) -> Result<Option<Value>, Diagnostic> {
     };
     let plans: Value = serde_json::from_str(&text).map_err(no_plan)?;
     let mut asked = workload::read(question.workload)?;
-    let stated: WorkloadFile = serde_json::from_value(plans.pointer("/workload/file").cloned().unwrap_or_default()).map_err(no_plan)?;
+    let stated: WorkloadFile =
+        serde_json::from_value(plans.pointer("/workload/file").cloned().unwrap_or_default()).map_err(no_plan)?;
     asked.training.framework.clone_from(&stated.training.framework);
     if asked != stated || workload::limits(question.limits) != LimitsSection::default() {
         let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());
-        return Err(Diagnostic::new(Exit::Usage, message).hint("give the workload file instead, or plan again with these flags"));
+        return Err(Diagnostic::new(Exit::Usage, message)
+            .hint("give the workload file instead, or plan again with these flags"));
     }
     Ok(Some(plans))
 }
@@ -152,7 +158,10 @@ fn chosen<'a>(plans: &'a Value, wanted: Option<&str>) -> Result<&'a Value, Diagn
     let mut all = plans.get("recommendation").filter(|plan| plan.is_object()).into_iter().chain(listed);
     let found = all.find(|plan| wanted.is_none_or(|wanted| plan.get("id").and_then(Value::as_str) == Some(wanted)));
     found.ok_or_else(|| {
-        let what = wanted.map_or_else(|| "the file recommends no plan".to_owned(), |wanted| format!("no plan has the id `{wanted}`"));
+        let what = wanted.map_or_else(
+            || "the file recommends no plan".to_owned(),
+            |wanted| format!("no plan has the id `{wanted}`"),
+        );
         Diagnostic::new(Exit::Usage, what).hint("gpuplan plan FILE --output json >plan.json")
     })
 }
@@ -162,9 +171,13 @@ impl From<ExportError> for Diagnostic {
         let diagnostic = Self::new(Exit::Usage, error.to_string());
         match error {
             ExportError::UnknownTarget(_) => diagnostic.hint("gpuplan export FILE --to slurm"),
-            ExportError::UnknownFramework(_) => diagnostic.hint("gpuplan export FILE --to slurm --framework none -- COMMAND"),
+            ExportError::UnknownFramework(_) => {
+                diagnostic.hint("gpuplan export FILE --to slurm --framework none -- COMMAND")
+            }
             ExportError::Plan(_) => diagnostic.hint("gpuplan plan FILE --output json >plan.json"),
-            ExportError::Name { target, .. } => diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME")),
+            ExportError::Name { target, .. } => {
+                diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME"))
+            }
             ExportError::Sweep { .. } => diagnostic.hint("gpuplan launch FILE -- COMMAND"),
             ExportError::Layout { .. } | ExportError::Unfit { .. } => diagnostic,
         }

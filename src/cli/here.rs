@@ -91,8 +91,10 @@ mod tests {
     #[test]
     fn every_format_names_the_catalog_id() {
         let hardware = Hardware::embedded().unwrap();
-        let local = LocalGpu { name: "NVIDIA L40S".to_owned(), memory: Bytes::from_mib(45_457.0), compute_capability: (8, 9) };
-        let rows = [row(0, &local, &hardware), row(1, &LocalGpu { name: "Stranger, Inc".to_owned(), ..local }, &hardware)];
+        let local =
+            LocalGpu { name: "NVIDIA L40S".to_owned(), memory: Bytes::from_mib(45_457.0), compute_capability: (8, 9) };
+        let rows =
+            [row(0, &local, &hardware), row(1, &LocalGpu { name: "Stranger, Inc".to_owned(), ..local }, &hardware)];
         for output in ["table", "json", "csv"] {
             let arguments = Arguments::parse_from(["gpuplan", "--output", output, "catalog", "gpus", "--here"]);
             let text = text(&rows, &Settings::new(&arguments.global).unwrap()).unwrap();

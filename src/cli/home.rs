@@ -22,7 +22,9 @@ impl Home {
         }
         // A relative folder is to be ignored, says the specification.
         let xdg = |name: &str, below_home: &str| {
-            let folder = variable(name).filter(|folder| folder.is_absolute()).or_else(|| Some(variable("HOME")?.join(below_home)));
+            let folder = variable(name)
+                .filter(|folder| folder.is_absolute())
+                .or_else(|| Some(variable("HOME")?.join(below_home)));
             folder.map(|folder| folder.join("gpuplan"))
         };
         Self {

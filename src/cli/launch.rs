@@ -125,7 +125,8 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
     let preparing = || Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver);
     let delivery = before_asking(printer, "looking at what goes along", preparing)?;
-    let asked = any_zone::collapsed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.any_zone)?;
+    let asked =
+        any_zone::collapsed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.any_zone)?;
     let asked = keep_alive::narrowed(asked, arguments.keep_alive)?;
     let asked = block::chosen(asked, &chosen, arguments.buy_capacity_block, settings, printer)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
@@ -145,27 +146,37 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     meanwhile(printer, || "sending agent and folder to the store".to_owned(), || delivery.send(&run, printer))?;
     let mut journal = journal(settings)?;
     if !journal.begin(&spec).map_err(|error| Diagnostic::unexpected(&error))? {
-        return Err(
-            Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", spec.run)).hint(format!("gpuplan watch {}", spec.run))
-        );
+        return Err(Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", spec.run))
+            .hint(format!("gpuplan watch {}", spec.run)));
     }
     // With it the run can be led from anywhere: `gpuplan adopt`.
     let text = spec.write().map_err(|error| Diagnostic::unexpected(&error))?;
     if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_of(&error))?.is_some() {
-        printer.note(&format!("warning: {} has a run `{}` already, and this one goes on from its checkpoints", spec.store, spec.run));
+        printer.note(&format!(
+            "warning: {} has a run `{}` already, and this one goes on from its checkpoints",
+            spec.store, spec.run
+        ));
     }
     let spec = block::bought(spec, &launchers, &mut journal, printer)?;
     if spec.is_kept {
         return keep_alive::handed_over(&spec, &launchers, &mut journal, settings, printer, arguments.detach);
     }
-    if arguments.detach { detached(&spec.run, settings, printer) } else { led(&spec, policy, launchers, &mut journal, settings, printer) }
+    if arguments.detach {
+        detached(&spec.run, settings, printer)
+    } else {
+        led(&spec, policy, launchers, &mut journal, settings, printer)
+    }
 }
 
 /// The plan that was asked for, as it stands today.
 fn choose(answered: &Answered, wanted: Option<&str>) -> Result<Plan, Diagnostic> {
     let Some(best) = &answered.set.recommendation else { return Err(nothing_fits(&answered.set)) };
     let Some(wanted) = wanted else { return Ok(best.clone()) };
-    let world = World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market, correction: &answered.correction };
+    let world = World {
+        hardware: &answered.catalogs.hardware,
+        market: &answered.catalogs.market,
+        correction: &answered.correction,
+    };
     let found = find(&answered.set, wanted, |plan| plan_id(world, plan)).cloned();
     found.ok_or_else(|| {
         Diagnostic::new(Exit::NoPlanFits, format!("`{wanted}` is not among the plans of today"))
@@ -182,33 +193,56 @@ fn may_be_rented(chosen: &Chosen, settings: &Settings, accept_stale: bool) -> Re
     let (cloud, offer) = (chosen.cloud(), chosen.answered.catalogs.market.offer(chosen.plan.offer));
     if offer.is_stale(chosen.limits.now.unwrap_or(settings.now)) && !accept_stale {
         let why = format!("the price of the recommended machine at {cloud} is stale; nothing is launched on it");
-        return Err(Diagnostic::new(Exit::StalePrices, why).hint("gpuplan refresh").hint("--accept-stale-prices launches all the same"));
+        return Err(Diagnostic::new(Exit::StalePrices, why)
+            .hint("gpuplan refresh")
+            .hint("--accept-stale-prices launches all the same"));
     }
     if clouds::LAUNCHERS.contains(&cloud) { Ok(()) } else { Err(no_launcher(cloud)) }
 }
 
 /// Everything that a yes means.
-fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPerHour>, settings: &Settings, printer: &Printer) {
+fn tell(
+    spec: &RunSpec,
+    chosen: &Chosen,
+    delivery: &Delivery,
+    was: Option<UsdPerHour>,
+    settings: &Settings,
+    printer: &Printer,
+) {
     let (plan, offer) = (chosen.plan, chosen.answered.catalogs.market.offer(chosen.plan.offer));
-    let first = spec.spot.first().or(spec.on_demand.first()).map(|offered| offered.pool.to_string()).unwrap_or_default();
+    let first =
+        spec.spot.first().or(spec.on_demand.first()).map(|offered| offered.pool.to_string()).unwrap_or_default();
     let worst = spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), usd);
     let others = (spec.spot.len() + spec.on_demand.len()).saturating_sub(1);
-    let was = was.filter(|was| *was != offer.quote.rate).map_or_else(String::new, |was| format!(" ({} when it was planned)", rate(was)));
+    let was = was
+        .filter(|was| *was != offer.quote.rate)
+        .map_or_else(String::new, |was| format!(" ({} when it was planned)", rate(was)));
     let mut lines = vec![
         format!("run       {}", spec.run),
         format!("machine   {} x {first}, {others} more places to fail over to", spec.nodes),
-        format!("price     {}{was} an hour a machine, {}{}", rate(offer.quote.rate), seen(&offer.quote, settings.now), bid_words(spec)),
+        format!(
+            "price     {}{was} an hour a machine, {}{}",
+            rate(offer.quote.rate),
+            seen(&offer.quote, settings.now),
+            bid_words(spec)
+        ),
         format!("cost      {} expected, {} at 90 %; at worst {worst}", usd(plan.cost.expected), usd(plan.cost.p90)),
         format!("life      no machine lives longer than {}", Hours(spec.lifetime_hours)),
         format!("store     {}", spec.store),
     ];
     if delivery.bytes() > 0 {
-        lines.push(format!("sent      {} to the store, agent and folder, unless they are there", Bytes(delivery.bytes() as f64)));
+        lines.push(format!(
+            "sent      {} to the store, agent and folder, unless they are there",
+            Bytes(delivery.bytes() as f64)
+        ));
     }
     lines.extend(block::words(spec).map(|words| format!("block     {words}")));
     lines.extend(spec.job.sweep.map(|sweep| {
         let (first, last) = (swept(&spec.run, 0, sweep.runs), swept(&spec.run, sweep.runs - 1, sweep.runs));
-        format!("sweep     {} runs, {first} to {last}, {} beside each other on the machine, one bill", sweep.runs, sweep.parallel)
+        format!(
+            "sweep     {} runs, {first} to {last}, {} beside each other on the machine, one bill",
+            sweep.runs, sweep.parallel
+        )
     }));
     lines.extend(delivery.job.container.iter().map(|image| format!("container {image}")));
     lines.extend(delivery.job.data.iter().map(|data| {
@@ -216,7 +250,9 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
         let how = if data.is_mounted { "mounted from" } else { "from" };
         format!("data      {} files, {}, {how} {}{sent}", data.files, Bytes(data.bytes as f64), data.address)
     }));
-    lines.extend(plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")));
+    lines.extend(
+        plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")),
+    );
     lines.push(if chosen.is_fake {
         "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned()
     } else if spec.is_kept {

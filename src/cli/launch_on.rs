@@ -59,7 +59,8 @@ pub fn rows(run: Option<&str>, settings: &Settings, printer: &Printer) -> Result
         let status = match kept.end {
             Some(_) => None,
             None => meanwhile(printer, asking, || asked(&kept, &mut journal)).unwrap_or_else(|diagnostic| {
-                printer.warning(&format!("{}: {}; it is shown as the journal has it", kept.work.run, diagnostic.message));
+                printer
+                    .warning(&format!("{}: {}; it is shown as the journal has it", kept.work.run, diagnostic.message));
                 None
             }),
         };
@@ -73,7 +74,8 @@ pub fn rows(run: Option<&str>, settings: &Settings, printer: &Printer) -> Result
 fn asked(kept: &KeptJob, journal: &mut Journal) -> Result<Option<JobStatus>, Diagnostic> {
     let engine = engine_of(kept)?;
     let Some(job) = job_of(kept, &*engine, journal)? else { return Ok(None) };
-    let status = runtime()?.block_on(engine.status(&kept.work, &job)).map_err(|error| of_engine(&error, &kept.work.run))?;
+    let status =
+        runtime()?.block_on(engine.status(&kept.work, &job)).map_err(|error| of_engine(&error, &kept.work.run))?;
     if status.state.is_over() && status.state != JobState::Gone {
         journal
             .end_handed(&kept.work.run, word(status.state), status.relaunches, Timestamp::now())
@@ -108,10 +110,13 @@ fn row(kept: &KeptJob, status: Option<&JobStatus>) -> Value {
     };
     let words = status.map_or("", |status| status.words.as_str());
     let place = format!("{} {words}", work.engine);
-    let machines: Vec<Value> = kept.job.iter().map(|job| json!({ "id": job.0, "state": machine, "pool": place.trim_end() })).collect();
+    let machines: Vec<Value> =
+        kept.job.iter().map(|job| json!({ "id": job.0, "state": machine, "pool": place.trim_end() })).collect();
     // Without a rate nobody knows what it costs, which is not nothing.
-    let cost: Option<Usd> =
-        work.rate.zip(status.and_then(|status| status.machine_seconds)).and_then(|(rate, seconds)| rate.for_hours(1, seconds / 3600.0));
+    let cost: Option<Usd> = work
+        .rate
+        .zip(status.and_then(|status| status.machine_seconds))
+        .and_then(|(rate, seconds)| rate.for_hours(1, seconds / 3600.0));
     json!({
         "run": work.run,
         "state": state,
@@ -137,7 +142,9 @@ pub fn logs(arguments: &LogsArguments, settings: &Settings, printer: &Printer) -
         let Some(job) = job_of(&kept, &*engine, &mut journal)? else { return Err(never_got_it(&kept)) };
         // Whether it had ended is asked first: what it said last is read after.
         let is_over = kept.end.is_some() || asked(&kept, &mut journal)?.is_none_or(|status| status.state.is_over());
-        let output = runtime.block_on(engine.logs(&kept.work, &job, arguments.node)).map_err(|error| of_engine(&error, &kept.work.run))?;
+        let output = runtime
+            .block_on(engine.logs(&kept.work, &job, arguments.node))
+            .map_err(|error| of_engine(&error, &kept.work.run))?;
         // A life that began anew may have said less than the last one.
         said = if output.len() < said { 0 } else { said };
         printer.data(&String::from_utf8_lossy(output.get(said..).unwrap_or_default()))?;
@@ -205,7 +212,8 @@ pub fn down(arguments: &DownArguments, settings: &Settings, printer: &Printer) -
     let end = stopped(run, settings, printer)?;
     let (runtime, store) = (runtime()?, open(&work.store, run)?);
     let deleting = || format!("deleting what {run} stored");
-    let deleted = meanwhile(printer, deleting, || runtime.block_on(store.delete_all())).map_err(|error| store_of(&error))?;
+    let deleted =
+        meanwhile(printer, deleting, || runtime.block_on(store.delete_all())).map_err(|error| store_of(&error))?;
     journal(settings)?.forget_handed(run).map_err(|error| journal_said(&error))?;
     printer.data(&format!("{run}: {end}, {deleted} objects deleted\n"))
 }

@@ -9,7 +9,9 @@ use crate::cli::printer::Printer;
 use crate::cli::settings::Settings;
 use crate::clouds::{Sources, ask, sources};
 use crate::hardware::{CloudId, Hardware};
-use crate::market::{About, Answer, BoxFuture, Cache, CacheError, Market, OfferQuery, RiskAnswer, SourceError, SourceNote};
+use crate::market::{
+    About, Answer, BoxFuture, Cache, CacheError, Market, OfferQuery, RiskAnswer, SourceError, SourceNote,
+};
 use crate::units::Hours;
 
 /// What is wanted of the clouds.
@@ -27,7 +29,8 @@ pub struct Wanted {
 pub fn age(text: Option<&str>) -> Result<Option<Hours>, Diagnostic> {
     let read = |text: &str| {
         Hours::parse(text).map_err(|error| {
-            Diagnostic::new(Exit::Usage, format!("--max-age: {error}")).hint("write it as `--max-age 30m` or `--max-age 6h`")
+            Diagnostic::new(Exit::Usage, format!("--max-age: {error}"))
+                .hint("write it as `--max-age 30m` or `--max-age 6h`")
         })
     };
     text.map(read).transpose()
@@ -84,13 +87,19 @@ pub fn ask_clouds(
     }
     let mut cache = settings.cache(printer);
     let clouds = clouds_to_ask(hardware, printer, &wanted.clouds);
-    let queries: Vec<OfferQuery> =
-        clouds.iter().map(|(cloud, _)| OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) }).collect();
+    let queries: Vec<OfferQuery> = clouds
+        .iter()
+        .map(|(cloud, _)| OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) })
+        .collect();
     let (mut said, mut questions) = (Said::default(), Vec::new());
     for ((_, sources), query) in clouds.iter().zip(&queries) {
         for question in questions_of(sources, query) {
             match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.about.id, settings, limit)) {
-                Some(age) => said.asked.push(Asked { about: question.about, address: question.address, outcome: Outcome::Recent(age) }),
+                Some(age) => said.asked.push(Asked {
+                    about: question.about,
+                    address: question.address,
+                    outcome: Outcome::Recent(age),
+                }),
                 None => questions.push(question),
             }
         }
@@ -113,7 +122,9 @@ fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> V
         match sources(&cloud) {
             Some(sources) => {
                 if let Some(feature) = sources.needs_feature {
-                    printer.warning(&format!("{cloud}: this build cannot ask an account; build with the feature `{feature}`"));
+                    printer.warning(&format!(
+                        "{cloud}: this build cannot ask an account; build with the feature `{feature}`"
+                    ));
                 }
                 found.push((cloud, sources));
             }
@@ -157,7 +168,8 @@ fn replies(questions: Vec<Question>, printer: &Printer) -> Result<Vec<Result<Rep
         ProgressStyle::with_template("{bar:20} {pos}/{len} sources, {elapsed}; waiting for {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    let waiting: RefCell<Vec<Option<&str>>> = RefCell::new(questions.iter().map(|question| Some(question.about.id)).collect());
+    let waiting: RefCell<Vec<Option<&str>>> =
+        RefCell::new(questions.iter().map(|question| Some(question.about.id)).collect());
     let show = || bar.set_message(waiting.borrow().iter().flatten().copied().collect::<Vec<_>>().join(", "));
     show();
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
@@ -225,7 +237,11 @@ impl Said {
                     [] => {}
                     [note] => printer.warning(&format!("{}: {note}", asked.about.id)),
                     [note, rest @ ..] => {
-                        printer.warning(&format!("{}: {note}; and {} more (`gpuplan refresh` lists all)", asked.about.id, rest.len()));
+                        printer.warning(&format!(
+                            "{}: {note}; and {} more (`gpuplan refresh` lists all)",
+                            asked.about.id,
+                            rest.len()
+                        ));
                     }
                 },
             }
@@ -244,10 +260,13 @@ mod tests {
 
     #[test]
     fn the_network_is_not_touched_where_that_is_forbidden() {
-        let settings = Settings::new(&Arguments::parse_from(["gpuplan", "--offline", "prices", "--live"]).global).unwrap();
+        let settings =
+            Settings::new(&Arguments::parse_from(["gpuplan", "--offline", "prices", "--live"]).global).unwrap();
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
-        let Err(diagnostic) = ask_clouds(&market, &hardware, &settings, &Printer, &Wanted::default()) else { panic!("it asked") };
+        let Err(diagnostic) = ask_clouds(&market, &hardware, &settings, &Printer, &Wanted::default()) else {
+            panic!("it asked")
+        };
         assert_eq!(diagnostic.exit, Exit::Usage);
         assert_eq!(diagnostic.hints.len(), 1);
     }

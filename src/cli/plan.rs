@@ -30,7 +30,8 @@ pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) ->
         (None, Some(path)) => plan_from::run(path, arguments, settings, printer),
         (None, None) => {
             let mut file = workload::read(&arguments.workload)?;
-            file = file.overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
+            file =
+                file.overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
             let measured = Measurements::find(&arguments.measured, settings)?;
             answer_all(&file, &measured, arguments, settings, printer)
         }
@@ -87,7 +88,8 @@ pub fn compute_on(
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = crate::plan::plan(world, &resolved.workload, &limits);
     if let Some(profile) = measured.profile() {
-        set.findings = what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
+        set.findings =
+            what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
     }
     Ok(Answered { catalogs, resolved, limits, correction, measured_sha256: measured.sha256(), set })
 }
@@ -105,8 +107,11 @@ pub fn gathered(
     limits.seed = settings.seed;
     limits.accept_stale = prices.accept_stale_prices;
     if prices.live {
-        let wanted =
-            live::Wanted { clouds: limits.clouds.clone(), max_age: live::age(prices.max_age.as_deref())?, ..live::Wanted::default() };
+        let wanted = live::Wanted {
+            clouds: limits.clouds.clone(),
+            max_age: live::age(prices.max_age.as_deref())?,
+            ..live::Wanted::default()
+        };
         let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
         said.warn(printer);
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);
@@ -145,18 +150,30 @@ fn answer(
     match settings.output {
         OutputFormat::Json => printer.data(&pretty(&document(&answered.set, &context)))?,
         OutputFormat::Csv => printer.data(&plan_csv::text(&answered.set, &context))?,
-        OutputFormat::Table if answered.set.recommendation.is_some() => {
-            printer.data(&plan_text::text(&answered.set, &context, headline.as_deref(), settings.width, arguments.max_results))?
-        }
+        OutputFormat::Table if answered.set.recommendation.is_some() => printer.data(&plan_text::text(
+            &answered.set,
+            &context,
+            headline.as_deref(),
+            settings.width,
+            arguments.max_results,
+        ))?,
         OutputFormat::Table => Exit::Done,
     };
     if answered.set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) }
 }
 
-pub fn context<'a>(answered: &'a Answered, file: &'a WorkloadFile, settings: &Settings) -> Result<Context<'a>, Diagnostic> {
+pub fn context<'a>(
+    answered: &'a Answered,
+    file: &'a WorkloadFile,
+    settings: &Settings,
+) -> Result<Context<'a>, Diagnostic> {
     let (catalog_sha256, offers_sha256) = settings.catalog_sha256(&answered.catalogs)?;
     Ok(Context {
-        world: World { hardware: &answered.catalogs.hardware, market: &answered.catalogs.market, correction: &answered.correction },
+        world: World {
+            hardware: &answered.catalogs.hardware,
+            market: &answered.catalogs.market,
+            correction: &answered.correction,
+        },
         workload: &answered.resolved.workload,
         file,
         assumed: &answered.resolved.assumed,
@@ -197,11 +214,17 @@ pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
 /// The same question, asked of the same catalog at the same moment, gives the same bytes.
 fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-    let broken = |detail: &str| Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {detail}", path.display()));
+    let broken = |detail: &str| {
+        Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {detail}", path.display()))
+    };
     let recorded: Value = serde_json::from_str(&text).map_err(|error| broken(&error.to_string()))?;
     let field = |pointer: &str| recorded.pointer(pointer).ok_or_else(|| broken(&format!("`{pointer}` is missing")));
-    let file: WorkloadFile = serde_json::from_value(field("/workload/file")?.clone()).map_err(|error| broken(&error.to_string()))?;
-    let made_at = field("/generated_at")?.as_str().and_then(|text| text.parse().ok()).ok_or_else(|| broken("`generated_at` is no time"))?;
+    let file: WorkloadFile =
+        serde_json::from_value(field("/workload/file")?.clone()).map_err(|error| broken(&error.to_string()))?;
+    let made_at = field("/generated_at")?
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| broken("`generated_at` is no time"))?;
     let seed = field("/inputs/seed")?.as_u64().ok_or_else(|| broken("`seed` is no number"))?;
     let mut settings = settings.clone();
     (settings.now, settings.seed, settings.output) = (made_at, seed, OutputFormat::Json);
@@ -209,7 +232,9 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
     let now = [("catalog", "/inputs/catalog_sha256", catalog), ("offers", "/inputs/offers_sha256", offers)];
     let version = crate::estimate::constants::Fitted::embedded().version.clone();
     let mut gone = Vec::new();
-    for (what, pointer, current) in now.into_iter().chain([("estimate constants", "/inputs/constants_version", version)]) {
+    for (what, pointer, current) in
+        now.into_iter().chain([("estimate constants", "/inputs/constants_version", version)])
+    {
         let then = field(pointer)?.as_str().unwrap_or_default();
         if then != current {
             gone.push(format!("the {what} of then ({}) are gone; this program has {}", short(then), short(&current)));
@@ -222,7 +247,9 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
     // The runs stand in the plan: today's ledger may have more.
     let measured = Measurements::find(&arguments.measured, &settings)?.with_own_runs(own_runs);
     if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.sha256().as_deref() {
-        gone.push("it rested on other measurements than today's: give the same with --calibration and --profile".to_owned());
+        gone.push(
+            "it rested on other measurements than today's: give the same with --calibration and --profile".to_owned(),
+        );
     }
     if !gone.is_empty() {
         return Err(Diagnostic::new(Exit::StalePrices, gone.join("\n  "))

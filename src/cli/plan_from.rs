@@ -20,11 +20,13 @@ use crate::workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     if settings.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "a job and its prices are no table of rows").hint("gpuplan plan --from JOB --output json"));
+        return Err(Diagnostic::new(Exit::Usage, "a job and its prices are no table of rows")
+            .hint("gpuplan plan --from JOB --output json"));
     }
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     let (hardware, models) = (settings.hardware()?, settings.models()?);
-    let asked = import::read(&text, Names { hardware: &hardware, models: &models }).map_err(|error| of_file(path, &error))?;
+    let asked =
+        import::read(&text, Names { hardware: &hardware, models: &models }).map_err(|error| of_file(path, &error))?;
     let mut limits = workload::limits(&arguments.limits);
     let asked = named(asked, &mut limits, &hardware).map_err(|error| of_file(path, &error))?;
     let is_given = workload::is_given(&arguments.workload);
@@ -48,7 +50,10 @@ fn named(asked: Asked, limits: &mut LimitsSection, hardware: &Hardware) -> Resul
     let name = if is_open { limits.gpus.take() } else { None };
     let found = name.as_ref().and_then(|name| chips::find(name, hardware));
     if let (Some(name), None) = (name, &found) {
-        return Err(ImportError::Invalid { key: "--gpus".to_owned(), detail: format!("no GPU of the catalog is called `{name}`") });
+        return Err(ImportError::Invalid {
+            key: "--gpus".to_owned(),
+            detail: format!("no GPU of the catalog is called `{name}`"),
+        });
     }
     asked.named(found.as_ref())
 }
@@ -78,9 +83,15 @@ fn priced(
     let headline = settings.warn_about_age(&catalogs.market, printer);
     if priced.offers.is_empty() {
         let lines = asked.lines(&catalogs.hardware).join("\n  or ");
-        let doubts = if priced.refused > 0 { format!("; {} offers of it are doubtful or refused", priced.refused) } else { String::new() };
-        let diagnostic = Diagnostic::new(Exit::NoPlanFits, format!("no place offers what the job asks for{doubts}\n  {lines}"));
-        let chip = asked.choices.iter().find_map(|choice| choice.chips.as_ref()).map_or("", |chips| chips.word.as_str());
+        let doubts = if priced.refused > 0 {
+            format!("; {} offers of it are doubtful or refused", priced.refused)
+        } else {
+            String::new()
+        };
+        let diagnostic =
+            Diagnostic::new(Exit::NoPlanFits, format!("no place offers what the job asks for{doubts}\n  {lines}"));
+        let chip =
+            asked.choices.iter().find_map(|choice| choice.chips.as_ref()).map_or("", |chips| chips.word.as_str());
         let hint = format!("gpuplan prices {chip}");
         return Err(diagnostic.hint(hint.trim_end()));
     }
@@ -93,8 +104,9 @@ fn priced(
     text.push_str(&priced_text(asked, &priced, named, settings.width, arguments.max_results));
     let why = missing.map_or_else(String::new, |missing| format!(" (its command is not enough: {missing})"));
     let hours = if asked.hours.is_some() { "for the time that it may take" } else { "by the hour" };
-    let note =
-        format!("Note: without a workload only machines are priced, {hours}{why}. `gpuplan plan --from JOB WORKLOAD.toml` plans the work.");
+    let note = format!(
+        "Note: without a workload only machines are priced, {hours}{why}. `gpuplan plan --from JOB WORKLOAD.toml` plans the work."
+    );
     printer.data(&format!("{text}\n{}\n", plan_text::wrap(&note, settings.width, "  ")))
 }
 
@@ -128,7 +140,9 @@ fn beside(
     text.push('\n');
     match (was, best) {
         (Some(was), Some(best)) => text.push_str(&beside_text(asked, was, (best, &whole), settings.width)),
-        (None, _) if offers.is_empty() => text.push_str("No place offers what the job asks for: there is nothing to compare with.\n"),
+        (None, _) if offers.is_empty() => {
+            text.push_str("No place offers what the job asks for: there is nothing to compare with.\n")
+        }
         (None, _) => {
             let why = set.nearest.first().map_or_else(String::new, |nearest| format!(": {}", nearest.detail));
             let line = format!("The workload does not run on what the job asks for{why}");

@@ -30,9 +30,11 @@ pub fn run(
     let mut total = Total::of(&taken(&answers));
     let deadline = question.whole.deadline;
     // A service runs for its hours, whatever the deadline of what comes before it.
-    let hours: Vec<f64> = answers.iter().map(|answer| if answer.is_service { 0.0 } else { answer.taken.hours.p90 }).collect();
+    let hours: Vec<f64> =
+        answers.iter().map(|answer| if answer.is_service { 0.0 } else { answer.taken.hours.p90 }).collect();
     if let Some(deadline) = deadline.filter(|deadline| hours.iter().sum::<f64>() > deadline.0) {
-        let shares: Vec<Option<Hours>> = shares(deadline, &hours).into_iter().map(|share| (share.0 > 0.0).then_some(share)).collect();
+        let shares: Vec<Option<Hours>> =
+            shares(deadline, &hours).into_iter().map(|share| (share.0 > 0.0).then_some(share)).collect();
         (answers, _) = question.answers(&phases, &shares, catalogs)?;
         total = Total::of(&taken(&answers));
     }
@@ -41,7 +43,8 @@ pub fn run(
         OutputFormat::Json => printer.data(&pretty(&document(&whole)))?,
         OutputFormat::Table => printer.data(&text(&whole, headline.as_deref(), settings.width))?,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "phases are no table of plans").hint(format!("--phase {}", phases[0].name)));
+            return Err(Diagnostic::new(Exit::Usage, "phases are no table of plans")
+                .hint(format!("--phase {}", phases[0].name)));
         }
     };
     question.within_budget(&total)
@@ -71,7 +74,8 @@ impl Question<'_> {
         let mut answers: Vec<Answer> = Vec::new();
         for (phase, deadline) in phases.iter().zip(deadlines) {
             let mut file = phase.file.clone();
-            if let Some(before) = answers.last().filter(|before| before.hands_over.is_some() && file.serving.is_empty()) {
+            if let Some(before) = answers.last().filter(|before| before.hands_over.is_some() && file.serving.is_empty())
+            {
                 file.data.place.get_or_insert_with(|| before.place.clone());
             }
             let answer;
@@ -101,15 +105,23 @@ impl Question<'_> {
             ..own
         };
         if file.processing.is_some() {
-            let answer = plan_processing::answer(phase, file, deadline, &limits, &catalogs, self.settings).map_err(said)?;
+            let answer =
+                plan_processing::answer(phase, file, deadline, &limits, &catalogs, self.settings).map_err(said)?;
             return Ok((answer, catalogs));
         }
-        let answered = compute_on((catalogs, limits), file, self.measured, self.settings, self.printer).map_err(said)?;
+        let answered =
+            compute_on((catalogs, limits), file, self.measured, self.settings, self.printer).map_err(said)?;
         let answer = self.read(phase, file, deadline, &answered).map_err(said)?;
         Ok((answer, answered.catalogs))
     }
 
-    fn read(&self, phase: &Phase, file: &WorkloadFile, deadline: Option<Hours>, answered: &Answered) -> Result<Answer, Diagnostic> {
+    fn read(
+        &self,
+        phase: &Phase,
+        file: &WorkloadFile,
+        deadline: Option<Hours>,
+        answered: &Answered,
+    ) -> Result<Answer, Diagnostic> {
         let Some(plan) = &answered.set.recommendation else { return Err(nothing_fits(&answered.set)) };
         let context = context(answered, file, self.settings)?;
         let shown = plan_json::plan_json(plan, &context);
@@ -138,8 +150,11 @@ impl Question<'_> {
             None => Ok(Exit::Done),
             Some(budget) => {
                 let (p90, budget) = (format::usd(total.cost_usd.p90), format::usd(budget));
-                Err(Diagnostic::new(Exit::OnlyMoney, format!("all phases together cost up to {p90} (90 %), above the budget of {budget}"))
-                    .hint("give a phase less to do, or phases limits of their own: [phase.limits]"))
+                Err(Diagnostic::new(
+                    Exit::OnlyMoney,
+                    format!("all phases together cost up to {p90} (90 %), above the budget of {budget}"),
+                )
+                .hint("give a phase less to do, or phases limits of their own: [phase.limits]"))
             }
         }
     }

@@ -23,24 +23,38 @@ use crate::workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 /// Candidates named where nothing fits.
 const NAMED: usize = 3;
 
-pub fn run(file: &WorkloadFile, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+pub fn run(
+    file: &WorkloadFile,
+    arguments: &PlanArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
     let resolved = resolve(file)?;
     let (catalogs, limits) = gathered(&file.limits, &arguments.prices, settings, printer)?;
     let headline = settings.warn_about_age(&catalogs.market, printer);
     let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, &limits);
     let mut notes = notes(&limits);
     if arguments.prices.live {
-        notes.push("prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs".to_owned());
+        notes.push(
+            "prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs"
+                .to_owned(),
+        );
     }
     let context = context(file, &resolved, &notes, &catalogs, settings)?;
     match settings.output {
         OutputFormat::Json => printer.data(&pretty(&processing::document(&set, &context)))?,
-        OutputFormat::Table if set.recommendation.is_some() => {
-            printer.data(&processing::text(&set, &context, headline.as_deref(), settings.width, arguments.max_results))?
-        }
+        OutputFormat::Table if set.recommendation.is_some() => printer.data(&processing::text(
+            &set,
+            &context,
+            headline.as_deref(),
+            settings.width,
+            arguments.max_results,
+        ))?,
         OutputFormat::Table => Exit::Done,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "work without GPU has no table of plans in CSV").hint("--output json"));
+            return Err(
+                Diagnostic::new(Exit::Usage, "work without GPU has no table of plans in CSV").hint("--output json")
+            );
         }
     };
     if set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&set, &catalogs, &limits)) }
@@ -111,8 +125,10 @@ fn context<'a>(
 }
 
 fn notes(limits: &Limits) -> Vec<String> {
-    let mut notes =
-        vec!["every core is taken to work as fast as those of the published rates; the band is for what they differ".to_owned()];
+    let mut notes = vec![
+        "every core is taken to work as fast as those of the published rates; the band is for what they differ"
+            .to_owned(),
+    ];
     if limits.deadline.is_none() {
         notes.push(format!("no deadline given: plans that end within {} are preferred", crate::plan::choose::PATIENCE));
     }
@@ -125,12 +141,16 @@ fn nothing_fits(set: &ProcessingSet, catalogs: &Catalogs, limits: &Limits) -> Di
     if !limits.clouds.is_empty() && !limits.clouds.iter().any(|cloud| known.contains(cloud.as_str())) {
         let known: Vec<&str> = known.into_iter().collect();
         let asked: Vec<&str> = limits.clouds.iter().map(CloudId::as_str).collect();
-        let detail = format!("the catalog has no machines without GPU of {}, but of {}", asked.join(", "), known.join(", "));
+        let detail =
+            format!("the catalog has no machines without GPU of {}, but of {}", asked.join(", "), known.join(", "));
         return Diagnostic::new(Exit::NoPlanFits, detail)
             .hint("allow another cloud, or give `--catalog-dir DIR` with hosts/CLOUD.csv and host-prices/CLOUD.csv");
     }
     let (exit, mut message) = if set.only_money {
-        (Exit::OnlyMoney, "only the money limit is in the way: every plan on machines without GPU costs more".to_owned())
+        (
+            Exit::OnlyMoney,
+            "only the money limit is in the way: every plan on machines without GPU costs more".to_owned(),
+        )
     } else {
         (Exit::NoPlanFits, "no machine without GPU fits".to_owned())
     };

@@ -42,12 +42,19 @@ pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) 
     let mut catalogs = settings.catalogs(printer)?;
     let query = Query {
         gpus: arguments.gpus.as_deref().map(|text| GpuSelector::parse(text, &catalogs.hardware)).transpose()?,
-        clouds: arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?,
+        clouds: arguments
+            .clouds
+            .iter()
+            .map(|name| limits::cloud(name, &catalogs.hardware))
+            .collect::<Result<_, _>>()?,
         regions: arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect(),
     };
     if arguments.live {
-        let wanted =
-            live::Wanted { clouds: query.clouds.clone(), max_age: live::age(arguments.max_age.as_deref())?, ..live::Wanted::default() };
+        let wanted = live::Wanted {
+            clouds: query.clouds.clone(),
+            max_age: live::age(arguments.max_age.as_deref())?,
+            ..live::Wanted::default()
+        };
         let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
         said.warn(printer);
         catalogs.market = said.over(catalogs.market, &catalogs.hardware);
@@ -64,8 +71,12 @@ pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) 
         printer.warning(line);
     }
     match settings.output {
-        OutputFormat::Json => printer.data(&prices::json(&offers, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
-        OutputFormat::Csv => printer.data(&prices::csv(&offers, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Json => {
+            printer.data(&prices::json(&offers, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?)
+        }
+        OutputFormat::Csv => {
+            printer.data(&prices::csv(&offers, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Table => {
             let unpriced = unpriced(&query, &catalogs);
             if offers.is_empty() {
@@ -84,7 +95,8 @@ pub fn run(arguments: &PricesArguments, settings: &Settings, printer: &Printer) 
 /// Machines without GPU, cheapest vCPU first.
 fn host_prices(arguments: &PricesArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let Catalogs { hardware, market } = settings.catalogs(printer)?;
-    let clouds: Vec<CloudId> = arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
+    let clouds: Vec<CloudId> =
+        arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
     let regions: Vec<String> = arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect();
     let is_asked = |offer: &&HostOffer| {
         let begins = |name: &str| regions.iter().any(|region| name.starts_with(region.as_str()));
@@ -102,12 +114,16 @@ fn host_prices(arguments: &PricesArguments, settings: &Settings, printer: &Print
     let lines: Vec<HostPrice> = offers.into_iter().map(|offer| HostPrice::new(offer, &hardware)).collect();
     match settings.output {
         OutputFormat::Json => printer.data(&catalog::json(&lines).map_err(|error| Diagnostic::unexpected(&error))?),
-        OutputFormat::Csv => printer.data(&catalog::csv(&lines, &hosts::PRICE_COLUMNS).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Csv => {
+            printer.data(&catalog::csv(&lines, &hosts::PRICE_COLUMNS).map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Table if lines.is_empty() => {
             printer.note("no offer of a machine without GPU matches; `gpuplan catalog hosts` lists the machines");
             Ok(Exit::Done)
         }
-        OutputFormat::Table => printer.data(&hosts::prices(&lines, settings.now, settings.width, arguments.max_results)),
+        OutputFormat::Table => {
+            printer.data(&hosts::prices(&lines, settings.now, settings.width, arguments.max_results))
+        }
     }
 }
 
@@ -123,7 +139,8 @@ fn history(
         Diagnostic::new(Exit::Usage, "the cache knows no history of these pools")
             .hint("`gpuplan refresh --history` asks the clouds that tell theirs; every refresh adds to it")
     };
-    let cache = settings.home.price_cache().and_then(|path| Cache::open_existing(&path).ok().flatten()).ok_or_else(nothing)?;
+    let cache =
+        settings.home.price_cache().and_then(|path| Cache::open_existing(&path).ok().flatten()).ok_or_else(nothing)?;
     let from = settings.now - trend::WINDOW;
     let mut points: HashMap<InstanceId, Vec<PricePoint>> = HashMap::new();
     let mut pools = Vec::new();
@@ -131,7 +148,9 @@ fn history(
         let known = match points.entry(offer.instance) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {
-                let read = cache.history(offer.instance, &catalogs.hardware, from).map_err(|error| Diagnostic::unexpected(&error))?;
+                let read = cache
+                    .history(offer.instance, &catalogs.hardware, from)
+                    .map_err(|error| Diagnostic::unexpected(&error))?;
                 free.insert(read)
             }
         };
@@ -147,10 +166,11 @@ fn history(
         pools.truncate(arguments.max_results);
     }
     match settings.output {
-        OutputFormat::Json => printer.data(&history::json(&pools, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
-        OutputFormat::Csv => {
-            Err(Diagnostic::new(Exit::Usage, "a history is no table of rows").hint("gpuplan prices --history --output json"))
+        OutputFormat::Json => {
+            printer.data(&history::json(&pools, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?)
         }
+        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "a history is no table of rows")
+            .hint("gpuplan prices --history --output json")),
         OutputFormat::Table => printer.data(&history::table(&pools, &catalogs.hardware, settings.width)),
     }
 }
@@ -168,9 +188,10 @@ fn sort(offers: &mut [&Offer], catalogs: &Catalogs) {
 fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a Catalogs) -> Vec<Filter<'a>> {
     let instance = |offer: &Offer| catalogs.hardware.instance(offer.instance);
     let mut filters = Vec::new();
-    let mut add = |words: String, keeps: Box<dyn Fn(&Offer) -> bool + 'a>, alternative: Box<dyn Fn(&Offer) -> String + 'a>| {
-        filters.push(Filter { words, keeps, alternative });
-    };
+    let mut add =
+        |words: String, keeps: Box<dyn Fn(&Offer) -> bool + 'a>, alternative: Box<dyn Fn(&Offer) -> String + 'a>| {
+            filters.push(Filter { words, keeps, alternative });
+        };
     if let Some(selector) = &query.gpus {
         let text = arguments.gpus.clone().unwrap_or_default();
         let gpu = move |offer: &Offer| catalogs.hardware.gpu(instance(offer).node.gpu);
@@ -207,7 +228,11 @@ fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a C
         (_, true) => "--on-demand",
         _ => "no --commitments",
     };
-    add(terms.to_owned(), Box::new(|offer| has_terms(offer, arguments)), Box::new(|offer| format!("--{}", offer.purchase.word())));
+    add(
+        terms.to_owned(),
+        Box::new(|offer| has_terms(offer, arguments)),
+        Box::new(|offer| format!("--{}", offer.purchase.word())),
+    );
     if arguments.trusted {
         add(
             "--trusted".to_owned(),
@@ -246,7 +271,10 @@ fn unpriced(query: &Query, catalogs: &Catalogs) -> Vec<String> {
             && (query.clouds.is_empty() || query.clouds.contains(&instance.cloud))
     };
     let instances = hardware.instances().iter().zip(is_priced);
-    instances.filter(|(instance, priced)| !priced && is_asked_for(instance)).map(|(instance, _)| instance.name.clone()).collect()
+    instances
+        .filter(|(instance, priced)| !priced && is_asked_for(instance))
+        .map(|(instance, _)| instance.name.clone())
+        .collect()
 }
 
 /// Says how many offers each filter left, and what the last of them would have had to be instead.
@@ -276,7 +304,8 @@ fn explain_nothing(filters: &[Filter], catalogs: &Catalogs, unpriced: &[String],
 fn nearest(words: &str, others: &[&str]) -> String {
     let wanted = words.rsplit(' ').next().unwrap_or(words);
     let first = if others.len() > 1 { did_you_mean(wanted, others.iter().copied()) } else { None };
-    let mut named: Vec<&str> = first.into_iter().chain(others.iter().copied().filter(|other| Some(*other) != first)).collect();
+    let mut named: Vec<&str> =
+        first.into_iter().chain(others.iter().copied().filter(|other| Some(*other) != first)).collect();
     let more = named.len().saturating_sub(MOST_ALTERNATIVES);
     named.truncate(MOST_ALTERNATIVES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -151,7 +151,12 @@ fn read_trace(path: &Path) -> Result<trace::ChromeTrace, Diagnostic> {
 }
 
 /// What follows from what was measured: utilisation where the workload is known, and the findings.
-fn complete(profile: &mut Profile, workload: Option<&Path>, hardware: &Hardware, settings: &Settings) -> Result<(), Diagnostic> {
+fn complete(
+    profile: &mut Profile,
+    workload: Option<&Path>,
+    hardware: &Hardware,
+    settings: &Settings,
+) -> Result<(), Diagnostic> {
     let gpu = profile.gpu.as_ref().and_then(|gpu| catalog_gpu(&gpu.name, gpu.memory_bytes, hardware));
     if let Some(path) = workload {
         let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
@@ -165,14 +170,20 @@ fn complete(profile: &mut Profile, workload: Option<&Path>, hardware: &Hardware,
 }
 
 /// Arithmetic of the model's own mathematics in a step over what the GPUs could do in that time.
-fn utilization(profile: &Profile, resolved: &Resolved, gpu: Option<GpuId>, hardware: &Hardware) -> Result<Option<f64>, Diagnostic> {
+fn utilization(
+    profile: &Profile,
+    resolved: &Resolved,
+    gpu: Option<GpuId>,
+    hardware: &Hardware,
+) -> Result<Option<f64>, Diagnostic> {
     let (Some(step), Some(id), Some(known)) = (&profile.step, gpu, &profile.gpu) else { return Ok(None) };
     let (shape, _) = shape(id, hardware.gpu(id), known.count, hardware)?;
     let job = &resolved.workload;
     let subject = Subject::new(&job.model, &job.training, Machine::new(hardware.gpu(id), &shape));
     let batch = job.training.global_batch.unwrap_or(1) as f64;
     // The model's own mathematics do not depend on how it is spread or what is computed again.
-    let setting = Setting { layout: Layout::default(), micro_batch: 1, global_batch: batch, recompute: Recompute::None };
+    let setting =
+        Setting { layout: Layout::default(), micro_batch: 1, global_batch: batch, recompute: Recompute::None };
     let flops = subject.model_flops_per_step(&setting);
     Ok(Some(flops / step.median_seconds / f64::from(known.count) / subject.rates.peak))
 }
@@ -192,7 +203,8 @@ fn json(profile: &Profile) -> Result<String, Diagnostic> {
 }
 
 fn write(profile: &Profile, path: &Path) -> Result<(), Diagnostic> {
-    let refuse = |error: std::io::Error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display()));
+    let refuse =
+        |error: std::io::Error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display()));
     fs::write(path, json(profile)?).map_err(refuse)
 }
 
@@ -202,7 +214,8 @@ pub fn read(path: &Path) -> Result<(String, Profile), Diagnostic> {
     let opened = fs::File::open(path).and_then(|file| file.take(LARGEST_PROFILE).read_to_string(&mut text));
     let hint = "make one with `gpuplan profile run -- COMMAND` or `gpuplan profile trace FILE --out PROFILE.json`";
     opened.map_err(|error| Diagnostic::file(path, &error).hint(hint))?;
-    let profile = Profile::parse(&text).map_err(|error| Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display())).hint(hint))?;
+    let profile = Profile::parse(&text)
+        .map_err(|error| Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display())).hint(hint))?;
     Ok((text, profile))
 }
 
@@ -257,9 +270,10 @@ fn of_profile(
     let compared = &own.as_ref().unwrap_or(resolved).workload;
     Ok(measured(profile, compared, hardware, (&shape, nodes)).map(|mut measured| {
         if own.is_none() {
-            measured
-                .reasons
-                .push("the profile names no workload (`--workload FILE`): it is taken to be of the one that is planned".to_owned());
+            measured.reasons.push(
+                "the profile names no workload (`--workload FILE`): it is taken to be of the one that is planned"
+                    .to_owned(),
+            );
         }
         measured
     }))
@@ -271,7 +285,10 @@ mod tests {
 
     #[test]
     fn intervals_have_a_unit_and_a_sane_length() {
-        assert_eq!([interval("500ms"), interval("0.5s")], [Ok(Duration::from_millis(500)), Ok(Duration::from_millis(500))]);
+        assert_eq!(
+            [interval("500ms"), interval("0.5s")],
+            [Ok(Duration::from_millis(500)), Ok(Duration::from_millis(500))]
+        );
         for text in ["1", "0.01s", "2h", "", "soon"] {
             assert!(interval(text).is_err(), "{text}");
         }

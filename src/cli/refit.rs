@@ -62,7 +62,10 @@ pub fn refit(arguments: &AccuracyArguments, settings: &Settings, printer: &Print
         fs::write(path, report::residuals(&[("group", &by_group), ("gpu", &by_gpu), ("inference-gpu", &inference)]))
             .map_err(|error| Diagnostic::file(path, &error))?;
     }
-    let fitted = Fitted { held_out_inference: held_out_inference(&runs, &inference), ..fitted(best, &runs, &by_group, &by_gpu, settings) };
+    let fitted = Fitted {
+        held_out_inference: held_out_inference(&runs, &inference),
+        ..fitted(best, &runs, &by_group, &by_gpu, settings)
+    };
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
     let memory = memory_fit::refit(&MemoryRun::all(&published.runs, &settings.hardware()?, &settings.models()?));
     let memory_path = path.with_file_name("memory_constants.toml");
@@ -79,13 +82,22 @@ fn inputs(settings: &Settings) -> Result<(Published, crate::hardware::Hardware, 
 fn fitted(best: Fit, runs: &[FitRun], by_group: &[HeldOut], by_gpu: &[HeldOut], settings: &Settings) -> Fitted {
     let in_sample: Vec<HeldOut> = runs
         .iter()
-        .filter_map(|run| Some(HeldOut { run, log_error: run.log_error(&best.constants), regime: run.predict(&best.constants)?.regime }))
+        .filter_map(|run| {
+            Some(HeldOut {
+                run,
+                log_error: run.log_error(&best.constants),
+                regime: run.predict(&best.constants)?.regime,
+            })
+        })
         .collect();
     let (_, macro_error_percent) = held_out::errors(&in_sample, held_out::by_group);
     let (groups, held_out_macro_percent) = held_out::errors(by_group, held_out::by_group);
     let (gpus, _) = held_out::errors(by_gpu, held_out::by_gpu_of_other_families);
     let record = |errors: Vec<held_out::GroupError>| {
-        errors.into_iter().map(|one| HeldOutError { name: one.group, runs: one.runs, mape_percent: rounded(one.mape_percent) }).collect()
+        errors
+            .into_iter()
+            .map(|one| HeldOutError { name: one.group, runs: one.runs, mape_percent: rounded(one.mape_percent) })
+            .collect()
     };
     Fitted {
         version: format!("{}", settings.now.strftime("%Y-%m-%dT%H:%MZ")),
@@ -127,6 +139,8 @@ fn rounded(percent: f64) -> f64 {
 
 fn write(path: &Path, model: &str, names: &str, fitted: &impl Serialize) -> Result<(), Diagnostic> {
     let text = toml::to_string(fitted).map_err(|error| Diagnostic::unexpected(&error))?;
-    let header = format!("# Constants of the {model}, written by `gpuplan accuracy --refit`. Names, units and reasons: {names}.\n");
+    let header = format!(
+        "# Constants of the {model}, written by `gpuplan accuracy --refit`. Names, units and reasons: {names}.\n"
+    );
     fs::write(path, header + &text).map_err(|error| Diagnostic::file(path, &error))
 }

@@ -11,7 +11,8 @@ use crate::report::refresh::{self, SourceRow, Word};
 
 pub fn run(arguments: &RefreshArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let catalogs = settings.snapshot()?;
-    let clouds = arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?;
+    let clouds =
+        arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?;
     let wanted = Wanted { clouds, history: arguments.history, max_age: live::age(arguments.max_age.as_deref())? };
     let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, settings, printer, &wanted)?;
     let rows: Vec<SourceRow> = said.asked.iter().map(row).collect();
@@ -22,8 +23,11 @@ pub fn run(arguments: &RefreshArguments, settings: &Settings, printer: &Printer)
     };
     let tried = rows.iter().filter(|row| row.word != Word::NoCredentials).count();
     if tried > 0 && rows.iter().all(|row| matches!(row.word, Word::Failed | Word::NoCredentials)) {
-        return Err(Diagnostic::new(Exit::CloudRefused, "no source answered; what was known before stays, with its age")
-            .hint("`gpuplan doctor` shows which credentials and addresses are used"));
+        return Err(Diagnostic::new(
+            Exit::CloudRefused,
+            "no source answered; what was known before stays, with its age",
+        )
+        .hint("`gpuplan doctor` shows which credentials and addresses are used"));
     }
     Ok(Exit::Done)
 }
@@ -32,7 +36,9 @@ fn row(asked: &Asked) -> SourceRow {
     let (word, rows, details) = match &asked.outcome {
         Outcome::Recent(age) => (Word::Recent, 0, vec![format!("answered {age} ago")]),
         Outcome::Answered { rows, notes } => (Word::Answered, *rows, notes.iter().map(ToString::to_string).collect()),
-        Outcome::Failed(error @ SourceError::MissingCredentials { .. }) => (Word::NoCredentials, 0, vec![error.to_string()]),
+        Outcome::Failed(error @ SourceError::MissingCredentials { .. }) => {
+            (Word::NoCredentials, 0, vec![error.to_string()])
+        }
         Outcome::Failed(error) => (Word::Failed, 0, vec![error.to_string()]),
     };
     SourceRow {

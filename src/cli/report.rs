@@ -36,7 +36,8 @@ pub enum ReportFormat {
     Csv,
 }
 
-const AFTER_HELP: &str = "The file is a workload (TOML), a plan or a budget (JSON), or the name of a run that was launched from here.
+const AFTER_HELP: &str =
+    "The file is a workload (TOML), a plan or a budget (JSON), or the name of a run that was launched from here.
 What was recorded is shown as it was written: nothing is priced again.
 
 Example: gpuplan report examples/llama-7b-pretrain.toml --out report.html";
@@ -86,7 +87,8 @@ pub fn run(arguments: &ReportArguments, settings: &Settings, printer: &Printer) 
         Written::Json => format!("{:#}\n", report.json()),
     };
     let Some(path) = &arguments.out else { return printer.data(&text) };
-    fs::write(path, &text).map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+    fs::write(path, &text)
+        .map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
     printer.note(&format!("wrote {} ({} kB)", path.display(), text.len().div_ceil(1000)));
     Ok(Exit::Done)
 }
@@ -97,7 +99,8 @@ fn written(format: Option<ReportFormat>, output: OutputFormat) -> Result<Written
         (None | Some(ReportFormat::Csv), OutputFormat::Csv) => Ok(Written::As(ReportFormat::Csv)),
         (None, OutputFormat::Json) => Ok(Written::Json),
         (format, OutputFormat::Table) => Ok(Written::As(format.unwrap_or(ReportFormat::Html))),
-        (Some(_), _) => Err(Diagnostic::new(Exit::Usage, "--format and --output name two formats").hint("gpuplan report FILE --format md")),
+        (Some(_), _) => Err(Diagnostic::new(Exit::Usage, "--format and --output name two formats")
+            .hint("gpuplan report FILE --format md")),
     }
 }
 
@@ -116,11 +119,19 @@ fn run_named(arguments: &ReportArguments, settings: &Settings) -> Result<Option<
 }
 
 fn neither(path: &Path) -> Diagnostic {
-    let message = format!("there is no file {}, and {}", path.display(), unknown_run(&path.display().to_string()).message);
-    Diagnostic::new(Exit::Usage, message).hint("gpuplan report examples/llama-7b-pretrain.toml --out report.html").hint("gpuplan status")
+    let message =
+        format!("there is no file {}, and {}", path.display(), unknown_run(&path.display().to_string()).message);
+    Diagnostic::new(Exit::Usage, message)
+        .hint("gpuplan report examples/llama-7b-pretrain.toml --out report.html")
+        .hint("gpuplan status")
 }
 
-fn of_plan(recorded: Option<Value>, arguments: &ReportArguments, settings: &Settings, printer: &Printer) -> Result<Report, Diagnostic> {
+fn of_plan(
+    recorded: Option<Value>,
+    arguments: &ReportArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Report, Diagnostic> {
     let (document, catalogs) = match recorded {
         Some(document) => {
             is_unchanged(&document, arguments)?;
@@ -131,7 +142,8 @@ fn of_plan(recorded: Option<Value>, arguments: &ReportArguments, settings: &Sett
     let document = Document::read(document)?;
     let plan = document.plan(arguments.plan.as_deref())?;
     let history = history(plan, &catalogs.hardware, settings, printer)?;
-    let around = Around { hardware: &catalogs.hardware, market: &catalogs.market, now: settings.now, history: &history };
+    let around =
+        Around { hardware: &catalogs.hardware, market: &catalogs.market, now: settings.now, history: &history };
     Ok(page::plan::report(&document, plan, &around))
 }
 
@@ -149,7 +161,8 @@ fn document_of(arguments: &ReportArguments) -> Result<Option<Value>, Diagnostic>
 fn is_unchanged(document: &Value, arguments: &ReportArguments) -> Result<(), Diagnostic> {
     let asked = workload::read(&arguments.workload)?;
     let stated = document.pointer("/workload/file").cloned().unwrap_or_default();
-    let stated: WorkloadFile = serde_json::from_value(stated).map_err(|error| RecordedError::Malformed(error.to_string()))?;
+    let stated: WorkloadFile =
+        serde_json::from_value(stated).map_err(|error| RecordedError::Malformed(error.to_string()))?;
     if asked == stated && workload::limits(&arguments.limits) == LimitsSection::default() {
         return Ok(());
     }
@@ -173,7 +186,12 @@ fn fresh(arguments: &ReportArguments, settings: &Settings, printer: &Printer) ->
 }
 
 /// What the price of the plan's pool did, as far as the price cache knows.
-fn history(plan: &Plan, hardware: &Hardware, settings: &Settings, printer: &Printer) -> Result<Vec<PricePoint>, Diagnostic> {
+fn history(
+    plan: &Plan,
+    hardware: &Hardware,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Vec<PricePoint>, Diagnostic> {
     let purchase = match plan.purchase.as_str() {
         _ if plan.is_on_spot() => Purchase::Spot,
         "on-demand" => Purchase::OnDemand,
@@ -181,9 +199,13 @@ fn history(plan: &Plan, hardware: &Hardware, settings: &Settings, printer: &Prin
     };
     let instance = hardware.find_instance(&CloudId::new(&plan.cloud), &plan.instance_type);
     let (Some(instance), Some(cache)) = (instance, settings.cache(printer)) else { return Ok(Vec::new()) };
-    let known = cache.history(instance, hardware, settings.now - trend::WINDOW).map_err(|error| Diagnostic::unexpected(&error))?;
+    let known = cache
+        .history(instance, hardware, settings.now - trend::WINDOW)
+        .map_err(|error| Diagnostic::unexpected(&error))?;
     let is_pool = |point: &PricePoint| {
-        point.purchase == purchase && *point.place.region == *plan.region && point.place.zone_id.as_deref() == plan.zone_id.as_deref()
+        point.purchase == purchase
+            && *point.place.region == *plan.region
+            && point.place.zone_id.as_deref() == plan.zone_id.as_deref()
     };
     Ok(known.into_iter().filter(is_pool).collect())
 }
@@ -193,7 +215,9 @@ impl From<RecordedError> for Diagnostic {
         let (exit, hint) = match error {
             RecordedError::NoPlan => (Exit::NoPlanFits, "gpuplan plan FILE --output json >plan.json"),
             RecordedError::UnknownPlan(_) => (Exit::Usage, "gpuplan report FILE --format md"),
-            RecordedError::Malformed(_) | RecordedError::Version(_) => (Exit::Usage, "gpuplan plan FILE --output json >plan.json"),
+            RecordedError::Malformed(_) | RecordedError::Version(_) => {
+                (Exit::Usage, "gpuplan plan FILE --output json >plan.json")
+            }
         };
         Self::new(exit, format!("the file is not a plan to report on: {error}")).hint(hint)
     }

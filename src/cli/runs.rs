@@ -117,12 +117,16 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
             Ok(listed) => {
                 for machine in listed.iter().filter(|machine| machine.is_overdue(jiff::Timestamp::now())) {
                     let (id, run, end) = (&machine.id, &machine.run, machine.expires_at);
-                    printer.note(&format!("warning: {id} of {run} should have ended itself at {end:.0}; `gpuplan gc -y` ends it"));
+                    printer.note(&format!(
+                        "warning: {id} of {run} should have ended itself at {end:.0}; `gpuplan gc -y` ends it"
+                    ));
                 }
                 machines.extend(listed);
             }
             Err(error) => {
-                printer.note(&format!("warning: {cloud} does not say what runs ({error}): its machines are shown as the journal has them"));
+                printer.note(&format!(
+                    "warning: {cloud} does not say what runs ({error}): its machines are shown as the journal has them"
+                ));
                 machines.extend(runs.iter().flat_map(|kept| supposed(kept, &cloud)));
             }
         }
@@ -170,8 +174,9 @@ fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
 }
 
 fn table(rows: &[Value], said: &[Option<&Standing>], width: u16) -> String {
-    let text =
-        |value: &Value| value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned);
+    let text = |value: &Value| {
+        value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned)
+    };
     let money = |value: &Value| value.as_str().and_then(|text| Usd::parse(text).ok()).map_or_else(String::new, usd);
     let columns = [
         Column::left("run", 0),
@@ -183,12 +188,19 @@ fn table(rows: &[Value], said: &[Option<&Standing>], width: u16) -> String {
         Column::right("progress", 0),
     ];
     let progress = |row: &Value| {
-        let of = row.get("sweep").map_or_else(String::new, |sweep| format!(", {} of {} runs", sweep["completed"], sweep["runs"]));
+        let of = row
+            .get("sweep")
+            .map_or_else(String::new, |sweep| format!(", {} of {} runs", sweep["completed"], sweep["runs"]));
         row["progress"].as_f64().map_or_else(String::new, |done| format!("{:.0} %{of}", done * 100.0))
     };
     let cells = rows.iter().zip(said).map(|(row, said)| {
-        let places: Vec<String> =
-            row["machines"].as_array().into_iter().flatten().filter(|one| one["state"] != "gone").map(|one| text(&one["pool"])).collect();
+        let places: Vec<String> = row["machines"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|one| one["state"] != "gone")
+            .map(|one| text(&one["pool"]))
+            .collect();
         vec![
             text(&row["run"]),
             said.and_then(Standing::phase)
@@ -206,7 +218,8 @@ fn table(rows: &[Value], said: &[Option<&Standing>], width: u16) -> String {
 
 /// As contract 6 words it.
 fn row(kept: &Kept, listed: &[Machine], said: &Standing) -> Value {
-    let state_of = |id| listed.iter().find(|machine| machine.id == id).map_or(MachineState::Gone, |machine| machine.state);
+    let state_of =
+        |id| listed.iter().find(|machine| machine.id == id).map_or(MachineState::Gone, |machine| machine.state);
     let machines: Vec<Value> = kept
         .machines
         .iter()
@@ -293,10 +306,12 @@ pub fn fetch(arguments: &FetchArguments, settings: &Settings, printer: &Printer)
         talk: printer,
     };
     let (runtime, fetching) = (runtime()?, || format!("fetching into {}", folder.display()));
-    let restored = meanwhile(printer, fetching, || runtime.block_on(restore.newest())).map_err(|error| store_of(&error))?;
+    let restored =
+        meanwhile(printer, fetching, || runtime.block_on(restore.newest())).map_err(|error| store_of(&error))?;
     match (restored.name, restored.path) {
         (Some(name), Some(path)) => {
-            printer.note(&format!("gpuplan: step {} of epoch {}, every file as it was committed", name.step, name.epoch));
+            printer
+                .note(&format!("gpuplan: step {} of epoch {}, every file as it was committed", name.step, name.epoch));
             printer.data(&format!("{}\n", path.display()))
         }
         _ => Err(Diagnostic::new(Exit::Unexpected, format!("{} has no checkpoint that can be used", arguments.run))
@@ -309,7 +324,8 @@ pub fn ssh(arguments: &SshArguments, settings: &Settings) -> Result<Exit, Diagno
     let kept = kept(&arguments.run, settings)?;
     let newest = kept.machines.iter().rfind(|machine| !machine.is_over && machine.node == arguments.node);
     let machine = newest.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("{} has no machine {} now", arguments.run, arguments.node)).hint("gpuplan status")
+        Diagnostic::new(Exit::Usage, format!("{} has no machine {} now", arguments.run, arguments.node))
+            .hint("gpuplan status")
     })?;
     let id = machine.id.0.as_str();
     let mut way = match kept.spec.stand_in.as_deref().unwrap_or(&machine.pool.cloud) {
@@ -336,5 +352,9 @@ pub fn ssh(arguments: &SshArguments, settings: &Settings) -> Result<Exit, Diagno
         Diagnostic::new(Exit::Usage, format!("`{program}` cannot be run: {error}"))
             .hint("it is the cloud's own tool; install it and sign in")
     })?;
-    if ended.success() { Ok(Exit::Done) } else { Err(Diagnostic::new(Exit::Unexpected, format!("`{program}` ended with {ended}"))) }
+    if ended.success() {
+        Ok(Exit::Done)
+    } else {
+        Err(Diagnostic::new(Exit::Unexpected, format!("`{program}` ended with {ended}")))
+    }
 }

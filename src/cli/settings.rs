@@ -49,7 +49,8 @@ impl Settings {
         let now = match &arguments.now {
             None => Timestamp::now(),
             Some(text) => text.parse().map_err(|error| {
-                Diagnostic::new(Exit::Usage, format!("--now `{text}` is not a time: {error}")).hint("write it as 2026-08-01T00:00:00Z")
+                Diagnostic::new(Exit::Usage, format!("--now `{text}` is not a time: {error}"))
+                    .hint("write it as 2026-08-01T00:00:00Z")
             })?,
         };
         let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
@@ -126,12 +127,19 @@ impl Settings {
     /// Rules of the house: the named file, else the one among the settings. None is no rule.
     pub fn policy(&self, named: Option<&Path>, hardware: &Hardware) -> Result<Option<Policy>, Diagnostic> {
         let text = self.settings_file(named, "policy.toml")?;
-        let read = |text: String| Policy::read(&text, hardware).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()));
+        let read = |text: String| {
+            Policy::read(&text, hardware).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))
+        };
         text.map(read).transpose()
     }
 
     /// The market with what the user has already: the named file, else the one among the settings.
-    pub fn with_capacity(&self, named: Option<&Path>, market: Market, hardware: &mut Hardware) -> Result<Market, Diagnostic> {
+    pub fn with_capacity(
+        &self,
+        named: Option<&Path>,
+        market: Market,
+        hardware: &mut Hardware,
+    ) -> Result<Market, Diagnostic> {
         let Some(text) = self.settings_file(named, "capacity.toml")? else { return Ok(market) };
         let applied = Capacity::read(&text).and_then(|capacity| capacity.apply(market, hardware, self.now));
         applied.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))
@@ -170,7 +178,10 @@ impl Settings {
         let age = Hours(self.now.duration_since(newest).as_secs_f64() / 3600.0);
         let taken = newest.strftime("%Y-%m-%d");
         if age > VERY_OLD {
-            return Some(format!("PRICES ARE {:.0} DAYS OLD (newest of {taken}): treat every amount as a rough guide", age.0 / 24.0));
+            return Some(format!(
+                "PRICES ARE {:.0} DAYS OLD (newest of {taken}): treat every amount as a rough guide",
+                age.0 / 24.0
+            ));
         }
         if age > OLD {
             printer.warning(&format!(
@@ -205,7 +216,9 @@ fn archive(folder: &Path, name: &str) -> Result<Archive, Diagnostic> {
     let mut archive = Archive::default();
     let Some(contents) = ARCHIVES.iter().find(|contents| contents.archive == name) else { return Ok(archive) };
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error));
-    let at = |path: &Path, error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()));
+    let at = |path: &Path, error: &dyn std::error::Error| {
+        Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()))
+    };
     for document in contents.documents {
         let path = folder.join(document).with_extension("toml");
         archive.add_document(document, &read(&path)?).map_err(|error| at(&path, &error))?;
@@ -217,7 +230,10 @@ fn archive(folder: &Path, name: &str) -> Result<Archive, Diagnostic> {
             continue;
         }
         let entries = fs::read_dir(&within).map_err(|error| Diagnostic::file(&within, &error))?;
-        for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.extension().is_some_and(|end| end == "csv")) {
+        for path in entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|end| end == "csv"))
+        {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             archive.add_table(&format!("{table}/{stem}"), &read(&path)?).map_err(|error| at(&path, &error))?;
         }

@@ -31,11 +31,9 @@ pub fn run(arguments: &SetupArguments, settings: &Settings, printer: &Printer) -
         return Err(Diagnostic::new(Exit::Usage, "setup asks the cloud, which --offline (or GPUPLAN_OFFLINE) forbids")
             .hint(format!("gpuplan setup {word} --print")));
     }
-    let folder = settings
-        .home
-        .config_file(FOLDER)
-        .map(|folder| folder.join(word))
-        .ok_or_else(|| Diagnostic::new(Exit::Usage, "there is no folder to keep the state in").hint("set HOME or GPUPLAN_HOME"))?;
+    let folder = settings.home.config_file(FOLDER).map(|folder| folder.join(word)).ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, "there is no folder to keep the state in").hint("set HOME or GPUPLAN_HOME")
+    })?;
     let (folder, text) = match elsewhere(arguments, &folder, word) {
         Some((other, first)) => {
             let region = arguments.region.as_deref().unwrap_or_default();
@@ -53,8 +51,11 @@ pub fn run(arguments: &SetupArguments, settings: &Settings, printer: &Printer) -
         ))
     })?;
     if arguments.remove && !folder.join(STATE).is_file() {
-        return Err(Diagnostic::new(Exit::Usage, format!("nothing was set up from here: {} has no state", folder.display()))
-            .hint(format!("gpuplan setup {word} --print shows what would be there")));
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            format!("nothing was set up from here: {} has no state", folder.display()),
+        )
+        .hint(format!("gpuplan setup {word} --print shows what would be there")));
     }
     write(&folder, text)?;
     printer.note(&format!("{program} works in {}; keep that folder, it is what `--remove` needs", folder.display()));
@@ -86,11 +87,14 @@ fn apply(program: &str, folder: &Path, arguments: &SetupArguments) -> Result<Exi
     let init = ["init", "-input=false"].map(str::to_owned).to_vec();
     let mut change = vec![if arguments.remove { "destroy" } else { "apply" }.to_owned()];
     let variables = [("region", &arguments.region), ("project", &arguments.project), ("name", &arguments.name)];
-    change.extend(variables.into_iter().filter_map(|(name, value)| value.as_ref().map(|value| format!("-var={name}={value}"))));
+    change.extend(
+        variables.into_iter().filter_map(|(name, value)| value.as_ref().map(|value| format!("-var={name}={value}"))),
+    );
     change.extend(arguments.yes.then(|| "-auto-approve".to_owned()));
     for arguments in [init, change] {
         let status = Command::new(program).args(&arguments).current_dir(folder).status();
-        let status = status.map_err(|error| Diagnostic::new(Exit::Unexpected, format!("cannot run {program}: {error}")))?;
+        let status =
+            status.map_err(|error| Diagnostic::new(Exit::Unexpected, format!("cannot run {program}: {error}")))?;
         if !status.success() {
             return Err(Diagnostic::new(
                 Exit::CloudRefused,
@@ -103,7 +107,8 @@ fn apply(program: &str, folder: &Path, arguments: &SetupArguments) -> Result<Exi
 }
 
 fn is_there(program: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|folders| std::env::split_paths(&folders).any(|folder: PathBuf| folder.join(program).is_file()))
+    std::env::var_os("PATH")
+        .is_some_and(|folders| std::env::split_paths(&folders).any(|folder: PathBuf| folder.join(program).is_file()))
 }
 
 #[cfg(test)]
@@ -113,7 +118,15 @@ mod tests {
 
     fn asked(region: Option<&str>) -> SetupArguments {
         let region = region.map(str::to_owned);
-        SetupArguments { cloud: SetupCloud::Aws, print: false, remove: false, yes: false, region, project: None, name: None }
+        SetupArguments {
+            cloud: SetupCloud::Aws,
+            print: false,
+            remove: false,
+            yes: false,
+            region,
+            project: None,
+            name: None,
+        }
     }
 
     #[test]
@@ -133,7 +146,9 @@ mod tests {
 
     #[test]
     fn the_security_group_is_the_same_in_every_region() {
-        let group = |text: &'static str| text.split_once("resource \"aws_security_group\"").unwrap().1.split_once("\n}\n").unwrap().0;
+        let group = |text: &'static str| {
+            text.split_once("resource \"aws_security_group\"").unwrap().1.split_once("\n}\n").unwrap().0
+        };
         assert_eq!(group(aws::SETUP), group(aws::SETUP_REGION));
         assert!(!aws::SETUP_REGION.contains("aws_iam") && !aws::SETUP_REGION.contains("aws_s3"));
     }

@@ -38,28 +38,36 @@ pub struct ImportArguments {
 }
 
 /// Writes the price files of a catalog folder anew. A file that would lose rows stays as it is, and the command fails.
-pub fn refresh(arguments: &CatalogRefreshArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+pub fn refresh(
+    arguments: &CatalogRefreshArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
     let Catalogs { hardware, market } = settings.catalogs(printer)?;
     let manifest_path = arguments.folder.join("SNAPSHOT.toml");
     let manifest = fs::read_to_string(&manifest_path).map_err(|error| Diagnostic::file(&manifest_path, &error))?;
     let clouds = arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
     let said = live::ask_clouds(&market, &hardware, settings, printer, &Wanted { clouds, ..Wanted::default() })?;
     said.warn(printer);
-    let addresses: BTreeMap<String, String> = said.asked.iter().map(|asked| (asked.about.id.to_owned(), asked.address.clone())).collect();
+    let addresses: BTreeMap<String, String> =
+        said.asked.iter().map(|asked| (asked.about.id.to_owned(), asked.address.clone())).collect();
     let answered: Vec<CloudId> = hardware
         .clouds()
         .into_iter()
         .filter(|cloud| said.answer.offers.iter().any(|offer| hardware.instance(offer.instance).cloud == *cloud))
         .collect();
     if answered.is_empty() {
-        return Err(Diagnostic::new(Exit::CloudRefused, "no cloud answered; the folder stays as it was").hint("gpuplan doctor"));
+        return Err(
+            Diagnostic::new(Exit::CloudRefused, "no cloud answered; the folder stays as it was").hint("gpuplan doctor")
+        );
     }
     let market = said.over(market, &hardware);
     let (mut sources, mut refused) = (BTreeMap::new(), Vec::new());
     for cloud in answered {
         let path = arguments.folder.join(format!("prices/{cloud}.csv"));
         let before = fs::read_to_string(&path).unwrap_or_default();
-        let after = snapshot::prices(&cloud, market.offers(), &hardware, settings.now).map_err(|error| Diagnostic::unexpected(&error))?;
+        let after = snapshot::prices(&cloud, market.offers(), &hardware, settings.now)
+            .map_err(|error| Diagnostic::unexpected(&error))?;
         let changes = snapshot::changes(&before, &after).map_err(|error| Diagnostic::unexpected(&error))?;
         let (old, new) = (rows(&before), rows(&after));
         if (new as f64) < ROW_FLOOR * old as f64 {
@@ -72,15 +80,19 @@ pub fn refresh(arguments: &CatalogRefreshArguments, settings: &Settings, printer
     }
     sources.retain(|id, _| !manifest.contains(&format!("id = \"{id}\"")));
     let taken = format!("taken_at = \"{}\"", settings.now);
-    let lines: Vec<&str> = manifest.lines().map(|line| if line.starts_with("taken_at = ") { taken.as_str() } else { line }).collect();
+    let lines: Vec<&str> =
+        manifest.lines().map(|line| if line.starts_with("taken_at = ") { taken.as_str() } else { line }).collect();
     let (head, tail) = split_before_rows(&lines);
     let text = format!("{head}\n{}{tail}\n", snapshot::manifest_entries(&sources, settings.now));
     replace(&manifest_path, &text)?;
     if refused.is_empty() {
         return Ok(Exit::Done);
     }
-    Err(Diagnostic::new(Exit::StalePrices, format!("kept as before, since a refresh may not lose rows:\n  {}", refused.join("\n  ")))
-        .hint("gpuplan refresh --output json names the parts that did not answer"))
+    Err(Diagnostic::new(
+        Exit::StalePrices,
+        format!("kept as before, since a refresh may not lose rows:\n  {}", refused.join("\n  ")),
+    )
+    .hint("gpuplan refresh --output json names the parts that did not answer"))
 }
 
 /// Reads another tool's catalog and keeps its prices as the user's own, until the next import of the same file.
@@ -88,9 +100,11 @@ pub fn import(arguments: &ImportArguments, settings: &Settings, printer: &Printe
     let hardware = settings.hardware()?;
     let cloud = limits::cloud(&arguments.cloud, &hardware)?;
     let text = fs::read_to_string(&arguments.file).map_err(|error| Diagnostic::file(&arguments.file, &error))?;
-    let as_of = arguments.as_of.parse().or_else(|_| format!("{}T00:00:00Z", arguments.as_of).parse()).map_err(|_| {
-        Diagnostic::new(Exit::Usage, format!("--as-of `{}` is not a day", arguments.as_of)).hint("write it as `--as-of 2026-11-01`")
-    })?;
+    let as_of =
+        arguments.as_of.parse().or_else(|_| format!("{}T00:00:00Z", arguments.as_of).parse()).map_err(|_| {
+            Diagnostic::new(Exit::Usage, format!("--as-of `{}` is not a day", arguments.as_of))
+                .hint("write it as `--as-of 2026-11-01`")
+        })?;
     let name = arguments.file.file_name().unwrap_or_default().to_string_lossy();
     let source = format!("{}{name}", import::IMPORTED);
     let imported = import::read(CatalogFile { cloud: &cloud, text: &text, as_of, source: &source }, &hardware)
@@ -100,7 +114,9 @@ pub fn import(arguments: &ImportArguments, settings: &Settings, printer: &Printe
     }
     let count = imported.offers.len();
     let Some(mut cache) = settings.cache(printer) else {
-        return Err(Diagnostic::new(Exit::Usage, "there is no folder to keep the prices in").hint("set HOME or GPUPLAN_HOME"));
+        return Err(
+            Diagnostic::new(Exit::Usage, "there is no folder to keep the prices in").hint("set HOME or GPUPLAN_HOME")
+        );
     };
     let answer = Answer { offers: imported.offers, ..Answer::default() };
     let stored = cache.forget(&source).and_then(|()| cache.store(&source, &cloud, &answer, &hardware, settings.now));
@@ -130,12 +146,15 @@ fn note_sources(
     sources: &mut BTreeMap<String, (String, usize, String)>,
 ) {
     let mut by_source: BTreeMap<&str, Vec<&Offer>> = BTreeMap::new();
-    for offer in offers.iter().filter(|offer| hardware.instance(offer.instance).cloud == *cloud && !offer.quote.origin.is_of_the_snapshot())
+    for offer in offers
+        .iter()
+        .filter(|offer| hardware.instance(offer.instance).cloud == *cloud && !offer.quote.origin.is_of_the_snapshot())
     {
         by_source.entry(&offer.source).or_default().push(offer);
     }
     for (source, offers) in by_source {
-        let row = |offer: &&Offer| format!("{} {:?} {} {}", offer.instance.0, offer.place, offer.purchase, offer.quote.rate);
+        let row =
+            |offer: &&Offer| format!("{} {:?} {} {}", offer.instance.0, offer.place, offer.purchase, offer.quote.rate);
         let text = offers.iter().map(row).collect::<Vec<_>>().join("\n");
         let address = addresses.get(source).cloned().unwrap_or_default();
         sources.insert(snapshot::source_id(offers[0], settings.now), (address, offers.len(), sha256(text.as_bytes())));

@@ -80,8 +80,11 @@ impl Recorded {
                 .hint("gpuplan plan FILE --output json >plan.json")
         };
         let document: Value = serde_json::from_str(text).map_err(|error| broken(&error.to_string()))?;
-        let part = |pointer: &str| document.pointer(pointer).cloned().ok_or_else(|| broken(&format!("`{pointer}` is missing")));
-        let (file, id, rate) = (part("/workload/file")?, part("/recommendation/id")?, part("/recommendation/rate_usd_per_hour")?);
+        let part = |pointer: &str| {
+            document.pointer(pointer).cloned().ok_or_else(|| broken(&format!("`{pointer}` is missing")))
+        };
+        let (file, id, rate) =
+            (part("/workload/file")?, part("/recommendation/id")?, part("/recommendation/rate_usd_per_hour")?);
         Ok(Self {
             file: serde_json::from_value(file).map_err(|error| broken(&error.to_string()))?,
             id: serde_json::from_value(id).map_err(|error| broken(&error.to_string()))?,
@@ -95,8 +98,11 @@ pub fn is_no_service(arguments: &WorkloadArguments, command: &str) -> Result<(),
     if arguments.file.is_none() || read(arguments)?.serving.is_empty() {
         return Ok(());
     }
-    Err(Diagnostic::new(Exit::Usage, format!("this file serves a model, which is planned only: `{command}` takes a training run"))
-        .hint("gpuplan plan FILE"))
+    Err(Diagnostic::new(
+        Exit::Usage,
+        format!("this file serves a model, which is planned only: `{command}` takes a training run"),
+    )
+    .hint("gpuplan plan FILE"))
 }
 
 /// A file, or at least one flag.
@@ -109,8 +115,11 @@ pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnos
     // What can be launched comes first to mind.
     if let Some(first) = file.phase.iter().find(|phase| phase.processing.is_none()).or(file.phase.first()) {
         let names: Vec<&str> = file.phase.iter().map(|phase| phase.name.as_str()).collect();
-        return Err(Diagnostic::new(Exit::Usage, format!("this workload has phases ({}), and this is for one of them", names.join(", ")))
-            .hint(format!("--phase {}", first.name)));
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            format!("this workload has phases ({}), and this is for one of them", names.join(", ")),
+        )
+        .hint(format!("--phase {}", first.name)));
     }
     if file.processing.is_some() {
         return Err(Diagnostic::new(
@@ -125,7 +134,8 @@ pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnos
 }
 
 fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
-    let open = |path: &str| File::open(path).map(BufReader::new).map_err(|error| Diagnostic::file(Path::new(path), &error));
+    let open =
+        |path: &str| File::open(path).map(BufReader::new).map_err(|error| Diagnostic::file(Path::new(path), &error));
     let name = Path::new(config)
         .parent()
         .and_then(Path::file_name)
@@ -138,7 +148,10 @@ fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
         if !(0.4..=2.2).contains(&ratio) {
             return Err(Diagnostic::new(
                 Exit::Usage,
-                format!("{index} holds {counted:.3e} parameters at 16 bit, the configuration counts {:.3e}", model.parameters),
+                format!(
+                    "{index} holds {counted:.3e} parameters at 16 bit, the configuration counts {:.3e}",
+                    model.parameters
+                ),
             )
             .hint("check that the index belongs to this config.json"));
         }

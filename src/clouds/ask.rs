@@ -23,7 +23,10 @@ pub fn all<T>(
 ) -> io::Result<Vec<Result<T, SourceError>>> {
     let limited = questions.into_iter().enumerate().map(|(position, (name, question))| async move {
         let answer = tokio::time::timeout(LONGEST, question).await.unwrap_or_else(|_| {
-            Err(SourceError::Unreachable { place: name.to_owned(), detail: format!("no answer within {} s", LONGEST.as_secs()) })
+            Err(SourceError::Unreachable {
+                place: name.to_owned(),
+                detail: format!("no answer within {} s", LONGEST.as_secs()),
+            })
         });
         ended(position);
         answer
@@ -72,8 +75,12 @@ mod tests {
     #[test]
     fn each_end_is_told_once() {
         let ended = Cell::new(0);
-        let questions: Vec<(&str, BoxFuture<'_, _>)> = (0..3).map(|_| ("a", Box::pin(async { Ok(()) }) as BoxFuture<'_, _>)).collect();
-        assert_eq!(all(questions, &|position| ended.set(ended.get() + 10_usize.pow(position as u32))).unwrap().len(), 3);
+        let questions: Vec<(&str, BoxFuture<'_, _>)> =
+            (0..3).map(|_| ("a", Box::pin(async { Ok(()) }) as BoxFuture<'_, _>)).collect();
+        assert_eq!(
+            all(questions, &|position| ended.set(ended.get() + 10_usize.pow(position as u32))).unwrap().len(),
+            3
+        );
         assert_eq!(ended.get(), 111);
     }
 }

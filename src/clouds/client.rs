@@ -46,7 +46,13 @@ impl Client {
         self.run(arguments, options, "", QUICK).await
     }
 
-    pub async fn run(&self, arguments: &[&str], options: &[String], input: &str, limit: Duration) -> Result<Answer, EngineError> {
+    pub async fn run(
+        &self,
+        arguments: &[&str],
+        options: &[String],
+        input: &str,
+        limit: Duration,
+    ) -> Result<Answer, EngineError> {
         let unclear = |detail: String| EngineError::Unclear { engine: self.engine, detail };
         let mut command = Command::new(self.program);
         command.args(arguments).args(options).kill_on_drop(true);
@@ -67,9 +73,14 @@ impl Client {
             drop(stdin);
             child.wait_with_output().await
         };
-        let ended = timeout(limit, talk).await.map_err(|_| unclear(format!("`{}` took more than {limit:?}", self.program)))?;
+        let ended =
+            timeout(limit, talk).await.map_err(|_| unclear(format!("`{}` took more than {limit:?}", self.program)))?;
         let output = ended.map_err(|error| unclear(error.to_string()))?;
-        Ok(Answer { is_done: output.status.success(), out: output.stdout, talk: shortened(&String::from_utf8_lossy(&output.stderr)) })
+        Ok(Answer {
+            is_done: output.status.success(),
+            out: output.stdout,
+            talk: shortened(&String::from_utf8_lossy(&output.stderr)),
+        })
     }
 
     pub fn refused(&self, answer: &Answer) -> EngineError {

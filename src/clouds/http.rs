@@ -101,7 +101,10 @@ impl Http {
             .read_timeout(SILENCE)
             .redirect(reqwest::redirect::Policy::custom(same_host))
             .build()
-            .map_err(|error| SourceError::Unreachable { place: "the network".to_owned(), detail: root_cause(&error) })?;
+            .map_err(|error| SourceError::Unreachable {
+                place: "the network".to_owned(),
+                detail: root_cause(&error),
+            })?;
         Ok(Self { client })
     }
 
@@ -146,9 +149,14 @@ impl Http {
     }
 
     /// Asks until an answer begins, then hands on its pieces. What broke off half-way is an error: the caller has the rest already.
-    async fn stream(&self, request: &Request, mut piece: impl FnMut(&[u8]) -> Result<(), String>) -> Result<Reply<()>, SourceError> {
+    async fn stream(
+        &self,
+        request: &Request,
+        mut piece: impl FnMut(&[u8]) -> Result<(), String>,
+    ) -> Result<Reply<()>, SourceError> {
         let response = self.begin(request).await?;
-        let modified_at = response.headers().get("last-modified").and_then(|value| value.to_str().ok()).and_then(http_date);
+        let modified_at =
+            response.headers().get("last-modified").and_then(|value| value.to_str().ok()).and_then(http_date);
         let mut chunks = response.bytes_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| request.unreachable(error))?;
@@ -188,7 +196,11 @@ impl Http {
 /// A key in a header of its own would follow a redirect to anybody, so only the host that was asked may redirect, to itself.
 fn same_host(attempt: reqwest::redirect::Attempt) -> reqwest::redirect::Action {
     let asked = attempt.previous().first().map(reqwest::Url::origin);
-    if asked == Some(attempt.url().origin()) && attempt.previous().len() < MOST_REDIRECTS { attempt.follow() } else { attempt.stop() }
+    if asked == Some(attempt.url().origin()) && attempt.previous().len() < MOST_REDIRECTS {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
 }
 
 fn malformed(request: &Request, error: &dyn std::error::Error) -> SourceError {
@@ -198,7 +210,10 @@ fn malformed(request: &Request, error: &dyn std::error::Error) -> SourceError {
 async fn refusal(request: &Request, response: reqwest::Response) -> SourceError {
     let code = response.status().as_u16().to_string();
     let body = response.text().await.unwrap_or_default();
-    SourceError::Refused { code, detail: request.redacted(if body.trim().is_empty() { "without a word" } else { &body }) }
+    SourceError::Refused {
+        code,
+        detail: request.redacted(if body.trim().is_empty() { "without a word" } else { &body }),
+    }
 }
 
 /// Seconds of `Retry-After`, within reason.
@@ -218,7 +233,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_of_a_question_has_no_key() {
-        let request = Request::get("https://user:word@host/path?key=K1#x").secret("authorization", "K2", "Bearer ").hide("K3");
+        let request =
+            Request::get("https://user:word@host/path?key=K1#x").secret("authorization", "K2", "Bearer ").hide("K3");
         assert_eq!(request.place(), "https://host/path");
         assert_eq!(request.redacted("bad\nkey K2, K3"), "bad key [redacted], [redacted]");
     }

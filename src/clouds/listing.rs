@@ -149,7 +149,8 @@ impl<'a> Listing<'a> {
             let named: Vec<&str> = self.unknown.iter().take(NAMED).map(String::as_str).collect();
             let rest = if self.unknown.len() > NAMED { ", …" } else { "" };
             let (is, type_) = if self.unknown.len() == 1 { ("is", "type") } else { ("are", "types") };
-            let detail = format!("{} machine {type_} {is} not in the catalog: {}{rest}", self.unknown.len(), named.join(", "));
+            let detail =
+                format!("{} machine {type_} {is} not in the catalog: {}{rest}", self.unknown.len(), named.join(", "));
             self.note(&self.cloud.to_string(), detail);
         }
         Answer { offers: self.offers.into_values().collect(), history: Vec::new(), notes: self.notes }
@@ -174,14 +175,22 @@ pub fn deadline() -> Instant {
 }
 
 /// Gives a question up when its source has to end, so that it costs no other question its answer.
-pub async fn within<T>(place: &str, until: Instant, question: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
-    let late = || SourceError::Unreachable { place: place.to_owned(), detail: format!("no answer within {} s", WHOLE.as_secs()) };
+pub async fn within<T>(
+    place: &str,
+    until: Instant,
+    question: impl Future<Output = Result<T, SourceError>>,
+) -> Result<T, SourceError> {
+    let late = || SourceError::Unreachable {
+        place: place.to_owned(),
+        detail: format!("no answer within {} s", WHOLE.as_secs()),
+    };
     tokio::time::timeout_at(until, question).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// The embedded catalog, read once for the tests of all readers.
 #[cfg(test)]
-pub static HARDWARE: std::sync::LazyLock<Hardware> = std::sync::LazyLock::new(|| Hardware::embedded().unwrap_or_default());
+pub static HARDWARE: std::sync::LazyLock<Hardware> =
+    std::sync::LazyLock::new(|| Hardware::embedded().unwrap_or_default());
 
 #[cfg(test)]
 mod tests {
@@ -214,7 +223,9 @@ mod tests {
         ] {
             assert_eq!(gpu(name, memory_gb).as_deref(), Some(id), "{name} {memory_gb}");
         }
-        for (name, memory_gb) in [("RTX 4090", 48.0), ("RTX 9999", 16.0), ("", 80.0), (" 80GB", 80.0), ("H100 NVL", 80.0)] {
+        for (name, memory_gb) in
+            [("RTX 4090", 48.0), ("RTX 9999", 16.0), ("", 80.0), (" 80GB", 80.0), ("H100 NVL", 80.0)]
+        {
             assert_eq!(gpu(name, memory_gb), None, "{name} {memory_gb}");
         }
         assert_eq!(gpu("L4", f64::NAN), None);
@@ -223,7 +234,8 @@ mod tests {
     #[test]
     fn a_question_without_an_answer_ends_with_its_source() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let silent = async { within("a place", Instant::now(), std::future::pending::<Result<(), SourceError>>()).await };
+        let silent =
+            async { within("a place", Instant::now(), std::future::pending::<Result<(), SourceError>>()).await };
         assert_eq!(runtime.block_on(silent).unwrap_err().to_string(), "cannot reach a place: no answer within 50 s");
     }
 
@@ -241,7 +253,8 @@ mod tests {
             listing.named(name);
         }
         let answer = listing.answer();
-        let found: Vec<_> = answer.offers.iter().map(|offer| (&*offer.place.region, offer.quote.rate.to_string())).collect();
+        let found: Vec<_> =
+            answer.offers.iter().map(|offer| (&*offer.place.region, offer.quote.rate.to_string())).collect();
         assert_eq!(found, [("any", "0.000000001".to_owned()), ("r", "0.99".to_owned())]);
         assert_eq!(answer.offers[0].availability, Availability::SoldOut);
         assert_eq!(answer.offers[0].suspicions, [Suspicion::PlaceUnknown]);

@@ -39,7 +39,13 @@ impl Metadata {
     }
 
     /// `extra` is added to the time that an answer may take, for questions that wait for a change.
-    pub async fn ask(&self, way: Way<'_>, path: &str, headers: &[(&str, &str)], extra: Duration) -> Result<Said, NoticeError> {
+    pub async fn ask(
+        &self,
+        way: Way<'_>,
+        path: &str,
+        headers: &[(&str, &str)],
+        extra: Duration,
+    ) -> Result<Said, NoticeError> {
         let url = format!("{}{path}", self.base);
         let request = match way {
             Way::Get => self.client.get(url),
@@ -49,7 +55,8 @@ impl Metadata {
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let failed = |error: reqwest::Error| NoticeError(one_line(&root_cause(&error.without_url())));
         let answer = request.timeout(ANSWERS_WITHIN + extra).send().await.map_err(failed)?;
-        let at = answer.headers().get("date").and_then(|date| date.to_str().ok()).and_then(|date| rfc2822::parse(date).ok());
+        let at =
+            answer.headers().get("date").and_then(|date| date.to_str().ok()).and_then(|date| rfc2822::parse(date).ok());
         let status = answer.status().as_u16();
         Ok(Said { status, body: answer.text().await.map_err(failed)?, at: at.map(|at| at.timestamp()) })
     }

@@ -167,8 +167,18 @@ mod tests {
         assert!(sources(&CloudId::new("nowhere")).is_none());
         for cloud in ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"] {
             let sources = sources(&CloudId::new(cloud)).unwrap();
-            assert!(sources.prices.iter().all(|source| source.about().cloud == cloud && source.about().id.starts_with(cloud)));
-            assert!(sources.risks.iter().all(|source| source.about().cloud == cloud && source.about().id.starts_with(cloud)));
+            assert!(
+                sources
+                    .prices
+                    .iter()
+                    .all(|source| source.about().cloud == cloud && source.about().id.starts_with(cloud))
+            );
+            assert!(
+                sources
+                    .risks
+                    .iter()
+                    .all(|source| source.about().cloud == cloud && source.about().id.starts_with(cloud))
+            );
         }
     }
 

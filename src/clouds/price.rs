@@ -38,7 +38,10 @@ pub fn hourly(amount: Usd, times: i128, parts: i128) -> Result<UsdPerHour, Strin
 
 /// The sum of two rates.
 pub fn sum(a: UsdPerHour, b: UsdPerHour) -> Result<UsdPerHour, String> {
-    a.nanos().checked_add(b.nanos()).map(UsdPerHour::from_nanos).ok_or_else(|| format!("{a} and {b} together are no price"))
+    a.nanos()
+        .checked_add(b.nanos())
+        .map(UsdPerHour::from_nanos)
+        .ok_or_else(|| format!("{a} and {b} together are no price"))
 }
 
 #[cfg(test)]
@@ -64,8 +67,17 @@ mod tests {
 
     #[test]
     fn what_is_no_price_is_refused() {
-        for value in [json!(0), json!("0.000"), json!("N/A*"), json!(-62), json!("-1"), json!(null), json!([1]), json!(1e-12), json!(1e300)]
-        {
+        for value in [
+            json!(0),
+            json!("0.000"),
+            json!("N/A*"),
+            json!(-62),
+            json!("-1"),
+            json!(null),
+            json!([1]),
+            json!(1e-12),
+            json!(1e300),
+        ] {
             assert!(rate(&value).is_err(), "{value}");
         }
     }

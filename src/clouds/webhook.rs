@@ -43,9 +43,12 @@ mod tests {
 
     #[test]
     fn messages_do_not_travel_in_the_clear() {
-        for (url, is_fine) in
-            [("https://hooks.example.com/x", true), ("http://127.0.0.1:8/x", true), ("http://example.com", false), ("x", false)]
-        {
+        for (url, is_fine) in [
+            ("https://hooks.example.com/x", true),
+            ("http://127.0.0.1:8/x", true),
+            ("http://example.com", false),
+            ("x", false),
+        ] {
             assert_eq!(Webhook::new(url).is_ok(), is_fine, "{url}");
         }
     }

@@ -27,7 +27,13 @@ impl StackHabits {
 }
 
 /// Bytes that one layer keeps per token, before tensor-parallel division.
-pub fn bytes_per_token(model: &Model, training: &Training, recompute: Recompute, sequence: f64, constants: &MemoryConstants) -> f64 {
+pub fn bytes_per_token(
+    model: &Model,
+    training: &Training,
+    recompute: Recompute,
+    sequence: f64,
+    constants: &MemoryConstants,
+) -> f64 {
     let element = training.precision.activation_bytes() / 2.0;
     let layer = norms(model, training)
         + adapters(model, training, constants)
@@ -71,7 +77,8 @@ fn norms(model: &Model, training: &Training) -> f64 {
 
 /// Each adapted input group keeps its dropout output and mask, or its plain input.
 fn adapters(model: &Model, training: &Training, constants: &MemoryConstants) -> f64 {
-    let mut bytes = if uses_bitsandbytes(training) { constants.quantised_surplus_bytes * f64::from(model.hidden) } else { 0.0 };
+    let mut bytes =
+        if uses_bitsandbytes(training) { constants.quantised_surplus_bytes * f64::from(model.hidden) } else { 0.0 };
     let Some(lora) = training.lora.as_ref().filter(|_| frozen(training)) else { return bytes };
     let kept = match (lora.dropout, keeps_linear_inputs(training)) {
         (true, _) => 3.0,
@@ -93,12 +100,22 @@ fn adapters(model: &Model, training: &Training, constants: &MemoryConstants) -> 
 }
 
 /// Rotated queries and keys, values and output, plus 4 bytes of log-sum-exp a head; scores if the kernel keeps them.
-fn attention(model: &Model, training: &Training, recompute: Recompute, sequence: f64, constants: &MemoryConstants) -> f64 {
+fn attention(
+    model: &Model,
+    training: &Training,
+    recompute: Recompute,
+    sequence: f64,
+    constants: &MemoryConstants,
+) -> f64 {
     let (query, kv) = (model.query_width(), model.kv_width());
     let expands = StackHabits::of(training).expands_kv;
     let width = if expands { query } else { kv };
     // Multi-head attention takes v as a view of the fused qkv buffer, which keeps all three.
-    let values = if expands && model.kv_heads == model.heads && frozen(training) { 2.0 * (query + 2.0 * kv) } else { 2.0 * width };
+    let values = if expands && model.kv_heads == model.heads && frozen(training) {
+        2.0 * (query + 2.0 * kv)
+    } else {
+        2.0 * width
+    };
     let heads = f64::from(model.heads);
     let mut bytes = 2.0 * query + 2.0 * width + values + 2.0 * query + 4.0 * heads;
     if !training.uses_flash() && recompute == Recompute::None {

@@ -40,8 +40,15 @@ impl Regime {
         }
     }
 
-    pub const ALL: [Self; 7] =
-        [Self::Compute, Self::Pipeline, Self::Launch, Self::EncoderOrSinglePrecision, Self::Network, Self::Adapters, Self::Vision];
+    pub const ALL: [Self; 7] = [
+        Self::Compute,
+        Self::Pipeline,
+        Self::Launch,
+        Self::EncoderOrSinglePrecision,
+        Self::Network,
+        Self::Adapters,
+        Self::Vision,
+    ];
 
     /// Word of the constants file and of JSON.
     pub fn word(self) -> &'static str {

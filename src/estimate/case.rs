@@ -9,8 +9,8 @@ use crate::units::{Bytes, BytesPerSecond};
 use crate::workload::catalog::ModelRow;
 use crate::workload::model::Experts;
 use crate::workload::{
-    AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, Measure, MlpKind, Model, ModelKind, Models, NormKind,
-    Offload, Optimizer, Overlap, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
+    AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, Measure, MlpKind, Model, ModelKind,
+    Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
 };
 
 #[derive(Clone, Debug, Deserialize)]
@@ -131,7 +131,8 @@ impl Case {
         let (mut gpu, chip) = self.gpu(hardware)?;
         let model = self.model(models, &mut assumed)?;
         let gpus = within("gpus", self.hardware.gpus.unwrap_or(1), LARGEST_GPUS)?;
-        let gpus_per_node = within("gpus_per_node", self.hardware.gpus_per_node.unwrap_or_else(|| gpus.min(8)), LARGEST_GPUS)?;
+        let gpus_per_node =
+            within("gpus_per_node", self.hardware.gpus_per_node.unwrap_or_else(|| gpus.min(8)), LARGEST_GPUS)?;
         let link = self.link(hardware, &gpu, gpus_per_node.min(gpus))?;
         let memory = match self.hardware.gpu_memory_gb {
             // The number on the box: what software sees is the catalog's business when the box is the catalog's.
@@ -174,7 +175,13 @@ impl Case {
     fn link(&self, hardware: &Hardware, gpu: &Gpu, gpus_in_node: u32) -> Result<GpuLink, String> {
         let named = match self.hardware.gpu_link.as_deref() {
             None => gpu.link.as_str(),
-            Some("pcie") => return Ok(if gpus_in_node > 1 { GpuLink::Pcie { bandwidth: gpu.pcie_bandwidth() } } else { GpuLink::Single }),
+            Some("pcie") => {
+                return Ok(if gpus_in_node > 1 {
+                    GpuLink::Pcie { bandwidth: gpu.pcie_bandwidth() }
+                } else {
+                    GpuLink::Single
+                });
+            }
             Some("pcie-slow") => {
                 let bandwidth = BytesPerSecond(gpu.pcie_bandwidth().0 / 4.0);
                 return Ok(if gpus_in_node > 1 { GpuLink::Pcie { bandwidth } } else { GpuLink::Single });
@@ -188,7 +195,10 @@ impl Case {
         let stated = &self.model;
         let name = stated.name.clone().unwrap_or_default();
         let preset = models.find(&name).map(ModelRow::to_model);
-        let kind = stated.kind.or(preset.as_ref().map(|model| model.kind)).ok_or("model.kind is missing and the name is unknown")?;
+        let kind = stated
+            .kind
+            .or(preset.as_ref().map(|model| model.kind))
+            .ok_or("model.kind is missing and the name is unknown")?;
         if !kind.is_transformer() {
             let mut model = preset.ok_or_else(|| format!("no sizes for `{name}`"))?;
             model.kind = kind;
@@ -202,13 +212,18 @@ impl Case {
         let (layers, hidden) = (within("layers", layers, 100_000)?, within("hidden", hidden, LARGEST_WIDTH)?);
         let heads = within("heads", stated.heads.unwrap_or_else(|| (hidden / 128).max(1)), LARGEST_WIDTH)?;
         let kv_heads = within("kv_heads", stated.kv_heads.unwrap_or(heads), heads)?;
-        let ffn_hidden = within("ffn_hidden", stated.ffn_hidden.unwrap_or_else(|| hidden.saturating_mul(4)), LARGEST_WIDTH)?;
+        let ffn_hidden =
+            within("ffn_hidden", stated.ffn_hidden.unwrap_or_else(|| hidden.saturating_mul(4)), LARGEST_WIDTH)?;
         let encdec = matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec);
         let mut model = Model {
             name,
             kind,
             parameters: 0.0,
-            layers: if kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none() { layers.div_ceil(2) } else { layers },
+            layers: if kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none() {
+                layers.div_ceil(2)
+            } else {
+                layers
+            },
             hidden,
             heads,
             kv_heads,
@@ -249,7 +264,11 @@ impl Case {
             shared_experts: stated.shared_experts.unwrap_or(0),
             ffn_hidden: stated.expert_ffn_hidden.unwrap_or(ffn_hidden),
             // Switch replaces every other feed-forward block.
-            dense_layers: stated.dense_layers.unwrap_or(if kind == ModelKind::MoeEncdec { stated.layers.unwrap_or(0) / 4 } else { 0 }),
+            dense_layers: stated.dense_layers.unwrap_or(if kind == ModelKind::MoeEncdec {
+                stated.layers.unwrap_or(0) / 4
+            } else {
+                0
+            }),
         })
     }
 
@@ -270,7 +289,8 @@ impl Case {
                 let candidate = Model { mlp: form, tied_embeddings: ties, ..model.clone() };
                 // A gate usually comes with a width other than 4h.
                 let odd = (form == MlpKind::Glu) == (model.ffn_hidden == model.hidden.saturating_mul(4));
-                let distance = (candidate.counted_parameters() / parameters).ln().abs() + if odd && mlp.is_none() { 0.1 } else { 0.0 };
+                let distance = (candidate.counted_parameters() / parameters).ln().abs()
+                    + if odd && mlp.is_none() { 0.1 } else { 0.0 };
                 if distance < nearest {
                     nearest = distance;
                     (model.mlp, model.tied_embeddings) = (form, ties);
@@ -282,8 +302,11 @@ impl Case {
     fn request(&self, gpus: u32) -> Result<Request, String> {
         let stated = &self.layout;
         let degree = |name: &str, value: Option<u32>| within(name, value.unwrap_or(1), LARGEST_GPUS);
-        let (tensor, pipeline, context) =
-            (degree("tensor", stated.tensor)?, degree("pipeline", stated.pipeline)?, degree("context", stated.context)?);
+        let (tensor, pipeline, context) = (
+            degree("tensor", stated.tensor)?,
+            degree("pipeline", stated.pipeline)?,
+            degree("context", stated.context)?,
+        );
         let open = stated.data.is_none() && stated.tensor.is_none() && stated.pipeline.is_none() && gpus > 8;
         let split = u64::from(tensor) * u64::from(pipeline) * u64::from(context);
         let layout = Layout {
@@ -308,7 +331,11 @@ impl Case {
             micro_batch: self.training.micro_batch.map(|micro| within("micro_batch", micro, 1 << 24)).transpose()?,
             recompute: self.training.recompute,
             global_batch: batch,
-            grad_accumulation: self.training.grad_accumulation.map(|steps| within("grad_accumulation", steps, 1 << 24)).transpose()?,
+            grad_accumulation: self
+                .training
+                .grad_accumulation
+                .map(|steps| within("grad_accumulation", steps, 1 << 24))
+                .transpose()?,
         })
     }
 }
@@ -371,7 +398,8 @@ impl Prepared {
 /// The contract writes `adamw (mixed, fp32 master)` for plain `adamw`.
 fn optimizer(text: &str) -> Result<Optimizer, String> {
     let word = text.split_whitespace().next().unwrap_or_default();
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).map_err(|_| format!("unknown optimizer `{text}`"))
+    serde_json::from_value(serde_json::Value::String(word.to_owned()))
+        .map_err(|_| format!("unknown optimizer `{text}`"))
 }
 
 fn note<T>(assumed: &mut Vec<String>, key: &str, shown: &str, value: T) -> T {
@@ -384,5 +412,9 @@ fn within(name: &str, value: u32, most: u32) -> Result<u32, String> {
 }
 
 fn positive(name: &str, value: f64) -> Result<f64, String> {
-    if value.is_finite() && value > 0.0 && value < 1e12 { Ok(value) } else { Err(format!("{name}={value} is not a positive number")) }
+    if value.is_finite() && value > 0.0 && value < 1e12 {
+        Ok(value)
+    } else {
+        Err(format!("{name}={value} is not a positive number"))
+    }
 }

@@ -271,7 +271,9 @@ impl Constants {
     /// sources use it; the others have 1 and a wider band.
     pub fn framework(&self, name: &str) -> FrameworkFactors {
         match name {
-            "fsdp" | "fsdp-compile" => FrameworkFactors { work: self.fsdp_work, launch: self.fsdp_launch, fitted: true },
+            "fsdp" | "fsdp-compile" => {
+                FrameworkFactors { work: self.fsdp_work, launch: self.fsdp_launch, fitted: true }
+            }
             "megatron" => FrameworkFactors { work: self.megatron_work, launch: self.megatron_launch, fitted: true },
             _ => FrameworkFactors { work: 1.0, launch: 1.0, fitted: KNOWN_FRAMEWORKS.contains(&name) },
         }
@@ -279,7 +281,8 @@ impl Constants {
 }
 
 /// Frameworks with published runs, whose spread the bands hold already.
-const KNOWN_FRAMEWORKS: [&str; 6] = ["megatron-deepspeed", "internevo", "nvidia-examples", "pytorch-eager", "litgpt", "torchtune"];
+const KNOWN_FRAMEWORKS: [&str; 6] =
+    ["megatron-deepspeed", "internevo", "nvidia-examples", "pytorch-eager", "litgpt", "torchtune"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameworkFactors {

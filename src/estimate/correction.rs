@@ -140,12 +140,20 @@ impl Correction {
     /// What the measurements say of this GPU.
     pub fn on(&self, gpu: &Gpu) -> Factors<'_> {
         let of = |class| Factor { class, found: self.nearest(class, gpu) };
-        Factors { compute: of(WorkClass::Compute), memory: of(WorkClass::Memory), launch: of(WorkClass::Launch), copy: of(WorkClass::Copy) }
+        Factors {
+            compute: of(WorkClass::Compute),
+            memory: of(WorkClass::Memory),
+            launch: of(WorkClass::Launch),
+            copy: of(WorkClass::Copy),
+        }
     }
 
     /// The host that was measured beside this model of GPU. Other models stand in other machines.
     pub fn host(&self, gpu: &Gpu) -> Option<&MeasuredHost> {
-        self.measured.iter().filter(|measured| measured.nearness(gpu) == Nearness::SameModel).find_map(|measured| measured.host.as_ref())
+        self.measured
+            .iter()
+            .filter(|measured| measured.nearness(gpu) == Nearness::SameModel)
+            .find_map(|measured| measured.host.as_ref())
     }
 
     fn nearest(&self, class: WorkClass, gpu: &Gpu) -> Option<(&Curve, Nearness)> {
@@ -253,7 +261,11 @@ impl Factor<'_> {
         let ends = curve.ends().map(|(small, large)| ((small, self.at(small).time), (large, self.at(large).time)));
         let time = match ends.filter(|((_, small), (_, large))| (small / large).ln().abs() >= TOLD_APART) {
             Some(((small, of_small), (large, of_large))) => {
-                format!("x {of_small:.2} at {} to x {of_large:.2} at {}", self.class.size(small), self.class.size(large))
+                format!(
+                    "x {of_small:.2} at {} to x {of_large:.2} at {}",
+                    self.class.size(small),
+                    self.class.size(large)
+                )
             }
             None => format!("x {:.2}", overall.time),
         };
@@ -277,7 +289,12 @@ impl Corrected {
             whole += part;
         }
         let of = |sum: f64| sum / whole;
-        let mean = Self { time: of(sum.time), deviation: of(sum.deviation), correlation: of(sum.correlation), spread: of(sum.spread) };
+        let mean = Self {
+            time: of(sum.time),
+            deviation: of(sum.deviation),
+            correlation: of(sum.correlation),
+            spread: of(sum.spread),
+        };
         (whole > 0.0).then_some(mean)
     }
 }
@@ -295,7 +312,12 @@ impl<'a> Factors<'a> {
     /// The constants alone.
     pub fn unmeasured() -> Self {
         let of = Factor::unmeasured;
-        Self { compute: of(WorkClass::Compute), memory: of(WorkClass::Memory), launch: of(WorkClass::Launch), copy: of(WorkClass::Copy) }
+        Self {
+            compute: of(WorkClass::Compute),
+            memory: of(WorkClass::Memory),
+            launch: of(WorkClass::Launch),
+            copy: of(WorkClass::Copy),
+        }
     }
 
     pub fn of(&self, class: WorkClass) -> Factor<'a> {
@@ -336,15 +358,23 @@ impl<'a> Factors<'a> {
 
     /// What the measurement does to the doubt about a whole step. `corrected` is the mean of a class at the sizes of the step;
     /// `over_link`: its GPUs reach each other without a network.
-    pub fn certainty(&self, time: &TimeBreakdown, over_link: bool, corrected: impl Fn(WorkClass) -> Corrected) -> Certainty {
-        let mut certainty = Certainty { compute_correlation: corrected(WorkClass::Compute).correlation, ..Certainty::default() };
+    pub fn certainty(
+        &self,
+        time: &TimeBreakdown,
+        over_link: bool,
+        corrected: impl Fn(WorkClass) -> Corrected,
+    ) -> Certainty {
+        let mut certainty =
+            Certainty { compute_correlation: corrected(WorkClass::Compute).correlation, ..Certainty::default() };
         for class in WorkClass::ALL {
             let seconds = match class {
                 WorkClass::Compute => time.matmul + time.attention + time.head,
                 WorkClass::Memory => time.elementwise + time.optimizer + time.dequantise,
                 WorkClass::Launch => time.launch,
                 WorkClass::Copy if !over_link => 0.0,
-                WorkClass::Copy => time.tensor_parallel + time.expert_parallel + time.context_parallel + time.data_parallel,
+                WorkClass::Copy => {
+                    time.tensor_parallel + time.expert_parallel + time.context_parallel + time.data_parallel
+                }
             };
             let share = if time.total > 0.0 { seconds / time.total } else { 0.0 };
             let corrected = corrected(class);
@@ -410,7 +440,10 @@ mod tests {
         let run = bench.clone().of_run();
         for near in [Nearness::Other, Nearness::SameArchitecture, Nearness::SameModel] {
             let (of_bench, of_run) = (factor(&bench, near), factor(&run, near));
-            assert!(of_run.time > of_bench.time && of_run.time < 1.4 && of_run.deviation < of_bench.deviation, "{of_bench:?} {of_run:?}");
+            assert!(
+                of_run.time > of_bench.time && of_run.time < 1.4 && of_run.deviation < of_bench.deviation,
+                "{of_bench:?} {of_run:?}"
+            );
         }
         assert!(factor(&run, Nearness::Other).time > 1.4_f64.powf(0.7));
     }
@@ -422,7 +455,8 @@ mod tests {
             assert_eq!(Correction::NONE.on(gpu), Factors::unmeasured());
             assert_eq!(Correction::NONE.said_of(gpu), None);
         }
-        let (time, factors) = (TimeBreakdown { matmul: 1.0, total: 2.0, ..TimeBreakdown::default() }, Factors::unmeasured());
+        let (time, factors) =
+            (TimeBreakdown { matmul: 1.0, total: 2.0, ..TimeBreakdown::default() }, Factors::unmeasured());
         let certainty = factors.certainty(&time, true, |class| factors.of(class).overall());
         assert_eq!(certainty.replaced, certainty.left);
     }
@@ -457,7 +491,10 @@ mod tests {
         assert!(same.time > near.time && near.time > far.time && far.time > 1.0, "{same:?} {near:?} {far:?}");
         assert!(same.deviation < near.deviation && near.deviation < far.deviation, "{same:?} {near:?} {far:?}");
         assert!((same.correlation - 0.9).abs() < 1e-12 && (0.65..0.75).contains(&near.correlation), "{near:?}");
-        assert!((factor.at(1e8).correlation - factor.at(1e14).correlation).abs() < 1e-12, "smaller and larger fade alike");
+        assert!(
+            (factor.at(1e8).correlation - factor.at(1e14).correlation).abs() < 1e-12,
+            "smaller and larger fade alike"
+        );
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl Curve {
 /// Weighted means; the spread is how the points scatter, each by itself and among one another. The slice is not empty.
 fn mean(points: &[Point]) -> Point {
     let weight: f64 = points.iter().map(|point| point.weight).sum();
-    let of = |value: &dyn Fn(&Point) -> f64| points.iter().map(|point| point.weight * value(point)).sum::<f64>() / weight;
+    let of =
+        |value: &dyn Fn(&Point) -> f64| points.iter().map(|point| point.weight * value(point)).sum::<f64>() / weight;
     let log_time = of(&|point| point.log_time);
     let between = of(&|point| (point.log_time - log_time).powi(2)) / points.len() as f64;
     let within = of(&|point| point.spread.powi(2));
@@ -146,7 +147,11 @@ mod tests {
         assert!((time(1e11) - 1.5_f64.sqrt()).abs() < 1e-12, "{}", time(1e11));
         assert!((time(1e6) - 1.5).abs() < 1e-12 && (time(1e15) - 1.0).abs() < 1e-12);
         let distance = |size| curve.at(size).distance;
-        assert!(distance(1e10) < 1e-12 && (distance(1e11) - 10_f64.ln()).abs() < 1e-9 && (distance(1e13) - 10_f64.ln()).abs() < 1e-9);
+        assert!(
+            distance(1e10) < 1e-12
+                && (distance(1e11) - 10_f64.ln()).abs() < 1e-9
+                && (distance(1e13) - 10_f64.ln()).abs() < 1e-9
+        );
         assert_eq!(Curve::flat(WorkClass::Compute, 1.2, 0.0).unwrap().at(1e30).distance, 0.0);
     }
 

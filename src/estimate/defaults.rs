@@ -25,8 +25,10 @@ pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, V
             for recompute in recomputes(subject, request) {
                 for virtual_pipeline in interleaves(subject, request, &layout, micro_batch) {
                     let accumulation = f64::from(request.grad_accumulation.unwrap_or(1));
-                    let global_batch = request.global_batch.unwrap_or(f64::from(micro_batch) * f64::from(layout.data) * accumulation);
-                    let setting = Setting { layout: Layout { virtual_pipeline, ..layout }, micro_batch, global_batch, recompute };
+                    let global_batch =
+                        request.global_batch.unwrap_or(f64::from(micro_batch) * f64::from(layout.data) * accumulation);
+                    let setting =
+                        Setting { layout: Layout { virtual_pipeline, ..layout }, micro_batch, global_batch, recompute };
                     let made = subject.estimate(&setting)?;
                     if best.as_ref().is_none_or(|best| is_better(&made, best)) {
                         best = Some(made);
@@ -117,7 +119,9 @@ fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batc
     }
     let steps = request.global_batch.map_or(1.0, |batch| batch / (f64::from(layout.data) * f64::from(micro_batch)));
     let allowed = |v: &u32| {
-        *v == 1 || (subject.model.layers.is_multiple_of(layout.pipeline * v) && (steps / f64::from(layout.pipeline)).fract() == 0.0)
+        *v == 1
+            || (subject.model.layers.is_multiple_of(layout.pipeline * v)
+                && (steps / f64::from(layout.pipeline)).fract() == 0.0)
     };
     (1..=4).filter(allowed).collect()
 }
@@ -125,7 +129,10 @@ fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batc
 /// What a stack does by itself on a GPU that it is made for, where the case says nothing else.
 fn assumed_of_the_stack(subject: &Subject, chosen: &Setting) -> Vec<String> {
     let training = subject.training;
-    if !training.framework.is_transformer_engine() || subject.rates.flash3.is_none() || !subject.model.kind.is_transformer() {
+    if !training.framework.is_transformer_engine()
+        || subject.rates.flash3.is_none()
+        || !subject.model.kind.is_transformer()
+    {
         return Vec::new();
     }
     let mut list = Vec::new();

@@ -97,32 +97,41 @@ impl DeviceRates {
             (_, Some(tflops)) => (tflops * 1e12 / half).min(1.0),
             (_, None) => sibling_ceiling(gpu),
         };
-        let generation = if unit == Unit::Vector32 { constants.fp32_share } else { constants.generation(gpu.architecture) };
+        let generation =
+            if unit == Unit::Vector32 { constants.fp32_share } else { constants.generation(gpu.architecture) };
         let low = match unit {
             Unit::Eight => constants.fp8_share,
             Unit::EightInBlocks | Unit::Four => constants.fp8_share / c::BLOCK_SCALING_COST,
             _ => 1.0,
         };
         let power = power_share(gpu, unit, half).powf(constants.power_exponent);
-        let newer = matches!(gpu.architecture, Architecture::Hopper | Architecture::Blackwell | Architecture::BlackwellRtx);
+        let newer =
+            matches!(gpu.architecture, Architecture::Hopper | Architecture::Blackwell | Architecture::BlackwellRtx);
         let clock = if gpu.name.starts_with("GeForce") { constants.geforce_clock } else { 1.0 };
         let power = power * clock;
         let plain = ceiling * constants.gemm_share * generation * power;
         let matmul = peak * plain * low;
         let vector_power = power_share(gpu, Unit::Vector32, half).powf(constants.power_exponent) * clock;
-        let vector = tera(NumberFormat::Fp32) * c::VECTOR_CEILING * constants.gemm_share * constants.fp32_share * vector_power;
+        let vector =
+            tera(NumberFormat::Fp32) * c::VECTOR_CEILING * constants.gemm_share * constants.fp32_share * vector_power;
         let multiprocessors = (f64::from(gpu.streaming_multiprocessors) * share).max(1.0);
         Self {
             matmul: matmul * share,
             vector: vector * share,
             head: attention_peak * plain * share,
             flash3: gpu.architecture.has_asynchronous_products().then_some(half * c::FLASH3_SHARE * power * share),
-            flash: attention_peak * ceiling * constants.flash_share * if newer { constants.flash_share_newer } else { 1.0 } * power * share,
+            flash: attention_peak
+                * ceiling
+                * constants.flash_share
+                * if newer { constants.flash_share_newer } else { 1.0 }
+                * power
+                * share,
             eager: matmul * share,
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,
             wave_exponent: constants.wave_exponent,
             multiprocessors,
-            reduction_length: constants.gemm_reduction_length * ((peak * share / multiprocessors) / (312e12 / 108.0)).sqrt(),
+            reduction_length: constants.gemm_reduction_length
+                * ((peak * share / multiprocessors) / (312e12 / 108.0)).sqrt(),
             element_bytes: precision.activation_bytes(),
             peak: peak * share,
             on_vector_units: unit == Unit::Vector32 || !gpu.architecture.has_tensor_cores(),
@@ -163,7 +172,8 @@ fn power_share(gpu: &Gpu, unit: Unit, half: f64) -> f64 {
     // a 4090 although its sheet lists 2.2 times the rate.
     let tensor = if gpu.architecture == Architecture::Ada { 0.73 } else { 1.0 };
     let fp32 = gpu.peak_tflops.fp32.unwrap_or(f64::INFINITY);
-    let sibling = gpu.architecture == Architecture::Ampere && gpu.family == "A100" || gpu.family == "H200" && gpu.form_factor == "sxm";
+    let sibling = gpu.architecture == Architecture::Ampere && gpu.family == "A100"
+        || gpu.family == "H200" && gpu.form_factor == "sxm";
     match unit {
         Unit::Vector32 => (gpu.tdp_watts / fp32 * work / 18.0).min(1.0),
         _ if gpu.matmul_ceiling_tflops.bf16.is_some() || sibling => 1.0,

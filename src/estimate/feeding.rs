@@ -172,17 +172,24 @@ impl Feeder<'_> {
             (Some(rate), ..) if !on_nvme => StorageRate::measured(rate),
             (_, None, _) => return None,
             (_, _, Storage::Disk) if on_nvme => StorageRate::local_nvme(self.instance.local_nvme?),
-            (_, _, Storage::Disk | Storage::NetworkDisk) => StorageRate::network_disk(&self.instance.host(), reading, self.network_disk)?,
-            (_, _, Storage::ObjectStore) => {
-                StorageRate::bucket(self.instance.host_network_gbit_per_s, threads.max(1.0), f64::from(self.nodes), bytes)
+            (_, _, Storage::Disk | Storage::NetworkDisk) => {
+                StorageRate::network_disk(&self.instance.host(), reading, self.network_disk)?
             }
+            (_, _, Storage::ObjectStore) => StorageRate::bucket(
+                self.instance.host_network_gbit_per_s,
+                threads.max(1.0),
+                f64::from(self.nodes),
+                bytes,
+            ),
         };
         Some(rate.read(demand.samples, bytes, reading.files()))
     }
 
     /// Seconds of copies to all GPUs, which have a link each, beside the step or, from pageable memory, in its way.
     fn copying(&self, demand: &Demand) -> (f64, f64) {
-        let bytes = bytes_on_gpu(demand) * demand.samples / f64::from(self.instance.node.devices()) / self.instance.node.card_share();
+        let bytes = bytes_on_gpu(demand) * demand.samples
+            / f64::from(self.instance.node.devices())
+            / self.instance.node.card_share();
         let seconds = bytes / (self.gpu.pcie_bandwidth().0 * c::PCIE_SHARE);
         if demand.data.reading.is_pageable { (0.0, seconds / c::PAGEABLE_SHARE) } else { (seconds, 0.0) }
     }
@@ -191,7 +198,8 @@ impl Feeder<'_> {
     fn gpu_decoding(&self, demand: &Demand) -> (f64, f64) {
         let bytes = bytes_of_a_sample(demand.data).filter(|_| demand.data.reading.decoder == Decoder::Gpu);
         let each = bytes.map_or(0.0, |bytes| bytes.0 * demand.samples / f64::from(self.instance.node.devices()));
-        let has_block = matches!(self.gpu.architecture, Architecture::Ampere | Architecture::Hopper | Architecture::Blackwell);
+        let has_block =
+            matches!(self.gpu.architecture, Architecture::Ampere | Architecture::Hopper | Architecture::Blackwell);
         if has_block {
             return (each / c::JPEG_BLOCK_BYTES / self.instance.node.card_share(), 0.0);
         }
@@ -271,7 +279,8 @@ pub fn assumed(workload: &Workload) -> Vec<String> {
     let Some(data) = &workload.data else { return Vec::new() };
     let mut lines = Vec::new();
     if data.reading.storage == Storage::NetworkDisk && data.reading.kind.is_some() {
-        lines.push("data.disk_link=unlimited (outside AWS nobody says what a machine sustains of its disks)".to_owned());
+        lines
+            .push("data.disk_link=unlimited (outside AWS nobody says what a machine sustains of its disks)".to_owned());
     }
     let (model, training) = (&workload.model, &workload.training);
     let Some(cost) = cpu_seconds(model, training, data).filter(|_| data.cpu_per_sample.is_none()) else { return lines };
@@ -280,10 +289,15 @@ pub fn assumed(workload: &Workload) -> Vec<String> {
         Some(DataKind::Jpeg) if data.reading.decoder == Decoder::Gpu => "decoded by the GPU; judged".to_owned(),
         Some(kind @ (DataKind::Jpeg | DataKind::Webp)) => {
             let bytes = bytes_of_a_sample(data).map_or(0.0, |bytes| bytes.0 / 1e3);
-            format!("{} of {bytes:.0} kB cropped to {side} px with Pillow, on one core; published rates, docs/estimate.md", kind.word())
+            format!(
+                "{} of {bytes:.0} kB cropped to {side} px with Pillow, on one core; published rates, docs/estimate.md",
+                kind.word()
+            )
         }
         Some(DataKind::Raw) => format!("decoded pictures cropped to {side} px, on one core; FFCV's published rate"),
-        Some(DataKind::Text) => "split into tokens by Hugging Face tokenizers, on one core; its published rate".to_owned(),
+        Some(DataKind::Text) => {
+            "split into tokens by Hugging Face tokenizers, on one core; its published rate".to_owned()
+        }
         Some(DataKind::Audio | DataKind::Video) => of_sound_or_film(&data.reading).to_owned(),
         _ => "copied; judged".to_owned(),
     };
@@ -316,14 +330,23 @@ mod tests {
     /// What feeds 2,048 samples on one machine of that name.
     fn feeding(text: &str, cloud: &str, name: &str, change: impl Fn(&mut InstanceType)) -> Option<Feeding> {
         let hardware = Hardware::embedded().unwrap();
-        let mut instance = hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap().clone();
+        let mut instance =
+            hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap().clone();
         change(&mut instance);
         let workload = workload(text);
         let data = workload.data.as_ref().unwrap();
         let is_local = instance.local_nvme.is_some_and(|disk| disk.0 > data.size.0);
         let gpu = hardware.gpu(instance.node.gpu);
-        let feeder = Feeder { instance: &instance, gpu, measured: None, is_local, network_disk: Bytes(data.size.0 + 1e11), nodes: 1 };
-        let demand = Demand { model: &workload.model, training: &workload.training, data, samples: 2048.0, passes: 90.0 };
+        let feeder = Feeder {
+            instance: &instance,
+            gpu,
+            measured: None,
+            is_local,
+            network_disk: Bytes(data.size.0 + 1e11),
+            nodes: 1,
+        };
+        let demand =
+            Demand { model: &workload.model, training: &workload.training, data, samples: 2048.0, passes: 90.0 };
         Feeding::new(&feeder, &demand).map(|feeding| feeding.beside(0.1))
     }
 
@@ -334,13 +357,16 @@ mod tests {
         let cost = cpu_seconds(&imagenet.model, &imagenet.training, imagenet.data.as_ref().unwrap()).unwrap();
         assert!((cost / 0.0052 - 1.0).abs() < 0.15, "{cost}");
         // 96 vCPUs are 48 cores of two threads; 8 threads belong to the processes of the GPUs: 40 whole and 8 half loaded.
-        let fed = feeding(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\""), "aws", "p4d.24xlarge", |_| ()).unwrap();
+        let fed =
+            feeding(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\""), "aws", "p4d.24xlarge", |_| ()).unwrap();
         assert_eq!((fed.threads, fed.cores), (88.0, 56.0));
         assert!((fed.computing.unwrap() / (2048.0 * cost / 56.0) - 1.0).abs() < 1e-9);
         assert_eq!((fed.limit(), fed.read_share), (InputLimit::Decoding, 1.0 / 90.0));
         assert!(fed.waits > 0.0 && fed.waiting_share() < 1.0 && fed.cores_needed().unwrap() > fed.cores);
         // Fewer loaders than threads, and cores with one thread each.
-        let four = feeding(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"\nworkers = 4"), "aws", "p4d.24xlarge", |_| ()).unwrap();
+        let four =
+            feeding(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"\nworkers = 4"), "aws", "p4d.24xlarge", |_| ())
+                .unwrap();
         assert_eq!((four.threads, four.cores), (32.0, 32.0));
         let arm = |instance: &mut InstanceType| "arm64".clone_into(&mut instance.cpu_architecture);
         let whole = feeding(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\""), "aws", "p4d.24xlarge", arm).unwrap();
@@ -349,18 +375,26 @@ mod tests {
 
     #[test]
     fn pixels_and_gpus_that_decode_leave_cores_idle() {
-        let jpeg = feeding(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\""), "aws", "p4d.24xlarge", |_| ()).unwrap();
+        let jpeg =
+            feeding(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\""), "aws", "p4d.24xlarge", |_| ()).unwrap();
         let raw = feeding(&format!("{IMAGES}kind = \"raw\"\nsize = \"170GB\""), "aws", "p4d.24xlarge", |_| ()).unwrap();
         assert!(raw.computing.unwrap() < jpeg.computing.unwrap() / 10.0 && raw.waiting_share() < 0.001, "{raw:?}");
         let gpu = format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"\ndecode = \"gpu\"");
         // An A100 has a block for it, which works beside training; an A10G gives its time.
         let block = feeding(&gpu, "aws", "p4d.24xlarge", |_| ()).unwrap();
-        assert!(block.jpeg_block > 0.0 && block.on_gpu == 0.0 && block.computing.unwrap() < jpeg.computing.unwrap() / 10.0);
+        assert!(
+            block.jpeg_block > 0.0 && block.on_gpu == 0.0 && block.computing.unwrap() < jpeg.computing.unwrap() / 10.0
+        );
         let cuda = feeding(&gpu, "aws", "g5.48xlarge", |_| ()).unwrap();
         assert!(cuda.jpeg_block == 0.0 && cuda.on_gpu > 0.0, "{cuda:?}");
         // Pageable copies are in the way of the step, locked ones beside it.
-        let pageable =
-            feeding(&format!("{IMAGES}kind = \"raw\"\nsize = \"170GB\"\npinned = false"), "aws", "p4d.24xlarge", |_| ()).unwrap();
+        let pageable = feeding(
+            &format!("{IMAGES}kind = \"raw\"\nsize = \"170GB\"\npinned = false"),
+            "aws",
+            "p4d.24xlarge",
+            |_| (),
+        )
+        .unwrap();
         assert!((pageable.on_gpu / raw.copying - 2.0).abs() < 1e-9 && pageable.copying == 0.0);
     }
 
@@ -368,14 +402,24 @@ mod tests {
     fn storage_counts_where_memory_does_not_keep_the_data() {
         let jpeg = format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"\nstorage = ");
         let of = |storage: &str, memory: f64| {
-            feeding(&format!("{jpeg}\"{storage}\""), "aws", "p4d.24xlarge", |instance| instance.memory = Bytes(memory)).unwrap()
+            feeding(&format!("{jpeg}\"{storage}\""), "aws", "p4d.24xlarge", |instance| instance.memory = Bytes(memory))
+                .unwrap()
         };
         let (local, disk, store) = (of("disk", 1e11), of("network-disk", 1e11), of("object-store", 1e12));
-        assert_eq!([local, disk, store].map(|one| one.reading.unwrap().from), ["local NVMe", "gp3 disk", "object store"]);
+        assert_eq!(
+            [local, disk, store].map(|one| one.reading.unwrap().from),
+            ["local NVMe", "gp3 disk", "object store"]
+        );
         // 2,048 pictures of 117 kB at 125 MiB/s, at 3,000 reads a second and two each, and with 88 connections at 0.101 s.
-        assert!((disk.reading.unwrap().seconds - 1.829).abs() < 0.01 && (store.reading.unwrap().seconds - 2.359).abs() < 0.01);
+        assert!(
+            (disk.reading.unwrap().seconds - 1.829).abs() < 0.01
+                && (store.reading.unwrap().seconds - 2.359).abs() < 0.01
+        );
         assert_eq!((disk.read_share, disk.limit(), store.limit()), (1.0, InputLimit::Reading, InputLimit::Reading));
-        assert_eq!((local.limit(), of("network-disk", 1e12).read_share, store.read_share), (InputLimit::Decoding, 1.0 / 90.0, 1.0));
+        assert_eq!(
+            (local.limit(), of("network-disk", 1e12).read_share, store.read_share),
+            (InputLimit::Decoding, 1.0 / 90.0, 1.0)
+        );
         // Where the first pass waits longest, storage is what to mend.
         assert!(of("network-disk", 1e12).waits < disk.waits);
     }
@@ -383,8 +427,9 @@ mod tests {
     #[test]
     fn ids_of_tokens_are_nothing_and_text_is_little() {
         let with = |data: &str| {
-            let text =
-                format!("model = {{ preset = \"llama-2-7b\" }}\ntraining = {{ task = \"pretrain\", tokens = \"1T\" }}\n[data]\n{data}");
+            let text = format!(
+                "model = {{ preset = \"llama-2-7b\" }}\ntraining = {{ task = \"pretrain\", tokens = \"1T\" }}\n[data]\n{data}"
+            );
             feeding(&text, "aws", "p4d.24xlarge", |_| ())
         };
         let ids = with("kind = \"tokens\"\nsize = \"4TB\"\ntokens = \"1T\"").unwrap();

@@ -6,7 +6,8 @@ use crate::workload::Gemm;
 
 /// Output tile of a kernel and its rate relative to the largest one.
 /// NVIDIA Deep Learning Performance guide, matrix multiplication chapter.
-const TILES: [(f64, f64, f64); 4] = [(256.0, 128.0, 1.0), (128.0, 128.0, 0.95), (128.0, 64.0, 0.80), (64.0, 64.0, 0.62)];
+const TILES: [(f64, f64, f64); 4] =
+    [(256.0, 128.0, 1.0), (128.0, 128.0, 0.95), (128.0, 64.0, 0.80), (64.0, 64.0, 0.62)];
 
 /// Seconds of a product on one device: the longer of what arithmetic and what memory takes, each as it was measured at its size.
 pub fn seconds(gemm: Gemm, rates: &DeviceRates, factors: &Factors) -> f64 {

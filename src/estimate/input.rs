@@ -19,8 +19,14 @@ const SCALING: std::ops::RangeInclusive<f64> = 0.05..=1.1;
 
 impl MeasuredHost {
     /// `None` where nothing was measured that a plan can use.
-    pub fn new(processor: Option<String>, cores: u32, (one, all): (Option<f64>, Option<f64>), read: Option<f64>) -> Option<Self> {
-        let scaling = one.zip(all).map(|(one, all)| all / one / f64::from(cores)).filter(|scaling| SCALING.contains(scaling));
+    pub fn new(
+        processor: Option<String>,
+        cores: u32,
+        (one, all): (Option<f64>, Option<f64>),
+        read: Option<f64>,
+    ) -> Option<Self> {
+        let scaling =
+            one.zip(all).map(|(one, all)| all / one / f64::from(cores)).filter(|scaling| SCALING.contains(scaling));
         let read_bytes_per_second = read.filter(|rate| rate.is_finite() && *rate > 0.0);
         let host = Self { processor, cores, scaling: scaling.map(|scaling| scaling.min(1.0)), read_bytes_per_second };
         (host.scaling.is_some() || host.read_bytes_per_second.is_some()).then_some(host)
@@ -28,7 +34,9 @@ impl MeasuredHost {
 
     /// What was measured, for people.
     pub fn words(&self) -> String {
-        let scaling = self.scaling.map(|scaling| format!("{} cores load as {:.1} do alone", self.cores, scaling * f64::from(self.cores)));
+        let scaling = self
+            .scaling
+            .map(|scaling| format!("{} cores load as {:.1} do alone", self.cores, scaling * f64::from(self.cores)));
         let read = self.read_bytes_per_second.map(|rate| format!("its data folder is read at {:.0} MB/s", rate / 1e6));
         [scaling, read].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }

@@ -101,7 +101,11 @@ impl LayerInput<'_> {
     }
 
     fn fused(&self) -> f64 {
-        if self.training.is_compiled() || self.training.framework.fuses_kernels() { self.constants.fused_share } else { 1.0 }
+        if self.training.is_compiled() || self.training.framework.fuses_kernels() {
+            self.constants.fused_share
+        } else {
+            1.0
+        }
     }
 
     /// All three products of training for one forward product.
@@ -165,14 +169,18 @@ impl LayerInput<'_> {
         let scores = 4.0 * self.sequence * m.query_width() / t * self.tokens;
         if self.training.uses_flash() {
             let is_causal = !matches!(m.kind, ModelKind::Encoder | ModelKind::Vit);
-            let (work, half_rate) = if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
+            let (work, half_rate) =
+                if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
             let endless = self.rates.flash3.filter(|_| self.training.uses_flash3()).unwrap_or(self.rates.flash);
             let rate = endless * self.sequence / (self.sequence + half_rate);
-            return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate * self.factors.compute.at(scores * work).time;
+            return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate
+                * self.factors.compute.at(scores * work).time;
         }
         let passes = 1.0 + p.recomputed + p.selective + 2.0 * p.backward;
         let score_count = self.tokens * f64::from(m.heads) / t * self.sequence;
-        let traffic = self.constants.eager_score_bytes * self.fused() * self.rates.element_bytes / 2.0 * score_count * passes / 3.0;
+        let traffic =
+            self.constants.eager_score_bytes * self.fused() * self.rates.element_bytes / 2.0 * score_count * passes
+                / 3.0;
         scores * passes / self.rates.eager * self.factors.compute.at(scores).time
             + self.streamed(traffic, score_count * self.rates.element_bytes)
     }
@@ -184,10 +192,13 @@ impl LayerInput<'_> {
         let gated = m.mlp_matrices() - 2.0;
         let ffn = match m.experts {
             None => f64::from(m.ffn_hidden),
-            Some(experts) => f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts),
+            Some(experts) => {
+                f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts)
+            }
         };
         let width = 0.5 * f64::from(m.hidden) * repeated + 0.5 * ffn * (1.0 + 0.5 * gated) / (4.0 * t);
-        let bytes = self.constants.elementwise_bytes * self.fused() * self.rates.element_bytes / 2.0 * self.tokens * width;
+        let bytes =
+            self.constants.elementwise_bytes * self.fused() * self.rates.element_bytes / 2.0 * self.tokens * width;
         self.streamed(bytes * (1.0 + p.recomputed + 2.0 * p.backward) / 3.0, self.kernel_bytes())
     }
 
@@ -215,7 +226,8 @@ impl LayerInput<'_> {
     pub fn corrected_compute(&self) -> Corrected {
         let layers = f64::from(self.model.layers.max(1));
         let products = layer_products(self.model, &self.setting.layout, self.tokens).map(|product| (product.gemm, 1.0));
-        let head = head_product(self.model, &self.setting.layout, self.tokens).map(|product| (product.gemm, 1.0 / layers));
+        let head =
+            head_product(self.model, &self.setting.layout, self.tokens).map(|product| (product.gemm, 1.0 / layers));
         let sized = products.chain(head).map(|(gemm, part)| {
             let one = Gemm { count: 1.0, ..gemm };
             (self.factors.compute.at(one.flops()), part * gemm.flops())
@@ -237,7 +249,8 @@ impl LayerInput<'_> {
         if t > domain {
             // Reduced inside a machine, between machines and spread again, in chunks that overlap: the slower part counts.
             let machines = t / domain;
-            transfer = transfer.max(2.0 * (machines - 1.0) / machines * bytes / self.machine.network_bus(self.constants));
+            transfer =
+                transfer.max(2.0 * (machines - 1.0) / machines * bytes / self.machine.network_bus(self.constants));
         }
         // A ring of t ranks takes 2 (t - 1) hops.
         (reduces * transfer, reduces * 2.0 * (t - 1.0) * self.constants.hop_seconds)
@@ -250,10 +263,18 @@ impl LayerInput<'_> {
         let p = self.passes;
         let all_to_alls = 2.0 * (1.0 + p.recomputed) + 2.0 * p.backward;
         let share = 1.0 - f64::from(experts.dense_layers) / f64::from(self.model.layers.max(1));
-        let bytes = self.tokens * f64::from(experts.experts_per_token) * f64::from(self.model.hidden) * self.rates.element_bytes * share;
+        let bytes = self.tokens
+            * f64::from(experts.experts_per_token)
+            * f64::from(self.model.hidden)
+            * self.rates.element_bytes
+            * share;
         let link = self.link_bus(bytes);
         let inside = self.setting.layout.expert <= self.machine.link_domain(self.setting.gpus());
-        let bus = if inside { link } else { link.min(self.machine.network_bus(self.constants) / f64::from(self.machine.gpus_per_node)) };
+        let bus = if inside {
+            link
+        } else {
+            link.min(self.machine.network_bus(self.constants) / f64::from(self.machine.gpus_per_node))
+        };
         all_to_alls * ((e - 1.0) / e * bytes / bus + (e - 1.0) * self.constants.hop_seconds)
     }
 
@@ -270,11 +291,16 @@ impl LayerInput<'_> {
             return 0.0;
         }
         let p = self.passes;
-        let bytes = 2.0 * self.model.kv_width() / self.tensor() * self.tokens * self.rates.element_bytes * (ranks - 1.0);
+        let bytes =
+            2.0 * self.model.kv_width() / self.tensor() * self.tokens * self.rates.element_bytes * (ranks - 1.0);
         let link = self.link_bus(bytes / (ranks - 1.0));
         let group = self.setting.layout.context * self.setting.layout.tensor;
         let inside = group <= self.machine.link_domain(self.setting.gpus());
-        let bus = if inside { link } else { link.min(self.machine.network_bus(self.constants) / f64::from(self.machine.gpus_per_node)) };
+        let bus = if inside {
+            link
+        } else {
+            link.min(self.machine.network_bus(self.constants) / f64::from(self.machine.gpus_per_node))
+        };
         let transfer = bytes * (1.0 + p.recomputed + 2.0 * p.backward) / bus;
         self.beside(transfer, attention)
     }
@@ -298,7 +324,8 @@ impl LayerInput<'_> {
         if self.setting.layout.shard == Shard::Zero3 && self.setting.layout.data > 1 {
             seconds += self.constants.launch_gather_seconds;
         }
-        (seconds * self.passes.launches() + self.reduces() * self.constants.launch_collective_seconds) * self.rates.host_time
+        (seconds * self.passes.launches() + self.reduces() * self.constants.launch_collective_seconds)
+            * self.rates.host_time
     }
 
     /// Host time to launch embedding, head and loss: as many kernels as a layer, without gathers.
@@ -334,7 +361,9 @@ impl LayerInput<'_> {
             (ModelKind::Encoder, _) => 0.0,
             _ => 1.0,
         };
-        let Some(product) = head_product(m, &self.setting.layout, self.tokens).filter(|_| share > 0.0) else { return 0.0 };
+        let Some(product) = head_product(m, &self.setting.layout, self.tokens).filter(|_| share > 0.0) else {
+            return 0.0;
+        };
         let rates = DeviceRates { matmul: self.rates.head, ..*self.rates };
         let mut seconds = self.product(product.gemm, &rates, 0.0);
         let logits_bytes = if self.passes.backward > 0.0 { 16.0 } else { 4.0 };

@@ -72,7 +72,13 @@ impl<'a> Flow<'a> {
             (f64::INFINITY, f64::INFINITY, f64::INFINITY)
         };
         let first_token = Quantiles { expected: own + mean, p50: own + half, p90: own + tenth };
-        State { batch, requests_per_second, pass_seconds: pass, per_token: pass + batch * self.prompt / self.answer, first_token }
+        State {
+            batch,
+            requests_per_second,
+            pass_seconds: pass,
+            per_token: pass + batch * self.prompt / self.answer,
+            first_token,
+        }
     }
 
     /// Models that answer in one pass take all who have come since the last one began: a newcomer waits for the rest of a
@@ -108,8 +114,13 @@ impl<'a> Flow<'a> {
     pub fn most(&self) -> Result<State, Misfit> {
         let serving = self.replica.serving();
         let idle = self.state(LEAST_BATCH)?;
-        let targets = [(FIRST, idle.first_token.p90, serving.time_to_first_token), (NEXT, idle.per_token, serving.time_per_token)];
-        let missed = targets.into_iter().filter_map(|(what, least, target)| Some((what, least, target.filter(|target| least > target.0)?)));
+        let targets = [
+            (FIRST, idle.first_token.p90, serving.time_to_first_token),
+            (NEXT, idle.per_token, serving.time_per_token),
+        ];
+        let missed = targets
+            .into_iter()
+            .filter_map(|(what, least, target)| Some((what, least, target.filter(|target| least > target.0)?)));
         // Of two the one that is missed by more: keeping the other would not help.
         if let Some((what, least, target)) = missed.max_by(|a, b| (a.1 / a.2.0).total_cmp(&(b.1 / b.2.0))) {
             return Err(Misfit::Slow { what, least: Seconds(least), target });
@@ -117,7 +128,8 @@ impl<'a> Flow<'a> {
         let limit = HEADROOM * self.full()?.requests_per_second;
         let keeps = |state: &State| {
             let in_time = |figure: f64, target: Option<Seconds>| target.is_none_or(|target| figure <= target.0);
-            state.batch + ROOM_DEVIATIONS * state.batch.sqrt() <= f64::from(self.held.sequences).max(1.0 + ROOM_DEVIATIONS)
+            state.batch + ROOM_DEVIATIONS * state.batch.sqrt()
+                <= f64::from(self.held.sequences).max(1.0 + ROOM_DEVIATIONS)
                 && state.requests_per_second <= limit
                 && in_time(state.first_token.p90, serving.time_to_first_token)
                 && in_time(state.per_token, serving.time_per_token)
@@ -145,7 +157,9 @@ impl<'a> Flow<'a> {
     pub fn round(&self, state: &State) -> Result<Parts, Misfit> {
         let running = state.batch.max(1.0);
         if self.answer > 0.0 {
-            return Ok(Parts::default().plus(self.replica.pass(running), self.answer).plus(self.replica.prompt(), running));
+            return Ok(Parts::default()
+                .plus(self.replica.pass(running), self.answer)
+                .plus(self.replica.prompt(), running));
         }
         self.replica.once(running)
     }
@@ -157,7 +171,14 @@ impl<'a> Flow<'a> {
     }
 
     /// `replicas` of this in `state`, each alone able to do `most` requests a second.
-    pub fn served(&self, state: &State, most: f64, replicas: u32, batch_limit: u32, (nodes_each, on_a_node): (u32, u32)) -> Served {
+    pub fn served(
+        &self,
+        state: &State,
+        most: f64,
+        replicas: u32,
+        batch_limit: u32,
+        (nodes_each, on_a_node): (u32, u32),
+    ) -> Served {
         let all = f64::from(replicas);
         Served {
             replicas,
@@ -200,7 +221,11 @@ pub(super) mod tests {
         let hardware = Hardware::embedded().unwrap();
         let gpu = hardware.gpu(hardware.find_gpu(gpu).unwrap());
         let bandwidth = gpu.link_gb_per_s_one_way.map_or(gpu.pcie_bandwidth(), BytesPerSecond::from_gb);
-        let link = if gpu.link_gb_per_s_one_way.is_some() { GpuLink::Fast { bandwidth, domain: 8 } } else { GpuLink::Pcie { bandwidth } };
+        let link = if gpu.link_gb_per_s_one_way.is_some() {
+            GpuLink::Fast { bandwidth, domain: 8 }
+        } else {
+            GpuLink::Pcie { bandwidth }
+        };
         let machine = Machine {
             gpu,
             memory: gpu.memory(),
@@ -246,7 +271,9 @@ pub(super) mod tests {
     #[test]
     fn engines_do_about_what_was_published() {
         let (ratios, said) = compared();
-        let error = |engine: &str| ratios[engine].iter().map(|ratio| (ratio - 1.0).abs()).sum::<f64>() / ratios[engine].len() as f64;
+        let error = |engine: &str| {
+            ratios[engine].iter().map(|ratio| (ratio - 1.0).abs()).sum::<f64>() / ratios[engine].len() as f64
+        };
         let errors = ["tensorrt-llm", "vllm"].map(error);
         println!("{errors:.3?}\n{said}");
         assert!(errors[0] < 0.07 && errors[1] < 0.125, "{errors:.3?}\n{said}");
@@ -264,7 +291,9 @@ pub(super) mod tests {
                 assert!(state.first_token.p50 <= state.first_token.p90, "{state:?}");
             }
             let rises = |of: fn(&State) -> f64| states.windows(2).all(|pair| of(&pair[0]) < of(&pair[1]));
-            assert!(rises(|state| state.batch) && rises(|state| state.per_token) && rises(|state| state.first_token.p90));
+            assert!(
+                rises(|state| state.batch) && rises(|state| state.per_token) && rises(|state| state.first_token.p90)
+            );
             // Little's law: what runs is what comes times how long it stays.
             let busy = states[2];
             assert!((busy.batch / (busy.requests_per_second * 256.0 * busy.per_token) - 1.0).abs() < 0.01, "{busy:?}");
@@ -275,7 +304,9 @@ pub(super) mod tests {
     fn a_target_takes_load_away_and_an_impossible_one_is_named() {
         let most = |target: &str| {
             let workload = workload(&format!("{CHAT}{target}"), "llama-3.1-8b");
-            on("l40s", 1, &workload, |flow| flow.most().map(|state| (state.requests_per_second, state.per_token, state.first_token.p90)))
+            on("l40s", 1, &workload, |flow| {
+                flow.most().map(|state| (state.requests_per_second, state.per_token, state.first_token.p90))
+            })
         };
         let (free, held) = (most("").unwrap(), most("time_per_token = \"30ms\"").unwrap());
         assert!(held.1 <= 0.03 && held.0 < free.0, "{held:?} {free:?}");

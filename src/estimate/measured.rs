@@ -53,7 +53,11 @@ const LEAST_PRODUCT: f64 = 1e-5;
 const FOR_COMPARISON: f64 = 1e-9;
 
 /// What `calibration` says of its GPU for a workload in `precision`.
-pub fn measured_gpu(calibration: &Calibration, precision: Precision, hardware: &Hardware) -> Result<MeasuredGpu, MeasuredError> {
+pub fn measured_gpu(
+    calibration: &Calibration,
+    precision: Precision,
+    hardware: &Hardware,
+) -> Result<MeasuredGpu, MeasuredError> {
     let id = calibration.gpu.as_deref().and_then(|name| hardware.find_gpu(name));
     let reference = id.and_then(|id| recorded::reference(&hardware.gpu(id).id));
     measured_against(calibration, reference.as_ref(), precision, hardware)
@@ -81,14 +85,18 @@ fn measured_against(
         Some(reference) => measured_against(reference, None, precision, hardware)?.curves,
         None => Vec::new(),
     };
-    let comparison = Comparison { calibration, reference, recorded, gpu, machine: Machine::new(gpu, &machine), precision };
-    let found: Vec<Found> =
-        [comparison.compute(), comparison.memory(), comparison.launch(), comparison.copy()].into_iter().flatten().collect();
+    let comparison =
+        Comparison { calibration, reference, recorded, gpu, machine: Machine::new(gpu, &machine), precision };
+    let found: Vec<Found> = [comparison.compute(), comparison.memory(), comparison.launch(), comparison.copy()]
+        .into_iter()
+        .flatten()
+        .collect();
     if found.iter().all(|found| found.curve.is_none()) {
         return Err(MeasuredError::NothingToCompare);
     }
     let mut reasons = vec![comparison.headline(&found)];
-    reasons.extend(calibration.readings.warnings().into_iter().map(|warning| format!("while it was measured, {warning}")));
+    reasons
+        .extend(calibration.readings.warnings().into_iter().map(|warning| format!("while it was measured, {warning}")));
     Ok(MeasuredGpu {
         id: gpu.id.clone(),
         architecture: gpu.architecture,
@@ -123,7 +131,8 @@ struct Comparison<'a> {
 impl Comparison<'_> {
     /// Matrix products in the workload's format: its own, and the square ones, which say how the chip does at other sizes.
     fn compute(&self) -> Option<Found> {
-        let products: Vec<&Sampled> = self.results().filter(|one| matches!(one.benchmark.work, Work::Matmul { .. })).collect();
+        let products: Vec<&Sampled> =
+            self.results().filter(|one| matches!(one.benchmark.work, Work::Matmul { .. })).collect();
         let wanted = layer_format(self.precision, self.calibration.device.compute_capability);
         let own = |one: &&&Sampled| one.benchmark.weight > 0.0;
         // Measured for a workload in another precision: the squares in this one tell more, if there are any.
@@ -133,7 +142,8 @@ impl Comparison<'_> {
         if chosen.is_empty() {
             chosen = products;
         }
-        let points: Vec<Point> = chosen.iter().filter_map(|one| self.point(WorkClass::Compute, one, product(self.gpu))).collect();
+        let points: Vec<Point> =
+            chosen.iter().filter_map(|one| self.point(WorkClass::Compute, one, product(self.gpu))).collect();
         let weight = |one: &Sampled| one.benchmark.weight.max(FOR_COMPARISON);
         let flops: f64 = chosen.iter().map(|one| one.benchmark.work.flops() * weight(one)).sum();
         let seconds: f64 = chosen.iter().map(|one| one.statistics.median_seconds * weight(one)).sum();
@@ -161,8 +171,10 @@ impl Comparison<'_> {
     /// The constants know the launches of a framework's layer, not those of a bare kernel, so only a reference compares.
     fn launch(&self) -> Option<Found> {
         let chosen = self.results().filter(|one| one.benchmark.work == Work::Launch { graph: false });
-        let points: Vec<Point> = chosen.clone().filter_map(|one| self.point(WorkClass::Launch, one, |_| None)).collect();
-        let words = chosen.map(|one| format!("a kernel launch takes {:.1} us", one.statistics.median_seconds * 1e6)).next()?;
+        let points: Vec<Point> =
+            chosen.clone().filter_map(|one| self.point(WorkClass::Launch, one, |_| None)).collect();
+        let words =
+            chosen.map(|one| format!("a kernel launch takes {:.1} us", one.statistics.median_seconds * 1e6)).next()?;
         self.found(WorkClass::Launch, points, words)
     }
 
@@ -176,9 +188,12 @@ impl Comparison<'_> {
             }
             _ => None,
         };
-        let chosen: Vec<&Sampled> = self.results().filter(|one| matches!(one.benchmark.work, Work::AllReduce { .. })).collect();
+        let chosen: Vec<&Sampled> =
+            self.results().filter(|one| matches!(one.benchmark.work, Work::AllReduce { .. })).collect();
         let points: Vec<Point> = chosen.iter().filter_map(|one| self.point(WorkClass::Copy, one, expected)).collect();
-        let rates = chosen.iter().map(|one| 2.0 * (ranks - 1.0) / ranks * one.benchmark.work.bytes() / one.statistics.median_seconds);
+        let rates = chosen
+            .iter()
+            .map(|one| 2.0 * (ranks - 1.0) / ranks * one.benchmark.work.bytes() / one.statistics.median_seconds);
         let words = format!("all-reduces reach {:.0} GB/s of the link", rates.fold(0.0, f64::max) / 1e9);
         self.found(WorkClass::Copy, points, words)
     }
@@ -196,14 +211,20 @@ impl Comparison<'_> {
             // It has none.
             WorkClass::Launch => 1.0,
         };
-        let recorded = self.reference.and_then(|reference| reference.results.iter().find(|known| known.benchmark.work == work));
+        let recorded =
+            self.reference.and_then(|reference| reference.results.iter().find(|known| known.benchmark.work == work));
         let expected = match (recorded, self.recorded.iter().find(|curve| curve.class == class)) {
             (Some(known), _) => known.statistics.median_seconds,
             (None, Some(curve)) => expected(&work)? * curve.at(size).log_time.exp(),
             (None, None) => expected(&work)?,
         };
         let log_time = (one.statistics.median_seconds / expected).ln();
-        Some(Point { size, log_time, spread: one.statistics.spread, weight: expected * one.benchmark.weight.max(FOR_COMPARISON) })
+        Some(Point {
+            size,
+            log_time,
+            spread: one.statistics.spread,
+            weight: expected * one.benchmark.weight.max(FOR_COMPARISON),
+        })
     }
 
     fn found(&self, class: WorkClass, points: Vec<Point>, words: String) -> Option<Found> {
@@ -229,7 +250,10 @@ impl Comparison<'_> {
         let calibration = self.calibration;
         let how = if calibration.simulated { "SIMULATED, not measured," } else { "measured" };
         let words: Vec<&str> = found.iter().map(|found| found.words.as_str()).collect();
-        let shapes = calibration.workload.as_ref().map_or_else(String::new, |workload| format!(", shapes of {}", workload.model));
+        let shapes = calibration
+            .workload
+            .as_ref()
+            .map_or_else(String::new, |workload| format!(", shapes of {}", workload.model));
         let day = calibration.measured_at.strftime("%Y-%m-%d");
         format!("{how} on {} ({day}{shapes}): {}", self.gpu.name, words.join("; "))
     }
@@ -297,7 +321,14 @@ mod tests {
         let link = hardware.gpu_link(gpu, &gpu.link, gpus).unwrap();
         let mut device = SimulatedDevice::new(gpu, roof(gpu), gpus, link, 1);
         let model = models.find(model).unwrap().to_model();
-        let shapes = Shapes { model: &model, task: Task::Pretrain, precision, layout: Layout::default(), micro_batch: 2, sequence: 4096 };
+        let shapes = Shapes {
+            model: &model,
+            task: Task::Pretrain,
+            precision,
+            layout: Layout::default(),
+            micro_batch: 2,
+            sequence: 4096,
+        };
         let suite = Suite::quick().unwrap();
         let benchmarks = suite.benchmarks(Some(&shapes), device.facts());
         let outcome = suite::run(&suite, benchmarks, &mut device, &mut |_, _| {});
@@ -325,10 +356,13 @@ mod tests {
     #[test]
     fn a_card_worse_than_its_roof_is_found_to_be_so_on_every_architecture() {
         let hardware = Hardware::embedded().unwrap();
-        for gpu in ["h100-sxm5-80", "a100-sxm4-80", "l4", "t4", "v100-sxm2-16", "rtx-4090", "p100-pcie-16", "b200-sxm-180"] {
+        for gpu in
+            ["h100-sxm5-80", "a100-sxm4-80", "l4", "t4", "v100-sxm2-16", "rtx-4090", "p100-pcie-16", "b200-sxm-180"]
+        {
             let measured = measured_gpu(&simulated(gpu, 1, Precision::Bf16), Precision::Bf16, &hardware).unwrap();
             // The made-up card lacks 5 to 15 % of the arithmetic and 2 to 8 % of the bandwidth; its roofline knows no waves.
-            let (compute, memory) = (time(&measured, WorkClass::Compute).unwrap(), time(&measured, WorkClass::Memory).unwrap());
+            let (compute, memory) =
+                (time(&measured, WorkClass::Compute).unwrap(), time(&measured, WorkClass::Memory).unwrap());
             assert!((0.95..1.25).contains(&compute) && (1.01..1.1).contains(&memory), "{gpu}: {compute} {memory}");
             assert_eq!((time(&measured, WorkClass::Launch), time(&measured, WorkClass::Copy)), (None, None));
             assert!(measured.reasons[0].starts_with("SIMULATED, not measured, on "), "{}", measured.reasons[0]);
@@ -338,7 +372,8 @@ mod tests {
     #[test]
     fn several_gpus_tell_of_their_link() {
         let hardware = Hardware::embedded().unwrap();
-        let measured = measured_gpu(&simulated("h100-sxm5-80", 8, Precision::Bf16), Precision::Bf16, &hardware).unwrap();
+        let measured =
+            measured_gpu(&simulated("h100-sxm5-80", 8, Precision::Bf16), Precision::Bf16, &hardware).unwrap();
         assert!((0.7..1.5).contains(&time(&measured, WorkClass::Copy).unwrap()));
         assert!(measured.reasons[0].contains("all-reduces reach "));
     }
@@ -362,7 +397,8 @@ mod tests {
         );
         let case: Case = serde_json::from_str(&case).unwrap();
         let prepared = case.prepare(&hardware, &Models::embedded().unwrap()).unwrap();
-        let setting = Setting { layout: Layout::default(), micro_batch: 8, global_batch: 8.0, recompute: Recompute::None };
+        let setting =
+            Setting { layout: Layout::default(), micro_batch: 8, global_batch: 8.0, recompute: Recompute::None };
         let correction = Correction::new(vec![measured_gpu(calibration, Precision::Bf16, &hardware).unwrap()]);
         let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());
         subject.corrected(&correction).estimate(&setting).unwrap().time.matmul
@@ -378,7 +414,12 @@ mod tests {
         assert!((1.2..1.6).contains(&small) && (0.999..1.02).contains(&large), "{small} {large}");
         let hardware = Hardware::embedded().unwrap();
         let said = &measured_gpu(&bad, Precision::Bf16, &hardware).unwrap().reasons[0];
-        assert!(said.contains(", at 17 GFLOP ") && said.contains(" % under, at ") && said.contains(" what the constants expect"), "{said}");
+        assert!(
+            said.contains(", at 17 GFLOP ")
+                && said.contains(" % under, at ")
+                && said.contains(" what the constants expect"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -421,7 +462,9 @@ mod tests {
         calibration.results.clear();
         assert_eq!(measured_gpu(&calibration, Precision::Bf16, &hardware), Err(MeasuredError::NothingToCompare));
         calibration.gpu = None;
-        assert!(measured_gpu(&calibration, Precision::Bf16, &hardware).unwrap_err().to_string().contains("simulated L4"));
+        assert!(
+            measured_gpu(&calibration, Precision::Bf16, &hardware).unwrap_err().to_string().contains("simulated L4")
+        );
     }
 
     #[test]
@@ -471,7 +514,8 @@ mod tests {
     #[test]
     fn another_precision_is_judged_by_products_in_it() {
         let hardware = Hardware::embedded().unwrap();
-        let measured = measured_gpu(&simulated("h100-sxm5-80", 1, Precision::Bf16), Precision::Fp32, &hardware).unwrap();
+        let measured =
+            measured_gpu(&simulated("h100-sxm5-80", 1, Precision::Bf16), Precision::Fp32, &hardware).unwrap();
         assert!((1.0..1.25).contains(&time(&measured, WorkClass::Compute).unwrap()));
     }
 }

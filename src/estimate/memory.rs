@@ -107,17 +107,28 @@ impl MemoryInput<'_> {
         let moment = if backward {
             let at_loss = activations + logits + gathered.root + carried + gathered.layers / 2.0;
             let root = if gathered.root_stays { gathered.root } else { 0.0 };
-            let first_layer =
-                activations + logits_kept + rebuilt + gathered.layers + gathered.layer_gradients + root + gathered.root_gradients + carried;
+            let first_layer = activations
+                + logits_kept
+                + rebuilt
+                + gathered.layers
+                + gathered.layer_gradients
+                + root
+                + gathered.root_gradients
+                + carried;
             let tied_copy = if whole && self.model.tied_embeddings { 2.0 * self.head_parameters() } else { 0.0 };
-            let at_end = if whole { gradients + tied_copy + gathered.root + gathered.root_gradients + gathered.layers } else { 0.0 };
+            let at_end = if whole {
+                gradients + tied_copy + gathered.root + gathered.root_gradients + gathered.layers
+            } else {
+                0.0
+            };
             at_loss.max(first_layer).max(at_end)
         } else {
             self.inference_state(tokens)
         };
         let allocated = static_bytes + moment + constants.workspace_bytes;
         let several = self.setting.gpus() > 1;
-        let reserved = allocated * (1.0 + if several { constants.fragmentation } else { constants.fragmentation_single });
+        let reserved =
+            allocated * (1.0 + if several { constants.fragmentation } else { constants.fragmentation_single });
         let least = constants.context_bytes + if several { constants.nccl_least_bytes } else { 0.0 };
         let device = reserved + constants.context_bytes + if several { constants.nccl_bytes } else { 0.0 };
         MemoryBreakdown {
@@ -126,7 +137,12 @@ impl MemoryInput<'_> {
             optimizer: kept.optimizer,
             activations,
             logits,
-            workspace: gathered.layers + gathered.root + gathered.layer_gradients + gathered.root_gradients + kept.dequantised + rebuilt,
+            workspace: gathered.layers
+                + gathered.root
+                + gathered.layer_gradients
+                + gathered.root_gradients
+                + kept.dequantised
+                + rebuilt,
             cache: 0.0,
             overhead: device - allocated + constants.workspace_bytes,
             allocated,
@@ -236,7 +252,10 @@ impl MemoryInput<'_> {
 
     /// KV cache in 16 bit and the widest working tensors of a prompt.
     fn inference_state(&self, tokens: f64) -> f64 {
-        let cache = self.model.latent.map_or(4.0 * self.model.kv_width(), |latent| 2.0 * f64::from(latent.kv_rank + latent.rope_head));
+        let cache = self
+            .model
+            .latent
+            .map_or(4.0 * self.model.kv_width(), |latent| 2.0 * f64::from(latent.kv_rank + latent.rope_head));
         let layers = f64::from(self.model.layers) / f64::from(self.setting.layout.pipeline);
         cache * layers * tokens / f64::from(self.setting.layout.tensor) + 8.0 * f64::from(self.model.hidden) * tokens
     }

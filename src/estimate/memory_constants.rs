@@ -113,7 +113,11 @@ mod tests {
         for parameter in MEMORY_PARAMETERS {
             let value = (parameter.get)(&fitted.values);
             assert!(value > 0.0 && value.is_finite(), "{}: {value}", parameter.name);
-            assert!(parameter.width > 0.0 || (value / parameter.prior - 1.0).abs() < 1e-9, "{} is judged", parameter.name);
+            assert!(
+                parameter.width > 0.0 || (value / parameter.prior - 1.0).abs() < 1e-9,
+                "{} is judged",
+                parameter.name
+            );
         }
         assert_eq!(&fitted.values, MemoryConstants::embedded());
     }

@@ -7,8 +7,8 @@ use crate::estimate::setting::Setting;
 use crate::workload::model::tests::llama_2_7b;
 use crate::workload::training::LoraTargets;
 use crate::workload::{
-    AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, MlpKind, Model, NormKind, Offload, Optimizer, Precision,
-    Recompute, Shard, Task, Training,
+    AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, MlpKind, Model, NormKind, Offload,
+    Optimizer, Precision, Recompute, Shard, Task, Training,
 };
 
 const MEASURES: [fn(&MemoryBreakdown) -> f64; 4] = [|m| m.allocated, |m| m.reserved, |m| m.device, |m| m.needed];

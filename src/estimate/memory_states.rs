@@ -77,14 +77,18 @@ impl MemoryInput<'_> {
             Some(Optimizer::Adamw8bit) => (gradient, 2.1),
             Some(Optimizer::AdamwPaged) => (gradient, 0.0),
             // ZeRO-1 averages a flattened 16-bit copy of the gradients; FSDP's are flat already.
-            Some(Optimizer::AdamwFlatFp32) if self.setting.layout.shard == Shard::Zero1 => (gradient, constants.flat_fp32_bytes + 2.0),
+            Some(Optimizer::AdamwFlatFp32) if self.setting.layout.shard == Shard::Zero1 => {
+                (gradient, constants.flat_fp32_bytes + 2.0)
+            }
             Some(Optimizer::AdamwFlatFp32) => (gradient, constants.flat_fp32_bytes),
             Some(Optimizer::AdamwFp32Gradients) => (4.0, mixed),
             // One moment instead of two; Adafactor keeps only row and column sums (Shazeer and Stern 2018, arXiv 1804.04235).
             Some(Optimizer::Sgd | Optimizer::Lars) => (gradient, mixed - 4.0),
             Some(Optimizer::Adafactor) => (gradient, mixed - 8.0),
             Some(Optimizer::Adamw | Optimizer::Lamb) => (gradient, mixed),
-            None if self.training.precision == Precision::PureBf16 || self.training.task.has_adapters() => (gradient, 4.0),
+            None if self.training.precision == Precision::PureBf16 || self.training.task.has_adapters() => {
+                (gradient, 4.0)
+            }
             None => (gradient, mixed),
         }
     }
@@ -101,7 +105,8 @@ impl MemoryInput<'_> {
         let style = self.training.fsdp;
         let by = |stage: bool| if stage { ranks } else { 1.0 };
         let weights_over = by(matches!(layout.shard, Shard::Zero3 | Shard::Hsdp));
-        let no_sync = matches!(style, Some(FsdpStyle::OneNoSync | FsdpStyle::OneWeightsStayGathered)) && self.setting.micro_steps() > 1.0;
+        let no_sync = matches!(style, Some(FsdpStyle::OneNoSync | FsdpStyle::OneWeightsStayGathered))
+            && self.setting.micro_steps() > 1.0;
         let gradients_over = by(matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp) && !no_sync);
         let optimizer_over = by(layout.shard != Shard::None);
         let plain = shares.linear + shares.embedding + shares.other;
@@ -135,7 +140,11 @@ impl MemoryInput<'_> {
         let base = stored(base, self.training);
         let constants = quantised * (base.bytes_per_weight() - base.packed_bytes());
         let sharded = quantised * base.packed_bytes() / ranks + 2.0 * plain / ranks;
-        if self.training.fsdp == Some(FsdpStyle::Two) { (sharded + constants / ranks, 0.0) } else { (sharded, constants) }
+        if self.training.fsdp == Some(FsdpStyle::Two) {
+            (sharded + constants / ranks, 0.0)
+        } else {
+            (sharded, constants)
+        }
     }
 
     /// Two 16-bit copies of the largest quantised matrix.
@@ -145,7 +154,11 @@ impl MemoryInput<'_> {
         }
         let m = self.model;
         let hidden = f64::from(m.hidden);
-        let largest = [hidden * (m.query_width() + 2.0 * m.kv_width()), m.query_width() * hidden, hidden * f64::from(m.ffn_hidden)];
+        let largest = [
+            hidden * (m.query_width() + 2.0 * m.kv_width()),
+            m.query_width() * hidden,
+            hidden * f64::from(m.ffn_hidden),
+        ];
         let largest = largest.into_iter().fold(0.0, f64::max);
         let head = if self.training.head_quantized { m.embedding_parameters() } else { 0.0 };
         2.0 * 2.0 * largest.max(head)
@@ -163,7 +176,8 @@ fn stored(base: BaseWeights, training: &Training) -> BaseWeights {
 
 /// Parameters of the adapters of `layers` layers, whose matrices are split over `tensor` ranks.
 pub fn adapter_parameters(model: &Model, lora: &Lora, layers: f64, tensor: f64) -> f64 {
-    let (hidden, ffn, query, kv) = (f64::from(model.hidden), f64::from(model.ffn_hidden), model.query_width(), model.kv_width());
+    let (hidden, ffn, query, kv) =
+        (f64::from(model.hidden), f64::from(model.ffn_hidden), model.query_width(), model.kv_width());
     let t = lora.targets;
     let gated = model.mlp_matrices() > 2.0;
     let sides = [

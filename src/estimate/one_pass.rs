@@ -107,8 +107,12 @@ impl Replica<'_> {
     }
 
     fn vision(&self, batch: f64) -> Result<VisionStep, Misfit> {
-        let setting =
-            Setting { layout: Layout::default(), micro_batch: batch.ceil() as u32, global_batch: batch.ceil(), recompute: Recompute::None };
+        let setting = Setting {
+            layout: Layout::default(),
+            micro_batch: batch.ceil() as u32,
+            global_batch: batch.ceil(),
+            recompute: Recompute::None,
+        };
         let rates = self.factors.rates(self.rates);
         vision::step(self.constants, self.model, self.training, &self.machine, &rates, &setting)
             .map_err(|error| Misfit::Unsupported { detail: error.to_string() })
@@ -145,8 +149,15 @@ mod tests {
             let measured = if &row[7] == "seconds_per_batch" { batch / value } else { value };
             let ratio = batch / seconds / measured;
             let size = if &row[6] == "1" { "alone" } else { "batch" };
-            said.push_str(&format!("{engine} {model} {gpu} {weights} {tokens} {size} {}: {:+.0} %\n", &row[6], (ratio - 1.0) * 100.0));
-            ratios.entry(format!("{engine} {} {weights} {size}", model.split('-').next().unwrap())).or_default().push(ratio);
+            said.push_str(&format!(
+                "{engine} {model} {gpu} {weights} {tokens} {size} {}: {:+.0} %\n",
+                &row[6],
+                (ratio - 1.0) * 100.0
+            ));
+            ratios
+                .entry(format!("{engine} {} {weights} {size}", model.split('-').next().unwrap()))
+                .or_default()
+                .push(ratio);
         }
         (ratios, said)
     }
@@ -156,7 +167,9 @@ mod tests {
     #[test]
     fn engines_do_about_what_was_published() {
         let (ratios, said) = compared();
-        let error = |group: &str| ratios[group].iter().map(|ratio| (ratio - 1.0).abs()).sum::<f64>() / ratios[group].len() as f64;
+        let error = |group: &str| {
+            ratios[group].iter().map(|ratio| (ratio - 1.0).abs()).sum::<f64>() / ratios[group].len() as f64
+        };
         let bounds = [
             ("tensorrt bert bf16 batch", 0.07),
             ("tensorrt bert int8 batch", 0.10),
@@ -176,14 +189,20 @@ mod tests {
         for (group, most) in bounds {
             assert!(error(group) <= most, "{group}: {:.3}\n{said}{lines}", error(group));
         }
-        assert!(ratios.iter().filter(|(group, _)| group.starts_with("paddle")).all(|(_, ratios)| ratios.iter().all(|ratio| *ratio > 1.0)));
+        assert!(
+            ratios
+                .iter()
+                .filter(|(group, _)| group.starts_with("paddle"))
+                .all(|(_, ratios)| ratios.iter().all(|ratio| *ratio > 1.0))
+        );
     }
 
     #[test]
     fn eight_bits_are_faster_where_the_gpu_has_them_and_nowhere_slower() {
-        for (model, load) in
-            [("resnet-50", "images_per_second = 1"), ("bert-large", "requests_per_second = 1\nprompt_tokens = 128\nanswer_tokens = 0")]
-        {
+        for (model, load) in [
+            ("resnet-50", "images_per_second = 1"),
+            ("bert-large", "requests_per_second = 1\nprompt_tokens = 128\nanswer_tokens = 0"),
+        ] {
             let most = |gpu: &str, format: &str| {
                 let workload = workload(&format!("{load}\nweights = \"{format}\""), model);
                 on(gpu, 1, &workload, |flow| flow.full().unwrap().requests_per_second)

@@ -129,7 +129,8 @@ impl OwnRuns {
         let inverse = correlations.cholesky().filter(|_| !runs.is_empty())?.inverse();
         let weighted = &inverse * &logs;
         let square = logs.dot(&weighted);
-        let is_first = |at: usize| runs[..at].iter().all(|run| (&run.program, &run.gpu) != (&runs[at].program, &runs[at].gpu));
+        let is_first =
+            |at: usize| runs[..at].iter().all(|run| (&run.program, &run.gpu) != (&runs[at].program, &runs[at].gpu));
         let kinds = (0..runs.len()).filter(|at| is_first(*at)).count();
         Some(Self { runs, inverse, weighted, square, kinds })
     }
@@ -169,8 +170,11 @@ impl OwnRuns {
             (Kinship::Neither, "of other programs on other GPUs".to_owned()),
         ];
         let parts = words.into_iter().filter_map(|(wanted, words)| {
-            let mut ratios: Vec<f64> =
-                self.kinships(&program, &gpu.id).filter(|(kinship, _)| *kinship == wanted).map(|(_, run)| run.time_ratio).collect();
+            let mut ratios: Vec<f64> = self
+                .kinships(&program, &gpu.id)
+                .filter(|(kinship, _)| *kinship == wanted)
+                .map(|(_, run)| run.time_ratio)
+                .collect();
             ratios.sort_by(f64::total_cmp);
             let middle = f64::midpoint(*ratios.get(ratios.len() / 2)?, *ratios.get((ratios.len() - 1) / 2)?);
             Some(format!("{} {words} took {middle:.2} x as long as estimated", ratios.len()))
@@ -217,7 +221,10 @@ mod tests {
     fn one_run_is_the_shrinkage_that_its_correlation_says() {
         let one = asked(vec![run("a", "h", 1.1)]);
         let r = Kinship::Both.correlation();
-        assert!((one.time.ln() - r * 1.1_f64.ln()).abs() < 1e-12 && (one.left - (1.0 - r * r)).abs() < 1e-12, "{one:?}");
+        assert!(
+            (one.time.ln() - r * 1.1_f64.ln()).abs() < 1e-12 && (one.left - (1.0 - r * r)).abs() < 1e-12,
+            "{one:?}"
+        );
         // A second that says the same moves it further, and never past what was seen.
         let two = asked(vec![run("a", "h", 1.1); 2]);
         assert!(two.time > one.time && two.time < 1.1 && two.left < one.left, "{two:?}");

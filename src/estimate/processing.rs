@@ -130,8 +130,7 @@ mod tests {
     use crate::hardware::{CloudId, Hardware};
     use crate::workload::file::WorkloadFile;
 
-    const IMAGES: &str =
-        "[data]\nfiles = \"shards\"\nkind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\n[processing]\nwrites = \"170GB\"\n";
+    const IMAGES: &str = "[data]\nfiles = \"shards\"\nkind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\n[processing]\nwrites = \"170GB\"\n";
 
     fn work(text: &str, cloud: &str, name: &str, machines: u32) -> Work {
         let hardware = Hardware::embedded().unwrap();
@@ -160,7 +159,10 @@ mod tests {
         let (few, many) = (work(small, "gcp", "t2d-standard-60", 10), work(small, "gcp", "t2d-standard-60", 60));
         assert_eq!((few.bound, many.bound), (WorkBound::Storage, WorkBound::Storage));
         // 5,500 a second, and no more.
-        assert!((many.reading - 1e7 / 5500.0).abs() < 1.0 && (few.reading - many.reading).abs() < 1.0, "{few:?} {many:?}");
+        assert!(
+            (many.reading - 1e7 / 5500.0).abs() < 1.0 && (few.reading - many.reading).abs() < 1.0,
+            "{few:?} {many:?}"
+        );
         let shards = small.replace("one-each", "shards");
         assert!(work(&shards, "gcp", "t2d-standard-60", 10).reading < 1.0);
     }
@@ -170,6 +172,9 @@ mod tests {
         let disk = IMAGES.replace("[data]", "[data]\nstorage = \"network-disk\"");
         let one = work(&disk, "aws", "c6a.24xlarge", 1);
         // gp3 as it comes: 125 MiB/s.
-        assert!((one.reading - 150e9 / (125.0 * 1_048_576.0)).abs() < 1.0 && one.bound == WorkBound::Storage, "{one:?}");
+        assert!(
+            (one.reading - 150e9 / (125.0 * 1_048_576.0)).abs() < 1.0 && one.bound == WorkBound::Storage,
+            "{one:?}"
+        );
     }
 }

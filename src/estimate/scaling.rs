@@ -47,7 +47,9 @@ impl Scaling {
         let (name, share) = self.largest_loss?;
         let part = format!("the largest loss, {name}, is {:.1} % of a step", share * 100.0);
         if self.efficiency > high {
-            Some(format!("above it: {part}, and the rule also holds loaders and untuned stacks, which are counted apart"))
+            Some(format!(
+                "above it: {part}, and the rule also holds loaders and untuned stacks, which are counted apart"
+            ))
         } else if self.efficiency < low {
             Some(format!("below it: {part}"))
         } else {

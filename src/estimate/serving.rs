@@ -136,7 +136,13 @@ pub struct Replica<'a> {
 
 impl<'a> Replica<'a> {
     /// `layout` splits one copy of the model. The workload is one that serves.
-    pub fn new(workload: &'a Workload, serving: &'a Serving, machine: Machine<'a>, correction: &'a Correction, layout: Layout) -> Self {
+    pub fn new(
+        workload: &'a Workload,
+        serving: &'a Serving,
+        machine: Machine<'a>,
+        correction: &'a Correction,
+        layout: Layout,
+    ) -> Self {
         let constants = Constants::embedded();
         let (model, training) = (&workload.model, &workload.training);
         let pass_tokens = if serving.is_job() { PASS_TOKENS_JOB } else { PASS_TOKENS_SERVICE };
@@ -275,7 +281,8 @@ impl<'a> Replica<'a> {
         let (matmul, reading) = self.products(tokens);
         // A decoder masks half of the scores. Kernels reach their rate on long sequences only.
         let is_causal = matches!(self.model.kind, ModelKind::Decoder | ModelKind::Moe);
-        let (masked, half_rate) = if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
+        let (masked, half_rate) =
+            if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
         let rate = self.rates.flash3.unwrap_or(self.rates.flash) * self.prompt / (self.prompt + half_rate);
         let scores = masked * self.scores(tokens, self.prompt, self.model.query_width());
         let transfer = self.reduced(tokens);
@@ -315,7 +322,8 @@ impl<'a> Replica<'a> {
         }
         let one = Gemm { count: 1.0, ..gemm };
         let (arithmetic, _) = gemm::bounds(gemm, rates);
-        let bytes = gemm.count * (gemm.k * gemm.n * weight_bytes + (gemm.m * gemm.k + gemm.m * gemm.n) * self.activation_bytes);
+        let bytes =
+            gemm.count * (gemm.k * gemm.n * weight_bytes + (gemm.m * gemm.k + gemm.m * gemm.n) * self.activation_bytes);
         let arithmetic = arithmetic * self.factors.compute.at(one.flops()).time;
         let memory = bytes / rates.memory_bandwidth * self.factors.memory.at(bytes / gemm.count).time;
         (arithmetic.max(memory), memory > arithmetic)
@@ -329,7 +337,9 @@ impl<'a> Replica<'a> {
     /// Width of all heads against the cache: latent attention works in the latent space, on every head.
     fn cached_width(&self) -> f64 {
         let m = self.model;
-        m.latent.map_or(m.query_width(), |latent| f64::from(m.heads) * f64::from(2 * latent.kv_rank + latent.rope_head) / 2.0)
+        m.latent.map_or(m.query_width(), |latent| {
+            f64::from(m.heads) * f64::from(2 * latent.kv_rank + latent.rope_head) / 2.0
+        })
     }
 
     /// [F6] for a forward pass alone, fused as engines do it.

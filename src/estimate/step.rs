@@ -137,7 +137,10 @@ impl StepInput<'_> {
         let mean = match class {
             WorkClass::Compute => Some(layer.corrected_compute()),
             WorkClass::Memory => {
-                let kernels = [(layer.kernel_bytes(), time.elementwise + time.dequantise), (self.optimizer_bytes(), time.optimizer)];
+                let kernels = [
+                    (layer.kernel_bytes(), time.elementwise + time.dequantise),
+                    (self.optimizer_bytes(), time.optimizer),
+                ];
                 Corrected::mean(kernels.into_iter().map(|(bytes, seconds)| (factor.at(bytes), seconds)))
             }
             WorkClass::Launch => None,
@@ -153,7 +156,11 @@ impl StepInput<'_> {
     /// Tokens of a rank in one pass; decoding makes one token a sequence.
     fn tokens(&self) -> f64 {
         let batch = f64::from(self.setting.micro_batch);
-        if self.training.task == Task::Inference { batch } else { batch * self.sequence / f64::from(self.setting.layout.context) }
+        if self.training.task == Task::Inference {
+            batch
+        } else {
+            batch * self.sequence / f64::from(self.setting.layout.context)
+        }
     }
 
     /// [F10] Pipeline stages, then what is exposed of the data-parallel traffic.
@@ -203,7 +210,9 @@ impl StepInput<'_> {
     fn micro_step(&self, layer: &LayerTime, layers: f64, head: Head, share: f64) -> f64 {
         let busy = layers * layer.busy() + head.seconds * share;
         let launch = layers * layer.launch + head.launch * share;
-        (busy.powi(3) + launch.powi(3)).cbrt() + layers * layer.dequantise + self.constants.micro_step_seconds * self.rates.host_time
+        (busy.powi(3) + launch.powi(3)).cbrt()
+            + layers * layer.dequantise
+            + self.constants.micro_step_seconds * self.rates.host_time
     }
 
     /// Matmul parameters of a rank's shard of the model, with one embedding.
@@ -233,7 +242,9 @@ impl StepInput<'_> {
         let inside = ranks.min((domain / layout.tensor).max(1));
         let link = self.machine.link_bus(self.constants) / self.factors.copy.at(self.gradient_message()).time;
         // Network of a machine over the number of different groups that share it.
-        let groups = (f64::from(self.machine.gpus_per_node.min(gpus)) / f64::from(inside.min(self.machine.gpus_per_node))).max(1.0);
+        let groups = (f64::from(self.machine.gpus_per_node.min(gpus))
+            / f64::from(inside.min(self.machine.gpus_per_node)))
+        .max(1.0);
         let leaves = gpus > domain && ranks > inside;
         let bus = if leaves { link.min(self.machine.network_bus(self.constants) / groups) } else { link };
         let gradient_bytes = self.gradient_bytes();
@@ -246,7 +257,10 @@ impl StepInput<'_> {
         let gathers = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
         let traffic = match layout.shard {
             Shard::Zero3 => {
-                micro_steps * (weight_bytes * weights * (1.0 + passes.backward) + gradient_bytes * trained * passes.backward) * share / bus
+                micro_steps
+                    * (weight_bytes * weights * (1.0 + passes.backward) + gradient_bytes * trained * passes.backward)
+                    * share
+                    / bus
             }
             Shard::Zero2 => (weight_bytes * weights + micro_steps * gradient_bytes * trained) * share / bus,
             Shard::Hsdp => {
@@ -254,7 +268,8 @@ impl StepInput<'_> {
                 let copies = f64::from(ranks) / group;
                 let between = 2.0 * gradient_bytes * trained / group * (copies - 1.0).max(0.0) / copies;
                 let inner = if layout.sharded_over() * layout.tensor <= domain { link } else { bus };
-                micro_steps * 3.0 * gradient_bytes * weights * (group - 1.0) / group / inner + passes.backward * between / saving / bus
+                micro_steps * 3.0 * gradient_bytes * weights * (group - 1.0) / group / inner
+                    + passes.backward * between / saving / bus
             }
             // Gradients are summed into the shard that updates them; where the shards are fewer than the ranks, copies are too.
             Shard::Zero1 => {
@@ -268,11 +283,16 @@ impl StepInput<'_> {
         let traffic = traffic + hops * self.constants.rank_hop_seconds;
         let window = if gathers { compute } else { c::BACKWARD_WINDOW * compute / micro_steps };
         let exposed_share = if gathers { self.constants.exposed_sharded } else { self.constants.exposed_reduce };
-        let updated = if layout.shard == Shard::Zero1 { self.updated_weights(gradient_bytes * trained, link, bus) } else { 0.0 };
+        let updated =
+            if layout.shard == Shard::Zero1 { self.updated_weights(gradient_bytes * trained, link, bus) } else { 0.0 };
         let hidden = self.training.overlap(self.rates.flash3.is_some()).weight_gather;
         // The next forward pass, a third of the arithmetic, hides them, and the rest is as exposed as other traffic.
         let forward = compute / micro_steps / 3.0;
-        let updated = if hidden { (updated - forward).max(0.0) + self.constants.exposed_reduce * updated.min(forward) } else { updated };
+        let updated = if hidden {
+            (updated - forward).max(0.0) + self.constants.exposed_reduce * updated.min(forward)
+        } else {
+            updated
+        };
         (traffic - window).max(0.0) + exposed_share * traffic.min(window) + updated
     }
 
@@ -312,7 +332,9 @@ impl StepInput<'_> {
         match layout.shard {
             Shard::Zero3 | Shard::Hsdp => self.setting.micro_steps() * layers * (1.0 + 2.0 * passes.backward),
             Shard::Zero2 => 2.0 * layers,
-            Shard::Zero1 if layout.sharded_over() == layout.data => (gradient_bytes / BUCKET_BYTES).ceil() * passes.backward,
+            Shard::Zero1 if layout.sharded_over() == layout.data => {
+                (gradient_bytes / BUCKET_BYTES).ceil() * passes.backward
+            }
             Shard::None | Shard::Zero1 => 2.0 * (gradient_bytes / BUCKET_BYTES).ceil() * passes.backward,
         }
     }
@@ -324,7 +346,8 @@ impl StepInput<'_> {
         }
         let bytes = self.optimizer_bytes();
         let traffic = bytes / self.rates.memory_bandwidth * self.factors.memory.at(bytes).time;
-        let scaling = if self.training.precision.needs_loss_scaling() { self.constants.scaling_layer_seconds } else { 0.0 };
+        let scaling =
+            if self.training.precision.needs_loss_scaling() { self.constants.scaling_layer_seconds } else { 0.0 };
         let layers = f64::from(self.model.layers + self.model.encoder_layers) / f64::from(self.setting.layout.pipeline);
         traffic + (self.constants.step_layer_seconds + scaling) * layers * self.rates.host_time
     }
@@ -402,7 +425,8 @@ mod tests {
             let case: Case = serde_json::from_str(case).unwrap();
             let mut prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
             prepared.training.cuda_graphs = graphs;
-            let setting = Setting { layout: Layout::default(), micro_batch: 1, global_batch: 1.0, recompute: Recompute::None };
+            let setting =
+                Setting { layout: Layout::default(), micro_batch: 1, global_batch: 1.0, recompute: Recompute::None };
             let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());
             subject.estimate(&setting).unwrap().time.launch
         };
@@ -417,7 +441,12 @@ mod tests {
             "hardware": {"gpu": "h100-sxm5-80", "gpus": 8}}"#;
         let case: Case = serde_json::from_str(case).unwrap();
         let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
-        let points = [(8e6, 3.0_f64), (5e8, 1.0)].map(|(size, time)| Point { size, log_time: time.ln(), spread: 0.01, weight: 1.0 });
+        let points = [(8e6, 3.0_f64), (5e8, 1.0)].map(|(size, time)| Point {
+            size,
+            log_time: time.ln(),
+            spread: 0.01,
+            weight: 1.0,
+        });
         let correction = Correction::new(vec![MeasuredGpu {
             id: prepared.gpu.id.clone(),
             architecture: prepared.gpu.architecture,

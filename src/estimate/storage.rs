@@ -51,11 +51,18 @@ impl StorageRate {
         let reads_per_second = grown(limits.reads, reading.disk_iops);
         let mebibytes = grown(limits.mebibytes, reading.disk_bytes_per_second.map(|bytes| bytes / MEBIBYTE));
         // Of io2 a program gets what its reads carry.
-        let bytes_per_second =
-            if kind == DiskKind::Io2 { (reads_per_second * c::DISK_READ).min(mebibytes * MEBIBYTE) } else { mebibytes * MEBIBYTE };
+        let bytes_per_second = if kind == DiskKind::Io2 {
+            (reads_per_second * c::DISK_READ).min(mebibytes * MEBIBYTE)
+        } else {
+            mebibytes * MEBIBYTE
+        };
         let disk = Self { name: limits.name, bytes_per_second, reads_per_second, read: c::DISK_READ, opening: 1.0 };
         let linked = host.disk_link.map_or(disk, |link| Self {
-            name: if link.bytes_per_second < bytes_per_second || link.reads_per_second < reads_per_second { LINK } else { disk.name },
+            name: if link.bytes_per_second < bytes_per_second || link.reads_per_second < reads_per_second {
+                LINK
+            } else {
+                disk.name
+            },
             bytes_per_second: bytes_per_second.min(link.bytes_per_second),
             reads_per_second: reads_per_second.min(link.reads_per_second),
             ..disk
@@ -78,7 +85,13 @@ impl StorageRate {
 
     /// What was measured of a folder, whatever lies under it.
     pub fn measured(bytes_per_second: f64) -> Self {
-        Self { name: "the measured folder", bytes_per_second, reads_per_second: f64::INFINITY, read: c::DISK_READ, opening: 0.0 }
+        Self {
+            name: "the measured folder",
+            bytes_per_second,
+            reads_per_second: f64::INFINITY,
+            read: c::DISK_READ,
+            opening: 0.0,
+        }
     }
 
     /// Seconds for `samples` of `bytes` each. In shuffled order every one is found and read by itself; shards are read through.
@@ -115,7 +128,9 @@ fn limits(kind: DiskKind) -> DiskLimits {
         DiskKind::PdBalanced => ("pd-balanced disk", "gcp", (3000.0, 6.0, 80_000.0), (140.0, 0.28, 1200.0)),
         DiskKind::PdSsd => ("pd-ssd disk", "gcp", (6000.0, 30.0, 100_000.0), (240.0, 0.48, 1200.0)),
         // Compute Engine, "About Hyperdisk Balanced".
-        DiskKind::HyperdiskBalanced => ("hyperdisk-balanced disk", "gcp", (3000.0, 0.0, 160_000.0), (140.0, 0.0, 2400.0)),
+        DiskKind::HyperdiskBalanced => {
+            ("hyperdisk-balanced disk", "gcp", (3000.0, 0.0, 160_000.0), (140.0, 0.0, 2400.0))
+        }
         // Azure, "Premium SSD v2": 3,000 reads and 125 MB/s free, up to 80,000 and 1,200; MB are taken for MiB.
         DiskKind::PremiumSsdV2 => ("premium-ssd-v2 disk", "azure", (3000.0, 0.0, 80_000.0), (125.0, 0.0, 1200.0)),
     };
@@ -150,12 +165,16 @@ mod tests {
         };
         let plain = rate(&aws, Reading::default(), 1000.0).unwrap();
         assert_eq!((plain.bytes_per_second, plain.reads_per_second), (125.0 * MEBIBYTE, 3000.0));
-        let bought = Reading { disk_iops: Some(1e6), disk_bytes_per_second: Some(500.0 * MEBIBYTE), ..Reading::default() };
+        let bought =
+            Reading { disk_iops: Some(1e6), disk_bytes_per_second: Some(500.0 * MEBIBYTE), ..Reading::default() };
         let bought = rate(&aws, bought, 1000.0).unwrap();
         assert_eq!((bought.bytes_per_second, bought.reads_per_second), (500.0 * MEBIBYTE, 16_000.0));
         let ssd = Reading { disk: Some(DiskKind::PdSsd), ..Reading::default() };
         let (small, large) = (rate(&gcp, ssd, 100.0).unwrap(), rate(&gcp, ssd, 1000.0).unwrap());
-        assert_eq!((small.reads_per_second, large.reads_per_second, large.bytes_per_second), (9000.0, 36_000.0, 720.0 * MEBIBYTE));
+        assert_eq!(
+            (small.reads_per_second, large.reads_per_second, large.bytes_per_second),
+            (9000.0, 36_000.0, 720.0 * MEBIBYTE)
+        );
         // io2 without its reads says nothing; a disk of another cloud is that cloud's.
         assert_eq!(rate(&aws, Reading { disk: Some(DiskKind::Io2), ..Reading::default() }, 1000.0), None);
         assert_eq!(rate(&aws, ssd, 1000.0).unwrap().name, "gp3 disk");
@@ -165,7 +184,8 @@ mod tests {
     fn a_small_machine_does_not_get_what_its_disk_reaches() {
         let hardware = Hardware::embedded().unwrap();
         let rate = |name: &str, reading: Reading| {
-            StorageRate::network_disk(&instance(&hardware, "aws", name).host(), &reading, Bytes::from_gib(1000.0)).unwrap()
+            StorageRate::network_disk(&instance(&hardware, "aws", name).host(), &reading, Bytes::from_gib(1000.0))
+                .unwrap()
         };
         // 87.5 MB/s sustained of a g5.xlarge, beside 125 MiB/s of the smallest gp3.
         let small = rate("g5.xlarge", Reading::default());

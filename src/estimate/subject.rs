@@ -96,7 +96,16 @@ impl<'a> Subject<'a> {
     pub fn with(constants: &'a Constants, model: &'a Model, training: &'a Training, machine: Machine<'a>) -> Self {
         let rates = DeviceRates::new(machine.gpu, training.precision, machine.card_share, constants);
         let factors = Factors::unmeasured();
-        Self { constants, model, training, machine, rates, factors, experience: None, sequence: f64::from(training.sequence_length) }
+        Self {
+            constants,
+            model,
+            training,
+            machine,
+            rates,
+            factors,
+            experience: None,
+            sequence: f64::from(training.sequence_length),
+        }
     }
 
     /// The same with what was measured, here or on another GPU.
@@ -112,7 +121,8 @@ impl<'a> Subject<'a> {
 
     /// One of many settings: what they have in common is worked out once and kept in `products`, which is of this subject alone.
     pub fn estimate_among(&self, setting: &Setting, products: &Products) -> Result<StepEstimate, Misfit> {
-        let made = if self.model.kind.is_transformer() { self.transformer(setting, products) } else { self.vision(setting)? };
+        let made =
+            if self.model.kind.is_transformer() { self.transformer(setting, products) } else { self.vision(setting)? };
         Ok(made.known_by(self.experience))
     }
 
@@ -167,7 +177,8 @@ impl<'a> Subject<'a> {
             total: step.total,
             ..TimeBreakdown::default()
         };
-        let held = MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown();
+        let held =
+            MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown();
         let extra = step.activation_bytes;
         let memory = MemoryBreakdown {
             activations: extra,
@@ -187,7 +198,9 @@ impl<'a> Subject<'a> {
             bound,
             regime: Regime::Vision,
             doubts: self.doubts(setting),
-            certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| self.factors.of(class).overall()),
+            certainty: self
+                .factors
+                .certainty(&time, self.is_over_link(setting), |class| self.factors.of(class).overall()),
             feeding: None,
             experience: None,
             served: None,
@@ -269,7 +282,9 @@ impl StepEstimate {
 
     /// The part of the input that a step bound by it waits for, where that is known.
     pub fn input_limit(&self) -> Option<InputLimit> {
-        self.feeding.filter(|feeding| self.bound == Bound::Input && feeding.waits > self.time.input / 2.0).map(|feeding| feeding.limit())
+        self.feeding
+            .filter(|feeding| self.bound == Bound::Input && feeding.waits > self.time.input / 2.0)
+            .map(|feeding| feeding.limit())
     }
 
     /// The same as finished runs of the same user have it.

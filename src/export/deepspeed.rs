@@ -16,7 +16,13 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     let mut flags = vec!["--deepspeed".to_owned()];
     flag(&mut flags, "deepspeed_config", configuration_path(job, FILE));
-    Ok(Told { launcher: torchrun(job), flags, configuration: Some((FILE, pretty(job)?)), checkpoints: "deepspeed", ..Told::default() })
+    Ok(Told {
+        launcher: torchrun(job),
+        flags,
+        configuration: Some((FILE, pretty(job)?)),
+        checkpoints: "deepspeed",
+        ..Told::default()
+    })
 }
 
 /// The configuration as a file holds it.
@@ -53,7 +59,9 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
             all.insert("fp16".to_owned(), json!({ "enabled": true, "loss_scale": 0 }));
         }
         Precision::Fp32 | Precision::Tf32 => {}
-        _ => return Err(job.misfit("deepspeed", "it has no key for 8 bits and less; --framework megatron has arguments")),
+        _ => {
+            return Err(job.misfit("deepspeed", "it has no key for 8 bits and less; --framework megatron has arguments"));
+        }
     }
     if plan.recompute == Recompute::Offload {
         all.insert("activation_checkpointing".to_owned(), json!({ "cpu_checkpointing": true }));

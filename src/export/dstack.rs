@@ -14,7 +14,8 @@ const PRICE_ROOM: f64 = 1.2;
 pub fn text(job: &Job) -> Result<String, ExportError> {
     let plan = &job.plan;
     let name = job.dns_name(Target::Dstack, 40)?;
-    let position = Position { node: "\"$DSTACK_NODE_RANK\"", nodes: "\"$DSTACK_NODES_NUM\"", first: "\"$DSTACK_MASTER_NODE_IP\"" };
+    let position =
+        Position { node: "\"$DSTACK_NODE_RANK\"", nodes: "\"$DSTACK_NODES_NUM\"", first: "\"$DSTACK_MASTER_NODE_IP\"" };
     let policy = match job.terms() {
         Terms::Spot => "spot",
         Terms::SpotOrOnDemand => "auto",
@@ -53,7 +54,10 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
                 task["instance_types"] = json!([plan.instance_type]);
             }
         }
-        None => how.push(format!("dstack does not know the cloud {}: any of its clouds with such machines is taken", plan.cloud)),
+        None => how.push(format!(
+            "dstack does not know the cloud {}: any of its clouds with such machines is taken",
+            plan.cloud
+        )),
     }
     Ok(job.comments(&how) + &yaml::document(&task))
 }

@@ -40,8 +40,16 @@ pub struct Told {
 }
 
 impl Framework {
-    pub const ALL: [Self; 8] =
-        [Self::None, Self::Fsdp, Self::Accelerate, Self::Deepspeed, Self::Megatron, Self::Torchtitan, Self::HfTrainer, Self::Lightning];
+    pub const ALL: [Self; 8] = [
+        Self::None,
+        Self::Fsdp,
+        Self::Accelerate,
+        Self::Deepspeed,
+        Self::Megatron,
+        Self::Torchtitan,
+        Self::HfTrainer,
+        Self::Lightning,
+    ];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -110,7 +118,10 @@ impl FromStr for Framework {
     type Err = ExportError;
 
     fn from_str(text: &str) -> Result<Self, ExportError> {
-        Self::ALL.into_iter().find(|framework| framework.word() == text).ok_or_else(|| ExportError::UnknownFramework(text.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|framework| framework.word() == text)
+            .ok_or_else(|| ExportError::UnknownFramework(text.to_owned()))
     }
 }
 

@@ -121,13 +121,21 @@ pub const MARGIN: u32 = 10;
 
 impl Job {
     /// `document` is a whole plan document, `plan` one plan of it.
-    pub fn new(document: &Value, plan: &Value, gpu: &Gpu, instance: &InstanceType, wishes: Wishes) -> Result<Self, ExportError> {
+    pub fn new(
+        document: &Value,
+        plan: &Value,
+        gpu: &Gpu,
+        instance: &InstanceType,
+        wishes: Wishes,
+    ) -> Result<Self, ExportError> {
         if let Some(runs) = plan["sweep"]["runs"].as_u64() {
             return Err(ExportError::Sweep { runs });
         }
-        let planned: Planned = serde_json::from_value(plan.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
+        let planned: Planned =
+            serde_json::from_value(plan.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
         let workload = document.get("workload").ok_or_else(|| ExportError::Plan("`workload` is missing".to_owned()))?;
-        let stated: Stated = serde_json::from_value(workload.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
+        let stated: Stated =
+            serde_json::from_value(workload.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
         let training = &stated.file.training;
         let named = training.framework.as_deref().unwrap_or_default();
         let framework = Framework::of_workload(wishes.framework.as_deref().unwrap_or(named), &planned.layout.layout)?;
@@ -221,8 +229,16 @@ impl Job {
                 "{}: {} on {} x {} ({} x {} each)",
                 self.run, plan.id, plan.nodes, plan.instance_type, plan.gpus_per_node, self.gpu.name
             ),
-            format!("layout {}, micro batch {}, {} micro-steps", self.layout(), plan.layout.micro_batch, self.micro_steps()),
-            format!("about {:.1} hours, nine of ten such runs within {:.1}", plan.run_hours.expected, plan.run_hours.p90),
+            format!(
+                "layout {}, micro batch {}, {} micro-steps",
+                self.layout(),
+                plan.layout.micro_batch,
+                self.micro_steps()
+            ),
+            format!(
+                "about {:.1} hours, nine of ten such runs within {:.1}",
+                plan.run_hours.expected, plan.run_hours.p90
+            ),
         ];
         lines.extend(self.to_edit.iter().map(|what| format!("EDIT {what}")));
         lines
@@ -230,8 +246,10 @@ impl Job {
 
     /// A name of letters, digits and `-` that starts and ends without `-`, as Kubernetes, SkyPilot and dstack want it.
     pub fn dns_name(&self, target: Target, most: usize) -> Result<String, ExportError> {
-        let name: String = self.run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let fits = name.starts_with(|c: char| c.is_ascii_lowercase()) && name.ends_with(|c: char| c.is_ascii_alphanumeric());
+        let name: String =
+            self.run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let fits =
+            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.ends_with(|c: char| c.is_ascii_alphanumeric());
         if fits && name.len() <= most {
             return Ok(name);
         }
@@ -304,7 +322,9 @@ struct StatedLimits {
 
 impl Stated {
     fn budget(&self) -> Result<Option<Usd>, ExportError> {
-        let read = |text: &String| Usd::parse(text.trim_start_matches('$')).map_err(|error| ExportError::Plan(error.to_string()));
+        let read = |text: &String| {
+            Usd::parse(text.trim_start_matches('$')).map_err(|error| ExportError::Plan(error.to_string()))
+        };
         self.file.limits.budget.as_ref().map(read).transpose()
     }
 }

@@ -26,7 +26,8 @@ pub fn object(job: &Job, target: Target) -> Result<(String, Value), ExportError>
     let name = job.dns_name(target, LONGEST_NAME)?;
     let subdomain = (job.plan.nodes > 1).then_some(name.as_str());
     // The order matters: the first rule that fits is taken.
-    let rules = json!([on_exit_codes("FailJob", &[CAPPED]), on_exit_codes("Ignore", &[INTERRUPTED]), on_disruption("Ignore"),]);
+    let rules =
+        json!([on_exit_codes("FailJob", &[CAPPED]), on_exit_codes("Ignore", &[INTERRUPTED]), on_disruption("Ignore"),]);
     let spec = pod::job_spec(job, &format!("{name}-0.{name}"), subdomain, rules, true)?;
     Ok((name.clone(), json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name }, "spec": spec })))
 }

@@ -19,7 +19,8 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
         all.push(kind("Topology", "gpuplan", json!({ "levels": levels_json })));
         // As close together as there is room; `required` would wait for it.
         let closest = levels.first().copied().unwrap_or_default();
-        object["spec"]["template"]["metadata"] = json!({ "annotations": { "kueue.x-k8s.io/podset-preferred-topology": closest } });
+        object["spec"]["template"]["metadata"] =
+            json!({ "annotations": { "kueue.x-k8s.io/podset-preferred-topology": closest } });
     }
     all.extend([flavor(job, levels.is_some()), queue(job), local_queue()]);
     if job.plan.nodes > 1 {

@@ -18,7 +18,8 @@ pub struct Nodes {
 /// Pods"). AKS: label and taint `kubernetes.azure.com/scalesetpriority` (AKS, "Add a spot node pool").
 pub fn nodes(job: &Job) -> Nodes {
     let requires = |key: &str, value: &str| json!({ "key": key, "operator": "In", "values": [value] });
-    let tolerates = |key: &str, value: &str| json!({ "key": key, "operator": "Equal", "value": value, "effect": "NoSchedule" });
+    let tolerates =
+        |key: &str, value: &str| json!({ "key": key, "operator": "Equal", "value": value, "effect": "NoSchedule" });
     let mut tolerations = vec![json!({ "key": gpu_resource(job), "operator": "Exists", "effect": "NoSchedule" })];
     let mut terms = Vec::new();
     if job.terms() != Terms::Kept {
@@ -50,8 +51,16 @@ pub fn selector(job: &Job) -> Value {
 /// "Instance topology", with the labels of the AWS cloud controller); `None`: the cloud has no such labels.
 pub fn topology(cloud: &str) -> Option<&'static [&'static str]> {
     match cloud {
-        "gcp" => Some(&["cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock", "kubernetes.io/hostname"]),
-        "aws" => Some(&["topology.k8s.aws/network-node-layer-1", "topology.k8s.aws/network-node-layer-2", "kubernetes.io/hostname"]),
+        "gcp" => Some(&[
+            "cloud.google.com/gce-topology-block",
+            "cloud.google.com/gce-topology-subblock",
+            "kubernetes.io/hostname",
+        ]),
+        "aws" => Some(&[
+            "topology.k8s.aws/network-node-layer-1",
+            "topology.k8s.aws/network-node-layer-2",
+            "kubernetes.io/hostname",
+        ]),
         _ => None,
     }
 }

@@ -80,7 +80,9 @@ fn precision(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
             flag(flags, "fp8-format", "e4m3");
             flag(flags, "fp8-recipe", "mxfp8");
         }
-        Precision::Nvfp4 => return Err(job.misfit("megatron", "its arguments for nvfp4 are not known here; --precision mxfp8 has some")),
+        Precision::Nvfp4 => {
+            return Err(job.misfit("megatron", "its arguments for nvfp4 are not known here; --precision mxfp8 has some"));
+        }
     }
     Ok(())
 }
@@ -95,7 +97,10 @@ fn recompute(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
             flag(flags, "recompute-num-layers", 1);
         }
         Recompute::Offload => {
-            return Err(job.misfit("megatron", "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU"));
+            return Err(job.misfit(
+                "megatron",
+                "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU",
+            ));
         }
     }
     Ok(())

@@ -121,7 +121,10 @@ impl FromStr for Target {
     type Err = ExportError;
 
     fn from_str(text: &str) -> Result<Self, ExportError> {
-        Self::ALL.into_iter().find(|target| target.word() == text).ok_or_else(|| ExportError::UnknownTarget(text.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|target| target.word() == text)
+            .ok_or_else(|| ExportError::UnknownTarget(text.to_owned()))
     }
 }
 

@@ -16,7 +16,13 @@ pub const CAPPED: u8 = 77;
 const TRIES: u32 = 3;
 
 /// Spec of an Indexed Job. `first` is the address of pod 0, `rules` judge a pod's end.
-pub fn job_spec(job: &Job, first: &str, subdomain: Option<&str>, rules: Value, tries: bool) -> Result<Value, ExportError> {
+pub fn job_spec(
+    job: &Job,
+    first: &str,
+    subdomain: Option<&str>,
+    rules: Value,
+    tries: bool,
+) -> Result<Value, ExportError> {
     let plan = &job.plan;
     let nodes_word = plan.nodes.to_string();
     let position = Position { node: "\"$JOB_COMPLETION_INDEX\"", nodes: &nodes_word, first };
@@ -56,7 +62,8 @@ fn pod_spec(job: &Job, script: &str, subdomain: Option<&str>) -> Value {
     if !terms.is_empty() {
         let terms: Vec<Value> = terms.into_iter().map(|list| json!({ "matchExpressions": list })).collect();
         spec["affinity"] = if is_wish {
-            let wishes: Vec<Value> = terms.into_iter().map(|term| json!({ "weight": 100, "preference": term })).collect();
+            let wishes: Vec<Value> =
+                terms.into_iter().map(|term| json!({ "weight": 100, "preference": term })).collect();
             json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": wishes } })
         } else {
             json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } })
@@ -72,7 +79,8 @@ fn pod_spec(job: &Job, script: &str, subdomain: Option<&str>) -> Value {
 fn container(job: &Job, script: &str) -> Value {
     let mut limits = Map::new();
     limits.insert(gpu_resource(job).to_owned(), json!(job.plan.gpus_per_node));
-    let adapters = if job.plan.nodes > 1 && job.plan.cloud == "aws" { efa_adapters(&job.plan.instance_type) } else { 0 };
+    let adapters =
+        if job.plan.nodes > 1 && job.plan.cloud == "aws" { efa_adapters(&job.plan.instance_type) } else { 0 };
     if adapters > 0 {
         limits.insert("vpc.amazonaws.com/efa".to_owned(), json!(adapters));
     }

@@ -13,7 +13,11 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     let counts = format!("MACHINES, GPUS = {}, {}\n", job.plan.nodes, job.plan.gpus_per_node);
     // A JSON text is a Python text.
     let lines: Vec<String> = body.lines().map(|line| format!("    {},\n", Value::from(line))).collect();
-    Ok(format!("#!/usr/bin/env python3\n{}{IMPORTS}{counts}SCRIPT = \"\\n\".join([\n{}])\n{PROGRAM}", job.comments(&how), lines.concat()))
+    Ok(format!(
+        "#!/usr/bin/env python3\n{}{IMPORTS}{counts}SCRIPT = \"\\n\".join([\n{}])\n{PROGRAM}",
+        job.comments(&how),
+        lines.concat()
+    ))
 }
 
 const IMPORTS: &str = "\

@@ -24,7 +24,9 @@ pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
     if job.plan.nodes > 1 {
         lines.push(format!("NODE={} NODES={} FIRST={}", position.node, position.nodes, position.first));
         // torchrun reads these itself.
-        lines.push(format!("export PET_NODE_RANK=\"$NODE\" PET_NNODES=\"$NODES\" PET_MASTER_ADDR=\"$FIRST\" PET_MASTER_PORT={PORT}"));
+        lines.push(format!(
+            "export PET_NODE_RANK=\"$NODE\" PET_NNODES=\"$NODES\" PET_MASTER_ADDR=\"$FIRST\" PET_MASTER_PORT={PORT}"
+        ));
     }
     if let Some(network) = between_machines(job) {
         lines.push(format!("# {}. Source: {}", network.about, network.source));
@@ -36,7 +38,8 @@ pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
     }
     lines.push(agent(job, told.checkpoints));
     // Words of a launcher are this program's own; two of them name variables from above.
-    let launcher = told.launcher.iter().map(|word| if word.starts_with('$') { format!("\"{word}\"") } else { word.clone() });
+    let launcher =
+        told.launcher.iter().map(|word| if word.starts_with('$') { format!("\"{word}\"") } else { word.clone() });
     let words: Vec<String> = launcher.chain(job.command.iter().chain(&told.flags).map(|word| quoted(word))).collect();
     lines.push(format!("  -- {}", words.join(" ")));
     Ok(lines.join("\n") + "\n")
@@ -47,7 +50,11 @@ fn agent(job: &Job, checkpoints: &str) -> String {
     if job.plan.nodes > 1 {
         lines.push("--node \"$NODE\" --nodes \"$NODES\"".to_owned());
     }
-    lines.push(format!("--framework {checkpoints} --grace {}s --lifetime {}h", job.grace_seconds(), job.lifetime_hours()));
+    lines.push(format!(
+        "--framework {checkpoints} --grace {}s --lifetime {}h",
+        job.grace_seconds(),
+        job.lifetime_hours()
+    ));
     if let Some(budget) = job.budget_usd {
         lines.push(format!("--rate {} --budget {}", plain_number(&job.plan.rate_usd_per_hour), plain_number(&budget)));
     }
@@ -71,7 +78,9 @@ mod tests {
 
     #[test]
     fn a_word_reaches_the_program_as_it_was_given() {
-        for (word, written) in [("a.py", "a.py"), ("", "''"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("$X", "'$X'"), ("a;b", "'a;b'")] {
+        for (word, written) in
+            [("a.py", "a.py"), ("", "''"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("$X", "'$X'"), ("a;b", "'a;b'")]
+        {
             assert_eq!(quoted(word), written);
         }
     }

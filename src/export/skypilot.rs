@@ -52,7 +52,11 @@ fn recovery(job: &Job) -> Value {
 /// The plan's own place, its other pools, and the same machines on-demand where the plan falls back to them.
 fn candidates(job: &Job) -> Result<Vec<Value>, ExportError> {
     let plan = &job.plan;
-    let own = PlannedPool { cloud: plan.cloud.clone(), region: plan.region.clone(), instance_type: plan.instance_type.clone() };
+    let own = PlannedPool {
+        cloud: plan.cloud.clone(),
+        region: plan.region.clone(),
+        instance_type: plan.instance_type.clone(),
+    };
     let mut places = vec![own.clone()];
     for pool in plan.spot.iter().flat_map(|spot| &spot.pools) {
         // One bucket and one layout: the same machines of the same cloud. Zones of a region are SkyPilot's to try.

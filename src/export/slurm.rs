@@ -26,15 +26,21 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     if plan.gpus_per_node >= 8 {
         options.push("--exclusive".to_owned());
     }
-    let mut how = vec!["sbatch FILE; partition and account are the cluster's own: sbatch --partition=... --account=... FILE".to_owned()];
+    let mut how = vec![
+        "sbatch FILE; partition and account are the cluster's own: sbatch --partition=... --account=... FILE"
+            .to_owned(),
+    ];
     if job.terms() != Terms::Kept {
         how.push("the plan is on spot machines: take a partition of such nodes".to_owned());
     }
     let options = lines("#SBATCH ", &options);
     let position = Position { node: "\"$SLURM_NODEID\"", nodes: "\"$SLURM_NNODES\"", first: "\"$FIRST_NODE\"" };
     let body: String = script(job, position)?;
-    let first =
-        if plan.nodes > 1 { "FIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport FIRST_NODE\n" } else { "" };
+    let first = if plan.nodes > 1 {
+        "FIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport FIRST_NODE\n"
+    } else {
+        ""
+    };
     Ok(format!(
         "#!/usr/bin/env bash\n{options}{}set -u\n{first}\n# On each machine.\n{}\n{TAIL}",
         job.comments(&how),
@@ -44,7 +50,11 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
 
 /// What `srun` starts on each machine.
 fn functions(body: &str, nodes: u32) -> String {
-    if nodes == 1 { format!("machine() {{\n{body}}}\nexport -f machine\n") } else { format!("agent() {{\n{body}}}\n{RANKED}") }
+    if nodes == 1 {
+        format!("machine() {{\n{body}}}\nexport -f machine\n")
+    } else {
+        format!("agent() {{\n{body}}}\n{RANKED}")
+    }
 }
 
 /// `srun` gives the highest exit code of all machines. When a program fails on one, the agents of the others end with 75, so a

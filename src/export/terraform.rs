@@ -17,13 +17,16 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     let how = [
         "terraform init && terraform apply; it asks for its variables".to_owned(),
         "done: terraform destroy (a machine that has shut down keeps its disk on Google Cloud)".to_owned(),
-        "interrupted: the machine is gone and stays away; `terraform apply` again rents it anew and the run goes on".to_owned(),
+        "interrupted: the machine is gone and stays away; `terraform apply` again rents it anew and the run goes on"
+            .to_owned(),
     ];
     let machines = match job.plan.cloud.as_str() {
         "aws" => aws(job, &name)?,
         "gcp" => gcp(job, &name)?,
         other => {
-            let why = format!("is written for aws and gcp; plan with --cloud aws or gcp instead of {other}, or export to skypilot");
+            let why = format!(
+                "is written for aws and gcp; plan with --cloud aws or gcp instead of {other}, or export to skypilot"
+            );
             return Err(ExportError::Unfit { target: Target::Terraform, why });
         }
     };
@@ -35,7 +38,9 @@ fn boot(job: &Job) -> Result<String, ExportError> {
     let nodes = job.plan.nodes.to_string();
     let body = script(job, Position { node: "@NODE@", nodes: &nodes, first: "@FIRST@" })?;
     let minutes = u64::from(job.lifetime_hours()) * 60;
-    let all = format!("#!/bin/bash\nshutdown -P +{minutes}\ntrap 'shutdown -P now' EXIT\ncd @FOLDER@\nrun() {{\n{body}}}\n(run)\n");
+    let all = format!(
+        "#!/bin/bash\nshutdown -P +{minutes}\ntrap 'shutdown -P now' EXIT\ncd @FOLDER@\nrun() {{\n{body}}}\n(run)\n"
+    );
     // `${` and `%{` mean something to Terraform.
     Ok(format!("locals {{\n  boot = <<BOOT\n{}BOOT\n}}\n", all.replace("${", "$${").replace("%{", "%%{")))
 }
@@ -43,7 +48,9 @@ fn boot(job: &Job) -> Result<String, ExportError> {
 /// Machine 0 first, since the others are told its address. `machine` takes a label, a line for the count, and the boot script.
 fn machines(job: &Job, address: &str, machine: impl Fn(&str, &str, &str) -> String) -> String {
     let filled = |node: &str, first: &str| {
-        format!("replace(replace(replace(local.boot, \"@FOLDER@\", var.folder), \"@NODE@\", {node}), \"@FIRST@\", {first})")
+        format!(
+            "replace(replace(replace(local.boot, \"@FOLDER@\", var.folder), \"@NODE@\", {node}), \"@FIRST@\", {first})"
+        )
     };
     let mut text = machine("first", "", &filled("\"0\"", "\"127.0.0.1\""));
     if job.plan.nodes > 1 {
@@ -64,7 +71,9 @@ fn aws(job: &Job, name: &str) -> Result<String, ExportError> {
     };
     let adapters = if plan.nodes > 1 { efa_adapters(&plan.instance_type) } else { 0 };
     let group = if plan.nodes > 1 {
-        format!("resource \"aws_placement_group\" \"close\" {{\n  name     = \"{name}\"\n  strategy = \"cluster\"\n}}\n\n")
+        format!(
+            "resource \"aws_placement_group\" \"close\" {{\n  name     = \"{name}\"\n  strategy = \"cluster\"\n}}\n\n"
+        )
     } else {
         String::new()
     };
@@ -146,20 +155,24 @@ fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
         return Err(ExportError::Unfit { target: Target::Terraform, why });
     }
     let model = if job.terms() == Terms::Kept { "STANDARD" } else { "SPOT" };
-    let machines = machines(job, "google_compute_instance.first.network_interface[0].network_ip", |label, count, boot| {
-        let suffix = if label == "first" { "0" } else { "${count.index + 1}" };
-        format!(
-            "\nresource \"google_compute_instance\" \"{label}\" {{\n{count}  name         = \"{name}-{suffix}\"\n  zone         = var.zone\n  \
+    let machines = machines(
+        job,
+        "google_compute_instance.first.network_interface[0].network_ip",
+        |label, count, boot| {
+            let suffix = if label == "first" { "0" } else { "${count.index + 1}" };
+            format!(
+                "\nresource \"google_compute_instance\" \"{label}\" {{\n{count}  name         = \"{name}-{suffix}\"\n  zone         = var.zone\n  \
                 machine_type = \"{}\"\n  boot_disk {{\n    initialize_params {{\n      image = var.image\n      size  = {DISK_GIB}\n    }}\n  }}\n  \
                 network_interface {{\n    subnetwork = var.subnet\n  }}\n  scheduling {{\n    provisioning_model          = \"{model}\"\n    \
                 preemptible                 = {}\n    automatic_restart           = false\n    on_host_maintenance         = \"TERMINATE\"\n    \
                 instance_termination_action = \"DELETE\"\n    max_run_duration {{\n      seconds = {}\n    }}\n  }}\n  service_account {{\n    \
                 email  = var.bucket_account\n    scopes = [\"cloud-platform\"]\n  }}\n  metadata_startup_script = {boot}\n}}\n",
-            plan.instance_type,
-            model == "SPOT",
-            u64::from(job.lifetime_hours()) * 3600,
-        )
-    });
+                plan.instance_type,
+                model == "SPOT",
+                u64::from(job.lifetime_hours()) * 3600,
+            )
+        },
+    );
     Ok(format!(
         "terraform {{\n  required_providers {{\n    google = {{ source = \"hashicorp/google\", version = \">= 6.0\" }}\n  }}\n}}\n\n\
             provider \"google\" {{\n  project = var.project\n  region  = \"{}\"\n}}\n\n{GCP_VARIABLES}\n{}{machines}",

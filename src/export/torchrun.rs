@@ -8,7 +8,9 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     let mut how = Vec::new();
     let mut checks = String::new();
     if job.plan.nodes > 1 {
-        let count = job.nodes_at_least.map_or_else(|| job.plan.nodes.to_string(), |least| format!("{least} to {}", job.plan.nodes));
+        let count = job
+            .nodes_at_least
+            .map_or_else(|| job.plan.nodes.to_string(), |least| format!("{least} to {}", job.plan.nodes));
         how.push(format!("on each of {count} machines: NODE_RANK=0.. NNODES=... MASTER_ADDR=address-of-0 bash FILE"));
         checks.push_str(": \"${NODE_RANK:?which machine this is, from 0}\" \"${MASTER_ADDR:?address of machine 0}\"\n");
     } else {

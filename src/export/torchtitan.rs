@@ -10,7 +10,10 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
     let (replicate, shard) = match layout.shard {
         Shard::None => (layout.data, 1),
         Shard::Zero1 => {
-            return Err(job.misfit("torchtitan", "it shards gradients together with the optimizer; --framework megatron has ZeRO-1"));
+            return Err(job.misfit(
+                "torchtitan",
+                "it shards gradients together with the optimizer; --framework megatron has ZeRO-1",
+            ));
         }
         Shard::Zero2 | Shard::Zero3 => (1, layout.data),
         Shard::Hsdp => (layout.data / layout.sharded_over(), layout.sharded_over()),
@@ -45,7 +48,10 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
         Recompute::Selective => "selective",
         Recompute::Full => "full",
         Recompute::Offload => {
-            return Err(job.misfit("torchtitan", "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU"));
+            return Err(job.misfit(
+                "torchtitan",
+                "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU",
+            ));
         }
     };
     flag(&mut flags, "activation_checkpoint.mode", mode);

@@ -17,12 +17,21 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
         Precision::Fp16 | Precision::AmpFp16 => flag(&mut flags, "fp16", "True"),
         Precision::Tf32 => flag(&mut flags, "tf32", "True"),
         Precision::Fp32 => {}
-        _ => return Err(job.misfit("hf-trainer", "it has no arguments for 8 bits and less; --framework accelerate or megatron have")),
+        _ => {
+            return Err(job.misfit(
+                "hf-trainer",
+                "it has no arguments for 8 bits and less; --framework accelerate or megatron have",
+            ));
+        }
     }
     match plan.recompute {
         Recompute::None => {}
         Recompute::Full => flag(&mut flags, "gradient_checkpointing", "True"),
-        _ => return Err(job.misfit("hf-trainer", "it recomputes whole layers or nothing: plan with --recompute full or none")),
+        _ => {
+            return Err(
+                job.misfit("hf-trainer", "it recomputes whole layers or nothing: plan with --recompute full or none")
+            );
+        }
     }
     if let Some(name) = job.optimizer.map(optimizer) {
         let name = name.ok_or_else(|| job.misfit("hf-trainer", "its `--optim` has no word for this optimizer"))?;

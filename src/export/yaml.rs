@@ -68,12 +68,18 @@ fn entry(value: &Value, depth: usize, text: &mut String) {
 /// A text without quotes where nobody can take it for anything else, otherwise as a JSON string, which YAML reads too.
 fn scalar(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-= $@,+".contains(c);
-    let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '$') && !text.ends_with(' ');
-    let is_address = text
-        .split_once("://")
-        .is_some_and(|(scheme, rest)| scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) && rest.chars().all(plain));
-    let means_more = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
-    if starts_well && !means_more && (text.chars().all(plain) || is_address) { text.to_owned() } else { Value::from(text).to_string() }
+    let starts_well =
+        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '$') && !text.ends_with(' ');
+    let is_address = text.split_once("://").is_some_and(|(scheme, rest)| {
+        scheme.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) && rest.chars().all(plain)
+    });
+    let means_more =
+        ["true", "false", "yes", "no", "on", "off", "null", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
+    if starts_well && !means_more && (text.chars().all(plain) || is_address) {
+        text.to_owned()
+    } else {
+        Value::from(text).to_string()
+    }
 }
 
 #[cfg(test)]

@@ -62,7 +62,9 @@ impl Hardware {
         let read = |file: &'static str, stem: &str| {
             archive.documents.get(stem).ok_or_else(|| HardwareError::Document { file, detail: "is missing".to_owned() })
         };
-        let broken = |file: &'static str| move |error: serde_json::Error| HardwareError::Document { file, detail: error.to_string() };
+        let broken = |file: &'static str| {
+            move |error: serde_json::Error| HardwareError::Document { file, detail: error.to_string() }
+        };
         let gpus: GpuDocument = serde_json::from_str(read("gpus.toml", "gpus")?).map_err(broken("gpus.toml"))?;
         let links: LinkDocument = serde_json::from_str(read("links.toml", "links")?).map_err(broken("links.toml"))?;
         let mut hardware = Self { gpus: gpus.gpu, links: links.link, ..Self::default() };
@@ -156,7 +158,9 @@ impl Hardware {
 
     /// Every word that means a GPU, for suggestions.
     pub fn gpu_names(&self) -> impl Iterator<Item = &str> {
-        self.gpus.iter().flat_map(|gpu| [gpu.family.as_str(), gpu.id.as_str()].into_iter().chain(gpu.aliases.iter().map(String::as_str)))
+        self.gpus.iter().flat_map(|gpu| {
+            [gpu.family.as_str(), gpu.id.as_str()].into_iter().chain(gpu.aliases.iter().map(String::as_str))
+        })
     }
 
     /// Bandwidth of a GPU link id between `gpus` cards, with bridges falling to PCIe beyond their reach.
@@ -179,7 +183,8 @@ impl Hardware {
     fn read_instances(&mut self, cloud: &CloudId, file: &str, table: &Table) -> Result<(), HardwareError> {
         let text = |name: &str| -> Result<Vec<&str>, EmbeddedError> { Ok(table.column(name)?.collect()) };
         let (names, gpus, counts) = (text("instance_type")?, text("gpu")?, text("gpu_count")?);
-        let (gpu_memory, vcpus, memory, nvme) = (text("gpu_memory_mib_each")?, text("vcpus")?, text("memory_mib")?, text("local_nvme_gb")?);
+        let (gpu_memory, vcpus, memory, nvme) =
+            (text("gpu_memory_mib_each")?, text("vcpus")?, text("memory_mib")?, text("local_nvme_gb")?);
         let (links, host, fabrics, fabric_rates) =
             (text("gpu_link")?, text("host_network_gbit_per_s")?, text("fabric")?, text("fabric_gbit_per_s")?);
         let (processors, sold, notes) = (text("cpu_architecture")?, text("sold_as")?, text("notes")?);
@@ -187,8 +192,11 @@ impl Hardware {
         let (disk_rates, disk_reads) = (host::newer(table, "disk_mb_per_s")?, host::newer(table, "disk_reads_per_s")?);
         for row in 0..table.rows() {
             let broken = |detail: String| HardwareError::Row { file: file.to_owned(), row: row + 1, detail };
-            let number = |name: &str, cell: &str| optional(cell).map_err(|()| broken(format!("{name}: `{cell}` is not a number")));
-            let gpu_id = self.find_gpu(gpus[row]).ok_or_else(|| broken(format!("gpu: `{}` is not in gpus.toml", gpus[row])))?;
+            let number = |name: &str, cell: &str| {
+                optional(cell).map_err(|()| broken(format!("{name}: `{cell}` is not a number")))
+            };
+            let gpu_id =
+                self.find_gpu(gpus[row]).ok_or_else(|| broken(format!("gpu: `{}` is not in gpus.toml", gpus[row])))?;
             let gpu = &self.gpus[usize::from(gpu_id.0)];
             let count = GpuCount::parse(counts[row]).map_err(|error| broken(format!("gpu_count: {error}")))?;
             let whole_card = gpu.memory().0 * if count.is_slice() { count.as_f64() } else { 1.0 };
@@ -197,7 +205,9 @@ impl Hardware {
                 gpu: gpu_id,
                 gpus: count,
                 gpu_memory: number("gpu_memory_mib_each", gpu_memory[row])?.map_or(Bytes(whole_card), Bytes::from_mib),
-                link: self.gpu_link(gpu, if links[row].is_empty() { &gpu.link } else { links[row] }, count.devices()).map_err(broken)?,
+                link: self
+                    .gpu_link(gpu, if links[row].is_empty() { &gpu.link } else { links[row] }, count.devices())
+                    .map_err(broken)?,
                 fabric: fabric.map(|gbit| Fabric {
                     bandwidth: BytesPerSecond::from_gbit(gbit),
                     rdma: self.find_link(fabrics[row]).and_then(|link| link.rdma).unwrap_or(false),
@@ -213,7 +223,10 @@ impl Hardware {
                 memory: number("memory_mib", memory[row])?.map_or(Bytes(0.0), Bytes::from_mib),
                 local_nvme: number("local_nvme_gb", nvme[row])?.map(Bytes::from_gb),
                 host_network_gbit_per_s: number("host_network_gbit_per_s", host[row])?,
-                disk_link: DiskLink::new(number("disk_mb_per_s", disk_rates[row])?, number("disk_reads_per_s", disk_reads[row])?),
+                disk_link: DiskLink::new(
+                    number("disk_mb_per_s", disk_rates[row])?,
+                    number("disk_reads_per_s", disk_reads[row])?,
+                ),
                 cpu_architecture: processors[row].to_owned(),
                 sold_as: SoldAs::parse(sold[row]).map_err(broken)?,
                 notes: notes[row].to_owned(),

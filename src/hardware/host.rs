@@ -43,15 +43,21 @@ pub struct DiskLink {
 impl DiskLink {
     /// The two columns of the catalog, decimal MB and reads of a second; what is not said limits nothing.
     pub(super) fn new(megabytes: Option<f64>, reads: Option<f64>) -> Option<Self> {
-        let link =
-            Self { bytes_per_second: megabytes.map_or(f64::INFINITY, |mb| mb * 1e6), reads_per_second: reads.unwrap_or(f64::INFINITY) };
+        let link = Self {
+            bytes_per_second: megabytes.map_or(f64::INFINITY, |mb| mb * 1e6),
+            reads_per_second: reads.unwrap_or(f64::INFINITY),
+        };
         (megabytes.is_some() || reads.is_some()).then_some(link)
     }
 }
 
 /// Cells of a column that files of before it do not have.
 pub(super) fn newer<'a>(table: &'a Table, name: &str) -> Result<Vec<&'a str>, HardwareError> {
-    if table.names().any(|known| known == name) { Ok(table.column(name)?.collect()) } else { Ok(vec![""; table.rows()]) }
+    if table.names().any(|known| known == name) {
+        Ok(table.column(name)?.collect())
+    } else {
+        Ok(vec![""; table.rows()])
+    }
 }
 
 /// What a machine brings to work that needs no GPU.
@@ -104,7 +110,8 @@ pub fn read(cloud: &CloudId, file: &str, table: &Table) -> Result<Vec<HostType>,
     let mut hosts = Vec::with_capacity(table.rows());
     for row in 0..table.rows() {
         let broken = |detail: String| HardwareError::Row { file: file.to_owned(), row: row + 1, detail };
-        let number = |name: &str, cell: &str| optional(cell).map_err(|()| broken(format!("{name}: `{cell}` is not a number")));
+        let number =
+            |name: &str, cell: &str| optional(cell).map_err(|()| broken(format!("{name}: `{cell}` is not a number")));
         let whole = |name: &str, cell: &str, most: u32| {
             let found = cell.parse().ok().filter(|count| (1..=most).contains(count));
             found.ok_or_else(|| broken(format!("{name}: `{cell}` is not a whole number from 1 to {most}")))
@@ -117,7 +124,10 @@ pub fn read(cloud: &CloudId, file: &str, table: &Table) -> Result<Vec<HostType>,
             memory: number("memory_mib", memory[row])?.map_or(Bytes(0.0), Bytes::from_mib),
             local_nvme: number("local_nvme_gb", nvme[row])?.map(Bytes::from_gb),
             host_network_gbit_per_s: number("host_network_gbit_per_s", network[row])?,
-            disk_link: DiskLink::new(number("disk_mb_per_s", disk_rates[row])?, number("disk_reads_per_s", disk_reads[row])?),
+            disk_link: DiskLink::new(
+                number("disk_mb_per_s", disk_rates[row])?,
+                number("disk_reads_per_s", disk_reads[row])?,
+            ),
             processor: processors[row].to_owned(),
             cpu_architecture: architectures[row].to_owned(),
             sold_as: SoldAs::parse(sold[row]).map_err(broken)?,

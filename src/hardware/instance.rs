@@ -46,7 +46,14 @@ pub struct InstanceType {
 impl SoldAs {
     /// Reads the space-separated words of the catalog.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut sold = Self { on_demand: false, spot: false, commitment: false, capacity_block: false, calendar: false, reserved: false };
+        let mut sold = Self {
+            on_demand: false,
+            spot: false,
+            commitment: false,
+            capacity_block: false,
+            calendar: false,
+            reserved: false,
+        };
         for word in text.split_whitespace() {
             match word {
                 "on-demand" => sold.on_demand = true,

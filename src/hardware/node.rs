@@ -60,6 +60,13 @@ impl NodeShape {
     /// Equal shapes have equal physics, so they are estimated once.
     pub fn key(&self) -> (GpuId, GpuCount, u64, u64, bool, u64) {
         let fabric = self.fabric.map_or(0, |fabric| fabric.bandwidth.0.to_bits() | u64::from(fabric.rdma));
-        (self.gpu, self.gpus, self.gpu_memory.0.to_bits(), self.link.bandwidth().map_or(0, |b| b.0.to_bits()), self.link.is_fast(), fabric)
+        (
+            self.gpu,
+            self.gpus,
+            self.gpu_memory.0.to_bits(),
+            self.link.bandwidth().map_or(0, |b| b.0.to_bits()),
+            self.link.is_fast(),
+            fabric,
+        )
     }
 }

@@ -87,11 +87,18 @@ fn find(name: &str, hardware: &Hardware) -> Result<Name, SelectorError> {
 fn memory_range(part: &str) -> Option<RangeInclusive<f64>> {
     let gb = |text: &str| {
         let text = text.trim().to_ascii_lowercase();
-        text.strip_suffix("gb").or_else(|| text.strip_suffix("gib"))?.trim().parse::<f64>().ok().filter(|gb| gb.is_finite())
+        text.strip_suffix("gb")
+            .or_else(|| text.strip_suffix("gib"))?
+            .trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|gb| gb.is_finite())
     };
     let part = part.trim();
     if let Some((low, high)) = part.split_once("..") {
-        return Some(gb(low).or_else(|| low.trim().parse().ok())?..=if high.is_empty() { f64::INFINITY } else { gb(high)? });
+        return Some(
+            gb(low).or_else(|| low.trim().parse().ok())?..=if high.is_empty() { f64::INFINITY } else { gb(high)? },
+        );
     }
     if let Some(low) = part.strip_suffix('+') {
         return Some(gb(low)?..=f64::INFINITY);
@@ -124,7 +131,8 @@ mod tests {
     fn chosen(text: &str) -> Vec<String> {
         let hardware = hardware();
         let selector = GpuSelector::parse(text, &hardware).unwrap();
-        let matching = hardware.gpus().iter().enumerate().filter(|(index, gpu)| selector.matches_gpu(GpuId(*index as u16), gpu));
+        let matching =
+            hardware.gpus().iter().enumerate().filter(|(index, gpu)| selector.matches_gpu(GpuId(*index as u16), gpu));
         matching.map(|(_, gpu)| gpu.id.clone()).collect()
     }
 

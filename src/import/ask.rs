@@ -170,7 +170,9 @@ impl Asked {
             if choice.chips.is_none() && choice.instance_type.is_none() {
                 match (wanted, choice.gpus) {
                     (Some(chips), Some(_)) => choice.chips = Some(chips.clone()),
-                    (None, Some(Gpus::PerMachine(count) | Gpus::Together(count))) => return Err(ImportError::NoGpuName(count)),
+                    (None, Some(Gpus::PerMachine(count) | Gpus::Together(count))) => {
+                        return Err(ImportError::NoGpuName(count));
+                    }
                     (_, None) => return Err(ImportError::NoGpu),
                 }
             }
@@ -205,8 +207,10 @@ impl Choice {
         let mut words = vec![gpu];
         words.extend(self.vcpus.map(|need| format!("{need} vCPU")));
         words.extend(self.memory.map(|need| format!("{need} GiB of memory")));
-        let place: Vec<&str> =
-            [self.cloud.as_ref().map(CloudId::as_str), self.region.as_deref(), self.zone.as_deref()].into_iter().flatten().collect();
+        let place: Vec<&str> = [self.cloud.as_ref().map(CloudId::as_str), self.region.as_deref(), self.zone.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect();
         if !place.is_empty() {
             words.push(place.join(" "));
         }

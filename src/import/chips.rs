@@ -6,8 +6,22 @@ use crate::hardware::names::plain;
 use crate::import::Chips;
 
 /// Words that tell no chip from another: vendors, brands, memory types, a network.
-const SAY_NOTHING: [&str; 14] =
-    ["nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "gpu", "accelerator", "hbm2", "hbm2e", "hbm3", "hbm3e", "mega", "nvlink"];
+const SAY_NOTHING: [&str; 14] = [
+    "nvidia",
+    "tesla",
+    "geforce",
+    "quadro",
+    "amd",
+    "instinct",
+    "gpu",
+    "accelerator",
+    "hbm2",
+    "hbm2e",
+    "hbm3",
+    "hbm3e",
+    "mega",
+    "nvlink",
+];
 
 /// `None`: no chip of the catalog is called so.
 pub fn find(word: &str, hardware: &Hardware) -> Option<Chips> {
@@ -18,7 +32,8 @@ pub fn find(word: &str, hardware: &Hardware) -> Option<Chips> {
         }
     }
     let lower = word.to_ascii_lowercase();
-    let tokens: Vec<&str> = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|token| !SAY_NOTHING.contains(token)).collect();
+    let tokens: Vec<&str> =
+        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|token| !SAY_NOTHING.contains(token)).collect();
     // A bare number is part of a name (RTX 4090), or else a size of memory (a100-80). A name of the catalog's own comes last: it
     // means one chip where engines mean all of that memory.
     let described = named(described(&tokens, false, hardware)).or_else(|| named(described(&tokens, true, hardware)));

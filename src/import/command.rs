@@ -11,7 +11,8 @@ enum Outcome {
 }
 
 /// Programs that start the training program: what stands before it is theirs.
-const LAUNCHERS: [&str; 9] = ["torchrun", "accelerate", "deepspeed", "python", "python3", "srun", "mpirun", "gpuplan", "ray"];
+const LAUNCHERS: [&str; 9] =
+    ["torchrun", "accelerate", "deepspeed", "python", "python3", "srun", "mpirun", "gpuplan", "ray"];
 
 /// Flags that say where and how to run, save and log: neither the work nor the machines depend on them.
 const BESIDE: [&str; 42] = [
@@ -101,7 +102,13 @@ pub fn read(script: &str, asked: &mut Asked, names: Names) {
 fn program(words: &[String]) -> Option<usize> {
     let is_launched = words.iter().any(|word| LAUNCHERS.contains(&word.rsplit('/').next().unwrap_or(word)));
     let file = words.iter().position(|word| is_python(word) && !word.starts_with('-'));
-    let module = || words.iter().rposition(|word| word == "-m" || word == "--module").map(|at| at + 1).filter(|at| *at < words.len());
+    let module = || {
+        words
+            .iter()
+            .rposition(|word| word == "-m" || word == "--module")
+            .map(|at| at + 1)
+            .filter(|at| *at < words.len())
+    };
     let at = file.or_else(module)?;
     let is_first = words.first().is_some_and(|word| is_python(word));
     // Not `pip install -m` or a copied file.
@@ -138,15 +145,18 @@ fn flags(words: &[String]) -> Vec<(String, Option<String>)> {
 
 fn apply(key: &str, value: Option<&str>, file: &mut WorkloadFile, names: Names) -> Outcome {
     let training = &mut file.training;
-    let amount = value.filter(|text| text.parse::<f64>().is_ok_and(|number| number > 0.0)).map(|text| Scalar::from(text.to_owned()));
+    let amount = value
+        .filter(|text| text.parse::<f64>().is_ok_and(|number| number > 0.0))
+        .map(|text| Scalar::from(text.to_owned()));
     let is_on = value.is_none_or(|text| ["true", "1", "yes", "on"].contains(&text.to_ascii_lowercase().as_str()));
     let slot = match key {
         "model_name_or_path" | "pretrained_model_name_or_path" | "model_name" | "model_id" | "base_model" | "model" => {
             return model(value, file, names);
         }
-        "per_device_train_batch_size" | "micro_batch_size" | "train_micro_batch_size_per_gpu" | "per_gpu_train_batch_size" => {
-            &mut training.micro_batch
-        }
+        "per_device_train_batch_size"
+        | "micro_batch_size"
+        | "train_micro_batch_size_per_gpu"
+        | "per_gpu_train_batch_size" => &mut training.micro_batch,
         "gradient_accumulation_steps" => &mut training.grad_accumulation,
         "global_batch_size" => &mut training.global_batch,
         "max_steps" | "train_iters" | "max_train_steps" | "max_iters" => &mut training.steps,
@@ -258,7 +268,10 @@ mod tests {
         );
         let training = &asked.workload.training;
         assert_eq!(asked.workload.model.preset.as_deref(), Some("llama-3.1-8b"));
-        assert_eq!((training.precision.as_deref(), training.steps.clone()), (Some("bf16"), Some(Scalar::from("500".to_owned()))));
+        assert_eq!(
+            (training.precision.as_deref(), training.steps.clone()),
+            (Some("bf16"), Some(Scalar::from("500".to_owned())))
+        );
         assert_eq!((keys(&asked.unread), keys(&asked.beside)), (vec!["--mystery"], vec!["--fp16"]));
         assert_eq!(keys(&asked.understood).len(), 6);
     }
@@ -269,13 +282,18 @@ mod tests {
             "torchrun pretrain_gpt.py --micro-batch-size 2 --global-batch-size 512 --train-iters 1000 --tensor-model-parallel-size 4",
         );
         let training = &asked.workload.training;
-        assert_eq!((training.task.as_deref(), keys(&asked.beside)), (Some("pretrain"), vec!["--tensor_model_parallel_size"]));
+        assert_eq!(
+            (training.task.as_deref(), keys(&asked.beside)),
+            (Some("pretrain"), vec!["--tensor_model_parallel_size"])
+        );
         assert_eq!(training.global_batch, Some(Scalar::from("512".to_owned())));
     }
 
     #[test]
     fn what_starts_no_program_is_no_command() {
-        for script in ["cp a.py b.py --force", "echo --bf16", "module load cuda", "# python a.py --bf16", "python", "torchrun -m"] {
+        for script in
+            ["cp a.py b.py --force", "echo --bf16", "module load cuda", "# python a.py --bf16", "python", "torchrun -m"]
+        {
             let asked = asked(script);
             assert!(asked.understood.is_empty() && asked.unread.is_empty(), "{script}");
         }

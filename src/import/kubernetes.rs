@@ -67,15 +67,22 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
         Some(items) => items.iter().collect::<Vec<_>>(),
         None => vec![document],
     });
-    let (jobs, others): (Vec<&Value>, Vec<&Value>) =
-        lists.filter(|object| !object.is_null()).partition(|object| ["Job", "JobSet", "PyTorchJob", "Pod"].contains(&word(object, "kind")));
+    let (jobs, others): (Vec<&Value>, Vec<&Value>) = lists
+        .filter(|object| !object.is_null())
+        .partition(|object| ["Job", "JobSet", "PyTorchJob", "Pod"].contains(&word(object, "kind")));
     for object in others {
         let kind = word(object, "kind");
         if BESIDE.contains(&kind) { asked.put_beside(kind, "...") } else { asked.leave_unread("kind", kind) }
     }
     let [job] = jobs.as_slice() else {
-        let name = |job: &&Value| format!("{} {}", word(job, "kind"), job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-"));
-        return Err(if jobs.is_empty() { ImportError::NoGpu } else { ImportError::Several(jobs.iter().map(name).collect()) });
+        let name = |job: &&Value| {
+            format!("{} {}", word(job, "kind"), job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-"))
+        };
+        return Err(if jobs.is_empty() {
+            ImportError::NoGpu
+        } else {
+            ImportError::Several(jobs.iter().map(name).collect())
+        });
     };
     asked.name = job.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
     asked.understand("kind", word(job, "kind"));
@@ -89,7 +96,12 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
         machines = match machines {
             None => Some((pods.count, choices)),
             Some((count, same)) if same == choices => Some((count + pods.count, same)),
-            Some(_) => return Err(invalid("resources", "pods ask for two kinds of machines, which have to be priced one by one")),
+            Some(_) => {
+                return Err(invalid(
+                    "resources",
+                    "pods ask for two kinds of machines, which have to be priced one by one",
+                ));
+            }
         };
     }
     let (count, choices) = machines.ok_or(ImportError::NoGpu)?;
@@ -117,12 +129,18 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
         "Job" => Ok(vec![of_job(spec, 1, asked)?]),
         "JobSet" => {
             let jobs = spec.get("replicatedJobs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            jobs.iter().map(|one| of_job(one.pointer("/template/spec").unwrap_or(empty), number(one, "replicas")?, asked)).collect()
+            jobs.iter()
+                .map(|one| of_job(one.pointer("/template/spec").unwrap_or(empty), number(one, "replicas")?, asked))
+                .collect()
         }
         "PyTorchJob" => {
             asked.hours = spec.get("runPolicy").and_then(deadline);
             let replicas = spec.get("pytorchReplicaSpecs").and_then(Value::as_object).into_iter().flat_map(Map::values);
-            replicas.map(|one| Ok(Pods { count: number(one, "replicas")?, spec: one.pointer("/template/spec").unwrap_or(empty) })).collect()
+            replicas
+                .map(|one| {
+                    Ok(Pods { count: number(one, "replicas")?, spec: one.pointer("/template/spec").unwrap_or(empty) })
+                })
+                .collect()
         }
         _ => {
             asked.hours = deadline(spec);
@@ -153,9 +171,17 @@ fn choices(pod: &Value, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, 
     let (mut gpus, mut cpus, mut memory) = (0, 0.0, 0.0);
     for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten() {
         resources(container, (&mut gpus, &mut cpus, &mut memory), asked)?;
-        let script: Vec<&str> =
-            ["command", "args"].into_iter().filter_map(|key| container.get(key)?.as_array()).flatten().filter_map(Value::as_str).collect();
-        command::read(&script.join(if script.iter().any(|word| word.contains('\n')) { "\n" } else { " " }), asked, names);
+        let script: Vec<&str> = ["command", "args"]
+            .into_iter()
+            .filter_map(|key| container.get(key)?.as_array())
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        command::read(
+            &script.join(if script.iter().any(|word| word.contains('\n')) { "\n" } else { " " }),
+            asked,
+            names,
+        );
     }
     choice.gpus = (gpus > 0).then_some(Gpus::PerMachine(gpus));
     choice.vcpus = (cpus > 0.0).then_some(Need::AtLeast(cpus));
@@ -215,7 +241,8 @@ fn quantity(text: &str) -> Option<f64> {
         ("G", 1e9),
         ("T", 1e12),
     ];
-    let (digits, scale) = suffixes.iter().find_map(|(end, scale)| Some((text.strip_suffix(end)?, *scale))).unwrap_or((text, 1.0));
+    let (digits, scale) =
+        suffixes.iter().find_map(|(end, scale)| Some((text.strip_suffix(end)?, *scale))).unwrap_or((text, 1.0));
     digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).map(|number| number * scale)
 }
 
@@ -226,7 +253,8 @@ fn affinity(pod: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Ve
             asked.put_beside(other.trim_start_matches("/affinity/"), "...");
         }
     }
-    let wishes = pod.pointer("/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution").and_then(Value::as_array);
+    let wishes =
+        pod.pointer("/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution").and_then(Value::as_array);
     let mut choices = Vec::new();
     for term in pod.pointer(required).and_then(Value::as_array).into_iter().flatten() {
         choices.extend(term_choices(term, choice, asked, names));
@@ -248,8 +276,13 @@ fn term_choices(term: &Value, choice: &Choice, asked: &mut Asked, names: Names) 
     let mut choices = vec![choice.clone()];
     for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = word(requirement, "key");
-        let values: Vec<&str> =
-            requirement.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let values: Vec<&str> = requirement
+            .get("values")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         if word(requirement, "operator") != "In" || values.is_empty() {
             asked.leave_unread(key, word(requirement, "operator"));
             continue;
@@ -304,7 +337,10 @@ mod tests {
             (choice.gpus, choice.vcpus, choice.memory),
             (Some(Gpus::PerMachine(8)), Some(Need::AtLeast(90.0)), Some(Need::AtLeast(900.0)))
         );
-        assert_eq!((choice.is_spot, choice.region.as_deref(), choice.cloud.as_ref().unwrap().as_str()), (true, Some("us-west1"), "gcp"));
+        assert_eq!(
+            (choice.is_spot, choice.region.as_deref(), choice.cloud.as_ref().unwrap().as_str()),
+            (true, Some("us-west1"), "gcp")
+        );
         let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
         assert_eq!((unread, asked.workload.training.precision.as_deref()), (vec!["rdma/hca", "team"], Some("bf16")));
     }
@@ -317,7 +353,10 @@ mod tests {
         );
         assert_eq!(asked(&set).unwrap().nodes, Some(6..=6));
         let worker = |name: &str, count: u32| {
-            format!("    {name}:\n      replicas: {count}\n      template:\n        spec:{}", POD.replace('\n', "\n    "))
+            format!(
+                "    {name}:\n      replicas: {count}\n      template:\n        spec:{}",
+                POD.replace('\n', "\n    ")
+            )
         };
         let job = format!(
             "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}\n{}",
@@ -335,6 +374,9 @@ mod tests {
         assert!(matches!(asked(two), Err(ImportError::Several(names)) if names.len() == 2));
         let bad = "apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: many}}}]}";
         assert!(matches!(asked(bad), Err(ImportError::Invalid { .. })));
-        assert_eq!((quantity("500m"), quantity("64Gi"), quantity("1e3")), (Some(0.5), Some(64.0 * 1024.0_f64.powi(3)), Some(1000.0)));
+        assert_eq!(
+            (quantity("500m"), quantity("64Gi"), quantity("1e3")),
+            (Some(0.5), Some(64.0 * 1024.0_f64.powi(3)), Some(1000.0))
+        );
     }
 }

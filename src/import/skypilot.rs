@@ -6,8 +6,19 @@ use crate::hardware::CloudId;
 use crate::import::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid};
 
 /// Known keys of a task that change neither machines nor price.
-const BESIDE: [&str; 11] =
-    ["setup", "workdir", "file_mounts", "envs", "secrets", "config", "storage_mounts", "volumes", "event_callback", "inputs", "outputs"];
+const BESIDE: [&str; 11] = [
+    "setup",
+    "workdir",
+    "file_mounts",
+    "envs",
+    "secrets",
+    "config",
+    "storage_mounts",
+    "volumes",
+    "event_callback",
+    "inputs",
+    "outputs",
+];
 /// The same of its resources.
 const BESIDE_MACHINES: [&str; 12] = [
     "disk_size",
@@ -94,7 +105,10 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
             "cpus" => choice.vcpus = Some(need(key, &word)?),
             "memory" => choice.memory = Some(need(key, word.trim_end_matches(|c: char| c.is_ascii_alphabetic()))?),
             "instance_type" => choice.instance_type = Some(word.clone()),
-            "use_spot" => choice.is_spot = value.as_bool().ok_or_else(|| invalid(key, format!("`{word}` is neither true nor false")))?,
+            "use_spot" => {
+                choice.is_spot =
+                    value.as_bool().ok_or_else(|| invalid(key, format!("`{word}` is neither true nor false")))?
+            }
             "infra" => infra(&word, &mut choice, names)?,
             "cloud" => choice.cloud = Some(cloud(key, &word, names)?),
             "region" => choice.region = Some(word.clone()),
@@ -146,7 +160,9 @@ fn listed(value: &Value, names: Names) -> Result<Vec<(String, u32)>, ImportError
     };
     match value {
         Value::String(word) => Ok(vec![one(word)?]),
-        Value::Array(words) => words.iter().map(|word| one(word.as_str().ok_or_else(|| refuse(&word.to_string()))?)).collect(),
+        Value::Array(words) => {
+            words.iter().map(|word| one(word.as_str().ok_or_else(|| refuse(&word.to_string()))?)).collect()
+        }
         Value::Object(map) => map.iter().map(|(name, count)| one(&format!("{name}:{}", text(count)))).collect(),
         other => Err(refuse(&other.to_string())),
     }
@@ -204,7 +220,8 @@ mod tests {
         assert!(asked(task).is_err());
         let asked = asked(&task.replace("512GB+", "512+")).unwrap();
         assert_eq!((asked.nodes, asked.choices.len()), (Some(2..=2), 4));
-        let places: Vec<(bool, Option<&str>)> = asked.choices.iter().map(|choice| (choice.is_spot, choice.region.as_deref())).collect();
+        let places: Vec<(bool, Option<&str>)> =
+            asked.choices.iter().map(|choice| (choice.is_spot, choice.region.as_deref())).collect();
         assert_eq!(places, [(true, Some("us-east-1")), (true, Some("us-east-1")), (false, None), (false, None)]);
         assert_eq!(asked.choices[0].vcpus, Some(Need::AtLeast(64.0)));
         assert_eq!(asked.choices[0].chips.as_ref().unwrap().word, "A100-40GB");
@@ -212,15 +229,24 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named_or_refused() {
-        let task = asked("resources:\n  accelerators: L4\n  max_hourly_cost: 3\n  disk_size: 100\nservice: {}\nsetup: x\n").unwrap();
+        let task =
+            asked("resources:\n  accelerators: L4\n  max_hourly_cost: 3\n  disk_size: 100\nservice: {}\nsetup: x\n")
+                .unwrap();
         let keys = |said: &[crate::import::Said]| said.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
         assert_eq!(
             (keys(&task.unread), keys(&task.beside)),
-            (vec!["service".to_owned(), "max_hourly_cost".to_owned()], vec!["setup".to_owned(), "disk_size".to_owned()])
+            (
+                vec!["service".to_owned(), "max_hourly_cost".to_owned()],
+                vec!["setup".to_owned(), "disk_size".to_owned()]
+            )
         );
-        for bad in ["accelerators: H100:half", "accelerators: tpu-v6e:8", "infra: k8s", "cpus: many", "use_spot: perhaps"] {
+        for bad in
+            ["accelerators: H100:half", "accelerators: tpu-v6e:8", "infra: k8s", "cpus: many", "use_spot: perhaps"]
+        {
             assert!(matches!(asked(&format!("resources:\n  {bad}\n")), Err(ImportError::Invalid { .. })), "{bad}");
         }
-        assert!(matches!(asked("name: p\n---\nrun: a\n---\nrun: b\n"), Err(ImportError::Several(names)) if names.len() == 2));
+        assert!(
+            matches!(asked("name: p\n---\nrun: a\n---\nrun: b\n"), Err(ImportError::Several(names)) if names.len() == 2)
+        );
     }
 }

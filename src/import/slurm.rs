@@ -29,8 +29,18 @@ const SHORT: [(char, &str); 20] = [
     ('L', "licenses"),
 ];
 /// Options that take no value of their own word.
-const FLAGS: [&str; 10] =
-    ["exclusive", "requeue", "no-requeue", "hold", "contiguous", "parsable", "overcommit", "spread-job", "use-min-nodes", "verbose"];
+const FLAGS: [&str; 10] = [
+    "exclusive",
+    "requeue",
+    "no-requeue",
+    "hold",
+    "contiguous",
+    "parsable",
+    "overcommit",
+    "spread-job",
+    "use-min-nodes",
+    "verbose",
+];
 /// Known, and neither machines nor price depend on them.
 const BESIDE: [&str; 27] = [
     "partition",
@@ -93,7 +103,10 @@ pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
             continue;
         };
         if has_begun {
-            asked.leave_unread("#SBATCH", format!("{} (behind the first command, where Slurm reads none)", directive.trim()));
+            asked.leave_unread(
+                "#SBATCH",
+                format!("{} (behind the first command, where Slurm reads none)", directive.trim()),
+            );
             continue;
         }
         for (key, value) in given(directive) {
@@ -118,7 +131,10 @@ fn given(directive: &str) -> Vec<(String, String)> {
         } else {
             let mut letters = word.chars().skip(1);
             let letter = letters.next().unwrap_or('?');
-            let long = SHORT.iter().find(|(short, _)| *short == letter).map_or_else(|| word.clone(), |(_, long)| (*long).to_owned());
+            let long = SHORT
+                .iter()
+                .find(|(short, _)| *short == letter)
+                .map_or_else(|| word.clone(), |(_, long)| (*long).to_owned());
             let rest: String = letters.collect();
             (long, (!rest.is_empty()).then_some(rest))
         };
@@ -133,10 +149,19 @@ fn given(directive: &str) -> Vec<(String, String)> {
 }
 
 fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names: Names) -> Result<(), ImportError> {
-    let number = || value.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(|| invalid(key, format!("`{value}` is no number")));
+    let number = || {
+        value
+            .parse::<u32>()
+            .ok()
+            .filter(|number| *number > 0)
+            .ok_or_else(|| invalid(key, format!("`{value}` is no number")))
+    };
     match key {
         "job-name" => asked.name = Some(value.to_owned()),
-        "nodes" => options.nodes = Some(range(value).ok_or_else(|| invalid(key, format!("`{value}` is no number of machines")))?),
+        "nodes" => {
+            options.nodes =
+                Some(range(value).ok_or_else(|| invalid(key, format!("`{value}` is no number of machines")))?)
+        }
         "ntasks" => options.tasks = Some(number()?),
         "ntasks-per-node" => options.tasks_per_node = Some(number()?),
         "cpus-per-task" => options.cpus_per_task = Some(number()?),
@@ -147,7 +172,9 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
         "gres" => {
             for one in value.split(',') {
                 match one.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':')) {
-                    Some(rest) => options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, names)?),
+                    Some(rest) => {
+                        options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, names)?)
+                    }
                     None => asked.leave_unread("--gres", one),
                 }
             }
@@ -156,9 +183,16 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
             }
         }
         "mem" => options.memory = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?),
-        "mem-per-cpu" => options.memory_per_cpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?),
-        "mem-per-gpu" => options.memory_per_gpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?),
-        "time" => asked.hours = time(value).map_err(|()| invalid(key, format!("`{value}` is no time of Slurm, such as 2-12:00:00")))?,
+        "mem-per-cpu" => {
+            options.memory_per_cpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?)
+        }
+        "mem-per-gpu" => {
+            options.memory_per_gpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?)
+        }
+        "time" => {
+            asked.hours =
+                time(value).map_err(|()| invalid(key, format!("`{value}` is no time of Slurm, such as 2-12:00:00")))?
+        }
         // Administrators name nodes by their cards.
         "constraint" => match chips::find(value, names.hardware) {
             Some(found) if options.chips.is_none() => options.chips = Some(found),
@@ -190,8 +224,9 @@ fn gpus(value: &str, options: &mut Options, key: &str, names: Names) -> Result<u
     };
     if let Some(name) = name {
         let found = chips::find(name, names.hardware);
-        options.chips =
-            Some(found.ok_or_else(|| invalid(key, format!("no GPU of the catalog is called `{name}`; --gpus says which is meant")))?);
+        options.chips = Some(found.ok_or_else(|| {
+            invalid(key, format!("no GPU of the catalog is called `{name}`; --gpus says which is meant"))
+        })?);
     }
     count.parse().ok().filter(|count| *count > 0).ok_or_else(|| invalid(key, format!("`{value}` is no number of GPUs")))
 }
@@ -222,7 +257,11 @@ fn time(value: &str) -> Result<Option<Hours>, ()> {
         return Ok(None);
     }
     let (days, rest) = value.split_once('-').map_or((None, value), |(days, rest)| (Some(days), rest));
-    let parts = rest.split(':').map(|part| part.parse::<u32>().map(f64::from)).collect::<Result<Vec<f64>, _>>().map_err(|_| ())?;
+    let parts = rest
+        .split(':')
+        .map(|part| part.parse::<u32>().map(f64::from))
+        .collect::<Result<Vec<f64>, _>>()
+        .map_err(|_| ())?;
     let hours = match (days, parts.as_slice()) {
         (None, [minutes]) => minutes / 60.0,
         (None, [minutes, seconds]) => minutes / 60.0 + seconds / 3600.0,
@@ -302,7 +341,10 @@ mod tests {
         assert_eq!(one("#SBATCH --nodes=4-8\n#SBATCH --gpus-per-node=8"), (Some(4..=8), Gpus::PerMachine(8)));
         assert_eq!(one("#SBATCH -G h100:16"), (None, Gpus::Together(16)));
         assert_eq!(one("#SBATCH -G 16 -N 2"), (Some(2..=2), Gpus::PerMachine(8)));
-        assert_eq!(one("#SBATCH --ntasks 16 --ntasks-per-node 8 --gpus-per-task 1"), (Some(2..=2), Gpus::PerMachine(8)));
+        assert_eq!(
+            one("#SBATCH --ntasks 16 --ntasks-per-node 8 --gpus-per-task 1"),
+            (Some(2..=2), Gpus::PerMachine(8))
+        );
         assert_eq!(one("#SBATCH --gres=gpu"), (Some(1..=1), Gpus::PerMachine(1)));
     }
 
@@ -318,7 +360,9 @@ mod tests {
 
     #[test]
     fn times_of_slurm_are_read() {
-        for (text, hours) in [("90", 1.5), ("90:00", 1.5), ("36:30:00", 36.5), ("2-12", 60.0), ("1-00:30", 24.5), ("1-00:00:36", 24.01)] {
+        for (text, hours) in
+            [("90", 1.5), ("90:00", 1.5), ("36:30:00", 36.5), ("2-12", 60.0), ("1-00:30", 24.5), ("1-00:00:36", 24.01)]
+        {
             assert!((time(text).unwrap().unwrap().0 - hours).abs() < 1e-9, "{text}");
         }
         assert_eq!(time("UNLIMITED"), Ok(None));
@@ -327,7 +371,10 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        let asked = asked("#!/bin/bash\n#SBATCH --gres=gpu:8,nvme:1 --constraint=ib --bb=x -p gpu\n\nset -e\n#SBATCH --time=1\n").unwrap();
+        let asked = asked(
+            "#!/bin/bash\n#SBATCH --gres=gpu:8,nvme:1 --constraint=ib --bb=x -p gpu\n\nset -e\n#SBATCH --time=1\n",
+        )
+        .unwrap();
         let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
         assert_eq!((unread, asked.hours), (vec!["--gres", "--constraint", "--bb", "#SBATCH"], None));
         assert_eq!(asked.beside[0].key, "--partition");

@@ -40,9 +40,9 @@ impl Blocks {
             LaunchError::NotSold { .. } => (Scope::Pool(pool.clone()), LONG),
             LaunchError::Quota { .. } => (Scope::Family(pool.clone()), LONG),
             LaunchError::NotSetUp { reach: Reach::Region, .. } => (Scope::Region(pool.clone()), LONG),
-            LaunchError::CloudQuota { .. } | LaunchError::Credentials { .. } | LaunchError::NotSetUp { reach: Reach::Cloud, .. } => {
-                (Scope::Cloud(pool.cloud.clone()), LONG)
-            }
+            LaunchError::CloudQuota { .. }
+            | LaunchError::Credentials { .. }
+            | LaunchError::NotSetUp { reach: Reach::Cloud, .. } => (Scope::Cloud(pool.cloud.clone()), LONG),
             LaunchError::Request { .. } | LaunchError::Unclear { .. } => return,
         };
         match self.0.iter_mut().find(|block| block.scope == scope) {
@@ -69,7 +69,8 @@ impl Blocks {
         let speaks_of = |block: &&Block| match &block.scope {
             Scope::Pool(other) => other == pool,
             Scope::Family(other) => {
-                (&other.cloud, &other.region, other.family(), other.market) == (&pool.cloud, &pool.region, pool.family(), pool.market)
+                (&other.cloud, &other.region, other.family(), other.market)
+                    == (&pool.cloud, &pool.region, pool.family(), pool.market)
             }
             Scope::Region(other) => (&other.cloud, &other.region) == (&pool.cloud, &pool.region),
             Scope::Cloud(cloud) => *cloud == pool.cloud,
@@ -84,13 +85,20 @@ mod tests {
     use crate::launch::launcher::Market;
 
     fn pool(cloud: &str, zone: &str, name: &str, market: Market) -> Pool {
-        Pool { cloud: cloud.to_owned(), region: "r".to_owned(), zone_id: Some(zone.to_owned()), instance_type: name.to_owned(), market }
+        Pool {
+            cloud: cloud.to_owned(),
+            region: "r".to_owned(),
+            zone_id: Some(zone.to_owned()),
+            instance_type: name.to_owned(),
+            market,
+        }
     }
 
     #[test]
     fn each_error_blocks_what_it_speaks_of() {
         let (a, b) = (pool("aws", "a", "p5.48xlarge", Market::Spot), pool("aws", "b", "p5.48xlarge", Market::Spot));
-        let (firm, other) = (pool("aws", "a", "p5.48xlarge", Market::OnDemand), pool("gcp", "a", "a3-highgpu-8g", Market::Spot));
+        let (firm, other) =
+            (pool("aws", "a", "p5.48xlarge", Market::OnDemand), pool("gcp", "a", "a3-highgpu-8g", Market::Spot));
         let far = Pool { region: "s".to_owned(), ..a.clone() };
         let blocked = |error: LaunchError| {
             let mut blocks = Blocks::default();

@@ -58,7 +58,9 @@ pub fn script(boot: &Boot) -> String {
     ];
     lines.push(match &boot.agent {
         Source::Here(path) => format!("agent={}", quoted(path)),
-        Source::Fetched { from, sha256 } => format!("fetch agent {sha256} {}\nchmod 700 agent\nagent=$place/agent", quoted(from)),
+        Source::Fetched { from, sha256 } => {
+            format!("fetch agent {sha256} {}\nchmod 700 agent\nagent=$place/agent", quoted(from))
+        }
     });
     if let Some(Source::Fetched { from, sha256 }) = &boot.workdir {
         lines.push(format!("fetch workdir.tar.gz {sha256} {}", quoted(from)));
@@ -70,8 +72,9 @@ pub fn script(boot: &Boot) -> String {
         lines.push(format!("value=$(secret {}) || fail {why}", quoted(&secret.name)));
         lines.push(format!("keep {} \"$value\"", secret.variable));
     }
-    let placed =
-        |data: &Data| if data.is_mounted { format!("mount_data {}", quoted(&data.address)) } else { "choose_data_folder".to_owned() };
+    let placed = |data: &Data| {
+        if data.is_mounted { format!("mount_data {}", quoted(&data.address)) } else { "choose_data_folder".to_owned() }
+    };
     lines.extend(job.data.iter().map(placed));
     lines.extend(job.container.iter().map(|image| format!("pull {}", quoted(image))));
     lines.push(written("start.sh", &start(boot)));
@@ -106,7 +109,9 @@ fn start(boot: &Boot) -> String {
         Source::Fetched { .. } => "../agent".to_owned(),
     };
     let copied = job.data.as_ref().filter(|data| !data.is_mounted);
-    let data = copied.map_or_else(String::new, |data| format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address)));
+    let data = copied.map_or_else(String::new, |data| {
+        format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address))
+    });
     let sweep = job.sweep.map_or_else(String::new, |sweep| {
         format!(" --sweep {} --parallel {} --gpus-per-run {}", sweep.runs, sweep.parallel, sweep.gpus_per_run)
     });
@@ -161,7 +166,11 @@ fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
 /// One word for a POSIX shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 #[cfg(test)]
@@ -220,8 +229,13 @@ mod tests {
     }
 
     fn written(cloud: &str) -> String {
-        let pool =
-            Pool { cloud: cloud.to_owned(), region: "r".to_owned(), zone_id: None, instance_type: "t".to_owned(), market: Market::Spot };
+        let pool = Pool {
+            cloud: cloud.to_owned(),
+            region: "r".to_owned(),
+            zone_id: None,
+            instance_type: "t".to_owned(),
+            market: Market::Spot,
+        };
         let order = Order {
             epoch: 1,
             node: 1,
@@ -264,7 +278,8 @@ mod tests {
             "--sweep 64 --parallel 8 --gpus-per-run 1 ${GPUPLAN_AGENT_OPTIONS:-} -- ./train.py",
             "run_in pytorch/pytorch:2",
         ];
-        let places: Vec<usize> = order.iter().map(|part| text.rfind(part).unwrap_or_else(|| panic!("{part}: {text}"))).collect();
+        let places: Vec<usize> =
+            order.iter().map(|part| text.rfind(part).unwrap_or_else(|| panic!("{part}: {text}"))).collect();
         assert!(places.is_sorted(), "{places:?}: {text}");
         assert!(text.len() < 16 * 1024, "user data of EC2 ends at 16 KiB");
         let mut shell = Command::new("/bin/sh").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
@@ -320,7 +335,11 @@ mod tests {
         fs::create_dir_all(here.path().join("var/lib")).unwrap();
         fs::create_dir_all(here.path().join("set")).unwrap();
         fs::write(here.path().join("set/a"), "1\n").unwrap();
-        let said = begun(here.path(), &[], &format!("mount_data file://{}/set; cat \"$GPUPLAN_DATA_DIR/a\"", here.path().display()));
+        let said = begun(
+            here.path(),
+            &[],
+            &format!("mount_data file://{}/set; cat \"$GPUPLAN_DATA_DIR/a\"", here.path().display()),
+        );
         assert!(said.ends_with("1\nin /var/lib/gpuplan\n"), "{said}");
     }
 
@@ -331,11 +350,19 @@ mod tests {
         let root = || tempfile::tempdir().unwrap();
         let (one, two) = ("nvme-Amazon_EC2_NVMe_Instance_Storage_A", "google-local-nvme-ssd-1");
         let said = begun(root().path(), &[one], "choose_data_folder");
-        assert!(said.starts_with(&format!("mkfs.ext4 -q -F -m 0 -E nodiscard /dev/disk/by-id/{one}\nmount -o noatime ")), "{said}");
+        assert!(
+            said.starts_with(&format!("mkfs.ext4 -q -F -m 0 -E nodiscard /dev/disk/by-id/{one}\nmount -o noatime ")),
+            "{said}"
+        );
         assert!(said.ends_with("in /mnt/disks/ssd/gpuplan\n") && !said.contains("mdadm"), "{said}");
         let said = begun(root().path(), &[one, two, "google-local-ssd-used"], "");
         let both = format!("--raid-devices=2 --run /dev/disk/by-id/{two} /dev/disk/by-id/{one}\n");
-        assert!(said.contains(&both) && said.contains("nodiscard /dev/md0\n") && said.ends_with("in /mnt/disks/ssd/gpuplan\n"), "{said}");
+        assert!(
+            said.contains(&both)
+                && said.contains("nodiscard /dev/md0\n")
+                && said.ends_with("in /mnt/disks/ssd/gpuplan\n"),
+            "{said}"
+        );
         // AWS's own images have done it.
         let done = root();
         fs::create_dir_all(done.path().join("opt/dlami/nvme")).unwrap();
@@ -349,8 +376,10 @@ mod tests {
     fn a_variable_keeps_its_every_sign_in_a_file_of_its_own() {
         let root = tempfile::tempdir().unwrap();
         let value = "it's \\ $HOME `x` \"q\"\nnext";
-        let lines =
-            format!("keep ODD {}\nunset ODD\nls -l environment | cut -c 1-10\n. ./environment\nprintf '%s\\n' \"$ODD\"", quoted(value));
+        let lines = format!(
+            "keep ODD {}\nunset ODD\nls -l environment | cut -c 1-10\n. ./environment\nprintf '%s\\n' \"$ODD\"",
+            quoted(value)
+        );
         fs::create_dir_all(root.path().join("var/lib")).unwrap();
         assert_eq!(begun(root.path(), &[], &lines), format!("-rw-------\n{value}\nin /var/lib/gpuplan\n"));
     }

@@ -90,8 +90,20 @@ impl Controller {
         resumed.phase = match which.filter(|_| is_whole) {
             Some(which) => {
                 let since = open.iter().map(|rental| rental.since).fold(f64::INFINITY, f64::min);
-                let gang = Gang { epoch: past.epoch, which, since, machines: open.iter().map(|rental| rental.machine.clone()).collect() };
-                Phase::Running { gang, heard_at: now, looked_at: f64::NEG_INFINITY, decided_at: now, is_working: true, has_spoken: true }
+                let gang = Gang {
+                    epoch: past.epoch,
+                    which,
+                    since,
+                    machines: open.iter().map(|rental| rental.machine.clone()).collect(),
+                };
+                Phase::Running {
+                    gang,
+                    heard_at: now,
+                    looked_at: f64::NEG_INFINITY,
+                    decided_at: now,
+                    is_working: true,
+                    has_spoken: true,
+                }
             }
             None => Phase::Ending { until: now + STRAYS, looked_at: f64::NEG_INFINITY, next: Next::Choose },
         };
@@ -110,7 +122,10 @@ impl Controller {
         match &self.last_refusal {
             Some((pool, refusal)) => End::Refused { refusal: refusal.clone(), place: pool.to_string() },
             // Nothing was asked yet: every place is blocked from before.
-            None => End::Refused { refusal: LaunchError::Capacity { code: "no place is left".to_owned() }, place: "everywhere".to_owned() },
+            None => End::Refused {
+                refusal: LaunchError::Capacity { code: "no place is left".to_owned() },
+                place: "everywhere".to_owned(),
+            },
         }
     }
 
@@ -124,14 +139,25 @@ impl Controller {
         let nodes = self.terms.nodes;
         match &self.phase {
             Phase::Choosing { from } => {
-                let why = self.last_refusal.as_ref().map_or_else(String::new, |(pool, refusal)| format!("; last: {pool}: {refusal}"));
+                let why = self
+                    .last_refusal
+                    .as_ref()
+                    .map_or_else(String::new, |(pool, refusal)| format!("; last: {pool}: {refusal}"));
                 format!("waiting, asking again in {}{why}", Hours((from - now).max(0.0) / 3600.0))
             }
             Phase::Creating { gang, .. } => {
-                format!("renting {}, machine {} of {nodes}", self.choice(gang.which).pool, (gang.machines.len() + 1).min(nodes as usize))
+                format!(
+                    "renting {}, machine {} of {nodes}",
+                    self.choice(gang.which).pool,
+                    (gang.machines.len() + 1).min(nodes as usize)
+                )
             }
             Phase::Running { gang, is_working, .. } => {
-                format!("{} {nodes} x {}", if *is_working { "running on" } else { "starting" }, self.choice(gang.which).pool)
+                format!(
+                    "{} {nodes} x {}",
+                    if *is_working { "running on" } else { "starting" },
+                    self.choice(gang.which).pool
+                )
             }
             Phase::Ending { .. } => "ending machines, and looking that they are gone".to_owned(),
             Phase::Ended(_) => "ended".to_owned(),
@@ -183,7 +209,10 @@ impl Controller {
         let mut decision = self.decide(now, policy::Action::Idle, 0.0);
         if decision.action == policy::Action::Idle && self.blocks.are_for_good(&self.terms.spot, now) {
             // Nobody waits for spot that will never come.
-            decision = self.afford(now, policy::Decision { action: self.terms.limits.cheapest_on_demand(), reason: Reason::NoTimeToWait });
+            decision = self.afford(
+                now,
+                policy::Decision { action: self.terms.limits.cheapest_on_demand(), reason: Reason::NoTimeToWait },
+            );
         }
         let which = match decision.action {
             policy::Action::Spot(pool) => Some(Which::Spot(pool)),
@@ -200,7 +229,8 @@ impl Controller {
     }
 
     fn free_on_demand(&self, now: f64) -> Option<usize> {
-        (0..self.terms.on_demand.len()).find(|choice| self.blocks.until(&self.terms.on_demand[*choice].pool, now).is_none())
+        (0..self.terms.on_demand.len())
+            .find(|choice| self.blocks.until(&self.terms.on_demand[*choice].pool, now).is_none())
     }
 
     /// Waits for the next tick; where nothing will ever be free again, the run ends.
@@ -244,7 +274,8 @@ impl Controller {
             self.rent_as_listed(machine, now);
             self.rentals.end(&machine.id, now);
         }
-        let awaited = if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
+        let awaited =
+            if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
         for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
             if awaited.as_deref() != Some(machine.token.as_str()) && !self.has(&machine.id) {
                 self.give_back(now, machine, actions);
@@ -258,8 +289,9 @@ impl Controller {
                 None => now > self.heard_of + LISTS_ARE_LATE,
             };
             if gang.machines.iter().any(is_lost) {
-                let by_itself =
-                    |machine: &&Machine| gang.machines.contains(&machine.id) && machine.state == MachineState::Gone && !machine.was_taken;
+                let by_itself = |machine: &&Machine| {
+                    gang.machines.contains(&machine.id) && machine.state == MachineState::Gone && !machine.was_taken
+                };
                 match machines.iter().find(by_itself) {
                     Some(machine) => {
                         let why = machine.reason.as_deref().unwrap_or("it does not say why");
@@ -274,8 +306,12 @@ impl Controller {
             // What a list does not name any more is gone, once lists are not late.
             let is_listed = |rental: &&Rental| machines.iter().any(|machine| machine.id == rental.machine);
             let is_late = now > self.heard_of + LISTS_ARE_LATE;
-            let gone: Vec<MachineId> =
-                self.rentals.open().filter(|rental| is_late && !is_listed(rental)).map(|rental| rental.machine.clone()).collect();
+            let gone: Vec<MachineId> = self
+                .rentals
+                .open()
+                .filter(|rental| is_late && !is_listed(rental))
+                .map(|rental| rental.machine.clone())
+                .collect();
             for id in gone {
                 self.rentals.end(&id, now);
             }
@@ -307,7 +343,9 @@ impl Controller {
             }
             Some(Outcome::Interrupted) => self.lost(now, &gang, "interrupted, its work is saved", actions),
             // One agent alone has started its program again; those of several machines leave that to us.
-            Some(Outcome::Failed(why)) if self.terms.nodes > 1 => self.came_to_nothing(now, &gang, "its program failed", &why, actions),
+            Some(Outcome::Failed(why)) if self.terms.nodes > 1 => {
+                self.came_to_nothing(now, &gang, "its program failed", &why, actions)
+            }
             Some(Outcome::Failed(why)) => self.end_all(now, Next::End(End::Failed(why)), actions),
         }
     }
@@ -344,7 +382,8 @@ impl Controller {
         let Phase::Running { heard_at, looked_at, decided_at, is_working, .. } = &mut self.phase else { return };
         let (heard, working) = (*heard_at, *is_working);
         // A machine that boots says nothing yet.
-        let patience = if working { SILENCES * silence } else { (SILENCES * silence).max(self.terms.limits.worst_changeover) };
+        let patience =
+            if working { SILENCES * silence } else { (SILENCES * silence).max(self.terms.limits.worst_changeover) };
         if now - heard > patience {
             let why = format!("{patience:.0} s without a word of a program that runs");
             return self.came_to_nothing(now, gang, "nothing was heard for too long", &why, actions);

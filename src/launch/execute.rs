@@ -224,7 +224,9 @@ impl<'a> Leader<'a, '_> {
         let all = rented::all(&kept, &self.wiring.clock);
         let told = tokio::time::timeout(TELLING, self.wiring.store.tell_rented(all)).await;
         if !matches!(told, Ok(Ok(()))) {
-            (self.wiring.say)("warning: what the machines cost is not in the store; `gpuplan costs` knows what their agents wrote");
+            (self.wiring.say)(
+                "warning: what the machines cost is not in the store; `gpuplan costs` knows what their agents wrote",
+            );
         }
         Ok(())
     }
@@ -240,8 +242,11 @@ impl<'a> Leader<'a, '_> {
         let staged = self.staged.map_or_else(String::new, |staged| {
             format!(", fetching data: {} of {}", Bytes(staged.bytes as f64), Bytes(staged.of_bytes as f64))
         });
-        let standing =
-            Standing { what: controller.standing(now) + &staged, spent: controller.rentals().spent(now), done: controller.done() };
+        let standing = Standing {
+            what: controller.standing(now) + &staged,
+            spent: controller.rentals().spent(now),
+            done: controller.done(),
+        };
         (self.wiring.show)(&standing);
     }
 
@@ -262,7 +267,10 @@ impl<'a> Leader<'a, '_> {
         self.note(&event, now)?;
         let actions = self.controller.step(now, event);
         let run = &self.spec.run;
-        let lines = actions.iter().filter_map(|action| if let Action::Say(line) = action { Some(line.as_str()) } else { None }).collect();
+        let lines = actions
+            .iter()
+            .filter_map(|action| if let Action::Say(line) = action { Some(line.as_str()) } else { None })
+            .collect();
         let (controller, said) = (&self.controller, Said { at: Timestamp::now(), lines });
         self.wiring.journal.keep(run, controller.rentals(), controller.done(), controller.interruptions, &said)?;
         for action in actions {
@@ -300,7 +308,8 @@ impl<'a> Leader<'a, '_> {
         };
         for machine in machines {
             if let Some(offered) = choices().find(|offered| offered.pool == machine.pool) {
-                let choice = Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
+                let choice =
+                    Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
                 self.wiring.journal.found(&self.spec.run, machine, &choice, now)?;
             }
         }
@@ -328,7 +337,8 @@ impl<'a> Leader<'a, '_> {
         }
         let launcher = self.launcher(&order.choice.pool.cloud)?;
         self.wiring.journal.intend(&self.spec.run, order.epoch * 1000 + u64::from(order.node), &order, now)?;
-        let (spec, store, expires_at) = (self.spec.clone(), self.wiring.store, self.wiring.clock.at(now + order.lifetime));
+        let (spec, store, expires_at) =
+            (self.spec.clone(), self.wiring.store, self.wiring.clock.at(now + order.lifetime));
         self.calls.push(Box::pin(async move {
             let call = async {
                 let boot = boot_script(&spec, &order, store).await?;
@@ -386,7 +396,12 @@ impl<'a> Leader<'a, '_> {
         }
         self.staged = status.staged.filter(|_| status.phase == Phase::Staging);
         let Ok(done) = self.done(&status).await else { return Word::Nothing };
-        Word::Said(Report { epoch: self.gang_epoch, done, has_started: status.starts > 0 || status.phase == Phase::Staging, outcome })
+        Word::Said(Report {
+            epoch: self.gang_epoch,
+            done,
+            has_started: status.starts > 0 || status.phase == Phase::Staging,
+            outcome,
+        })
     }
 
     /// Share of the work that is safe: of the run, or of all runs of the sweep.
@@ -428,14 +443,16 @@ impl<'a> Leader<'a, '_> {
         }
         let result = self.wiring.store.result().await?.unwrap_or_default();
         Ok(Some(match result.get("outcome") {
-            Some(serde_json::Value::String(outcome)) if outcome == "unprepared" => {
-                Outcome::Failed(result.get("why").and_then(serde_json::Value::as_str).unwrap_or("its data cannot be had").to_owned())
-            }
+            Some(serde_json::Value::String(outcome)) if outcome == "unprepared" => Outcome::Failed(
+                result.get("why").and_then(serde_json::Value::as_str).unwrap_or("its data cannot be had").to_owned(),
+            ),
             Some(serde_json::Value::Object(failed)) => {
                 let runs = self.failed_runs().await?;
                 Outcome::Failed(runs.unwrap_or_else(|| serde_json::Value::Object(failed.clone()).to_string()))
             }
-            _ if self.failed_elsewhere(status.epoch).await? => Outcome::Failed("on another machine than the first".to_owned()),
+            _ if self.failed_elsewhere(status.epoch).await? => {
+                Outcome::Failed("on another machine than the first".to_owned())
+            }
             _ => Outcome::Interrupted,
         }))
     }
@@ -467,7 +484,8 @@ async fn source(parcel: &Parcel, store: &Run) -> Result<Source, LaunchError> {
         Parcel::Here(path) => Source::Here(path.clone()),
         Parcel::Address { url, sha256 } => Source::Fetched { from: url.clone(), sha256: sha256.clone() },
         Parcel::Stored { key, sha256 } => {
-            let link = store.link(key, LINKS).await.map_err(|error| LaunchError::Unclear { code: error.to_string() })?;
+            let link =
+                store.link(key, LINKS).await.map_err(|error| LaunchError::Unclear { code: error.to_string() })?;
             Source::linked(&link, sha256)
         }
     })

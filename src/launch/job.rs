@@ -69,7 +69,10 @@ impl Secret {
     pub fn parse(text: &str) -> Result<Self, VariableError> {
         let (variable, name) = match text.split_once('=') {
             Some((variable, name)) => (variable.to_owned(), name),
-            None => (text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect(), text),
+            None => (
+                text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect(),
+                text,
+            ),
         };
         Ok(Self { variable: variable_name(&variable)?, name: name.to_owned() })
     }
@@ -86,8 +89,8 @@ pub struct ImageError(String);
 /// The image without `docker://`. What would be an option of the engine is none.
 pub fn container(text: &str) -> Result<String, ImageError> {
     let name = text.strip_prefix(DOCKER).unwrap_or(text);
-    let fits =
-        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@".contains(c));
+    let fits = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@".contains(c));
     if fits { Ok(name.to_owned()) } else { Err(ImageError(text.to_owned())) }
 }
 
@@ -104,7 +107,10 @@ mod tests {
 
     #[test]
     fn an_image_is_no_option() {
-        assert_eq!(container("docker://nvcr.io/nvidia/pytorch:26.01-py3").as_deref(), Ok("nvcr.io/nvidia/pytorch:26.01-py3"));
+        assert_eq!(
+            container("docker://nvcr.io/nvidia/pytorch:26.01-py3").as_deref(),
+            Ok("nvcr.io/nvidia/pytorch:26.01-py3")
+        );
         for text in ["", "docker://", "--privileged", "a b", "a;b"] {
             assert!(container(text).is_err(), "{text}");
         }
@@ -115,6 +121,8 @@ mod tests {
         let secret = |variable: &str, name: &str| Ok(Secret { variable: variable.to_owned(), name: name.to_owned() });
         assert_eq!(Secret::parse("gpuplan/hf-token"), secret("GPUPLAN_HF_TOKEN", "gpuplan/hf-token"));
         assert_eq!(Secret::parse("HF_TOKEN=gpuplan/hf"), secret("HF_TOKEN", "gpuplan/hf"));
-        assert!(Secret::parse("x y=gpuplan/hf").is_err() && Secret::parse("=a").is_err() && Secret::parse("1a").is_err());
+        assert!(
+            Secret::parse("x y=gpuplan/hf").is_err() && Secret::parse("=a").is_err() && Secret::parse("1a").is_err()
+        );
     }
 }

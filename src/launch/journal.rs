@@ -199,7 +199,14 @@ impl Journal {
     }
 
     /// What the controller knows after a step, and what it says. One write: each costs a flush of the disk.
-    pub fn keep(&mut self, run: &str, rentals: &Rentals, done: f64, interruptions: u32, said: &Said<'_>) -> Result<(), JournalError> {
+    pub fn keep(
+        &mut self,
+        run: &str,
+        rentals: &Rentals,
+        done: f64,
+        interruptions: u32,
+        said: &Said<'_>,
+    ) -> Result<(), JournalError> {
         self.step();
         let writing = self.database.transaction()?;
         for rental in &rentals.0 {
@@ -208,9 +215,15 @@ impl Journal {
                 params![rental.machine.0, rental.since, rental.until],
             )?;
         }
-        writing.execute("UPDATE runs SET done = ?2, interruptions = ?3 WHERE run = ?1", params![run, done, interruptions])?;
+        writing.execute(
+            "UPDATE runs SET done = ?2, interruptions = ?3 WHERE run = ?1",
+            params![run, done, interruptions],
+        )?;
         for line in &said.lines {
-            writing.execute("INSERT INTO events (run, at, line) VALUES (?1, ?2, ?3)", params![run, said.at.as_second(), line])?;
+            writing.execute(
+                "INSERT INTO events (run, at, line) VALUES (?1, ?2, ?3)",
+                params![run, said.at.as_second(), line],
+            )?;
         }
         writing.commit()?;
         self.step();
@@ -301,12 +314,15 @@ impl Journal {
     }
 
     pub fn run(&self, run: &str) -> Result<Option<Kept>, JournalError> {
-        let found = self.database.query_row("SELECT spec, end, ended_at, done, interruptions FROM runs WHERE run = ?1", [run], |row| {
-            Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?, row.get(3)?, row.get(4)?))
-        });
+        let found = self.database.query_row(
+            "SELECT spec, end, ended_at, done, interruptions FROM runs WHERE run = ?1",
+            [run],
+            |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?, row.get(3)?, row.get(4)?)),
+        );
         let Some((spec, end, ended_at, done, interruptions)) = found.optional()? else { return Ok(None) };
         let (mut past, mut machines) = (Past { done, interruptions, ..Past::default() }, Vec::new());
-        let mut orders = self.database.prepare("SELECT epoch, pool, answered FROM orders WHERE run = ?1 ORDER BY number")?;
+        let mut orders =
+            self.database.prepare("SELECT epoch, pool, answered FROM orders WHERE run = ?1 ORDER BY number")?;
         let mut rows = orders.query([run])?;
         while let Some(row) = rows.next()? {
             past.orders += 1;
@@ -324,7 +340,13 @@ impl Journal {
             let pool = pool(&row.get::<_, String>(1)?)?;
             let (epoch, node) = (row.get::<_, i64>(2)? as u64, row.get(3)?);
             machines.push(KeptMachine { id: id.clone(), pool, epoch, node, is_over: until.is_some() });
-            past.rentals.add(Rental { machine: id, rate: UsdPerHour::from_nanos(row.get(4)?), rule, since: row.get(7)?, until });
+            past.rentals.add(Rental {
+                machine: id,
+                rate: UsdPerHour::from_nanos(row.get(4)?),
+                rule,
+                since: row.get(7)?,
+                until,
+            });
         }
         let ended_at = ended_at.and_then(|at| Timestamp::from_second(at).ok());
         Ok(Some(Kept { spec: RunSpec::read(&spec)?, past, end, ended_at, machines }))
@@ -333,9 +355,12 @@ impl Journal {
     /// What was said of a run, the oldest first.
     pub fn said(&self, run: &str) -> Result<Vec<(Timestamp, String)>, JournalError> {
         let mut rows = self.database.prepare("SELECT at, line FROM events WHERE run = ?1 ORDER BY rowid")?;
-        let said = rows.query_map([run], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?.collect::<Result<Vec<_>, _>>()?;
+        let said =
+            rows.query_map([run], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?.collect::<Result<Vec<_>, _>>()?;
         said.into_iter()
-            .map(|(at, line)| Ok((Timestamp::from_second(at).map_err(|error| JournalError::Row(error.to_string()))?, line)))
+            .map(|(at, line)| {
+                Ok((Timestamp::from_second(at).map_err(|error| JournalError::Row(error.to_string()))?, line))
+            })
             .collect()
     }
 

@@ -54,7 +54,8 @@ impl Pool {
     /// Quotas count machine types of one family together: the name up to its first `.` or second `-`.
     pub fn family(&self) -> &str {
         let name = self.instance_type.as_str();
-        let end = name.find('.').or_else(|| name.match_indices('-').map(|(at, _)| at).nth(1).or_else(|| name.find('-')));
+        let end =
+            name.find('.').or_else(|| name.match_indices('-').map(|(at, _)| at).nth(1).or_else(|| name.find('-')));
         &name[..end.unwrap_or(name.len())]
     }
 
@@ -263,7 +264,8 @@ mod tests {
             instance_type: name.to_owned(),
             market: Market::Spot,
         };
-        let families = ["p5.48xlarge", "a3-highgpu-8g", "Standard_ND96isr_H100_v5", "gpu-1x"].map(|name| pool(name).family().to_owned());
+        let families = ["p5.48xlarge", "a3-highgpu-8g", "Standard_ND96isr_H100_v5", "gpu-1x"]
+            .map(|name| pool(name).family().to_owned());
         assert_eq!(families, ["p5", "a3-highgpu", "Standard_ND96isr_H100_v5", "gpu"]);
     }
 }

@@ -24,5 +24,7 @@ pub use execute::{Clock, Standing, Wiring, Wish, lead};
 pub use job::{Data, Job, Parcel, Secret};
 pub use journal::Journal;
 pub use keeper::{Group, KeepRequest, Keeper};
-pub use launcher::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool, Reach, SelfDestruct};
+pub use launcher::{
+    CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool, Reach, SelfDestruct,
+};
 pub use spec::RunSpec;

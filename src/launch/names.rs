@@ -22,7 +22,8 @@ pub fn token(run: &str, epoch: u64, node: u32, attempt: u64) -> String {
 
 /// A second safety on clouds where a name is unique.
 pub fn machine(run: &str, epoch: u64, node: u32) -> String {
-    let plain: String = run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    let plain: String =
+        run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
     format!("gpuplan-{}-e{epoch}-n{node}", plain.trim_matches('-'))
 }
 
@@ -34,7 +35,11 @@ mod tests {
     fn tokens_differ_by_everything_and_stay() {
         let one = token("a", 1, 2, 3);
         assert_eq!((one.len(), &one), (64, &token("a", 1, 2, 3)));
-        assert!([token("b", 1, 2, 3), token("a", 2, 2, 3), token("a", 1, 1, 3), token("a", 1, 2, 4)].iter().all(|other| *other != one));
+        assert!(
+            [token("b", 1, 2, 3), token("a", 2, 2, 3), token("a", 1, 1, 3), token("a", 1, 2, 4)]
+                .iter()
+                .all(|other| *other != one)
+        );
         assert_eq!(machine("Llama_3.1", 2, 0), "gpuplan-llama-3-1-e2-n0");
     }
 }

@@ -147,12 +147,16 @@ impl RunSpec {
         match (self.spot.is_empty(), self.deadline_hours.filter(|_| !self.on_demand.is_empty())) {
             (true, _) => Policy::OnDemand,
             (false, None) => Policy::SpotOnly,
-            (false, Some(_)) => Policy::SemiMarkov(Arc::new(Tables::new(model, &Limits { budget: None, ..self.limits() }))),
+            (false, Some(_)) => {
+                Policy::SemiMarkov(Arc::new(Tables::new(model, &Limits { budget: None, ..self.limits() })))
+            }
         }
     }
 
     fn limits(&self) -> Limits {
-        let all = |offered: &Offered| UsdPerHour::from_nanos(offered.rate_usd_per_hour.nanos().saturating_mul(i64::from(self.nodes)));
+        let all = |offered: &Offered| {
+            UsdPerHour::from_nanos(offered.rate_usd_per_hour.nanos().saturating_mul(i64::from(self.nodes)))
+        };
         let changeover = self.changeover_hours * 3600.0;
         let pools = self.spot.iter().map(|spot| PoolTerms {
             spot: all(spot),
@@ -176,7 +180,11 @@ impl RunSpec {
 
     /// As the controller takes them.
     pub fn terms(&self, policy: Policy) -> Terms {
-        let choice = |offered: &Offered| Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
+        let choice = |offered: &Offered| Choice {
+            pool: offered.pool.clone(),
+            rate: offered.rate_usd_per_hour,
+            rule: offered.billing,
+        };
         Terms {
             run: self.run.clone(),
             nodes: self.nodes,

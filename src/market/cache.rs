@@ -93,7 +93,14 @@ impl Cache {
     }
 
     /// Keeps what a source answered. Regions of the answer replace their earlier ones; other regions stay as they were.
-    pub fn store(&mut self, source: &str, cloud: &CloudId, answer: &Answer, hardware: &Hardware, now: Timestamp) -> Result<(), CacheError> {
+    pub fn store(
+        &mut self,
+        source: &str,
+        cloud: &CloudId,
+        answer: &Answer,
+        hardware: &Hardware,
+        now: Timestamp,
+    ) -> Result<(), CacheError> {
         let mut regions: HashMap<&str, Vec<&Offer>> = HashMap::new();
         for offer in &answer.offers {
             regions.entry(&offer.place.region).or_default().push(offer);
@@ -103,11 +110,17 @@ impl Cache {
         let change = self.database.transaction()?;
         for (region, offers) in regions {
             let rows = cached_rows::pack_offers(&offers, hardware)?;
-            change.execute("INSERT OR REPLACE INTO offers VALUES (?1, ?2, ?3, ?4)", params![source, region, cloud.as_str(), rows])?;
+            change.execute(
+                "INSERT OR REPLACE INTO offers VALUES (?1, ?2, ?3, ?4)",
+                params![source, region, cloud.as_str(), rows],
+            )?;
         }
         keep_history(&change, cloud, answer, hardware)?;
         let answered_at = answer.offers.iter().map(|offer| offer.quote.observed_at).max().unwrap_or(now);
-        change.execute("INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3)", params![source, cloud.as_str(), answered_at.as_second()])?;
+        change.execute(
+            "INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3)",
+            params![source, cloud.as_str(), answered_at.as_second()],
+        )?;
         change.commit()?;
         Ok(())
     }
@@ -123,9 +136,15 @@ impl Cache {
     ) -> Result<(), CacheError> {
         let change = self.database.transaction()?;
         for (region, rows) in cached_rows::pack_risks(answer, hardware)? {
-            change.execute("INSERT OR REPLACE INTO risks VALUES (?1, ?2, ?3, ?4)", params![source, region, cloud.as_str(), rows])?;
+            change.execute(
+                "INSERT OR REPLACE INTO risks VALUES (?1, ?2, ?3, ?4)",
+                params![source, region, cloud.as_str(), rows],
+            )?;
         }
-        change.execute("INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3)", params![source, cloud.as_str(), now.as_second()])?;
+        change.execute(
+            "INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3)",
+            params![source, cloud.as_str(), now.as_second()],
+        )?;
         change.commit()?;
         Ok(())
     }
@@ -133,31 +152,59 @@ impl Cache {
     /// Every cached offer whose machine type the catalog still knows, with `Origin::Cached` and its own time.
     pub fn offers(&self, hardware: &Hardware) -> Result<Vec<Offer>, CacheError> {
         let mut offers = Vec::new();
-        let mut query = self.database.prepare("SELECT source, region, cloud, rows FROM offers ORDER BY source, region")?;
+        let mut query =
+            self.database.prepare("SELECT source, region, cloud, rows FROM offers ORDER BY source, region")?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
-            let (source, region, cloud) =
-                (row.get_ref(0)?.as_str_checked()?, row.get_ref(1)?.as_str_checked()?, row.get_ref(2)?.as_str_checked()?);
-            cached_rows::unpack_offers(row.get_ref(3)?.as_blob_checked()?, source, region, &CloudId::new(cloud), hardware, &mut offers)?;
+            let (source, region, cloud) = (
+                row.get_ref(0)?.as_str_checked()?,
+                row.get_ref(1)?.as_str_checked()?,
+                row.get_ref(2)?.as_str_checked()?,
+            );
+            cached_rows::unpack_offers(
+                row.get_ref(3)?.as_blob_checked()?,
+                source,
+                region,
+                &CloudId::new(cloud),
+                hardware,
+                &mut offers,
+            )?;
         }
         Ok(offers)
     }
 
     pub fn risks(&self, hardware: &Hardware) -> Result<CachedRisks, CacheError> {
         let mut found = CachedRisks::default();
-        let mut query = self.database.prepare("SELECT source, region, cloud, rows FROM risks ORDER BY source, region")?;
+        let mut query =
+            self.database.prepare("SELECT source, region, cloud, rows FROM risks ORDER BY source, region")?;
         let mut rows = query.query([])?;
         while let Some(row) = rows.next()? {
-            let (source, region, cloud) =
-                (row.get_ref(0)?.as_str_checked()?, row.get_ref(1)?.as_str_checked()?, row.get_ref(2)?.as_str_checked()?);
+            let (source, region, cloud) = (
+                row.get_ref(0)?.as_str_checked()?,
+                row.get_ref(1)?.as_str_checked()?,
+                row.get_ref(2)?.as_str_checked()?,
+            );
             let blob = row.get_ref(3)?.as_blob_checked()?;
-            cached_rows::unpack_risks(blob, source, region, &CloudId::new(cloud), hardware, &mut found.risks, &mut found.signals)?;
+            cached_rows::unpack_risks(
+                blob,
+                source,
+                region,
+                &CloudId::new(cloud),
+                hardware,
+                &mut found.risks,
+                &mut found.signals,
+            )?;
         }
         Ok(found)
     }
 
     /// Price points of one machine type since a moment, oldest first by pool.
-    pub fn history(&self, instance: InstanceId, hardware: &Hardware, from: Timestamp) -> Result<Vec<PricePoint>, CacheError> {
+    pub fn history(
+        &self,
+        instance: InstanceId,
+        hardware: &Hardware,
+        from: Timestamp,
+    ) -> Result<Vec<PricePoint>, CacheError> {
         let machine = hardware.instance(instance);
         let mut query = self.database.prepare(
             "SELECT region, zone, purchase, since, nanos FROM history WHERE cloud = ?1 AND instance = ?2 AND since >= ?3
@@ -168,8 +215,11 @@ impl Cache {
         while let Some(row) = rows.next()? {
             let (region, zone, purchase): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let (word, term) = purchase.split_once(' ').unwrap_or((&purchase, ""));
-            let (Ok(purchase), Ok(since)) = (Purchase::parse(word, term), Timestamp::from_second(row.get(3)?)) else { continue };
-            let place = Place { region: region.into(), zone_id: Some(zone).filter(|zone| !zone.is_empty()).map(Into::into) };
+            let (Ok(purchase), Ok(since)) = (Purchase::parse(word, term), Timestamp::from_second(row.get(3)?)) else {
+                continue;
+            };
+            let place =
+                Place { region: region.into(), zone_id: Some(zone).filter(|zone| !zone.is_empty()).map(Into::into) };
             points.push(PricePoint { instance, place, purchase, since, rate: UsdPerHour::from_nanos(row.get(4)?) });
         }
         Ok(points)
@@ -190,8 +240,10 @@ impl Cache {
 
     /// When one source last answered.
     pub fn answered_at(&self, source: &str) -> Result<Option<Timestamp>, CacheError> {
-        let seconds: Option<i64> =
-            self.database.query_row("SELECT answered_at FROM sources WHERE source = ?1", [source], |row| row.get(0)).optional()?;
+        let seconds: Option<i64> = self
+            .database
+            .query_row("SELECT answered_at FROM sources WHERE source = ?1", [source], |row| row.get(0))
+            .optional()?;
         Ok(seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()))
     }
 
@@ -213,13 +265,26 @@ fn keep_history(change: &Connection, cloud: &CloudId, answer: &Answer, hardware:
         "SELECT nanos FROM history WHERE cloud = ?1 AND instance = ?2 AND region = ?3 AND zone = ?4 AND purchase = ?5
          ORDER BY since DESC LIMIT 1",
     )?;
-    let mut keep = |instance: InstanceId, place: &Place, purchase: Purchase, since: Timestamp, rate: UsdPerHour, even_if_equal: bool| {
+    let mut keep = |instance: InstanceId,
+                    place: &Place,
+                    purchase: Purchase,
+                    since: Timestamp,
+                    rate: UsdPerHour,
+                    even_if_equal: bool| {
         let (instance, zone, purchase) =
             (&hardware.instance(instance).name, place.zone_id.as_deref().unwrap_or_default(), purchase.to_string());
         let pool = params![cloud.as_str(), instance, &*place.region, zone, purchase];
         let held: Option<i64> = if even_if_equal { None } else { last.query_row(pool, |row| row.get(0)).optional()? };
         if held != Some(rate.nanos()) {
-            insert.execute(params![cloud.as_str(), instance, &*place.region, zone, purchase, since.as_second(), rate.nanos()])?;
+            insert.execute(params![
+                cloud.as_str(),
+                instance,
+                &*place.region,
+                zone,
+                purchase,
+                since.as_second(),
+                rate.nanos()
+            ])?;
         }
         Ok::<(), CacheError>(())
     };
@@ -286,12 +351,18 @@ mod tests {
     fn a_region_that_did_not_answer_keeps_what_it_said_before() {
         let (hardware, cloud) = (Hardware::embedded().unwrap(), CloudId::new("aws"));
         let mut cache = Cache::in_memory().unwrap();
-        let first = ["us-east-1", "us-west-2"].map(|region| offer(&hardware, region, "z", "10", "2026-11-20T10:00:00Z"));
+        let first =
+            ["us-east-1", "us-west-2"].map(|region| offer(&hardware, region, "z", "10", "2026-11-20T10:00:00Z"));
         let second = offer(&hardware, "us-east-1", "y", "11", "2026-11-20T11:00:00Z");
         let now = at("2026-11-20T11:00:00Z");
         cache.store("s", &cloud, &Answer { offers: first.to_vec(), ..Answer::default() }, &hardware, now).unwrap();
         cache.store("s", &cloud, &Answer { offers: vec![second], ..Answer::default() }, &hardware, now).unwrap();
-        let kept: Vec<_> = cache.offers(&hardware).unwrap().iter().map(|offer| (offer.place.clone(), offer.quote.observed_at)).collect();
+        let kept: Vec<_> = cache
+            .offers(&hardware)
+            .unwrap()
+            .iter()
+            .map(|offer| (offer.place.clone(), offer.quote.observed_at))
+            .collect();
         assert_eq!(kept.len(), 2);
         assert_eq!((kept[0].0.zone_id.as_deref(), kept[0].1), (Some("y"), now));
         assert_eq!((&*kept[1].0.region, kept[1].1), ("us-west-2", at("2026-11-20T10:00:00Z")));

@@ -114,10 +114,17 @@ pub fn unpack_offers(
             instance: known.instance(row.instance)?,
             place: known.place(&region, row.zone)?,
             purchase: known.purchase(row.purchase)?,
-            quote: Quote { rate: UsdPerHour::from_nanos(row.nanos), origin, observed_at: Timestamp::from_second(row.observed_at).ok()? },
+            quote: Quote {
+                rate: UsdPerHour::from_nanos(row.nanos),
+                origin,
+                observed_at: Timestamp::from_second(row.observed_at).ok()?,
+            },
             source: source.clone(),
             flags: known.words.get(row.flags as usize)?.clone(),
-            suspicions: Suspicion::ALL.into_iter().filter(|suspicion| row.suspicions & (1 << *suspicion as u32) != 0).collect(),
+            suspicions: Suspicion::ALL
+                .into_iter()
+                .filter(|suspicion| row.suspicions & (1 << *suspicion as u32) != 0)
+                .collect(),
             risk: None,
             availability: availability(row.availability)?,
             owned: None,
@@ -133,7 +140,8 @@ pub fn pack_risks<'a>(answer: &'a RiskAnswer, hardware: &Hardware) -> Result<Vec
         let (low, high) = (risk.monthly_percent_low, risk.monthly_percent_high);
         (*instance, place, Evidence::Monthly { low, high, observed_at: risk.observed_at.as_second() })
     });
-    let signals = answer.signals.iter().map(|(instance, place, signal)| (*instance, place, Evidence::Signal((*signal).into())));
+    let signals =
+        answer.signals.iter().map(|(instance, place, signal)| (*instance, place, Evidence::Signal((*signal).into())));
     let mut regions: BTreeMap<&str, Vec<(InstanceId, &Place, Evidence)>> = BTreeMap::new();
     for row in risks.chain(signals) {
         regions.entry(&row.1.region).or_default().push(row);
@@ -164,12 +172,19 @@ pub fn unpack_risks(
     let known = Known::new(&packed.words, cloud, hardware);
     let (source, region): (Arc<str>, Arc<str>) = (source.into(), region.into());
     for row in packed.rows {
-        let (Some(instance), Some(place)) = (known.instance(row.instance), known.place(&region, row.zone)) else { continue };
+        let (Some(instance), Some(place)) = (known.instance(row.instance), known.place(&region, row.zone)) else {
+            continue;
+        };
         match row.evidence {
             Evidence::Signal(signal) => signals.extend(signal.signal().map(|signal| (instance, place, signal))),
             Evidence::Monthly { low, high, observed_at } => {
                 let Ok(observed_at) = Timestamp::from_second(observed_at) else { continue };
-                let evidence = RiskEvidence { monthly_percent_low: low, monthly_percent_high: high, observed_at, source: source.clone() };
+                let evidence = RiskEvidence {
+                    monthly_percent_low: low,
+                    monthly_percent_high: high,
+                    observed_at,
+                    source: source.clone(),
+                };
                 risks.push((instance, place, Arc::new(evidence)));
             }
         }
@@ -224,7 +239,9 @@ impl From<Signal> for SignalRow {
             Signal::Obtainability(share) => Self { kind: 1, value: share, high: 0.0 },
             Signal::UptimeHours(hours) => Self { kind: 2, value: hours, high: 0.0 },
             Signal::DailyPreemptionShare(share) => Self { kind: 3, value: share, high: 0.0 },
-            Signal::HourlyEvictionPercent { low, high } => Self { kind: 4, value: f64::from(low), high: f64::from(high) },
+            Signal::HourlyEvictionPercent { low, high } => {
+                Self { kind: 4, value: f64::from(low), high: f64::from(high) }
+            }
         }
     }
 }

@@ -139,11 +139,13 @@ impl Capacity {
         for discount in &self.discount {
             let rate = discount.rate()?;
             let of = format!("discount of {}", discount.cloud);
-            let purchase = Purchase::parse(&discount.purchase, "").map_err(|detail| CapacityError::Invalid { of, detail })?;
+            let purchase =
+                Purchase::parse(&discount.purchase, "").map_err(|detail| CapacityError::Invalid { of, detail })?;
             if discount.until.is_some_and(|date| beginning(date) < now) {
                 continue;
             }
-            let priced = market.offers().iter().filter(|offer| offer.purchase == purchase && discount.is_for(offer, hardware));
+            let priced =
+                market.offers().iter().filter(|offer| offer.purchase == purchase && discount.is_for(offer, hardware));
             offers.extend(priced.map(|offer| Offer {
                 quote: Quote { rate: rate.of(offer.quote.rate), origin: Origin::User, ..offer.quote },
                 source: SOURCE.into(),
@@ -175,7 +177,9 @@ impl Rate {
         match self {
             Self::Fixed(rate) => *rate,
             // Rounded up: a plan may not promise a fraction of a nano-dollar that nobody gives.
-            Self::Less(parts) => UsdPerHour::from_nanos(((i128::from(list.nanos()) * (whole - parts) + whole - 1) / whole) as i64),
+            Self::Less(parts) => {
+                UsdPerHour::from_nanos(((i128::from(list.nanos()) * (whole - parts) + whole - 1) / whole) as i64)
+            }
         }
     }
 }
@@ -185,7 +189,9 @@ impl Discount {
         let invalid = |detail: String| CapacityError::Invalid { of: format!("discount of {}", self.cloud), detail };
         match (&self.usd_per_hour, self.percent) {
             (Some(rate), None) => UsdPerHour::parse(rate).map(Rate::Fixed).map_err(|error| invalid(error.to_string())),
-            (None, Some(percent)) if (0.0..100.0).contains(&percent) => Ok(Rate::Less((percent * PERCENT_PARTS).round() as i128)),
+            (None, Some(percent)) if (0.0..100.0).contains(&percent) => {
+                Ok(Rate::Less((percent * PERCENT_PARTS).round() as i128))
+            }
             (None, Some(percent)) => Err(invalid(format!("percent = {percent} is not from 0 to under 100"))),
             _ => Err(invalid("give either percent or usd_per_hour".to_owned())),
         }
@@ -199,7 +205,8 @@ impl Discount {
         };
         instance.cloud.as_str() == self.cloud
             && (self.machines.is_empty() || self.machines.iter().any(named))
-            && (self.regions.is_empty() || self.regions.iter().any(|region| offer.place.region.starts_with(region.as_str())))
+            && (self.regions.is_empty()
+                || self.regions.iter().any(|region| offer.place.region.starts_with(region.as_str())))
     }
 }
 
@@ -208,7 +215,10 @@ impl Committed {
         let invalid = |detail: String| CapacityError::Invalid { of: self.name.clone(), detail };
         let cloud = CloudId::new(&self.cloud);
         let instance = hardware.find_instance(&cloud, &self.instance_type).ok_or_else(|| {
-            invalid(format!("`{}` is not a machine of {cloud}; `gpuplan catalog instances --cloud {cloud}` lists them", self.instance_type))
+            invalid(format!(
+                "`{}` is not a machine of {cloud}; `gpuplan catalog instances --cloud {cloud}` lists them",
+                self.instance_type
+            ))
         })?;
         let place = Place { region: self.region.as_str().into(), zone_id: self.zone_id.as_deref().map(Into::into) };
         let rates = (self.marginal_usd_per_hour.as_deref(), self.usd_per_hour.as_str());
@@ -219,9 +229,9 @@ impl Committed {
 impl Own {
     fn offer(&self, hardware: &mut Hardware, now: Timestamp) -> Result<Offer, CapacityError> {
         let invalid = |detail: String| CapacityError::Invalid { of: self.name.clone(), detail };
-        let id = hardware
-            .find_gpu(&self.gpu)
-            .ok_or_else(|| invalid(format!("`{}` is not in the catalog; `gpuplan catalog gpus` lists every GPU", self.gpu)))?;
+        let id = hardware.find_gpu(&self.gpu).ok_or_else(|| {
+            invalid(format!("`{}` is not in the catalog; `gpuplan catalog gpus` lists every GPU", self.gpu))
+        })?;
         let gpu = hardware.gpu(id);
         let count = GpuCount::parse(&self.gpus_per_node.to_string()).map_err(|error| invalid(error.to_string()))?;
         let link_id = self.gpu_link.clone().unwrap_or_else(|| gpu.link.clone());
@@ -230,9 +240,18 @@ impl Own {
             gpus: count,
             gpu_memory: gpu.memory(),
             link: hardware.gpu_link(gpu, &link_id, count.devices()).map_err(invalid)?,
-            fabric: self.network_gbit_per_s.map(|gbit| Fabric { bandwidth: BytesPerSecond::from_gbit(gbit), rdma: true }),
+            fabric: self
+                .network_gbit_per_s
+                .map(|gbit| Fabric { bandwidth: BytesPerSecond::from_gbit(gbit), rdma: true }),
         };
-        let nothing = SoldAs { on_demand: false, spot: false, commitment: false, capacity_block: false, calendar: false, reserved: true };
+        let nothing = SoldAs {
+            on_demand: false,
+            spot: false,
+            commitment: false,
+            capacity_block: false,
+            calendar: false,
+            reserved: true,
+        };
         let instance = hardware.add_instance(InstanceType {
             cloud: CloudId::new(OWN),
             name: self.name.clone(),
@@ -269,9 +288,17 @@ fn offer(
     if nodes == 0 {
         return Err("nodes = 0 is no capacity".to_owned());
     }
-    let mut offer = Offer::live(instance, place, Purchase::Reserved, marginal.map_or(Ok(UsdPerHour::default()), rate)?, SOURCE, now);
+    let mut offer = Offer::live(
+        instance,
+        place,
+        Purchase::Reserved,
+        marginal.map_or(Ok(UsdPerHour::default()), rate)?,
+        SOURCE,
+        now,
+    );
     offer.quote.origin = Origin::User;
-    offer.owned = Some(Arc::new(Owned { name: name.to_owned(), nodes, full_rate: rate(full)?, until: until.map(beginning) }));
+    offer.owned =
+        Some(Arc::new(Owned { name: name.to_owned(), nodes, full_rate: rate(full)?, until: until.map(beginning) }));
     Ok(offer)
 }
 
@@ -328,7 +355,16 @@ mod tests {
         assert_eq!(owned[1].quote.rate.to_string(), "2.50");
         let lab = hardware.instance(owned[1].instance);
         assert_eq!((lab.cloud.as_str(), lab.node.devices(), lab.node.fabric.is_some()), (OWN, 8, true));
-        assert!(applied(&text.replace("2027", "2026")).unwrap().0.offers().iter().filter(|offer| offer.owned.is_some()).count() == 1);
+        assert!(
+            applied(&text.replace("2027", "2026"))
+                .unwrap()
+                .0
+                .offers()
+                .iter()
+                .filter(|offer| offer.owned.is_some())
+                .count()
+                == 1
+        );
     }
 
     #[test]

@@ -40,7 +40,8 @@ impl Charges {
         let column = |name: &str| -> Result<Vec<&str>, (usize, String)> {
             table.column(name).map(Iterator::collect).map_err(|error| (0, error.to_string()))
         };
-        let (regions, charges, rates, units) = (column("region")?, column("charge")?, column("rate_usd")?, column("unit")?);
+        let (regions, charges, rates, units) =
+            (column("region")?, column("charge")?, column("rate_usd")?, column("unit")?);
         let (dates, sources, flags) = (column("observed_at")?, column("source")?, column("flags")?);
         for row in 0..table.rows() {
             let broken = |detail: String| (row + 1, detail);
@@ -70,7 +71,8 @@ impl Charges {
 
     /// The region's own rate, else the cloud's assumed one; `None`: not priced.
     pub fn find(&self, kind: ChargeKind, cloud: &CloudId, region: &str) -> Option<&Charge> {
-        let matching = |place: &str| self.rows.iter().find(|row| row.kind == kind && row.cloud == *cloud && &*row.region == place);
+        let matching =
+            |place: &str| self.rows.iter().find(|row| row.kind == kind && row.cloud == *cloud && &*row.region == place);
         matching(region).or_else(|| matching("*"))
     }
 }

@@ -33,12 +33,23 @@ pub fn check(market: &Market, hardware: &Hardware, now: Timestamp) -> Vec<Findin
             count.suspicion.explanation(),
             count.examples.join(", ")
         );
-        findings.push(Finding { severity: Severity::Note, row: "prices".to_owned(), rule: count.suspicion.word(), detail });
+        findings.push(Finding {
+            severity: Severity::Note,
+            row: "prices".to_owned(),
+            rule: count.suspicion.word(),
+            detail,
+        });
     }
     let unverified = market.charges.rows().iter().filter(|charge| charge.is_unverified).count();
     if unverified > 0 {
-        let detail = format!("{unverified} of {} side charges rest on an unverified figure", market.charges.rows().len());
-        findings.push(Finding { severity: Severity::Note, row: "charges".to_owned(), rule: "unverified charges", detail });
+        let detail =
+            format!("{unverified} of {} side charges rest on an unverified figure", market.charges.rows().len());
+        findings.push(Finding {
+            severity: Severity::Note,
+            row: "charges".to_owned(),
+            rule: "unverified charges",
+            detail,
+        });
     }
     findings
 }
@@ -63,8 +74,13 @@ fn check_sources(market: &Market, findings: &mut Vec<Finding>) {
     let mut unknown: BTreeMap<&str, usize> = BTreeMap::new();
     let risks = market.offers().iter().filter_map(|offer| offer.risk.as_ref()).map(|risk| &*risk.source);
     let hosts = market.host_offers().iter().map(|offer| &*offer.source);
-    for source in
-        market.offers().iter().map(|offer| &*offer.source).chain(risks).chain(hosts).filter(|source| market.source(source).is_none())
+    for source in market
+        .offers()
+        .iter()
+        .map(|offer| &*offer.source)
+        .chain(risks)
+        .chain(hosts)
+        .filter(|source| market.source(source).is_none())
     {
         *unknown.entry(source).or_default() += 1;
     }

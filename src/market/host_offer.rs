@@ -36,13 +36,18 @@ impl HostOffer {
 /// Reads one price file. Its columns are those of the machines with GPUs.
 pub fn read(cloud: &CloudId, file: &str, table: &Table, hardware: &Hardware) -> Result<Vec<HostOffer>, MarketError> {
     let broken = |(row, detail): (usize, String)| MarketError::Row { file: file.to_owned(), row: row + 1, detail };
-    let find = |name: &str| hardware.find_host(cloud, name).ok_or_else(|| format!("`{name}` is not in catalogs/hosts/{cloud}.csv"));
+    let find = |name: &str| {
+        hardware.find_host(cloud, name).ok_or_else(|| format!("`{name}` is not in catalogs/hosts/{cloud}.csv"))
+    };
     let hosts = table.parsed("instance_type", find)?.map_err(broken)?;
     let (regions, zones) = (table.shared("region")?, table.shared("zone_id")?);
-    let rates = table.parsed("rate_usd_per_hour", |text| UsdPerHour::parse(text).map_err(|error| error.to_string()))?.map_err(broken)?;
+    let rates = table
+        .parsed("rate_usd_per_hour", |text| UsdPerHour::parse(text).map_err(|error| error.to_string()))?
+        .map_err(broken)?;
     let dates = table.parsed("observed_at", timestamp)?.map_err(broken)?;
     let (sources, flags) = (table.shared("source")?, table.shared("flags")?);
-    let (purchases, terms): (Vec<&str>, Vec<&str>) = (table.column("purchase")?.collect(), table.column("term")?.collect());
+    let (purchases, terms): (Vec<&str>, Vec<&str>) =
+        (table.column("purchase")?.collect(), table.column("term")?.collect());
     let kinds: Vec<&str> = table.column("price_kind")?.collect();
     let mut offers = Vec::with_capacity(table.rows());
     for row in 0..table.rows() {
@@ -52,7 +57,10 @@ pub fn read(cloud: &CloudId, file: &str, table: &Table, hardware: &Hardware) -> 
         let origin = if kinds[row] == "estimate" { Origin::Estimate } else { Origin::Snapshot };
         offers.push(HostOffer {
             host: hosts[row],
-            place: Place { region: regions[row].clone(), zone_id: Some(zones[row].clone()).filter(|zone| !zone.is_empty()) },
+            place: Place {
+                region: regions[row].clone(),
+                zone_id: Some(zones[row].clone()).filter(|zone| !zone.is_empty()),
+            },
             purchase: Purchase::parse(purchases[row], terms[row]).map_err(|detail| broken((row, detail)))?,
             quote: Quote { rate: rates[row], origin, observed_at: dates[row] },
             source: sources[row].clone(),
@@ -99,7 +107,9 @@ mod tests {
     fn spot_above_on_demand_is_doubted() {
         let hardware = Hardware::embedded().unwrap();
         let head = "instance_type,region,zone_id,purchase,term,rate_usd_per_hour,price_kind,observed_at,source,flags\n";
-        let row = |terms: &str, rate: &str| format!("t2d-standard-60,us-central1,,{terms},,{rate},list,2026-07-30T06:13:17Z,s,\n");
+        let row = |terms: &str, rate: &str| {
+            format!("t2d-standard-60,us-central1,,{terms},,{rate},list,2026-07-30T06:13:17Z,s,\n")
+        };
         let read = |spot: &str| {
             let text = format!("{head}{}{}", row("on-demand", "2"), row("spot", spot));
             read(&CloudId::new("gcp"), "host-prices/gcp", &Table::from_csv(&text).unwrap(), &hardware)

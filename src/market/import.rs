@@ -38,7 +38,9 @@ pub struct Imported {
 pub enum ImportError {
     #[error(transparent)]
     Table(#[from] EmbeddedError),
-    #[error("the file is neither a SkyPilot catalog (column `InstanceType`) nor a gpuhunt one (column `instance_name`)")]
+    #[error(
+        "the file is neither a SkyPilot catalog (column `InstanceType`) nor a gpuhunt one (column `instance_name`)"
+    )]
     UnknownFormat,
     /// Adding them up again would be a guess about which host carries which GPU.
     #[error("this SkyPilot catalog prices hosts and GPUs in separate rows, so no row is the price of a machine")]
@@ -69,7 +71,8 @@ pub fn read(file: CatalogFile, hardware: &Hardware) -> Result<Imported, ImportEr
 }
 
 fn skypilot(file: CatalogFile, table: &Table, hardware: &Hardware) -> Result<Imported, ImportError> {
-    let [names, gpus, counts] = [column(table, "InstanceType")?, column(table, "AcceleratorName")?, column(table, "AcceleratorCount")?];
+    let [names, gpus, counts] =
+        [column(table, "InstanceType")?, column(table, "AcceleratorName")?, column(table, "AcceleratorCount")?];
     let [regions, lists, spots] = [column(table, "Region")?, column(table, "Price")?, column(table, "SpotPrice")?];
     let zones = column(table, "AvailabilityZone").unwrap_or_else(|_| vec![""; table.rows()]);
     let is_split = (0..table.rows()).any(|row| names[row].is_empty() && !gpus[row].is_empty());
@@ -81,7 +84,8 @@ fn skypilot(file: CatalogFile, table: &Table, hardware: &Hardware) -> Result<Imp
     let is_product_of_all = file.cloud.as_str() == "lambda";
     for row in (0..table.rows()).filter(|row| !gpus[*row].is_empty() && counts[*row].parse() != Ok(0.0)) {
         let Some(instance) = reading.machine(names[row], counts[row]) else { continue };
-        for (purchase, price, zone) in [(Purchase::OnDemand, lists[row], ""), (Purchase::Spot, spots[row], zones[row])] {
+        for (purchase, price, zone) in [(Purchase::OnDemand, lists[row], ""), (Purchase::Spot, spots[row], zones[row])]
+        {
             if price.is_empty() {
                 continue;
             }
@@ -105,13 +109,17 @@ fn skypilot(file: CatalogFile, table: &Table, hardware: &Hardware) -> Result<Imp
 }
 
 fn gpuhunt(file: CatalogFile, table: &Table, hardware: &Hardware) -> Result<Imported, ImportError> {
-    let [names, locations, prices] = [column(table, "instance_name")?, column(table, "location")?, column(table, "price")?];
+    let [names, locations, prices] =
+        [column(table, "instance_name")?, column(table, "location")?, column(table, "price")?];
     let [counts, spots] = [column(table, "gpu_count")?, column(table, "spot")?];
     let optional = |name: &str| column(table, name).unwrap_or_else(|_| vec![""; table.rows()]);
     let (providers, flags) = (optional("provider"), optional("flags"));
     let mut reading = Reading::new(file, hardware);
     for row in (0..table.rows()).filter(|row| !counts[*row].is_empty() && counts[*row] != "0") {
-        let cloud = GPUHUNT_CLOUDS.iter().find(|(theirs, _)| *theirs == providers[row]).map_or(providers[row], |(_, ours)| ours);
+        let cloud = GPUHUNT_CLOUDS
+            .iter()
+            .find(|(theirs, _)| *theirs == providers[row])
+            .map_or(providers[row], |(_, ours)| ours);
         if !cloud.is_empty() && cloud != file.cloud.as_str() {
             reading.leave_out("are of another cloud", names[row]);
             continue;
@@ -174,7 +182,8 @@ impl<'a> Reading<'a> {
         };
         let known = self.hardware.instance(id).node.gpus;
         let is_same = gpus.parse::<f64>().is_ok_and(|count| {
-            (count - known.as_f64()).abs() < COUNT_TOLERANCE || (known.is_slice() && count == f64::from(known.devices()))
+            (count - known.as_f64()).abs() < COUNT_TOLERANCE
+                || (known.is_slice() && count == f64::from(known.devices()))
         });
         if !is_same {
             self.leave_out("have another number of GPUs than the catalog", name);
@@ -239,7 +248,8 @@ impl<'a> Reading<'a> {
         if !self.unknown.is_empty() {
             let named: Vec<&str> = self.unknown.iter().take(NAMED).map(String::as_str).collect();
             let rest = if self.unknown.len() > NAMED { ", …" } else { "" };
-            let detail = format!("{} machine types are not in the catalog: {}{rest}", self.unknown.len(), named.join(", "));
+            let detail =
+                format!("{} machine types are not in the catalog: {}{rest}", self.unknown.len(), named.join(", "));
             notes.push(SourceNote { place, detail });
         }
         Imported { offers: self.offers.into_values().collect(), notes }
@@ -255,13 +265,18 @@ mod tests {
     use super::*;
 
     static HARDWARE: LazyLock<Hardware> = LazyLock::new(|| Hardware::embedded().unwrap());
-    const SKYPILOT: &str = "InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Region,AvailabilityZone,Price,SpotPrice";
+    const SKYPILOT: &str =
+        "InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Region,AvailabilityZone,Price,SpotPrice";
     const GPUHUNT: &str = "instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot,disk_size,flags";
 
     fn import(cloud: &str, header: &str, rows: &[&str]) -> Result<Imported, ImportError> {
         let text = std::iter::once(header).chain(rows.iter().copied()).collect::<Vec<_>>().join("\n");
-        let file =
-            CatalogFile { cloud: &CloudId::new(cloud), text: &text, as_of: "2026-05-01T00:00:00Z".parse().unwrap(), source: "mine.csv" };
+        let file = CatalogFile {
+            cloud: &CloudId::new(cloud),
+            text: &text,
+            as_of: "2026-05-01T00:00:00Z".parse().unwrap(),
+            source: "mine.csv",
+        };
         read(file, &HARDWARE)
     }
 
@@ -280,7 +295,8 @@ mod tests {
     #[test]
     fn a_skypilot_file_keeps_zones_for_spot_and_one_list_price_a_region() {
         let info = "\"{'Gpus': [{'Name': 'A100', 'Count': 8, 'MemoryInfo': {'SizeInMiB': 40960}}], 'TotalGpuMemoryInMiB': 327680}\"";
-        let row = |zone: &str, spot: &str| format!("p4d.24xlarge,96,1152,A100,8.0,{info},us-east-1,{zone},21.957642,{spot}");
+        let row =
+            |zone: &str, spot: &str| format!("p4d.24xlarge,96,1152,A100,8.0,{info},us-east-1,{zone},21.957642,{spot}");
         let rows = [
             row("use1-az1", "2.4655"),
             row("use1-az2", ""),
@@ -289,7 +305,9 @@ mod tests {
         ];
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let imported = import("aws", SKYPILOT, &rows).unwrap();
-        let of = |place: &str, purchase, rate: &str| ("p4d.24xlarge".to_owned(), place.to_owned(), purchase, rate.to_owned());
+        let of = |place: &str, purchase, rate: &str| {
+            ("p4d.24xlarge".to_owned(), place.to_owned(), purchase, rate.to_owned())
+        };
         let expected = [
             of("us-east-1", Purchase::OnDemand, "21.957642"),
             of("use1-az1", Purchase::Spot, "2.4655"),
@@ -299,7 +317,10 @@ mod tests {
         assert!(imported.notes.is_empty(), "{:?}", imported.notes);
         assert_eq!(&*imported.offers[2].flags, "single_source spot_eq_od");
         let offer = &imported.offers[0];
-        assert_eq!((offer.quote.origin, offer.quote.observed_at), (Origin::User, "2026-05-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(
+            (offer.quote.origin, offer.quote.observed_at),
+            (Origin::User, "2026-05-01T00:00:00Z".parse().unwrap())
+        );
         assert_eq!(&*offer.source, "mine.csv");
     }
 
@@ -323,7 +344,8 @@ mod tests {
             "x9.large,4,16,H900,1,,us-east-1,use1-az1,1,1",
         ];
         let imported = import("aws", SKYPILOT, &rows).unwrap();
-        let of = |place: &str, purchase, rate: &str| ("g5.xlarge".to_owned(), place.to_owned(), purchase, rate.to_owned());
+        let of =
+            |place: &str, purchase, rate: &str| ("g5.xlarge".to_owned(), place.to_owned(), purchase, rate.to_owned());
         let expected = [
             of("eu-west-1", Purchase::OnDemand, "1.20"),
             of("euw1-az2", Purchase::Spot, "0.0009"),
@@ -365,7 +387,9 @@ mod tests {
             "n2-standard-2,us-central1-a,0.1,2,8.0,0,,,False,,",
         ];
         let imported = import("gcp", GPUHUNT, &rows).unwrap();
-        let of = |place: &str, purchase, rate: &str| ("a3-highgpu-8g".to_owned(), place.to_owned(), purchase, rate.to_owned());
+        let of = |place: &str, purchase, rate: &str| {
+            ("a3-highgpu-8g".to_owned(), place.to_owned(), purchase, rate.to_owned())
+        };
         let expected = [
             of("us-central1", Purchase::OnDemand, "88.49"),
             of("us-central1", Purchase::Calendar, "43.07"),

@@ -23,6 +23,6 @@ pub use offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Sig
 pub use quote::{Origin, Quote};
 pub use snapshot::{Market, Source};
 pub use source::{
-    About, Access, AccountSource, Answer, BoxFuture, Identity, OfferQuery, Permission, PricePoint, PriceSource, Quota, QuotaNeed,
-    RiskAnswer, RiskSource, SourceError, SourceNote, Verdict,
+    About, Access, AccountSource, Answer, BoxFuture, Identity, OfferQuery, Permission, PricePoint, PriceSource, Quota,
+    QuotaNeed, RiskAnswer, RiskSource, SourceError, SourceNote, Verdict,
 };

@@ -196,8 +196,12 @@ impl Suspicion {
             Self::FarFromMedian => "the rate is far from the median of this machine over its regions",
             Self::SourcesDisagree => "another source gives a different price for this machine in this place",
             Self::ZoneUnverified => "a price is listed, but no zone of this region is known to have the machine",
-            Self::PlaceUnknown => "its source names no region, so nobody knows where it can be had; name the cloud to take it",
-            Self::ZoneOutlier => "the spot price is less than half of what the other zones of its region ask; name the zone to take it",
+            Self::PlaceUnknown => {
+                "its source names no region, so nobody knows where it can be had; name the cloud to take it"
+            }
+            Self::ZoneOutlier => {
+                "the spot price is less than half of what the other zones of its region ask; name the zone to take it"
+            }
             Self::LocalZone => "it is a local zone, where accounts have no network by default",
             Self::BidFloor => "it is the floor of an auction, not a price",
             Self::Estimated => "its source marks it as an estimate",
@@ -226,7 +230,14 @@ pub struct Offer {
 
 impl Offer {
     /// An offer as a cloud just said it, with nothing known beside its price.
-    pub fn live(instance: InstanceId, place: Place, purchase: Purchase, rate: UsdPerHour, source: &str, answered_at: Timestamp) -> Self {
+    pub fn live(
+        instance: InstanceId,
+        place: Place,
+        purchase: Purchase,
+        rate: UsdPerHour,
+        source: &str,
+        answered_at: Timestamp,
+    ) -> Self {
         Self {
             instance,
             place,
@@ -254,6 +265,8 @@ impl Offer {
 
     /// A partition that needs an account of its own.
     pub fn needs_special_account(&self) -> bool {
-        self.place.region.starts_with("us-gov-") || self.place.region.starts_with("usgov") || self.place.region.starts_with("cn-")
+        self.place.region.starts_with("us-gov-")
+            || self.place.region.starts_with("usgov")
+            || self.place.region.starts_with("cn-")
     }
 }

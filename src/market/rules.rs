@@ -79,7 +79,9 @@ impl SamePlace {
 
     /// List prices of the same machine in the same region.
     fn lists(&self, group: &Group) -> &[usize] {
-        self.by_place.get(&(group.instance, group.region, Purchase::OnDemand)).map_or(&[], |index| &self.groups[*index].rows)
+        self.by_place
+            .get(&(group.instance, group.region, Purchase::OnDemand))
+            .map_or(&[], |index| &self.groups[*index].rows)
     }
 }
 
@@ -97,7 +99,10 @@ pub fn mark_numbered(offers: &mut [Offer], numbers: Numbers, hardware: &Hardware
         offer.suspicions.retain(|suspicion| {
             !matches!(
                 suspicion,
-                Suspicion::SpotAboveOnDemand | Suspicion::FarFromMedian | Suspicion::SourcesDisagree | Suspicion::ZoneOutlier
+                Suspicion::SpotAboveOnDemand
+                    | Suspicion::FarFromMedian
+                    | Suspicion::SourcesDisagree
+                    | Suspicion::ZoneOutlier
             )
         });
     }
@@ -145,7 +150,9 @@ fn far_from_median(offers: &[Offer], hardware: &Hardware, medians: &Medians) -> 
         }
     }
     let by_chip: HashMap<_, _> = by_chip.into_iter().filter_map(|(chip, rates)| Some((chip, median(rates)?))).collect();
-    let far = |rate: f64, median: Option<&f64>, factor: f64| median.is_some_and(|median| rate > median * factor || rate < median / factor);
+    let far = |rate: f64, median: Option<&f64>, factor: f64| {
+        median.is_some_and(|median| rate > median * factor || rate < median / factor)
+    };
     let is_far = |offer: &Offer| {
         let factor = if offer.purchase == Purchase::Spot { SPOT_FACTOR } else { LIST_FACTOR };
         let chip = by_chip.get(&hardware.instance(offer.instance).node.gpu);
@@ -182,12 +189,19 @@ fn disagreeing_spots(offers: &[Offer], places: &SamePlace, _: &Medians) -> Marks
     for group in places.spots() {
         let is_wrong = |list: &usize| offers[*list].suspicions.contains(&Suspicion::SourcesDisagree);
         let wrong_lists: Vec<usize> = places.lists(group).iter().copied().filter(is_wrong).collect();
-        let contradicts_itself = |list: usize, row: usize| places.can_be_same_zone(list, row) && offers[list].source == offers[row].source;
+        let contradicts_itself =
+            |list: usize, row: usize| places.can_be_same_zone(list, row) && offers[list].source == offers[row].source;
         let disbelieved = |row: usize| wrong_lists.iter().any(|list| contradicts_itself(*list, row));
         let (wrong, believed): (Vec<usize>, Vec<usize>) = group.rows.iter().partition(|row| disbelieved(**row));
         let together = |a: &Offer, b: &Offer| a.quote.age(b.quote.observed_at).0.abs() <= SPOT_COMPARABLE.0;
-        let contradicting = pairs(&believed).filter(|(a, b)| places.contradict(offers, *a, *b) && together(&offers[*a], &offers[*b]));
-        marks.extend(wrong.into_iter().chain(contradicting.flat_map(|(a, b)| [a, b])).map(|row| (row, Suspicion::SourcesDisagree)));
+        let contradicting =
+            pairs(&believed).filter(|(a, b)| places.contradict(offers, *a, *b) && together(&offers[*a], &offers[*b]));
+        marks.extend(
+            wrong
+                .into_iter()
+                .chain(contradicting.flat_map(|(a, b)| [a, b]))
+                .map(|row| (row, Suspicion::SourcesDisagree)),
+        );
     }
     marks
 }
@@ -202,14 +216,20 @@ fn spot_above_on_demand(offers: &[Offer], places: &SamePlace, _: &Medians) -> Ma
             let doubts = &offers[*list].suspicions;
             doubts.contains(&Suspicion::FarFromMedian) || doubts.contains(&Suspicion::SourcesDisagree)
         };
-        for (spot, list) in group.rows.iter().flat_map(|spot| lists.iter().filter(|list| !is_doubted(list)).map(move |list| (*spot, *list)))
+        for (spot, list) in group
+            .rows
+            .iter()
+            .flat_map(|spot| lists.iter().filter(|list| !is_doubted(list)).map(move |list| (*spot, *list)))
         {
             let (spot_offer, list_offer) = (&offers[spot], &offers[list]);
-            if !places.can_be_same_zone(spot, list) || spot_offer.quote.rate.dollars() <= list_offer.quote.rate.dollars() * ROUNDING {
+            if !places.can_be_same_zone(spot, list)
+                || spot_offer.quote.rate.dollars() <= list_offer.quote.rate.dollars() * ROUNDING
+            {
                 continue;
             }
             marks.push((spot, Suspicion::SpotAboveOnDemand));
-            let is_confirmed = lists.iter().any(|other| offers[*other].source != list_offer.source && !is_doubted(other));
+            let is_confirmed =
+                lists.iter().any(|other| offers[*other].source != list_offer.source && !is_doubted(other));
             if spot_offer.source == list_offer.source && !is_confirmed {
                 marks.push((list, Suspicion::SpotAboveOnDemand));
             }
@@ -223,7 +243,9 @@ fn zone_outliers(offers: &[Offer], places: &SamePlace, _: &Medians) -> Marks {
     let mut marks = Marks::new();
     for group in places.spots() {
         let zoned: Vec<usize> = group.rows.iter().copied().filter(|row| offers[*row].place.zone_id.is_some()).collect();
-        let Some(median) = median(zoned.iter().map(|row| offers[*row].quote.rate.dollars()).collect()) else { continue };
+        let Some(median) = median(zoned.iter().map(|row| offers[*row].quote.rate.dollars()).collect()) else {
+            continue;
+        };
         let low = zoned.into_iter().filter(|row| offers[*row].quote.rate.dollars() * ZONE_FACTOR < median);
         marks.extend(low.map(|row| (row, Suspicion::ZoneOutlier)));
     }

@@ -77,15 +77,21 @@ impl Market {
     }
 
     pub fn from_archive(archive: &Archive, hardware: &Hardware) -> Result<Self, MarketError> {
-        let manifest = archive.documents.get("SNAPSHOT").ok_or_else(|| MarketError::Manifest("is missing".to_owned()))?;
-        let manifest: Manifest = serde_json::from_str(manifest).map_err(|error| MarketError::Manifest(error.to_string()))?;
+        let manifest =
+            archive.documents.get("SNAPSHOT").ok_or_else(|| MarketError::Manifest("is missing".to_owned()))?;
+        let manifest: Manifest =
+            serde_json::from_str(manifest).map_err(|error| MarketError::Manifest(error.to_string()))?;
         let mut risks = HashMap::new();
         let mut charges = Charges::default();
         for (name, table) in &archive.tables {
             if let Some(cloud) = name.strip_prefix("interruption/") {
                 read_risks(cloud, name, table, hardware, &mut risks)?;
             } else if let Some(cloud) = name.strip_prefix("charges/") {
-                charges.read(&CloudId::new(cloud), table).map_err(|(row, detail)| MarketError::Row { file: name.clone(), row, detail })?;
+                charges.read(&CloudId::new(cloud), table).map_err(|(row, detail)| MarketError::Row {
+                    file: name.clone(),
+                    row,
+                    detail,
+                })?;
             }
         }
         let (mut offers, mut host_offers) = (Vec::new(), Vec::new());
@@ -124,9 +130,12 @@ impl Market {
         let mut numbers = Numbers::of(&self.offers);
         let place = |index: usize, offer: &Offer| (offer.instance, numbers.regions[index]);
         let (known, fresh) = self.offers.split_at_mut(first);
-        let known = known.iter().enumerate().filter_map(|(index, offer)| Some((place(index, offer), offer.risk.clone()?)));
+        let known =
+            known.iter().enumerate().filter_map(|(index, offer)| Some((place(index, offer), offer.risk.clone()?)));
         let risks: FxHashMap<_, Arc<RiskEvidence>> = known.collect();
-        for (index, offer) in fresh.iter_mut().enumerate().filter(|(_, offer)| offer.purchase == Purchase::Spot && offer.risk.is_none()) {
+        for (index, offer) in
+            fresh.iter_mut().enumerate().filter(|(_, offer)| offer.purchase == Purchase::Spot && offer.risk.is_none())
+        {
             offer.risk = risks.get(&place(first + index, offer)).cloned();
         }
         let stands = stand(&self.offers, first, &numbers);
@@ -138,7 +147,11 @@ impl Market {
     }
 
     /// Evidence of risk and capacity, given to the offers that it is about: by zone where it names one, else to the region.
-    pub fn informed(mut self, risks: &[(InstanceId, Place, Arc<RiskEvidence>)], signals: &[(InstanceId, Place, Signal)]) -> Self {
+    pub fn informed(
+        mut self,
+        risks: &[(InstanceId, Place, Arc<RiskEvidence>)],
+        signals: &[(InstanceId, Place, Signal)],
+    ) -> Self {
         let key = |instance: &InstanceId, place: &Place| (*instance, place.region.clone(), place.zone_id.clone());
         let risks: HashMap<_, _> = risks.iter().map(|(instance, place, risk)| (key(instance, place), risk)).collect();
         let mut found: HashMap<_, Vec<Signal>> = HashMap::new();
@@ -212,7 +225,8 @@ fn stand(offers: &[Offer], first: usize, Numbers { regions, zones }: &Numbers) -
             *held = index;
         }
     }
-    let is_newest: Vec<bool> = (0..offers.len()).map(|index| touched[index] && newest[&place(index)] == index).collect();
+    let is_newest: Vec<bool> =
+        (0..offers.len()).map(|index| touched[index] && newest[&place(index)] == index).collect();
     // The newest look at the whole region and at any of its zones.
     let mut seen: FxHashMap<_, [Option<Timestamp>; 2]> = FxHashMap::default();
     for index in among().filter(|index| is_newest[*index]) {
@@ -226,19 +240,29 @@ fn stand(offers: &[Offer], first: usize, Numbers { regions, zones }: &Numbers) -
     };
     // A price without a place gives way to newer ones that name places.
     let is_placed = |index: usize| &*offers[index].place.region != ANYWHERE;
-    let placed: FxHashSet<_> =
-        (first..offers.len()).filter(|index| is_placed(*index)).map(|index| (offers[index].instance, offers[index].purchase)).collect();
-    let gives_way = |index: usize| !is_placed(index) && placed.contains(&(offers[index].instance, offers[index].purchase));
+    let placed: FxHashSet<_> = (first..offers.len())
+        .filter(|index| is_placed(*index))
+        .map(|index| (offers[index].instance, offers[index].purchase))
+        .collect();
+    let gives_way =
+        |index: usize| !is_placed(index) && placed.contains(&(offers[index].instance, offers[index].purchase));
     let stands = |index: usize| {
         let is_old = index < first;
-        !(is_old && gives_way(index)) && (!touched[index] || is_newest[index] && (zones[index] > 0) == zones_stand(index))
+        !(is_old && gives_way(index))
+            && (!touched[index] || is_newest[index] && (zones[index] > 0) == zones_stand(index))
     };
     (0..offers.len()).map(stands).collect()
 }
 
 type Risks = HashMap<(InstanceId, Arc<str>), Arc<RiskEvidence>>;
 
-fn read_risks(cloud: &str, file: &str, table: &Table, hardware: &Hardware, risks: &mut Risks) -> Result<(), MarketError> {
+fn read_risks(
+    cloud: &str,
+    file: &str,
+    table: &Table,
+    hardware: &Hardware,
+    risks: &mut Risks,
+) -> Result<(), MarketError> {
     let cloud = CloudId::new(cloud);
     let broken = |(row, detail): (usize, String)| MarketError::Row { file: file.to_owned(), row: row + 1, detail };
     let instances = instances(&cloud, table, hardware)?.map_err(broken)?;
@@ -251,8 +275,12 @@ fn read_risks(cloud: &str, file: &str, table: &Table, hardware: &Hardware, risks
     let sources = table.shared("source")?;
     for (row, region) in regions.into_iter().enumerate() {
         let (low, high) = bands[row];
-        let evidence =
-            RiskEvidence { monthly_percent_low: low, monthly_percent_high: high, observed_at: dates[row], source: sources[row].clone() };
+        let evidence = RiskEvidence {
+            monthly_percent_low: low,
+            monthly_percent_high: high,
+            observed_at: dates[row],
+            source: sources[row].clone(),
+        };
         risks.insert((instances[row], region), Arc::new(evidence));
     }
     Ok(())
@@ -271,22 +299,29 @@ pub fn read_prices(
     let instances = instances(cloud, table, hardware)?.map_err(broken)?;
     let regions = table.shared("region")?;
     let zones = table.shared("zone_id")?;
-    let rates = table.parsed("rate_usd_per_hour", |text| UsdPerHour::parse(text).map_err(|error| error.to_string()))?.map_err(broken)?;
+    let rates = table
+        .parsed("rate_usd_per_hour", |text| UsdPerHour::parse(text).map_err(|error| error.to_string()))?
+        .map_err(broken)?;
     let dates = table.parsed("observed_at", timestamp)?.map_err(broken)?;
     let sources = table.shared("source")?;
     let flags = table.shared("flags")?;
-    let (purchases, terms): (Vec<&str>, Vec<&str>) = (table.column("purchase")?.collect(), table.column("term")?.collect());
+    let (purchases, terms): (Vec<&str>, Vec<&str>) =
+        (table.column("purchase")?.collect(), table.column("term")?.collect());
     let kinds: Vec<&str> = table.column("price_kind")?.collect();
     for row in 0..table.rows() {
         let purchase = Purchase::parse(purchases[row], terms[row]).map_err(|detail| broken((row, detail)))?;
         if rates[row] == UsdPerHour::default() {
             return Err(broken((row, "a price of zero is no price; leave the row out".to_owned())));
         }
-        let risk = if purchase == Purchase::Spot { risks.get(&(instances[row], regions[row].clone())).cloned() } else { None };
+        let risk =
+            if purchase == Purchase::Spot { risks.get(&(instances[row], regions[row].clone())).cloned() } else { None };
         let origin = if kinds[row] == "estimate" { Origin::Estimate } else { Origin::Snapshot };
         offers.push(Offer {
             instance: instances[row],
-            place: Place { region: regions[row].clone(), zone_id: Some(zones[row].clone()).filter(|zone| !zone.is_empty()) },
+            place: Place {
+                region: regions[row].clone(),
+                zone_id: Some(zones[row].clone()).filter(|zone| !zone.is_empty()),
+            },
             purchase,
             quote: Quote { rate: rates[row], origin, observed_at: dates[row] },
             source: sources[row].clone(),
@@ -307,9 +342,11 @@ pub(super) fn stated(flags: &str, price_kind: &str, region: &str) -> Vec<Suspici
     if region == ANYWHERE {
         found.push(Suspicion::PlaceUnknown);
     }
-    for (word, suspicion) in
-        [("zone_unverified", Suspicion::ZoneUnverified), ("local_zone", Suspicion::LocalZone), ("bid_floor", Suspicion::BidFloor)]
-    {
+    for (word, suspicion) in [
+        ("zone_unverified", Suspicion::ZoneUnverified),
+        ("local_zone", Suspicion::LocalZone),
+        ("bid_floor", Suspicion::BidFloor),
+    ] {
         if flags.contains(word) {
             found.push(suspicion);
         }
@@ -343,12 +380,15 @@ mod tests {
     fn fresh_offers_replace_their_own_place_and_terms_only() {
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
-        let is_spot = |offer: &&Offer| offer.purchase == Purchase::Spot && offer.place.zone_id.is_some() && offer.risk.is_some();
+        let is_spot =
+            |offer: &&Offer| offer.purchase == Purchase::Spot && offer.place.zone_id.is_some() && offer.risk.is_some();
         let old = market.offers().iter().find(is_spot).unwrap().clone();
         let mut fresh = old.clone();
-        fresh.quote = Quote { rate: UsdPerHour::parse("0.123").unwrap(), origin: Origin::Live, observed_at: Timestamp::MAX };
+        fresh.quote =
+            Quote { rate: UsdPerHour::parse("0.123").unwrap(), origin: Origin::Live, observed_at: Timestamp::MAX };
         fresh.risk = None;
-        let (count, key) = (market.offers().len(), |offer: &&Offer| offer.instance == old.instance && offer.place == old.place);
+        let (count, key) =
+            (market.offers().len(), |offer: &&Offer| offer.instance == old.instance && offer.place == old.place);
         let others = market.offers().iter().filter(key).count();
         let market = market.merged(vec![fresh], &hardware);
         assert_eq!(market.offers().len(), count);
@@ -369,10 +409,19 @@ mod tests {
         let regional = (fresh.instance, fresh.place.clone());
         fresh.place.zone_id = Some("some-zone-a".into());
         let mut late = fresh.clone();
-        (late.place.zone_id, late.quote.observed_at) = (None, late.quote.observed_at + SignedDuration::from_hours(24 * 8));
+        (late.place.zone_id, late.quote.observed_at) =
+            (None, late.quote.observed_at + SignedDuration::from_hours(24 * 8));
         let stale_zones = market.clone().merged(vec![fresh.clone(), late], &hardware);
-        assert!(!stale_zones.offers().iter().any(|offer| offer.place == fresh.place), "zones that are out of date give way");
+        assert!(
+            !stale_zones.offers().iter().any(|offer| offer.place == fresh.place),
+            "zones that are out of date give way"
+        );
         let market = market.merged(vec![fresh], &hardware);
-        assert!(!market.offers().iter().any(|offer| (offer.instance, offer.place.clone()) == regional && offer.purchase == Purchase::Spot));
+        assert!(
+            !market
+                .offers()
+                .iter()
+                .any(|offer| (offer.instance, offer.place.clone()) == regional && offer.purchase == Purchase::Spot)
+        );
     }
 }

@@ -36,7 +36,11 @@ impl<'a> OfferQuery<'a> {
     /// The pools of a cloud that the market knows to exist, without partitions that need an account of their own.
     pub fn known(market: &Market, hardware: &'a Hardware, cloud: &CloudId) -> Self {
         let mut wanted: BTreeMap<Arc<str>, Vec<InstanceId>> = BTreeMap::new();
-        for offer in market.offers().iter().filter(|offer| is_known_pool(offer) && hardware.instance(offer.instance).cloud == *cloud) {
+        for offer in market
+            .offers()
+            .iter()
+            .filter(|offer| is_known_pool(offer) && hardware.instance(offer.instance).cloud == *cloud)
+        {
             wanted.entry(offer.place.region.clone()).or_default().push(offer.instance);
         }
         for instances in wanted.values_mut() {

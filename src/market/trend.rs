@@ -35,7 +35,8 @@ impl Trend {
         let step = WINDOW / STEPS as i32;
         let course = (1..=STEPS).map(|index| at(now - WINDOW + step * index as i32)).collect();
         let days = now.duration_since(first.since).as_hours() / 24;
-        let daily: Vec<f64> = (0..=days.min(90)).rev().filter_map(|day| at(back(day))).map(|rate| rate.dollars().ln()).collect();
+        let daily: Vec<f64> =
+            (0..=days.min(90)).rev().filter_map(|day| at(back(day))).map(|rate| rate.dollars().ln()).collect();
         Some(Self {
             now: current,
             lowest: points.iter().map(|point| point.rate).min()?,
@@ -88,7 +89,10 @@ mod tests {
         );
         assert_eq!((trend.change_7_days, trend.change_30_days), (Some(-0.25), Some(0.5)));
         assert_eq!(trend.course.len(), STEPS);
-        assert_eq!((trend.course[0], trend.course[STEPS - 1]), (Some(UsdPerHour::parse("10").unwrap()), Some(trend.now)));
+        assert_eq!(
+            (trend.course[0], trend.course[STEPS - 1]),
+            (Some(UsdPerHour::parse("10").unwrap()), Some(trend.now))
+        );
         assert!(trend.daily_volatility.unwrap() > 0.05);
         let short = Trend::of(&points(&rows[2..]), now).unwrap();
         assert_eq!((short.change_7_days, short.course[0]), (None, None));

@@ -49,20 +49,31 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
         set.notes.extend(loading::said(world, workload, best.instance));
         let offer = world.market.offer(best.offer);
         let instance = world.hardware.instance(best.instance);
-        let unpriced = PlaceCharges::new(&world.market.charges, offer, instance, workload.data.as_ref(), 1.0).unpriced();
+        let unpriced =
+            PlaceCharges::new(&world.market.charges, offer, instance, workload.data.as_ref(), 1.0).unpriced();
         if !unpriced.is_empty() {
-            set.notes.push(format!("not in the bill, because {} publishes no rate here: {}", instance.cloud.label(), unpriced.join(", ")));
+            set.notes.push(format!(
+                "not in the bill, because {} publishes no rate here: {}",
+                instance.cloud.label(),
+                unpriced.join(", ")
+            ));
         }
         if best.spot.is_some() {
             set.notes.push(
                 "spot: hours, cost and chance are replayed on availability fitted to V100 and K80 probes on AWS in 2022 (docs/risk.md)"
                     .to_owned(),
             );
-            let firm =
-                set.frontier.iter().chain(&set.alternatives).filter(|plan| world.market.offer(plan.offer).purchase == Purchase::OnDemand);
+            let firm = set
+                .frontier
+                .iter()
+                .chain(&set.alternatives)
+                .filter(|plan| world.market.offer(plan.offer).purchase == Purchase::OnDemand);
             if let Some(firm) = firm.min_by_key(|plan| plan.cost.expected) {
                 let name = crate::plan::explain::plan_id(world, firm);
-                set.notes.push(format!("capacity that is not taken back costs ${:.2}: {name} (--on-demand)", firm.cost.expected.dollars()));
+                set.notes.push(format!(
+                    "capacity that is not taken back costs ${:.2}: {name} (--on-demand)",
+                    firm.cost.expected.dollars()
+                ));
             }
         }
     }
@@ -71,8 +82,10 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
 /// Where hours are saved for little, the plan that saves them cheapest.
 fn sooner_for_little(world: World, limits: &Limits, set: &PlanSet) -> Option<String> {
     let best = set.recommendation.as_ref().filter(|_| limits.objective == Objective::Cost)?;
-    let an_hour =
-        |plan: &&Plan| (plan.cost.expected.dollars() - best.cost.expected.dollars()) / (best.run.hours.expected - plan.run.hours.expected);
+    let an_hour = |plan: &&Plan| {
+        (plan.cost.expected.dollars() - best.cost.expected.dollars())
+            / (best.run.hours.expected - plan.run.hours.expected)
+    };
     let sooner = set.frontier.iter().filter(|plan| plan.run.hours.expected + 1.0 < best.run.hours.expected);
     let plan = sooner.filter(|plan| an_hour(plan) < CHEAP_HOUR).min_by(|a, b| an_hour(a).total_cmp(&an_hour(b)))?;
     Some(format!(
@@ -87,7 +100,8 @@ fn sooner_for_little(world: World, limits: &Limits, set: &PlanSet) -> Option<Str
 
 /// What was measured, and what that changed for the recommended GPU and for the next best.
 fn measured(world: World, set: &PlanSet) -> Vec<String> {
-    let mut notes: Vec<String> = world.correction.measured().iter().flat_map(|measured| measured.reasons.iter().cloned()).collect();
+    let mut notes: Vec<String> =
+        world.correction.measured().iter().flat_map(|measured| measured.reasons.iter().cloned()).collect();
     for plan in set.recommendation.iter().chain(runner_up(set)) {
         let gpu = world.hardware.gpu(world.hardware.instance(plan.instance).node.gpu);
         notes.extend(world.correction.said_of(gpu).filter(|said| !notes.contains(said)));
@@ -98,11 +112,20 @@ fn measured(world: World, set: &PlanSet) -> Vec<String> {
 /// The best plan on other hardware or other terms.
 pub fn runner_up(set: &PlanSet) -> Option<&Plan> {
     let best = set.recommendation.as_ref()?;
-    let other = |plan: &&Plan| plan.instance != best.instance && plan.run.hours.expected <= PATIENCE.0.max(best.run.hours.expected);
+    let other = |plan: &&Plan| {
+        plan.instance != best.instance && plan.run.hours.expected <= PATIENCE.0.max(best.run.hours.expected)
+    };
     set.frontier.iter().chain(&set.alternatives).filter(other).min_by_key(|plan| plan.cost.expected)
 }
 
-fn because(world: World, workload: &Workload, limits: &Limits, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<String> {
+fn because(
+    world: World,
+    workload: &Workload,
+    limits: &Limits,
+    plans: usize,
+    best: &Plan,
+    runner_up: Option<&Plan>,
+) -> Vec<String> {
     let mut reasons = vec![format!("{}, among {plans} plans that keep every limit", aim(limits))];
     let instance = world.hardware.instance(best.instance);
     let memory = Bytes(best.step.memory.required);
@@ -167,17 +190,27 @@ fn bound_sentence(plan: &Plan) -> String {
     let time = &plan.step.time;
     let share = |part: f64| part / time.total * 100.0;
     match plan.step.bound {
-        Bound::Compute => format!("bound by arithmetic ({:.0} % of a step)", share(time.matmul + time.attention + time.head)),
-        Bound::MemoryBandwidth => {
-            format!("bound by memory bandwidth ({:.0} % of a step)", share(time.elementwise + time.optimizer + time.dequantise))
+        Bound::Compute => {
+            format!("bound by arithmetic ({:.0} % of a step)", share(time.matmul + time.attention + time.head))
         }
-        Bound::Launch => format!("bound by kernel launches ({:.0} % of a step): the GPU waits for the host", share(time.launch)),
+        Bound::MemoryBandwidth => {
+            format!(
+                "bound by memory bandwidth ({:.0} % of a step)",
+                share(time.elementwise + time.optimizer + time.dequantise)
+            )
+        }
+        Bound::Launch => {
+            format!("bound by kernel launches ({:.0} % of a step): the GPU waits for the host", share(time.launch))
+        }
         Bound::GpuLink => format!("bound by the link between GPUs ({:.0} % of a step)", share(time.tensor_parallel)),
         Bound::Network => format!("bound by the network ({:.0} % of a step)", share(time.data_parallel + time.jitter)),
         Bound::Pipeline => format!("bound by pipeline bubbles ({:.0} % of a step)", share(time.bubble)),
         Bound::Input => {
             let part = plan.step.input_limit().map_or(String::new(), |limit| format!(", {}", limit.word()));
-            format!("bound by the input pipeline{part} ({:.0} % of a step): the loader cannot feed the GPU", share(time.input))
+            format!(
+                "bound by the input pipeline{part} ({:.0} % of a step): the loader cannot feed the GPU",
+                share(time.input)
+            )
         }
     }
 }
@@ -200,7 +233,11 @@ fn training_advice(workload: &Workload, plan: &Plan, world: World, instance: &In
     let setting = &plan.step.setting;
     let (model, training) = (&workload.model, &workload.training);
     if setting.micro_steps() > 1.0 {
-        said.push(format!("gradient accumulation: {:.0} micro-steps of {} sequences a GPU", setting.micro_steps(), setting.micro_batch));
+        said.push(format!(
+            "gradient accumulation: {:.0} micro-steps of {} sequences a GPU",
+            setting.micro_steps(),
+            setting.micro_batch
+        ));
     }
     if matches!(setting.recompute, Recompute::Full | Recompute::Offload) {
         said.push("activation checkpointing is needed to fit and costs about a third more arithmetic".to_owned());
@@ -209,7 +246,10 @@ fn training_advice(workload: &Workload, plan: &Plan, world: World, instance: &In
         said.push("fp16 needs loss scaling (dynamic, starting at 2^16)".to_owned());
     }
     let gpu = world.hardware.gpu(instance.node.gpu);
-    if gpu.peak_tflops.bf16.is_none() && training.precision.activation_bytes() < 4.0 && !training.precision.needs_loss_scaling() {
+    if gpu.peak_tflops.bf16.is_none()
+        && training.precision.activation_bytes() < 4.0
+        && !training.precision.needs_loss_scaling()
+    {
         said.push(format!("{} has no bf16 units: use fp16 with loss scaling", gpu.name));
     }
     if matches!(gpu.architecture, Architecture::Cdna2 | Architecture::Cdna3 | Architecture::Cdna4) {
@@ -217,14 +257,21 @@ fn training_advice(workload: &Workload, plan: &Plan, world: World, instance: &In
     }
     if model.kind.is_transformer() {
         let tensor = setting.layout.tensor;
-        let widths = [("hidden size", model.hidden), ("feed-forward width", model.ffn_hidden), ("vocabulary", model.vocab)];
+        let widths =
+            [("hidden size", model.hidden), ("feed-forward width", model.ffn_hidden), ("vocabulary", model.vocab)];
         for (name, width) in widths.into_iter().filter(|(_, width)| *width > 0) {
             if !(width / tensor).is_multiple_of(64) {
-                said.push(format!("pad the {name} ({width} over {tensor}) to a multiple of 64 a rank: tensor cores lose whole tiles"));
+                said.push(format!(
+                    "pad the {name} ({width} over {tensor}) to a multiple of 64 a rank: tensor cores lose whole tiles"
+                ));
             }
         }
     }
-    let units = if model.kind.counts_samples() { setting.global_batch } else { setting.global_batch * f64::from(training.sequence_length) };
+    let units = if model.kind.counts_samples() {
+        setting.global_batch
+    } else {
+        setting.global_batch * f64::from(training.sequence_length)
+    };
     let (large, remedy) = if model.kind.counts_samples() {
         (LARGE_BATCH_IMAGES, "LARS or LAMB")
     } else {
@@ -243,9 +290,15 @@ fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, sai
     if let Some(data) = workload.data.as_ref().filter(|data| data.location.is_none()) {
         match instance.local_nvme {
             Some(nvme) if nvme >= data.size => {
-                said.push(format!("stage the data on local NVMe ({:.1} of {:.1} TB)", data.size.0 / 1e12, nvme.0 / 1e12));
+                said.push(format!(
+                    "stage the data on local NVMe ({:.1} of {:.1} TB)",
+                    data.size.0 / 1e12,
+                    nvme.0 / 1e12
+                ));
             }
-            Some(nvme) if nvme.0 > 0.0 => said.push("the data does not fit on local NVMe: stream it, or shard it over machines".to_owned()),
+            Some(nvme) if nvme.0 > 0.0 => {
+                said.push("the data does not fit on local NVMe: stream it, or shard it over machines".to_owned())
+            }
             _ => {}
         }
     }
@@ -270,7 +323,10 @@ fn spot_advice(plan: &Plan, spot: &Outlook, said: &mut Vec<String>) {
     let saving = &plan.run.saving;
     match saving.notice {
         _ if plan.step.served.is_some() => {
-            said.push("keep a list of answered requests in the bucket: an interruption then costs those that were running".to_owned());
+            said.push(
+                "keep a list of answered requests in the bucket: an interruption then costs those that were running"
+                    .to_owned(),
+            );
         }
         Some(notice) if notice.saves_all => {
             said.push(format!(
@@ -282,7 +338,9 @@ fn spot_advice(plan: &Plan, spot: &Outlook, said: &mut Vec<String>) {
             "a notice of {:.0} s saves only {} of {}: an interruption costs the work since the last save",
             notice.seconds, notice.saves, saving.bytes
         )),
-        None => said.push("no notice before an interruption is known of this cloud: it costs the work since the last save".to_owned()),
+        None => said.push(
+            "no notice before an interruption is known of this cloud: it costs the work since the last save".to_owned(),
+        ),
     }
     if plan.nodes > 1 {
         said.push(format!(
@@ -291,6 +349,9 @@ fn spot_advice(plan: &Plan, spot: &Outlook, said: &mut Vec<String>) {
         ));
     }
     if spot.basis.starts_with("nothing known") {
-        said.push("no interruption data for this machine: the forecast starts from the average pool of other machines".to_owned());
+        said.push(
+            "no interruption data for this machine: the forecast starts from the average pool of other machines"
+                .to_owned(),
+        );
     }
 }

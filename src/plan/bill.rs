@@ -77,13 +77,15 @@ pub struct PlaceCharges {
 
 /// The disk that a machine needs: image, environment and logs, and the data where there is no local NVMe that holds it.
 pub fn disk(instance: &InstanceType, data: Option<&DataSet>) -> Bytes {
-    let elsewhere = data.filter(|data| data.reading.storage != Storage::ObjectStore && !fits_on_local_disks(instance, data));
+    let elsewhere =
+        data.filter(|data| data.reading.storage != Storage::ObjectStore && !fits_on_local_disks(instance, data));
     Bytes(ROOT_DISK_GIB * f64::from(1 << 30) + elsewhere.map_or(0.0, |data| data.size.0))
 }
 
 /// Whether the data has its place on disks that come with the machine.
 pub fn fits_on_local_disks(instance: &InstanceType, data: &DataSet) -> bool {
-    data.reading.storage == Storage::Disk && instance.local_nvme.is_some_and(|nvme| data.size.0 <= nvme.0 * SHARE_FOR_DATA)
+    data.reading.storage == Storage::Disk
+        && instance.local_nvme.is_some_and(|nvme| data.size.0 <= nvme.0 * SHARE_FOR_DATA)
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +108,8 @@ impl PlaceCharges {
     /// Rates of the offer's place, and of the place that the data leaves so many times.
     pub fn new(charges: &Charges, offer: &Offer, instance: &InstanceType, data: Option<&DataSet>, times: f64) -> Self {
         let rate = |kind| charges.find(kind, &instance.cloud, &offer.place.region).map(Rate::new);
-        let from = data.and_then(|data| data.place.as_deref()).map(|place| place.split_once('/').unwrap_or((place, "*")));
+        let from =
+            data.and_then(|data| data.place.as_deref()).map(|place| place.split_once('/').unwrap_or((place, "*")));
         let leaves = from.filter(|(cloud, _)| *cloud != instance.cloud.as_str());
         let egress = leaves.and_then(|(cloud, region)| {
             charges.find(ChargeKind::EgressInternet, &crate::hardware::CloudId::new(cloud), region).map(Rate::new)
@@ -214,7 +217,13 @@ impl BillInput<'_> {
     }
 }
 
-pub(super) fn line(item: BillItem, quantity: f64, unit: &'static str, unit_price: Usd, basis: &Arc<str>) -> Option<BillLine> {
+pub(super) fn line(
+    item: BillItem,
+    quantity: f64,
+    unit: &'static str,
+    unit_price: Usd,
+    basis: &Arc<str>,
+) -> Option<BillLine> {
     let cost = Usd::from_dollars(quantity * unit_price.nanos() as f64 / 1e9)?;
     Some(BillLine { item, quantity, unit, unit_price, cost, basis: basis.clone() })
 }

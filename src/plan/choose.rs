@@ -74,7 +74,8 @@ pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
     let mut set = plan_under(world, workload, limits);
     if set.recommendation.is_none() && limits.policy.is_some() {
         // The rules of the house are in the way if a plan stands without them.
-        set.only_policy = plan_under(world, workload, &Limits { policy: None, ..limits.clone() }).recommendation.is_some();
+        set.only_policy =
+            plan_under(world, workload, &Limits { policy: None, ..limits.clone() }).recommendation.is_some();
     }
     set
 }
@@ -96,8 +97,14 @@ fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
     let nodes = if workload.sweep.is_some() { vec![1] } else { node_counts(limits) };
     let physics = Physics::compute(workload, world, &wanted, &nodes);
     let pricer = Pricer::new(world, workload, limits);
-    let mut builder =
-        Builder { pricer: &pricer, physics: &physics, refused: &mut refused, plans: Vec::new(), candidates: 0, steps: HashMap::new() };
+    let mut builder = Builder {
+        pricer: &pricer,
+        physics: &physics,
+        refused: &mut refused,
+        plans: Vec::new(),
+        candidates: 0,
+        steps: HashMap::new(),
+    };
     for id in &kept_offers {
         builder.try_offer(*id);
     }
@@ -123,7 +130,8 @@ fn plan_under(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
 /// recommended; elsewhere they are all there is.
 fn answered_terms(market: &Market, kept: &[OfferId], limits: &Limits) -> BTreeSet<Purchase> {
     let Some(now) = limits.now.filter(|_| !limits.accept_stale) else { return BTreeSet::new() };
-    let is_answer = |offer: &&Offer| matches!(offer.quote.origin, Origin::Live | Origin::Cached) && !offer.is_stale(now);
+    let is_answer =
+        |offer: &&Offer| matches!(offer.quote.origin, Origin::Live | Origin::Cached) && !offer.is_stale(now);
     kept.iter().map(|id| market.offer(*id)).filter(is_answer).map(|offer| offer.purchase).collect()
 }
 
@@ -131,7 +139,8 @@ fn answered_terms(market: &Market, kept: &[OfferId], limits: &Limits) -> BTreeSe
 pub(super) fn node_counts(limits: &Limits) -> Vec<u32> {
     let most = limits.node_limit();
     let mut counts: Vec<u32> = NODE_COUNTS.into_iter().filter(|count| *count <= most).collect();
-    for exact in limits.gpus.iter().filter_map(|selector| selector.count()).filter(|range| range.start() == range.end()) {
+    for exact in limits.gpus.iter().filter_map(|selector| selector.count()).filter(|range| range.start() == range.end())
+    {
         for devices in [1, 2, 4, 8, 16] {
             let nodes = exact.start() / devices;
             if exact.start().is_multiple_of(devices) && (1..=most).contains(&nodes) {
@@ -172,7 +181,11 @@ impl Builder<'_> {
                 Ok(_) if offer.owned.as_ref().is_some_and(|owned| best.nodes > owned.nodes) => {
                     Err(Why::OwnedNodes { have: offer.owned.as_ref().map_or(0, |owned| owned.nodes) })
                 }
-                Ok(step) if needs_network(best.nodes, step) && instance.node.fabric.is_none() && !limits.allow_slow_network => {
+                Ok(step)
+                    if needs_network(best.nodes, step)
+                        && instance.node.fabric.is_none()
+                        && !limits.allow_slow_network =>
+                {
                     Err(Why::NoNetwork)
                 }
                 Ok(step) => {
@@ -223,7 +236,11 @@ fn choose(
     let terms = recommendation.as_ref().map_or_else(Vec::new, |best| terms::compare(pricer, &mut forecaster, best));
     let mut lines = refused.lines(world.hardware);
     lines.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.what.cmp(&b.2.what)));
-    let nearest = if plans.is_empty() { lines.iter().take(3).map(|(_, _, rejection)| rejection.clone()).collect() } else { Vec::new() };
+    let nearest = if plans.is_empty() {
+        lines.iter().take(3).map(|(_, _, rejection)| rejection.clone()).collect()
+    } else {
+        Vec::new()
+    };
     let rejected = lines.into_iter().map(|(_, _, rejection)| rejection).collect();
     let mut set = PlanSet {
         recommendation,

@@ -86,12 +86,14 @@ impl<'a> Case<'a> {
     }
 
     fn decoded_once(&self) -> Option<Cure> {
-        let samples = self.data.samples.filter(|_| self.data.reading.kind.is_some_and(DataKind::is_compressed_image))?;
+        let samples =
+            self.data.samples.filter(|_| self.data.reading.kind.is_some_and(DataKind::is_compressed_image))?;
         let pixels = f64::from(self.pricer.workload.training.sequence_length);
         let size = Bytes(samples * RAW_BYTES * (pixels / SIDE).powi(2));
         let after = self.with(|data| {
             (data.size, data.cpu_per_sample) = (size, None);
-            (data.reading.kind, data.reading.decoder, data.reading.files) = (Some(DataKind::Raw), Decoder::Cpu, Some(FileLayout::Shards));
+            (data.reading.kind, data.reading.decoder, data.reading.files) =
+                (Some(DataKind::Raw), Decoder::Cpu, Some(FileLayout::Shards));
         })?;
         Some(self.cure("format", format!("pictures decoded and resized once, kept as {size} of pixels"), &after))
     }
@@ -125,7 +127,8 @@ impl<'a> Case<'a> {
         let staging = Staging::of(instance, Some(&data)).filter(|_| fits_on_local_disks(instance, &data))?;
         let after = self.with(staged)?;
         let (time, passes) = (Hours::from(staging.seconds()), loading::passes(self.pricer.workload));
-        let what = format!("{} copied to local NVMe at every start, in {time}, instead of read {passes:.0} times", data.size);
+        let what =
+            format!("{} copied to local NVMe at every start, in {time}, instead of read {passes:.0} times", data.size);
         Some(self.cure("stage", what, &after))
     }
 
@@ -152,8 +155,13 @@ impl<'a> Case<'a> {
         for (instance, offer) in cheapest {
             let devices = of(instance).node.devices();
             let nodes: Vec<u32> = match cure {
-                "more-vcpus" if vcpus(instance) > vcpus(self.plan.instance) && gpus.is_multiple_of(devices) => vec![gpus / devices],
-                "fewer-gpus" => [1, self.plan.nodes / 2].into_iter().filter(|nodes| (1..gpus).contains(&(nodes * devices))).collect(),
+                "more-vcpus" if vcpus(instance) > vcpus(self.plan.instance) && gpus.is_multiple_of(devices) => {
+                    vec![gpus / devices]
+                }
+                "fewer-gpus" => [1, self.plan.nodes / 2]
+                    .into_iter()
+                    .filter(|nodes| (1..gpus).contains(&(nodes * devices)))
+                    .collect(),
                 _ => Vec::new(),
             };
             let may = |nodes: &u32| {
@@ -168,7 +176,8 @@ impl<'a> Case<'a> {
             }
         }
         let after = plans.into_iter().min_by_key(|plan| plan.cost.expected)?;
-        let what = format!("{}, {:.0} vCPUs a GPU", crate::plan::explain::plan_id(world, &after), vcpus(after.instance));
+        let what =
+            format!("{}, {:.0} vCPUs a GPU", crate::plan::explain::plan_id(world, &after), vcpus(after.instance));
         Some(self.cure(cure, what, &after))
     }
 }

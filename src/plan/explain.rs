@@ -9,10 +9,12 @@ pub fn what_would_change(set: &PlanSet, other: &Plan) -> Vec<String> {
     let mut changes = Vec::new();
     let ratio = other.cost.expected.dollars() / best.cost.expected.dollars();
     if ratio > 1.0 {
-        changes.push(format!("its price, or its step time, would have to be {:.0} % lower", (1.0 - 1.0 / ratio) * 100.0));
+        changes
+            .push(format!("its price, or its step time, would have to be {:.0} % lower", (1.0 - 1.0 / ratio) * 100.0));
         changes.push(format!("or the recommended one's {:.0} % higher", (ratio - 1.0) * 100.0));
     }
-    let (low, high) = (other.cost.expected.dollars() * other.run.training.low / other.run.training.expected, best.cost.p90.dollars());
+    let (low, high) =
+        (other.cost.expected.dollars() * other.run.training.low / other.run.training.expected, best.cost.p90.dollars());
     if ratio > 1.0 && low < high {
         changes.push("the bands overlap: a measured step of either could turn the answer".to_owned());
     }
@@ -29,18 +31,25 @@ pub fn what_would_change(set: &PlanSet, other: &Plan) -> Vec<String> {
 pub fn why_not(world: World, set: &PlanSet, other: &Plan) -> Vec<String> {
     let Some(best) = &set.recommendation else { return Vec::new() };
     let name = plan_id(world, best);
-    let (dearer, slower) =
-        (other.cost.expected.dollars() / best.cost.expected.dollars(), other.run.hours.expected / best.run.hours.expected);
+    let (dearer, slower) = (
+        other.cost.expected.dollars() / best.cost.expected.dollars(),
+        other.run.hours.expected / best.run.hours.expected,
+    );
     let compare = |ratio: f64, more: &str, less: &str| match ratio {
         ratio if ratio >= 1.0 => format!("{:.0} % {more}", (ratio - 1.0) * 100.0),
         ratio => format!("{:.0} % {less}", (1.0 - ratio) * 100.0),
     };
-    let mut reasons = vec![format!("{} and {} than {name}", compare(dearer, "dearer", "cheaper"), compare(slower, "slower", "faster"))];
+    let mut reasons = vec![format!(
+        "{} and {} than {name}",
+        compare(dearer, "dearer", "cheaper"),
+        compare(slower, "slower", "faster")
+    )];
     if best.dominates(other) {
         reasons.push("the recommended plan is no worse in both cost and time".to_owned());
     }
     let (here, there) = (other.gpu_hours(), best.gpu_hours());
-    let offer = |plan: &Plan| world.market.offer(plan.offer).quote.rate.times(plan.nodes).dollars() / f64::from(plan.gpus());
+    let offer =
+        |plan: &Plan| world.market.offer(plan.offer).quote.rate.times(plan.nodes).dollars() / f64::from(plan.gpus());
     reasons.push(format!("{here:.0} GPU-hours at ${:.2} against {there:.0} at ${:.2}", offer(other), offer(best)));
     reasons
 }

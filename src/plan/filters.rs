@@ -142,7 +142,9 @@ impl Why {
             | Self::PolicyCost(_)
             | Self::UnfittedVendor => Reason::Policy,
             Self::TooShortForSpot { .. } | Self::SpotSavesLittle => Reason::Dominated,
-            Self::NothingStandsIn | Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => Reason::NotOffered,
+            Self::NothingStandsIn | Self::NotSold | Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => {
+                Reason::NotOffered
+            }
             Self::Suspect(Suspicion::ZoneUnverified | Suspicion::PlaceUnknown) => Reason::NotOffered,
             Self::Suspect(Suspicion::NotRepeated) | Self::Stale { .. } => Reason::PriceStale,
             Self::Suspect(_) => Reason::PriceSuspect,
@@ -210,7 +212,9 @@ impl Why {
             Self::TermsNotAsked => "these terms were not asked for".to_owned(),
             Self::SpecialAccount => "the region needs an account of its own".to_owned(),
             Self::UnfittedVendor => "no published run on this vendor's chips is in the fit".to_owned(),
-            Self::Policy(broken) | Self::PolicyCost(broken) => format!("policy.toml line {}: {}", broken.line, broken.detail),
+            Self::Policy(broken) | Self::PolicyCost(broken) => {
+                format!("policy.toml line {}: {}", broken.line, broken.detail)
+            }
             Self::OwnedNodes { have } => format!("capacity.toml has {have} of these machines"),
             Self::OwnedUntil { until } => format!("capacity.toml has them until {} only", until.strftime("%Y-%m-%d")),
             Self::NotSold => "the cloud does not sell this machine on these terms".to_owned(),
@@ -218,13 +222,21 @@ impl Why {
             Self::Stale { age } => format!("its price was seen {age} ago, and newer ones are known"),
             Self::SoldOut => "the cloud says that it has none of it now".to_owned(),
             Self::NoNetwork => "no network between these machines is known that GPUs can use".to_owned(),
-            Self::Misfit(Misfit::NeedsMemory { need, have }) => format!("needs {need} of {have} a GPU in the smallest layout"),
+            Self::Misfit(Misfit::NeedsMemory { need, have }) => {
+                format!("needs {need} of {have} a GPU in the smallest layout")
+            }
             Self::Misfit(Misfit::Indivisible { what, by }) => format!("no layout divides {what} over {by} GPUs"),
             Self::Misfit(Misfit::Unsupported { detail } | Misfit::Overloaded { detail, .. }) => detail.clone(),
             Self::Misfit(Misfit::Slow { what, least, target }) => {
-                format!("{what} takes {} on an idle replica, {} are asked for", milliseconds(*least), milliseconds(*target))
+                format!(
+                    "{what} takes {} on an idle replica, {} are asked for",
+                    milliseconds(*least),
+                    milliseconds(*target)
+                )
             }
-            Self::NothingStandsIn => "spot may be gone for hours, and its region has no on-demand machine to stand in".to_owned(),
+            Self::NothingStandsIn => {
+                "spot may be gone for hours, and its region has no on-demand machine to stand in".to_owned()
+            }
             Self::SplitOverSpot => "a replica over several spot machines ends with each of them".to_owned(),
             Self::TooFewReplicas { short, allowed, places } => format!(
                 "machines in {places} {} may be lost together: too few replicas for {:.1} % of the time, {:.1} % are allowed",
@@ -235,12 +247,16 @@ impl Why {
             Self::Deadline { needed, deadline, confidence } => {
                 format!("ends after {needed} with {:.0} % certainty, {deadline} are left", confidence * 100.0)
             }
-            Self::NoPromise => "spot may be gone for hours, and its region has no on-demand price to fall back to".to_owned(),
+            Self::NoPromise => {
+                "spot may be gone for hours, and its region has no on-demand price to fall back to".to_owned()
+            }
             Self::NoForecast { detail } => format!("nobody can say what spot will do for so long: {detail}"),
             Self::GuessedDear { expected, budget } => {
                 format!("costs ${:.2} on average by a first guess, over ${:.2}", expected.dollars(), budget.dollars())
             }
-            Self::GuessedLate { expected, deadline } => format!("takes {expected} on average by a first guess, {deadline} are left"),
+            Self::GuessedLate { expected, deadline } => {
+                format!("takes {expected} on average by a first guess, {deadline} are left")
+            }
             Self::TooShortForSpot { work, start } => {
                 format!("{work} of work is too little to wait for spot, when a start alone takes {start}")
             }
@@ -248,9 +264,16 @@ impl Why {
             Self::NoDeadline => "without a deadline there is nothing to fall back for".to_owned(),
             Self::MaxPrice { rate, limit } => format!("${:.2} an hour is over ${:.2}", rate.dollars(), limit.dollars()),
             Self::Budget { most, budget, confidence } => {
-                format!("${:.2} with {:.0} % certainty is over ${:.2}", most.dollars(), confidence * 100.0, budget.dollars())
+                format!(
+                    "${:.2} with {:.0} % certainty is over ${:.2}",
+                    most.dollars(),
+                    confidence * 100.0,
+                    budget.dollars()
+                )
             }
-            Self::Dominated { cost, hours } => format!("${:.2} and {hours} at best: another plan is cheaper and no slower", cost.dollars()),
+            Self::Dominated { cost, hours } => {
+                format!("${:.2} and {hours} at best: another plan is cheaper and no slower", cost.dollars())
+            }
         }
     }
 
@@ -261,7 +284,9 @@ impl Why {
             Self::CloudNotAsked => "add it with --cloud".to_owned(),
             Self::RegionNotAsked => "add it with --region".to_owned(),
             Self::TermsNotAsked => "change --purchase".to_owned(),
-            Self::Policy(broken) | Self::PolicyCost(broken) => format!("line {} of policy.toml, by whoever keeps it", broken.line),
+            Self::Policy(broken) | Self::PolicyCost(broken) => {
+                format!("line {} of policy.toml, by whoever keeps it", broken.line)
+            }
             Self::OwnedNodes { .. } | Self::OwnedUntil { .. } => "capacity.toml, if there is more".to_owned(),
             Self::SpecialAccount => "name the region with --region".to_owned(),
             Self::UnfittedVendor => "name the chip with --gpus".to_owned(),
@@ -271,12 +296,19 @@ impl Why {
             Self::SoldOut => "another place, or later".to_owned(),
             Self::NotSold | Self::Suspect(_) => "--include-suspect after checking the price yourself".to_owned(),
             Self::NoNetwork => "--allow-slow-network".to_owned(),
-            Self::Misfit(Misfit::NeedsMemory { need, .. }) => format!("a GPU with {need}, more GPUs to split over, or a shorter sequence"),
+            Self::Misfit(Misfit::NeedsMemory { need, .. }) => {
+                format!("a GPU with {need}, more GPUs to split over, or a shorter sequence")
+            }
             Self::Misfit(Misfit::Indivisible { .. }) => "a global batch that more counts divide".to_owned(),
             Self::Misfit(Misfit::Unsupported { .. }) => "-".to_owned(),
-            Self::Misfit(Misfit::Overloaded { machines, .. }) if *machines <= f64::from(MOST_NODES) => format!("--max-nodes {machines:.0}"),
+            Self::Misfit(Misfit::Overloaded { machines, .. }) if *machines <= f64::from(MOST_NODES) => {
+                format!("--max-nodes {machines:.0}")
+            }
             Self::Misfit(Misfit::Overloaded { requests_per_second, .. }) => {
-                format!("at most {:.0} requests a second here, or the load in several plans", requests_per_second.floor())
+                format!(
+                    "at most {:.0} requests a second here, or the load in several plans",
+                    requests_per_second.floor()
+                )
             }
             Self::Misfit(Misfit::Slow { what, least, .. }) => {
                 let key = if *what == FIRST { "time_to_first_token" } else { "time_per_token" };
@@ -284,7 +316,9 @@ impl Why {
             }
             Self::NothingStandsIn | Self::SplitOverSpot => "--purchase on-demand".to_owned(),
             // Rounded down, so that it does.
-            Self::TooFewReplicas { short, .. } => format!("serving.availability = {:.3}", ((1.0 - short) * 1000.0).floor() / 1000.0),
+            Self::TooFewReplicas { short, .. } => {
+                format!("serving.availability = {:.3}", ((1.0 - short) * 1000.0).floor() / 1000.0)
+            }
             Self::Deadline { needed, .. } => format!("--deadline {:.0}h", needed.0.ceil()),
             Self::GuessedDear { expected, .. } => format!("--budget {:.0}", (expected.dollars() * 2.0).ceil()),
             Self::GuessedLate { expected, .. } => format!("--deadline {:.0}h", (expected.0 * 2.0).ceil()),
@@ -376,5 +410,8 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
 pub fn count_is_asked(instance: &InstanceType, hardware: &Hardware, limits: &Limits, gpus: u32) -> bool {
     let gpu = hardware.gpu(instance.node.gpu);
     limits.gpus.is_empty()
-        || limits.gpus.iter().any(|selector| selector.matches_gpu(instance.node.gpu, gpu) && selector.matches_count(gpus))
+        || limits
+            .gpus
+            .iter()
+            .any(|selector| selector.matches_gpu(instance.node.gpu, gpu) && selector.matches_count(gpus))
 }

@@ -169,7 +169,9 @@ impl Search<'_> {
     fn recent(&self, asked: &Asked) -> Vec<JobOffer> {
         let (mut offers, _) = self.all(asked);
         let is_old = |offer: &Offer| {
-            self.limits.now.is_some_and(|now| Hours(now.duration_since(offer.quote.observed_at).as_secs_f64() / 3600.0) > LIST_FRESH)
+            self.limits.now.is_some_and(|now| {
+                Hours(now.duration_since(offer.quote.observed_at).as_secs_f64() / 3600.0) > LIST_FRESH
+            })
         };
         offers.retain(|one| self.limits.accept_stale || !is_old(self.market.offer(one.offer)));
         offers
@@ -178,8 +180,14 @@ impl Search<'_> {
     fn better(&self, asked: &Asked, base: &JobOffer) -> Vec<Better> {
         let offer = self.market.offer(base.offer);
         let mut better = Vec::new();
-        for (change, place, terms) in [(Change::Place, true, false), (Change::Terms, false, true), (Change::PlaceAndTerms, true, true)] {
-            let found = self.recent(&self.relaxed(asked, offer, place, terms)).into_iter().next().filter(|one| one.hourly < base.hourly);
+        for (change, place, terms) in
+            [(Change::Place, true, false), (Change::Terms, false, true), (Change::PlaceAndTerms, true, true)]
+        {
+            let found = self
+                .recent(&self.relaxed(asked, offer, place, terms))
+                .into_iter()
+                .next()
+                .filter(|one| one.hourly < base.hourly);
             // Both together only where each alone is worse.
             let is_new = |one: &JobOffer| better.iter().all(|known: &Better| known.offer.offer != one.offer);
             better.extend(found.filter(is_new).map(|offer| Better { change, offer, faster: None }));
@@ -235,12 +243,15 @@ impl Search<'_> {
                 Some((one, faster))
             })
             .collect();
-        let per_work = |(one, (compute, bandwidth)): &(JobOffer, (f64, f64))| one.hourly.dollars() / compute.min(*bandwidth);
+        let per_work =
+            |(one, (compute, bandwidth)): &(JobOffer, (f64, f64))| one.hourly.dollars() / compute.min(*bandwidth);
         candidates.retain(|candidate| per_work(candidate) < base.hourly.dollars());
         let cheapest = candidates.iter().find(|(one, _)| one.hourly < base.hourly).cloned();
         let fastest = candidates.iter().min_by(|a, b| per_work(a).total_cmp(&per_work(b))).cloned();
         let fastest = fastest.filter(|(one, _)| cheapest.as_ref().is_none_or(|(other, _)| other.offer != one.offer));
-        let named = |change: Change| move |(offer, faster): (JobOffer, (f64, f64))| Better { change, offer, faster: Some(faster) };
+        let named = |change: Change| {
+            move |(offer, faster): (JobOffer, (f64, f64))| Better { change, offer, faster: Some(faster) }
+        };
         cheapest.map(named(Change::Gpu)).into_iter().chain(fastest.map(named(Change::FasterGpu))).collect()
     }
 }
@@ -251,7 +262,8 @@ fn faster(other: &Gpu, own: &Gpu) -> Option<(f64, f64)> {
     let peak = |gpu: &Gpu| gpu.peak_tflops.bf16.or(gpu.peak_tflops.fp16);
     let compute = peak(other)? / peak(own)?;
     let bandwidth = other.memory_bandwidth_gb_per_s / own.memory_bandwidth_gb_per_s;
-    let holds = other.memory_visible_mib >= own.memory_visible_mib && other.architecture.is_amd() == own.architecture.is_amd();
+    let holds =
+        other.memory_visible_mib >= own.memory_visible_mib && other.architecture.is_amd() == own.architecture.is_amd();
     (other.id != own.id && holds && compute >= 1.0 && bandwidth >= 1.0).then_some((compute, bandwidth))
 }
 
@@ -283,7 +295,11 @@ mod tests {
         for one in &told.priced.offers {
             let offer = told.market.offer(one.offer);
             let instance = told.hardware.instance(offer.instance);
-            assert!(told.hardware.gpu(instance.node.gpu).id.starts_with("a100") && instance.node.devices() == 8, "{}", instance.name);
+            assert!(
+                told.hardware.gpu(instance.node.gpu).id.starts_with("a100") && instance.node.devices() == 8,
+                "{}",
+                instance.name
+            );
             assert_eq!((one.nodes, offer.purchase), (2, Purchase::OnDemand));
             assert_eq!((one.hourly, one.cost), (offer.quote.rate.times(2), offer.quote.rate.for_hours(2, 24.0)));
         }

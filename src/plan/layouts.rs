@@ -16,7 +16,8 @@ pub fn layouts(model: &Model, training: &Training, machine: &Machine, gpus: u32,
                 if !global_batch.is_multiple_of(u64::from(data)) {
                     continue;
                 }
-                let base = Layout { data, tensor, pipeline, context, sequence_parallel: tensor > 1, ..Layout::default() };
+                let base =
+                    Layout { data, tensor, pipeline, context, sequence_parallel: tensor > 1, ..Layout::default() };
                 for expert in expert_degrees(model, machine, data) {
                     for (shard, shard_group) in shards(&base, machine, gpus) {
                         found.push(Layout { expert, shard, shard_group, ..base });
@@ -32,8 +33,10 @@ pub fn layouts(model: &Model, training: &Training, machine: &Machine, gpus: u32,
 pub fn micro_batches(global_batch: u64, layout: &Layout, stated: Option<u32>) -> Vec<u32> {
     let rank = global_batch / u64::from(layout.data);
     let candidates = stated.map_or_else(|| (0..12).rev().map(|power| 1 << power).collect(), |micro| vec![micro]);
-    let mut found: Vec<u32> =
-        candidates.into_iter().filter(|micro| rank.is_multiple_of(u64::from(*micro)) && u64::from(*micro) <= rank).collect();
+    let mut found: Vec<u32> = candidates
+        .into_iter()
+        .filter(|micro| rank.is_multiple_of(u64::from(*micro)) && u64::from(*micro) <= rank)
+        .collect();
     // A small odd share is also one micro batch.
     if stated.is_none() && rank <= 4096 && !rank.is_power_of_two() {
         found.insert(0, rank as u32);
@@ -55,14 +58,17 @@ pub fn interleaves(model: &Model, layout: &Layout, micro_steps: u64) -> Vec<u32>
     if layout.pipeline <= 1 {
         return vec![1];
     }
-    let allowed =
-        |v: &u32| model.layers.is_multiple_of(layout.pipeline * v) && (*v == 1 || micro_steps.is_multiple_of(u64::from(layout.pipeline)));
+    let allowed = |v: &u32| {
+        model.layers.is_multiple_of(layout.pipeline * v)
+            && (*v == 1 || micro_steps.is_multiple_of(u64::from(layout.pipeline)))
+    };
     [1, 2, 4].into_iter().filter(allowed).collect()
 }
 
 /// Stacks that were named decide; where none was, only pre-training teams split layers and matrices by hand.
 fn splits_layers(model: &Model, training: &Training) -> bool {
-    let stack = training.framework.splits_layers() && (training.task == Task::Pretrain || !training.framework.0.is_empty());
+    let stack =
+        training.framework.splits_layers() && (training.task == Task::Pretrain || !training.framework.0.is_empty());
     stack && model.kind.is_transformer() && !training.task.has_adapters()
 }
 
@@ -93,7 +99,8 @@ fn context_degrees(training: &Training, ranks: u32) -> Vec<u32> {
 fn expert_degrees(model: &Model, machine: &Machine, data: u32) -> Vec<u32> {
     let Some(experts) = model.experts else { return vec![1] };
     let domain = machine.link_domain(data).max(1);
-    let divides = |e: &u32| *e == 1 || (data.is_multiple_of(*e) && experts.experts.is_multiple_of(*e) && *e <= domain.max(8));
+    let divides =
+        |e: &u32| *e == 1 || (data.is_multiple_of(*e) && experts.experts.is_multiple_of(*e) && *e <= domain.max(8));
     [1, 8, 64].into_iter().filter(divides).collect()
 }
 
@@ -104,7 +111,8 @@ fn shards(layout: &Layout, machine: &Machine, gpus: u32) -> Vec<(Shard, Option<u
         return vec![(Shard::None, None)];
     }
     let inside = machine.link_domain(gpus) / layout.tensor;
-    let group = (inside > 1 && layout.data > inside && layout.data.is_multiple_of(inside) && layout.context == 1).then_some(inside);
+    let group = (inside > 1 && layout.data > inside && layout.data.is_multiple_of(inside) && layout.context == 1)
+        .then_some(inside);
     let mut shards = vec![(Shard::Zero1, None)];
     if group.is_some() {
         shards.push((Shard::Zero1, group));

@@ -128,7 +128,8 @@ impl Limits {
     pub fn read(section: &LimitsSection, hardware: &Hardware, now: Timestamp) -> Result<Self, LimitsError> {
         let word = |key: &'static str, value: &Option<String>| value.clone().map(|text| (key, text));
         let budget = word("budget", &section.budget).map(|(key, text)| money(key, &text)).transpose()?;
-        let value_of_time = word("value_of_time", &section.value_of_time).map(|(key, text)| money(key, &text)).transpose()?;
+        let value_of_time =
+            word("value_of_time", &section.value_of_time).map(|(key, text)| money(key, &text)).transpose()?;
         let max_price = word("max_price", &section.max_price).map(|(key, text)| money(key, &text)).transpose()?;
         Ok(Self {
             deadline: section.deadline.as_deref().map(|text| deadline(text, now)).transpose()?,
@@ -169,15 +170,17 @@ fn deadline(text: &str, now: Timestamp) -> Result<Hours, LimitsError> {
         // A day means until its end, in UTC.
         date.at(23, 59, 59, 0).to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
     });
-    let moment =
-        moment.ok_or_else(|| invalid("deadline", format!("`{text}` is neither a length such as 36h nor a date such as 2026-12-24")))?;
+    let moment = moment.ok_or_else(|| {
+        invalid("deadline", format!("`{text}` is neither a length such as 36h nor a date such as 2026-12-24"))
+    })?;
     let hours = moment.duration_since(now).as_secs_f64() / 3600.0;
     if hours > 0.0 { Ok(Hours(hours)) } else { Err(LimitsError::DeadlinePassed { deadline: moment, now }) }
 }
 
 /// `0.9`, `90 %` or `90%`.
 fn confidence(text: &str) -> Result<f64, LimitsError> {
-    let refused = || invalid("confidence", format!("`{text}` is no certainty between 0.5 and 0.99, such as 0.9 or 90%"));
+    let refused =
+        || invalid("confidence", format!("`{text}` is no certainty between 0.5 and 0.99, such as 0.9 or 90%"));
     let share = match text.trim().strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
         None => text.trim().parse(),
@@ -200,15 +203,18 @@ pub fn cloud(name: &str, hardware: &Hardware) -> Result<CloudId, LimitsError> {
         other => other.to_owned(),
     };
     let known = hardware.clouds();
-    known
-        .iter()
-        .find(|cloud| cloud.as_str() == alias)
-        .cloned()
-        .ok_or_else(|| LimitsError::UnknownCloud { name: name.to_owned(), known: known.iter().map(ToString::to_string).collect() })
+    known.iter().find(|cloud| cloud.as_str() == alias).cloned().ok_or_else(|| LimitsError::UnknownCloud {
+        name: name.to_owned(),
+        known: known.iter().map(ToString::to_string).collect(),
+    })
 }
 
 fn nodes(count: u32) -> Result<u32, LimitsError> {
-    if (1..=MOST_NODES).contains(&count) { Ok(count) } else { Err(invalid("max_nodes", format!("{count} is outside 1 to {MOST_NODES}"))) }
+    if (1..=MOST_NODES).contains(&count) {
+        Ok(count)
+    } else {
+        Err(invalid("max_nodes", format!("{count} is outside 1 to {MOST_NODES}")))
+    }
 }
 
 fn choice<T: Default + for<'de> Deserialize<'de>>(key: &'static str, text: Option<&str>) -> Result<T, LimitsError> {

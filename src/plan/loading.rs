@@ -39,7 +39,8 @@ fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, ste
     // Runs beside each other share the host.
     let beside = f64::from(Packing::new(workload.sweep.as_ref(), machine.node.devices()).side_by_side);
     let samples = step.setting.global_batch * beside / f64::from(nodes);
-    let demand = Demand { model: &workload.model, training: &workload.training, data, samples, passes: passes(workload) };
+    let demand =
+        Demand { model: &workload.model, training: &workload.training, data, samples, passes: passes(workload) };
     Feeding::new(&feeder, &demand)
 }
 
@@ -92,7 +93,8 @@ impl Waiting {
 
 /// What bounds a step, in the words of the contract; of input, which part of it.
 pub fn bound_word(step: &StepEstimate) -> String {
-    let word = serde_json::to_value(step.bound).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
+    let word =
+        serde_json::to_value(step.bound).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
     step.input_limit().map_or(word, |limit| format!("input: {}", limit.word()))
 }
 
@@ -142,7 +144,8 @@ fn rounded(rate: f64) -> String {
 
 /// The plan that would cost least if samples were always at hand, where that is another than the best and much cheaper.
 pub fn passed_over(world: World, plans: &[Plan], best: &Plan) -> Option<String> {
-    let unfed = |plan: &Plan| plan.cost.expected.dollars() - Waiting::of(plan).map_or(0.0, |waiting| waiting.cost.dollars());
+    let unfed =
+        |plan: &Plan| plan.cost.expected.dollars() - Waiting::of(plan).map_or(0.0, |waiting| waiting.cost.dollars());
     let other = plans
         .iter()
         .filter(|plan| plan.instance != best.instance || plan.nodes != best.nodes)
@@ -192,14 +195,18 @@ fn requests(workload: &Workload) -> Option<String> {
 /// The parts of the input that nobody can check, and the line that would change that.
 fn unchecked(world: World, workload: &Workload, instance: InstanceId) -> Option<String> {
     let usual = if workload.model.kind.counts_samples() { "jpeg" } else { "tokens" };
-    let line =
-        format!("the input pipeline was not checked: [data] does not say what the samples are (kind = \"{usual}\", with size and samples)");
+    let line = format!(
+        "the input pipeline was not checked: [data] does not say what the samples are (kind = \"{usual}\", with size and samples)"
+    );
     let Some(data) = &workload.data else { return Some(line) };
     let machine = world.hardware.instance(instance);
     let cost = feeding::cpu_seconds(&workload.model, &workload.training, data);
     let Some(kind) = data.reading.kind else {
-        let cores =
-            if machine.vcpus == 0 { "nobody says how many vCPUs the machine has" } else { "only the stated time of a sample was checked" };
+        let cores = if machine.vcpus == 0 {
+            "nobody says how many vCPUs the machine has"
+        } else {
+            "only the stated time of a sample was checked"
+        };
         let storage = format!("{cores}; storage was not (kind = \"{usual}\", with size and samples)");
         return Some(if cost.is_some() { storage } else { line });
     };
@@ -225,11 +232,11 @@ fn unchecked(world: World, workload: &Workload, instance: InstanceId) -> Option<
 fn of_measured_host(world: World, workload: &Workload, instance: InstanceId) -> Option<String> {
     let gpu = world.hardware.gpu(world.hardware.instance(instance).node.gpu);
     let host = world.correction.host(gpu)?;
-    let what = format!("loading: beside {}, {}: {}", gpu.name, host.processor.as_deref().unwrap_or("the host"), host.words());
-    let says = workload
-        .data
-        .as_ref()
-        .is_some_and(|data| bytes_of_a_sample(data).is_some() || feeding::cpu_seconds(&workload.model, &workload.training, data).is_some());
+    let what =
+        format!("loading: beside {}, {}: {}", gpu.name, host.processor.as_deref().unwrap_or("the host"), host.words());
+    let says = workload.data.as_ref().is_some_and(|data| {
+        bytes_of_a_sample(data).is_some() || feeding::cpu_seconds(&workload.model, &workload.training, data).is_some()
+    });
     Some(if says {
         format!("{what}; counted on machines with this GPU, as far as [data] says what a sample costs")
     } else {
@@ -257,7 +264,8 @@ mod tests {
     fn slow_storage_counts_on_machines_of_the_measured_gpu_without_a_disk_for_the_data() {
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
-        let workload = WorkloadFile::parse(IMAGES).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
+        let workload =
+            WorkloadFile::parse(IMAGES).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
         let gpu = hardware.gpu(hardware.find_gpu("h100-sxm5-80").unwrap());
         let measured = MeasuredGpu {
             id: gpu.id.clone(),
@@ -276,7 +284,8 @@ mod tests {
             let fed = fed(world, &workload, id, 1, step.clone());
             (fed.time.total, step.time.total)
         };
-        let is_measured = |instance: &InstanceType| hardware.gpu(instance.node.gpu).id == gpu.id && !instance.node.gpus.is_slice();
+        let is_measured =
+            |instance: &InstanceType| hardware.gpu(instance.node.gpu).id == gpu.id && !instance.node.gpus.is_slice();
         let holds = |instance: &InstanceType| instance.local_nvme.is_some_and(|disk| disk.0 > 150e9);
         let (fed, alone) = slower(&|instance| is_measured(instance) && !holds(instance));
         // 2048 images of 117 kB at 1 MB/s.
@@ -296,7 +305,8 @@ mod tests {
             let text = format!(
                 "model = {{ preset = \"resnet-50\" }}\ntraining = {{ epochs = 9, global_batch = 64 }}\n[data]\nsamples = 1000000\n{data}"
             );
-            let workload = WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
+            let workload =
+                WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
             let id = hardware.instance_ids().find(|id| {
                 let one = hardware.instance(*id);
                 one.cloud.as_str() == cloud && one.name == name
@@ -306,7 +316,9 @@ mod tests {
         let jpeg = "kind = \"jpeg\"\nsize = \"100GB\"";
         assert_eq!(said_of(jpeg, "aws", "p4d.24xlarge"), (9.0, String::new()));
         assert!(said_of("size = \"100GB\"", "aws", "p4d.24xlarge").1.contains("kind = \"jpeg\""));
-        assert!(said_of("kind = \"video\"\nsize = \"100GB\"", "aws", "p4d.24xlarge").1.contains("cpu_seconds_per_sample"));
+        assert!(
+            said_of("kind = \"video\"\nsize = \"100GB\"", "aws", "p4d.24xlarge").1.contains("cpu_seconds_per_sample")
+        );
         assert!(said_of("kind = \"jpeg\"", "aws", "p4d.24xlarge").1.contains("size and samples"));
         assert!(said_of(jpeg, "nebius", "gpu-h100-sxm_8gpu-128vcpu-1600gb").1.contains("the disks of this cloud"));
         // No source says how many vCPUs stand beside it.

@@ -27,7 +27,9 @@ pub enum UnusableProfile {
     NoSteps,
     #[error("this workload does not run on {on}, where the profile says it was measured: {why}")]
     Misfit { on: String, why: String },
-    #[error("the profile took {measured:.3} s a step where {expected:.3} s are expected on {on}: another workload was measured")]
+    #[error(
+        "the profile took {measured:.3} s a step where {expected:.3} s are expected on {on}: another workload was measured"
+    )]
     OtherWorkload { measured: f64, expected: f64, on: String },
 }
 
@@ -36,7 +38,8 @@ pub fn catalog_gpu(name: &str, memory_bytes: Option<f64>, hardware: &Hardware) -
     let words: Vec<&str> = name.split_whitespace().collect();
     // Drivers put the vendor and the series before the name.
     let id = (0..words.len()).find_map(|skipped| hardware.find_gpu(&words[skipped..].join(" ")))?;
-    let has_memory = memory_bytes.is_none_or(|bytes| (bytes / hardware.gpu(id).memory().0 - 1.0).abs() <= MEMORY_TOLERANCE);
+    let has_memory =
+        memory_bytes.is_none_or(|bytes| (bytes / hardware.gpu(id).memory().0 - 1.0).abs() <= MEMORY_TOLERANCE);
     has_memory.then_some(id)
 }
 
@@ -60,8 +63,10 @@ pub fn measured(
     let subject = Subject::new(&workload.model, &workload.training, Machine::new(gpu, shape));
     let on = format!("{} x {}", shape.devices() * nodes, gpu.name);
     let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), nodes);
-    let expected =
-        outcome.map_err(|misfit| UnusableProfile::Misfit { on: on.clone(), why: crate::plan::filters::Why::Misfit(misfit).detail() })?;
+    let expected = outcome.map_err(|misfit| UnusableProfile::Misfit {
+        on: on.clone(),
+        why: crate::plan::filters::Why::Misfit(misfit).detail(),
+    })?;
     let step = profile.step.as_ref().ok_or(UnusableProfile::NoSteps)?;
     let left = without_faults(profile);
     let spread = step.spread_seconds / step.median_seconds;
@@ -84,7 +89,10 @@ pub fn measured(
         None => {
             let whole = |class| Some(Curve::flat(class, seconds / estimated, spread.hypot(WHOLE_STEP))?.of_run());
             let curves: Vec<Curve> = WorkClass::ALL.into_iter().filter_map(whole).collect();
-            reasons.push(format!("no trace tells the classes of work apart: each is taken as x {:.2}", seconds / estimated));
+            reasons.push(format!(
+                "no trace tells the classes of work apart: each is taken as x {:.2}",
+                seconds / estimated
+            ));
             curves
         }
     };
@@ -135,7 +143,8 @@ fn by_class(
                 ));
                 curves.push(found.of_run());
             }
-            None => reasons.push(format!("{}: x {ratio:.2} is too far off to be the same work, and is left out", class.word())),
+            None => reasons
+                .push(format!("{}: x {ratio:.2} is too far off to be the same work, and is left out", class.word())),
         }
     }
     curves
@@ -188,7 +197,9 @@ mod tests {
         let slower = found(&profile(estimate().time.total * 1.2)).unwrap();
         assert_eq!(slower.id, "h100-sxm5-80");
         assert_eq!(slower.curves.len(), 4);
-        assert!(slower.curves.iter().all(|curve| (curve.time() - 1.2).abs() < 1e-9 && curve.overall().spread >= WHOLE_STEP));
+        assert!(
+            slower.curves.iter().all(|curve| (curve.time() - 1.2).abs() < 1e-9 && curve.overall().spread >= WHOLE_STEP)
+        );
         assert!(matches!(found(&profile(estimate().time.total * 50.0)), Err(UnusableProfile::OtherWorkload { .. })));
         assert_eq!(found(&Profile { step: None, ..profile(1.0) }), Err(UnusableProfile::NoSteps));
     }
@@ -203,8 +214,12 @@ mod tests {
         ];
         let operators = Operators { devices: 1, span_seconds: 5.0 * time.total, classes, ..Operators::default() };
         let found = found(&Profile { operators: Some(operators), ..profile(time.total) }).unwrap();
-        let ratio = |class| found.curves.iter().find(|curve| curve.class == class).map(|curve| (curve.time() * 100.0).round());
-        assert_eq!((ratio(WorkClass::Compute), ratio(WorkClass::Memory), ratio(WorkClass::Launch)), (Some(110.0), Some(140.0), None));
+        let ratio =
+            |class| found.curves.iter().find(|curve| curve.class == class).map(|curve| (curve.time() * 100.0).round());
+        assert_eq!(
+            (ratio(WorkClass::Compute), ratio(WorkClass::Memory), ratio(WorkClass::Launch)),
+            (Some(110.0), Some(140.0), None)
+        );
     }
 
     #[test]

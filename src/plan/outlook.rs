@@ -27,7 +27,9 @@ fn pools(world: World, kept: &[OfferId], plan: &Plan) -> Vec<Pool> {
     let alike = |id: &OfferId| {
         let offer = world.market.offer(*id);
         let other = &world.hardware.instance(offer.instance).node;
-        offer.purchase == Purchase::Spot && offer.owned.is_none() && (other.gpu, other.devices()) == (node.gpu, node.devices())
+        offer.purchase == Purchase::Spot
+            && offer.owned.is_none()
+            && (other.gpu, other.devices()) == (node.gpu, node.devices())
     };
     let mut ids: Vec<OfferId> = kept.iter().copied().filter(alike).collect();
     ids.sort_by_key(|id| (*id != plan.offer, world.market.offer(*id).quote.rate, *id));
@@ -51,8 +53,10 @@ fn promise(pricer: &Pricer, plan: &Plan) -> Option<String> {
         || format!("within {deadline}"),
         |now| {
             let end = now.as_second().saturating_add((deadline.0 * 3600.0) as i64);
-            jiff::Timestamp::from_second(end)
-                .map_or_else(|_| format!("within {deadline}"), |end| format!("by {}", end.strftime("%Y-%m-%d %H:%M UTC")))
+            jiff::Timestamp::from_second(end).map_or_else(
+                |_| format!("within {deadline}"),
+                |end| format!("by {}", end.strftime("%Y-%m-%d %H:%M UTC")),
+            )
         },
     );
     let allowance = (plan.run.worst_changeover.0 - plan.run.changeover.0) * 60.0;

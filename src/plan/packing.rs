@@ -61,7 +61,9 @@ mod tests {
     #[test]
     fn a_run_sees_its_cards_and_no_others() {
         let hardware = Hardware::embedded().unwrap();
-        let of = |name: &str| hardware.instance_ids().map(|id| hardware.instance(id)).find(|found| found.name == name).unwrap().node;
+        let of = |name: &str| {
+            hardware.instance_ids().map(|id| hardware.instance(id)).find(|found| found.name == name).unwrap().node
+        };
         let eight = of("p5.48xlarge");
         let one = part(&eight, Some(&sweep("1"))).unwrap();
         assert_eq!((one.devices(), one.link, one.gpu_memory), (1, GpuLink::Single, eight.gpu_memory));

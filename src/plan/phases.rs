@@ -25,8 +25,16 @@ impl Total {
         let hours = |of: fn(&Quantiles<f64>) -> f64| phases.iter().map(|phase| of(&phase.hours)).sum();
         let cost = |of: fn(&Quantiles<Usd>) -> Usd| phases.iter().map(|phase| of(&phase.cost)).sum();
         Self {
-            run_hours: Quantiles { expected: hours(|hours| hours.expected), p50: hours(|hours| hours.p50), p90: hours(|hours| hours.p90) },
-            cost_usd: Quantiles { expected: cost(|cost| cost.expected), p50: cost(|cost| cost.p50), p90: cost(|cost| cost.p90) },
+            run_hours: Quantiles {
+                expected: hours(|hours| hours.expected),
+                p50: hours(|hours| hours.p50),
+                p90: hours(|hours| hours.p90),
+            },
+            cost_usd: Quantiles {
+                expected: cost(|cost| cost.expected),
+                p50: cost(|cost| cost.p50),
+                p90: cost(|cost| cost.p90),
+            },
         }
     }
 }

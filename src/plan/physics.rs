@@ -135,7 +135,8 @@ impl Search<'_> {
             let steps = self.global_batch / (u64::from(layout.data) * u64::from(micro_batch));
             let mut fitted = None;
             for recompute in layouts::recomputes(training, self.subject.model) {
-                let setting = Setting { layout: *layout, micro_batch, global_batch: self.global_batch as f64, recompute };
+                let setting =
+                    Setting { layout: *layout, micro_batch, global_batch: self.global_batch as f64, recompute };
                 if self.fits(&setting) {
                     fitted = Some(recompute);
                     break;
@@ -145,7 +146,8 @@ impl Search<'_> {
             let mut really = false;
             for virtual_pipeline in layouts::interleaves(self.subject.model, layout, steps) {
                 let layout = Layout { virtual_pipeline, ..*layout };
-                really |= self.time(&Setting { layout, micro_batch, global_batch: self.global_batch as f64, recompute });
+                really |=
+                    self.time(&Setting { layout, micro_batch, global_batch: self.global_batch as f64, recompute });
             }
             if !really {
                 continue;

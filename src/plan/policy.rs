@@ -71,16 +71,21 @@ enum Amount {
     Decimal(f64),
 }
 
-const PURCHASES: [&str; 7] = ["on-demand", "spot", "commitment", "capacity-block", "calendar", "flex-start", "reserved"];
+const PURCHASES: [&str; 7] =
+    ["on-demand", "spot", "commitment", "capacity-block", "calendar", "flex-start", "reserved"];
 
 impl Policy {
     pub fn read(text: &str, hardware: &Hardware) -> Result<Self, PolicyError> {
-        let section: Section = toml::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string().trim_end().to_owned()))?;
+        let section: Section =
+            toml::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string().trim_end().to_owned()))?;
         let reader = Reader { text };
         Ok(Self {
-            clouds: reader.list("clouds", section.clouds, |name| cloud(name, hardware).map_err(|error| error.to_string()))?,
+            clouds: reader
+                .list("clouds", section.clouds, |name| cloud(name, hardware).map_err(|error| error.to_string()))?,
             regions: reader.list("regions", section.regions, |name| Ok(name.to_ascii_lowercase()))?,
-            gpus: reader.list("gpus", section.gpus, |name| GpuSelector::parse(name, hardware).map_err(|error| error.to_string()))?,
+            gpus: reader.list("gpus", section.gpus, |name| {
+                GpuSelector::parse(name, hardware).map_err(|error| error.to_string())
+            })?,
             purchases: reader.list("purchases", section.purchases, |word| {
                 let known = PURCHASES.contains(&word).then(|| word.to_owned());
                 known.ok_or_else(|| format!("`{word}` is not among {}", PURCHASES.join(", ")))
@@ -98,8 +103,10 @@ impl Policy {
         if let Some(broken) = self.breaks_place(&instance.cloud, &offer.place).filter(|_| offer.owned.is_none()) {
             return Some(broken);
         }
-        if let Some(rule) =
-            self.gpus.as_ref().filter(|rule| !rule.value.iter().any(|selector| selector.matches_gpu(instance.node.gpu, gpu)))
+        if let Some(rule) = self
+            .gpus
+            .as_ref()
+            .filter(|rule| !rule.value.iter().any(|selector| selector.matches_gpu(instance.node.gpu, gpu)))
         {
             return Some(rule.broken(format!("gpus does not list {}", gpu.id)));
         }
@@ -112,8 +119,9 @@ impl Policy {
             return Some(rule.broken(format!("clouds does not list {cloud}")));
         }
         let names = [Some(&place.region), place.zone_id.as_ref()];
-        let inside =
-            |allowed: &[String]| names.into_iter().flatten().any(|name| allowed.iter().any(|start| name.starts_with(start.as_str())));
+        let inside = |allowed: &[String]| {
+            names.into_iter().flatten().any(|name| allowed.iter().any(|start| name.starts_with(start.as_str())))
+        };
         let rule = self.regions.as_ref().filter(|rule| !inside(&rule.value))?;
         Some(rule.broken(format!("regions does not list {}", place.region)))
     }
@@ -121,8 +129,10 @@ impl Policy {
     /// The rule about ways to buy.
     pub fn breaks_terms(&self, purchase: Purchase) -> Option<Broken> {
         let word = purchase.word();
-        let rule =
-            self.purchases.as_ref().filter(|rule| purchase != Purchase::Reserved && !rule.value.iter().any(|known| known == word))?;
+        let rule = self
+            .purchases
+            .as_ref()
+            .filter(|rule| purchase != Purchase::Reserved && !rule.value.iter().any(|known| known == word))?;
         Some(rule.broken(format!("purchases does not list {word}")))
     }
 
@@ -172,7 +182,11 @@ impl Reader<'_> {
             Amount::Whole(number) => number.to_string(),
             Amount::Decimal(number) => number.to_string(),
         };
-        let read = Usd::parse(&text.replace([',', '_'], "")).map_err(|error| PolicyError::Invalid { line, key, detail: error.to_string() });
+        let read = Usd::parse(&text.replace([',', '_'], "")).map_err(|error| PolicyError::Invalid {
+            line,
+            key,
+            detail: error.to_string(),
+        });
         read.map(|value| Some(Rule { value, line }))
     }
 }
@@ -190,7 +204,10 @@ mod tests {
             max_usd_per_hour = 50\nmax_p90_usd = \"1,000.50\"\nrequired_tags = [\"team\"]\n";
         let policy = Policy::read(text, &hardware).unwrap();
         let first = |line: usize| {
-            let broken = market.offers().iter().filter_map(|offer| policy.breaks(offer, hardware.instance(offer.instance), &hardware));
+            let broken = market
+                .offers()
+                .iter()
+                .filter_map(|offer| policy.breaks(offer, hardware.instance(offer.instance), &hardware));
             broken.into_iter().find(|broken| broken.line == line).map(|broken| broken.detail)
         };
         assert!(first(2).unwrap().starts_with("clouds does not list "));

@@ -56,7 +56,9 @@ impl<'a> Pricer<'a> {
     pub fn new(world: World<'a>, workload: &'a Workload, limits: &'a Limits) -> Self {
         let mut fallbacks: HashMap<(InstanceId, Arc<str>), OfferId> = HashMap::new();
         // On-demand is sold by region: who names a zone for spot may fall back to its region.
-        let named = |zone: &&Offer| zone.place.zone_id.as_deref().is_some_and(|id| limits.regions.iter().any(|name| name == id));
+        let named = |zone: &&Offer| {
+            zone.place.zone_id.as_deref().is_some_and(|id| limits.regions.iter().any(|name| name == id))
+        };
         let of_zones = world.market.offers().iter().filter(named).map(|offer| offer.place.region.to_string());
         let mut regions: Vec<String> = limits.regions.iter().cloned().chain(of_zones).collect();
         regions.sort();
@@ -65,7 +67,8 @@ impl<'a> Pricer<'a> {
         for id in world.market.offer_ids() {
             let offer = world.market.offer(id);
             let is_firm = offer.purchase == Purchase::OnDemand && offer.owned.is_none();
-            if !is_firm || refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, &firm).is_some() {
+            if !is_firm || refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, &firm).is_some()
+            {
                 continue;
             }
             let cheapest = fallbacks.entry((offer.instance, offer.place.region.clone())).or_insert(id);
@@ -81,8 +84,13 @@ impl<'a> Pricer<'a> {
     pub fn counter(&self, id: OfferId) -> Counter {
         let offer = self.world.market.offer(id);
         let instance = self.world.hardware.instance(offer.instance);
-        let charges =
-            PlaceCharges::new(&self.world.market.charges, offer, instance, self.workload.data.as_ref(), reads_from_afar(self.workload));
+        let charges = PlaceCharges::new(
+            &self.world.market.charges,
+            offer,
+            instance,
+            self.workload.data.as_ref(),
+            reads_from_afar(self.workload),
+        );
         Counter { id, charges, rate_basis: basis(offer) }
     }
 
@@ -141,8 +149,12 @@ impl<'a> Pricer<'a> {
                 p90
             }
         };
-        let full = offer.owned.as_ref().map(|owned| Offer { quote: Quote { rate: owned.full_rate, ..offer.quote }, ..offer.clone() });
-        let full_cost = full.and_then(|offer| BillInput { offer: &offer, ..input }.bill(&used)).map(|bill| bill.total());
+        let full = offer
+            .owned
+            .as_ref()
+            .map(|owned| Offer { quote: Quote { rate: owned.full_rate, ..offer.quote }, ..offer.clone() });
+        let full_cost =
+            full.and_then(|offer| BillInput { offer: &offer, ..input }.bill(&used)).map(|bill| bill.total());
         Ok(Plan {
             full_cost,
             offer: counter.id,
@@ -174,7 +186,8 @@ impl<'a> Pricer<'a> {
             }
             plan.chance_by_deadline = Some(forecast.chance_by_deadline);
         }
-        let division = Division { spot: forecast.spot_hours, on_demand: forecast.on_demand_hours, finish: finish.expected };
+        let division =
+            Division { spot: forecast.spot_hours, on_demand: forecast.on_demand_hours, finish: finish.expected };
         let used = self.used(&plan.run, plan.spot.as_ref().and_then(|spot| spot.fallback), division);
         plan.run.lost_hours = used.lost;
         let counter = self.counter(plan.offer);
@@ -202,7 +215,13 @@ impl<'a> Pricer<'a> {
             Some(id) => Some(rate(id)?),
             None => None,
         };
-        Some(Job { run: &plan.run, availability: outlook.availability, spot: rate(plan.offer)?, on_demand, deadline: self.limits.deadline })
+        Some(Job {
+            run: &plan.run,
+            availability: outlook.availability,
+            spot: rate(plan.offer)?,
+            on_demand,
+            deadline: self.limits.deadline,
+        })
     }
 
     /// Of all machines together.
@@ -214,7 +233,8 @@ impl<'a> Pricer<'a> {
         let instance = self.world.hardware.instance(offer.instance);
         let machine = Machine::new(self.world.hardware.gpu(instance.node.gpu), &instance.node);
         let packing = Packing::new(self.workload.sweep.as_ref(), instance.node.devices());
-        let in_use = self.workload.sweep.map_or(step.setting.gpus(), |sweep| sweep.devices_of(packing.side_by_side - 1).end);
+        let in_use =
+            self.workload.sweep.map_or(step.setting.gpus(), |sweep| sweep.devices_of(packing.side_by_side - 1).end);
         let gpus = in_use.max(step.setting.gpus());
         let interruptions = match outlook {
             Some(outlook) => spot_rate(&self.model, outlook.availability, outlook.basis, gpus),
@@ -246,7 +266,9 @@ impl<'a> Pricer<'a> {
 
     /// Falling back is worth its trouble, unless it was asked for.
     fn check_use(&self, offer: &Offer, run: &RunTime, outlook: Option<&Outlook>) -> Result<(), Why> {
-        let fallback = outlook.and_then(|outlook| outlook.fallback).filter(|_| self.limits.purchase != PurchaseChoice::SpotWithFallback);
+        let fallback = outlook
+            .and_then(|outlook| outlook.fallback)
+            .filter(|_| self.limits.purchase != PurchaseChoice::SpotWithFallback);
         let Some(fallback) = fallback.map(|id| self.world.market.offer(id)) else { return Ok(()) };
         if run.work.expected < spot::LEAST_STARTS * run.changeover.0 {
             return Err(Why::TooShortForSpot { work: Hours(run.work.expected), start: run.changeover });
@@ -271,7 +293,9 @@ impl<'a> Pricer<'a> {
             return Err(Why::Deadline { needed, deadline, confidence: self.limits.confidence });
         }
         let ends_with = offer.owned.as_ref().and_then(|owned| owned.until).zip(self.limits.now);
-        if let Some((until, _)) = ends_with.filter(|(until, now)| until.duration_since(*now).as_secs_f64() < run.hours.p90 * 3600.0) {
+        if let Some((until, _)) =
+            ends_with.filter(|(until, now)| until.duration_since(*now).as_secs_f64() < run.hours.p90 * 3600.0)
+        {
             return Err(Why::OwnedUntil { until });
         }
         Ok(self.limits.deadline.filter(|_| outlook.is_none()).map(|deadline| run.chance_by(deadline)))

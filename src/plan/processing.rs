@@ -90,7 +90,10 @@ pub fn plan<'a>(hardware: &'a Hardware, market: &'a Market, work: &Processing, l
     (set.frontier, set.alternatives) = shown(plans, limits);
     set.rejected = refused.lines();
     if let Some(best) = &set.recommendation {
-        let beside = case.plans(&WorkOffers::with_gpu(hardware, market, limits, work.place.as_deref()).kept, &mut Refusals::default());
+        let beside = case.plans(
+            &WorkOffers::with_gpu(hardware, market, limits, work.place.as_deref()).kept,
+            &mut Refusals::default(),
+        );
         set.on_gpu_machines = recommend_cheapest(beside);
         set.because = because(&case, best, set.on_gpu_machines.as_ref());
     }
@@ -140,7 +143,8 @@ impl<'a> Case<'a> {
             return Err(Why::MaxPrice { rate, limit });
         }
         let band = work.seconds().map(|seconds| Hours::from(Seconds(seconds)).0);
-        let bill = self.bill(rented, nodes, band.expected, hours.expected, losses.as_ref()).ok_or_else(beyond_counting)?;
+        let bill =
+            self.bill(rented, nodes, band.expected, hours.expected, losses.as_ref()).ok_or_else(beyond_counting)?;
         let most = self.bill(rented, nodes, band.high, hours.p90, losses.as_ref()).ok_or_else(beyond_counting)?.total();
         let expected = bill.total();
         let cost = Quantiles { expected, p50: expected, p90: most.max(expected) };
@@ -190,7 +194,9 @@ impl<'a> Case<'a> {
             let lost = work * (losses.stretch - 1.0);
             lines.push(line(BillItem::LostWork, lost * count, "machine-hour", rate, &Arc::from(losses.basis))?);
         }
-        if let Some(disk) = self.market.charges.find(ChargeKind::NetworkDisk, cloud, &rented.place.region).map(Rate::new) {
+        if let Some(disk) =
+            self.market.charges.find(ChargeKind::NetworkDisk, cloud, &rented.place.region).map(Rate::new)
+        {
             let on_disk = if self.work.reading.storage == Storage::ObjectStore { 0.0 } else { self.work.reads.0 };
             let quantity = (ROOT * count + on_disk) / disk.unit_bytes * elapsed / HOURS_PER_MONTH;
             lines.push(line(BillItem::Disk, quantity, disk.unit, disk.price, &disk.basis)?);
@@ -199,8 +205,15 @@ impl<'a> Case<'a> {
             && let Some(egress) = self.market.charges.find(ChargeKind::EgressInternet, &from, region).map(Rate::new)
         {
             // Rates between regions are in no source; that of the internet is the most it can be.
-            let basis = if from == *cloud { Arc::from(format!("{}, as to the internet", egress.basis)) } else { egress.basis };
-            lines.push(line(BillItem::Egress, self.work.reads.0 / egress.unit_bytes, egress.unit, egress.price, &basis)?);
+            let basis =
+                if from == *cloud { Arc::from(format!("{}, as to the internet", egress.basis)) } else { egress.basis };
+            lines.push(line(
+                BillItem::Egress,
+                self.work.reads.0 / egress.unit_bytes,
+                egress.unit,
+                egress.price,
+                &basis,
+            )?);
         }
         Some(Bill { lines })
     }
@@ -241,20 +254,29 @@ fn recommend(plans: &[ProcessingPlan], limits: &Limits) -> Option<usize> {
     let patient = |index: &usize| limits.deadline.is_some() || hours(index) <= PATIENCE.0;
     let by_hours = |a: &usize, b: &usize| hours(a).total_cmp(&hours(b)).then(cost(a).total_cmp(&cost(b)));
     let in_time: Vec<usize> = (0..plans.len()).filter(patient).collect();
-    let Some(least) = in_time.iter().map(dollars).min_by(f64::total_cmp) else { return (0..plans.len()).min_by(by_hours) };
+    let Some(least) = in_time.iter().map(dollars).min_by(f64::total_cmp) else {
+        return (0..plans.len()).min_by(by_hours);
+    };
     match limits.objective {
         Objective::Time => in_time.into_iter().min_by(by_hours),
         Objective::Balanced => in_time.into_iter().min_by(|a, b| (cost(a) * hours(a)).total_cmp(&(cost(b) * hours(b)))),
-        Objective::Cost => in_time.into_iter().filter(|index| dollars(index) <= least * (1.0 + COST_TOLERANCE)).min_by(by_hours),
+        Objective::Cost => {
+            in_time.into_iter().filter(|index| dollars(index) <= least * (1.0 + COST_TOLERANCE)).min_by(by_hours)
+        }
     }
 }
 
 fn recommend_cheapest(plans: Vec<ProcessingPlan>) -> Option<ProcessingPlan> {
-    plans.into_iter().min_by(|a, b| a.cost.expected.cmp(&b.cost.expected).then(a.hours.expected.total_cmp(&b.hours.expected)))
+    plans
+        .into_iter()
+        .min_by(|a, b| a.cost.expected.cmp(&b.cost.expected).then(a.hours.expected.total_cmp(&b.hours.expected)))
 }
 
 /// What nothing beats in both cost and time; and of every other machine type the plan that would be recommended.
-fn shown<'a>(mut plans: Vec<ProcessingPlan<'a>>, limits: &Limits) -> (Vec<ProcessingPlan<'a>>, Vec<ProcessingPlan<'a>>) {
+fn shown<'a>(
+    mut plans: Vec<ProcessingPlan<'a>>,
+    limits: &Limits,
+) -> (Vec<ProcessingPlan<'a>>, Vec<ProcessingPlan<'a>>) {
     plans.sort_by(|a, b| a.cost.expected.cmp(&b.cost.expected).then(a.hours.expected.total_cmp(&b.hours.expected)));
     let (mut frontier, mut rest, mut fastest): (Vec<ProcessingPlan>, BTreeMap<String, Vec<ProcessingPlan>>, f64) =
         (Vec::new(), BTreeMap::new(), f64::INFINITY);
@@ -288,7 +310,10 @@ fn because(case: &Case, best: &ProcessingPlan, beside: Option<&ProcessingPlan>) 
         shown(work.writing),
     )];
     if best.on.host.network_gbit_per_s.is_none() {
-        lines.push(format!("nobody says what network {} has: {UNKNOWN_HOST_GBIT:.0} Gb/s are assumed", best.on.host.name));
+        lines.push(format!(
+            "nobody says what network {} has: {UNKNOWN_HOST_GBIT:.0} Gb/s are assumed",
+            best.on.host.name
+        ));
     }
     if let Some(losses) = &best.losses {
         lines.push(format!(
@@ -306,7 +331,9 @@ fn because(case: &Case, best: &ProcessingPlan, beside: Option<&ProcessingPlan>) 
             lines.push(format!("bringing the samples out of {from} is not priced: no rate of it is known"));
         }
         Some((from, region)) if from == *best.on.host.cloud => {
-            lines.push(format!("bringing the samples out of {region} is priced as to the internet, the most that another region costs"));
+            lines.push(format!(
+                "bringing the samples out of {region} is priced as to the internet, the most that another region costs"
+            ));
         }
         _ => {}
     }
@@ -316,8 +343,11 @@ fn because(case: &Case, best: &ProcessingPlan, beside: Option<&ProcessingPlan>) 
 /// The same work on the CPUs of machines with GPUs.
 fn compared(best: &ProcessingPlan, beside: &ProcessingPlan) -> String {
     let (here, there) = (best.cost.expected.dollars(), beside.cost.expected.dollars());
-    let verdict =
-        if there >= here { format!("{:.1} times as much", there / here) } else { format!("{:.0} % less", (1.0 - there / here) * 100.0) };
+    let verdict = if there >= here {
+        format!("{:.1} times as much", there / here)
+    } else {
+        format!("{:.0} % less", (1.0 - there / here) * 100.0)
+    };
     format!(
         "on the CPUs of the cheapest machines with GPUs, {} x {} in {} ({}), it costs ${there:.2} in {}: {verdict}",
         beside.nodes,
@@ -350,13 +380,17 @@ impl Refusals {
     }
 
     fn has_money_in_the_way(&self) -> bool {
-        self.by_type.values().any(|(why, _, _)| matches!(why, Why::Budget { .. } | Why::MaxPrice { .. } | Why::PolicyCost(_)))
+        self.by_type
+            .values()
+            .any(|(why, _, _)| matches!(why, Why::Budget { .. } | Why::MaxPrice { .. } | Why::PolicyCost(_)))
     }
 
     /// Closest first.
     fn lines(self) -> Vec<Rejection> {
         let mut lines: Vec<_> = self.by_type.into_iter().collect();
-        lines.sort_by(|(_, (a, ..)), (_, (b, ..))| b.progress().cmp(&a.progress()).then(a.distance().total_cmp(&b.distance())));
+        lines.sort_by(|(_, (a, ..)), (_, (b, ..))| {
+            b.progress().cmp(&a.progress()).then(a.distance().total_cmp(&b.distance()))
+        });
         let rejection = |(what, (why, nodes, count)): (String, (Why, u32, u64))| Rejection {
             what: if why.progress() == 0 { what } else { format!("{what} x{nodes}") },
             reason: why.reason(),
@@ -395,7 +429,9 @@ mod tests {
             assert!(set.because.iter().any(|line| line.contains(" times as much")), "{:?}", set.because);
             // Every plan of the frontier is dearer and faster than the one before it.
             for pair in set.frontier.windows(2) {
-                assert!(pair[0].cost.expected <= pair[1].cost.expected && pair[0].hours.expected > pair[1].hours.expected);
+                assert!(
+                    pair[0].cost.expected <= pair[1].cost.expected && pair[0].hours.expected > pair[1].hours.expected
+                );
             }
         });
     }
@@ -403,7 +439,9 @@ mod tests {
     #[test]
     fn a_deadline_takes_more_machines_and_an_impossible_one_none() {
         let by = |hours: f64| Limits { deadline: Some(Hours(hours)), ..Limits::default() };
-        let cheapest = |set: &ProcessingSet| set.frontier.first().map(|plan| (plan.nodes * plan.on.host.vcpus, plan.cost.expected));
+        let cheapest = |set: &ProcessingSet| {
+            set.frontier.first().map(|plan| (plan.nodes * plan.on.host.vcpus, plan.cost.expected))
+        };
         let vcpus = std::cell::Cell::new(0);
         with(LARGE, &by(200.0), |set| vcpus.set(cheapest(set).unwrap().0));
         with(LARGE, &by(4.0), |set| {
@@ -445,11 +483,18 @@ mod tests {
             // 15 TB at more than 5 cents a GB.
             assert!(egress.cost.dollars() > 750.0);
         });
-        with(LARGE, &Limits::default(), |set| assert_eq!(set.recommendation.as_ref().unwrap().on.region(), "gcp/us-central1"));
+        with(LARGE, &Limits::default(), |set| {
+            assert_eq!(set.recommendation.as_ref().unwrap().on.region(), "gcp/us-central1")
+        });
         // The same cloud elsewhere is no gift either; where nobody says in which region they lie, it is not counted.
-        let oregon = Limits { clouds: vec![CloudId::new("gcp")], regions: vec!["us-west1".to_owned()], ..Limits::default() };
-        let egress = |set: &ProcessingSet| set.recommendation.as_ref().unwrap().bill.lines.iter().any(|line| line.item == BillItem::Egress);
-        with(LARGE, &oregon, |set| assert!(egress(set) && set.because.iter().any(|line| line.contains("as to the internet"))));
+        let oregon =
+            Limits { clouds: vec![CloudId::new("gcp")], regions: vec!["us-west1".to_owned()], ..Limits::default() };
+        let egress = |set: &ProcessingSet| {
+            set.recommendation.as_ref().unwrap().bill.lines.iter().any(|line| line.item == BillItem::Egress)
+        };
+        with(LARGE, &oregon, |set| {
+            assert!(egress(set) && set.because.iter().any(|line| line.contains("as to the internet")))
+        });
         with(&LARGE.replace("gcp/us-central1", "gcp"), &oregon, |set| assert!(!egress(set)));
     }
 }

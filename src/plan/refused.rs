@@ -46,7 +46,8 @@ impl Refused {
     }
 
     pub fn lines(&self, hardware: &Hardware) -> Vec<(u8, f64, Rejection)> {
-        let policy = self.by_policy.iter().map(|(what, (why, count))| (0, 0.0, rejection((*what).to_owned(), why, *count)));
+        let policy =
+            self.by_policy.iter().map(|(what, (why, count))| (0, 0.0, rejection((*what).to_owned(), why, *count)));
         let types = self.by_type.iter().map(|((instance, purchase), (why, nodes, count))| {
             let instance = hardware.instance(*instance);
             let what = format!("{}/{} x{nodes} {purchase}", instance.cloud, instance.name);
@@ -57,26 +58,40 @@ impl Refused {
 
     /// Whether money alone keeps a plan out.
     pub fn has_money_in_the_way(&self) -> bool {
-        self.by_type.values().any(|(why, _, _)| matches!(why, Why::Budget { .. } | Why::GuessedDear { .. } | Why::MaxPrice { .. }))
+        self.by_type
+            .values()
+            .any(|(why, _, _)| matches!(why, Why::Budget { .. } | Why::GuessedDear { .. } | Why::MaxPrice { .. }))
     }
 
     /// Offers of the recommended machine on the same terms that ask less and were not taken: each with its place and the reason.
     pub fn name_doubtful(self, world: World, set: &mut PlanSet) {
         let Some(best) = &set.recommendation else { return };
         let chosen = world.market.offer(best.offer);
-        let cheaper =
-            |offer: &Offer| (offer.instance, offer.purchase) == (chosen.instance, chosen.purchase) && offer.quote.rate <= chosen.quote.rate;
-        let mut named: Vec<(&Offer, Why)> =
-            self.doubtful.into_iter().map(|(id, why)| (world.market.offer(id), why)).filter(|(offer, _)| cheaper(offer)).collect();
-        named.sort_by_key(|(offer, _)| (offer.place.region != chosen.place.region, offer.quote.rate, offer.place.clone()));
+        let cheaper = |offer: &Offer| {
+            (offer.instance, offer.purchase) == (chosen.instance, chosen.purchase)
+                && offer.quote.rate <= chosen.quote.rate
+        };
+        let mut named: Vec<(&Offer, Why)> = self
+            .doubtful
+            .into_iter()
+            .map(|(id, why)| (world.market.offer(id), why))
+            .filter(|(offer, _)| cheaper(offer))
+            .collect();
+        named.sort_by_key(|(offer, _)| {
+            (offer.place.region != chosen.place.region, offer.quote.rate, offer.place.clone())
+        });
         named.dedup_by_key(|(offer, _)| offer.place.clone());
         let instance = world.hardware.instance(best.instance);
         if named.len() > MOST_NAMED {
-            set.notes.push(format!("{} more offers of this machine ask less and are stale or doubtful", named.len() - MOST_NAMED));
+            set.notes.push(format!(
+                "{} more offers of this machine ask less and are stale or doubtful",
+                named.len() - MOST_NAMED
+            ));
         }
         for (offer, why) in named.into_iter().take(MOST_NAMED) {
             let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region);
-            let what = format!("{}/{} in {place}, {} at ${}", instance.cloud, instance.name, offer.purchase, offer.quote.rate);
+            let what =
+                format!("{}/{} in {place}, {} at ${}", instance.cloud, instance.name, offer.purchase, offer.quote.rate);
             set.notes.push(format!("not taken although it asks less: {what}: {}", why.detail()));
             set.rejected.insert(0, rejection(what, &why, 1));
         }

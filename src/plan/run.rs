@@ -113,7 +113,9 @@ impl RunInput<'_> {
         let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds / 3600.0);
         let bytes = self.workload.checkpoint.size.unwrap_or_else(|| checkpoint_bytes(self.workload));
         let gpus = f64::from(setting.gpus());
-        let host = self.host_network_gbit_per_s.unwrap_or(UNKNOWN_HOST_GBIT) * 1e9 / 8.0 * UPLOAD_SHARE * f64::from(self.nodes);
+        let host = self.host_network_gbit_per_s.unwrap_or(UNKNOWN_HOST_GBIT) * 1e9 / 8.0
+            * UPLOAD_SHARE
+            * f64::from(self.nodes);
         let stall = Seconds(bytes.0 / gpus / self.machine.gpu.pcie_bandwidth().0);
         // Runs beside each other share the network of the host.
         let upload = Seconds(bytes.0 * beside / host);
@@ -129,7 +131,8 @@ impl RunInput<'_> {
         let hours = training.map(|hours| start + hours * stretch(mean));
         let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, Bytes(bytes.0 * beside), stall, host));
         // Without a save at the last moment, half an interval and what was still being uploaded are lost.
-        let redone = if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };
+        let redone =
+            if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };
         let changeover = begin + upload.0 + redone;
         let worst = (WORST_CHANGEOVER_RATIO * changeover).max(begin + upload.0 + interval.min(whole.0) + upload.0);
         let failures = Seconds::from(hardware_failure_rate(self.gpus).mean_time());
@@ -141,7 +144,13 @@ impl RunInput<'_> {
             hours: Quantiles { expected: hours.expected, p50: hours.expected, p90: hours.high },
             lost_hours: training.expected * (stretch(mean) - 1.0),
             staging: self.staging,
-            saving: Saving { bytes, interval_seconds: interval, stall_seconds: stall.0, upload_seconds: upload.0, notice },
+            saving: Saving {
+                bytes,
+                interval_seconds: interval,
+                stall_seconds: stall.0,
+                upload_seconds: upload.0,
+                notice,
+            },
             interruptions: self.interruptions,
             work: training.map(|hours| hours * stretch(failures)),
             changeover: Hours::from(Seconds(changeover)),
@@ -194,7 +203,8 @@ pub fn point(band: Band, deviations: f64) -> f64 {
 /// Abramowitz and Stegun 1964, formula 26.2.17; absolute error below 7.5e-8.
 pub fn normal_distribution(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
-    let series = t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    let series =
+        t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
     let tail = (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * series;
     if x >= 0.0 { 1.0 - tail } else { tail }
 }
@@ -240,7 +250,11 @@ mod tests {
 
     #[test]
     fn certainty_is_counted_in_ninetieth_percentiles() {
-        assert!((deviations(0.9) - 1.0).abs() < 1e-6 && deviations(0.5).abs() < 1e-6 && (deviations(0.1) + 1.0).abs() < 1e-6);
+        assert!(
+            (deviations(0.9) - 1.0).abs() < 1e-6
+                && deviations(0.5).abs() < 1e-6
+                && (deviations(0.1) + 1.0).abs() < 1e-6
+        );
         let band = Band { low: 8.0, expected: 10.0, high: 15.0 };
         assert!((point(band, 1.0) - 15.0).abs() < 1e-9 && (point(band, -1.0) - 8.0).abs() < 1e-9);
     }

@@ -48,23 +48,33 @@ struct Spread {
 
 impl Pricer<'_> {
     /// The plan of a service, or the first limit that it breaks. `nodes` carry the load; on spot there are more.
-    pub(super) fn price_service(&self, counter: &Counter, nodes: u32, step: Arc<StepEstimate>, hours: Hours) -> Result<Plan, Why> {
+    pub(super) fn price_service(
+        &self,
+        counter: &Counter,
+        nodes: u32,
+        step: Arc<StepEstimate>,
+        hours: Hours,
+    ) -> Result<Plan, Why> {
         let offer = self.world.market.offer(counter.id);
         let is_split = step.served.is_some_and(|served| served.nodes_each > 1);
         let is_spot = offer.purchase == Purchase::Spot && offer.owned.is_none();
         if is_spot && is_split {
             return Err(Why::SplitOverSpot);
         }
-        let priced = if is_spot { self.on_spot(counter.id, nodes, hours)? } else { self.on_firm(counter, nodes, hours)? };
+        let priced =
+            if is_spot { self.on_spot(counter.id, nodes, hours)? } else { self.on_firm(counter, nodes, hours)? };
         let (bill, p90, standby) = priced;
         let total_nodes = standby.as_ref().map_or(nodes, |standby| nodes + standby.spare);
-        let fallback = standby.as_ref().map(|standby| Outlook::new(&Pool::new(counter.id, offer), Some(standby.fallback)));
+        let fallback =
+            standby.as_ref().map(|standby| Outlook::new(&Pool::new(counter.id, offer), Some(standby.fallback)));
         self.check_rate(offer, total_nodes, fallback.as_ref())?;
         let expected = bill.total();
         let p90 = p90.max(expected);
         self.check_cost(p90, p90)?;
         let ends_with = offer.owned.as_ref().and_then(|owned| owned.until).zip(self.limits.now);
-        if let Some((until, _)) = ends_with.filter(|(until, now)| until.duration_since(*now).as_secs_f64() < hours.0 * 3600.0) {
+        if let Some((until, _)) =
+            ends_with.filter(|(until, now)| until.duration_since(*now).as_secs_f64() < hours.0 * 3600.0)
+        {
             return Err(Why::OwnedUntil { until });
         }
         let devices = self.world.hardware.instance(offer.instance).node.devices();
@@ -100,8 +110,14 @@ impl Pricer<'_> {
 
     fn bill_of(&self, counter: &Counter, nodes: u32, used: &Used) -> Result<Bill, Why> {
         let offer = self.world.market.offer(counter.id);
-        let input =
-            BillInput { offer, nodes, saved: Bytes(0.0), charges: counter.charges(), rate_basis: counter.rate_basis(), risk_basis: "" };
+        let input = BillInput {
+            offer,
+            nodes,
+            saved: Bytes(0.0),
+            charges: counter.charges(),
+            rate_basis: counter.rate_basis(),
+            risk_basis: "",
+        };
         input.bill(used).ok_or_else(beyond_counting)
     }
 
@@ -133,10 +149,17 @@ impl Pricer<'_> {
         let (u, d) = (spread.up, spread.down);
         let deviation = (2.0 * u.powi(2) * d.powi(2) / ((u + d).powi(3) * hours.0)).sqrt();
         let dearer = (firm.quote.rate.dollars() - offer.quote.rate.dollars()).max(0.0);
-        let more = Usd::from_dollars(NORMAL_90 * deviation * machines * hours.0 * dearer).ok_or_else(beyond_counting)?;
+        let more =
+            Usd::from_dollars(NORMAL_90 * deviation * machines * hours.0 * dearer).ok_or_else(beyond_counting)?;
         let p90 = bill.total() + more;
-        let standby =
-            Standby { places: spread.places, spare: spread.spare, short: spread.short, up: u / (u + d), spell: Hours(u), fallback };
+        let standby = Standby {
+            places: spread.places,
+            spare: spread.spare,
+            short: spread.short,
+            up: u / (u + d),
+            spell: Hours(u),
+            fallback,
+        };
         Ok((bill, p90, Some(standby)))
     }
 
@@ -155,7 +178,8 @@ impl Pricer<'_> {
 
     /// The fewest spare machines in these places, or the share of time with too few, however many are spare.
     fn spread(&self, places: &[OfferId], needed: u32, allowed: f64) -> Result<Spread, f64> {
-        let spell = |id: &OfferId, up| self.model.mean_spell(Pool::new(*id, self.world.market.offer(*id)).availability, up).0;
+        let spell =
+            |id: &OfferId, up| self.model.mean_spell(Pool::new(*id, self.world.market.offer(*id)).availability, up).0;
         let up = places.iter().map(|id| spell(id, true)).fold(f64::INFINITY, f64::min);
         let down = places.iter().map(|id| spell(id, false)).fold(0.0, f64::max);
         let again = Hours::from(START).0;
@@ -190,7 +214,10 @@ impl Pricer<'_> {
 fn running(hours: Hours, gpus: u32, standby: Option<&Standby>) -> RunTime {
     let band = Band::around(hours.0, 1.0, 1.0);
     let interruptions = match standby {
-        Some(standby) => InterruptionRate { per_hour: 1.0 / standby.spell.0, basis: "mean spell of a place, whose machines go together" },
+        Some(standby) => InterruptionRate {
+            per_hour: 1.0 / standby.spell.0,
+            basis: "mean spell of a place, whose machines go together",
+        },
         None => hardware_failure_rate(gpus),
     };
     RunTime {
@@ -200,7 +227,13 @@ fn running(hours: Hours, gpus: u32, standby: Option<&Standby>) -> RunTime {
         training: band,
         hours: Quantiles { expected: hours.0, p50: hours.0, p90: hours.0 },
         lost_hours: 0.0,
-        saving: Saving { bytes: Bytes(0.0), interval_seconds: 0.0, stall_seconds: 0.0, upload_seconds: 0.0, notice: None },
+        saving: Saving {
+            bytes: Bytes(0.0),
+            interval_seconds: 0.0,
+            stall_seconds: 0.0,
+            upload_seconds: 0.0,
+            notice: None,
+        },
         staging: None,
         interruptions,
         work: band,

@@ -17,7 +17,13 @@ struct Split {
 }
 
 /// What the machine can do with the workload: for a service the count that its load needs, for a job every count of `nodes`.
-pub fn answers(workload: &Workload, serving: &Serving, machine: Machine, correction: &Correction, nodes: &[u32]) -> (Vec<Best>, u64) {
+pub fn answers(
+    workload: &Workload,
+    serving: &Serving,
+    machine: Machine,
+    correction: &Correction,
+    nodes: &[u32],
+) -> (Vec<Best>, u64) {
     let most = nodes.iter().copied().max().unwrap_or(1);
     let splits = splits(workload, &machine, most);
     let estimated = splits.len() as u64;
@@ -30,7 +36,9 @@ pub fn answers(workload: &Workload, serving: &Serving, machine: Machine, correct
         }
         let replica = Replica::new(workload, serving, machine, correction, split.layout);
         let made = match serving.load {
-            Load::Steady { requests_per_second, .. } => service(&replica, split, requests_per_second, most).map(|made| vec![made]),
+            Load::Steady { requests_per_second, .. } => {
+                service(&replica, split, requests_per_second, most).map(|made| vec![made])
+            }
             Load::Job { .. } => job(&replica, split, nodes),
         };
         match made {
@@ -74,7 +82,12 @@ fn nearer(held: Option<Misfit>, new: Misfit) -> Misfit {
     }
 }
 
-fn service(replica: &Replica, split: &Split, requests_per_second: f64, most_nodes: u32) -> Result<(u32, StepEstimate), Misfit> {
+fn service(
+    replica: &Replica,
+    split: &Split,
+    requests_per_second: f64,
+    most_nodes: u32,
+) -> Result<(u32, StepEstimate), Misfit> {
     let flow = Flow::new(replica)?;
     let (most, full) = (flow.most()?, flow.full()?);
     let needed = (requests_per_second / most.requests_per_second - 1e-9).ceil().max(1.0);
@@ -104,7 +117,8 @@ fn job(replica: &Replica, split: &Split, nodes: &[u32]) -> Result<Vec<(u32, Step
     let on_each = |count: u32| count / split.nodes_each * split.on_a_node;
     let made = counts.map(|count| {
         let limit = full.batch as u32;
-        let served = flow.served(&full, full.requests_per_second, on_each(count), limit, (split.nodes_each, split.on_a_node));
+        let served =
+            flow.served(&full, full.requests_per_second, on_each(count), limit, (split.nodes_each, split.on_a_node));
         Ok((count, round::step(replica, &flow, &full, served)?))
     });
     made.collect()
@@ -115,7 +129,10 @@ fn splits(workload: &Workload, machine: &Machine, most_nodes: u32) -> Vec<Split>
     let model = &workload.model;
     let devices = machine.gpus_per_node;
     let layout = |tensor, pipeline| Layout { tensor, pipeline, ..Layout::default() };
-    if !model.kind.is_transformer() || model.kind.counts_samples() || workload.serving.is_some_and(|serving| serving.answer_tokens == 0) {
+    if !model.kind.is_transformer()
+        || model.kind.counts_samples()
+        || workload.serving.is_some_and(|serving| serving.answer_tokens == 0)
+    {
         return vec![Split { layout: layout(1, 1), nodes_each: 1, on_a_node: devices }];
     }
     let divides = |tensor: &u32| {
@@ -126,12 +143,19 @@ fn splits(workload: &Workload, machine: &Machine, most_nodes: u32) -> Vec<Split>
     let tensors: Vec<u32> = TENSOR.into_iter().filter(divides).collect();
     let mut splits = Vec::new();
     for pipeline in PIPELINE.into_iter().filter(|pipeline| *pipeline == 1 || !machine.link.is_fast()) {
-        for tensor in tensors.iter().copied().filter(|tensor| tensor * pipeline <= devices && pipeline <= model.layers) {
-            splits.push(Split { layout: layout(tensor, pipeline), nodes_each: 1, on_a_node: devices / (tensor * pipeline) });
+        for tensor in tensors.iter().copied().filter(|tensor| tensor * pipeline <= devices && pipeline <= model.layers)
+        {
+            splits.push(Split {
+                layout: layout(tensor, pipeline),
+                nodes_each: 1,
+                on_a_node: devices / (tensor * pipeline),
+            });
         }
     }
     let widest = tensors.iter().copied().filter(|tensor| *tensor == devices && machine.card_share >= 1.0).max();
-    for (tensor, machines) in widest.into_iter().flat_map(|tensor| PIPELINE[1..].iter().map(move |machines| (tensor, *machines))) {
+    for (tensor, machines) in
+        widest.into_iter().flat_map(|tensor| PIPELINE[1..].iter().map(move |machines| (tensor, *machines)))
+    {
         if machines <= most_nodes && machines <= model.layers {
             splits.push(Split { layout: layout(tensor, machines), nodes_each: machines, on_a_node: 1 });
         }

@@ -9,7 +9,14 @@ use crate::units::{Bytes, Seconds};
 use crate::workload::{Serving, StoredFormat, Workload};
 
 /// Why this plan; `aim` is what was aimed for.
-pub fn because(world: World, serving: &Serving, aim: &str, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<String> {
+pub fn because(
+    world: World,
+    serving: &Serving,
+    aim: &str,
+    plans: usize,
+    best: &Plan,
+    runner_up: Option<&Plan>,
+) -> Vec<String> {
     let mut reasons = vec![format!("{aim}, among {plans} plans that keep every limit")];
     let Some(served) = best.step.served else { return reasons };
     let card = world.hardware.instance(best.instance).node.gpu_memory;
@@ -60,7 +67,9 @@ fn bound_sentence(step: &StepEstimate, serving: &Serving) -> String {
             format!("bound by memory bandwidth: what one layer hands to the next ({part:.0} % of the time)")
         }
         Bound::MemoryBandwidth => "bound by memory bandwidth: weights and keys are read for every token".to_owned(),
-        Bound::Launch => format!("bound by the host and by kernels that begin and end ({:.0} % of the time)", share(time.launch)),
+        Bound::Launch => {
+            format!("bound by the host and by kernels that begin and end ({:.0} % of the time)", share(time.launch))
+        }
         Bound::GpuLink => format!("bound by the link between GPUs ({:.0} % of the time)", share(time.tensor_parallel)),
         Bound::Pipeline => format!("bound by handing on between stages ({:.0} % of the time)", share(time.bubble)),
         _ => format!("bound by arithmetic ({:.0} % of the time)", share(time.matmul + time.attention + time.head)),

@@ -43,16 +43,22 @@ impl Shown {
             }
         }
         let mut alternatives = best_of_each_gpu(world, plans, &frontier, &rest, limits);
-        let firm: Vec<usize> =
-            order.iter().copied().filter(|index| world.market.offer(plans[*index].offer).purchase == Purchase::OnDemand).collect();
+        let firm: Vec<usize> = order
+            .iter()
+            .copied()
+            .filter(|index| world.market.offer(plans[*index].offer).purchase == Purchase::OnDemand)
+            .collect();
         // What capacity that nobody takes back would cost, where only spot is on the list.
-        alternatives.extend(recommend(plans, &firm, limits).filter(|best| !frontier.contains(best) && !alternatives.contains(best)));
+        alternatives.extend(
+            recommend(plans, &firm, limits).filter(|best| !frontier.contains(best) && !alternatives.contains(best)),
+        );
         alternatives.sort_by_key(|index| plans[*index].cost.expected);
         Self { recommended: recommend(plans, &order, limits), frontier, alternatives }
     }
 
     fn all(&self) -> Vec<usize> {
-        let mut all: Vec<usize> = self.recommended.iter().chain(&self.frontier).chain(&self.alternatives).copied().collect();
+        let mut all: Vec<usize> =
+            self.recommended.iter().chain(&self.frontier).chain(&self.alternatives).copied().collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -61,7 +67,9 @@ impl Shown {
 
 /// The plan to recommend among those at `order`, which is by cost.
 pub fn recommend(plans: &[Plan], order: &[usize], limits: &Limits) -> Option<usize> {
-    let patient = |index: &usize| limits.deadline.is_some() || plans[*index].is_service() || plans[*index].run.hours.expected <= PATIENCE.0;
+    let patient = |index: &usize| {
+        limits.deadline.is_some() || plans[*index].is_service() || plans[*index].run.hours.expected <= PATIENCE.0
+    };
     let in_time: Vec<usize> = order.iter().copied().filter(patient).collect();
     let by_hours = |a: &usize, b: &usize| {
         let (a, b) = (&plans[*a], &plans[*b]);
@@ -72,11 +80,15 @@ pub fn recommend(plans: &[Plan], order: &[usize], limits: &Limits) -> Option<usi
         let plan = &plans[*index];
         plan.cost.expected.dollars() + limits.value_of_time.dollars() * plan.run.hours.expected
     };
-    let Some(least) = in_time.iter().map(dollars).min_by(f64::total_cmp) else { return order.iter().copied().min_by(by_hours) };
+    let Some(least) = in_time.iter().map(dollars).min_by(f64::total_cmp) else {
+        return order.iter().copied().min_by(by_hours);
+    };
     match limits.objective {
         Objective::Time => in_time.into_iter().min_by(by_hours),
         Objective::Balanced => in_time.into_iter().min_by(|a, b| product(a).total_cmp(&product(b))),
-        Objective::Cost => in_time.into_iter().filter(|index| dollars(index) <= least * (1.0 + COST_TOLERANCE)).min_by(by_hours),
+        Objective::Cost => {
+            in_time.into_iter().filter(|index| dollars(index) <= least * (1.0 + COST_TOLERANCE)).min_by(by_hours)
+        }
     }
 }
 
@@ -106,9 +118,16 @@ pub fn settle(pricer: &Pricer, forecaster: &mut Forecaster, plans: &mut Vec<Plan
     Shown::of(pricer.world, plans, pricer.limits)
 }
 
-fn forecast(pricer: &Pricer, forecaster: &mut Forecaster, plans: &mut Vec<Plan>, open: &[usize], refused: &mut Refused) {
+fn forecast(
+    pricer: &Pricer,
+    forecaster: &mut Forecaster,
+    plans: &mut Vec<Plan>,
+    open: &[usize],
+    refused: &mut Refused,
+) {
     let settled: Vec<(usize, Result<Plan, Why>)> = {
-        let jobs: Vec<(usize, Job)> = open.iter().filter_map(|index| Some((*index, pricer.job(&plans[*index])?))).collect();
+        let jobs: Vec<(usize, Job)> =
+            open.iter().filter_map(|index| Some((*index, pricer.job(&plans[*index])?))).collect();
         let just_jobs: Vec<Job> = jobs.iter().map(|(_, job)| job.clone()).collect();
         let forecasts = forecaster.forecasts(&just_jobs).into_iter();
         let settle = |(index, forecast): (usize, Result<_, crate::spot::replay::ReplayError>)| {
@@ -125,7 +144,9 @@ fn forecast(pricer: &Pricer, forecaster: &mut Forecaster, plans: &mut Vec<Plan>,
                 correct_guesses(plans, &guess, &plan);
             }
             Err(why) => {
-                for (other, gone) in plans.iter().zip(&mut gone).filter(|(other, gone)| !**gone && is_no_better(other, &plans[index])) {
+                for (other, gone) in
+                    plans.iter().zip(&mut gone).filter(|(other, gone)| !**gone && is_no_better(other, &plans[index]))
+                {
                     refused.add(other.instance, Purchase::Spot, other.nodes, why.clone());
                     *gone = true;
                 }
@@ -138,7 +159,8 @@ fn forecast(pricer: &Pricer, forecaster: &mut Forecaster, plans: &mut Vec<Plan>,
 
 /// The same machines, for no less money, in a pool that is up no more often: what breaks a limit for one breaks it for the other.
 fn is_no_better(plan: &Plan, than: &Plan) -> bool {
-    let availability = |plan: &Plan| plan.spot.as_ref().filter(|spot| spot.forecast.is_none()).map(|spot| spot.availability);
+    let availability =
+        |plan: &Plan| plan.spot.as_ref().filter(|spot| spot.forecast.is_none()).map(|spot| spot.availability);
     let is_up_no_more = availability(plan).zip(availability(than)).is_some_and(|(a, b)| a <= b);
     is_up_no_more && is_same_kind(plan, than) && plan.cost.expected >= than.cost.expected
 }

@@ -167,7 +167,12 @@ impl Job<'_> {
             changeover,
             worst_changeover: self.run.worst_changeover.0 * 3600.0,
             on_demand: self.on_demand.unwrap_or(self.spot),
-            pools: vec![PoolTerms { spot: self.spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }],
+            pools: vec![PoolTerms {
+                spot: self.spot,
+                on_demand: None,
+                switch_cost: Usd::ZERO,
+                switch_changeover: changeover,
+            }],
             budget: None,
         }
     }
@@ -211,7 +216,9 @@ impl<'a> Forecaster<'a> {
     /// One forecast a job, in their order.
     pub fn forecasts(&mut self, jobs: &[Job]) -> Vec<Result<Forecast, ReplayError>> {
         self.solve(jobs);
-        jobs.iter().map(|job| self.outcomes(job, job.availability, DRAWN_TICKS).map(|outcomes| summary(&outcomes))).collect()
+        jobs.iter()
+            .map(|job| self.outcomes(job, job.availability, DRAWN_TICKS).map(|outcomes| summary(&outcomes)))
+            .collect()
     }
 
     /// The share of time up at which the job costs on average what `on_demand` does.
@@ -223,7 +230,9 @@ impl<'a> Forecaster<'a> {
             more.push(summary(&outcomes).cost_usd.expected.dollars() - on_demand.dollars());
         }
         let Some(last_dearer) = more.iter().rposition(|more| *more > 0.0) else { return Some(0.0) };
-        let Some((next, at)) = more.get(last_dearer + 1).zip(BREAK_EVEN_AT.get(last_dearer + 1)) else { return Some(1.0) };
+        let Some((next, at)) = more.get(last_dearer + 1).zip(BREAK_EVEN_AT.get(last_dearer + 1)) else {
+            return Some(1.0);
+        };
         let from = BREAK_EVEN_AT[last_dearer];
         Some(from + (at - from) * more[last_dearer] / (more[last_dearer] - next))
     }
@@ -260,7 +269,10 @@ impl<'a> Forecaster<'a> {
         let outcomes = futures.run(&policy, &limits, job.draws(drawn_ticks), work)?;
         // A probe sees nothing finer than a tick, so half of one is the least wait that can be said.
         let least_wait = tick / 2.0 / 3600.0;
-        let exact = |outcome: Outcome| Outcome { wait_hours: outcome.wait_hours.max(least_wait), ..outcome.to_the_second(&limits) };
+        let exact = |outcome: Outcome| Outcome {
+            wait_hours: outcome.wait_hours.max(least_wait),
+            ..outcome.to_the_second(&limits)
+        };
         Ok(outcomes.into_iter().map(exact).collect())
     }
 }

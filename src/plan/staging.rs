@@ -31,7 +31,10 @@ impl Staging {
         let data = data.filter(|data| data.location.is_some() && data.reading.storage != Storage::ObjectStore)?;
         let network = match instance.host_network_gbit_per_s {
             Some(gbit) => (gbit * 1e9 / 8.0 * NETWORK_SHARE, "half of its network"),
-            None => (UNKNOWN_HOST_GBIT * 1e9 / 8.0 * NETWORK_SHARE, "half of a network of 10 Gb/s, as nobody says what it has"),
+            None => (
+                UNKNOWN_HOST_GBIT * 1e9 / 8.0 * NETWORK_SHARE,
+                "half of a network of 10 Gb/s, as nobody says what it has",
+            ),
         };
         let is_on_local_disk = fits_on_local_disks(instance, data);
         let disk = match instance.cloud.as_str() {
@@ -40,7 +43,10 @@ impl Staging {
             "gcp" => Some((GOOGLE_DISK, "its network disk")),
             _ => None,
         };
-        let link = instance.disk_link.filter(|_| !is_on_local_disk).map(|link| (link.bytes_per_second, "its link to network disks"));
+        let link = instance
+            .disk_link
+            .filter(|_| !is_on_local_disk)
+            .map(|link| (link.bytes_per_second, "its link to network disks"));
         let limits = [Some(network), Some((PROGRAM, "what one program fetches")), disk, link];
         let (bytes_per_second, limit) = limits.into_iter().flatten().min_by(|one, other| one.0.total_cmp(&other.0))?;
         Some(Self { bytes: data.size, bytes_per_second, limit, is_on_local_disk })
@@ -61,7 +67,8 @@ mod tests {
     fn the_slowest_of_network_program_and_disk_decides() {
         let hardware = Hardware::embedded().unwrap();
         let of = |cloud: &str, name: &str, data: Option<&DataSet>| {
-            let instance = hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap();
+            let instance =
+                hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap();
             Staging::of(instance, data)
         };
         let data = DataSet { size: Bytes(1e12), location: Some("s3://b".to_owned()), ..DataSet::default() };

@@ -56,7 +56,8 @@ fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &
     let limits = Limits { purchase: way.choice, ..pricer.limits.clone() };
     let pricer = Pricer::new(world, pricer.workload, &limits);
     let instance = world.hardware.instance(best.instance);
-    let sold = |offer: &Offer| offer.instance == best.instance && offer.purchase == way.purchase && offer.owned.is_none();
+    let sold =
+        |offer: &Offer| offer.instance == best.instance && offer.purchase == way.purchase && offer.owned.is_none();
     let ids: Vec<OfferId> = world.market.offer_ids().filter(|id| sold(world.market.offer(*id))).collect();
     let mut refused: Option<Why> = None;
     let mut plans: Vec<Plan> = Vec::new();

@@ -30,7 +30,13 @@ pub struct PricedFinding {
 }
 
 /// Prices each finding by itself on the recommended plan; savings of several do not add up.
-pub fn price(world: World, workload: &Workload, limits: &Limits, best: Option<&Plan>, findings: &[Finding]) -> Vec<PricedFinding> {
+pub fn price(
+    world: World,
+    workload: &Workload,
+    limits: &Limits,
+    best: Option<&Plan>,
+    findings: &[Finding],
+) -> Vec<PricedFinding> {
     let priced = findings.iter().map(|finding| {
         let outcome = best.ok_or("there is no plan").and_then(|plan| saving(world, workload, limits, plan, finding));
         let (saves, why) = match outcome {
@@ -47,7 +53,13 @@ pub fn price(world: World, workload: &Workload, limits: &Limits, best: Option<&P
     priced.collect()
 }
 
-fn saving(world: World, workload: &Workload, limits: &Limits, plan: &Plan, finding: &Finding) -> Result<(Usd, f64), &'static str> {
+fn saving(
+    world: World,
+    workload: &Workload,
+    limits: &Limits,
+    plan: &Plan,
+    finding: &Finding,
+) -> Result<(Usd, f64), &'static str> {
     if finding.cause == Cause::Machine {
         return Err("a fault of the profiled machine; the plan is made without it");
     }
@@ -83,9 +95,15 @@ fn saving(world: World, workload: &Workload, limits: &Limits, plan: &Plan, findi
 }
 
 /// The best setting of a changed workload on so many machines, fed as they feed it.
-pub fn fastest(world: World, workload: &Workload, instance: InstanceId, nodes: u32) -> Result<StepEstimate, &'static str> {
+pub fn fastest(
+    world: World,
+    workload: &Workload,
+    instance: InstanceId,
+    nodes: u32,
+) -> Result<StepEstimate, &'static str> {
     let whole = &world.hardware.instance(instance).node;
-    let node = packing::part(whole, workload.sweep.as_ref()).map_err(|_| "a run of the sweep has no room on the recommended machines")?;
+    let node = packing::part(whole, workload.sweep.as_ref())
+        .map_err(|_| "a run of the sweep has no room on the recommended machines")?;
     let machine = Machine::new(world.hardware.gpu(node.gpu), &node);
     let subject = Subject::new(&workload.model, &workload.training, machine).corrected(world.correction);
     let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), nodes);
@@ -143,7 +161,10 @@ mod tests {
         let share = found[0].saves_usd.unwrap().dollars() / cost;
         assert!(share > 0.4 && share < 0.5, "{share}");
         assert!(found[1].saves_usd.unwrap() > found[0].saves_usd.unwrap());
-        assert!(found[2..].iter().all(|priced| priced.saves_usd.is_none() && priced.why_unpriced.is_some()), "{found:?}");
+        assert!(
+            found[2..].iter().all(|priced| priced.saves_usd.is_none() && priced.why_unpriced.is_some()),
+            "{found:?}"
+        );
     }
 
     #[test]

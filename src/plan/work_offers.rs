@@ -128,7 +128,9 @@ fn refuse(rented: &Rented, sold_as: crate::hardware::SoldAs, limits: &Limits) ->
         return Some(Why::RegionNotAsked);
     }
     let is_asked = match limits.purchase {
-        PurchaseChoice::Any | PurchaseChoice::Commitment | PurchaseChoice::SpotWithFallback => rented.purchase.is_by_the_hour(),
+        PurchaseChoice::Any | PurchaseChoice::Commitment | PurchaseChoice::SpotWithFallback => {
+            rented.purchase.is_by_the_hour()
+        }
         PurchaseChoice::OnDemand => rented.purchase == Purchase::OnDemand,
         PurchaseChoice::Spot => rented.purchase == Purchase::Spot,
         PurchaseChoice::CapacityBlock => false,
@@ -137,7 +139,8 @@ fn refuse(rented: &Rented, sold_as: crate::hardware::SoldAs, limits: &Limits) ->
         return Some(Why::TermsNotAsked);
     }
     if let Some(policy) = &limits.policy
-        && let Some(broken) = policy.breaks_place(rented.host.cloud, rented.place).or_else(|| policy.breaks_terms(rented.purchase))
+        && let Some(broken) =
+            policy.breaks_place(rented.host.cloud, rented.place).or_else(|| policy.breaks_terms(rented.purchase))
     {
         return Some(Why::Policy(broken));
     }
@@ -165,8 +168,14 @@ mod tests {
             found.kept.iter().map(|offer| (offer.region(), offer.purchase)).collect::<Vec<_>>()
         };
         assert!(names(&Limits::default()).len() > 10);
-        let frankfurt = Limits { regions: vec!["eu-central-1".to_owned()], purchase: PurchaseChoice::OnDemand, ..Limits::default() };
-        assert!(names(&frankfurt).iter().all(|(place, terms)| place == "aws/eu-central-1" && *terms == Purchase::OnDemand));
+        let frankfurt = Limits {
+            regions: vec!["eu-central-1".to_owned()],
+            purchase: PurchaseChoice::OnDemand,
+            ..Limits::default()
+        };
+        assert!(
+            names(&frankfurt).iter().all(|(place, terms)| place == "aws/eu-central-1" && *terms == Purchase::OnDemand)
+        );
         assert_eq!(names(&frankfurt).len(), 3);
         assert!(names(&Limits { purchase: PurchaseChoice::CapacityBlock, ..Limits::default() }).is_empty());
         // A price in a region where nobody saw the machine is not taken unasked.
@@ -179,7 +188,9 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
         let limits = Limits::default();
-        assert!(WorkOffers::without_gpu(&hardware, &market, &limits, None).kept.iter().all(|offer| offer.gpu.is_none()));
+        assert!(
+            WorkOffers::without_gpu(&hardware, &market, &limits, None).kept.iter().all(|offer| offer.gpu.is_none())
+        );
         assert!(WorkOffers::with_gpu(&hardware, &market, &limits, None).kept.iter().all(|offer| offer.gpu.is_some()));
     }
 }

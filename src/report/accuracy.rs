@@ -64,7 +64,10 @@ pub fn held_out(time: &Fitted, memory: &FittedMemory, width: u16) -> String {
     let _ = writeln!(out, "All     MAPE {}\n", percent(time.held_out_gpu_percent));
     out += &inference(&time.held_out_inference, width);
     out.push('\n');
-    let peaks = memory.held_out_sources.iter().map(|one| vec![one.name.clone(), one.runs.to_string(), percent(one.mape_percent)]);
+    let peaks = memory
+        .held_out_sources
+        .iter()
+        .map(|one| vec![one.name.clone(), one.runs.to_string(), percent(one.mape_percent)]);
     out += &table("peak memory, source", peaks.collect());
     let _ = writeln!(out, "All     MAPE {}", percent(memory.held_out_error_percent));
     out
@@ -83,8 +86,9 @@ pub fn inference(held: &[HeldOutInference], width: u16) -> String {
         vec![what.to_owned(), gpu.to_owned(), runs.to_string(), percent(gpu_only), percent(family)]
     };
     let each = held.iter().map(|one| row(&one.what, &one.gpu, one.runs, one.mape_percent, one.family_mape_percent));
-    let all =
-        inference_means(held).into_iter().map(|(what, mean)| row(what, "all", mean.runs, mean.mape_percent, mean.family_mape_percent));
+    let all = inference_means(held)
+        .into_iter()
+        .map(|(what, mean)| row(what, "all", mean.runs, mean.mape_percent, mean.family_mape_percent));
     render(&columns, each.chain(all), width)
 }
 
@@ -177,7 +181,11 @@ fn whole(value: f64) -> String {
 fn summary(scores: &Scores, width: u16) -> String {
     let mut lines = Vec::new();
     if let Some((macro_mape, groups)) = scores.macro_mape_percent() {
-        lines.push(format!("{:8}MAPE {} as the mean over {groups} code bases of 8 runs and more", "Macro", percent(macro_mape)));
+        lines.push(format!(
+            "{:8}MAPE {} as the mean over {groups} code bases of 8 runs and more",
+            "Macro",
+            percent(macro_mape)
+        ));
     }
     if let Some(width) = scores.median_high_over_low() {
         lines.push(format!("{:8}median high / low of the step time {width:.2}", "Bands"));
@@ -201,7 +209,9 @@ fn summary(scores: &Scores, width: u16) -> String {
 
 /// gpuplan on the runs that the peers were asked for, by source and over all.
 fn beside_peers(scores: &Scores) -> Vec<(Line, peers::PeerErrors)> {
-    let one = |peer: &peers::PeerErrors| (scores.time_where(peer.source, |run| peers::asked(run) && run.source == peer.source), *peer);
+    let one = |peer: &peers::PeerErrors| {
+        (scores.time_where(peer.source, |run| peers::asked(run) && run.source == peer.source), *peer)
+    };
     let mut rows: Vec<_> = peers::BY_SOURCE.iter().map(one).collect();
     rows.push((scores.time_where("all", peers::asked), peers::ALL));
     rows
@@ -223,7 +233,8 @@ fn peer_table(scores: &Scores, width: u16) -> String {
             line.errors.map_or("-".to_owned(), |errors| percent(errors.mape_percent)),
             percent(peer.constant_hfu_50_mape_percent),
             percent(peer.llm_analysis_mape_percent),
-            peer.calculon_mape_percent.map_or("-".to_owned(), |mape| format!("{} ({})", percent(mape), peer.calculon_runs)),
+            peer.calculon_mape_percent
+                .map_or("-".to_owned(), |mape| format!("{} ({})", percent(mape), peer.calculon_runs)),
         ]
     };
     render(&columns, beside_peers(scores).into_iter().map(row), width)
@@ -243,7 +254,11 @@ fn peer_note() -> String {
 /// Everything, whatever the table shows: this is what `benchmarks/results/accuracy.json` records.
 pub fn json(scores: &Scores, time: &Fitted, memory_fit: &FittedMemory, now: Timestamp) -> Value {
     let tables = |lines: &dyn Fn(By) -> Vec<Line>| -> Value {
-        GROUPINGS.iter().map(|(word, by)| ((*word).to_owned(), json!(lines(*by)))).collect::<serde_json::Map<_, _>>().into()
+        GROUPINGS
+            .iter()
+            .map(|(word, by)| ((*word).to_owned(), json!(lines(*by))))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     };
     let peers: Vec<Value> = beside_peers(scores)
         .into_iter()
@@ -282,7 +297,10 @@ pub fn json(scores: &Scores, time: &Fitted, memory_fit: &FittedMemory, now: Time
 
 /// The two tables of one grouping.
 pub fn csv(scores: &Scores, by: By) -> String {
-    let mut out = format!("what,{},cases,answered,mape_percent,median_percent,bias_percent,within_20_percent,in_band_percent\n", word(by));
+    let mut out = format!(
+        "what,{},cases,answered,mape_percent,median_percent,bias_percent,within_20_percent,in_band_percent\n",
+        word(by)
+    );
     for (what, lines) in [("time", scores.time(by)), ("memory", scores.memory(by))] {
         for line in lines {
             let _ = write!(out, "{what},{},{},{}", line.name, line.cases, line.answered);

@@ -26,7 +26,8 @@ const COLUMNS: [Column; 7] = [
 pub fn text(calibration: &Calibration, found: &Result<MeasuredGpu, String>, hardware: &Hardware, width: u16) -> String {
     let gpu = calibration.gpu.as_deref().and_then(|name| hardware.find_gpu(name)).map(|id| hardware.gpu(id));
     let mut out = format!("{}\n\n", wrap(&headline(calibration), width, "  "));
-    let peaks = Peaks { gpu, link: gpu.map(|gpu| link(gpu, calibration.device.gpus, hardware)), gpus: calibration.device.gpus };
+    let peaks =
+        Peaks { gpu, link: gpu.map(|gpu| link(gpu, calibration.device.gpus, hardware)), gpus: calibration.device.gpus };
     out.push_str(&render(&COLUMNS, calibration.results.iter().map(|one| row(one, &peaks, width)), width));
     out.push('\n');
     let highest = calibration.readings.summary().map(|summary| format!("highest seen: {summary}"));
@@ -41,7 +42,9 @@ pub fn text(calibration: &Calibration, found: &Result<MeasuredGpu, String>, hard
             }
         }
         Err(why) => {
-            for line in calibration.readings.warnings().into_iter().chain([format!("no plan is changed by this: {why}")]) {
+            for line in
+                calibration.readings.warnings().into_iter().chain([format!("no plan is changed by this: {why}")])
+            {
                 let _ = writeln!(out, "{}", wrap(&line, width, "  "));
             }
         }
@@ -90,9 +93,14 @@ fn row(one: &Sampled, peaks: &Peaks, width: u16) -> Vec<String> {
         what,
         time(seconds),
         rate.as_ref().map_or_else(String::new, |rate| rate.text.clone()),
-        rate.and_then(|rate| Some(rate.value / rate.peak?)).map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
+        rate.and_then(|rate| Some(rate.value / rate.peak?))
+            .map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
         format!("{:.1} %", statistics.spread * 100.0),
-        if statistics.outliers > 0 { format!("{} of {}", statistics.outliers, statistics.samples) } else { String::new() },
+        if statistics.outliers > 0 {
+            format!("{} of {}", statistics.outliers, statistics.samples)
+        } else {
+            String::new()
+        },
     ]
 }
 
@@ -137,10 +145,19 @@ fn host(calibration: &Calibration) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(one), Some(all)) = (host.decode_bytes_per_second_one_core, host.decode_bytes_per_second) {
         let scaling = all / one / f64::from(host.cores.max(1)) * 100.0;
-        lines.push(format!("loader work: {} on one core, {} on {} ({scaling:.0} % of linear)", rate(one), rate(all), host.cores));
+        lines.push(format!(
+            "loader work: {} on one core, {} on {} ({scaling:.0} % of linear)",
+            rate(one),
+            rate(all),
+            host.cores
+        ));
     }
     if let (Some(bytes), Some(speed)) = (host.read_bytes, host.read_bytes_per_second) {
-        lines.push(format!("data folder: {} at {}; what was read lately may have come from memory", Bytes(bytes), rate(speed)));
+        lines.push(format!(
+            "data folder: {} at {}; what was read lately may have come from memory",
+            Bytes(bytes),
+            rate(speed)
+        ));
     }
     lines.extend(host.waived.iter().map(|reason| format!("waived: {reason}")));
     lines

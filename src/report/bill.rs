@@ -39,7 +39,8 @@ pub fn text(read: &Read, width: u16) -> String {
         let sign = if more > Usd::ZERO { "+" } else { "" };
         vec![name.to_owned(), signed(charged), signed(billed), format!("{sign}{}", signed(more)), why]
     };
-    let mut rows: Vec<Vec<String>> = read.differences.iter().map(|one| row(&one.run, one.charged_usd, one.billed_usd, why(one))).collect();
+    let mut rows: Vec<Vec<String>> =
+        read.differences.iter().map(|one| row(&one.run, one.charged_usd, one.billed_usd, why(one))).collect();
     if rows.len() > 1 {
         let all = read.differences;
         rows.push(row("total", sum(all, |one| one.charged_usd), sum(all, |one| one.billed_usd), String::new()));
@@ -59,7 +60,9 @@ fn why(one: &Difference) -> String {
     let words = reasons.iter().map(|(reason, amount)| {
         let sign = if **amount > Usd::ZERO { "+" } else { "" };
         let hours = match (reason, one.billed_hours) {
-            (Reason::Hours, Some(billed)) => format!(" ({} h billed, {} h seen)", three_figures(billed), three_figures(one.charged_hours)),
+            (Reason::Hours, Some(billed)) => {
+                format!(" ({} h billed, {} h seen)", three_figures(billed), three_figures(one.charged_hours))
+            }
             _ => String::new(),
         };
         format!("{} {sign}{}{hours}", reason.words(), signed(**amount))
@@ -90,13 +93,15 @@ pub fn csv(read: &Read) -> String {
         let row = |reason: &str, amount: String| {
             [one.run.clone(), one.charged_usd.to_string(), one.billed_usd.to_string(), reason.to_owned(), amount]
         };
-        let mut rows: Vec<[String; 5]> = one.reasons.iter().map(|(reason, amount)| row(reason.words(), amount.to_string())).collect();
+        let mut rows: Vec<[String; 5]> =
+            one.reasons.iter().map(|(reason, amount)| row(reason.words(), amount.to_string())).collect();
         if rows.is_empty() {
             rows.push(row("none", Usd::ZERO.to_string()));
         }
         rows
     });
-    let written = writer.write_record(header).and_then(|()| rows.into_iter().try_for_each(|row| writer.write_record(row)));
+    let written =
+        writer.write_record(header).and_then(|()| rows.into_iter().try_for_each(|row| writer.write_record(row)));
     // A writer into memory does not fail.
     let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

@@ -77,7 +77,8 @@ pub fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String {
 fn head(budget: &Budget) -> Vec<String> {
     let cost = budget.total.cost_usd;
     let last = budget.start.ahead(budget.months).back();
-    let tax = if budget.tax == "excluded" { "tax excluded".to_owned() } else { format!("tax of {} included", budget.tax) };
+    let tax =
+        if budget.tax == "excluded" { "tax excluded".to_owned() } else { format!("tax of {} included", budget.tax) };
     let mut lines = vec![
         format!("{}: {} to {last}, {} phases, US dollars, {tax}", budget.name, budget.start, budget.phases.len()),
         format!(
@@ -117,13 +118,15 @@ fn sections(budget: &Budget, most: usize) -> Vec<Section> {
 
 fn parts(title: &str, name: &'static str, parts: &[Part]) -> Section {
     let has_budget = parts.iter().any(|part| part.budget_usd.is_some());
-    let mut columns = vec![Column::left(name, 0), Column::right("expected", 0), Column::right("50 %", 0), Column::right("90 %", 0)];
+    let mut columns =
+        vec![Column::left(name, 0), Column::right("expected", 0), Column::right("50 %", 0), Column::right("90 %", 0)];
     if has_budget {
         columns.extend([Column::right("budget", 0), Column::right("kept with", 0)]);
     }
     let row = |part: &Part| {
         let cost = part.cost_usd;
-        let mut cells = vec![part.name.clone(), format::usd(cost.expected), format::usd(cost.p50), format::usd(cost.p90)];
+        let mut cells =
+            vec![part.name.clone(), format::usd(cost.expected), format::usd(cost.p50), format::usd(cost.p90)];
         if has_budget {
             cells.push(part.budget_usd.map_or_else(|| "-".to_owned(), format::usd));
             cells.push(part.chance_within_budget.map_or_else(|| "-".to_owned(), format::probability));
@@ -148,7 +151,8 @@ fn phases(budget: &Budget, most: usize) -> Section {
     let mut by_cost: Vec<_> = budget.phases.iter().collect();
     by_cost.sort_by_key(|phase| std::cmp::Reverse(phase.cost_usd.expected));
     let rows = by_cost.iter().take(most).map(|phase| {
-        let months = if phase.months > 1 { format!("{} +{}", phase.start, phase.months - 1) } else { phase.start.to_string() };
+        let months =
+            if phase.months > 1 { format!("{} +{}", phase.start, phase.months - 1) } else { phase.start.to_string() };
         vec![
             phase.phase.clone(),
             phase.team.clone(),
@@ -187,7 +191,10 @@ fn commitments(budget: &Budget) -> Option<Section> {
                 format::usd(figures.paid_usd),
                 format!("{:.0} %", figures.expected_use * 100.0),
                 format::change(figures.saved_usd),
-                from.map_or_else(|| "-".to_owned(), |(share, hours)| format!("{:.0} %, {hours:.0} h a month", share * 100.0)),
+                from.map_or_else(
+                    || "-".to_owned(),
+                    |(share, hours)| format!("{:.0} %, {hours:.0} h a month", share * 100.0),
+                ),
                 format::probability(figures.chance_of_loss),
             ]
         })
@@ -206,7 +213,11 @@ fn promises(budget: &Budget) -> Option<Section> {
         Column::right("saves a year", 0),
     ];
     let row = |promise: &Promise| {
-        let from = if is_reachable(promise) { format!("{:.0} h a year", promise.break_even_hours_per_year) } else { "never".to_owned() };
+        let from = if is_reachable(promise) {
+            format!("{:.0} h a year", promise.break_even_hours_per_year)
+        } else {
+            "never".to_owned()
+        };
         vec![
             promise.machines.clone(),
             promise.purchase.replace("commitment ", ""),
@@ -273,5 +284,10 @@ fn sensitivity(budget: &Budget) -> Section {
             bar.basis.clone(),
         ]
     });
-    Section { title: "One thing otherwise, all else as expected".to_owned(), rows: rows.collect(), columns, foot: String::new() }
+    Section {
+        title: "One thing otherwise, all else as expected".to_owned(),
+        rows: rows.collect(),
+        columns,
+        foot: String::new(),
+    }
 }

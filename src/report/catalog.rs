@@ -108,7 +108,9 @@ pub fn gpus(gpus: &[&Gpu], width: u16) -> String {
     };
     let mut rows: Vec<Vec<String>> = gpus.iter().map(cells).collect();
     let columns = fit(&wishes, &mut rows, width);
-    let mut note = "GiB visible to software; bf16, fp8, fp32: dense peak TFLOP/s; measured: highest bf16 TFLOP/s published".to_owned();
+    let mut note =
+        "GiB visible to software; bf16, fp8, fp32: dense peak TFLOP/s; measured: highest bf16 TFLOP/s published"
+            .to_owned();
     if is_shown(&columns, "unsure") {
         note.push_str("; unsure: figures that nobody has verified");
     }
@@ -343,7 +345,10 @@ pub fn models(lines: &[ModelLine], width: u16) -> String {
     };
     let mut rows: Vec<Vec<String>> = lines.iter().map(cells).collect();
     let columns = fit(&wishes, &mut rows, width);
-    let note = format!("{} models; heads: of queries/of keys where they differ; `--output json` has their other names", lines.len());
+    let note = format!(
+        "{} models; heads: of queries/of keys where they differ; `--output json` has their other names",
+        lines.len()
+    );
     format!("{}\n{}", render(&columns, rows, width), wrap(&note, width, 0))
 }
 
@@ -362,13 +367,16 @@ struct FindingLine<'a> {
     detail: &'a str,
 }
 
-const FINDING_COLUMNS: [(&str, &str); 4] = [("severity", "/0"), ("row", "/1/row"), ("rule", "/1/rule"), ("detail", "/1/detail")];
+const FINDING_COLUMNS: [(&str, &str); 4] =
+    [("severity", "/0"), ("row", "/1/row"), ("rule", "/1/rule"), ("detail", "/1/detail")];
 
 impl<'a> CheckReport<'a> {
     pub fn new(findings: &'a [Finding], counts: &'a serde_json::Map<String, Value>) -> Self {
         let of = |severity: Severity| {
             let found = findings.iter().filter(move |finding| finding.severity == severity);
-            found.map(|finding| FindingLine { row: &finding.row, rule: finding.rule, detail: &finding.detail }).collect()
+            found
+                .map(|finding| FindingLine { row: &finding.row, rule: finding.rule, detail: &finding.detail })
+                .collect()
         };
         Self { errors: of(Severity::Error), notes: of(Severity::Note), counts }
     }

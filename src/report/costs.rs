@@ -197,7 +197,9 @@ pub fn csv(shown: &Shown) -> String {
         "priced_at",
         "assumption",
     ];
-    let written = writer.write_record(header).and_then(|()| shown.spent.lines.iter().try_for_each(|line| writer.write_record(cells(line))));
+    let written = writer
+        .write_record(header)
+        .and_then(|()| shown.spent.lines.iter().try_for_each(|line| writer.write_record(cells(line))));
     // A writer into memory does not fail.
     let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

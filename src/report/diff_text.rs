@@ -85,11 +85,17 @@ fn said(broken: &Broken, policy: &str) -> String {
 
 /// `$8,123 -> $9,525: +$1,402 (+17 %)`.
 fn summary(diff: &Diff) -> String {
-    let count = |number: usize| if number == 1 { "1 line".to_owned() } else { format!("{} lines", format::thousands(number as i128)) };
+    let count = |number: usize| {
+        if number == 1 { "1 line".to_owned() } else { format!("{} lines", format::thousands(number as i128)) }
+    };
     let lines = format!("{} differ, {} alike", count(diff.lines.len()), count(diff.unchanged));
     match &diff.total {
-        Some(total) if total.change_usd == Usd::ZERO => format!("{} before and after; {lines}", format::usd(total.after_usd)),
-        Some(total) => format!("{} -> {}: {}; {lines}", format::usd(total.before_usd), format::usd(total.after_usd), change(total)),
+        Some(total) if total.change_usd == Usd::ZERO => {
+            format!("{} before and after; {lines}", format::usd(total.after_usd))
+        }
+        Some(total) => {
+            format!("{} -> {}: {}; {lines}", format::usd(total.before_usd), format::usd(total.after_usd), change(total))
+        }
         None => lines,
     }
 }
@@ -144,9 +150,11 @@ fn row(line: &ChangedLine) -> Vec<String> {
     };
     let parts = match line.parts.as_slice() {
         [part] => part.cause.word().to_owned(),
-        parts => {
-            parts.iter().map(|part| format!("{} {}", part.cause.word(), format::change(part.change_usd))).collect::<Vec<_>>().join(", ")
-        }
+        parts => parts
+            .iter()
+            .map(|part| format!("{} {}", part.cause.word(), format::change(part.change_usd)))
+            .collect::<Vec<_>>()
+            .join(", "),
     };
     vec![
         line.mark.sign().to_string(),

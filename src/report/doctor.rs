@@ -88,7 +88,11 @@ pub fn text(checks: &[Check], context: &Context) -> String {
     }
     if !context.has_plan {
         text.push('\n');
-        text.push_str(&wrap("Quotas are checked for a plan: `gpuplan doctor FILE` names those that would block it.", context.width, 0));
+        text.push_str(&wrap(
+            "Quotas are checked for a plan: `gpuplan doctor FILE` names those that would block it.",
+            context.width,
+            0,
+        ));
     }
     text
 }
@@ -101,8 +105,10 @@ fn row(check: &Check) -> Vec<String> {
         AccountRow::PricesOnly => "a key opens its prices (`gpuplan refresh` says which)".to_owned(),
         AccountRow::NotNeeded => "none needed".to_owned(),
     };
-    let denied = check.permissions.iter().filter(|permission| matches!(permission.verdict, Verdict::Denied { .. })).count();
-    let unknown = check.permissions.iter().filter(|permission| matches!(permission.verdict, Verdict::Unknown { .. })).count();
+    let denied =
+        check.permissions.iter().filter(|permission| matches!(permission.verdict, Verdict::Denied { .. })).count();
+    let unknown =
+        check.permissions.iter().filter(|permission| matches!(permission.verdict, Verdict::Unknown { .. })).count();
     let permissions = match (check.permissions.len(), denied, unknown) {
         (0, ..) => String::new(),
         (all, 0, 0) => format!("all {all}"),
@@ -120,7 +126,8 @@ fn row(check: &Check) -> Vec<String> {
 
 fn section(check: &Check, context: &Context, text: &mut String) {
     let mut say = |line: String| text.push_str(&wrap(&line, context.width, 2));
-    let doubtful: Vec<&Permission> = check.permissions.iter().filter(|permission| permission.verdict != Verdict::Allowed).collect();
+    let doubtful: Vec<&Permission> =
+        check.permissions.iter().filter(|permission| permission.verdict != Verdict::Allowed).collect();
     let blocking: Vec<&Quota> = check.quotas.iter().filter(|quota| quota.blocks()).collect();
     if doubtful.is_empty() && check.quotas.is_empty() && check.problems.is_empty() {
         return;
@@ -172,7 +179,11 @@ mod tests {
         let check = Check {
             cloud: "aws".to_owned(),
             public_sources: 3,
-            account: AccountRow::Found { account: "1".to_owned(), principal: "me".to_owned(), found_in: "environment".to_owned() },
+            account: AccountRow::Found {
+                account: "1".to_owned(),
+                principal: "me".to_owned(),
+                found_in: "environment".to_owned(),
+            },
             permissions: vec![denied],
             quotas: vec![quota],
             problems: Vec::new(),

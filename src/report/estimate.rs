@@ -52,15 +52,17 @@ pub fn memory_parts(memory: &MemoryBreakdown) -> Vec<(&'static str, f64)> {
 pub fn breakdown(made: &StepEstimate, capacity: Bytes, width: u16) -> String {
     let what = if made.served.is_some() { "a round of requests" } else { "a step" };
     let time_columns = [Column::left(what, 0), Column::right("time", 0), Column::right("share", 0)];
-    let rows = time_parts(&made.time)
-        .into_iter()
-        .map(|(name, seconds)| vec![name.to_owned(), format::step_seconds(seconds), format!("{:.0} %", seconds / made.time.total * 100.0)]);
+    let rows = time_parts(&made.time).into_iter().map(|(name, seconds)| {
+        vec![name.to_owned(), format::step_seconds(seconds), format!("{:.0} %", seconds / made.time.total * 100.0)]
+    });
     let total = vec!["total".to_owned(), format::step_seconds(made.time.total), "100 %".to_owned()];
     let mut out = render(&time_columns, rows.chain([total]), width);
     out.push('\n');
     let memory_columns = [Column::left("a GPU's memory", 0), Column::right("size", 0), Column::right("of the card", 0)];
     let share = |bytes: f64| format!("{:.0} %", bytes / capacity.0 * 100.0);
-    let rows = memory_parts(&made.memory).into_iter().map(|(name, bytes)| vec![name.to_owned(), Bytes(bytes).to_string(), share(bytes)]);
+    let rows = memory_parts(&made.memory)
+        .into_iter()
+        .map(|(name, bytes)| vec![name.to_owned(), Bytes(bytes).to_string(), share(bytes)]);
     let peak = [("live at the fullest moment", made.memory.allocated), ("needed to fit", made.memory.needed)];
     let rows = rows.chain(peak.map(|(name, bytes)| vec![name.to_owned(), Bytes(bytes).to_string(), share(bytes)]));
     out.push_str(&render(&memory_columns, rows, width));
@@ -82,7 +84,9 @@ pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[String]) -> Value
     let parts = |parts: Vec<(&'static str, f64)>, suffix: &str| -> Value {
         parts
             .into_iter()
-            .map(|(name, value)| (format!("{}_{suffix}", name.replace([' ', ',', '-'], "_").replace("__", "_")), json!(value)))
+            .map(|(name, value)| {
+                (format!("{}_{suffix}", name.replace([' ', ',', '-'], "_").replace("__", "_")), json!(value))
+            })
             .collect::<serde_json::Map<_, _>>()
             .into()
     };

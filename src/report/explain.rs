@@ -39,7 +39,10 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
     if served.is_empty() {
         row(
             "layout",
-            format!("{}, micro batch {}, {} accumulation steps", json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation),
+            format!(
+                "{}, micro batch {}, {} accumulation steps",
+                json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation
+            ),
         );
     }
     for (name, value) in served {
@@ -52,8 +55,18 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
     }
     row("GPU-hours", format::thousands(plan.gpu_hours().round() as i128));
     row("cost", format!("{} expected, {} at 90 %", format::usd(plan.cost.expected), format::usd(plan.cost.p90)));
-    row("interrupted", format!("every {} on average: {}", plan.run.interruptions.mean_time(), plan.run.interruptions.basis));
-    row("GPU busy", format!("{:.0} % of a step, {:.0} % MFU", json.gpu_utilization.expected * 100.0, json.model_flop_utilization * 100.0));
+    row(
+        "interrupted",
+        format!("every {} on average: {}", plan.run.interruptions.mean_time(), plan.run.interruptions.basis),
+    );
+    row(
+        "GPU busy",
+        format!(
+            "{:.0} % of a step, {:.0} % MFU",
+            json.gpu_utilization.expected * 100.0,
+            json.model_flop_utilization * 100.0
+        ),
+    );
     if let Some(staging) = &plan.run.staging {
         row("data", format::staging(staging));
     }

@@ -43,7 +43,8 @@ pub fn fit(wishes: &[Wish], rows: &mut [Vec<String>], width: u16) -> Vec<Column>
         .iter()
         .enumerate()
         .map(|(index, wish)| {
-            let longest = rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+            let longest =
+                rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count()).max().unwrap_or(0);
             if longest == 0 && wish.weight != ALWAYS { 0 } else { longest.max(wish.column.title.chars().count()) }
         })
         .collect();
@@ -127,7 +128,11 @@ mod tests {
             let columns = fit(&wishes, &mut rows, width);
             (columns.iter().map(|column| column.from_width == 0).collect::<Vec<_>>(), rows[0][0].clone())
         };
-        assert_eq!(shown(80), (vec![true, true, true, false], "head-middle-tail".to_owned()), "an empty column is not shown");
+        assert_eq!(
+            shown(80),
+            (vec![true, true, true, false], "head-middle-tail".to_owned()),
+            "an empty column is not shown"
+        );
         assert_eq!(shown(50), (vec![true, true, false, false], "head-middle-tail".to_owned()));
         assert_eq!(shown(33), (vec![true, true, false, false], "head-…tail".to_owned()));
         assert_eq!(shown(20), (vec![true, false, false, false], "head-middle-tail".to_owned()));

@@ -9,7 +9,11 @@ use crate::units::{Band, Bytes, Hours, Usd, UsdPerHour};
 /// Dollars with cents below a thousand, whole dollars with separators above.
 pub fn usd(amount: Usd) -> String {
     let cents = (amount.nanos() + 5_000_000) / 10_000_000;
-    if cents < 100_000 { format!("${}.{:02}", cents / 100, cents % 100) } else { format!("${}", thousands((cents + 50) / 100)) }
+    if cents < 100_000 {
+        format!("${}.{:02}", cents / 100, cents % 100)
+    } else {
+        format!("${}", thousands((cents + 50) / 100))
+    }
 }
 
 /// A difference: `+$1,402`, `-$3.20`, `$0.00`.
@@ -113,7 +117,10 @@ pub fn age(observed_at: Timestamp, now: Timestamp) -> String {
 pub fn staging(staging: &Staging) -> String {
     let disk = if staging.is_on_local_disk { "local disks" } else { "the network disk" };
     let (time, rate) = (Hours::from(staging.seconds()), Bytes(staging.bytes_per_second));
-    format!("{} to {disk} of each machine in {time}, counted with every start: {} gives {rate}/s", staging.bytes, staging.limit)
+    format!(
+        "{} to {disk} of each machine in {time}, counted with every start: {} gives {rate}/s",
+        staging.bytes, staging.limit
+    )
 }
 
 #[cfg(test)]
@@ -141,7 +148,15 @@ mod tests {
 
     #[test]
     fn staging_says_how_long_and_why() {
-        let said = staging(&Staging { bytes: Bytes(1e12), bytes_per_second: 1.25e9, limit: "its disk", is_on_local_disk: false });
-        assert_eq!(said, "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its disk gives 1.2 GiB/s");
+        let said = staging(&Staging {
+            bytes: Bytes(1e12),
+            bytes_per_second: 1.25e9,
+            limit: "its disk",
+            is_on_local_disk: false,
+        });
+        assert_eq!(
+            said,
+            "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its disk gives 1.2 GiB/s"
+        );
     }
 }

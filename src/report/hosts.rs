@@ -164,7 +164,12 @@ pub fn prices(lines: &[HostPrice], now: Timestamp, width: u16, most: usize) -> S
         vec![
             line.instance_type.to_owned(),
             line.vcpus.to_string(),
-            format!("{} {}{}", line.cloud, line.zone_id.unwrap_or(line.region), if line.suspect.is_empty() { "" } else { " ?" }),
+            format!(
+                "{} {}{}",
+                line.cloud,
+                line.zone_id.unwrap_or(line.region),
+                if line.suspect.is_empty() { "" } else { " ?" }
+            ),
             line.purchase.to_owned(),
             format::rate(line.rate_usd_per_vcpu_hour),
             format::rate(line.rate_usd_per_hour),
@@ -173,6 +178,10 @@ pub fn prices(lines: &[HostPrice], now: Timestamp, width: u16, most: usize) -> S
         ]
     });
     let table = render(&columns, rows, width);
-    let doubt = if lines.iter().take(shown).any(|line| !line.suspect.is_empty()) { "?: doubted; --trusted leaves it out\n" } else { "" };
+    let doubt = if lines.iter().take(shown).any(|line| !line.suspect.is_empty()) {
+        "?: doubted; --trusted leaves it out\n"
+    } else {
+        ""
+    };
     format!("{table}{doubt}{}", footer(shown, lines.len(), "--max-results 0 shows all"))
 }

@@ -62,7 +62,8 @@ fn listed(said: &[Said]) -> String {
 
 /// Two tables: the machines of the job, and what would be better.
 pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, most: usize) -> String {
-    let mut text = format!("As asked{}\n", asked.hours.map_or_else(String::new, |hours| format!(" (cost: {hours} at most)")));
+    let mut text =
+        format!("As asked{}\n", asked.hours.map_or_else(String::new, |hours| format!(" (cost: {hours} at most)")));
     let shown = priced.offers.iter().take(most);
     text.push_str(&table(shown.map(|one| (one, String::new(), String::new())), ("", ""), named, width));
     text.push_str(&footer(priced.offers.len().min(most), priced.offers.len(), "--max-results shows more"));
@@ -97,7 +98,11 @@ const SAME_SPEED: f64 = 1.05;
 
 fn gain(better: &Better, base: &JobOffer) -> String {
     let ratio = better.offer.hourly.dollars() / base.hourly.dollars();
-    let money = if ratio <= 1.0 { format!("{:.0} % less", (1.0 - ratio) * 100.0) } else { format!("{:.0} % more", (ratio - 1.0) * 100.0) };
+    let money = if ratio <= 1.0 {
+        format!("{:.0} % less", (1.0 - ratio) * 100.0)
+    } else {
+        format!("{:.0} % more", (ratio - 1.0) * 100.0)
+    };
     match better.faster {
         Some((compute, bandwidth)) if compute.min(bandwidth) < SAME_SPEED => format!("{money}, not slower"),
         Some((compute, bandwidth)) => format!("{money}, up to {}x as fast", three_figures(compute.min(bandwidth))),

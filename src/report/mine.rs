@@ -82,7 +82,8 @@ pub fn csv(runs: &[Compared]) -> String {
         }
         cells
     };
-    let written = writer.write_record(header).and_then(|()| runs.iter().try_for_each(|run| writer.write_record(cells(run))));
+    let written =
+        writer.write_record(header).and_then(|()| runs.iter().try_for_each(|run| writer.write_record(cells(run))));
     // A writer into memory does not fail.
     let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

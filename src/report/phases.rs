@@ -131,7 +131,9 @@ fn remarks(whole: &Whole) -> Vec<String> {
             lines.push(format!("{} hands {handed} to {}: {how}.", before.name, after.name));
         }
     }
-    lines.extend(whole.answers.iter().filter_map(|answer| Some(format!("{}: {}.", answer.name, answer.remark.as_ref()?))));
+    lines.extend(
+        whole.answers.iter().filter_map(|answer| Some(format!("{}: {}.", answer.name, answer.remark.as_ref()?))),
+    );
     if let Some(deadline) = whole.deadline {
         let ending = whole.answers.iter().filter(|answer| !answer.is_service);
         let p90 = Hours(ending.map(|answer| answer.taken.hours.p90).sum());
@@ -139,7 +141,10 @@ fn remarks(whole: &Whole) -> Vec<String> {
         let all = if whole.answers.iter().any(|answer| answer.is_service) { "all but the service" } else { "all" };
         lines.push(format!("Nine times of ten {all} is done after {p90}, {verdict} the deadline of {deadline}."));
     }
-    lines.push("Percentiles of phases are added: exact where their estimates err together, too wide where they do not.".to_owned());
+    lines.push(
+        "Percentiles of phases are added: exact where their estimates err together, too wide where they do not."
+            .to_owned(),
+    );
     if let Some(first) = whole.answers.first() {
         lines.push(format!("More about one: gpuplan plan FILE --phase {}", first.name));
     }

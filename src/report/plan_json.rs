@@ -248,9 +248,9 @@ fn workload_json(context: &Context) -> Value {
 pub fn stated(value: &impl Serialize) -> Value {
     fn strip(value: Value) -> Value {
         match value {
-            Value::Object(map) => {
-                Value::Object(map.into_iter().filter(|(_, inner)| !inner.is_null()).map(|(key, inner)| (key, strip(inner))).collect())
-            }
+            Value::Object(map) => Value::Object(
+                map.into_iter().filter(|(_, inner)| !inner.is_null()).map(|(key, inner)| (key, strip(inner))).collect(),
+            ),
             other => other,
         }
     }
@@ -331,7 +331,11 @@ fn utilization(plan: &Plan) -> Band {
 }
 
 fn checkpoint(saving: &Saving) -> CheckpointJson {
-    let notice = |notice: Notice| NoticeJson { seconds: notice.seconds, saves_bytes: notice.saves.0, saves_all: notice.saves_all };
+    let notice = |notice: Notice| NoticeJson {
+        seconds: notice.seconds,
+        saves_bytes: notice.saves.0,
+        saves_all: notice.saves_all,
+    };
     CheckpointJson {
         bytes: saving.bytes.0,
         interval_seconds: saving.interval_seconds,

@@ -46,7 +46,8 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     }
     let is_served = context.workload.serving.is_some();
     let table = if is_served { serving_text::plans_table } else { plans_table };
-    let title = if context.workload.is_service() { "Cheapest" } else { "Cheaper or faster (nothing beats these in both)" };
+    let title =
+        if context.workload.is_service() { "Cheapest" } else { "Cheaper or faster (nothing beats these in both)" };
     say(table(title, &set.frontier, set, context, width, most_rows));
     if !set.alternatives.is_empty() {
         say(table("Best of other GPUs and terms", &set.alternatives, set, context, width, most_rows));
@@ -129,17 +130,25 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     let mut row = |name: &str, value: String| {
         let _ = writeln!(out, "{}", wrap(&format!("  {name:<9} {value}"), width, "            "));
     };
-    row("where", format!("{} {}{place}, {} x {}", instance.cloud.label(), offer.place.region, plan.nodes, instance.name));
+    row(
+        "where",
+        format!("{} {}{place}, {} x {}", instance.cloud.label(), offer.place.region, plan.nodes, instance.name),
+    );
     row("cost", format!("{} expected, {} at 90 %", format::usd(plan.cost.expected), format::usd(plan.cost.p90)));
     if let (Some(full), Some(owned)) = (plan.full_cost, &offer.owned) {
         row(
             "",
-            format!("that is marginal cash; {} in full, since `{}` is paid for already (capacity.toml)", format::usd(full), owned.name),
+            format!(
+                "that is marginal cash; {} in full, since `{}` is paid for already (capacity.toml)",
+                format::usd(full),
+                owned.name
+            ),
         );
     }
     row("rate", rate_words(offer, context));
-    let chance =
-        plan.chance_by_deadline.map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
+    let chance = plan
+        .chance_by_deadline
+        .map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
     let half = if plan.spot.is_some() { format!("{} at 50 %, ", Hours(plan.run.hours.p50)) } else { String::new() };
     if !context.workload.is_service() {
         row("time", format!("{} expected, {half}{} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
@@ -147,8 +156,11 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);
     }
-    let work =
-        if json.serving.is_some() { serving_text::rows(plan, context) } else { training_rows(plan, &json, instance.node.gpu_memory) };
+    let work = if json.serving.is_some() {
+        serving_text::rows(plan, context)
+    } else {
+        training_rows(plan, &json, instance.node.gpu_memory)
+    };
     for (name, value) in work {
         row(name, value);
     }
@@ -181,25 +193,40 @@ fn training_rows(plan: &Plan, json: &PlanJson, card: Bytes) -> Vec<(&'static str
     }
     rows.push((
         "layout",
-        format!("{}, micro batch {}, {} accumulation steps", json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation),
+        format!(
+            "{}, micro batch {}, {} accumulation steps",
+            json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation
+        ),
     ));
     let speed = json.tokens_per_second.map_or_else(
         || format!("{} samples/s", format::count(json.samples_per_second.expected)),
         |tokens| format!("{} tokens/s", format::count(tokens.expected)),
     );
-    rows.push(("step", format!("{}, {speed}, {:.0} % MFU", format::step_band(json.step_seconds), json.model_flop_utilization * 100.0)));
+    rows.push((
+        "step",
+        format!("{}, {speed}, {:.0} % MFU", format::step_band(json.step_seconds), json.model_flop_utilization * 100.0),
+    ));
     rows.push(("memory", format!("{} of {card} a GPU", Bytes(plan.step.memory.required))));
     let saving = plan.run.saving;
     rows.push((
         "save",
-        format!("{} every {}, {} to upload", saving.bytes, Hours(saving.interval_seconds / 3600.0), Hours(saving.upload_seconds / 3600.0)),
+        format!(
+            "{} every {}, {} to upload",
+            saving.bytes,
+            Hours(saving.interval_seconds / 3600.0),
+            Hours(saving.upload_seconds / 3600.0)
+        ),
     ));
     rows
 }
 
 /// Terms for people; a commitment says its years.
 fn terms(plan: &Plan, offer: &Offer) -> String {
-    if plan.spot.is_some() || plan.standby.is_some() { plan.terms(offer.purchase).to_owned() } else { offer.purchase.to_string() }
+    if plan.spot.is_some() || plan.standby.is_some() {
+        plan.terms(offer.purchase).to_owned()
+    } else {
+        offer.purchase.to_string()
+    }
 }
 
 /// The bill as lines with quantity, price and basis.
@@ -222,8 +249,11 @@ pub(super) fn bill_table(bill: &Bill, expected: Usd, width: u16) -> String {
         // What rounds to nothing is in the JSON.
         .filter(|line| line.cost.dollars() >= 0.005)
         .map(|line| {
-            let quantity =
-                if line.quantity < 100.0 { format::three_figures(line.quantity) } else { format::thousands(line.quantity.round() as i128) };
+            let quantity = if line.quantity < 100.0 {
+                format::three_figures(line.quantity)
+            } else {
+                format::thousands(line.quantity.round() as i128)
+            };
             vec![
                 line.item.label().to_owned(),
                 quantity,
@@ -400,7 +430,10 @@ mod tests {
 
     #[test]
     fn long_lines_break_at_spaces_and_keep_their_gaps() {
-        assert_eq!(wrap("  cost      one two three", 18, "            "), "  cost      one\n            two\n            three");
+        assert_eq!(
+            wrap("  cost      one two three", 18, "            "),
+            "  cost      one\n            two\n            three"
+        );
         assert_eq!(wrap("short", 80, "  "), "short");
     }
 }

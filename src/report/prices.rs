@@ -78,10 +78,12 @@ const COLUMNS: [&str; 17] = [
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let row = &self.0;
-        let band = row.interruption.as_ref().map(|risk| format!("{}-{}", risk.monthly_percent_low, risk.monthly_percent_high));
+        let band =
+            row.interruption.as_ref().map(|risk| format!("{}-{}", risk.monthly_percent_low, risk.monthly_percent_high));
         let place = (row.cloud, row.region, row.zone_id, row.instance_type);
         let machine = (row.gpu, row.gpu_count, row.gpu_memory_gib_each, row.vcpus, row.memory_gib);
-        let price = (row.purchase, row.rate_usd_per_hour, row.rate_usd_per_gpu_hour, row.origin, row.observed_at, row.source);
+        let price =
+            (row.purchase, row.rate_usd_per_hour, row.rate_usd_per_gpu_hour, row.origin, row.observed_at, row.source);
         (place, machine, price, band, row.suspect.join(";")).serialize(serializer)
     }
 }
@@ -148,14 +150,18 @@ pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16,
         Wish::extra(Column::right("RAM GiB", 0), 0),
     ];
     let most_marks = offers.iter().map(|offer| offer.suspicions.len()).max().unwrap_or(0);
-    let most_digits = offers.iter().map(|offer| hardware.instance(offer.instance).node.gpus.to_string().len()).max().unwrap_or(0);
+    let most_digits =
+        offers.iter().map(|offer| hardware.instance(offer.instance).node.gpus.to_string().len()).max().unwrap_or(0);
     let cells = |offer: &&Offer| cells(offer, hardware, now, (is_wide, most_marks, most_digits));
     let mut rows: Vec<Vec<String>> = offers.iter().map(cells).collect();
     let mut text = around.head.as_ref().map_or(String::new(), |head| format!("{head}\n\n"));
     let columns = fit(&wishes, &mut rows, width);
     text.push_str(&render(&columns, rows, width));
-    let hint =
-        if most_marks > 0 { "`--max-results 0` shows all, `--trusted` leaves out the marked" } else { "`--max-results 0` shows all" };
+    let hint = if most_marks > 0 {
+        "`--max-results 0` shows all, `--trusted` leaves out the marked"
+    } else {
+        "`--max-results 0` shows all"
+    };
     let hidden = footer(offers.len(), around.matching, hint);
     let hidden = if hidden.is_empty() { hidden } else { wrap(hidden.trim_end(), width, 0) };
     let below = [legend(offers, width), hidden, unpriced(&around.unpriced, width)];
@@ -182,10 +188,12 @@ fn cells(offer: &Offer, hardware: &Hardware, now: Timestamp, layout: (bool, usiz
         format!("{}{marks}", rate(per_gpu).trim_start_matches('$')),
         rate(offer.quote.rate).trim_start_matches('$').to_owned(),
         seen(&offer.quote, now),
-        offer.risk.as_deref().map_or(String::new(), |risk| match (risk.monthly_percent_low, risk.monthly_percent_high) {
-            (0, high) => format!("<{high} %"),
-            (low, 100) => format!(">{low} %"),
-            (low, high) => format!("{low}-{high} %"),
+        offer.risk.as_deref().map_or(String::new(), |risk| {
+            match (risk.monthly_percent_low, risk.monthly_percent_high) {
+                (0, high) => format!("<{high} %"),
+                (low, 100) => format!(">{low} %"),
+                (low, high) => format!("{low}-{high} %"),
+            }
         }),
         format!("{:.0}", instance.node.gpu_memory.gib()),
         known(f64::from(instance.vcpus)),
@@ -229,7 +237,9 @@ fn letter(suspicion: Suspicion) -> char {
 /// What every mark in these rows means.
 fn legend(offers: &[&Offer], width: u16) -> String {
     let is_used = |suspicion: &Suspicion| offers.iter().any(|offer| offer.suspicions.contains(suspicion));
-    let line = |suspicion: Suspicion| wrap(&format!("{} {}: {}", letter(suspicion), suspicion.word(), suspicion.explanation()), width, 2);
+    let line = |suspicion: Suspicion| {
+        wrap(&format!("{} {}: {}", letter(suspicion), suspicion.word(), suspicion.explanation()), width, 2)
+    };
     Suspicion::ALL.into_iter().filter(is_used).map(line).collect()
 }
 
@@ -248,7 +258,8 @@ mod tests {
     fn csv_and_json_have_the_same_columns() {
         let hardware = Hardware::embedded().unwrap();
         let market = crate::market::Market::embedded(&hardware).unwrap();
-        let offers: Vec<&Offer> = market.offers().iter().filter(|offer| offer.risk.is_some() && offer.is_suspect()).take(1).collect();
+        let offers: Vec<&Offer> =
+            market.offers().iter().filter(|offer| offer.risk.is_some() && offer.is_suspect()).take(1).collect();
         let json: serde_json::Value = serde_json::from_str(&json(&offers, &hardware).unwrap()).unwrap();
         let keys: Vec<&str> = json[0].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, COLUMNS);

@@ -142,7 +142,10 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
         say(&format!("Assumed: {}", context.assumed.join("; ")), "  ");
     }
     say("", "");
-    say(&format!("Recommended: {} x {} ({} vCPUs), {}", best.nodes, best.on.host.name, vcpus(best), best.on.purchase), "  ");
+    say(
+        &format!("Recommended: {} x {} ({} vCPUs), {}", best.nodes, best.on.host.name, vcpus(best), best.on.purchase),
+        "  ",
+    );
     for (name, value) in facts(best, context.now) {
         say(&format!("  {name:<9} {value}"), "            ");
     }
@@ -152,7 +155,14 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     out.push('\n');
     out.push_str(&bill_table(&best.bill, best.cost.expected, width));
     out.push('\n');
-    out.push_str(&plans("Cheaper or faster (nothing beats these in both)", &set.frontier, best, context.now, width, most));
+    out.push_str(&plans(
+        "Cheaper or faster (nothing beats these in both)",
+        &set.frontier,
+        best,
+        context.now,
+        width,
+        most,
+    ));
     if !set.alternatives.is_empty() {
         out.push('\n');
         out.push_str(&plans("Best of other machines", &set.alternatives, best, context.now, width, most));
@@ -167,7 +177,10 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
         out.push('\n');
     }
     let offers = format::thousands(set.offers as i128);
-    out.push_str(&format!("Looked at {offers} offers of machines without GPU; {} plans keep every limit.\n", set.candidates));
+    out.push_str(&format!(
+        "Looked at {offers} offers of machines without GPU; {} plans keep every limit.\n",
+        set.candidates
+    ));
     out
 }
 
@@ -177,7 +190,9 @@ fn vcpus(plan: &ProcessingPlan) -> u32 {
 
 fn facts(best: &ProcessingPlan, now: Timestamp) -> Vec<(&'static str, String)> {
     let zone = best.on.place.zone_id.as_deref().map_or_else(String::new, |zone| format!(" ({zone})"));
-    let chance = best.chance_by_deadline.map_or_else(String::new, |chance| format!("; {:.0} % chance by the deadline", chance * 100.0));
+    let chance = best
+        .chance_by_deadline
+        .map_or_else(String::new, |chance| format!("; {:.0} % chance by the deadline", chance * 100.0));
     let stale = if best.on.is_stale { ", stale" } else { "" };
     vec![
         ("where", format!("{} {}{zone}", best.on.host.cloud.label(), best.on.place.region)),
@@ -197,7 +212,14 @@ fn facts(best: &ProcessingPlan, now: Timestamp) -> Vec<(&'static str, String)> {
 }
 
 /// Plans one a row; `*` marks the recommended one.
-fn plans(title: &str, plans: &[ProcessingPlan], best: &ProcessingPlan, now: Timestamp, width: u16, most: usize) -> String {
+fn plans(
+    title: &str,
+    plans: &[ProcessingPlan],
+    best: &ProcessingPlan,
+    now: Timestamp,
+    width: u16,
+    most: usize,
+) -> String {
     let columns = [
         Column::left("", 0),
         Column::left("machines", 0),

@@ -80,17 +80,41 @@ fn usage_text(usage: &Usage, width: u16) -> String {
     let busiest: Vec<String> = busiest.map(|process| format!("{} {:.1}", process.name, process.cores_used)).collect();
     let by = if busiest.is_empty() { String::new() } else { format!(": {}", busiest.join(", ")) };
     row("cores", format!("{:.1} of {} used{by}", host.cores_used, host.cores));
-    row("memory", format!("{} at its peak, {:.0} major faults a second", Bytes(host.memory_peak_bytes), host.major_faults_per_second));
-    row("disk", format!("{}/s read, {}/s written", Bytes(host.disk_read_bytes_per_second), Bytes(host.disk_write_bytes_per_second)));
+    row(
+        "memory",
+        format!(
+            "{} at its peak, {:.0} major faults a second",
+            Bytes(host.memory_peak_bytes),
+            host.major_faults_per_second
+        ),
+    );
+    row(
+        "disk",
+        format!(
+            "{}/s read, {}/s written",
+            Bytes(host.disk_read_bytes_per_second),
+            Bytes(host.disk_write_bytes_per_second)
+        ),
+    );
     row(
         "network",
-        format!("{}/s received, {}/s sent", Bytes(host.network_receive_bytes_per_second), Bytes(host.network_send_bytes_per_second)),
+        format!(
+            "{}/s received, {}/s sent",
+            Bytes(host.network_receive_bytes_per_second),
+            Bytes(host.network_send_bytes_per_second)
+        ),
     );
     if let Some(links) = links_text(&usage.gpus) {
         row("links", links);
     }
     if !usage.gpus.is_empty() {
-        row("loader", format!("{:.0} % of the time every GPU idled while the host was at its limit", usage.loader_stall_share * 100.0));
+        row(
+            "loader",
+            format!(
+                "{:.0} % of the time every GPU idled while the host was at its limit",
+                usage.loader_stall_share * 100.0
+            ),
+        );
     }
     row("samples", format!("{} in {}", usage.samples, Hours(usage.seconds / 3600.0)));
     out
@@ -118,9 +142,17 @@ fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
         told(gpu.memory_bus_busy),
         Bytes(gpu.memory_peak_bytes).to_string(),
         Bytes((gpu.memory_total_bytes - gpu.memory_peak_bytes).max(0.0)).to_string(),
-        if gpu.power_mean_watts > 0.0 { format!("{:.0} of {:.0} W", gpu.power_mean_watts, gpu.power_limit_watts) } else { "-".to_owned() },
+        if gpu.power_mean_watts > 0.0 {
+            format!("{:.0} of {:.0} W", gpu.power_mean_watts, gpu.power_limit_watts)
+        } else {
+            "-".to_owned()
+        },
         // Only the clock at work counts, so that an idle GPU has none.
-        if gpu.clock_mean_mhz > 0.0 { format!("{:.0} of {:.0} MHz", gpu.clock_mean_mhz, gpu.clock_max_mhz) } else { "idle".to_owned() },
+        if gpu.clock_mean_mhz > 0.0 {
+            format!("{:.0} of {:.0} MHz", gpu.clock_mean_mhz, gpu.clock_max_mhz)
+        } else {
+            "idle".to_owned()
+        },
         format!("{:.0} C", gpu.temperature_peak_celsius),
         percent(gpu.throttled_by_power),
         percent(gpu.throttled_by_heat),
@@ -141,7 +173,9 @@ fn operators_text(found: &Operators, width: u16) -> String {
             ]
         })
         .collect();
-    let mut row = |name: &str, seconds: f64| rows.push(vec![name.to_owned(), String::new(), format::step_seconds(seconds), share(seconds)]);
+    let mut row = |name: &str, seconds: f64| {
+        rows.push(vec![name.to_owned(), String::new(), format::step_seconds(seconds), share(seconds)])
+    };
     if found.devices > 0 {
         row("busy (overlaps once)", found.busy_seconds);
         row("gaps", found.gap_seconds);
@@ -152,7 +186,12 @@ fn operators_text(found: &Operators, width: u16) -> String {
     if found.synchronisations > 0 {
         row("waiting for the GPU (host)", found.synchronisation_seconds);
     }
-    let columns = [Column::left("work", 0), Column::right("calls", 0), Column::right("time", 0), Column::right("of the trace", 0)];
+    let columns = [
+        Column::left("work", 0),
+        Column::right("calls", 0),
+        Column::right("time", 0),
+        Column::right("of the trace", 0),
+    ];
     let on = match found.devices {
         0 => "the host alone".to_owned(),
         1 => "one device".to_owned(),
@@ -184,7 +223,12 @@ fn operators_text(found: &Operators, width: u16) -> String {
         });
         let _ = write!(out, "\n{}", render(&columns, rows, width));
     }
-    let columns = [Column::left("longest operators", 0), Column::left("work", 90), Column::right("calls", 0), Column::right("time", 0)];
+    let columns = [
+        Column::left("longest operators", 0),
+        Column::left("work", 90),
+        Column::right("calls", 0),
+        Column::right("time", 0),
+    ];
     let rows = found.top.iter().map(|operator| {
         vec![
             short(&operator.name),
@@ -198,7 +242,11 @@ fn operators_text(found: &Operators, width: u16) -> String {
 }
 
 fn short(name: &str) -> String {
-    if name.chars().count() <= LONGEST_NAME { name.to_owned() } else { name.chars().take(LONGEST_NAME - 1).chain(['…']).collect() }
+    if name.chars().count() <= LONGEST_NAME {
+        name.to_owned()
+    } else {
+        name.chars().take(LONGEST_NAME - 1).chain(['…']).collect()
+    }
 }
 
 fn findings_text(findings: &[Finding], width: u16) -> String {
@@ -231,7 +279,8 @@ pub fn priced(findings: &[PricedFinding], width: u16) -> String {
 
 fn paragraph(finding: &Finding, gain: &str, width: u16) -> String {
     let whose = if finding.cause == Cause::Machine { " (the machine's fault)" } else { "" };
-    let first = format!("  {}{whose}: {}; the line is at {}.{gain}", finding.rule.word(), finding.evidence, line_of(finding));
+    let first =
+        format!("  {}{whose}: {}; the line is at {}.{gain}", finding.rule.word(), finding.evidence, line_of(finding));
     format!("{}\n{}\n", wrap(&first, width, "    "), wrap(&format!("    do: {}", finding.advice), width, "        "))
 }
 

@@ -21,7 +21,11 @@ pub fn workload_line(workload: &Workload, serving: &Serving) -> String {
     let lengths = lengths(workload, serving);
     match serving.load {
         Load::Steady { requests_per_second, hours } => {
-            format!("{what}, {} {lengths} a second for {} hours", rate_figure(requests_per_second), format::three_figures(hours.0))
+            format!(
+                "{what}, {} {lengths} a second for {} hours",
+                rate_figure(requests_per_second),
+                format::three_figures(hours.0)
+            )
         }
         Load::Job { requests } => {
             let tokens = if serving.answer_tokens > 0 {
@@ -46,18 +50,24 @@ fn lengths(workload: &Workload, serving: &Serving) -> String {
 
 /// The rows of a recommendation that a training plan has others for.
 pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
-    let (Some(json), Some(serving)) = (serving_json(plan, context), context.workload.serving) else { return Vec::new() };
+    let (Some(json), Some(serving)) = (serving_json(plan, context), context.workload.serving) else {
+        return Vec::new();
+    };
     let detail = &json.serving;
     let each = detail.gpus_per_replica;
     let cards = if each == 1 { "one GPU".to_owned() } else { format!("{each} GPUs ({})", split(plan)) };
     let copies = if json.replicas == 1 { "1 replica".to_owned() } else { format!("{} replicas", json.replicas) };
-    let mut rows = vec![("serve", format!("{copies} of {cards} each, at most {} {} at once", detail.batch_limit, unit(&serving)))];
+    let mut rows =
+        vec![("serve", format!("{copies} of {cards} each, at most {} {} at once", detail.batch_limit, unit(&serving)))];
     let rate = format!("{} {}", rate_figure(detail.requests_per_second), per_second(context.workload));
     let busy = detail.load * 100.0;
     rows.push(match serving.load {
         Load::Steady { .. } => (
             "load",
-            format!("{rate}, {busy:.0} % of the {} that they can do at most", format::three_figures(detail.most_requests_per_second)),
+            format!(
+                "{rate}, {busy:.0} % of the {} that they can do at most",
+                format::three_figures(detail.most_requests_per_second)
+            ),
         ),
         Load::Job { .. } => ("rate", rate),
     });
@@ -65,8 +75,13 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     rows.push(("memory", memory(plan, context, &serving)));
     rows.push(("money", money(&json, &serving)));
     if let Some(standby) = &detail.standby {
-        let places: Vec<String> = standby.places.iter().map(|place| format!("{} in {}", place.nodes, place.place)).collect();
-        let spare = if standby.spare_nodes == 0 { "none spare".to_owned() } else { format!("{} of them spare", standby.spare_nodes) };
+        let places: Vec<String> =
+            standby.places.iter().map(|place| format!("{} in {}", place.nodes, place.place)).collect();
+        let spare = if standby.spare_nodes == 0 {
+            "none spare".to_owned()
+        } else {
+            format!("{} of them spare", standby.spare_nodes)
+        };
         rows.push((
             "spot",
             format!(
@@ -116,7 +131,9 @@ fn latency(plan: &Plan, serving: &Serving) -> String {
     let Some(served) = plan.step.served else { return String::new() };
     let first = served.first_token;
     let each = if served.per_token > 0.0 {
-        let target = serving.time_per_token.map_or(String::new(), |target| format!(" of {} asked", format::step_seconds(target.0)));
+        let target = serving
+            .time_per_token
+            .map_or(String::new(), |target| format!(" of {} asked", format::step_seconds(target.0)));
         format!("; {} a token{target}", format::step_seconds(served.per_token))
     } else {
         String::new()
@@ -124,9 +141,15 @@ fn latency(plan: &Plan, serving: &Serving) -> String {
     if serving.is_job() {
         return format!("{} for a prompt alone{each}", format::step_seconds(served.prompt_seconds));
     }
-    let target = serving.time_to_first_token.map_or(String::new(), |target| format!(" of {} asked", format::step_seconds(target.0)));
+    let target = serving
+        .time_to_first_token
+        .map_or(String::new(), |target| format!(" of {} asked", format::step_seconds(target.0)));
     let what = if served.per_token > 0.0 { "first token" } else { "answer" };
-    format!("{what} in {} at 50 %, {} at 90 %{target}{each}", format::step_seconds(first.p50), format::step_seconds(first.p90))
+    format!(
+        "{what} in {} at 50 %, {} at 90 %{target}{each}",
+        format::step_seconds(first.p50),
+        format::step_seconds(first.p90)
+    )
 }
 
 fn memory(plan: &Plan, context: &Context, serving: &Serving) -> String {
@@ -188,8 +211,11 @@ fn plan_row(plan: &Plan, best: Option<&str>, is_job: bool, context: &Context) ->
     let mark = if best == Some(plan_id(world, plan).as_str()) { "*" } else { "" };
     let count = if instance.node.gpus.is_slice() { instance.node.gpus.to_string() } else { plan.gpus().to_string() };
     let detail = &json.serving;
-    let each =
-        if json.latency_seconds.per_token.p50 > 0.0 { format::step_seconds(json.latency_seconds.per_token.p50) } else { String::new() };
+    let each = if json.latency_seconds.per_token.p50 > 0.0 {
+        format::step_seconds(json.latency_seconds.per_token.p50)
+    } else {
+        String::new()
+    };
     Some(vec![
         mark.to_owned(),
         format!("{count} x {}", gpu.name),

@@ -5,7 +5,9 @@ use crate::spot::evaluate::{Evaluation, MatrixRow};
 
 /// Tables of all sections, the matrix in one line a shape that matters, and the notes.
 pub fn text(done: &Evaluation, width: u16) -> String {
-    let mut out = "Costs are over those of the work on on-demand machines; an interval is 95 %, by resampling whole pools.\n".to_owned();
+    let mut out =
+        "Costs are over those of the work on on-demand machines; an interval is 95 %, by resampling whole pools.\n"
+            .to_owned();
     for section in &done.sections {
         out.push_str(&format!("\n{}\n", section.title));
         let columns = [
@@ -70,7 +72,14 @@ fn tail(done: &Evaluation, width: u16) -> String {
     let mut out = "\nTwo zones of one type together, against the mean of the two alone\n".to_owned();
     let left = Column::left;
     let right = Column::right;
-    let columns = [left("pools", 0), left("shape", 0), left("policy", 0), right("alone", 0), right("together", 0), right("saved", 0)];
+    let columns = [
+        left("pools", 0),
+        left("shape", 0),
+        left("policy", 0),
+        right("alone", 0),
+        right("together", 0),
+        right("saved", 0),
+    ];
     let rows = done.pairs.iter().map(|pair| {
         vec![
             pair.pools.clone(),
@@ -83,8 +92,14 @@ fn tail(done: &Evaluation, width: u16) -> String {
     });
     out.push_str(&render(&columns, rows, width));
     out.push_str("\nForecasts with constants of the first half, on windows of the second\n");
-    let columns =
-        [left("shape", 0), right("windows", 0), right("under p50", 0), right("under p75", 0), right("under p90", 0), right("pinball", 0)];
+    let columns = [
+        left("shape", 0),
+        right("windows", 0),
+        right("under p50", 0),
+        right("under p75", 0),
+        right("under p90", 0),
+        right("pinball", 0),
+    ];
     let rows = done.calibration.iter().map(|row| {
         let shares = [row.under_p50, row.under_p75, row.under_p90].map(percent);
         let [p50, p75, p90] = shares;

@@ -13,8 +13,18 @@ pub const PARSER: &str = concat!("gpuplan ", env!("CARGO_PKG_VERSION"));
 /// cloud was closed.
 pub const ROW_FLOOR: f64 = 0.9;
 
-const HEADER: [&str; 10] =
-    ["instance_type", "region", "zone_id", "purchase", "term", "rate_usd_per_hour", "price_kind", "observed_at", "source", "flags"];
+const HEADER: [&str; 10] = [
+    "instance_type",
+    "region",
+    "zone_id",
+    "purchase",
+    "term",
+    "rate_usd_per_hour",
+    "price_kind",
+    "observed_at",
+    "source",
+    "flags",
+];
 
 /// What a refreshed file has that the one before had not, by machine, place and terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,10 +37,17 @@ pub struct Changes {
 }
 
 /// The offers of one cloud as its price file. `taken_at` marks the sources that answered, so that each refresh is told apart.
-pub fn prices(cloud: &CloudId, offers: &[Offer], hardware: &Hardware, taken_at: Timestamp) -> Result<String, csv::Error> {
+pub fn prices(
+    cloud: &CloudId,
+    offers: &[Offer],
+    hardware: &Hardware,
+    taken_at: Timestamp,
+) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(HEADER)?;
-    let mine = offers.iter().filter(|offer| hardware.instance(offer.instance).cloud == *cloud && offer.quote.origin != Origin::User);
+    let mine = offers
+        .iter()
+        .filter(|offer| hardware.instance(offer.instance).cloud == *cloud && offer.quote.origin != Origin::User);
     let mut rows: Vec<[String; 10]> = mine.map(|offer| row(offer, hardware, taken_at)).collect();
     rows.sort();
     for row in rows {
@@ -95,7 +112,8 @@ pub fn manifest_entries(sources: &BTreeMap<String, (String, usize, String)>, tak
 /// Rows of two versions of a price file, compared by machine, place and terms.
 pub fn changes(before: &str, after: &str) -> Result<Changes, csv::Error> {
     let (before, after) = (keyed(before)?, keyed(after)?);
-    let mut found = Changes { gone: before.keys().filter(|key| !after.contains_key(*key)).count(), ..Changes::default() };
+    let mut found =
+        Changes { gone: before.keys().filter(|key| !after.contains_key(*key)).count(), ..Changes::default() };
     for (key, rate) in &after {
         match before.get(key) {
             None => found.added += 1,

@@ -61,7 +61,9 @@ pub struct Bar {
 
 pub fn wait(plan: &Plan) -> WaitJson {
     match plan.spot.as_ref().and_then(|spot| Some((spot.forecast.as_ref()?, spot.basis))) {
-        Some((forecast, basis)) => WaitJson::Known { p50: forecast.wait_hours.p50, p90: forecast.wait_hours.p90, basis },
+        Some((forecast, basis)) => {
+            WaitJson::Known { p50: forecast.wait_hours.p50, p90: forecast.wait_hours.p90, basis }
+        }
         None => WaitJson::Unknown("unknown"),
     }
 }
@@ -101,13 +103,17 @@ fn pool_json(pool: &Pool, world: World) -> PoolJson {
 
 /// Bars of equal width over costs that are sorted; none where all cost the same.
 pub fn histogram(costs: &[Usd]) -> Vec<Bar> {
-    let Some((first, last)) = costs.first().zip(costs.last()).filter(|(first, last)| first < last) else { return Vec::new() };
-    let edge = |bar: usize| Usd::from_nanos(first.nanos() + (last.nanos() - first.nanos()) * bar as i128 / BARS as i128);
+    let Some((first, last)) = costs.first().zip(costs.last()).filter(|(first, last)| first < last) else {
+        return Vec::new();
+    };
+    let edge =
+        |bar: usize| Usd::from_nanos(first.nanos() + (last.nanos() - first.nanos()) * bar as i128 / BARS as i128);
     (0..BARS)
         .map(|bar| {
             let (from_usd, to_usd) = (edge(bar), edge(bar + 1));
             // The last bar takes the dearest draw in.
-            let below = |edge: Usd, with_end: bool| costs.partition_point(|cost| *cost < edge || (with_end && *cost == edge));
+            let below =
+                |edge: Usd, with_end: bool| costs.partition_point(|cost| *cost < edge || (with_end && *cost == edge));
             let count = below(to_usd, bar + 1 == BARS) - below(from_usd, false);
             Bar { from_usd, to_usd, share: count as f64 / costs.len() as f64 }
         })

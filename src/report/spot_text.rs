@@ -47,7 +47,8 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     }
     match spot.break_even {
         Some(share) if share <= 0.0 => rows.push(("", "cheaper than on-demand however seldom spot is up".to_owned())),
-        Some(share) => rows.push(("", format!("on-demand is cheaper where spot is up less than {:.0} % of the time", share * 100.0))),
+        Some(share) => rows
+            .push(("", format!("on-demand is cheaper where spot is up less than {:.0} % of the time", share * 100.0))),
         None => {}
     }
     rows

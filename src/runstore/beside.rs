@@ -47,7 +47,9 @@ impl Run {
     pub async fn stored(&self) -> Result<Vec<Stored>, StoreError> {
         let objects = self.store.list(&self.layout.folder()).await?;
         let of = |seconds| Timestamp::from_second(seconds).ok();
-        let stored = objects.iter().filter_map(|object| Some(Stored { since: of(object.modified_seconds())?, bytes: object.bytes() }));
+        let stored = objects
+            .iter()
+            .filter_map(|object| Some(Stored { since: of(object.modified_seconds())?, bytes: object.bytes() }));
         let mut stored: Vec<Stored> = stored.collect();
         // Sums of them are the same whoever asks.
         stored.sort_unstable();

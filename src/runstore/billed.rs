@@ -61,7 +61,8 @@ pub struct Saved {
 impl Billed {
     /// Rounded up: to the rule's step, and to the nano-dollar.
     pub fn cost(&self) -> Usd {
-        let nanos = (i128::from(self.rate_usd_per_hour.nanos()) * self.paid_nanos() + NANOS_PER_HOUR - 1) / NANOS_PER_HOUR;
+        let nanos =
+            (i128::from(self.rate_usd_per_hour.nanos()) * self.paid_nanos() + NANOS_PER_HOUR - 1) / NANOS_PER_HOUR;
         Usd::from_nanos(nanos)
     }
 

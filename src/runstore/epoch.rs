@@ -87,7 +87,8 @@ pub fn takeover(sight: Sight) -> Takeover {
 mod tests {
     use super::*;
 
-    const FAR: Sight = Sight { same_machine: false, alive: false, phase: Some(Phase::Running), silent: 0, beats: false, force: false };
+    const FAR: Sight =
+        Sight { same_machine: false, alive: false, phase: Some(Phase::Running), silent: 0, beats: false, force: false };
 
     #[test]
     fn only_an_owner_known_to_be_gone_is_replaced_at_once() {

@@ -17,7 +17,8 @@ pub fn restore_order(manifests: &[ManifestName], origins: &Origins) -> Vec<Manif
     let mut epoch = manifests.iter().map(|name| name.epoch).max();
     let mut newest = u64::MAX;
     while let Some(current) = epoch {
-        let mut own: Vec<_> = manifests.iter().copied().filter(|name| name.epoch == current && name.step <= newest).collect();
+        let mut own: Vec<_> =
+            manifests.iter().copied().filter(|name| name.epoch == current && name.step <= newest).collect();
         own.sort_unstable_by(|a, b| b.cmp(a));
         order.extend(own);
         let origin = origins.get(&current).copied().flatten();
@@ -44,8 +45,14 @@ pub struct Keep {
 
 /// Manifests that may go, oldest first. Never the newest `last` of the order, never a step that somebody `named`, never `in_use`,
 /// which is what this epoch was restored from until it has committed something itself.
-pub fn to_prune(order: &[ManifestName], keep: Keep, named: &BTreeSet<u64>, in_use: Option<ManifestName>) -> Vec<ManifestName> {
-    let is_kept = |name: &ManifestName| keep.every > 0 && name.step.is_multiple_of(keep.every) || named.contains(&name.step);
+pub fn to_prune(
+    order: &[ManifestName],
+    keep: Keep,
+    named: &BTreeSet<u64>,
+    in_use: Option<ManifestName>,
+) -> Vec<ManifestName> {
+    let is_kept =
+        |name: &ManifestName| keep.every > 0 && name.step.is_multiple_of(keep.every) || named.contains(&name.step);
     let beyond = order.iter().skip(keep.last.max(1));
     let mut old: Vec<_> = beyond.copied().filter(|name| Some(*name) != in_use && !is_kept(name)).collect();
     old.reverse();

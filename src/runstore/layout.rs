@@ -38,7 +38,9 @@ pub struct Layout {
 
 /// Why a text cannot name a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot name a run: letters, digits, `.`, `_` and `-`, at most {LONGEST_RUN}, not starting with `.` or `_`")]
+#[error(
+    "`{0}` cannot name a run: letters, digits, `.`, `_` and `-`, at most {LONGEST_RUN}, not starting with `.` or `_`"
+)]
 pub struct RunNameError(String);
 
 impl Layout {
@@ -212,7 +214,9 @@ mod tests {
         let name = ManifestName { step: 500, epoch: 3 };
         assert_eq!(name.to_string(), "step-000000000500-e3.json");
         assert_eq!(ManifestName::parse("step-000000000500-e3.json"), Some(name));
-        for wrong in ["step-500-e3.json", "step-000000000500-e3", "step-000000000500-e03.json", "", "step--e.json", "latest"] {
+        for wrong in
+            ["step-500-e3.json", "step-000000000500-e3", "step-000000000500-e03.json", "", "step--e.json", "latest"]
+        {
             assert_eq!(ManifestName::parse(wrong), None, "{wrong}");
         }
         assert!(name < ManifestName { step: 501, epoch: 1 });

@@ -60,9 +60,24 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    pub fn new(name: ManifestName, entry: &str, framework: &str, restored_from: Option<ManifestName>, files: Vec<StoredFile>) -> Self {
+    pub fn new(
+        name: ManifestName,
+        entry: &str,
+        framework: &str,
+        restored_from: Option<ManifestName>,
+        files: Vec<StoredFile>,
+    ) -> Self {
         let (framework, entry) = (framework.to_owned(), entry.to_owned());
-        Self { version: VERSION, step: name.step, epoch: name.epoch, name: entry, files, framework, restored_from, keep: false }
+        Self {
+            version: VERSION,
+            step: name.step,
+            epoch: name.epoch,
+            name: entry,
+            files,
+            framework,
+            restored_from,
+            keep: false,
+        }
     }
 
     pub fn id(&self) -> ManifestName {
@@ -75,7 +90,8 @@ impl Manifest {
 
     /// Reads the object of this name. Nothing in it may point outside the checkpoint folder or to another epoch's data.
     pub fn read(bytes: &[u8], name: ManifestName) -> Result<Self, ManifestError> {
-        let manifest: Self = serde_json::from_slice(bytes).map_err(|error| ManifestError::Malformed(error.to_string()))?;
+        let manifest: Self =
+            serde_json::from_slice(bytes).map_err(|error| ManifestError::Malformed(error.to_string()))?;
         if manifest.version != VERSION {
             return Err(ManifestError::Newer(manifest.version));
         }
@@ -91,7 +107,9 @@ impl Manifest {
         let mut paths: Vec<_> = manifest.files.iter().map(|file| (file.path.as_str(), file.node)).collect();
         paths.sort_unstable();
         // No machine has it twice: the same path again is another machine's.
-        if let Some(twice) = paths.windows(2).find(|pair| pair[0].0 == pair[1].0 && (pair[0].1.is_none() || pair[0].1 == pair[1].1)) {
+        if let Some(twice) =
+            paths.windows(2).find(|pair| pair[0].0 == pair[1].0 && (pair[0].1.is_none() || pair[0].1 == pair[1].1))
+        {
             return Err(ManifestError::Repeated(twice[0].0.to_owned()));
         }
         for file in &manifest.files {
@@ -156,10 +174,19 @@ mod tests {
         }
         assert!(matches!(read(|manifest| manifest.name = "..".to_owned()), Err(ManifestError::Escapes(_))));
         assert_eq!(read(|manifest| manifest.files.clear()), Err(ManifestError::Empty));
-        assert_eq!(read(|manifest| manifest.files[0].sha256.clear()), Err(ManifestError::Unhashed("step-5/w".to_owned())));
-        assert_eq!(read(|manifest| manifest.step = 6), Err(ManifestError::Misplaced(ManifestName { step: 6, epoch: 2 })));
+        assert_eq!(
+            read(|manifest| manifest.files[0].sha256.clear()),
+            Err(ManifestError::Unhashed("step-5/w".to_owned()))
+        );
+        assert_eq!(
+            read(|manifest| manifest.step = 6),
+            Err(ManifestError::Misplaced(ManifestName { step: 6, epoch: 2 }))
+        );
         assert_eq!(read(|manifest| manifest.version = 2), Err(ManifestError::Newer(2)));
-        assert!(matches!(read(|manifest| manifest.files.push(manifest.files[0].clone())), Err(ManifestError::Repeated(_))));
+        assert!(matches!(
+            read(|manifest| manifest.files.push(manifest.files[0].clone())),
+            Err(ManifestError::Repeated(_))
+        ));
     }
 
     proptest! {

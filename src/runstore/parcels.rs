@@ -42,7 +42,11 @@ impl Run {
     pub async fn delete_all(&self) -> Result<usize, StoreError> {
         let mut objects = self.store.list(&self.layout.manifests()).await?;
         objects.extend(
-            self.store.list(&self.layout.folder()).await?.into_iter().filter(|object| !object.key().starts_with(&self.layout.manifests())),
+            self.store
+                .list(&self.layout.folder())
+                .await?
+                .into_iter()
+                .filter(|object| !object.key().starts_with(&self.layout.manifests())),
         );
         for object in &objects {
             self.store.delete_listed(object).await?;

@@ -117,7 +117,8 @@ impl Run {
         // Who adopted a run knows an earlier machine by epoch and node alone.
         let is_told = |machine: &Rented| {
             let same_place = |known: &Rented| (known.epoch, known.node) == (machine.epoch, machine.node);
-            told.iter().any(|known| known.machine == machine.machine || (machine.machine.contains(' ') && same_place(known)))
+            told.iter()
+                .any(|known| known.machine == machine.machine || (machine.machine.contains(' ') && same_place(known)))
         };
         machines.extend(all.machines.iter().filter(|machine| !is_told(machine)).cloned());
         let text = serde_json::to_vec_pretty(&AllRented { machines, ..all }).unwrap_or_default();
@@ -164,14 +165,17 @@ mod tests {
             to,
             seconds,
         };
-        for (seconds, to, told) in [(1.0, None, 1.0), (2.0, Some(Timestamp::UNIX_EPOCH), 2.0), (3.0, Some(Timestamp::UNIX_EPOCH), 2.0)] {
+        for (seconds, to, told) in
+            [(1.0, None, 1.0), (2.0, Some(Timestamp::UNIX_EPOCH), 2.0), (3.0, Some(Timestamp::UNIX_EPOCH), 2.0)]
+        {
             run.tell_rented(AllRented { machines: vec![machine(seconds, to)], ..all.clone() }).await.unwrap();
             assert_eq!(run.rented().await.unwrap().unwrap().machines[0].seconds, told, "{seconds}");
         }
         let adopted = Rented { machine: "epoch 1 node 0".to_owned(), ..machine(9.0, Some(Timestamp::UNIX_EPOCH)) };
         let next = Rented { machine: "i-2".to_owned(), epoch: 2, ..machine(4.0, None) };
         run.tell_rented(AllRented { machines: vec![adopted, next], ..all.clone() }).await.unwrap();
-        let told: Vec<f64> = run.rented().await.unwrap().unwrap().machines.iter().map(|machine| machine.seconds).collect();
+        let told: Vec<f64> =
+            run.rented().await.unwrap().unwrap().machines.iter().map(|machine| machine.seconds).collect();
         assert_eq!(told, [2.0, 4.0]);
         run.tell_rented(AllRented { version: 2, ..all }).await.unwrap();
         assert_eq!(run.rented().await.unwrap(), None);

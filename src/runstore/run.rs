@@ -156,15 +156,19 @@ impl Run {
     /// What the program of a node has said so far, over all epochs. A chunk that cannot be read is told in its place.
     pub async fn output(&self, node: u32) -> Result<Vec<u8>, StoreError> {
         let listed = self.store.list(&self.layout.all_logs()).await?;
-        let mut chunks: Vec<((u64, u64), &str)> =
-            listed.iter().filter_map(|object| Some((self.layout.chunk_of_log(object.key(), node)?, object.key()))).collect();
+        let mut chunks: Vec<((u64, u64), &str)> = listed
+            .iter()
+            .filter_map(|object| Some((self.layout.chunk_of_log(object.key(), node)?, object.key())))
+            .collect();
         chunks.sort_unstable();
         let mut output = Vec::new();
         for ((epoch, number), key) in chunks {
             let packed = self.store.read(key).await?.unwrap_or_default();
             match zstd::decode_all(packed.as_slice()) {
                 Ok(text) => output.extend(text),
-                Err(error) => output.extend(format!("[chunk {number} of epoch {epoch} cannot be read: {error}]\n").into_bytes()),
+                Err(error) => {
+                    output.extend(format!("[chunk {number} of epoch {epoch} cannot be read: {error}]\n").into_bytes())
+                }
             }
         }
         Ok(output)

@@ -39,7 +39,11 @@ pub fn command_of(text: &str) -> Option<Vec<String>> {
 impl Run {
     /// Writes what the run is, unless somebody has. Gives what another wrote, which stands.
     pub async fn keep_spec(&self, text: &str) -> Result<Option<String>, StoreError> {
-        if self.create_bytes(&self.layout.spec(), text.as_bytes().to_vec()).await? { Ok(None) } else { self.spec().await }
+        if self.create_bytes(&self.layout.spec(), text.as_bytes().to_vec()).await? {
+            Ok(None)
+        } else {
+            self.spec().await
+        }
     }
 
     pub async fn spec(&self) -> Result<Option<String>, StoreError> {

@@ -249,8 +249,10 @@ impl Store {
 
     /// Names of the folders directly below a folder, without what is in them.
     pub async fn folders(&self, folder: &str) -> Result<Vec<String>, StoreError> {
-        let found = self.objects.list_with_delimiter(Some(&self.at(folder))).await.map_err(|error| refused(folder, &error))?;
-        let mut names: Vec<String> = found.common_prefixes.iter().filter_map(|path| path.filename().map(str::to_owned)).collect();
+        let found =
+            self.objects.list_with_delimiter(Some(&self.at(folder))).await.map_err(|error| refused(folder, &error))?;
+        let mut names: Vec<String> =
+            found.common_prefixes.iter().filter_map(|path| path.filename().map(str::to_owned)).collect();
         names.sort();
         Ok(names)
     }
@@ -283,7 +285,8 @@ impl Store {
             return Err(StoreError::Missing { key: format!("{key} with {size} bytes (it has {found})") });
         }
         let ranges = (0..size.div_ceil(PART)).map(|number| number * PART..size.min((number + 1) * PART));
-        let mut pieces = stream::iter(ranges).map(|range| self.objects.get_range(&location, range)).buffered(RANGES_AT_ONCE);
+        let mut pieces =
+            stream::iter(ranges).map(|range| self.objects.get_range(&location, range)).buffered(RANGES_AT_ONCE);
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|error| refused(key, &error))?;
             writing = in_background(to, move || writing.add(&piece)).await?;
@@ -312,7 +315,10 @@ impl Writing {
 }
 
 /// Disk work, where it holds up nothing else.
-async fn in_background<T: Send + 'static>(path: &Path, work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, StoreError> {
+async fn in_background<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, StoreError> {
     let local = |source| StoreError::Local { path: path.display().to_string(), source };
     spawn_blocking(work).await.map_err(|error| local(io::Error::other(error)))?.map_err(local)
 }
@@ -332,7 +338,9 @@ fn refused(key: &str, error: &Error) -> StoreError {
     let key = key.to_owned();
     match error {
         Error::NotFound { .. } => StoreError::Missing { key },
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => StoreError::Denied { key, detail: words(error) },
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+            StoreError::Denied { key, detail: words(error) }
+        }
         _ => StoreError::Unavailable { key, detail: words(error) },
     }
 }

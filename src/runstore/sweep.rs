@@ -44,7 +44,9 @@ impl SweepStatus {
 
     /// Share of the work of all runs that is safe, where each has so many steps.
     pub fn done(&self, steps: f64) -> f64 {
-        let of = |run: &SweptRun| if run.state == RunState::Completed { 1.0 } else { (run.step as f64 / steps.max(1.0)).min(1.0) };
+        let of = |run: &SweptRun| {
+            if run.state == RunState::Completed { 1.0 } else { (run.step as f64 / steps.max(1.0)).min(1.0) }
+        };
         self.runs.iter().map(of).sum::<f64>() / (self.runs.len().max(1)) as f64
     }
 
@@ -94,8 +96,12 @@ mod tests {
         let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
         assert_eq!(run.sweep_status().await.unwrap(), None);
         let swept = |state, step| SweptRun { run: "a-000".to_owned(), state, step, why: None };
-        let runs =
-            vec![swept(RunState::Completed, 7), swept(RunState::Running, 50), swept(RunState::Waiting, 0), swept(RunState::Failed, 900)];
+        let runs = vec![
+            swept(RunState::Completed, 7),
+            swept(RunState::Running, 50),
+            swept(RunState::Waiting, 0),
+            swept(RunState::Failed, 900),
+        ];
         let status = SweepStatus { version: 1, runs };
         run.write_sweep_status(&status).await.unwrap();
         let read = run.sweep_status().await.unwrap().unwrap();

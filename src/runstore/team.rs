@@ -72,7 +72,10 @@ pub fn union(parts: Vec<(u32, Vec<StoredFile>)>) -> Vec<StoredFile> {
     }
     let differs = |path: &str| all.iter().filter(|(_, file)| file.path == path).count() > 1;
     let owned: Vec<bool> = all.iter().map(|(_, file)| differs(&file.path)).collect();
-    all.into_iter().zip(owned).map(|((node, file), is_owned)| StoredFile { node: is_owned.then_some(node), ..file }).collect()
+    all.into_iter()
+        .zip(owned)
+        .map(|((node, file), is_owned)| StoredFile { node: is_owned.then_some(node), ..file })
+        .collect()
 }
 
 impl Manifest {
@@ -87,7 +90,13 @@ mod tests {
     use super::*;
 
     fn file(path: &str, sha: &str) -> StoredFile {
-        StoredFile { path: path.to_owned(), key: format!("data/e1/{sha}/{path}"), sha256: sha.to_owned(), size: 1, node: None }
+        StoredFile {
+            path: path.to_owned(),
+            key: format!("data/e1/{sha}/{path}"),
+            sha256: sha.to_owned(),
+            size: 1,
+            node: None,
+        }
     }
 
     #[test]

@@ -130,7 +130,8 @@ impl Future {
                 let is_up = seen.is_up();
                 let next = if seen.has_probed() {
                     let age = self.ages[seen.age().min(self.ages.len() - 1)];
-                    let chance = self.leaves[usize::from(is_up)][usize::from(age)][seen.reaches(&REGIMES).saturating_sub(1)];
+                    let chance =
+                        self.leaves[usize::from(is_up)][usize::from(age)][seen.reaches(&REGIMES).saturating_sub(1)];
                     is_up != (draw(&mut draws, common.as_mut(), is_up) < chance)
                 } else {
                     draw(&mut draws, common.as_mut(), false) < seen.availability()
@@ -195,14 +196,16 @@ impl Counts {
         let mut rates = self.events;
         for state in 0..2 {
             for age in 0..AGES.len() {
-                let all = |table: &[[ByAge; 2]; REGIMES.len()]| table.iter().map(|regime| regime[state][age]).sum::<f64>();
+                let all =
+                    |table: &[[ByAge; 2]; REGIMES.len()]| table.iter().map(|regime| regime[state][age]).sum::<f64>();
                 // Half an event in an hour, so that a bin nobody has seen has a rate at all.
                 let pooled = (all(&self.events) + 0.5) / (all(&self.hours) + 1.0);
                 for (regime, row) in rates.iter_mut().enumerate() {
                     let events = self.events[regime][state][age] + PRIOR_HOURS * pooled;
                     let an_hour = events / (self.hours[regime][state][age] + PRIOR_HOURS);
                     // At most one event a tick is seen: from the chance of an event in a tick to the rate behind it.
-                    row[state][age] = if gap > 0.0 { -(-(an_hour * gap).min(MOST_EVENTS_A_TICK)).ln_1p() / gap } else { an_hour };
+                    row[state][age] =
+                        if gap > 0.0 { -(-(an_hour * gap).min(MOST_EVENTS_A_TICK)).ln_1p() / gap } else { an_hour };
                 }
             }
         }
@@ -233,7 +236,8 @@ mod tests {
     fn a_fit_finds_the_rates_that_made_its_traces() {
         let model = AvailabilityModel::prior();
         let watch = Watch::new(1, 600.0, 0.0);
-        let mut drawn: Vec<Future> = (0..60).map(|stream| Future::new(&model, &watch, 0, 600.0, Draws::new(5, stream))).collect();
+        let mut drawn: Vec<Future> =
+            (0..60).map(|stream| Future::new(&model, &watch, 0, 600.0, Draws::new(5, stream))).collect();
         let traces: Vec<(&[bool], f64)> = drawn.iter_mut().map(|future| (future.reach(4000), 600.0)).collect();
         let fitted = AvailabilityModel::fit(&traces);
         // Each drawn pool has rates of its own, so the regimes mix a little.
@@ -247,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_future_that_is_drawn_on_keeps_its_past() {
-        let future = || Future::new(&AvailabilityModel::prior(), &Watch::new(1, 600.0, 0.0), 0, 600.0, Draws::new(1, 2));
+        let future =
+            || Future::new(&AvailabilityModel::prior(), &Watch::new(1, 600.0, 0.0), 0, 600.0, Draws::new(1, 2));
         let (mut at_once, mut in_parts) = (future(), future());
         in_parts.reach(10);
         assert_eq!(at_once.reach(500), in_parts.reach(500));
@@ -262,7 +267,9 @@ mod tests {
 
     #[test]
     fn no_traces_give_no_nonsense() {
-        assert!(AvailabilityModel::fit(&[]).rates.iter().flatten().flatten().all(|rate| rate.is_finite() && *rate > 0.0));
+        assert!(
+            AvailabilityModel::fit(&[]).rates.iter().flatten().flatten().all(|rate| rate.is_finite() && *rate > 0.0)
+        );
     }
 
     #[test]
@@ -270,7 +277,12 @@ mod tests {
         let (model, watch) = (AvailabilityModel::prior(), Watch::new(1, 600.0, 0.0));
         let drawn = |pool: u64, draw: u64| {
             let alone = Future::new(&model, &watch, 0, 600.0, Draws::new(5, 2 * draw + pool));
-            alone.together(Draws::new(9, draw)).reach(3895).iter().map(|up| f64::from(u8::from(*up))).collect::<Vec<f64>>()
+            alone
+                .together(Draws::new(9, draw))
+                .reach(3895)
+                .iter()
+                .map(|up| f64::from(u8::from(*up)))
+                .collect::<Vec<f64>>()
         };
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let correlation = |draw: u64| {

@@ -146,7 +146,9 @@ impl Simulator {
             Err(error) => return serde_json::json!({ "id": null, "unsupported": error.to_string() }),
         };
         let id = document.get("id").cloned().unwrap_or(Value::Null);
-        let answer = Case::deserialize(&document).map_err(|error| error.to_string()).and_then(|case| self.run(&case, id.clone()));
+        let answer = Case::deserialize(&document)
+            .map_err(|error| error.to_string())
+            .and_then(|case| self.run(&case, id.clone()));
         let value = answer.and_then(|answer| serde_json::to_value(answer).map_err(|error| error.to_string()));
         value.unwrap_or_else(|why| serde_json::json!({ "id": id, "unsupported": why }))
     }
@@ -170,15 +172,18 @@ impl Simulator {
             ..World::of(&pools)
         };
         if case.policy == PolicyName::Omniscient {
-            let cost_usd = least_cost(&limits, &world, case.start_tick).ok_or("no way to the deadline inside the trace")?;
+            let cost_usd =
+                least_cost(&limits, &world, case.start_tick).ok_or("no way to the deadline inside the trace")?;
             return Ok(Answer { id, policy: case.policy, cost_usd, run: None, met_deadline: true, forecast: None });
         }
         let policy = self.policy(case.policy, &limits);
         let mut watch = Watch::new(pools.len(), tick, case.probe_minutes * 60.0);
         look_back(&mut watch, &world, case.start_tick);
         let known = case.forecast.then(|| watch.clone());
-        let outcome = replay(&policy, &limits, &world, case.start_tick, watch, case.decisions).map_err(|error| error.to_string())?;
-        let forecast = known.map(|watch| forecast::forecast(&policy, &limits, &self.model, watch, self.seed)).transpose();
+        let outcome = replay(&policy, &limits, &world, case.start_tick, watch, case.decisions)
+            .map_err(|error| error.to_string())?;
+        let forecast =
+            known.map(|watch| forecast::forecast(&policy, &limits, &self.model, watch, self.seed)).transpose();
         let forecast = forecast.map_err(|error| error.to_string())?;
         let (cost_usd, met_deadline) = (outcome.cost, outcome.met_deadline);
         Ok(Answer {
@@ -249,22 +254,35 @@ impl Case {
     }
 
     fn limits(&self, places: &[CasePool], tick: f64) -> Result<Limits, String> {
-        let worst = self.worst_changeover_hours.unwrap_or(WORST_CHANGEOVER_RATIO * self.changeover_hours).max(self.changeover_hours);
+        let worst = self
+            .worst_changeover_hours
+            .unwrap_or(WORST_CHANGEOVER_RATIO * self.changeover_hours)
+            .max(self.changeover_hours);
         let switches: Vec<f64> = places.iter().filter_map(|pool| pool.switch_hours).collect();
-        let changeovers = [self.changeover_hours, worst].into_iter().chain(switches).chain(self.changeover_hours_samples.iter().copied());
+        let changeovers = [self.changeover_hours, worst]
+            .into_iter()
+            .chain(switches)
+            .chain(self.changeover_hours_samples.iter().copied());
         if changeovers.clone().any(|hours| hours > MOST_CHANGEOVER_HOURS) {
             return Err(format!("a changeover of more than {MOST_CHANGEOVER_HOURS} h"));
         }
-        let times = [self.work_hours, self.deadline_hours, self.probe_minutes, self.save_every_hours, self.clock_ahead_hours.abs()]
-            .into_iter()
-            .chain(changeovers);
+        let times = [
+            self.work_hours,
+            self.deadline_hours,
+            self.probe_minutes,
+            self.save_every_hours,
+            self.clock_ahead_hours.abs(),
+        ]
+        .into_iter()
+        .chain(changeovers);
         if times.into_iter().any(|hours| !(hours.is_finite() && hours >= 0.0 && hours * 3600.0 / tick < MOST_TICKS)) {
             return Err("a time is negative or beyond counting".to_owned());
         }
         if self.work_hours <= 0.0 || self.nodes == 0 {
             return Err("no work, or no nodes to do it".to_owned());
         }
-        let prices = places.iter().flat_map(|pool| [Some(pool.spot_usd_per_hour), pool.on_demand_usd_per_hour]).flatten();
+        let prices =
+            places.iter().flat_map(|pool| [Some(pool.spot_usd_per_hour), pool.on_demand_usd_per_hour]).flatten();
         if prices.chain([self.on_demand_usd_per_hour]).any(|price| price.nanos() <= 0) {
             return Err("a price of zero is no price".to_owned());
         }

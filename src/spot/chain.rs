@@ -31,7 +31,8 @@ pub struct Onward {
 /// All phases. A bin of age is left after its width on average; recent availability moves to the next regime as fast as its
 /// weights decay, up while the pool is up and down while it is down.
 pub fn onward(model: &AvailabilityModel, step: f64) -> Vec<Onward> {
-    let phases = (0..REGIMES.len()).flat_map(|regime| (0..2).flat_map(move |state| (0..AGES.len()).map(move |age| (regime, state, age))));
+    let phases = (0..REGIMES.len())
+        .flat_map(|regime| (0..2).flat_map(move |state| (0..AGES.len()).map(move |age| (regime, state, age))));
     let hours = step / 3600.0;
     phases
         .map(|(regime, state, age)| {
@@ -48,7 +49,10 @@ pub fn onward(model: &AvailabilityModel, step: f64) -> Vec<Onward> {
             Onward {
                 up,
                 leaves: leaves as f32,
-                left: [(index(regime, 1 - state, 0), share(1.0 - moves, 1.0)), (index(next, 1 - state, 0), share(moves, 1.0))],
+                left: [
+                    (index(regime, 1 - state, 0), share(1.0 - moves, 1.0)),
+                    (index(next, 1 - state, 0), share(moves, 1.0)),
+                ],
                 stays: [
                     (index(regime, state, age), share(1.0 - moves, 1.0 - ages)),
                     (index(next, state, age), share(moves, 1.0 - ages)),

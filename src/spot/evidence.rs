@@ -20,7 +20,9 @@ const PRIOR_HOURS: f64 = 6.0;
 pub fn assumed_availability(risk: Option<&RiskEvidence>, signals: &[Signal]) -> (f64, &'static str) {
     let now = signals.iter().find_map(|signal| match signal {
         Signal::Obtainability(share) => Some((regime(*share), "obtainability, as a rank and no rate")),
-        Signal::PlacementScore(score) => Some((regime(f64::from(*score) / 10.0), "placement score, as a rank and no rate")),
+        Signal::PlacementScore(score) => {
+            Some((regime(f64::from(*score) / 10.0), "placement score, as a rank and no rate"))
+        }
         Signal::UptimeHours(_) | Signal::DailyPreemptionShare(_) | Signal::HourlyEvictionPercent { .. } => None,
     });
     let month = risk.map(|risk| match risk.monthly_percent_high {
@@ -57,7 +59,9 @@ pub struct Spell {
 pub fn updated(model: &AvailabilityModel, spells: &[Spell]) -> AvailabilityModel {
     let mut updated = model.clone();
     for state in 0..2 {
-        let seen = spells.iter().filter(|spell| usize::from(spell.up) == state && spell.hours.is_finite() && spell.hours >= 0.0);
+        let seen = spells
+            .iter()
+            .filter(|spell| usize::from(spell.up) == state && spell.hours.is_finite() && spell.hours >= 0.0);
         let (mut events, mut hours) = ([0.0; AGES.len()], [0.0; AGES.len()]);
         for spell in seen {
             for age in 0..AGES.len() {

@@ -63,7 +63,9 @@ impl Table {
         let mut actions = vec![0_u8; (steps + 1) * PHASES * CELLS];
         for (left, block) in actions.chunks_exact_mut(PHASES * CELLS).enumerate().skip(1) {
             let done = ((left as f64 * step / cell - 1e-9).ceil() as usize).min(CELLS);
-            for (first, spell) in ways.chunks_exact(AGES.len()).enumerate().map(|(index, spell)| (index * AGES.len(), spell)) {
+            for (first, spell) in
+                ways.chunks_exact(AGES.len()).enumerate().map(|(index, spell)| (index * AGES.len(), spell))
+            {
                 // A pool that leaves its state is at age 0 of the other, however old it was.
                 let gone = solver.gone(&spell[0]);
                 for (age, way) in spell.iter().enumerate() {
@@ -148,7 +150,8 @@ impl Solver {
         let mut wait = shifted(&between(way, &mixed(&way.stays, &self.then.idle), &gone.idle), self.wait);
         let stay = between(way, &mixed(&way.stays, &self.then.on_demand), &gone.on_demand);
         let change = shifted(&stay, self.changeover);
-        let (mut on_spot, mut start_spot) = if way.up { self.spot(way, gone) } else { ([0.0; WIDTH], [f32::INFINITY; WIDTH]) };
+        let (mut on_spot, mut start_spot) =
+            if way.up { self.spot(way, gone) } else { ([0.0; WIDTH], [f32::INFINITY; WIDTH]) };
         wait[..self.may_wait].fill(f32::INFINITY);
         start_spot[..self.may_start_spot].fill(f32::INFINITY);
         let (now_idle, now_on_demand) = (&mut self.now.idle[phase], &mut self.now.on_demand[phase]);
@@ -175,7 +178,9 @@ impl Solver {
     fn spot(&self, way: &Onward, gone: &Gone) -> (Row, Row) {
         let kept = mixed(&way.stays, &self.then.spot);
         let started = shifted(&kept, self.changeover);
-        let cost = |kept: &Row, gone: &Row| std::array::from_fn(|cell| self.spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]));
+        let cost = |kept: &Row, gone: &Row| {
+            std::array::from_fn(|cell| self.spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]))
+        };
         (cost(&kept, &gone.idle), cost(&started, &gone.while_starting))
     }
 }
@@ -219,8 +224,14 @@ mod tests {
     use crate::spot::chain::phase;
     use crate::spot::policy::PoolView;
 
-    const TERMS: Terms =
-        Terms { work: 48.0 * 3600.0, deadline: 60.0 * 3600.0, tick: 600.0, changeover: 720.0, worst_changeover: 2160.0, price_ratio: 3.0 };
+    const TERMS: Terms = Terms {
+        work: 48.0 * 3600.0,
+        deadline: 60.0 * 3600.0,
+        tick: 600.0,
+        changeover: 720.0,
+        worst_changeover: 2160.0,
+        price_ratio: 3.0,
+    };
 
     fn view(up: bool, hours: f64) -> usize {
         phase(&PoolView { up, age: hours * 3600.0, availability: 0.5, probed: 0.0 })

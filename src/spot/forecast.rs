@@ -97,7 +97,13 @@ impl Futures {
 }
 
 /// Draws on until the work is done.
-fn run_to_the_end(policy: &Policy, limits: &Limits, futures: &mut [Future], watch: &Watch, first: usize) -> Result<Outcome, ReplayError> {
+fn run_to_the_end(
+    policy: &Policy,
+    limits: &Limits,
+    futures: &mut [Future],
+    watch: &Watch,
+    first: usize,
+) -> Result<Outcome, ReplayError> {
     let mut ticks = first.min(MOST_TICKS);
     loop {
         for future in futures.iter_mut() {
@@ -124,7 +130,13 @@ fn is_spot_alone(policy: &Policy, limits: &Limits, watch: &Watch) -> bool {
 }
 
 /// Forecast from what `watch` knows before the start, in whole ticks.
-pub fn forecast(policy: &Policy, limits: &Limits, model: &AvailabilityModel, watch: Watch, seed: u64) -> Result<Forecast, ReplayError> {
+pub fn forecast(
+    policy: &Policy,
+    limits: &Limits,
+    model: &AvailabilityModel,
+    watch: Watch,
+    seed: u64,
+) -> Result<Forecast, ReplayError> {
     let mut futures = Futures::new(model, watch, limits.tick, DRAWS, seed);
     futures.run(policy, limits, DRAWS, |_| limits.work).map(|outcomes| summary(&outcomes))
 }

@@ -25,7 +25,10 @@ impl InterruptionRate {
 /// Mean rate for spot capacity that has just been started in a pool of this recent availability, known from `basis`. One gang
 /// in one zone is one failure unit, so the spot part does not grow with the machines.
 pub fn spot_rate(model: &AvailabilityModel, availability: f64, basis: &'static str, gpus: u32) -> InterruptionRate {
-    InterruptionRate { per_hour: 1.0 / model.mean_spell(availability, true).0 + hardware_failure_rate(gpus).per_hour, basis }
+    InterruptionRate {
+        per_hour: 1.0 / model.mean_spell(availability, true).0 + hardware_failure_rate(gpus).per_hour,
+        basis,
+    }
 }
 
 /// Rate for capacity that is not taken back.

@@ -22,7 +22,8 @@ pub fn least_cost(limits: &Limits, world: &World, start: usize) -> Option<Usd> {
     // A changeover that outlasts the deadline gains nothing, however long it is; the table need not hold its length.
     let mut limits = limits.clone();
     let deadline = limits.deadline;
-    let longest = std::iter::once(&mut limits.changeover).chain(limits.pools.iter_mut().map(|terms| &mut terms.switch_changeover));
+    let longest = std::iter::once(&mut limits.changeover)
+        .chain(limits.pools.iter_mut().map(|terms| &mut terms.switch_changeover));
     longest.for_each(|time| *time = time.min(deadline));
     let limits = &limits;
     let mut table = Table::new(limits);
@@ -52,10 +53,14 @@ struct Table {
 impl Table {
     fn new(limits: &Limits) -> Self {
         let pools = limits.pools.len();
-        let moves = limits.pools.iter().any(|terms| terms.switch_cost > Usd::ZERO || terms.switch_changeover != limits.changeover);
+        let moves = limits
+            .pools
+            .iter()
+            .any(|terms| terms.switch_cost > Usd::ZERO || terms.switch_changeover != limits.changeover);
         let lasts = if moves { pools + 1 } else { 1 };
         let times = limits.pools.iter().map(|terms| terms.switch_changeover).chain([limits.changeover, limits.tick]);
-        let measure = times.clone().map(|time| (time * 1000.0).round() as u64).fold(0, common_measure).max(1) as f64 / 1000.0;
+        let measure =
+            times.clone().map(|time| (time * 1000.0).round() as u64).fold(0, common_measure).max(1) as f64 / 1000.0;
         // A tick stays a whole number of steps.
         let finest = times.clone().fold(limits.work, f64::max) / MOST_STEPS;
         let step = if measure >= finest { measure } else { limits.tick / (limits.tick / finest).floor().max(1.0) };
@@ -74,14 +79,18 @@ impl Table {
 
     fn tick(&mut self, limits: &Limits, up: &[bool], on_demand_up: bool) {
         // The best of all that ran last in the same place: from here one may idle or start.
-        let mut best: Vec<Vec<f64>> = (0..self.lasts).map(|last| lower(&self.idle[last], &self.on_demand[last])).collect();
+        let mut best: Vec<Vec<f64>> =
+            (0..self.lasts).map(|last| lower(&self.idle[last], &self.on_demand[last])).collect();
         for pool in 0..up.len() {
             let last = self.last_of(pool);
             best[last] = lower(&lower(&best[last], &self.spot[pool]), &self.own[pool]);
         }
         for (pool, up) in up.iter().enumerate() {
-            self.spot[pool] =
-                if *up { self.run(limits, Action::Spot(pool), &self.spot[pool], &best, true) } else { vec![f64::INFINITY; self.width] };
+            self.spot[pool] = if *up {
+                self.run(limits, Action::Spot(pool), &self.spot[pool], &best, true)
+            } else {
+                vec![f64::INFINITY; self.width]
+            };
             if limits.pools[pool].on_demand.is_some() {
                 self.own[pool] = self.run(limits, Action::OnDemand(Some(pool)), &self.own[pool], &best, on_demand_up);
             }
@@ -89,7 +98,9 @@ impl Table {
         self.on_demand = best
             .iter()
             .zip(&self.on_demand)
-            .map(|(from, running)| self.run(limits, Action::OnDemand(None), running, std::slice::from_ref(from), on_demand_up))
+            .map(|(from, running)| {
+                self.run(limits, Action::OnDemand(None), running, std::slice::from_ref(from), on_demand_up)
+            })
             .collect();
         self.idle = best;
     }

@@ -102,7 +102,14 @@ pub fn look_back(watch: &mut Watch, world: &World, start: usize) {
 }
 
 /// Runs the job from tick `start` on. `log` keeps every decision.
-pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut watch: Watch, log: bool) -> Result<Outcome, ReplayError> {
+pub fn replay(
+    policy: &Policy,
+    limits: &Limits,
+    world: &World,
+    start: usize,
+    mut watch: Watch,
+    log: bool,
+) -> Result<Outcome, ReplayError> {
     let mut meter = Meter::new(limits.pools.len());
     let mut state = State { left: limits.work, ..State::default() };
     let mut outcome = Outcome::default();
@@ -131,7 +138,8 @@ pub fn replay(policy: &Policy, limits: &Limits, world: &World, start: usize, mut
         }
         if action != Action::Idle && action != state.running {
             changing = changeover(action, &state, limits, world, outcome.starts);
-            meter.moves = meter.moves + limits.switched_to(action, state.last_pool).map_or(Usd::ZERO, |terms| terms.switch_cost);
+            meter.moves =
+                meter.moves + limits.switched_to(action, state.last_pool).map_or(Usd::ZERO, |terms| terms.switch_cost);
             state.pending = limits.changeover_to(action, state.last_pool);
             state.pending_worst = limits.worst_changeover_to(action, state.last_pool);
             // Who leaves a machine saves first.
@@ -178,7 +186,14 @@ fn changeover(action: Action, state: &State, limits: &Limits, world: &World, sta
 }
 
 /// The first decision that the world allows: a refused start is an answer, and the policy is asked again at once.
-fn try_to_run(policy: &Policy, state: &State, limits: &Limits, world: &World, tick: usize, watch: &mut Watch) -> Decision {
+fn try_to_run(
+    policy: &Policy,
+    state: &State,
+    limits: &Limits,
+    world: &World,
+    tick: usize,
+    watch: &mut Watch,
+) -> Decision {
     let mut on_demand = true;
     loop {
         let decision = decide(policy, state, &Observation { pools: watch.views(), on_demand }, limits);
@@ -234,8 +249,9 @@ impl Meter {
         for (action, ticks) in &lines {
             outcome.cost = outcome.cost + limits.rate(*action).for_hours(1, hours(*ticks))?;
         }
-        let of =
-            |on_demand: bool| lines.iter().filter(move |(action, _)| action.is_on_demand() == on_demand).map(|(_, ticks)| hours(*ticks));
+        let of = |on_demand: bool| {
+            lines.iter().filter(move |(action, _)| action.is_on_demand() == on_demand).map(|(_, ticks)| hours(*ticks))
+        };
         outcome.spot_hours = of(false).sum();
         outcome.on_demand_hours = of(true).sum();
         Some(outcome)

@@ -47,7 +47,9 @@ impl Trace {
         let traces: Vec<Self> = lines
             .map(|(index, line)| {
                 let document = serde_json::from_str(line).map_err(|error| error.to_string());
-                document.and_then(|document| Self::new(document, name)).map_err(|detail| TraceError::Unreadable { line: index + 1, detail })
+                document
+                    .and_then(|document| Self::new(document, name))
+                    .map_err(|detail| TraceError::Unreadable { line: index + 1, detail })
             })
             .collect::<Result<_, _>>()?;
         if traces.is_empty() { Err(TraceError::Empty) } else { Ok(traces) }
@@ -62,7 +64,11 @@ impl Trace {
                 if ticks.is_some_and(|ticks| ticks != total) {
                     return Err(format!("the runs have {total} ticks, not the number that `ticks` says"));
                 }
-                (source, gap_seconds, rle.into_iter().flat_map(|(value, run)| std::iter::repeat_n(value, run)).collect())
+                (
+                    source,
+                    gap_seconds,
+                    rle.into_iter().flat_map(|(value, run)| std::iter::repeat_n(value, run)).collect(),
+                )
             }
         };
         if !(gap.is_finite() && gap >= 1.0) {

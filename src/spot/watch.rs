@@ -173,8 +173,14 @@ mod tests {
             watch.advance(None, |_| found);
             seen.advance(found);
             let view = watch.views()[1];
-            assert_eq!((view.up, view.age, view.availability), (seen.is_up(), seen.age() as f64 * 600.0, seen.availability()));
-            assert_eq!(seen.reaches(&[0.0, 0.5, 0.9]), 1 + usize::from(view.availability >= 0.5) + usize::from(view.availability >= 0.9));
+            assert_eq!(
+                (view.up, view.age, view.availability),
+                (seen.is_up(), seen.age() as f64 * 600.0, seen.availability())
+            );
+            assert_eq!(
+                seen.reaches(&[0.0, 0.5, 0.9]),
+                1 + usize::from(view.availability >= 0.5) + usize::from(view.availability >= 0.9)
+            );
         }
     }
 
@@ -183,7 +189,10 @@ mod tests {
         let mut watch = Watch::new(2, 60.0, 600.0);
         watch.advance(None, |_| true);
         watch.advance(Some(1), |_| false);
-        assert_eq!(watch.views().iter().map(|view| (view.up, view.probed)).collect::<Vec<_>>(), [(true, 60.0), (false, 0.0)]);
+        assert_eq!(
+            watch.views().iter().map(|view| (view.up, view.probed)).collect::<Vec<_>>(),
+            [(true, 60.0), (false, 0.0)]
+        );
         for _ in 0..9 {
             watch.advance(None, |_| false);
         }

@@ -42,8 +42,10 @@ impl Strangers {
 impl HostCounters {
     /// Of the process `root` and its family.
     pub fn new(root: i32) -> Self {
-        let units =
-            KernelUnits { ticks_per_second: rustix::param::clock_ticks_per_second() as f64, page_bytes: rustix::param::page_size() as f64 };
+        let units = KernelUnits {
+            ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
+            page_bytes: rustix::param::page_size() as f64,
+        };
         let (begun, mut strangers) = (Instant::now(), Strangers::default());
         let last = read(root, 0.0, &mut strangers);
         Self { root, begun, last, units, strangers }

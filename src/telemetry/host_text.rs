@@ -54,7 +54,9 @@ pub fn stat(text: &str) -> Option<ProcessCounters> {
 
 /// Bytes really read and written, of `/proc/PID/io`.
 pub fn io(text: &str) -> (u64, u64) {
-    let of = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok()).unwrap_or(0);
+    let of = |key: &str| {
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok()).unwrap_or(0)
+    };
     (of("read_bytes"), of("write_bytes"))
 }
 
@@ -77,7 +79,8 @@ pub fn family(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
     let mut family = BTreeSet::from([root]);
     loop {
         let before = family.len();
-        let children: Vec<i32> = parents.iter().filter(|(_, parent)| family.contains(parent)).map(|(pid, _)| *pid).collect();
+        let children: Vec<i32> =
+            parents.iter().filter(|(_, parent)| family.contains(parent)).map(|(pid, _)| *pid).collect();
         family.extend(children);
         if family.len() == before {
             return family;
@@ -129,14 +132,18 @@ mod tests {
     #[test]
     fn bytes_of_disk_and_network_are_read() {
         assert_eq!(io("rchar: 9\nwchar: 8\nsyscr: 1\nread_bytes: 4096\nwrite_bytes: 512\n"), (4096, 512));
-        let text =
-            "Inter-|   Receive\n face |bytes\n    lo: 99 1 0 0 0 0 0 0 99 1 0 0 0 0 0 0\n  eth0: 1000 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n";
+        let text = "Inter-|   Receive\n face |bytes\n    lo: 99 1 0 0 0 0 0 0 99 1 0 0 0 0 0 0\n  eth0: 1000 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n";
         assert_eq!(network(text), (1000, 200));
     }
 
     #[test]
     fn two_readings_become_rates() {
-        let process = |ticks| ProcessCounters { name: "python".to_owned(), ticks, resident_pages: 10, ..ProcessCounters::default() };
+        let process = |ticks| ProcessCounters {
+            name: "python".to_owned(),
+            ticks,
+            resident_pages: 10,
+            ..ProcessCounters::default()
+        };
         let at = |at_seconds, processes: &[(i32, u64)], received_bytes| Counters {
             at_seconds,
             processes: processes.iter().map(|(pid, ticks)| (*pid, process(*ticks))).collect(),

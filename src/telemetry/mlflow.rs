@@ -77,10 +77,19 @@ mod tests {
 
     #[test]
     fn a_run_is_told_with_its_state() {
-        let run =
-            MlflowRun { id: "a".repeat(32), name: "it's\nmine".to_owned(), start_unix_millis: 5, end_unix_millis: None, succeeded: false };
+        let run = MlflowRun {
+            id: "a".repeat(32),
+            name: "it's\nmine".to_owned(),
+            start_unix_millis: 5,
+            end_unix_millis: None,
+            succeeded: false,
+        };
         let meta = run.meta("file:///store");
-        assert!(meta.contains("run_name: 'it''s mine'\n") && meta.contains("status: 1\n") && meta.contains("end_time: null\n"));
+        assert!(
+            meta.contains("run_name: 'it''s mine'\n")
+                && meta.contains("status: 1\n")
+                && meta.contains("end_time: null\n")
+        );
         assert!(meta.contains(&format!("artifact_uri: 'file:///store/0/{}/artifacts'\n", "a".repeat(32))));
         assert!(MlflowRun { end_unix_millis: Some(9), succeeded: true, ..run }.meta("x").contains("status: 3\n"));
     }

@@ -18,7 +18,9 @@ impl LinkRates {
     /// clock went back (a driver that was loaded anew), nothing is known.
     pub fn look(&mut self, gpu: u32, seconds: f64, bytes: f64) {
         match self.last.insert(gpu, (seconds, bytes)) {
-            Some((then, known)) if seconds > then && bytes >= known => self.rates.insert(gpu, (bytes - known) / (seconds - then)),
+            Some((then, known)) if seconds > then && bytes >= known => {
+                self.rates.insert(gpu, (bytes - known) / (seconds - then))
+            }
             _ => self.rates.remove(&gpu),
         };
     }
@@ -60,9 +62,12 @@ mod tests {
             \t Link 1: Data Tx: 3 KiB\n\t Link 1: Data Rx: 4 KiB\nGPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-2)\n\
             \t Link 0: Data Tx: N/A\n\t Link 0: Data Rx: N/A\nGPU 2: NVIDIA L4 (UUID: GPU-3)\n";
         assert_eq!(link_bytes(text).into_iter().collect::<Vec<_>>(), [(0, 127.0 * KIB)]);
-        for text in
-            ["", "NVML: Unable to retrieve NVLink information as all links are inActive", "Data Tx: 5 KiB", "GPU x:\nData Rx: 5 KiB"]
-        {
+        for text in [
+            "",
+            "NVML: Unable to retrieve NVLink information as all links are inActive",
+            "Data Tx: 5 KiB",
+            "GPU x:\nData Rx: 5 KiB",
+        ] {
             assert!(link_bytes(text).is_empty(), "{text}");
         }
     }

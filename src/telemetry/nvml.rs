@@ -1,6 +1,9 @@
 //! Counters through NVML: all that `nvidia-smi` prints, and what goes over PCIe and NVLink, read by a thread of its own.
 
-#![allow(unsafe_code, reason = "the wrapper cannot ask for the counters of all links; the one block says why it is sound")]
+#![allow(
+    unsafe_code,
+    reason = "the wrapper cannot ask for the counters of all links; the one block says why it is sound"
+)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +13,9 @@ use std::time::Duration;
 use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::struct_wrappers::device::FieldValueSample;
-use nvml_wrapper::sys_exports::field_id::{NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX};
+use nvml_wrapper::sys_exports::field_id::{
+    NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+};
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{nvmlFieldValue_t, nvmlValue_t};
 
@@ -40,7 +45,9 @@ impl NvmlCounters {
             let mut links = LinkRates::default();
             while !stop.load(Ordering::Relaxed) {
                 // A GPU that falls off the bus is missing from the next samples.
-                let samples = (0..count).filter_map(|index| Some(sample(index, &nvml.device_by_index(index).ok()?, &mut links))).collect();
+                let samples = (0..count)
+                    .filter_map(|index| Some(sample(index, &nvml.device_by_index(index).ok()?, &mut links)))
+                    .collect();
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = samples;
                 park_timeout(interval);
             }
@@ -100,15 +107,16 @@ const ALL_LINKS: u32 = u32::MAX;
 /// there is no NVLink, or a driver that does not count.
 fn link_bytes(device: &Device) -> Option<(f64, f64)> {
     let ask = device.nvml().lib().nvmlDeviceGetFieldValues.as_ref().ok()?;
-    let mut values = [NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX].map(|field| nvmlFieldValue_t {
-        fieldId: field,
-        scopeId: ALL_LINKS,
-        timestamp: 0,
-        latencyUsec: 0,
-        valueType: 0,
-        nvmlReturn: 0,
-        value: nvmlValue_t { ullVal: 0 },
-    });
+    let mut values =
+        [NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX].map(|field| nvmlFieldValue_t {
+            fieldId: field,
+            scopeId: ALL_LINKS,
+            timestamp: 0,
+            latencyUsec: 0,
+            valueType: 0,
+            nvmlReturn: 0,
+            value: nvmlValue_t { ullVal: 0 },
+        });
     // SAFETY: the library that made the handle is loaded and borrowed by the device; it writes as many values as it is told, all of
     // which live through the call.
     let code = unsafe { ask(device.handle(), values.len() as i32, values.as_mut_ptr()) };
@@ -146,7 +154,11 @@ mod tests {
         let samples = counters.latest();
         assert!(!samples.is_empty());
         for gpu in samples {
-            assert!(gpu.memory_total_bytes.unwrap() > 1e9 && gpu.memory_used_bytes.unwrap() < gpu.memory_total_bytes.unwrap(), "{gpu:?}");
+            assert!(
+                gpu.memory_total_bytes.unwrap() > 1e9
+                    && gpu.memory_used_bytes.unwrap() < gpu.memory_total_bytes.unwrap(),
+                "{gpu:?}"
+            );
             assert!(gpu.busy.is_none_or(|busy| (0.0..=1.0).contains(&busy)) && gpu.clock_mhz.unwrap() > 0.0, "{gpu:?}");
         }
     }

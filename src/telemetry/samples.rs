@@ -162,8 +162,11 @@ impl Summary {
             return None;
         }
         let count = self.samples as f64;
-        let mut processes: Vec<ProcessUsage> =
-            self.processes.iter().map(|(name, sum)| ProcessUsage { name: name.clone(), cores_used: sum / count }).collect();
+        let mut processes: Vec<ProcessUsage> = self
+            .processes
+            .iter()
+            .map(|(name, sum)| ProcessUsage { name: name.clone(), cores_used: sum / count })
+            .collect();
         processes.sort_by(|a, b| b.cores_used.total_cmp(&a.cores_used));
         processes.truncate(PROCESSES_SHOWN);
         let sums = &self.host;
@@ -253,7 +256,8 @@ mod tests {
             throttle_reasons: Some(reasons),
             ..GpuSample::default()
         };
-        let host = HostSample { cores_used, processes: vec![("python".to_owned(), cores_used)], ..HostSample::default() };
+        let host =
+            HostSample { cores_used, processes: vec![("python".to_owned(), cores_used)], ..HostSample::default() };
         Sample { seconds, gpus: vec![gpu], host, ..Sample::default() }
     }
 
@@ -261,7 +265,12 @@ mod tests {
     fn samples_become_means_peaks_and_shares() {
         let mut summary = Summary::default();
         assert_eq!(summary.usage(1.0, 8, None), None);
-        for each in [sample(1.0, 0.05, 7.5, 0), sample(2.0, 0.95, 2.5, 0x4), sample(3.0, 0.05, 2.0, 0x40), sample(4.0, 0.95, 0.0, 0x1)] {
+        for each in [
+            sample(1.0, 0.05, 7.5, 0),
+            sample(2.0, 0.95, 2.5, 0x4),
+            sample(3.0, 0.05, 2.0, 0x40),
+            sample(4.0, 0.95, 0.0, 0x1),
+        ] {
             summary.add(&each, 8);
         }
         let usage = summary.usage(1.0, 8, None).unwrap();

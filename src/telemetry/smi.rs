@@ -198,7 +198,8 @@ mod tests {
         smi.latest().remove(0)
     }
 
-    const LINES: &str = "while :; do echo '0, Fake GPU, 50, 20, 100, 1000, 10, 20, 30, 900, 1000, 0x1'; sleep 0.05; done";
+    const LINES: &str =
+        "while :; do echo '0, Fake GPU, 50, 20, 100, 1000, 10, 20, 30, 900, 1000, 0x1'; sleep 0.05; done";
 
     #[test]
     fn lines_of_the_child_become_samples_until_it_is_dropped() {

@@ -56,7 +56,9 @@ pub fn links(text: &str) -> Option<Links> {
     let mut gpus = 0;
     for row in text.lines() {
         let mut cells = row.split_whitespace();
-        let Some(index) = cells.next().and_then(|name| name.strip_prefix("GPU")).and_then(|digits| digits.parse::<usize>().ok()) else {
+        let Some(index) =
+            cells.next().and_then(|name| name.strip_prefix("GPU")).and_then(|digits| digits.parse::<usize>().ok())
+        else {
             continue;
         };
         // The heading begins with the name of the first GPU, too, but goes on with the second.
@@ -80,12 +82,21 @@ mod tests {
 
     #[test]
     fn a_line_of_counters_is_read() {
-        let gpu = line("0, NVIDIA H100 80GB HBM3, 97, 61, 71234, 81559, 689.12, 700.00, 66, 1755, 1980, 0x0000000000000004").unwrap();
-        assert_eq!((gpu.index, gpu.busy, gpu.memory_bus_busy, gpu.power_watts), (0, Some(0.97), Some(0.61), Some(689.12)));
+        let gpu =
+            line("0, NVIDIA H100 80GB HBM3, 97, 61, 71234, 81559, 689.12, 700.00, 66, 1755, 1980, 0x0000000000000004")
+                .unwrap();
+        assert_eq!(
+            (gpu.index, gpu.busy, gpu.memory_bus_busy, gpu.power_watts),
+            (0, Some(0.97), Some(0.61), Some(689.12))
+        );
         assert_eq!((gpu.memory_total_bytes, gpu.throttle_reasons), (Some(81_559.0 * MIB), Some(4)));
         let gpu = line("1, Tesla M60, [N/A], [N/A], 0, 7613, [Not Supported], [N/A], 31, 405, 1177, [N/A]").unwrap();
         assert_eq!((gpu.busy, gpu.power_watts, gpu.throttle_reasons), (None, None, None));
-        for text in ["", "No devices were found", "NVIDIA-SMI has failed, because, it, could, not, communicate, a, b, c, d, e, f"] {
+        for text in [
+            "",
+            "No devices were found",
+            "NVIDIA-SMI has failed, because, it, could, not, communicate, a, b, c, d, e, f",
+        ] {
             assert_eq!(line(text), None, "{text}");
         }
     }

@@ -11,7 +11,10 @@ use crate::workload::profile::StepTimes;
 /// Groups: `step` its number, `total` of how many, and the time that the trainer itself says, as `seconds`, `milliseconds` or
 /// `rate` (steps a second).
 const FORMATS: [(&str, &str); 8] = [
-    ("Megatron", r"iteration\s+(?P<step>\d+)/\s*(?P<total>\d+)\s*\|.*elapsed time per iteration \(ms\):\s*(?P<milliseconds>[\d.]+)"),
+    (
+        "Megatron",
+        r"iteration\s+(?P<step>\d+)/\s*(?P<total>\d+)\s*\|.*elapsed time per iteration \(ms\):\s*(?P<milliseconds>[\d.]+)",
+    ),
     ("MaxText (JAX)", r"completed step:\s*(?P<step>\d+),\s*seconds:\s*(?P<seconds>[\d.]+)"),
     ("torchtitan", r"\bstep:\s*(?P<step>\d+)\s+loss:"),
     ("nanoGPT", r"\biter (?P<step>\d+): loss \S+ time (?P<milliseconds>[\d.]+)ms"),
@@ -59,10 +62,15 @@ pub struct StepFinder {
 impl StepFinder {
     /// `pattern` replaces the known formats.
     pub fn new(pattern: Option<&str>) -> Result<Self, PatternError> {
-        let compile =
-            |text: &str| Regex::new(text).map_err(|error| PatternError::Malformed { pattern: text.to_owned(), detail: error.to_string() });
+        let compile = |text: &str| {
+            Regex::new(text)
+                .map_err(|error| PatternError::Malformed { pattern: text.to_owned(), detail: error.to_string() })
+        };
         let formats = match pattern {
-            None => FORMATS.iter().map(|(name, text)| Ok((*name, compile(text)?))).collect::<Result<Vec<_>, PatternError>>()?,
+            None => FORMATS
+                .iter()
+                .map(|(name, text)| Ok((*name, compile(text)?)))
+                .collect::<Result<Vec<_>, PatternError>>()?,
             Some(text) => {
                 let compiled = compile(text)?;
                 let known = ["step", "seconds", "milliseconds", "rate"];
@@ -78,7 +86,8 @@ impl StepFinder {
     /// A line, or a piece of one that a carriage return ended, which came `at` seconds after the start.
     pub fn line(&mut self, at: f64, text: &str) -> Option<Step> {
         let text = without_colours(text);
-        let (format, captures) = self.formats.iter().enumerate().find_map(|(at, (_, pattern))| Some((at, pattern.captures(&text)?)))?;
+        let (format, captures) =
+            self.formats.iter().enumerate().find_map(|(at, (_, pattern))| Some((at, pattern.captures(&text)?)))?;
         let number = whole(&captures, "step");
         let stated = stated_seconds(&captures);
         let series = self.series.entry((format, whole(&captures, "total").unwrap_or(0))).or_default();
@@ -111,7 +120,9 @@ impl StepFinder {
         let name = self.formats.get(*format).map_or("", |(name, _)| name);
         let all = StepTimes::of(&series.seconds, None, name)?;
         match series.seconds.split_first() {
-            Some((first, rest)) if !rest.is_empty() && *first > WARM_UP * all.median_seconds => StepTimes::of(rest, Some(*first), name),
+            Some((first, rest)) if !rest.is_empty() && *first > WARM_UP * all.median_seconds => {
+                StepTimes::of(rest, Some(*first), name)
+            }
             _ => Some(all),
         }
     }
@@ -122,7 +133,9 @@ fn whole(captures: &Captures, group: &str) -> Option<u64> {
 }
 
 fn stated_seconds(captures: &Captures) -> Option<f64> {
-    let number = |group: &str| captures.name(group)?.as_str().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
+    let number = |group: &str| {
+        captures.name(group)?.as_str().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0)
+    };
     number("seconds").or(number("milliseconds").map(|millis| millis / 1e3)).or(number("rate").map(|rate| 1.0 / rate))
 }
 
@@ -196,11 +209,18 @@ mod tests {
             (3.0, &two),
             (5.0, &three),
         ]);
-        assert_eq!((found.found_in.as_str(), found.count, found.median_seconds), ("progress bar (HF Trainer, Lightning)", 2, 1.0));
+        assert_eq!(
+            (found.found_in.as_str(), found.count, found.median_seconds),
+            ("progress bar (HF Trainer, Lightning)", 2, 1.0)
+        );
 
         let megatron = " [2025-01-01 00:00:00] iteration        3/  500000 | consumed samples:          768 | elapsed time per iteration (ms): 1234.5 | learning rate: 1E-4 |";
         assert_eq!(times(&[(0.0, megatron)]).median_seconds, 1.2345);
-        let titan = |step| format!("[rank0]:\u{1b}[31m step: {step}  \u{1b}[32mloss: 12.2 \u{1b}[33mmemory: 13.66GiB(14.38%)  tps: 2,346");
+        let titan = |step| {
+            format!(
+                "[rank0]:\u{1b}[31m step: {step}  \u{1b}[32mloss: 12.2 \u{1b}[33mmemory: 13.66GiB(14.38%)  tps: 2,346"
+            )
+        };
         let found = times(&[(1.0, &titan(10)), (21.0, &titan(20))]);
         assert_eq!((found.found_in.as_str(), found.median_seconds), ("torchtitan", 2.0));
         let max_text = "completed step: 7, seconds: 0.517, TFLOP/s/device: 100.1, Tokens/s/device: 7900.2, loss: 9.8";
@@ -208,7 +228,8 @@ mod tests {
         let keras = |step| format!("{step}/938 ━━━━━━━━━━━━━━━━━━━━ 4s 5ms/step - accuracy: 0.8 - loss: 0.5");
         assert_eq!(times(&[(0.0, &keras(1)), (0.5, &keras(101))]).median_seconds, 0.005);
         assert_eq!(times(&[(0.0, "iter 10: loss 3.2, time 135.2ms, mfu 33.1%")]).median_seconds, 0.1352);
-        let last = "{'train_runtime': 100.0, 'train_samples_per_second': 32.0, 'train_steps_per_second': 4.0, 'epoch': 1.0}";
+        let last =
+            "{'train_runtime': 100.0, 'train_samples_per_second': 32.0, 'train_steps_per_second': 4.0, 'epoch': 1.0}";
         assert_eq!(times(&[(100.0, last)]).median_seconds, 0.25);
         assert_eq!(times(&[(0.0, "Step 1 of training"), (3.0, "global_step=2")]).median_seconds, 3.0);
     }

@@ -25,7 +25,9 @@ impl GpuCount {
     pub fn parse(text: &str) -> Result<Self, GpuCountError> {
         let refuse = || GpuCountError(text.to_owned());
         let (top, bottom) = match text.split_once('/') {
-            Some((top, bottom)) => (top.trim().parse().map_err(|_| refuse())?, bottom.trim().parse().map_err(|_| refuse())?),
+            Some((top, bottom)) => {
+                (top.trim().parse().map_err(|_| refuse())?, bottom.trim().parse().map_err(|_| refuse())?)
+            }
             None => match text.trim().parse::<u16>() {
                 Ok(whole) => (whole, 1),
                 Err(_) => {

@@ -205,7 +205,8 @@ fn decimal(text: &str, decimals: i64, rest: Rest) -> Result<i128, MoneyError> {
         return Err(MoneyError::TooFine(text.to_owned()));
     }
     // Of fewer digits than are dropped, the first one is behind a zero.
-    let is_half = usize::try_from(-shift) == Ok(dropped.len()) && dropped.bytes().next().is_some_and(|digit| digit >= b'5');
+    let is_half =
+        usize::try_from(-shift) == Ok(dropped.len()) && dropped.bytes().next().is_some_and(|digit| digit >= b'5');
     let one_more = if rest == Rest::Nearest { is_half } else { has_rest };
     let too_large = || MoneyError::TooLarge(text.to_owned());
     let value: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| too_large())? };
@@ -214,7 +215,10 @@ fn decimal(text: &str, decimals: i64, rest: Rest) -> Result<i128, MoneyError> {
         return Ok(value);
     }
     let scale = u32::try_from(shift).ok().and_then(|shift| 10_i128.checked_pow(shift)).ok_or_else(too_large)?;
-    value.checked_mul(scale).filter(|units| *units < if decimals == FINE_DECIMALS { MOST_FINE } else { MOST }).ok_or_else(too_large)
+    value
+        .checked_mul(scale)
+        .filter(|units| *units < if decimals == FINE_DECIMALS { MOST_FINE } else { MOST })
+        .ok_or_else(too_large)
 }
 
 fn write(nanos: i128, f: &mut fmt::Formatter<'_>) -> fmt::Result {

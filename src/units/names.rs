@@ -7,7 +7,8 @@ pub fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) 
         .into_iter()
         .map(|name| {
             let candidate = plain(name);
-            let score = strsim::jaro_winkler(&wanted, &candidate) + if candidate.contains(&wanted) { 0.15 } else { 0.0 };
+            let score =
+                strsim::jaro_winkler(&wanted, &candidate) + if candidate.contains(&wanted) { 0.15 } else { 0.0 };
             (score, name)
         })
         .filter(|(score, _)| *score > 0.78)

@@ -91,7 +91,9 @@ mod tests {
 
     #[test]
     fn durations_are_shown_with_three_figures() {
-        for (hours, text) in [(720.0, "30 d"), (41.66, "41.7 h"), (0.00125, "4.5 s"), (0.6, "36 min"), (1.0, "1 h"), (9.999, "10 h")] {
+        for (hours, text) in
+            [(720.0, "30 d"), (41.66, "41.7 h"), (0.00125, "4.5 s"), (0.6, "36 min"), (1.0, "1 h"), (9.999, "10 h")]
+        {
             assert_eq!(Hours(hours).to_string(), text);
         }
     }

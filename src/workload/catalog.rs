@@ -82,8 +82,12 @@ impl Models {
     }
 
     pub fn from_archive(archive: &Archive) -> Result<Self, EmbeddedError> {
-        let text = archive.documents.get("models").ok_or_else(|| EmbeddedError::Damaged("models.toml is missing".to_owned()))?;
-        let document: Document = serde_json::from_str(text).map_err(|error| EmbeddedError::Damaged(format!("models.toml: {error}")))?;
+        let text = archive
+            .documents
+            .get("models")
+            .ok_or_else(|| EmbeddedError::Damaged("models.toml is missing".to_owned()))?;
+        let document: Document =
+            serde_json::from_str(text).map_err(|error| EmbeddedError::Damaged(format!("models.toml: {error}")))?;
         Ok(Self { rows: document.model })
     }
 

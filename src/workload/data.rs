@@ -109,7 +109,8 @@ pub struct Reading {
 
 impl Reading {
     pub fn files(&self) -> FileLayout {
-        let usual = if self.kind.is_some_and(DataKind::has_a_file_each) { FileLayout::OneEach } else { FileLayout::Shards };
+        let usual =
+            if self.kind.is_some_and(DataKind::has_a_file_each) { FileLayout::OneEach } else { FileLayout::Shards };
         self.files.unwrap_or(usual)
     }
 }

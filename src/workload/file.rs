@@ -374,7 +374,8 @@ task = "full-ft"
 samples = "1M"
 fsdp = 2
 "#;
-    const VISION: &str = "[model]\npreset = \"resnet-50\"\n[training]\ntask = \"train\"\nepochs = 90\n[data]\nsamples = 1_281_167\n";
+    const VISION: &str =
+        "[model]\npreset = \"resnet-50\"\n[training]\ntask = \"train\"\nepochs = 90\n[data]\nsamples = 1_281_167\n";
 
     #[test]
     fn what_was_read_can_be_written_and_read_again() {
@@ -402,7 +403,11 @@ fsdp = 2
         ] {
             let resolved = WorkloadFile::parse(text).unwrap().resolve(&models, read()).unwrap();
             assert_eq!((resolved.workload.training.task, resolved.workload.name.as_str()), (task, name));
-            assert!(resolved.assumed.iter().all(|line| line.contains('=') && line.ends_with(')')), "{:?}", resolved.assumed);
+            assert!(
+                resolved.assumed.iter().all(|line| line.contains('=') && line.ends_with(')')),
+                "{:?}",
+                resolved.assumed
+            );
         }
     }
 
@@ -436,7 +441,8 @@ fsdp = 2
         assert_eq!((mixed.model.preset.as_deref(), mixed.model.layers), (Some("llama-3.1-8b"), Some(Scalar::Whole(4))));
         assert_eq!(base.clone().overlay(WorkloadFile::default()), base);
         assert_eq!(WorkloadFile::default().overlay(base.clone()), base);
-        let other = WorkloadFile::parse(SIZES).unwrap().overlay(WorkloadFile::parse("model.preset = \"gpt-2\"").unwrap());
+        let other =
+            WorkloadFile::parse(SIZES).unwrap().overlay(WorkloadFile::parse("model.preset = \"gpt-2\"").unwrap());
         assert_eq!(other.model, ModelSection { preset: Some("gpt-2".to_owned()), ..ModelSection::default() });
     }
 

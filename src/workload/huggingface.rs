@@ -8,8 +8,12 @@ use std::io::{BufRead, Read};
 use serde_json::{Map, Value};
 
 use crate::units::names::did_you_mean;
-use crate::workload::huggingface::families::{ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel};
-use crate::workload::huggingface::fields::{CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH};
+use crate::workload::huggingface::families::{
+    ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel,
+};
+use crate::workload::huggingface::fields::{
+    CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH,
+};
 use crate::workload::model::{Experts, LatentAttention, MlpKind, Model, ModelKind};
 
 /// The largest published configurations are tens of kilobytes.
@@ -39,7 +43,10 @@ pub fn model_types() -> impl Iterator<Item = &'static str> {
 /// Parameters are counted from the sizes; a safetensors index knows them exactly.
 pub fn read_config(reader: impl BufRead, name: &str) -> Result<Model, ConfigError> {
     let mut bytes = Vec::new();
-    reader.take(LARGEST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| ConfigError::Malformed(error.to_string()))?;
+    reader
+        .take(LARGEST_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| ConfigError::Malformed(error.to_string()))?;
     if bytes.len() as u64 > LARGEST_BYTES {
         return Err(ConfigError::TooLarge);
     }
@@ -83,11 +90,19 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
     let heads = fields.required(family.heads, HEADS)?;
     let kv_heads = kv_heads(fields, family, heads)?;
     if !heads.is_multiple_of(kv_heads) {
-        return Err(fields.impossible("num_key_value_heads", kv_heads, format!("it does not divide the {heads} attention heads")));
+        return Err(fields.impossible(
+            "num_key_value_heads",
+            kv_heads,
+            format!("it does not divide the {heads} attention heads"),
+        ));
     }
     let head_dim = head_dim(fields, family, hidden, heads)?;
     if heads * head_dim > *WIDTH.end() {
-        return Err(fields.impossible("head_dim", head_dim, format!("with {heads} attention heads that is wider than {}", WIDTH.end())));
+        return Err(fields.impossible(
+            "head_dim",
+            head_dim,
+            format!("with {heads} attention heads that is wider than {}", WIDTH.end()),
+        ));
     }
     let is_image = family.kind == ModelKind::Vit;
     Ok(Model {
@@ -114,7 +129,8 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
             Parallel::Always => true,
             Parallel::Key(key, default) => fields.flag(key, default)?,
         },
-        attention_softcap: fields.is_present("attn_logit_softcapping") || (family.softcap && !fields.is_null("attn_logit_softcapping")),
+        attention_softcap: fields.is_present("attn_logit_softcapping")
+            || (family.softcap && !fields.is_null("attn_logit_softcapping")),
         tied_embeddings: fields.flag("tie_word_embeddings", family.tied)?,
         experts: None,
         latent: None,
@@ -133,7 +149,9 @@ fn kv_heads(fields: &Fields, family: &Family, heads: u32) -> Result<u32, ConfigE
         KvHeads::All => Ok(heads),
         KvHeads::KeyOrAll => Ok(fields.whole(&["num_key_value_heads"], HEADS)?.unwrap_or(heads)),
         KvHeads::Key => fields.required(&["num_key_value_heads"], HEADS),
-        KvHeads::Falcon if fields.flag("new_decoder_architecture", false)? => Ok(fields.whole(&["num_kv_heads"], HEADS)?.unwrap_or(heads)),
+        KvHeads::Falcon if fields.flag("new_decoder_architecture", false)? => {
+            Ok(fields.whole(&["num_kv_heads"], HEADS)?.unwrap_or(heads))
+        }
         KvHeads::Falcon => Ok(if fields.flag("multi_query", true)? { 1 } else { heads }),
     }
 }
@@ -148,7 +166,11 @@ fn head_dim(fields: &Fields, family: &Family, hidden: u32, heads: u32) -> Result
         Some(width) => Ok(width),
         None if !hidden.is_multiple_of(heads) => {
             let key = family.hidden.first().copied().unwrap_or_default();
-            Err(fields.impossible(key, hidden, format!("it is no multiple of the {heads} attention heads, and there is no `head_dim`")))
+            Err(fields.impossible(
+                key,
+                hidden,
+                format!("it is no multiple of the {heads} attention heads, and there is no `head_dim`"),
+            ))
         }
         None => Ok(hidden / heads),
     }
@@ -165,7 +187,8 @@ fn feed_forward(fields: &Fields, family: &Family, hidden: u32) -> Result<u32, Co
 }
 
 fn max_context(fields: &Fields) -> Result<u32, ConfigError> {
-    let keys = &["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions", "n_ctx"];
+    let keys =
+        &["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions", "n_ctx"];
     Ok(fields.whole(keys, CONTEXT)?.unwrap_or(0))
 }
 
@@ -301,16 +324,25 @@ mod tests {
     fn shapes_are_as_the_families_mean_them() {
         let model = |file: &str| read_config(&fixture(file)[..], file).unwrap();
         let falcon = model("falcon");
-        assert_eq!((falcon.kv_heads, falcon.ffn_hidden, falcon.parallel_residual, falcon.tied_embeddings), (1, 4 * 4544, true, true));
+        assert_eq!(
+            (falcon.kv_heads, falcon.ffn_hidden, falcon.parallel_residual, falcon.tied_embeddings),
+            (1, 4 * 4544, true, true)
+        );
         let gemma = model("gemma2");
-        assert_eq!((gemma.head_dim, gemma.attention_softcap, gemma.tied_embeddings, gemma.mlp), (256, true, true, MlpKind::Glu));
+        assert_eq!(
+            (gemma.head_dim, gemma.attention_softcap, gemma.tied_embeddings, gemma.mlp),
+            (256, true, true, MlpKind::Glu)
+        );
         let t5 = model("t5");
         assert_eq!((t5.layers, t5.encoder_layers, t5.mlp, t5.tied_embeddings), (12, 12, MlpKind::Gelu, true));
         let vit = model("vit");
         assert_eq!((vit.max_context, vit.sample_side, vit.vocab), (197, 224, 0));
         let deepseek = model("deepseek_v3");
         let experts = deepseek.experts.unwrap();
-        assert_eq!((experts.experts, experts.experts_per_token, experts.shared_experts, experts.dense_layers), (256, 8, 1, 3));
+        assert_eq!(
+            (experts.experts, experts.experts_per_token, experts.shared_experts, experts.dense_layers),
+            (256, 8, 1, 3)
+        );
         assert_eq!((deepseek.head_dim, deepseek.latent.unwrap().kv_rank), (192, 512));
         assert!(!model("llama").tied_embeddings && model("gpt2").tied_embeddings && model("qwen2").tied_embeddings);
     }
@@ -379,7 +411,9 @@ mod tests {
         assert_eq!((model.heads, model.kv_heads, model.vocab), (8, 4, 262_208));
         assert!((model.parameters / 3.88e9 - 1.0).abs() < 0.02, "{}", model.parameters);
         let outer = text.replace("text_config", "other_config");
-        assert!(matches!(read(&outer), Err(ConfigError::UnknownModelType { suggestion: Some(near), .. }) if near.starts_with("gemma")));
+        assert!(
+            matches!(read(&outer), Err(ConfigError::UnknownModelType { suggestion: Some(near), .. }) if near.starts_with("gemma"))
+        );
     }
 
     #[test]
@@ -391,7 +425,10 @@ mod tests {
         assert_eq!(refused("empty"), ConfigError::Missing { key: "model_type".to_owned() });
         let refused = |file| refused(file).to_string();
         assert_eq!(refused("negative_layers"), "`num_hidden_layers` is -32: it must be a whole number from 1 to 10000");
-        assert_eq!(refused("huge_numbers"), "`hidden_size` is 18446744073709551615: it must be a whole number from 1 to 16777216");
+        assert_eq!(
+            refused("huge_numbers"),
+            "`hidden_size` is 18446744073709551615: it must be a whole number from 1 to 16777216"
+        );
         assert_eq!(refused("wrong_types"), r#"`hidden_size` is "big": it must be a whole number from 1 to 16777216"#);
     }
 
@@ -404,10 +441,15 @@ mod tests {
         base.insert("num_key_value_heads".to_owned(), Value::Null);
         assert_eq!(read(&Value::Object(base.clone()).to_string()).unwrap().kv_heads, 32);
         base.insert("hidden_size".to_owned(), Value::from(4097));
-        assert!(matches!(read(&Value::Object(base.clone()).to_string()), Err(ConfigError::Impossible { key, .. }) if key == "hidden_size"));
+        assert!(
+            matches!(read(&Value::Object(base.clone()).to_string()), Err(ConfigError::Impossible { key, .. }) if key == "hidden_size")
+        );
         base.insert("model_type".to_owned(), Value::from("lama"));
         let error = read(&Value::Object(base).to_string()).unwrap_err();
-        assert_eq!(error, ConfigError::UnknownModelType { model_type: "lama".to_owned(), suggestion: Some("llama".to_owned()) });
+        assert_eq!(
+            error,
+            ConfigError::UnknownModelType { model_type: "lama".to_owned(), suggestion: Some("llama".to_owned()) }
+        );
         for text in ["[]", "3", "null", "\"llama\"", ""] {
             assert!(matches!(read(text), Err(ConfigError::Malformed(_))), "{text}");
         }

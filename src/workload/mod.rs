@@ -28,7 +28,8 @@ pub use processing::Processing;
 pub use serving::{Load, Serving, StoredFormat};
 pub use sweep::Sweep;
 pub use training::{
-    AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task, Training,
+    AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task,
+    Training,
 };
 
 /// A run as the user describes it.

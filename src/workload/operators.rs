@@ -54,7 +54,8 @@ pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> impl Itera
     // Latent attention as one product of the same number of weights.
     let in_width = model.attention_parameters() / hidden - out_width;
     let gates = model.mlp_matrices() - 1.0;
-    let dense_layers = model.experts.map_or(1.0, |experts| f64::from(experts.dense_layers) / f64::from(model.layers.max(1)));
+    let dense_layers =
+        model.experts.map_or(1.0, |experts| f64::from(experts.dense_layers) / f64::from(model.layers.max(1)));
     let experts = model.experts.unwrap_or_default();
     // A rank holds experts / e of them, and each sees the tokens of all e ranks that chose it.
     let held = (f64::from(experts.experts) / f64::from(layout.expert)).max(1.0);
@@ -62,7 +63,11 @@ pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> impl Itera
     let (dense_width, expert_width) = (f64::from(model.ffn_hidden) / t, f64::from(experts.ffn_hidden) / t);
     let shared = f64::from(experts.shared_experts) * (1.0 - dense_layers);
     // An encoder-decoder's decoder layers attend twice.
-    let cross = if model.encoder_layers > 0 { f64::from(model.layers) / f64::from(model.layers + model.encoder_layers) } else { 0.0 };
+    let cross = if model.encoder_layers > 0 {
+        f64::from(model.layers) / f64::from(model.layers + model.encoder_layers)
+    } else {
+        0.0
+    };
     let all = [
         ("queries, keys, values", Gemm::new(tokens, in_width / t, hidden, 1.0)),
         ("attention output", Gemm::new(tokens, hidden, out_width / t, 1.0)),
@@ -113,10 +118,15 @@ mod tests {
 
     #[test]
     fn a_mixture_multiplies_the_active_weights() {
-        let experts = Experts { experts: 8, experts_per_token: 2, shared_experts: 1, ffn_hidden: 11008, dense_layers: 2 };
+        let experts =
+            Experts { experts: 8, experts_per_token: 2, shared_experts: 1, ffn_hidden: 11008, dense_layers: 2 };
         let model = Model { experts: Some(experts), ..llama_2_7b() };
         // The router's product, hidden x experts, is too small to count.
         let router = 4096.0 * 8.0 * (1.0 - 2.0 / 32.0);
-        assert!((flops(&model, &Layout::default()) / (2.0 * 4096.0 * (model.active_layer_parameters() - router)) - 1.0).abs() < 1e-9);
+        assert!(
+            (flops(&model, &Layout::default()) / (2.0 * 4096.0 * (model.active_layer_parameters() - router)) - 1.0)
+                .abs()
+                < 1e-9
+        );
     }
 }

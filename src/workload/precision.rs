@@ -23,8 +23,17 @@ pub enum Precision {
 }
 
 impl Precision {
-    pub const ALL: [Self; 9] =
-        [Self::Fp32, Self::Tf32, Self::Fp16, Self::AmpFp16, Self::Bf16, Self::PureBf16, Self::Fp8, Self::Mxfp8, Self::Nvfp4];
+    pub const ALL: [Self; 9] = [
+        Self::Fp32,
+        Self::Tf32,
+        Self::Fp16,
+        Self::AmpFp16,
+        Self::Bf16,
+        Self::PureBf16,
+        Self::Fp8,
+        Self::Mxfp8,
+        Self::Nvfp4,
+    ];
 
     /// Bytes of an activation element.
     pub fn activation_bytes(self) -> f64 {

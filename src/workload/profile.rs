@@ -82,7 +82,13 @@ impl StepTimes {
         let median_seconds = median(seconds)?;
         let distances: Vec<f64> = seconds.iter().map(|each| (each - median_seconds).abs()).collect();
         let spread_seconds = median(&distances)? * NORMAL;
-        Some(Self { count: seconds.len() as u64, median_seconds, spread_seconds, first_seconds, found_in: found_in.to_owned() })
+        Some(Self {
+            count: seconds.len() as u64,
+            median_seconds,
+            spread_seconds,
+            first_seconds,
+            found_in: found_in.to_owned(),
+        })
     }
 }
 
@@ -411,7 +417,9 @@ impl Profile {
             }
         }
         let classes = self.operators.iter().flat_map(|operators| &operators.classes);
-        if let Some(wrong) = classes.map(|class| class.seconds).find(|seconds| !(seconds.is_finite() && *seconds >= 0.0)) {
+        if let Some(wrong) =
+            classes.map(|class| class.seconds).find(|seconds| !(seconds.is_finite() && *seconds >= 0.0))
+        {
             return refuse("operators.classes.seconds", wrong);
         }
         if let Some(gpu) = self.gpu.as_ref().filter(|gpu| !(1..=MOST_GPUS).contains(&gpu.count)) {

@@ -46,7 +46,9 @@ mod tests {
 
     #[test]
     fn a_machine_takes_as_many_runs_as_it_has_cards_for() {
-        for (gpus, devices, expected) in [("1", 8, 8), ("1", 4, 4), ("2", 8, 4), ("3", 8, 2), ("4", 2, 0), ("1/3", 1, 3), ("1/4", 8, 8)] {
+        for (gpus, devices, expected) in
+            [("1", 8, 8), ("1", 4, 4), ("2", 8, 4), ("3", 8, 2), ("4", 2, 0), ("1/3", 1, 3), ("1/4", 8, 8)]
+        {
             assert_eq!(sweep(gpus).side_by_side(devices), expected, "{gpus} of {devices}");
         }
         assert_eq!(Sweep { runs: 3, ..sweep("1") }.side_by_side(8), 3);

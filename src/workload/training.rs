@@ -121,7 +121,11 @@ impl TryFrom<Vec<String>> for Overlap {
             match name.as_str() {
                 "tensor-parallel" => overlap.tensor_parallel = true,
                 "weight-gather" => overlap.weight_gather = true,
-                _ => return Err(format!("`{name}` is no traffic to overlap; choose among tensor-parallel and weight-gather")),
+                _ => {
+                    return Err(format!(
+                        "`{name}` is no traffic to overlap; choose among tensor-parallel and weight-gather"
+                    ));
+                }
             }
         }
         Ok(overlap)
@@ -188,7 +192,8 @@ pub struct LoraTargets {
 }
 
 impl LoraTargets {
-    pub const ALL_LINEAR: Self = Self { q: true, k: true, v: true, o: true, up: true, gate: true, down: true, head: false };
+    pub const ALL_LINEAR: Self =
+        Self { q: true, k: true, v: true, o: true, up: true, gate: true, down: true, head: false };
 
     fn slots(&mut self) -> [(&'static str, &mut bool); 8] {
         let Self { q, k, v, o, up, gate, down, head } = self;
@@ -211,7 +216,11 @@ impl TryFrom<Vec<String>> for LoraTargets {
             let plain = if plain == "lm_head" { "head" } else { plain };
             match targets.slots().into_iter().find(|(slot, _)| *slot == plain) {
                 Some((_, slot)) => *slot = true,
-                None => return Err(format!("`{name}` is no adapter target; choose among q k v o up gate down head all-linear")),
+                None => {
+                    return Err(format!(
+                        "`{name}` is no adapter target; choose among q k v o up gate down head all-linear"
+                    ));
+                }
             }
         }
         Ok(targets)
@@ -246,7 +255,11 @@ impl Framework {
 
     /// Stacks that split layers over GPUs (tensor and pipeline parallel).
     pub fn splits_layers(&self) -> bool {
-        self.0.is_empty() || self.0.starts_with("megatron") || self.0 == "internevo" || self.0 == "nemo" || self.0 == "torchtitan"
+        self.0.is_empty()
+            || self.0.starts_with("megatron")
+            || self.0 == "internevo"
+            || self.0 == "nemo"
+            || self.0 == "torchtitan"
     }
 }
 

@@ -33,7 +33,8 @@ impl Drop for Azurite {
 impl Azurite {
     fn start(test: &str) -> Option<Self> {
         let started = installed().and_then(|folder| serve(&folder));
-        let say = |why| drop(writeln!(std::io::stderr(), "\nWAIVED {test}: it needs azurite, which cannot run here: {why}"));
+        let say =
+            |why| drop(writeln!(std::io::stderr(), "\nWAIVED {test}: it needs azurite, which cannot run here: {why}"));
         started.map_err(say).ok()
     }
 }
@@ -48,7 +49,11 @@ fn installed() -> Result<PathBuf, String> {
     if !ready.exists() {
         let _ = writeln!(std::io::stderr(), "\ninstalling azurite into the target folder, once; this takes a minute");
         let mut install = Command::new("npm");
-        install.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(&folder).arg(WANTED).stdin(Stdio::null());
+        install
+            .args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"])
+            .arg(&folder)
+            .arg(WANTED)
+            .stdin(Stdio::null());
         let output = install.output().map_err(|error| format!("npm: {error}"))?;
         if !output.status.success() {
             return Err(format!("npm: {}", String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or_default()));
@@ -59,10 +64,23 @@ fn installed() -> Result<PathBuf, String> {
 }
 
 fn serve(folder: &Path) -> Result<Azurite, String> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(|error| error.to_string())?;
+    let free = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| error.to_string())?;
     let mut command = Command::new(folder.join("node_modules/.bin/azurite-blob"));
-    command.args(["--silent", "--disableTelemetry", "--inMemoryPersistence", "--skipApiVersionCheck", "--blobHost", "127.0.0.1"]);
-    command.args(["--blobPort", &free.port().to_string()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args([
+        "--silent",
+        "--disableTelemetry",
+        "--inMemoryPersistence",
+        "--skipApiVersionCheck",
+        "--blobHost",
+        "127.0.0.1",
+    ]);
+    command
+        .args(["--blobPort", &free.port().to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let server = command.spawn().map_err(|error| error.to_string())?;
     let azurite = Azurite { server, address: free.to_string() };
     let begun = Instant::now();

@@ -67,7 +67,19 @@ impl Bench {
         let log = (0..1000).map(|number| self.path(&format!("log-{number}"))).find(|path| !path.exists()).unwrap();
         let out = fs::File::create(&log).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_gpuplan"))
-            .args(["agent", "--store", &self.store, "--run", "t", "--heartbeat", self.heartbeat, "--settle", "1s", "--backoff", "0.05s"])
+            .args([
+                "agent",
+                "--store",
+                &self.store,
+                "--run",
+                "t",
+                "--heartbeat",
+                self.heartbeat,
+                "--settle",
+                "1s",
+                "--backoff",
+                "0.05s",
+            ])
             .args(options)
             .arg("--")
             .args(command)
@@ -92,7 +104,10 @@ impl Bench {
     /// Newest committed step.
     pub fn committed(&self) -> Option<u64> {
         let names = self.objects("manifests");
-        names.iter().filter_map(|path| path.file_name()?.to_str()?.strip_prefix("step-")?.split('-').next()?.parse().ok()).max()
+        names
+            .iter()
+            .filter_map(|path| path.file_name()?.to_str()?.strip_prefix("step-")?.split('-').next()?.parse().ok())
+            .max()
     }
 
     pub fn json(&self, name: &str) -> Value {
@@ -102,7 +117,8 @@ impl Bench {
     /// What the program of an epoch said, as the store has it. No chunk is missing.
     pub fn output(&self, epoch: u64, node: u32) -> String {
         let chunks = self.objects(&format!("logs/e{epoch}/{node}"));
-        let numbers: Vec<usize> = chunks.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
+        let numbers: Vec<usize> =
+            chunks.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
         assert_eq!(numbers, (0..numbers.len()).collect::<Vec<_>>());
         let unpack = |path: &PathBuf| zstd::decode_all(fs::File::open(path).unwrap()).unwrap();
         String::from_utf8(chunks.iter().flat_map(unpack).collect()).unwrap()
@@ -116,8 +132,14 @@ impl Bench {
             let manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
             for file in manifest["files"].as_array().unwrap() {
                 let data = self.path("store/runs/t").join(file["key"].as_str().unwrap());
-                let bytes = fs::read(&data).unwrap_or_else(|error| panic!("{} of {}: {error}", data.display(), path.display()));
-                assert_eq!(format!("{:x}", Sha256::digest(&bytes)), file["sha256"].as_str().unwrap(), "{}", data.display());
+                let bytes =
+                    fs::read(&data).unwrap_or_else(|error| panic!("{} of {}: {error}", data.display(), path.display()));
+                assert_eq!(
+                    format!("{:x}", Sha256::digest(&bytes)),
+                    file["sha256"].as_str().unwrap(),
+                    "{}",
+                    data.display()
+                );
             }
         }
     }
@@ -154,7 +176,9 @@ impl Agent {
     /// Waits until this agent has committed that step or a later one.
     pub fn wait_until_safe(&mut self, step: u64) {
         self.wait_until(&format!("step {step} safe"), |log| {
-            let said = log.lines().filter_map(|line| line.strip_prefix("gpuplan: step ")?.strip_suffix(" is safe")?.parse::<u64>().ok());
+            let said = log
+                .lines()
+                .filter_map(|line| line.strip_prefix("gpuplan: step ")?.strip_suffix(" is safe")?.parse::<u64>().ok());
             said.max() >= Some(step)
         });
     }
@@ -220,7 +244,10 @@ pub fn processes_with(text: &str) -> Vec<i32> {
     let has = |pid: &i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let is_dead = fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
-        !is_dead && environment.split(|byte| *byte == 0).any(|one| one.starts_with(b"GPUPLAN_MARK=") && contains(one, text.as_bytes()))
+        !is_dead
+            && environment
+                .split(|byte| *byte == 0)
+                .any(|one| one.starts_with(b"GPUPLAN_MARK=") && contains(one, text.as_bytes()))
     };
     entries.filter(has).collect()
 }
@@ -239,7 +266,11 @@ pub fn undisturbed() -> &'static str {
     static RESULT: OnceLock<String> = OnceLock::new();
     RESULT.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        let status = Command::new(TRAINER).args(["--seconds-per-step", "0"]).current_dir(folder.path()).stderr(Stdio::null()).status();
+        let status = Command::new(TRAINER)
+            .args(["--seconds-per-step", "0"])
+            .current_dir(folder.path())
+            .stderr(Stdio::null())
+            .status();
         assert!(status.unwrap().success());
         fs::read_to_string(folder.path().join("result.json")).unwrap()
     })

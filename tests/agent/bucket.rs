@@ -58,7 +58,12 @@ impl Bucket {
     }
 
     pub fn environment(&self) -> [(&'static str, &str); 4] {
-        [("AWS_ENDPOINT_URL", &self.endpoint), ("AWS_ACCESS_KEY_ID", "t"), ("AWS_SECRET_ACCESS_KEY", "t"), ("AWS_REGION", "us-east-1")]
+        [
+            ("AWS_ENDPOINT_URL", &self.endpoint),
+            ("AWS_ACCESS_KEY_ID", "t"),
+            ("AWS_SECRET_ACCESS_KEY", "t"),
+            ("AWS_REGION", "us-east-1"),
+        ]
     }
 
     pub fn objects(&self) -> Objects {
@@ -95,7 +100,10 @@ fn read(stream: &TcpStream) -> Option<Request> {
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.parse().ok()?,
             "if-none-match" => only_if_new = value == "*",
-            "range" => range = value.strip_prefix("bytes=")?.split_once('-').map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap())),
+            "range" => {
+                range =
+                    value.strip_prefix("bytes=")?.split_once('-').map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap()))
+            }
             _ => {}
         }
     }
@@ -120,7 +128,8 @@ fn serve(mut stream: TcpStream, judge: &Judge, state: &Mutex<State>) {
         _ => {}
     }
     let (status, headers, body) = answer;
-    let length = if request.asked.method == "HEAD" { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    let length =
+        if request.asked.method == "HEAD" { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     let head = format!("HTTP/1.1 {status} X\r\n{headers}{length}Connection: close\r\n\r\n");
     let _ = stream.write_all(head.as_bytes());
     if request.asked.method != "HEAD" {
@@ -134,23 +143,32 @@ fn act(request: &Request, state: &mut State) -> (u16, String, Vec<u8>) {
     let plain = |status, text: &str| (status, "ETag: \"e\"\r\n".to_owned(), text.as_bytes().to_vec());
     let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     match request.asked.method.as_str() {
-        "GET" if key.is_empty() => plain(200, &listing(&state.objects, &parameter("prefix").unwrap_or("").replace("%2F", "/"))),
+        "GET" if key.is_empty() => {
+            plain(200, &listing(&state.objects, &parameter("prefix").unwrap_or("").replace("%2F", "/")))
+        }
         "POST" if key.is_empty() => {
             let text = String::from_utf8_lossy(&request.body).into_owned();
             let keys = text.split("<Key>").skip(1).filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned()));
             let gone: Vec<String> = keys.inspect(|key| drop(state.objects.remove(key))).collect();
-            let said = gone.iter().fold(String::new(), |text, key| text + &format!("<Deleted><Key>{key}</Key></Deleted>"));
+            let said =
+                gone.iter().fold(String::new(), |text, key| text + &format!("<Deleted><Key>{key}</Key></Deleted>"));
             plain(200, &format!("<DeleteResult>{said}</DeleteResult>"))
         }
         "POST" if query.starts_with("uploads") => {
             let id = format!("u{}", state.uploads.len());
             state.uploads.insert(id.clone(), BTreeMap::new());
-            plain(200, &format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"))
+            plain(
+                200,
+                &format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"),
+            )
         }
         "POST" => {
             let parts = state.uploads.remove(parameter("uploadId").unwrap()).unwrap();
             state.objects.insert(key.to_owned(), parts.into_values().flatten().collect());
-            plain(200, "<CompleteMultipartUploadResult><ETag>\"e\"</ETag><Location>l</Location></CompleteMultipartUploadResult>")
+            plain(
+                200,
+                "<CompleteMultipartUploadResult><ETag>\"e\"</ETag><Location>l</Location></CompleteMultipartUploadResult>",
+            )
         }
         "PUT" if query.contains("partNumber") => {
             let upload = state.uploads.get_mut(parameter("uploadId").unwrap()).unwrap();

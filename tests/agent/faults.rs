@@ -22,7 +22,12 @@ fn interrupted() -> Bench {
 fn newest_file(bench: &Bench, name: &str) -> std::path::PathBuf {
     let manifest = bench.objects("manifests").pop().unwrap();
     let manifest: serde_json::Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
-    let file = manifest["files"].as_array().unwrap().iter().find(|file| file["path"].as_str().unwrap().ends_with(name)).unwrap();
+    let file = manifest["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|file| file["path"].as_str().unwrap().ends_with(name))
+        .unwrap();
     bench.path("store/runs/t").join(file["key"].as_str().unwrap())
 }
 
@@ -76,7 +81,9 @@ fn a_torn_manifest_is_passed_over() {
 fn a_manifest_that_leads_out_of_the_folder_is_passed_over() {
     let bench = interrupted();
     let manifest = bench.objects("manifests").pop().unwrap();
-    let text = fs::read_to_string(&manifest).unwrap().replace("/state.json\",\n      \"key\"", "/../../../evil\",\n      \"key\"");
+    let text = fs::read_to_string(&manifest)
+        .unwrap()
+        .replace("/state.json\",\n      \"key\"", "/../../../evil\",\n      \"key\"");
     assert!(text.contains("evil"), "{text}");
     fs::write(&manifest, text).unwrap();
     falls_back(&bench, "outside the checkpoint folder");
@@ -91,7 +98,11 @@ fn a_run_of_which_nothing_verifies_is_not_started_from_nothing() {
     }
     let mut refused = bench.start("b", &[], &[TRAINER]);
     refused.ends_with(70);
-    assert!(refused.log().contains("none of them verifies") && refused.log().contains("--restart-from-nothing"), "{}", refused.log());
+    assert!(
+        refused.log().contains("none of them verifies") && refused.log().contains("--restart-from-nothing"),
+        "{}",
+        refused.log()
+    );
     assert!(!refused.log().contains("train:"));
     let mut agent = bench.start("c", &["--restart-from-nothing"], &[TRAINER]);
     agent.ends_with(0);
@@ -117,7 +128,8 @@ fn the_users_own_checkpoints_count_where_the_run_is_new() {
     let bench = Bench::new();
     let folder = bench.path("a");
     fs::create_dir_all(&folder).unwrap();
-    let stop = Command::new(TRAINER).args(["--steps", "60", "--seconds-per-step", "0"]).current_dir(&folder).status().unwrap();
+    let stop =
+        Command::new(TRAINER).args(["--steps", "60", "--seconds-per-step", "0"]).current_dir(&folder).status().unwrap();
     assert!(stop.success());
     let mut agent = bench.start("a", &[], &[TRAINER]);
     agent.ends_with(0);

@@ -88,7 +88,8 @@ fn a_notice_while_torch_is_imported_is_an_interruption() {
         return;
     }
     let (bench, python) = (Bench::new(), python());
-    let mut agent = bench.start("a", &[], &[&python, "-c", "print('importing', flush=True); import torch, time; time.sleep(60)"]);
+    let mut agent =
+        bench.start("a", &[], &[&python, "-c", "print('importing', flush=True); import torch, time; time.sleep(60)"]);
     agent.wait_for("importing");
     agent.signal("TERM");
     agent.ends_with(75);

@@ -18,7 +18,11 @@ fn an_undisturbed_run_is_not_changed_and_a_finished_one_finishes_again() {
     let mut again = bench.start("b", &[], &[TRAINER]);
     again.ends_with(0);
     assert_eq!(again.result(), undisturbed());
-    assert!(again.log().contains("restored step 120") && again.log().contains("from step 120 of 120"), "{}", again.log());
+    assert!(
+        again.log().contains("restored step 120") && again.log().contains("from step 120 of 120"),
+        "{}",
+        again.log()
+    );
     bench.assert_whole();
 }
 
@@ -76,7 +80,8 @@ fn on_a_signal_the_program_saves_and_the_next_agent_goes_on() {
         agent.signal(name);
         agent.signal(name);
         agent.ends_with(75);
-        let stopped: u64 = agent.log().split("interrupted at step ").nth(1).unwrap().trim().lines().next().unwrap().parse().unwrap();
+        let stopped: u64 =
+            agent.log().split("interrupted at step ").nth(1).unwrap().trim().lines().next().unwrap().parse().unwrap();
         assert_eq!(bench.committed(), Some(stopped), "the very step at which it stopped is safe");
         assert_eq!(bench.json("result.json")["outcome"], "interrupted");
     }

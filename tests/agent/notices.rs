@@ -110,7 +110,9 @@ fn google_says_preempted_once_and_for_all() {
             }
         }
         match request.path.split('?').next().unwrap() {
-            "/computeMetadata/v1/instance/preempted" => text(200, if told.load(Ordering::SeqCst) { "TRUE" } else { "FALSE" }),
+            "/computeMetadata/v1/instance/preempted" => {
+                text(200, if told.load(Ordering::SeqCst) { "TRUE" } else { "FALSE" })
+            }
             _ => text(200, "NONE"),
         }
     });
@@ -126,7 +128,9 @@ fn azure_events_of_other_machines_are_none_and_the_own_is_acknowledged_at_the_en
     let told = announced.clone();
     let server = Server::start(move |request: &Request| {
         let event = |id: &str, vm: &str| {
-            format!(r#"{{"EventId":"{id}","EventType":"Preempt","Resources":["{vm}"],"NotBefore":"Thu, 01 Jan 2026 00:00:40 GMT"}}"#)
+            format!(
+                r#"{{"EventId":"{id}","EventType":"Preempt","Resources":["{vm}"],"NotBefore":"Thu, 01 Jan 2026 00:00:40 GMT"}}"#
+            )
         };
         match request.path.split('?').next().unwrap() {
             _ if request.header("metadata") != "true" => text(400, ""),
@@ -145,7 +149,8 @@ fn azure_events_of_other_machines_are_none_and_the_own_is_acknowledged_at_the_en
     let bench = Bench::with(&[("GPUPLAN_AZURE_METADATA_ENDPOINT", &server.endpoint)]);
     let mut agent = bench.start("a", &[], &[TRAINER, "--hold-at", "20"]);
     leaves(&bench, &mut agent, &announced, "azure preempt: 40 s left");
-    let acknowledged: Vec<_> = server.asked().into_iter().filter(|request| !request.body.is_empty()).map(|request| request.body).collect();
+    let acknowledged: Vec<_> =
+        server.asked().into_iter().filter(|request| !request.body.is_empty()).map(|request| request.body).collect();
     assert_eq!(acknowledged, [r#"{"StartRequests":[{"EventId":"B"}]}"#]);
 }
 
@@ -173,7 +178,8 @@ fn a_notice_while_the_program_still_starts_is_an_interruption() {
 #[test]
 fn a_second_signal_is_not_passed_on() {
     let bench = Bench::new();
-    let script = "n=0; trap 'n=$((n+1)); echo asked $n' TERM; echo ready; while [ $n -lt 2 ]; do sleep 0.1; done; exit 9";
+    let script =
+        "n=0; trap 'n=$((n+1)); echo asked $n' TERM; echo ready; while [ $n -lt 2 ]; do sleep 0.1; done; exit 9";
     let mut agent = bench.start("a", &["--grace", "3s"], &["sh", "-c", script]);
     agent.wait_for("ready");
     agent.signal("TERM");

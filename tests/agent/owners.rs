@@ -43,8 +43,9 @@ fn a_living_owner_is_left_alone() {
 #[test]
 fn of_two_that_start_at_once_one_owns_the_run() {
     let bench = Bench::new();
-    let mut agents: Vec<_> =
-        (0..4).map(|number| bench.start(&number.to_string(), &["--machine", &number.to_string()], &["sleep", "600"])).collect();
+    let mut agents: Vec<_> = (0..4)
+        .map(|number| bench.start(&number.to_string(), &["--machine", &number.to_string()], &["sleep", "600"]))
+        .collect();
     while agents.len() > 1 {
         let ended = agents.iter_mut().position(Agent::has_ended);
         if let Some(mut agent) = ended.map(|at| agents.remove(at)) {
@@ -103,7 +104,8 @@ fn a_late_commit_of_the_old_owner_is_passed_over() {
     second.ends_with(75);
     // Epoch 1 commits a step that is ahead of epoch 2, with data that would verify.
     let manifests = bench.objects("manifests");
-    let own = manifests.iter().find(|path| path.display().to_string().contains("-e1.json")).expect("one of epoch 1 is kept");
+    let own =
+        manifests.iter().find(|path| path.display().to_string().contains("-e1.json")).expect("one of epoch 1 is kept");
     let mut late: serde_json::Value = serde_json::from_slice(&std::fs::read(own).unwrap()).unwrap();
     late["step"] = (newest + 50).into();
     std::fs::write(own.with_file_name(format!("step-{:012}-e1.json", newest + 50)), late.to_string()).unwrap();

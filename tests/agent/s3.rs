@@ -10,15 +10,21 @@ use crate::bench::{Bench, TRAINER, kill_programs, undisturbed};
 use crate::moto::Moto;
 
 pub fn environment(endpoint: &str) -> [(&'static str, &str); 4] {
-    [("AWS_ENDPOINT_URL", endpoint), ("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_REGION", "us-east-1")]
+    [
+        ("AWS_ENDPOINT_URL", endpoint),
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+        ("AWS_REGION", "us-east-1"),
+    ]
 }
 
 /// moto wants a signature in form only.
 pub fn make_bucket(address: &str, name: &str) {
     let mut stream = TcpStream::connect(address).unwrap();
     let signed = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x";
-    let head =
-        format!("PUT /{name} HTTP/1.1\r\nHost: {address}\r\nAuthorization: {signed}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let head = format!(
+        "PUT /{name} HTTP/1.1\r\nHost: {address}\r\nAuthorization: {signed}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -58,7 +64,9 @@ fn unreliable(upstream: String, every: usize, answer: &'static str) -> String {
                 if number % every == every - 1 {
                     let mut head = vec![0; 65536];
                     let _ = client.read(&mut head);
-                    let _ = client.write_all(format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes());
+                    let _ = client.write_all(
+                        format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes(),
+                    );
                     return;
                 }
                 let Ok(server) = TcpStream::connect(upstream) else { return };

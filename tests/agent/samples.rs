@@ -20,7 +20,8 @@ fn bench_with(script: &str) -> Bench {
     fs::create_dir_all(&folder).unwrap();
     let script = format!("echo $$ >> {}\n{script}", started(&bench).display());
     // Written by a process of its own: a file that this one holds open for writing cannot be run by a child of another test.
-    let write = ["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", &script, tool.to_str().unwrap()];
+    let write =
+        ["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", &script, tool.to_str().unwrap()];
     assert!(Command::new("sh").args(write).status().unwrap().success());
     bench.set("PATH", &format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default()));
     bench.heartbeat("0.1s");
@@ -75,14 +76,20 @@ fn a_status_has_the_newest_sample_and_what_costs_time() {
 
 #[test]
 fn a_tool_that_is_not_there_or_fails_is_told_once_and_costs_only_counters() {
-    let failing = bench_with("echo 'NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.'; exit 9");
+    let failing =
+        bench_with("echo 'NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.'; exit 9");
     for (tool, why) in [("no-such-tool", "there is no no-such-tool"), (TOOL, "nvidia-smi has ended")] {
-        let mut agent = failing.start(tool, &["--nvidia-smi", tool], &["sh", "-c", "echo start $GPUPLAN_RESTART_COUNT; exec sleep 600"]);
+        let mut agent = failing.start(
+            tool,
+            &["--nvidia-smi", tool],
+            &["sh", "-c", "echo start $GPUPLAN_RESTART_COUNT; exec sleep 600"],
+        );
         for start in 0..2 {
             agent.wait_for(&format!("start {start}"));
             agent.wait_for(why);
-            let is_sampled =
-                |status: &Value| status["starts"] == start + 1 && status["sample"]["host"]["memory_bytes"].as_f64() > Some(0.0);
+            let is_sampled = |status: &Value| {
+                status["starts"] == start + 1 && status["sample"]["host"]["memory_bytes"].as_f64() > Some(0.0)
+            };
             let status = status(&failing, "sample of the host", is_sampled);
             assert_eq!(status["sample"]["gpus"].as_array().map(Vec::len), Some(0), "{status}");
             if start == 0 {

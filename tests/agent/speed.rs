@@ -68,9 +68,10 @@ fn serve(client: TcpStream, status: &Mutex<Vec<u8>>) {
             ("POST", rest) if rest.contains("uploads") => {
                 ("200 OK", "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>")
             }
-            ("POST", _) => {
-                ("200 OK", "<CompleteMultipartUploadResult><ETag>\"e\"</ETag><Location>l</Location></CompleteMultipartUploadResult>")
-            }
+            ("POST", _) => (
+                "200 OK",
+                "<CompleteMultipartUploadResult><ETag>\"e\"</ETag><Location>l</Location></CompleteMultipartUploadResult>",
+            ),
             ("PUT", _) => ("200 OK", ""),
             ("GET", rest) if rest.contains("list-type") => ("200 OK", "<ListBucketResult></ListBucketResult>"),
             _ => ("404 Not Found", ""),
@@ -81,8 +82,11 @@ fn serve(client: TcpStream, status: &Mutex<Vec<u8>>) {
 }
 
 fn s3(endpoint: &str, bucket: &str) -> Box<dyn ObjectStore> {
-    let store =
-        AmazonS3Builder::new().with_endpoint(endpoint).with_bucket_name(bucket).with_region("us-east-1").with_unsigned_payload(true);
+    let store = AmazonS3Builder::new()
+        .with_endpoint(endpoint)
+        .with_bucket_name(bucket)
+        .with_region("us-east-1")
+        .with_unsigned_payload(true);
     let store = store.with_access_key_id("test").with_secret_access_key("test");
     Box::new(store.with_client_options(ClientOptions::new().with_allow_http(true)).build().unwrap())
 }
@@ -125,7 +129,14 @@ fn ship(bench: &Bench, number: usize, from: &Path, status: &dyn Fn() -> Vec<u8>)
     thread::sleep(Duration::from_millis(500));
     let said: serde_json::Value = serde_json::from_slice(&status()).unwrap();
     let table = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
-    let peak: f64 = table.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches(" kB").parse().unwrap();
+    let peak: f64 = table
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap();
     agent.signal("TERM");
     agent.ends_with(75);
     let _ = fs::remove_dir_all(bench.path("store/runs"));
@@ -158,7 +169,9 @@ fn measure(
     }
     let (plain, agent, peak) = (median(copies.clone()), median(ships.clone()), median(peaks));
     let share = 100.0 * agent / plain;
-    let line = format!("{what}: plain {plain:.0} MB/s {copies:.0?}, agent {agent:.0} MB/s {ships:.0?}: {share:.0} %, {peak:.0} MiB\n");
+    let line = format!(
+        "{what}: plain {plain:.0} MB/s {copies:.0?}, agent {agent:.0} MB/s {ships:.0?}: {share:.0} %, {peak:.0} MiB\n"
+    );
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     assert!(peak < 150.0, "{peak:.0} MiB");
 }
@@ -187,12 +200,17 @@ fn speed_of_a_large_checkpoint() {
     let file = large(&bench);
     let folder = bench.path("plain");
     fs::create_dir_all(&folder).unwrap();
-    let plain = || -> Box<dyn ObjectStore> { Box::new(LocalFileSystem::new_with_prefix(&folder).unwrap().with_fsync(true)) };
+    let plain =
+        || -> Box<dyn ObjectStore> { Box::new(LocalFileSystem::new_with_prefix(&folder).unwrap().with_fsync(true)) };
     measure(("folder", PAIRS), &bench, &file, &plain, &|| fs::read(bench.path("store/runs/t/status/0.json")).unwrap());
     let status = Arc::new(Mutex::new(Vec::new()));
     let endpoint = forgetful(status.clone());
-    let environment =
-        [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "t"), ("AWS_SECRET_ACCESS_KEY", "t"), ("AWS_REGION", "us-east-1")];
+    let environment = [
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("AWS_ACCESS_KEY_ID", "t"),
+        ("AWS_SECRET_ACCESS_KEY", "t"),
+        ("AWS_REGION", "us-east-1"),
+    ];
     let bench = Bench::at("s3://b/p", &environment);
     let file = large(&bench);
     measure(("loopback", PAIRS), &bench, &file, &|| s3(&endpoint, "b"), &|| status.lock().unwrap().clone());

@@ -18,12 +18,19 @@ fn data_of(bench: &Bench) -> String {
 fn the_program_finds_its_data_and_a_next_agent_what_was_there() {
     let bench = Bench::new();
     let data = data_of(&bench);
-    let look = ["sh", "-c", "cat \"$GPUPLAN_DATA_DIR\"/images/a/1.txt \"$GPUPLAN_DATA_DIR\"/labels.csv; ls \"$GPUPLAN_DATA_DIR\""];
+    let look = [
+        "sh",
+        "-c",
+        "cat \"$GPUPLAN_DATA_DIR\"/images/a/1.txt \"$GPUPLAN_DATA_DIR\"/labels.csv; ls \"$GPUPLAN_DATA_DIR\"",
+    ];
     bench.start("a", &["--data", &data], &look).ends_with(0);
     let said = bench.output(1, 0);
     assert!(said.starts_with("gpuplan: staging 2 files, 0 KiB, at file://"), "{said}");
     assert!(said.ends_with("one1,one\nimages\nlabels.csv\n"), "nothing of ours lies in the folder: {said}");
-    assert_eq!((bench.json("status/0.json")["phase"].as_str(), bench.json("dataset.json")["files"].as_u64()), (Some("ended"), Some(2)));
+    assert_eq!(
+        (bench.json("status/0.json")["phase"].as_str(), bench.json("dataset.json")["files"].as_u64()),
+        (Some("ended"), Some(2))
+    );
 
     fs::write(bench.path("data-set/labels.csv"), "1,two\n").unwrap();
     let mut again = bench.start("a", &["--data", &data], &look);

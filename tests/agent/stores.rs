@@ -24,7 +24,9 @@ fn bench(bucket: &Bucket) -> Bench {
 
 /// The newest step with a manifest.
 fn committed(objects: &Objects) -> Option<u64> {
-    let steps = objects.keys().filter_map(|key| key.strip_prefix("team/runs/t/manifests/step-")?.split('-').next()?.parse().ok());
+    let steps = objects
+        .keys()
+        .filter_map(|key| key.strip_prefix("team/runs/t/manifests/step-")?.split('-').next()?.parse().ok());
     steps.max()
 }
 
@@ -69,7 +71,10 @@ fn killed_at(number: usize, fate: Fate, objects: &Objects) -> bool {
     next.ends_with(0);
     assert_eq!(next.result(), undisturbed(), "request {number} {fate:?}");
     let log = next.log();
-    assert!(!log.contains("is not used") && log.contains(&format!("restored step {}", safe.unwrap())), "request {number} {fate:?}: {log}");
+    assert!(
+        !log.contains("is not used") && log.contains(&format!("restored step {}", safe.unwrap())),
+        "request {number} {fate:?}: {log}"
+    );
     was_reached
 }
 
@@ -111,7 +116,8 @@ fn a_store_that_refuses_for_a_while_is_tried_again() {
     ] {
         let count = AtomicUsize::new(0);
         let bucket = Bucket::start(Objects::new(), move |asked| {
-            let is_commit = asked.method == "PUT" && (asked.path.contains("/manifests/") || asked.path.contains("/data/"));
+            let is_commit =
+                asked.method == "PUT" && (asked.path.contains("/manifests/") || asked.path.contains("/data/"));
             if is_commit && count.fetch_add(1, Ordering::SeqCst) < 3 { fate } else { Fate::Done }
         });
         let bench = bench(&bucket);
@@ -127,7 +133,11 @@ fn a_claim_that_is_refused_is_looked_at_again() {
     let is_refused = AtomicBool::new(false);
     let bucket = Bucket::start(Objects::new(), move |asked| {
         let is_claim = asked.method == "PUT" && asked.path.contains("/epochs/");
-        if is_claim && !is_refused.swap(true, Ordering::SeqCst) { Fate::Refused(412, "PreconditionFailed") } else { Fate::Done }
+        if is_claim && !is_refused.swap(true, Ordering::SeqCst) {
+            Fate::Refused(412, "PreconditionFailed")
+        } else {
+            Fate::Done
+        }
     });
     let bench = bench(&bucket);
     let mut agent = bench.start("a", &[], &QUICK);
@@ -138,7 +148,11 @@ fn a_claim_that_is_refused_is_looked_at_again() {
 /// Credentials that run out while the program trains cost no training; what could not be sent is said, and the run is not done.
 #[test]
 fn with_credentials_that_stay_expired_the_program_goes_on_and_the_end_is_honest() {
-    let bucket = Bucket::start(Objects::new(), |asked| if is_data(asked) { Fate::Refused(403, "ExpiredToken") } else { Fate::Done });
+    let bucket =
+        Bucket::start(
+            Objects::new(),
+            |asked| if is_data(asked) { Fate::Refused(403, "ExpiredToken") } else { Fate::Done },
+        );
     let bench = bench(&bucket);
     let mut agent = bench.start("a", &["--grace", "4s"], &[TRAINER, "--steps", "100000"]);
     agent.wait_for("checkpoint not sent yet");
@@ -146,7 +160,11 @@ fn with_credentials_that_stay_expired_the_program_goes_on_and_the_end_is_honest(
     agent.signal("TERM");
     agent.ends_with(75);
     assert!(begun.elapsed() < Duration::from_secs(10));
-    assert!(agent.log().contains("could not be made safe in time") && agent.log().contains("train: interrupted"), "{}", agent.log());
+    assert!(
+        agent.log().contains("could not be made safe in time") && agent.log().contains("train: interrupted"),
+        "{}",
+        agent.log()
+    );
     assert_eq!(committed(&bucket.objects()), None);
     let result: serde_json::Value = serde_json::from_slice(&bucket.objects()["team/runs/t/result.json"]).unwrap();
     assert_eq!((result["synced"].as_bool(), result["outcome"].as_str()), (Some(false), Some("interrupted")));
@@ -155,7 +173,11 @@ fn with_credentials_that_stay_expired_the_program_goes_on_and_the_end_is_honest(
 /// Each checkpoint is deleted long before it is sent, and all the same one after the other becomes safe.
 #[test]
 fn a_program_that_deletes_faster_than_the_store_takes_loses_nothing() {
-    let bucket = Bucket::start(Objects::new(), |asked| if is_data(asked) { Fate::Slow(Duration::from_millis(700)) } else { Fate::Done });
+    let bucket =
+        Bucket::start(
+            Objects::new(),
+            |asked| if is_data(asked) { Fate::Slow(Duration::from_millis(700)) } else { Fate::Done },
+        );
     let bench = bench(&bucket);
     let mut agent = bench.start("a", &[], &[TRAINER, "--steps", "100000", "--keep", "1"]);
     agent.wait_until_safe(1);

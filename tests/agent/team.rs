@@ -60,7 +60,9 @@ fn shards_of_all_machines_are_one_checkpoint() {
     let bench = Bench::new();
     finish(&bench, "only");
     let manifest = newest_manifest(&bench);
-    let shown = |file: &serde_json::Value| format!("{} {}", file["path"].as_str().unwrap().split_once('/').unwrap().1, file["node"]);
+    let shown = |file: &serde_json::Value| {
+        format!("{} {}", file["path"].as_str().unwrap().split_once('/').unwrap().1, file["node"])
+    };
     let mut files: Vec<String> = manifest["files"].as_array().unwrap().iter().map(shown).collect();
     files.sort();
     assert_eq!(files, [".complete null", "own.json 0", "own.json 1", "shard-0.json null", "shard-1.json null"]);
@@ -77,7 +79,8 @@ fn a_notice_on_any_machine_stops_all_at_the_same_step() {
         for agent in &mut agents {
             agent.ends_with(75);
         }
-        let stopped = agents.map(|agent| agent.log().split("stopped at step ").nth(1).unwrap().lines().next().unwrap().to_owned());
+        let stopped = agents
+            .map(|agent| agent.log().split("stopped at step ").nth(1).unwrap().lines().next().unwrap().to_owned());
         assert_eq!(stopped[0], stopped[1]);
         assert_eq!(bench.committed(), stopped[0].parse().ok(), "the step at which all stopped is safe");
         assert_eq!(newest_manifest(&bench)["files"].as_array().unwrap().len(), 5);
@@ -92,7 +95,8 @@ fn a_machine_that_vanishes_does_not_leave_the_others_hanging() {
         let mut agents = start(&bench, &format!("without-{vanishing}"), &free_port(), (hold, 0));
         agents[0].wait_for("is safe");
         // The machine with all that runs on it.
-        let programs = crate::bench::processes_with(&format!("{}|{vanishing}|n{vanishing}|", bench.path("store").display()));
+        let programs =
+            crate::bench::processes_with(&format!("{}|{vanishing}|n{vanishing}|", bench.path("store").display()));
         agents[vanishing].kill();
         for pid in programs {
             signal(pid, "KILL");
@@ -130,7 +134,8 @@ fn what_lies_on_a_shared_disk_is_sent_once() {
         });
         for agent in &mut agents {
             agent.ends_with(0);
-            let from = if life == "first" { "resumed from \n".to_owned() } else { format!("resumed from {folder}/step-1\n") };
+            let from =
+                if life == "first" { "resumed from \n".to_owned() } else { format!("resumed from {folder}/step-1\n") };
             assert!(agent.log().contains(&from), "{}", agent.log());
         }
     }

@@ -18,7 +18,8 @@ fn counting(count: u32, pause: &str) -> String {
 
 /// The numbers of the lines, which are all there, once, in order.
 fn lines(text: &str) -> usize {
-    let numbers: Vec<usize> = text.lines().filter_map(|line| line.strip_prefix("line ")?.split(' ').next()?.parse().ok()).collect();
+    let numbers: Vec<usize> =
+        text.lines().filter_map(|line| line.strip_prefix("line ")?.split(' ').next()?.parse().ok()).collect();
     assert_eq!(numbers, (0..numbers.len()).collect::<Vec<_>>());
     numbers.len()
 }
@@ -44,7 +45,8 @@ fn output_survives_a_killed_agent() {
     let bench = Bench::new();
     let mut shown = Vec::new();
     for milliseconds in [700, 5600, 1300] {
-        let mut agent = bench.start("a", &[], &["sh", "-c", &counting(1_000_000, "[ $((i % 50)) != 0 ] || sleep 0.01")]);
+        let mut agent =
+            bench.start("a", &[], &["sh", "-c", &counting(1_000_000, "[ $((i % 50)) != 0 ] || sleep 0.01")]);
         agent.wait_for("line 0 ");
         sleep(Duration::from_millis(milliseconds));
         agent.kill();
@@ -115,14 +117,22 @@ fn a_stalled_program_is_told_and_killed_only_where_the_user_wants_it() {
     let bench = Bench::new();
     let mut warned = bench.start("a", &["--stall", "1s"], &["sh", "-c", "echo ready; sleep 4"]);
     warned.ends_with(0);
-    assert_eq!(warned.log().matches("warning: no step, checkpoint, output or work of a processor for").count(), 1, "{}", warned.log());
+    assert_eq!(
+        warned.log().matches("warning: no step, checkpoint, output or work of a processor for").count(),
+        1,
+        "{}",
+        warned.log()
+    );
     let bench = Bench::new();
     let mut killed = bench.start("a", &["--stall", "1s", "--on-stall", "kill"], &["sh", "-c", "echo ready; sleep 600"]);
     killed.ends_with(137);
     assert_eq!(killed.log().matches("ready\n").count(), 2, "a stall is a crash: {}", killed.log());
     let bench = Bench::new();
-    let mut stopped =
-        bench.start("a", &["--stall", "1s", "--on-stall", "stop"], &["sh", "-c", "trap 'echo saved; exit 0' TERM; sleep 600 & wait"]);
+    let mut stopped = bench.start(
+        "a",
+        &["--stall", "1s", "--on-stall", "stop"],
+        &["sh", "-c", "trap 'echo saved; exit 0' TERM; sleep 600 & wait"],
+    );
     stopped.ends_with(77);
     assert!(stopped.log().contains("saved\n"), "it was asked to save: {}", stopped.log());
     let bench = Bench::new();
@@ -136,8 +146,21 @@ fn stopping_is_advised_when_the_metric_costs_more_than_it_is_worth() {
     let bench = Bench::new();
     let script = "i=0; while [ $i -lt 90 ]; do echo step $i loss: 2.5; i=$((i+1)); sleep 0.1; done";
     let hand_off = bench.path("hand-off.json");
-    fs::write(&hand_off, r#"{"version":1,"rate_usd_per_hour":"3600","billing":{"step_seconds":1,"minimum_seconds":0}}"#).unwrap();
-    let options = ["--hand-off", &hand_off.display().to_string(), "--metric", r"loss: ([0-9.]+)", "--worth", "0.01", "--stall", "4s"];
+    fs::write(
+        &hand_off,
+        r#"{"version":1,"rate_usd_per_hour":"3600","billing":{"step_seconds":1,"minimum_seconds":0}}"#,
+    )
+    .unwrap();
+    let options = [
+        "--hand-off",
+        &hand_off.display().to_string(),
+        "--metric",
+        r"loss: ([0-9.]+)",
+        "--worth",
+        "0.01",
+        "--stall",
+        "4s",
+    ];
     let mut agent = bench.start("a", &options, &["sh", "-c", script]);
     agent.ends_with(0);
     assert_eq!(agent.log().matches("advice: the last $").count(), 1, "{}", agent.log());
@@ -158,7 +181,9 @@ fn stopping_is_advised_when_the_metric_costs_more_than_it_is_worth() {
 fn a_hand_off_that_cannot_be_believed_starts_nothing() {
     let bench = Bench::new();
     let file = bench.path("hand-off.json");
-    for text in ["", r#"{"version":1,"budget_usd":"5"}"#, r#"{"version":1,"rate_usd_per_hour":"0"}"#, r#"{"version":9}"#] {
+    for text in
+        ["", r#"{"version":1,"budget_usd":"5"}"#, r#"{"version":1,"rate_usd_per_hour":"0"}"#, r#"{"version":9}"#]
+    {
         fs::write(&file, text).unwrap();
         let mut agent = bench.start("a", &["--hand-off", &file.display().to_string()], &["echo", "ran"]);
         agent.ends_with(2);
@@ -179,7 +204,9 @@ fn an_interruption_is_billed_as_the_cloud_bills_it() {
         ),
         _ => Reply::Text(404, "text/plain", String::new()),
     });
-    for (environment, spent) in [(vec![("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.endpoint.as_str())], "0.00"), (Vec::new(), "0.60")] {
+    for (environment, spent) in
+        [(vec![("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.endpoint.as_str())], "0.00"), (Vec::new(), "0.60")]
+    {
         let bench = Bench::with(&environment);
         let file = bench.path("hand-off.json");
         fs::write(&file, rule).unwrap();
@@ -198,7 +225,8 @@ fn an_interruption_is_billed_as_the_cloud_bills_it() {
 #[test]
 fn the_machine_is_powered_off_whatever_the_outcome() {
     let bench = Bench::new();
-    for (number, (command, code)) in [("true", 0), ("exit 3", 3), ("no-such-command-here", 127)].into_iter().enumerate() {
+    for (number, (command, code)) in [("true", 0), ("exit 3", 3), ("no-such-command-here", 127)].into_iter().enumerate()
+    {
         let off = bench.path(&format!("off-{number}"));
         let mut agent = bench.start("a", &["--at-end", &format!("touch {}", off.display())], &["sh", "-c", command]);
         agent.ends_with(code);
@@ -212,9 +240,14 @@ fn the_machine_is_powered_off_whatever_the_outcome() {
 /// Who leaves its session and clears its environment is still below the agent, and in its control group where there is one.
 #[test]
 fn a_grandchild_that_hides_ends_with_the_program_and_after_a_killed_agent() {
-    let hiding = |name: &str| format!("env -i /usr/bin/setsid sh -c 'while :; do sleep 0.2; : {name}; done' & echo hidden; sleep 600");
+    let hiding = |name: &str| {
+        format!("env -i /usr/bin/setsid sh -c 'while :; do sleep 0.2; : {name}; done' & echo hidden; sleep 600")
+    };
     let count = |name: &str| {
-        let found = std::process::Command::new("sh").args(["-c", &format!("ps ax -o pid=,args= | grep -c '[:] {name}'")]).output().unwrap();
+        let found = std::process::Command::new("sh")
+            .args(["-c", &format!("ps ax -o pid=,args= | grep -c '[:] {name}'")])
+            .output()
+            .unwrap();
         String::from_utf8(found.stdout).unwrap().trim().parse::<u32>().unwrap()
     };
     let unique = std::process::id();
@@ -238,7 +271,10 @@ fn a_grandchild_that_hides_ends_with_the_program_and_after_a_killed_agent() {
     assert!(begun.elapsed() < Duration::from_secs(20));
     let Some(group) = group.as_str() else {
         use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "\nWAIVED a_grandchild_that_hides (after a killed agent): no control group can be made here");
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nWAIVED a_grandchild_that_hides (after a killed agent): no control group can be made here"
+        );
         let _ = std::process::Command::new("sh")
             .args(["-c", &format!("kill $(ps ax -o pid=,args= | grep '[:] {second}' | awk '{{print $1}}')")])
             .status();

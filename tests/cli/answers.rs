@@ -105,14 +105,18 @@ fn a_locked_plan_gives_the_same_bytes_and_says_what_is_gone() {
 
 #[test]
 fn the_same_question_gives_the_same_bytes() {
-    let ask = || gpuplan(&["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M", "--output", "json"]).stdout;
+    let ask = || {
+        gpuplan(&["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M", "--output", "json"]).stdout
+    };
     assert_eq!(ask(), ask());
 }
 
 #[test]
 fn a_limit_is_kept_by_every_plan() {
-    let document =
-        plan("llama-3.1-8b-finetune", &["--cloud", "aws", "--on-demand", "--deadline", "12h", "--budget", "300", "--max-price", "60"]);
+    let document = plan(
+        "llama-3.1-8b-finetune",
+        &["--cloud", "aws", "--on-demand", "--deadline", "12h", "--budget", "300", "--max-price", "60"],
+    );
     for plan in plans(&document) {
         assert_eq!((plan["cloud"].as_str(), plan["purchase"].as_str()), (Some("aws"), Some("on-demand")));
         assert!(plan["run_hours"]["p90"].as_f64().unwrap() <= 12.0);
@@ -125,14 +129,17 @@ fn a_limit_is_kept_by_every_plan() {
 #[test]
 fn a_sooner_deadline_never_makes_a_plan_cheaper() {
     let cost = |deadline: &str| {
-        amount(&plan("llama-7b-pretrain", &["--deadline", deadline, "--on-demand"])["frontier"][0]["cost_usd"]["expected"])
+        amount(
+            &plan("llama-7b-pretrain", &["--deadline", deadline, "--on-demand"])["frontier"][0]["cost_usd"]["expected"],
+        )
     };
     assert!(cost("5d") >= cost("20d") && cost("20d") >= cost("60d"));
 }
 
 #[test]
 fn old_prices_are_said_to_be_old() {
-    let ask = |now: &str| gpuplan_at(now, "100", &["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M"]);
+    let ask =
+        |now: &str| gpuplan_at(now, "100", &["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M"]);
     assert_eq!(ask("2026-08-02T00:00:00Z").stderr, "");
     let warned = ask("2026-10-01T00:00:00Z").stderr;
     assert!(warned.starts_with("warning: the newest price is 63 days old"), "{warned}");
@@ -146,7 +153,8 @@ fn cases_are_answered_in_order_and_one_bad_line_spoils_nothing() {
     let path = folder.path().join("cases.jsonl");
     let good = r#"{"id":"a","model":{"kind":"decoder","layers":32,"hidden":4096},"hardware":{"gpu":"h100-sxm5-80","gpus":8},"training":{"task":"pretrain","global_batch":64}}"#;
     let odd = r#"{"id":"c","model":{"kind":"decoder","layers":32,"hidden":4096},"hardware":{"gpu":"h100-sxm5-80"},"training":{"precision":"fp7"}}"#;
-    let huge = r#"{"id":"d","model":{"kind":"decoder","layers":4294967295,"hidden":4096},"hardware":{"gpu":"h100-sxm5-80"}}"#;
+    let huge =
+        r#"{"id":"d","model":{"kind":"decoder","layers":4294967295,"hidden":4096},"hardware":{"gpu":"h100-sxm5-80"}}"#;
     std::fs::write(&path, format!("{good}\nnot json\n{odd}\n{huge}\n{{}}\n")).unwrap();
     let ran = gpuplan(&["estimate", "--cases", path.to_str().unwrap(), "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -165,7 +173,9 @@ fn explain_shows_a_loser_and_what_would_change_it() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let value = ran.json();
     assert_eq!(value["plan"]["gpu"], "l40s");
-    assert!(!value["why_not"].as_array().unwrap().is_empty() && !value["what_would_change"].as_array().unwrap().is_empty());
+    assert!(
+        !value["why_not"].as_array().unwrap().is_empty() && !value["what_would_change"].as_array().unwrap().is_empty()
+    );
     let id = value["plan"]["id"].as_str().unwrap();
     let by_id = gpuplan(&["explain", "examples/llama-3.1-8b-finetune.toml", "--plan", id, "--output", "json"]);
     assert_eq!(by_id.json()["plan"]["id"], id);

@@ -26,8 +26,12 @@ fn the_file_names_what_was_measured_and_the_same_seed_gives_it_again() {
     assert_eq!(calibration["workload"]["model"], "llama-3.1-8b");
     let results = calibration["results"].as_array().unwrap();
     let named = |name: &str| results.iter().any(|one| one["benchmark"]["name"] == name);
-    for name in ["feed-forward up, forward", "feed-forward up, input gradient", "feed-forward up, weight gradient", "output head, forward"]
-    {
+    for name in [
+        "feed-forward up, forward",
+        "feed-forward up, input gradient",
+        "feed-forward up, weight gradient",
+        "output head, forward",
+    ] {
         assert!(named(name), "{name}");
     }
     assert!(results.iter().all(|one| one["statistics"]["median_seconds"].as_f64().unwrap() > 0.0));
@@ -40,9 +44,15 @@ fn the_table_shows_shares_and_spreads_and_what_was_waived_in_any_width() {
     for columns in ["80", "160"] {
         let ran = gpuplan_at(crate::support::NOW, columns, &["bench", WORKLOAD, "--simulate=L40S"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        for word in
-            ["of peak", "spread", "TFLOP/s", "GB/s", "waived: peer copy", "A plan says: SIMULATED, not measured, on", "matmuls reach"]
-        {
+        for word in [
+            "of peak",
+            "spread",
+            "TFLOP/s",
+            "GB/s",
+            "waived: peer copy",
+            "A plan says: SIMULATED, not measured, on",
+            "matmuls reach",
+        ] {
             assert!(ran.stdout.contains(word), "{word}\n{}", ran.stdout);
         }
         let widest = ran.stdout.lines().map(|line| line.chars().count()).max().unwrap();
@@ -54,7 +64,8 @@ fn the_table_shows_shares_and_spreads_and_what_was_waived_in_any_width() {
 #[test]
 fn a_calibration_changes_answer_and_band_and_the_notes_say_why() {
     let (_folder, path, _) = simulated("H100");
-    let planned = |more: &[&str]| gpuplan(&[&["plan", WORKLOAD, "--gpus", "H100", "--output", "json"], more].concat()).json();
+    let planned =
+        |more: &[&str]| gpuplan(&[&["plan", WORKLOAD, "--gpus", "H100", "--output", "json"], more].concat()).json();
     let (before, measured) = (planned(&[]), planned(&["--calibration", &path]));
     let step = |plan: &Value, key: &str| plan["recommendation"]["step_seconds"][key].as_f64().unwrap();
     let longer = step(&measured, "expected") / step(&before, "expected");
@@ -63,7 +74,10 @@ fn a_calibration_changes_answer_and_band_and_the_notes_say_why() {
     assert!(width(&measured) < width(&before), "{} {}", width(&measured), width(&before));
     let notes = measured["notes"].as_array().unwrap();
     let note = |word: &str| notes.iter().any(|note| note.as_str().unwrap().contains(word));
-    assert!(note("SIMULATED, not measured, on H100") && note("of the peak") && note("measured on this model"), "{notes:?}");
+    assert!(
+        note("SIMULATED, not measured, on H100") && note("of the peak") && note("measured on this model"),
+        "{notes:?}"
+    );
     assert_eq!(before["inputs"]["measured_sha256"], Value::Null);
     assert_eq!(measured["inputs"]["measured_sha256"].as_str().unwrap().len(), 64);
     assert_eq!(planned(&["--calibration", "none"]), before);
@@ -97,7 +111,11 @@ fn a_file_that_is_no_calibration_is_refused() {
     assert!(refused("nonsense").contains("not JSON of a calibration"));
     let missing = gpuplan(&["plan", WORKLOAD, "--calibration", "no-such-file.json"]);
     assert_eq!(missing.code, 2);
-    assert!(missing.stderr.contains("cannot read no-such-file.json") && missing.stderr.contains("gpuplan bench"), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("cannot read no-such-file.json") && missing.stderr.contains("gpuplan bench"),
+        "{}",
+        missing.stderr
+    );
 }
 
 /// Machines of the project's tests have no GPU; one that has gets the other tests.
@@ -138,7 +156,17 @@ fn planned_on_h100(model: &str, calibration: &str) -> (f64, String) {
          precision = \"bf16\"\n"
     );
     fs::write(&file, text).unwrap();
-    let plan = gpuplan(&["plan", file.to_str().unwrap(), "--gpus", "H100:8", "--calibration", calibration, "--output", "json"]).json();
+    let plan = gpuplan(&[
+        "plan",
+        file.to_str().unwrap(),
+        "--gpus",
+        "H100:8",
+        "--calibration",
+        calibration,
+        "--output",
+        "json",
+    ])
+    .json();
     (plan["recommendation"]["step_seconds"]["expected"].as_f64().unwrap(), plan["notes"].to_string())
 }
 
@@ -147,7 +175,8 @@ fn a_card_that_is_bad_at_small_products_changes_the_plan_of_a_small_model_alone(
     let (_plain, plain) = changed(|_| {});
     let (_bad, bad) = changed(|calibration| {
         for one in calibration["results"].as_array_mut().unwrap() {
-            let is_small = one["benchmark"]["work"]["kind"] == "matmul" && one["benchmark"]["work"]["m"].as_u64().unwrap() <= 2048;
+            let is_small =
+                one["benchmark"]["work"]["kind"] == "matmul" && one["benchmark"]["work"]["m"].as_u64().unwrap() <= 2048;
             let seconds = one["statistics"]["median_seconds"].as_f64().unwrap();
             one["statistics"]["median_seconds"] = (seconds * if is_small { 2.0 } else { 1.0 }).into();
         }

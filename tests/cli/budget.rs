@@ -24,7 +24,8 @@ fn nanos(text: &Value) -> i128 {
     format!("{whole}{part:0<9}").parse().unwrap()
 }
 
-const HEAD: &str = "currency = \"USD\"\ntax = \"excluded\"\nstart = \"2026-09\"\nmonths = 2\n\n[[team]]\nname = \"research\"\n\n";
+const HEAD: &str =
+    "currency = \"USD\"\ntax = \"excluded\"\nstart = \"2026-09\"\nmonths = 2\n\n[[team]]\nname = \"research\"\n\n";
 
 #[test]
 fn the_example_prints_the_reviewed_budget() {
@@ -48,7 +49,8 @@ fn every_line_can_be_traced_and_all_add_up_to_the_nano_dollar() {
     }
     assert!(nanos(&total["p50"]) < nanos(&total["p90"]));
     for by in ["by_month", "by_team", "by_cloud", "by_gpu"] {
-        let sum = document[by].as_array().unwrap().iter().map(|part| nanos(&part["cost_usd"]["expected"])).sum::<i128>();
+        let sum =
+            document[by].as_array().unwrap().iter().map(|part| nanos(&part["cost_usd"]["expected"])).sum::<i128>();
         assert_eq!(sum, nanos(&total["expected"]), "{by}");
     }
     // The draws are around what the plans expect.
@@ -73,7 +75,11 @@ fn a_recorded_plan_is_taken_as_it_is_and_one_run_keeps_its_percentiles() {
     fs::write(folder.path().join("plan.json"), broken.to_string()).unwrap();
     let ran = portfolio(folder.path(), &format!("{HEAD}{run}"), &[]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("p.toml line 9, `one`: the bill of") && ran.stderr.contains("adds up to"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("p.toml line 9, `one`: the bill of") && ran.stderr.contains("adds up to"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
@@ -85,7 +91,10 @@ fn what_cannot_be_meant_names_the_line_and_what_to_type() {
     insta::assert_snapshot!("portfolio_repeats", refused(&format!("{HEAD}{run}repeats = -3\n")));
     insta::assert_snapshot!("portfolio_team", refused(&format!("{HEAD}{}", run.replace("research", "reserach"))));
     insta::assert_snapshot!("portfolio_currency", refused(&format!("{}{run}", HEAD.replace("USD", "EUR"))));
-    insta::assert_snapshot!("portfolio_circle", refused(&format!("{HEAD}{run}after = [\"two\"]\n{second}after = [\"one\"]\n")));
+    insta::assert_snapshot!(
+        "portfolio_circle",
+        refused(&format!("{HEAD}{run}after = [\"two\"]\n{second}after = [\"one\"]\n"))
+    );
     let overlap = format!("{HEAD}{run}months = 2\n{second}after = [\"one\"]\nstart = \"2026-10\"\n");
     insta::assert_snapshot!("portfolio_overlap", refused(&overlap));
     let commitment = "[[commitment]]\nname = \"c\"\nkind = \"reservation\"\ncloud = \"aws\"\ninstance_type = \"p5.4xlarge\"\nnodes = 1\n\
@@ -155,8 +164,11 @@ fn focus_has_every_line_as_a_forecast_that_bills_nothing() {
              as_of = 2026-07-20\n{more}\n"
         )
     };
-    let text =
-        format!("{HEAD}{}{}", run("one", "tags = { project = \"seven\" }\nmonths = 2"), run("two", "purchase = \"spot\"\nrepeats = 3"));
+    let text = format!(
+        "{HEAD}{}{}",
+        run("one", "tags = { project = \"seven\" }\nmonths = 2"),
+        run("two", "purchase = \"spot\"\nrepeats = 3")
+    );
     let document = portfolio(folder.path(), &text, &["--output", "json"]).json();
     let total = nanos(&document["total"]["cost_usd"]["expected"]);
     let lines = document["lines"].as_array().unwrap();
@@ -164,7 +176,8 @@ fn focus_has_every_line_as_a_forecast_that_bills_nothing() {
         let ran = portfolio(folder.path(), &text, &["--focus", version]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         assert_eq!(cells(&ran.stdout, column).len(), lines.len(), "{version}");
-        let sum = |column: &str| cells(&ran.stdout, column).into_iter().map(|cost| nanos(&Value::from(cost))).sum::<i128>();
+        let sum =
+            |column: &str| cells(&ran.stdout, column).into_iter().map(|cost| nanos(&Value::from(cost))).sum::<i128>();
         assert_eq!((sum("EffectiveCost"), sum("ListCost"), sum("BilledCost")), (total, total, 0), "{version}");
         assert!(cells(&ran.stdout, "x_Forecast").iter().all(|word| word == "true"));
         let ids: Vec<&str> = lines.iter().map(|line| line["id"].as_str().unwrap()).collect();

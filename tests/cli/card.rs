@@ -84,7 +84,12 @@ impl Card {
 
     fn gpuplan(&self, arguments: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-        command.args(arguments).args(["--now", NOW]).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().stdin(Stdio::null());
+        command
+            .args(arguments)
+            .args(["--now", NOW])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env_clear()
+            .stdin(Stdio::null());
         command.env("LD_LIBRARY_PATH", packages(self.folder.path())).env("VIRTUAL_ENV", self.folder.path());
         command.env("GPUPLAN_HOME", self.home()).env("PATH", format!("{}:/usr/bin:/bin", self.folder.path().display()));
         let output = command.env("COLUMNS", "160").env("GPUPLAN_OFFLINE", "1").output().unwrap();
@@ -112,16 +117,25 @@ fn a_card_is_measured_from_driver_to_plan_and_kept() {
     assert_eq!((&versions["CUDA driver"], &versions["driver"]), (&"12.4".into(), &"550.54.15".into()));
     let seconds = |name: &str| {
         let results = calibration["results"].as_array().unwrap();
-        let one = results.iter().find(|one| one["benchmark"]["name"] == name || one["benchmark"]["work"]["graph"] == (name == "graph"));
+        let one = results
+            .iter()
+            .find(|one| one["benchmark"]["name"] == name || one["benchmark"]["work"]["graph"] == (name == "graph"));
         one.unwrap()["statistics"]["median_seconds"].as_f64().unwrap()
     };
     // The clock of the libraries: 2.5 us a launch, 1.2 us a node of a graph.
     assert!((seconds("kernel launch") / 2.5e-6 - 1.0).abs() < 1e-3);
     assert!((seconds("graph") / 1.2e-6 - 1.0).abs() < 1e-3);
     assert!(calibration["host"]["read_bytes_per_second"].as_f64().unwrap() > 0.0);
-    assert_eq!((&calibration["readings"]["clock_mhz"], &calibration["readings"]["others"]), (&1755.0.into(), &1.into()));
+    assert_eq!(
+        (&calibration["readings"]["clock_mhz"], &calibration["readings"]["others"]),
+        (&1755.0.into(), &1.into())
+    );
     assert_eq!(calibration["readings"]["throttled"], serde_json::json!(["power cap"]));
-    assert!(ran.stderr.contains("kept as ") && card.home().join("calibrations/h100-sxm5-80.json").is_file(), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("kept as ") && card.home().join("calibrations/h100-sxm5-80.json").is_file(),
+        "{}",
+        ran.stderr
+    );
 
     let after = card.gpuplan(&["plan", WORKLOAD, "--gpus", "H100", "--output", "json"]).json();
     let step = |plan: &Value| plan["recommendation"]["step_seconds"]["expected"].as_f64().unwrap();

@@ -97,8 +97,10 @@ fn interrupted(store: &Path, name: &str, team: &str, end: &str) {
     put(store, &format!("{name}/epochs/2"), &epoch("2026-10-01T22:00:00Z", json!({"step": 50, "epoch": 1})));
     put(store, &format!("{name}/billed/e1-0.json"), &billed(1, "2026-10-01T00:15:00Z", 3.75, 0.25, Some((50, 2.75))));
     put(store, &format!("{name}/billed/e2-0.json"), &billed(2, "2026-10-01T22:00:00Z", 3.0, 0.0, Some((100, 3.0))));
-    let machines =
-        [rented(1, "2026-10-01T00:00:00Z", "2026-10-01T04:00:00Z", 4.0), rented(2, "2026-10-01T22:00:00Z", "2026-10-02T01:00:00Z", 3.0)];
+    let machines = [
+        rented(1, "2026-10-01T00:00:00Z", "2026-10-01T04:00:00Z", 4.0),
+        rented(2, "2026-10-01T22:00:00Z", "2026-10-02T01:00:00Z", 3.0),
+    ];
     put(
         store,
         &format!("{name}/rented.json"),
@@ -162,10 +164,18 @@ fn what_was_entered_is_never_priced_again_and_outlives_its_store() {
     json_of(home.path(), &["--store", &address]);
     // Somebody changes what the machines cost.
     let path = store.path().join("runs/good/rented.json");
-    fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"rate_usd_per_hour\":\"1\"", "\"rate_usd_per_hour\":\"3\"")).unwrap();
+    fs::write(
+        &path,
+        fs::read_to_string(&path).unwrap().replace("\"rate_usd_per_hour\":\"1\"", "\"rate_usd_per_hour\":\"3\""),
+    )
+    .unwrap();
     let ran = costs(home.path(), &["--store", &address, "--output", "json"]);
     assert_eq!((ran.code, ran.json()["total"]["contracted_usd"].as_str()), (1, Some("14.50")), "{}", ran.stderr);
-    assert!(ran.stderr.contains("/e1-0-i-1/redone: $1.00 for 1.000 h in the ledger, $3.00 for 1.000 h in the store now"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("/e1-0-i-1/redone: $1.00 for 1.000 h in the ledger, $3.00 for 1.000 h in the store now"),
+        "{}",
+        ran.stderr
+    );
     fs::remove_dir_all(store.path().join("runs")).unwrap();
     let all = json_of(home.path(), &[]);
     assert_eq!(all["total"]["contracted_usd"], "14.00", "what had ended");
@@ -229,8 +239,12 @@ fn disks_storage_and_data_from_elsewhere_are_charges_of_their_own() {
     assert_eq!((total("disk_usd"), total("data_out_usd")), ("0.07".to_owned(), "2.40".to_owned()));
     assert!(total("storage_usd").starts_with("0.013"), "{}", total("storage_usd"));
     assert_eq!(found["total"]["machine_hours"], 7.0);
-    let sum: f64 =
-        found["lines"].as_array().unwrap().iter().map(|line| line["costs"]["contracted"].as_str().unwrap().parse::<f64>().unwrap()).sum();
+    let sum: f64 = found["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["costs"]["contracted"].as_str().unwrap().parse::<f64>().unwrap())
+        .sum();
     assert!((sum - total("contracted_usd").parse::<f64>().unwrap()).abs() < 1e-8, "{sum}");
     let narrow = costs_at(home.path(), "80", &["--store", &address]);
     assert!(narrow.stdout.lines().all(|line| line.chars().count() <= 80), "{}", narrow.stdout);
@@ -274,8 +288,11 @@ fn an_end_in_the_middle_of_a_write_damages_nothing() {
     };
     let (mut killed, mut before) = (0, 0);
     for wanted in 1..=12_u64 {
-        let mut writing =
-            command(home.path(), "80", &["costs", "--store", &address]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut writing = command(home.path(), "80", &["costs", "--store", &address])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         // It ends once so much more was written than there was: in the middle, wherever that is.
         let written = || fs::metadata(home.path().join("ledger.sqlite-wal")).map_or(0, |file| file.len());
         while written() < wanted * 20_000 && writing.try_wait().unwrap().is_none() {
@@ -311,7 +328,10 @@ fn bad_input_is_refused_by_name() {
     let empty = costs(home.path(), &[]);
     assert!(empty.code == 0 && empty.stderr.contains("gpuplan costs --store URI"), "{}", empty.stderr);
     let ledger = home.path().join("ledger.sqlite");
-    Connection::open(&ledger).unwrap().execute_batch("PRAGMA user_version = 9; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    Connection::open(&ledger)
+        .unwrap()
+        .execute_batch("PRAGMA user_version = 9; PRAGMA wal_checkpoint(TRUNCATE)")
+        .unwrap();
     let before = fs::read(&ledger).unwrap();
     refused(&[], 2, "written by a newer version of this program");
     assert!(fs::read(&ledger).unwrap() == before);
@@ -324,7 +344,9 @@ fn cur(home: &Path, name: &str, lines: &[(&str, &str, &str, &str)]) -> PathBuf {
     let mut text = CUR.to_owned();
     for (run, kind, usage, amount) in lines {
         let tags = format!("\"{{\"\"user_gpuplan_run\"\":\"\"{run}\"\"}}\"");
-        text += &format!("123,2026-10-01T00:00:00.000Z,2026-10-01T01:00:00.000Z,USD,{amount},{kind},{usage},{amount},{tags}\n");
+        text += &format!(
+            "123,2026-10-01T00:00:00.000Z,2026-10-01T01:00:00.000Z,USD,{amount},{kind},{usage},{amount},{tags}\n"
+        );
     }
     let path = home.join(name);
     let mut packed = GzEncoder::new(fs::File::create(&path).unwrap(), flate2::Compression::fast());
@@ -354,9 +376,15 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     assert_eq!(good["reasons"], json!({"hours": "0.20", "disk": "0.30", "credits": "-1.00"}));
     assert_eq!((imported["lines"].as_u64(), imported["is_new"].as_bool()), (Some(4), Some(true)));
     assert_eq!(json_of(home.path(), &["import", first.to_str().unwrap()])["is_new"], false);
-    insta::assert_snapshot!("costs_import_100", costs_at(home.path(), "100", &["import", first.to_str().unwrap()]).stdout);
+    insta::assert_snapshot!(
+        "costs_import_100",
+        costs_at(home.path(), "100", &["import", first.to_str().unwrap()]).stdout
+    );
     let total = json_of(home.path(), &["--store", &address]);
-    assert_eq!((total["total"]["billed_usd"].as_str(), total["total"]["credits_usd"].as_str()), (Some("6.50"), Some("-1.00")));
+    assert_eq!(
+        (total["total"]["billed_usd"].as_str(), total["total"]["credits_usd"].as_str()),
+        (Some("6.50"), Some("-1.00"))
+    );
     assert_eq!(total["total"]["contracted_usd"], "14.50", "a bill is never added to it");
     // The month is written again by its cloud: the newest counts.
     let second = cur(home.path(), "cur-final.csv.gz", &[("good", "Usage", "SpotUsage:g5.xlarge", "7")]);
@@ -364,20 +392,29 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     assert_eq!(json_of(home.path(), &["--store", &address])["total"]["billed_usd"], "7.00");
     // Covered by a plan that was paid before: nothing is billed for the hour, and its part of the payment is effective.
     let covered = home.path().join("covered.csv");
-    let head = CUR.replace("line_item_unblended_cost", "line_item_unblended_cost,savings_plan_savings_plan_effective_cost");
+    let head =
+        CUR.replace("line_item_unblended_cost", "line_item_unblended_cost,savings_plan_savings_plan_effective_cost");
     let tags = "\"{\"\"user_gpuplan_run\"\":\"\"good\"\"}\"";
     let time = "2026-10-01T00:00:00Z,2026-10-01T01:00:00Z";
-    fs::write(&covered, format!("{head}123,{time},USD,0,4.5,SavingsPlanCoveredUsage,BoxUsage:g5.xlarge,7,{tags}\n")).unwrap();
+    fs::write(&covered, format!("{head}123,{time},USD,0,4.5,SavingsPlanCoveredUsage,BoxUsage:g5.xlarge,7,{tags}\n"))
+        .unwrap();
     json_of(home.path(), &["import", covered.to_str().unwrap()]);
     let total = json_of(home.path(), &["--store", &address]);
-    assert_eq!((total["total"]["billed_usd"].as_str(), total["total"]["effective_on_bill_usd"].as_str()), (Some("0.00"), Some("4.50")));
+    assert_eq!(
+        (total["total"]["billed_usd"].as_str(), total["total"]["effective_on_bill_usd"].as_str()),
+        (Some("0.00"), Some("4.50"))
+    );
     let table = costs(home.path(), &["--store", &address]).stdout;
     assert!(table.contains("effective") && table.contains("Effective is as the bill has it"), "{table}");
     let euro = home.path().join("euro.csv");
     fs::write(&euro, format!("{CUR}1,2026-10-01T00:00:00Z,,EUR,1,Usage,BoxUsage,1,\n")).unwrap();
     let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("euro.csv line 2, column `line_item_currency_code`: the bill is in `EUR`"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("euro.csv line 2, column `line_item_currency_code`: the bill is in `EUR`"),
+        "{}",
+        ran.stderr
+    );
 }
 
 /// The columns of `CUR` as AWS writes them by default, the tags as a map; a line for each amount.
@@ -387,12 +424,13 @@ fn parquet_cur(path: &Path, run: &str, currency: &str, amounts: &[f64]) {
     for name in &names[..8] {
         schema += &match *name {
             "line_item_unblended_cost" | "line_item_usage_amount" => format!(" required double {name};"),
-            "line_item_usage_start_date" | "line_item_usage_end_date" => format!(" required int64 {name} (TIMESTAMP(MILLIS, true));"),
+            "line_item_usage_start_date" | "line_item_usage_end_date" => {
+                format!(" required int64 {name} (TIMESTAMP(MILLIS, true));")
+            }
             _ => format!(" required binary {name} (UTF8);"),
         };
     }
-    schema +=
-        " optional group resource_tags (MAP) { repeated group key_value { required binary key (UTF8); optional binary value (UTF8); } } }";
+    schema += " optional group resource_tags (MAP) { repeated group key_value { required binary key (UTF8); optional binary value (UTF8); } } }";
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let schema = Arc::new(parse_message_type(&schema).unwrap());
     let mut file = SerializedFileWriter::new(fs::File::create(path).unwrap(), schema, Arc::new(properties)).unwrap();
@@ -400,7 +438,8 @@ fn parquet_cur(path: &Path, run: &str, currency: &str, amounts: &[f64]) {
     let october = 1_790_812_800_000;
     for name in names[..8].iter().chain(&["key", "value"]) {
         let mut column = group.next_column().unwrap().unwrap();
-        let (definitions, repetitions) = (vec![if *name == "value" { 3 } else { 2 }; amounts.len()], vec![0; amounts.len()]);
+        let (definitions, repetitions) =
+            (vec![if *name == "value" { 3 } else { 2 }; amounts.len()], vec![0; amounts.len()]);
         let text = match *name {
             "bill_payer_account_id" => "123",
             "line_item_currency_code" => currency,
@@ -427,7 +466,8 @@ fn parquet_cur(path: &Path, run: &str, currency: &str, amounts: &[f64]) {
 #[test]
 fn a_bill_in_parquet_is_the_same_bill_and_a_broken_one_changes_nothing() {
     let home = tempfile::tempdir().unwrap();
-    let (of_csv, of_parquet, more) = (tempfile::tempdir().unwrap(), home.path().join("a.parquet"), home.path().join("b.snappy.parquet"));
+    let (of_csv, of_parquet, more) =
+        (tempfile::tempdir().unwrap(), home.path().join("a.parquet"), home.path().join("b.snappy.parquet"));
     parquet_cur(&of_parquet, "good", "USD", &[0.1, 0.2]);
     parquet_cur(&more, "better", "USD", &[7.000_000_000_1]);
     let used = "SpotUsage:g5.xlarge";
@@ -447,7 +487,11 @@ fn a_bill_in_parquet_is_the_same_bill_and_a_broken_one_changes_nothing() {
     let (before, whole) = (ledger(), fs::read(more).unwrap());
     let refused = |words: &str| {
         let ran = costs(home.path(), &["import", parquet, more]);
-        assert!(ran.code == 2 && ran.stderr.contains(words) && ran.stderr.contains("nothing of it was kept"), "{}", ran.stderr);
+        assert!(
+            ran.code == 2 && ran.stderr.contains(words) && ran.stderr.contains("nothing of it was kept"),
+            "{}",
+            ran.stderr
+        );
         assert!(ran.stdout.is_empty() && !ran.stderr.contains("panicked") && ledger() == before, "{}", ran.stderr);
     };
     fs::write(more, &whole[..whole.len() / 2]).unwrap();
@@ -482,7 +526,8 @@ fn the_next_plan_goes_by_what_runs_like_it_took() {
         interrupted(store.path(), name, "vision", "completed");
         let mut spec = spec(name, "vision");
         (spec["expected"]["gpu"], spec["expected"]["framework"]) = (json!("a10g"), json!(""));
-        spec["expected"]["basis"] = json!({"model": "resnet-50", "task": "train", "constants_version": constants, "time_factor": 1.0});
+        spec["expected"]["basis"] =
+            json!({"model": "resnet-50", "task": "train", "constants_version": constants, "time_factor": 1.0});
         if name == "measured" {
             spec["expected"]["basis"]["measured_sha256"] = json!("other");
         }
@@ -493,7 +538,8 @@ fn the_next_plan_goes_by_what_runs_like_it_took() {
     let ran = planned(home.path(), &[]);
     let after = ran.json();
     assert!(
-        ran.stderr.contains("say nothing of the time: 1 launched by an older version, 1 forecast with other measurements"),
+        ran.stderr
+            .contains("say nothing of the time: 1 launched by an older version, 1 forecast with other measurements"),
         "{}",
         ran.stderr
     );
@@ -519,11 +565,19 @@ fn the_next_plan_goes_by_what_runs_like_it_took() {
     assert!(String::from_utf8(again.stdout).unwrap() == ran.stdout, "{}", String::from_utf8_lossy(&again.stderr));
     let first = home.path().join("before.json");
     fs::write(&first, before.to_string()).unwrap();
-    let diff = command(home.path(), "160", &["diff", first.to_str().unwrap(), path.to_str().unwrap()]).output().unwrap();
+    let diff =
+        command(home.path(), "160", &["diff", first.to_str().unwrap(), path.to_str().unwrap()]).output().unwrap();
     let diff = String::from_utf8(diff.stdout).unwrap();
     assert!(diff.contains("your own finished runs that count: 0 -> 2 (new: first, second)"), "{diff}");
-    fs::write(home.path().join("ledger.sqlite"), "not a ledger, and long enough to be looked at as one: 012345678901234567890123456789")
-        .unwrap();
+    fs::write(
+        home.path().join("ledger.sqlite"),
+        "not a ledger, and long enough to be looked at as one: 012345678901234567890123456789",
+    )
+    .unwrap();
     let broken = planned(home.path(), &[]);
-    assert!(broken.code == 0 && broken.stderr.contains("warning: the plan goes without what your own runs say"), "{}", broken.stderr);
+    assert!(
+        broken.code == 0 && broken.stderr.contains("warning: the plan goes without what your own runs say"),
+        "{}",
+        broken.stderr
+    );
 }

@@ -25,15 +25,19 @@ fn a_longer_run_is_a_request_and_its_parts_add_up() {
     let ran = compared(folder.path(), &before, &after, &[]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     insta::assert_snapshot!("diff_of_plans", ran.stdout);
-    insta::assert_snapshot!("diff_of_plans_markdown", compared(folder.path(), &before, &after, &["--output", "markdown"]).stdout);
+    insta::assert_snapshot!(
+        "diff_of_plans_markdown",
+        compared(folder.path(), &before, &after, &["--output", "markdown"]).stdout
+    );
     let json = compared(folder.path(), &before, &after, &["--output", "json"]).json();
     let dollars = |value: &Value| value.as_str().unwrap().parse::<f64>().unwrap();
     let change = dollars(&json["total"]["change_usd"]);
     let lines = json["lines"].as_array().unwrap();
     assert!((lines.iter().map(|line| dollars(&line["change_usd"])).sum::<f64>() - change).abs() < 1e-6);
     assert!(
-        (change - dollars(&after["recommendation"]["cost_usd"]["expected"]) + dollars(&before["recommendation"]["cost_usd"]["expected"]))
-            .abs()
+        (change - dollars(&after["recommendation"]["cost_usd"]["expected"])
+            + dollars(&before["recommendation"]["cost_usd"]["expected"]))
+        .abs()
             < 1e-6
     );
     assert_eq!(json["reasons"][0]["cause"], "request");
@@ -43,18 +47,27 @@ fn a_longer_run_is_a_request_and_its_parts_add_up() {
 fn a_broken_guardrail_ends_with_code_4_and_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("house.toml");
-    fs::write(&policy, "gpus = [\"A100\"]\n\n[guardrail]\nmax_increase_percent = 10\nmax_increase_usd = 100000\n").unwrap();
+    fs::write(&policy, "gpus = [\"A100\"]\n\n[guardrail]\nmax_increase_percent = 10\nmax_increase_usd = 100000\n")
+        .unwrap();
     let before = plan("llama-3.1-8b-finetune", &["--gpus", "H100:8", "--on-demand"]);
     let after = plan("llama-3.1-8b-finetune", &["--gpus", "H100:8", "--on-demand", "--tokens", "150M"]);
     let ran = compared(folder.path(), &before, &after, &["--policy", policy.to_str().unwrap(), "--output", "markdown"]);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
-    assert!(ran.stdout.contains("- house.toml line 1: llama-3.1-8b-finetune: gpus does not list h100"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("- house.toml line 1: llama-3.1-8b-finetune: gpus does not list h100"),
+        "{}",
+        ran.stdout
+    );
     assert!(ran.stdout.contains("- house.toml line 4: it costs "), "{}", ran.stdout);
     assert!(ran.stderr.contains("house.toml line 1: ") && ran.stderr.contains(", and 1 more"), "{}", ran.stderr);
     let ran = compared(folder.path(), &after, &after, &["--policy", policy.to_str().unwrap()]);
     assert_eq!(ran.code, 4, "a rule of the house holds without a change");
     fs::write(&policy, "gpus = [\"H100\"]\n[guardrail]\nmax_increase_percent = 10\n").unwrap();
-    assert_eq!(compared(folder.path(), &after, &before, &["--policy", policy.to_str().unwrap()]).code, 0, "less is always allowed");
+    assert_eq!(
+        compared(folder.path(), &after, &before, &["--policy", policy.to_str().unwrap()]).code,
+        0,
+        "less is always allowed"
+    );
     fs::write(&policy, "[guardrail]\nmax_increase_percent = \"lots\"\n").unwrap();
     let ran = compared(folder.path(), &after, &before, &["--policy", policy.to_str().unwrap()]);
     assert_eq!(ran.code, 2);
@@ -96,7 +109,8 @@ fn two_budgets_differ_by_what_was_asked() {
     let ran = held("# of the house\nrequired_tags = [\"team\", \"project\"]\n");
     assert_eq!(ran.code, 4, "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("house.toml line 2: one: required_tags lists `project`, which it does not bear, and 1 more"),
+        ran.stderr
+            .contains("house.toml line 2: one: required_tags lists `project`, which it does not bear, and 1 more"),
         "{}",
         ran.stderr
     );

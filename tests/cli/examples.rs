@@ -79,7 +79,11 @@ fn qlora_of_70b_takes_one_48_or_80_gb_card_and_never_one_of_24() {
     assert!((48.0..=80.0).contains(&memory_gb(best)), "{}", best["id"]);
     // The paper's own length: 65B on one 48 GB card with sequences of 512 (arXiv 2305.14314, section 1).
     for card in ["L40S:1", "A100:80GB:1"] {
-        assert_eq!(gpuplan(&["plan", "examples/llama-3-70b-qlora.toml", "--gpus", card, "--sequence-length", "512"]).code, 0, "{card}");
+        assert_eq!(
+            gpuplan(&["plan", "examples/llama-3-70b-qlora.toml", "--gpus", card, "--sequence-length", "512"]).code,
+            0,
+            "{card}"
+        );
     }
     for card in ["RTX-4090:1", "A10G:1", "L4:1", "RTX-3090:1"] {
         let ran = gpuplan(&["plan", "examples/llama-3-70b-qlora.toml", "--gpus", card]);

@@ -27,7 +27,12 @@ fn text(plan: &str, target: &str, more: &[&str]) -> String {
 fn around(plan: &str, target: &str, more: &[&str], command: &[&str]) -> String {
     let file = format!("tests/fixtures/plans/{plan}.json");
     let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-    program.args(["export", &file, "--to", target]).args(more).arg("--").args(command).current_dir(env!("CARGO_MANIFEST_DIR"));
+    program
+        .args(["export", &file, "--to", target])
+        .args(more)
+        .arg("--")
+        .args(command)
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = program.env_clear().env("GPUPLAN_OFFLINE", "1").stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -96,7 +101,10 @@ fn a_layout_is_told_in_the_words_of_the_framework() {
         told.push_str(&format!("{framework}\n{}\n\n", command(&script)));
     }
     let split = text("eight-nodes", "torchrun", &["--framework", "megatron"]);
-    assert!(split.contains("--pipeline-model-parallel-size 2") && split.contains("--use-distributed-optimizer"), "{split}");
+    assert!(
+        split.contains("--pipeline-model-parallel-size 2") && split.contains("--use-distributed-optimizer"),
+        "{split}"
+    );
     insta::assert_snapshot!("frameworks", told);
 }
 
@@ -108,7 +116,9 @@ fn every_job_wraps_the_same_agent() {
         let (from, to) = (plain.find("gpuplan agent").unwrap(), plain.find("--exit-signal-handler").unwrap());
         plain[from..to].split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let wrapped = |target| agent(&around("eight-nodes", target, &["--store", "gs://bucket/runs", "--run", "same"], &["pretrain_gpt.py"]));
+    let wrapped = |target| {
+        agent(&around("eight-nodes", target, &["--store", "gs://bucket/runs", "--run", "same"], &["pretrain_gpt.py"]))
+    };
     let first = wrapped("slurm");
     assert!(first.contains("--store gs://bucket/runs --run same --node $NODE --nodes $NODES"), "{first}");
     for target in ["torchrun", "kubernetes", "jobset", "kueue", "skypilot", "dstack", "ray", "terraform"] {
@@ -118,10 +128,24 @@ fn every_job_wraps_the_same_agent() {
 
 #[test]
 fn machines_of_aws_are_told_of_their_fabric() {
-    let aws = ["export", "examples/llama-7b-pretrain.toml", "--cloud", "aws", "--gpus", "h100:64", "--deadline", "90d", "--on-demand"];
+    let aws = [
+        "export",
+        "examples/llama-7b-pretrain.toml",
+        "--cloud",
+        "aws",
+        "--gpus",
+        "h100:64",
+        "--deadline",
+        "90d",
+        "--on-demand",
+    ];
     let ran = gpuplan(&[&aws[..], &["--framework", "megatron", "--to", "kubernetes"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stdout.contains("vpc.amazonaws.com/efa: 32") && ran.stdout.contains("FI_PROVIDER=efa"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("vpc.amazonaws.com/efa: 32") && ran.stdout.contains("FI_PROVIDER=efa"),
+        "{}",
+        ran.stdout
+    );
     assert!(ran.stdout.contains("completions: 8") && !ran.stdout.contains("affinity"), "on-demand: {}", ran.stdout);
     let terraform = gpuplan(&[&aws[..], &["--framework", "megatron", "--to", "terraform"]].concat()).stdout;
     assert_eq!(terraform.matches("interface_type        = \"efa").count(), 32, "{terraform}");
@@ -147,10 +171,14 @@ fn what_cannot_be_exported_says_what_can() {
 
 /// Python of an engine's own environment; says so where there is none.
 fn python_of(engine: &str, test: &str) -> Option<PathBuf> {
-    let python = std::env::var_os("GPUPLAN_TEST_ENGINES").map(|folder| Path::new(&folder).join(engine).join("bin/python"));
+    let python =
+        std::env::var_os("GPUPLAN_TEST_ENGINES").map(|folder| Path::new(&folder).join(engine).join("bin/python"));
     let found = python.filter(|python| python.exists());
     if found.is_none() {
-        let _ = writeln!(std::io::stderr(), "\nWAIVED {test}: no environment for {engine}; tests/slow.sh sets GPUPLAN_TEST_ENGINES");
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nWAIVED {test}: no environment for {engine}; tests/slow.sh sets GPUPLAN_TEST_ENGINES"
+        );
     }
     found
 }
@@ -164,7 +192,11 @@ fn accepted(target: &str, engine: &str, checker: &str, (good, bad): (&str, &str)
         fs::write(&path, text).unwrap();
         let mut command = Command::new(&python);
         // A home of its own: some engines write there.
-        command.args(["tests/engines/check.py", checker]).arg(&path).current_dir(env!("CARGO_MANIFEST_DIR")).env("HOME", folder.path());
+        command
+            .args(["tests/engines/check.py", checker])
+            .arg(&path)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("HOME", folder.path());
         let output = command.stdin(Stdio::null()).output().unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
@@ -214,7 +246,10 @@ fn deepspeed_takes_the_files() {
 #[test]
 fn terraform_takes_the_files() {
     let Some(plugins) = std::env::var_os("GPUPLAN_TEST_TERRAFORM") else {
-        let _ = writeln!(std::io::stderr(), "\nWAIVED terraform_takes_the_files: GPUPLAN_TEST_TERRAFORM names no folder with providers");
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nWAIVED terraform_takes_the_files: GPUPLAN_TEST_TERRAFORM names no folder with providers"
+        );
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -238,7 +273,9 @@ fn terraform_takes_the_files() {
         "--to",
         "terraform",
     ]);
-    for (text, is_good) in [(good.as_str(), true), (fresh.stdout.as_str(), true), (&good.replace("instance_type", "instance_typ"), false)] {
+    for (text, is_good) in
+        [(good.as_str(), true), (fresh.stdout.as_str(), true), (&good.replace("instance_type", "instance_typ"), false)]
+    {
         fs::write(folder.path().join("main.tf"), text).unwrap();
         assert!(terraform(&["init", "-no-color", &format!("-plugin-dir={}", plugins.to_string_lossy())]), "init");
         assert_eq!(terraform(&["validate", "-no-color"]), is_good, "{text}");

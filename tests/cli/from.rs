@@ -34,12 +34,18 @@ fn nanos(value: &Value) -> i128 {
 fn a_slurm_script_is_priced_as_it_asks() {
     let answer = priced(SLURM, &[]);
     let job = &answer["job"];
-    assert_eq!((job["kind"].as_str(), job["name"].as_str(), job["hours"].as_f64()), (Some("slurm"), Some("llama-sft"), Some(48.0)));
+    assert_eq!(
+        (job["kind"].as_str(), job["name"].as_str(), job["hours"].as_f64()),
+        (Some("slurm"), Some("llama-sft"), Some(48.0))
+    );
     assert_eq!(keys(&job["not_understood"]), ["--bb", "--my_own_flag"]);
     let offers = answer["offers"].as_array().unwrap();
     assert!(!offers.is_empty());
     for offer in offers {
-        assert!(offer["gpu"].as_str().unwrap().starts_with("a100") && offer["gpus_per_node"] == 8 && offer["nodes"] == 2, "{offer}");
+        assert!(
+            offer["gpu"].as_str().unwrap().starts_with("a100") && offer["gpus_per_node"] == 8 && offer["nodes"] == 2,
+            "{offer}"
+        );
         assert_eq!(offer["purchase"], "on-demand");
         assert_eq!(nanos(&offer["total_usd_per_hour"]), 2 * nanos(&offer["rate_usd_per_hour"]));
         assert_eq!(nanos(&offer["cost_usd"]), 48 * nanos(&offer["total_usd_per_hour"]));
@@ -55,12 +61,17 @@ fn a_slurm_script_is_priced_as_it_asks() {
 fn tasks_and_manifests_are_priced_where_they_ask_to_run() {
     let sky = priced("tests/fixtures/jobs/sky.yaml", &[]);
     assert_eq!(keys(&sky["job"]["not_understood"]), ["max_hourly_cost"]);
-    assert!(sky["offers"].as_array().unwrap().iter().all(|offer| offer["cloud"] == "aws" && offer["region"] == "us-east-1"));
+    assert!(
+        sky["offers"].as_array().unwrap().iter().all(|offer| offer["cloud"] == "aws" && offer["region"] == "us-east-1")
+    );
     assert!(sky["offers"][0]["cost_usd"].is_null(), "it says no time");
     let kubernetes = priced("tests/fixtures/jobs/job.yaml", &[]);
     assert_eq!(keys(&kubernetes["job"]["not_understood"]), ["team"]);
     let offers = kubernetes["offers"].as_array().unwrap();
-    assert!(offers.iter().all(|offer| offer["cloud"] == "gcp" && offer["purchase"] == "spot" && offer["nodes"] == 4), "{offers:?}");
+    assert!(
+        offers.iter().all(|offer| offer["cloud"] == "gcp" && offer["purchase"] == "spot" && offer["nodes"] == 4),
+        "{offers:?}"
+    );
 }
 
 #[test]
@@ -68,16 +79,20 @@ fn what_export_writes_reads_back_as_the_same_machines() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job");
     let file = path.to_string_lossy().into_owned();
-    for (plan, nodes, gpus, gpu) in [("one-gpu", 1, 1, "l40s"), ("one-node", 1, 8, "h100-sxm5-80"), ("eight-nodes", 8, 8, "h100-sxm5-80")] {
+    for (plan, nodes, gpus, gpu) in
+        [("one-gpu", 1, 1, "l40s"), ("one-node", 1, 8, "h100-sxm5-80"), ("eight-nodes", 8, 8, "h100-sxm5-80")]
+    {
         for target in ["slurm", "kubernetes", "jobset", "kueue", "skypilot"] {
-            let written = gpuplan(&["export", &format!("tests/fixtures/plans/{plan}.json"), "--to", target, "--out", &file]);
+            let written =
+                gpuplan(&["export", &format!("tests/fixtures/plans/{plan}.json"), "--to", target, "--out", &file]);
             assert_eq!(written.code, 0, "{}", written.stderr);
             // A script of Slurm does not say which cards it counts.
             let answer = priced(&file, &["--gpus", gpu]);
             assert_eq!(keys(&answer["job"]["not_understood"]), Vec::<&str>::new(), "{target} {plan}");
             let offers = answer["offers"].as_array().unwrap();
             assert!(!offers.is_empty(), "{target} {plan}");
-            let same = |offer: &&Value| offer["nodes"] == nodes && offer["gpus_per_node"] == gpus && offer["gpu"] == gpu;
+            let same =
+                |offer: &&Value| offer["nodes"] == nodes && offer["gpus_per_node"] == gpus && offer["gpu"] == gpu;
             assert_eq!(offers.iter().filter(same).count(), offers.len(), "{target} {plan}: {offers:?}");
         }
     }
@@ -99,10 +114,15 @@ fn a_workload_is_planned_beside_the_job() {
     assert!((answer["from"]["difference"]["hours"].as_f64().unwrap() - hours).abs() < 1e-9);
     // What the command of a job leaves open is said by flags.
     let flags = priced(SLURM, &["--task", "full-fine-tune", "--tokens", "500M"]);
-    assert_eq!((flags["workload"]["model"].as_str(), flags["from"]["baseline"]["nodes"].as_u64()), (Some("llama-3.1-8b"), Some(2)));
+    assert_eq!(
+        (flags["workload"]["model"].as_str(), flags["from"]["baseline"]["nodes"].as_u64()),
+        (Some("llama-3.1-8b"), Some(2))
+    );
     let text = from(SLURM, &["--task", "full-fine-tune", "--tokens", "500M"]);
     assert!(
-        text.stdout.contains("as asked") && text.stdout.contains("Difference: ") && text.stdout.contains("Recommended: "),
+        text.stdout.contains("as asked")
+            && text.stdout.contains("Difference: ")
+            && text.stdout.contains("Recommended: "),
         "{}",
         text.stdout
     );
@@ -111,7 +131,11 @@ fn a_workload_is_planned_beside_the_job() {
 #[test]
 fn a_table_says_what_was_not_understood_and_what_a_workload_would_add() {
     for (columns, job) in [("80", "sky.yaml"), ("160", "job.yaml"), ("100", "train.sbatch")] {
-        let ran = crate::support::gpuplan_at(crate::support::NOW, columns, &["plan", "--from", &format!("tests/fixtures/jobs/{job}")]);
+        let ran = crate::support::gpuplan_at(
+            crate::support::NOW,
+            columns,
+            &["plan", "--from", &format!("tests/fixtures/jobs/{job}")],
+        );
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         for words in ["asks for", "unread", "As asked", "WORKLOAD.toml"] {
             assert!(ran.stdout.contains(words), "{job}: {words}\n{}", ran.stdout);

@@ -10,8 +10,14 @@ const LORA: &str = "examples/llama-3.1-8b-lora.toml";
 /// As `gpuplan`, with settings in this folder.
 fn at_home(home: &tempfile::TempDir, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-    command.args(arguments).args(["--now", NOW]).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().stdin(Stdio::null());
-    let output = command.env("COLUMNS", "100").env("GPUPLAN_OFFLINE", "1").env("GPUPLAN_HOME", home.path()).output().unwrap();
+    command
+        .args(arguments)
+        .args(["--now", NOW])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear()
+        .stdin(Stdio::null());
+    let output =
+        command.env("COLUMNS", "100").env("GPUPLAN_OFFLINE", "1").env("GPUPLAN_HOME", home.path()).output().unwrap();
     Ran {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -28,13 +34,18 @@ fn a_broken_rule_is_named_with_its_line_and_alone_in_the_way_is_exit_4() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let plan = ran.json();
     assert!(plan["recommendation"]["gpu"].as_str().unwrap().starts_with("h100"), "{}", plan["recommendation"]["gpu"]);
-    let broken =
-        |line: &serde_json::Value| line["reason"] == "policy" && line["detail"].as_str().unwrap().starts_with("policy.toml line 2: ");
+    let broken = |line: &serde_json::Value| {
+        line["reason"] == "policy" && line["detail"].as_str().unwrap().starts_with("policy.toml line 2: ")
+    };
     assert!(plan["rejected"].as_array().unwrap().iter().any(broken));
     fs::write(&policy, "clouds = [\"aws\"]\n\nmax_p90_usd = 1\n").unwrap();
     let ran = at_home(&home, &["plan", LORA]);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
-    assert!(ran.stderr.contains("only policy.toml is in the way") && ran.stderr.contains("policy.toml line 3: "), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("only policy.toml is in the way") && ran.stderr.contains("policy.toml line 3: "),
+        "{}",
+        ran.stderr
+    );
     fs::write(&policy, "clouds = [\"nowhere\"]\n").unwrap();
     let ran = at_home(&home, &["plan", LORA]);
     assert_eq!(ran.code, 2);
@@ -71,10 +82,14 @@ fn another_tool_s_catalog_becomes_offers_of_its_day() {
     let path = file.to_str().unwrap();
     let ran = at_home(&home, &["catalog", "import", path, "--cloud", "aws", "--as-of", "2026-08-01"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let ran = at_home(&home, &["prices", "H100:8", "--cloud", "aws", "--region", "use1-az4", "--spot", "--output", "json"]);
+    let ran =
+        at_home(&home, &["prices", "H100:8", "--cloud", "aws", "--region", "use1-az4", "--spot", "--output", "json"]);
     let prices = ran.json();
     let imported = prices.as_array().unwrap().iter().find(|row| row["origin"] == "user").unwrap();
-    assert_eq!((imported["rate_usd_per_hour"].as_str(), imported["observed_at"].as_str()), (Some("17.50"), Some("2026-08-01T00:00:00Z")));
+    assert_eq!(
+        (imported["rate_usd_per_hour"].as_str(), imported["observed_at"].as_str()),
+        (Some("17.50"), Some("2026-08-01T00:00:00Z"))
+    );
     assert_eq!(imported["source"], "import:vms.csv");
     let ran = at_home(&home, &["catalog", "import", path, "--cloud", "aws", "--as-of", "soon"]);
     assert_eq!(ran.code, 2);

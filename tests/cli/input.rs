@@ -38,7 +38,9 @@ fn eight_fast_gpus_with_few_vcpus_lose_to_slow_ones_on_jpeg_and_win_on_decoded_p
     let unknown = choice(&["size = \"150GB\""]);
     assert_eq!(gpu(&unknown), "a100-sxm4-40");
     assert!(unknown["recommendation"].get("input").is_none());
-    assert!(notes(&unknown).contains("the input pipeline was not checked") && notes(&unknown).contains("kind = \"jpeg\""));
+    assert!(
+        notes(&unknown).contains("the input pipeline was not checked") && notes(&unknown).contains("kind = \"jpeg\"")
+    );
     let jpeg = choice(&["kind = \"jpeg\"", "size = \"150GB\""]);
     assert_eq!(gpu(&jpeg), "l4", "{}", jpeg["recommendation"]["id"]);
     let said = notes(&jpeg);
@@ -66,7 +68,8 @@ fn the_wait_is_in_step_cost_and_utilisation_and_every_cure_has_its_price() {
     let because = best["because"].to_string();
     assert!(because.contains("object store gives") && because.contains("of the cost"), "{because}");
     let cures = input["cures"].as_array().unwrap();
-    let of = |name: &str| cures.iter().find(|cure| cure["cure"] == name).unwrap_or_else(|| panic!("{name} in {cures:?}"));
+    let of =
+        |name: &str| cures.iter().find(|cure| cure["cure"] == name).unwrap_or_else(|| panic!("{name} in {cures:?}"));
     for name in ["format", "stage", "fewer-gpus"] {
         assert!(number(&of(name)["run_hours"]) > 0.0, "{name}");
     }
@@ -97,7 +100,17 @@ fn training_on_tokens_is_not_slowed_by_more_than_the_truth() {
             data.extend(kind.map(|kind| ("kind".to_owned(), kind.into())));
             let path = folder.path().join(name);
             std::fs::write(&path, toml::to_string(&file).unwrap()).unwrap();
-            let ran = gpuplan(&["plan", path.to_str().unwrap(), "--output", "json", "--on-demand", "--gpus", gpus, "--deadline", deadline]);
+            let ran = gpuplan(&[
+                "plan",
+                path.to_str().unwrap(),
+                "--output",
+                "json",
+                "--on-demand",
+                "--gpus",
+                gpus,
+                "--deadline",
+                deadline,
+            ]);
             assert_eq!(ran.code, 0, "{example}: {}", ran.stderr);
             ran.json()
         };

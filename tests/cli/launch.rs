@@ -44,7 +44,10 @@ pub fn status(home: &Path, name: &str) -> Value {
 /// Until the run has a machine that runs.
 pub fn wait_for_a_machine(home: &Path, name: &str) {
     let until = Instant::now() + Duration::from_mins(2);
-    while !home.join("launches.sqlite").exists() || run(home, &["status", name]).code != 0 || status(home, name)["state"] != "running" {
+    while !home.join("launches.sqlite").exists()
+        || run(home, &["status", name]).code != 0
+        || status(home, name)["state"] != "running"
+    {
         assert!(Instant::now() < until, "no machine came");
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -53,7 +56,8 @@ pub fn wait_for_a_machine(home: &Path, name: &str) {
 pub fn nothing_is_left(home: &Path) {
     let ran = run(home, &["gc", "--cloud", "fake", "--output", "json"]);
     assert_eq!((ran.code, ran.json()["found"].as_array().unwrap().len()), (0, 0), "{}", ran.stdout);
-    let listed: Value = serde_json::from_str(&std::fs::read_to_string(home.join("fake-cloud/state.json")).unwrap()).unwrap();
+    let listed: Value =
+        serde_json::from_str(&std::fs::read_to_string(home.join("fake-cloud/state.json")).unwrap()).unwrap();
     assert!(listed["machines"].as_array().unwrap().iter().all(|kept| kept["machine"]["state"] == "gone"), "{listed:#}");
 }
 
@@ -77,7 +81,8 @@ fn undisturbed() -> String {
 
 fn result(home: &Path) -> String {
     let folders = std::fs::read_dir(home.join("fake-cloud/machines")).unwrap().flatten();
-    let results: Vec<String> = folders.filter_map(|folder| std::fs::read_to_string(folder.path().join("work/result.json")).ok()).collect();
+    let results: Vec<String> =
+        folders.filter_map(|folder| std::fs::read_to_string(folder.path().join("work/result.json")).ok()).collect();
     assert_eq!(results.len(), 1, "one machine ends the run");
     results[0].clone()
 }
@@ -92,7 +97,9 @@ fn a_run_survives_refusals_and_an_interruption() {
     assert_eq!(ran.stdout, "life: completed\n");
     // What it waits for is said again and again, with the last refusal.
     let news: Vec<&str> = ran.stderr.lines().filter(|line| !line.contains("% safe")).collect();
-    for (said, times) in [("no capacity (InsufficientInstanceCapacity)", 2), ("interrupted, its work is saved", 1), ("rented 1 x", 2)] {
+    for (said, times) in
+        [("no capacity (InsufficientInstanceCapacity)", 2), ("interrupted, its work is saved", 1), ("rented 1 x", 2)]
+    {
         assert_eq!(news.join("\n").matches(said).count(), times, "{said}: {}", ran.stderr);
     }
     let page = run(home.path(), &["report", "life", "--format", "md"]);
@@ -109,12 +116,18 @@ fn a_run_survives_refusals_and_an_interruption() {
     }
     its_bill_has_what_the_ledger_has(home.path(), &page.stdout);
     let row = status(home.path(), "life");
-    assert_eq!((row["state"].as_str(), row["relaunches"].as_u64(), row["progress"].as_f64()), (Some("completed"), Some(1), Some(1.0)));
+    assert_eq!(
+        (row["state"].as_str(), row["relaunches"].as_u64(), row["progress"].as_f64()),
+        (Some("completed"), Some(1), Some(1.0))
+    );
     let cost: f64 = row["cost_usd"].as_str().unwrap().parse().unwrap();
     assert!(cost > 0.0 && cost < 20.0, "{row:#}");
     assert_eq!(result(home.path()), undisturbed(), "an interruption changes nothing");
     let said = run(home.path(), &["logs", "life"]).stdout;
-    assert!(said.starts_with("train: from step 0 of 120\n") && said.matches("train: from step ").count() == 2, "{said}");
+    assert!(
+        said.starts_with("train: from step 0 of 120\n") && said.matches("train: from step ").count() == 2,
+        "{said}"
+    );
     nothing_is_left(home.path());
     let again = run(home.path(), &words);
     assert_eq!(again.code, 2, "{}", again.stderr);
@@ -165,8 +178,11 @@ fn a_leader_that_is_killed_is_followed_by_another() {
 #[test]
 fn a_run_whose_journal_is_lost_is_adopted_and_led_to_its_end() {
     let home = tempfile::tempdir().unwrap();
-    let words =
-        [&LAUNCH[..], &["-y", "--run", "orphan", "--fake-scenario", "calm", "--", "./train.py", "--seconds-per-step", "0.05"]].concat();
+    let words = [
+        &LAUNCH[..],
+        &["-y", "--run", "orphan", "--fake-scenario", "calm", "--", "./train.py", "--seconds-per-step", "0.05"],
+    ]
+    .concat();
     let mut leader = gpuplan(home.path(), &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for_a_machine(home.path(), "orphan");
     leader.kill().unwrap();
@@ -224,7 +240,12 @@ fn stopping_ends_every_machine_and_its_leader() {
     let mut leader = spawn(home.path(), "halt", &["--fake-scenario", "calm"]);
     wait_for_a_machine(home.path(), "halt");
     let stopped = run(home.path(), &["stop", "halt"]);
-    assert_eq!((stopped.code, stopped.stdout.as_str()), (0, "halt: 1 machines ended, none is left\n"), "{}", stopped.stderr);
+    assert_eq!(
+        (stopped.code, stopped.stdout.as_str()),
+        (0, "halt: 1 machines ended, none is left\n"),
+        "{}",
+        stopped.stderr
+    );
     assert!(leader.wait().unwrap().success(), "the leader sees it and starts nothing");
     assert_eq!(status(home.path(), "halt")["state"], "stopped");
     nothing_is_left(home.path());
@@ -249,7 +270,10 @@ fn what_does_not_pass_ends_the_run_with_its_own_code() {
         assert_eq!(ran.code, exit, "{name}: {}", ran.stderr);
         assert!(ran.stderr.contains(said), "{name}: {}", ran.stderr);
     }
-    let missing = run(home.path(), &[&LAUNCH[..], &["-y", "--run", "none", "--fake-scenario", "calm", "--", "./nothing.py"]].concat());
+    let missing = run(
+        home.path(),
+        &[&LAUNCH[..], &["-y", "--run", "none", "--fake-scenario", "calm", "--", "./nothing.py"]].concat(),
+    );
     assert_eq!(missing.code, 1, "{}", missing.stderr);
     assert!(missing.stderr.contains("failed"), "{}", missing.stderr);
 }
@@ -264,7 +288,8 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
     assert!(dry.stderr.contains("at worst $"), "{}", dry.stderr);
     let stale = run(home.path(), &["launch", "llama-3.1-8b-finetune.toml", "-y", "--", "./train.py"]);
     assert_eq!(stale.code, 5, "{}", stale.stderr);
-    let real = run(home.path(), &["launch", "llama-3.1-8b-finetune.toml", "-y", "--accept-stale-prices", "--", "./train.py"]);
+    let real =
+        run(home.path(), &["launch", "llama-3.1-8b-finetune.toml", "-y", "--accept-stale-prices", "--", "./train.py"]);
     assert_eq!(real.code, 2, "{}", real.stderr);
     assert!(real.stderr.contains("not rented yet"), "{}", real.stderr);
     assert!(!home.path().join("launches.sqlite").exists());
@@ -275,7 +300,11 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
 fn gang(home: &Path, name: &str, more: &[&str], command: &[&str]) -> Child {
     let two = ["--gpus", "H100:16", "--purchase", "spot", "-y", "--run", name];
     let words = [&LAUNCH[..], &two, more, &["--"], command].concat();
-    let leader = gpuplan(home, &words).stdout(Stdio::null()).stderr(std::fs::File::create(home.join("said")).unwrap()).spawn().unwrap();
+    let leader = gpuplan(home, &words)
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(home.join("said")).unwrap())
+        .spawn()
+        .unwrap();
     let has_saved = |ran: &Ran| ran.code == 0 && ran.json()[0]["progress"].as_f64() > Some(0.0);
     wait_for(home, &["status", name, "--output", "json"], has_saved);
     leader
@@ -325,14 +354,21 @@ fn a_gang_is_whole_or_given_back_and_a_notice_to_one_machine_moves_all() {
     let command = format!("{told} && exec python3 {trainer} $MASTER_PORT 80 ${{GPUPLAN_RESUME_FROM:+0.0}}1");
     let leader = gang(home.path(), "two", &["--fake-scenario", scenario.to_str().unwrap()], &["sh", "-c", &command]);
     let partial: Vec<Value> = machines(home.path()).into_iter().filter(|machine| machine["epoch"] == 1).collect();
-    assert_eq!((partial.len(), partial[0]["state"].as_str()), (1, Some("gone")), "the rest of a gang is given back: {partial:?}");
+    assert_eq!(
+        (partial.len(), partial[0]["state"].as_str()),
+        (1, Some("gone")),
+        "the rest of a gang is given back: {partial:?}"
+    );
     let told = running_node(home.path(), 1);
     std::fs::write(home.path().join("fake-cloud/machines").join(&told).join("notice"), "terminate\n").unwrap();
     let ends = results(home.path(), "two", leader, 3);
     assert_eq!(said(home.path()).matches("interrupted, its work is saved").count(), 1, "{}", said(home.path()));
     for epoch in [2, 3] {
-        let zones: Vec<Value> =
-            machines(home.path()).into_iter().filter(|one| one["epoch"] == epoch).map(|one| one["pool"].clone()).collect();
+        let zones: Vec<Value> = machines(home.path())
+            .into_iter()
+            .filter(|one| one["epoch"] == epoch)
+            .map(|one| one["pool"].clone())
+            .collect();
         assert!(zones.len() == 2 && zones[0] == zones[1], "one gang stands in one place: {zones:?}");
     }
     let alone = tempfile::tempdir().unwrap();
@@ -341,17 +377,23 @@ fn a_gang_is_whole_or_given_back_and_a_notice_to_one_machine_moves_all() {
         let folder = alone.path().join(node);
         std::fs::create_dir(&folder).unwrap();
         let mut program = Command::new("python3");
-        program.args([trainer, &port, "80", "0"]).current_dir(folder).env("GPUPLAN_NODE", node).env("GPUPLAN_NODES", "2");
+        program
+            .args([trainer, &port, "80", "0"])
+            .current_dir(folder)
+            .env("GPUPLAN_NODE", node)
+            .env("GPUPLAN_NODES", "2");
         program.stdout(Stdio::null()).spawn().unwrap()
     });
     for mut program in programs {
         assert!(program.wait().unwrap().success());
     }
-    let undisturbed = ["0", "1"].map(|node| std::fs::read_to_string(alone.path().join(node).join("result.json")).unwrap());
+    let undisturbed =
+        ["0", "1"].map(|node| std::fs::read_to_string(alone.path().join(node).join("result.json")).unwrap());
     assert_eq!(ends, undisturbed, "neither a partial gang nor an interruption changes the result");
     for node in ["0", "1"] {
         let log = run(home.path(), &["logs", "two", "--node", node]).stdout;
-        let stopped = log.split("stopped at step ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or("nothing");
+        let stopped =
+            log.split("stopped at step ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or("nothing");
         assert!(log.contains(&format!("node {node}: from step {stopped}\n")), "{log}");
     }
 }
@@ -404,12 +446,37 @@ fn a_recorded_plan_takes_a_folder_along_and_its_run_is_followed_stopped_resumed_
     let (plan, own) = (home.path().join("plan.json"), own.to_string_lossy().into_owned());
     std::fs::write(&plan, &planned.stdout).unwrap();
     let plan = plan.to_string_lossy().into_owned();
-    let gone = run(home.path(), &["launch", &plan, "--plan", "aws/nowhere/x1/spot", "--cloud", "fake", "-y", "--", "true"]);
+    let gone =
+        run(home.path(), &["launch", &plan, "--plan", "aws/nowhere/x1/spot", "--cloud", "fake", "-y", "--", "true"]);
     assert!(gone.code == 3 && gone.stderr.contains("is recommended now"), "{}", gone.stderr);
 
     let setup = "test ! -e data && printf '%s %s' \"$COLOUR\" \"$TOKEN\" >seen";
-    let words = ["launch", &plan, "--cloud", "fake", "--fake-scenario", "calm", "-y", "--run", "all", "--detach", "--workdir", &own];
-    let more = ["--setup", setup, "--env", "COLOUR=deep blue", "--secret", "TOKEN=token", "--", "./train.py", "--seconds-per-step", "0.1"];
+    let words = [
+        "launch",
+        &plan,
+        "--cloud",
+        "fake",
+        "--fake-scenario",
+        "calm",
+        "-y",
+        "--run",
+        "all",
+        "--detach",
+        "--workdir",
+        &own,
+    ];
+    let more = [
+        "--setup",
+        setup,
+        "--env",
+        "COLOUR=deep blue",
+        "--secret",
+        "TOKEN=token",
+        "--",
+        "./train.py",
+        "--seconds-per-step",
+        "0.1",
+    ];
     let launched = run(home.path(), &[&words[..], &more[..]].concat());
     assert_eq!((launched.code, launched.stdout.as_str()), (0, "all\n"), "{}", launched.stderr);
     wait_for(home.path(), &["logs", "all"], |ran| ran.stdout.contains("train: from step 0"));
@@ -460,13 +527,17 @@ fn killed_at(step: u64) {
     let home = tempfile::tempdir().unwrap();
     let scenario = home.path().join("scenario.toml");
     std::fs::write(&scenario, "refuse = [\"InsufficientInstanceCapacity\"]\n").unwrap();
-    let words = [&LAUNCH[..], &["-y", "--run", "k", "--fake-scenario", scenario.to_str().unwrap(), "--", "sleep", "600"]].concat();
+    let words =
+        [&LAUNCH[..], &["-y", "--run", "k", "--fake-scenario", scenario.to_str().unwrap(), "--", "sleep", "600"]]
+            .concat();
     let mut leader = gpuplan(home.path(), &words);
     leader.env("GPUPLAN_DIE_AFTER_STEPS", step.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
     assert_eq!(leader.status().unwrap().code(), None, "step {step}: killed before it ends");
     let state = home.path().join("fake-cloud/state.json");
-    let listed: Value = std::fs::read_to_string(&state).map_or(Value::Null, |text| serde_json::from_str(&text).unwrap());
-    let alive = listed["machines"].as_array().into_iter().flatten().filter(|kept| kept["machine"]["state"] != "gone").count();
+    let listed: Value =
+        std::fs::read_to_string(&state).map_or(Value::Null, |text| serde_json::from_str(&text).unwrap());
+    let alive =
+        listed["machines"].as_array().into_iter().flatten().filter(|kept| kept["machine"]["state"] != "gone").count();
     let found = run(home.path(), &["gc", "--cloud", "fake", "-y", "--output", "json"]);
     assert_eq!(found.code, 0, "step {step}: {}", found.stderr);
     let strangers = found.json()["ended"].as_array().unwrap().len();

@@ -31,12 +31,20 @@ const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The zone that is asked first has no machine.
 fn rules() -> Vec<Rule> {
-    vec![Rule::on("RunInstances", Fault::Refuse(500, "InsufficientInstanceCapacity", "We have no capacity there.")).calls(0..1)]
+    vec![
+        Rule::on("RunInstances", Fault::Refuse(500, "InsufficientInstanceCapacity", "We have no capacity there."))
+            .calls(0..1),
+    ]
 }
 
 fn gpuplan(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", "140").stdin(Stdio::null());
+    command
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear()
+        .env("COLUMNS", "140")
+        .stdin(Stdio::null());
     command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home).env("GPUPLAN_HOME", home);
     command.env("AWS_ENDPOINT_URL", &cloud.endpoint).env("AWS_ENDPOINT_URL_S3", format!("http://{}", cloud.store()));
     command.env("AWS_ACCESS_KEY_ID", KEYS[0]).env("AWS_SECRET_ACCESS_KEY", KEYS[1]).env("AWS_REGION", "us-east-1");
@@ -57,7 +65,11 @@ fn wait_for<T>(what: &str, leader: &mut Child, said: &Path, look: impl Fn() -> O
             return found;
         }
         let ended = leader.try_wait().unwrap();
-        assert!(ended.is_none() && begun.elapsed() < PATIENCE, "{what}: {ended:?}\n{}", fs::read_to_string(said).unwrap());
+        assert!(
+            ended.is_none() && begun.elapsed() < PATIENCE,
+            "{what}: {ended:?}\n{}",
+            fs::read_to_string(said).unwrap()
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -114,13 +126,20 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
     });
     println!("a checkpoint is safe after {:?}", begun.elapsed());
     cloud.world.take(&first.id, Duration::from_secs(6));
-    let second = wait_for("another machine", &mut leader, &said, || cloud.world.up().into_iter().find(|seen| seen.id != first.id));
+    let second = wait_for("another machine", &mut leader, &said, || {
+        cloud.world.up().into_iter().find(|seen| seen.id != first.id)
+    });
     println!("another machine runs after {:?}", begun.elapsed());
     let until = Instant::now() + PATIENCE;
     let ended = loop {
         match leader.try_wait().unwrap() {
             Some(ended) => break ended,
-            None => assert!(Instant::now() < until, "{}\n{}", fs::read_to_string(&said).unwrap(), cloud.world.console(&second.id)),
+            None => assert!(
+                Instant::now() < until,
+                "{}\n{}",
+                fs::read_to_string(&said).unwrap(),
+                cloud.world.console(&second.id)
+            ),
         }
         std::thread::sleep(Duration::from_millis(50));
     };
@@ -131,11 +150,14 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
     assert_ne!(first.zone_id, second.zone_id, "where it was taken it is not asked for again");
     let asked: Vec<_> = cloud.calls().into_iter().filter(|call| call.action == "RunInstances").collect();
     assert_eq!(asked.len(), 3, "one refusal, two machines");
-    let bids: Vec<f64> =
-        asked.iter().filter_map(|call| call.parameter("InstanceMarketOptions.SpotOptions.MaxPrice")?.parse().ok()).collect();
+    let bids: Vec<f64> = asked
+        .iter()
+        .filter_map(|call| call.parameter("InstanceMarketOptions.SpotOptions.MaxPrice")?.parse().ok())
+        .collect();
     assert!(bids.len() == 3 && bids.iter().all(|bid| *bid > 0.0 && *bid < 5.0), "each has a highest price: {bids:?}");
     assert!(said.contains(&format!("never more than ${}", bids[0])), "and it was said: {bids:?} {said}");
-    for (part, times) in [("no capacity (InsufficientInstanceCapacity)", 1), ("rented 1 x", 2), ("life: completed", 1)] {
+    for (part, times) in [("no capacity (InsufficientInstanceCapacity)", 1), ("rented 1 x", 2), ("life: completed", 1)]
+    {
         assert!(said.matches(part).count() >= times, "{part}: {said}");
     }
     assert!(KEYS.iter().all(|key| !said.contains(key)), "{said}");
@@ -148,7 +170,13 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
 
     assert!(cloud.world.up().is_empty(), "nothing is left: {:?}", cloud.world.up());
     let found = run(&cloud, home.path(), &["gc", "--cloud", "aws", "--output", "json"]);
-    assert_eq!((found.code, found.json()["found"].as_array().map(Vec::len)), (0, Some(0)), "{}{}", found.stdout, found.stderr);
+    assert_eq!(
+        (found.code, found.json()["found"].as_array().map(Vec::len)),
+        (0, Some(0)),
+        "{}{}",
+        found.stdout,
+        found.stderr
+    );
     let status: Value = run(&cloud, home.path(), &["status", "life", "--output", "json"]).json();
     let row = (status[0]["state"].as_str(), status[0]["relaunches"].as_u64());
     assert_eq!(row, (Some("completed"), Some(1)), "{status:#}");
@@ -178,9 +206,11 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
     let trainer = job.path().join("train.py");
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py"), &trainer).unwrap();
     let launch = |name: &str, pace: &str| {
-        let kept = ["--keep-alive", "fleet", "--detach", "--accept-stale-prices", "-y", "--run", name, "--lifetime", "10h"];
+        let kept =
+            ["--keep-alive", "fleet", "--detach", "--accept-stale-prices", "-y", "--run", name, "--lifetime", "10h"];
         let sent = ["--store", "s3://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
-        let words = [&["launch"], &QUESTION[..], &kept, &sent, &["--", "./train.py", "--seconds-per-step", pace]].concat();
+        let words =
+            [&["launch"], &QUESTION[..], &kept, &sent, &["--", "./train.py", "--seconds-per-step", pace]].concat();
         let launched = run(&cloud, home.path(), &words);
         assert_eq!((launched.code, launched.stdout), (0, format!("{name}\n")), "{}", launched.stderr);
         launched.stderr
@@ -189,7 +219,9 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
     assert!(told.contains("by an EC2 Fleet of one") && told.contains("keeps kept alive until"), "{told}");
     let first = comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
     comes(&cloud, "a safe checkpoint", || (!cloud.keys("runs", "team/runs/kept/manifests/").is_empty()).then_some(()));
-    let gc = |home: &Path, more: &[&str]| run(&cloud, home, &[&["gc", "--cloud", "aws", "--output", "json"], more].concat()).json();
+    let gc = |home: &Path, more: &[&str]| {
+        run(&cloud, home, &[&["gc", "--cloud", "aws", "--output", "json"], more].concat()).json()
+    };
     assert_eq!(gc(home.path(), &[])["found"], serde_json::json!([]), "a machine that a fleet started is no stranger");
     cloud.world.take(&first.id, Duration::ZERO);
     comes(&cloud, "the end of the fleet", || (cloud.world.fleets.active() == 0).then_some(()));
@@ -200,23 +232,41 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
     let result = fs::read_to_string(second.folder.join("job/work/result.json")).unwrap();
     assert_eq!(result, undisturbed(&trainer), "an interruption changes nothing");
     let status = run(&cloud, home.path(), &["status", "kept", "--output", "json"]).json();
-    assert_eq!((status[0]["state"].as_str(), status[0]["relaunches"].as_u64()), (Some("completed"), Some(1)), "{status:#}");
+    assert_eq!(
+        (status[0]["state"].as_str(), status[0]["relaunches"].as_u64()),
+        (Some("completed"), Some(1)),
+        "{status:#}"
+    );
     assert!(status[0]["cost_usd"].as_str().is_some_and(|cost| cost != "0"), "{status:#}");
     what_machines_asked_is_allowed(&cloud);
 
     launch("stopped", "0.5");
     comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
     let stopped = run(&cloud, home.path(), &["stop", "stopped"]);
-    assert_eq!((stopped.code, cloud.world.fleets.active(), cloud.world.up().len()), (0, 0, 0), "{}{}", stopped.stdout, stopped.stderr);
+    assert_eq!(
+        (stopped.code, cloud.world.fleets.active(), cloud.world.up().len()),
+        (0, 0, 0),
+        "{}{}",
+        stopped.stdout,
+        stopped.stderr
+    );
 
     launch("lost", "0.5");
     let machine = comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
     let another = tempfile::tempdir().unwrap();
     let found = gc(another.path(), &["-y"]);
     let ids: Vec<&str> = found["ended"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
-    assert_eq!((ids.len(), ids[1]), (2, machine.id.as_str()), "a group that no journal knows, and its machine: {found:#}");
+    assert_eq!(
+        (ids.len(), ids[1]),
+        (2, machine.id.as_str()),
+        "a group that no journal knows, and its machine: {found:#}"
+    );
     assert!(cloud.world.fleets.active() == 0 && cloud.world.up().is_empty());
-    assert_eq!(cloud.world.fleets.templates(), 1, "that of the run whose machine ended its fleet goes when its time is over");
+    assert_eq!(
+        cloud.world.fleets.templates(),
+        1,
+        "that of the run whose machine ended its fleet goes when its time is over"
+    );
 }
 
 /// The role of machines in `setup.tf` against what their boot scripts asked of AWS.
@@ -224,9 +274,11 @@ fn what_machines_asked_is_allowed(cloud: &CloudBox) {
     let role = gpuplan::clouds::aws::SETUP.split_once("\"aws_iam_role_policy\" \"machine\"").unwrap().1;
     let role = role.split_once("\n}\n").unwrap().0;
     let asked = cloud.world.fleets.asked_by_machines();
-    for (words, action) in
-        [("s3 cp ", "s3:GetObject"), ("ec2 describe-tags ", "ec2:DescribeTags"), ("ec2 delete-fleets ", "ec2:DeleteFleets")]
-    {
+    for (words, action) in [
+        ("s3 cp ", "s3:GetObject"),
+        ("ec2 describe-tags ", "ec2:DescribeTags"),
+        ("ec2 delete-fleets ", "ec2:DeleteFleets"),
+    ] {
         assert!(asked.iter().any(|call| call.starts_with(words)), "{words}: {asked:?}");
         assert!(role.contains(&format!("\"{action}\"")), "{action}");
     }

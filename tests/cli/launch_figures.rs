@@ -23,7 +23,10 @@ fn the_first_call_follows_the_yes_within_150_ms() {
         let file = home.path().join("fake-cloud/state.json");
         let until = Instant::now() + Duration::from_mins(1);
         let created = loop {
-            let state: Value = std::fs::read_to_string(&file).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            let state: Value = std::fs::read_to_string(&file)
+                .ok()
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default();
             if let Some(at) = state["machines"][0]["machine"]["created_at"].as_str() {
                 break at.parse::<Timestamp>().unwrap();
             }
@@ -50,10 +53,22 @@ fn the_first_call_follows_the_yes_within_150_ms() {
 fn who_waits_hears_a_word_every_five_seconds() {
     let home = tempfile::tempdir().unwrap();
     let words = [
-        &["launch", "llama-3.1-8b-finetune.toml", "--cloud", "fake", "--fake-scenario", "calm", "-y", "--run", "long", "--"][..],
+        &[
+            "launch",
+            "llama-3.1-8b-finetune.toml",
+            "--cloud",
+            "fake",
+            "--fake-scenario",
+            "calm",
+            "-y",
+            "--run",
+            "long",
+            "--",
+        ][..],
         &["sleep", "9"],
     ];
-    let mut leader = gpuplan(home.path(), &words.concat()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut leader =
+        gpuplan(home.path(), &words.concat()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = vec![];
     for line in BufReader::new(leader.stderr.take().unwrap()).lines() {
         said.push((Instant::now(), line.unwrap()));
@@ -97,7 +112,14 @@ fn the_status_of_a_hundred_machines_takes_a_second_at_most() {
         let choice = Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
         for node in 0..10 {
             let (id, token) = (format!("fake-{number}-{node}"), format!("{number} {node}"));
-            let order = Order { epoch: 1, node, choice: choice.clone(), token: token.clone(), name: id.clone(), lifetime: 3600.0 };
+            let order = Order {
+                epoch: 1,
+                node,
+                choice: choice.clone(),
+                token: token.clone(),
+                name: id.clone(),
+                lifetime: 3600.0,
+            };
             journal.intend(&spec.run, 1000 + u64::from(node), &order, 0.0).unwrap();
             journal.answer(&token, &id, true).unwrap();
             let machine = json!({"id": id, "run": spec.run, "epoch": 1, "node": node, "token": token, "pool": choice.pool, "state": "running",
@@ -105,7 +127,12 @@ fn the_status_of_a_hundred_machines_takes_a_second_at_most() {
             let machine: Machine = serde_json::from_value(machine).unwrap();
             journal.found(&spec.run, &machine, &choice, 0.0).unwrap();
             let folder = home.path().join("fake-cloud/machines").join(&machine.id.0);
-            let process = Command::new("sleep").arg("600").env("GPUPLAN_MACHINE_FOLDER", folder).stdin(Stdio::null()).spawn().unwrap();
+            let process = Command::new("sleep")
+                .arg("600")
+                .env("GPUPLAN_MACHINE_FOLDER", folder)
+                .stdin(Stdio::null())
+                .spawn()
+                .unwrap();
             kept.push(json!({"machine": machine, "pid": process.id(), "taken_at": null, "noticed_at": null}));
             processes.0.push(process);
         }

@@ -99,7 +99,9 @@ fn led(spec: &RunSpec, folder: &Path, machines: &Machines, beside: impl AsyncFnO
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let end = runtime.block_on(async {
-        let leading = async { tokio::time::timeout(Duration::from_mins(2), lead(spec, wiring)).await.expect("the run does not end") };
+        let leading = async {
+            tokio::time::timeout(Duration::from_mins(2), lead(spec, wiring)).await.expect("the run does not end")
+        };
         let other = store(spec);
         tokio::join!(leading, beside(&other)).0
     });
@@ -136,11 +138,20 @@ fn a_preempted_run_goes_on_in_another_zone_with_the_same_result() {
     let zones: Vec<&str> = inserted.iter().map(|machine| machine.split_once('/').unwrap().0).collect();
     assert_eq!(zones, ["us-central1-b", "us-east4-a"], "{said}");
     assert!(
-        said.contains("no capacity (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS)") && said.contains("interrupted, its work is saved"),
+        said.contains("no capacity (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS)")
+            && said.contains("interrupted, its work is saved"),
         "{said}"
     );
-    assert!(consoles[0].contains("gcp preemption") && consoles[0].contains("train: from step 0 of 120"), "{}", consoles[0]);
-    assert!(consoles[1].contains("train: from step ") && !consoles[1].contains("train: from step 0 of"), "{}", consoles[1]);
+    assert!(
+        consoles[0].contains("gcp preemption") && consoles[0].contains("train: from step 0 of 120"),
+        "{}",
+        consoles[0]
+    );
+    assert!(
+        consoles[1].contains("train: from step ") && !consoles[1].contains("train: from step 0 of"),
+        "{}",
+        consoles[1]
+    );
     let result = std::fs::read_to_string(machines.folder_of(&inserted[1]).join("work/result.json")).unwrap();
     assert_eq!(result, undisturbed(), "a preemption changes nothing");
     assert!(machines.alive().is_empty(), "nothing is left");
@@ -154,14 +165,19 @@ fn a_token_stands_in_no_list_of_processes() {
     let folder = tempfile::tempdir().unwrap();
     let (arguments, curl) = (folder.path().join("arguments"), folder.path().join("curl"));
     let says = r#"{"access_token": "THE-TOKEN", "expires_in": 60}"#;
-    let text = format!("#!/bin/sh\necho \"$*\" >>{}\ncase $* in *token) echo '{says}' ;; *) cat ;; esac\n", arguments.display());
+    let text = format!(
+        "#!/bin/sh\necho \"$*\" >>{}\ncase $* in *token) echo '{says}' ;; *) cat ;; esac\n",
+        arguments.display()
+    );
     std::fs::write(&curl, text).unwrap();
     std::fs::set_permissions(&curl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let boot = include_str!("../../src/launch/boot.sh");
-    let script = format!("cloud=gcp\n{boot}\nget identified:https://storage.googleapis.com/b/o\nsecret hf >/dev/null\n");
+    let script =
+        format!("cloud=gcp\n{boot}\nget identified:https://storage.googleapis.com/b/o\nsecret hf >/dev/null\n");
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("/bin/sh");
-    let output = shell.args(["-c", &script]).env("PATH", path).env("GPUPLAN_MACHINE_FOLDER", folder.path()).output().unwrap();
+    let output =
+        shell.args(["-c", &script]).env("PATH", path).env("GPUPLAN_MACHINE_FOLDER", folder.path()).output().unwrap();
     let said = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(said.0, "Authorization: Bearer THE-TOKEN\n", "{}", said.1);
     let arguments = std::fs::read_to_string(arguments).unwrap();
@@ -180,13 +196,16 @@ fn a_machine_whose_job_cannot_start_deletes_itself() {
     let (end, said) = led(&spec, folder.path(), &machines, async |_| {});
     assert!(matches!(&end, End::Failed(why) if why.contains("3 times in a row")), "{end:?}: {said:?}");
     let calls = machines.fake.calls();
-    let own = |call: &&crate::fake_gce::Call| call.headers.get("authorization").is_some_and(|key| *key == format!("Bearer {TOKEN}"));
+    let own = |call: &&crate::fake_gce::Call| {
+        call.headers.get("authorization").is_some_and(|key| *key == format!("Bearer {TOKEN}"))
+    };
     let deleted: Vec<&str> = calls.iter().filter(own).map(|call| call.method.as_str()).collect();
     assert_eq!(deleted, ["compute.instances.delete"; 3]);
     assert!(machines.alive().is_empty());
 }
 
-const QUESTION: [&str; 8] = ["examples/llama-3.1-8b-finetune.toml", "--cloud", "gcp", "--gpus", "H100:8", "--spot", "--max-nodes", "1"];
+const QUESTION: [&str; 8] =
+    ["examples/llama-3.1-8b-finetune.toml", "--cloud", "gcp", "--gpus", "H100:8", "--spot", "--max-nodes", "1"];
 
 /// By the program itself: prices by zone, a bucket, a folder that the machine fetches with its own identity, and nothing left.
 #[test]
@@ -196,8 +215,16 @@ fn the_program_rents_on_google_cloud() {
     machines.tells("GOOGLE_BASE_URL", &bucket.endpoint);
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-        command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", "140").stdin(Stdio::null());
-        command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home.path()).env("GPUPLAN_HOME", home.path());
+        command
+            .args(arguments)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env_clear()
+            .env("COLUMNS", "140")
+            .stdin(Stdio::null());
+        command
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", home.path())
+            .env("GPUPLAN_HOME", home.path());
         command.env("GOOGLE_CLOUD_PROJECT", PROJECT).env("GPUPLAN_GCP_ENDPOINT", machines.endpoint());
         command.env("GOOGLE_BASE_URL", &bucket.endpoint).env("GOOGLE_BEARER_TOKEN", TOKEN);
         // Nobody asks the metadata service of the machine that the test runs on.
@@ -211,16 +238,40 @@ fn the_program_rents_on_google_cloud() {
     // The program of the machines lies on their disk already; a debug build is too large to send around.
     let program = env!("CARGO_BIN_EXE_gpuplan");
     let agent = format!("{program}#sha256={:x}", Sha256::digest(std::fs::read(program).unwrap()));
-    let more = ["--live", "-y", "--run", "life", "--store", "gs://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+    let more = [
+        "--live",
+        "-y",
+        "--run",
+        "life",
+        "--store",
+        "gs://runs/team",
+        "--agent",
+        &agent,
+        "--workdir",
+        job.path().to_str().unwrap(),
+    ];
     let ran = run(&[&["launch"], &QUESTION[..], &more, &["--", "./train.py"]].concat());
     let inserted = machines.inserted();
-    let console = inserted.first().map(|machine| std::fs::read_to_string(machines.folder_of(machine).join("console.log")).unwrap());
-    assert_eq!((ran.code, ran.stdout.as_str(), inserted.len()), (0, "life: completed\n", 1), "{}\n{console:?}", ran.stderr);
+    let console = inserted
+        .first()
+        .map(|machine| std::fs::read_to_string(machines.folder_of(machine).join("console.log")).unwrap());
+    assert_eq!(
+        (ran.code, ran.stdout.as_str(), inserted.len()),
+        (0, "life: completed\n", 1),
+        "{}\n{console:?}",
+        ran.stderr
+    );
     let result = std::fs::read_to_string(machines.folder_of(&inserted[0]).join("work/result.json")).unwrap();
     assert_eq!(result, undisturbed());
     assert!(bucket.keys().iter().any(|key| key.starts_with("runs/team/runs/life/manifests/")), "{:?}", bucket.keys());
     assert!(run(&["logs", "life"]).stdout.starts_with("train: from step 0 of "), "what it said is in the bucket");
     let left = run(&["gc", "--cloud", "gcp", "--output", "json"]);
-    assert_eq!((left.code, left.json()["found"].as_array().map(Vec::len)), (0, Some(0)), "{}{}", left.stdout, left.stderr);
+    assert_eq!(
+        (left.code, left.json()["found"].as_array().map(Vec::len)),
+        (0, Some(0)),
+        "{}{}",
+        left.stdout,
+        left.stderr
+    );
     assert!(machines.alive().is_empty() && !format!("{}{console:?}", ran.stderr).contains(TOKEN));
 }

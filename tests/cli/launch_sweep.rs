@@ -23,8 +23,20 @@ fn question(home: &Path, sweep: &str) -> PathBuf {
 
 fn launched(home: &Path, name: &str, sweep: &str, command: &[&str]) -> Child {
     let file = question(home, sweep);
-    let words =
-        ["launch", file.to_str().unwrap(), "--cloud", "fake", "--gpus", "A100:8", "-y", "--run", name, "--fake-scenario", "calm", "--"];
+    let words = [
+        "launch",
+        file.to_str().unwrap(),
+        "--cloud",
+        "fake",
+        "--gpus",
+        "A100:8",
+        "-y",
+        "--run",
+        name,
+        "--fake-scenario",
+        "calm",
+        "--",
+    ];
     let said = std::fs::File::create(home.join("said")).unwrap();
     gpuplan(home, &[&words, command].concat()).stdout(Stdio::null()).stderr(said).spawn().unwrap()
 }
@@ -51,11 +63,14 @@ fn until(home: &Path, name: &str, what: &str, is_so: impl Fn(&Value) -> bool) ->
 fn kill(home: &Path, machine: &str) {
     let mark = format!("GPUPLAN_MACHINE_FOLDER={}", home.join("fake-cloud/machines").join(machine).display());
     let is_marked = |pid: &str| {
-        std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
+        std::fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
     };
     loop {
-        let entries = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let found: Vec<String> = entries.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && is_marked(name)).collect();
+        let entries =
+            std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let found: Vec<String> =
+            entries.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && is_marked(name)).collect();
         if found.is_empty() {
             return;
         }
@@ -66,7 +81,8 @@ fn kill(home: &Path, machine: &str) {
 /// What every run of the sweep left on any machine, by its name.
 fn results(home: &Path) -> BTreeMap<String, String> {
     let machines = std::fs::read_dir(home.join("fake-cloud/machines")).unwrap().flatten();
-    let runs = machines.flat_map(|machine| std::fs::read_dir(machine.path().join("work/sweep")).into_iter().flatten().flatten());
+    let runs = machines
+        .flat_map(|machine| std::fs::read_dir(machine.path().join("work/sweep")).into_iter().flatten().flatten());
     let result = |run: std::fs::DirEntry| {
         Some((run.file_name().into_string().unwrap(), std::fs::read_to_string(run.path().join("result.json")).ok()?))
     };
@@ -76,7 +92,10 @@ fn results(home: &Path) -> BTreeMap<String, String> {
 fn undisturbed(index: usize) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut trainer = Command::new(TRAINER);
-    trainer.args(["--seed", &index.to_string(), "--seconds-per-step", "0"]).current_dir(folder.path()).stderr(Stdio::null());
+    trainer
+        .args(["--seed", &index.to_string(), "--seconds-per-step", "0"])
+        .current_dir(folder.path())
+        .stderr(Stdio::null());
     assert!(trainer.status().unwrap().success());
     std::fs::read_to_string(folder.path().join("result.json")).unwrap()
 }
@@ -90,21 +109,31 @@ fn a_sweep_survives_its_machine_and_repeats_nothing_that_is_completed() {
         "{pace}; echo index $GPUPLAN_SWEEP_INDEX of $GPUPLAN_SWEEP_RUNS on $CUDA_VISIBLE_DEVICES; exec {TRAINER} --seconds-per-step $pace"
     );
     let mut leader = launched(home.path(), "many", "runs = 5\nparallel = 2", &["sh", "-c", &command]);
-    let is_midway = |row: &Value| row["sweep"]["completed"].as_u64() >= Some(2) && row["progress"].as_f64() > Some(0.45);
+    let is_midway =
+        |row: &Value| row["sweep"]["completed"].as_u64() >= Some(2) && row["progress"].as_f64() > Some(0.45);
     let row = until(home.path(), "many", "two runs and a part of others", is_midway);
     assert_eq!(row["sweep"]["runs"], 5, "{row:#}");
     let first = row["machines"][0]["id"].as_str().unwrap().to_owned();
     kill(home.path(), &first);
     assert!(leader.wait().unwrap().success(), "{}", said(home.path()));
     let row = status(home.path(), "many");
-    assert_eq!((row["state"].as_str(), row["relaunches"].as_u64()), (Some("completed"), Some(1)), "{row:#}\n{}", said(home.path()));
+    assert_eq!(
+        (row["state"].as_str(), row["relaunches"].as_u64()),
+        (Some("completed"), Some(1)),
+        "{row:#}\n{}",
+        said(home.path())
+    );
     assert_eq!(row["sweep"], serde_json::json!({"runs": 5, "completed": 5, "running": 0, "waiting": 0, "failed": []}));
-    let expected: BTreeMap<String, String> = (0..5).map(|index| (format!("many-{index:03}"), undisturbed(index))).collect();
+    let expected: BTreeMap<String, String> =
+        (0..5).map(|index| (format!("many-{index:03}"), undisturbed(index))).collect();
     assert_eq!(results(home.path()), expected, "neither neighbours nor a lost machine change a result");
     let log = run(home.path(), &["logs", "many"]).stdout;
     for completed in ["many-000", "many-001"] {
         // The last words of a machine that died may be lost with it.
-        assert!(log.matches(&format!("run {completed} starts")).count() <= 1, "what is completed is not run again: {log}");
+        assert!(
+            log.matches(&format!("run {completed} starts")).count() <= 1,
+            "what is completed is not run again: {log}"
+        );
     }
     assert!(log.contains("completed before"), "{log}");
     // Each run has its own output, card and checkpoints.
@@ -119,8 +148,12 @@ fn a_sweep_survives_its_machine_and_repeats_nothing_that_is_completed() {
     nothing_is_left(home.path());
     let gone = run(home.path(), &["down", "many", "-y"]);
     assert_eq!(gone.code, 0, "{}", gone.stderr);
-    let left: Vec<_> = std::fs::read_dir(home.path().join("fake-cloud/store/runs")).into_iter().flatten().flatten().collect();
-    let objects = left.iter().filter(|run| run.path().join("manifests").read_dir().is_ok_and(|mut all| all.next().is_some())).count();
+    let left: Vec<_> =
+        std::fs::read_dir(home.path().join("fake-cloud/store/runs")).into_iter().flatten().flatten().collect();
+    let objects = left
+        .iter()
+        .filter(|run| run.path().join("manifests").read_dir().is_ok_and(|mut all| all.next().is_some()))
+        .count();
     assert_eq!(objects, 0, "{left:?}");
 }
 
@@ -154,14 +187,26 @@ fn a_plan_of_a_sweep_fills_one_machine_and_pays_it_once() {
     let eight = plan(&["--gpus", "A100:8"]);
     let sweep = &eight["sweep"];
     assert_eq!((eight["nodes"].as_u64(), eight["gpus_per_node"].as_u64()), (Some(1), Some(8)));
-    assert_eq!((sweep["runs"].as_u64(), sweep["side_by_side"].as_u64(), sweep["rounds"].as_u64()), (Some(64), Some(8), Some(8)));
+    assert_eq!(
+        (sweep["runs"].as_u64(), sweep["side_by_side"].as_u64(), sweep["rounds"].as_u64()),
+        (Some(64), Some(8), Some(8))
+    );
     assert_eq!(eight["layout"]["data"], 1, "each run has one card: {}", eight["layout"]);
     let one = plan(&["--gpus", "A100:1"]);
     assert_eq!((one["sweep"]["side_by_side"].as_u64(), one["sweep"]["rounds"].as_u64()), (Some(1), Some(64)));
     let hours = |plan: &Value| plan["sweep"]["run_hours"].as_f64().unwrap();
-    assert!((hours(&eight) / hours(&one) - 1.0).abs() < 0.3, "a run is as fast beside others: {} and {}", hours(&eight), hours(&one));
+    assert!(
+        (hours(&eight) / hours(&one) - 1.0).abs() < 0.3,
+        "a run is as fast beside others: {} and {}",
+        hours(&eight),
+        hours(&one)
+    );
     let all = |plan: &Value| plan["gpu_hours"].as_f64().unwrap();
     assert!((all(&eight) / hours(&eight) - 64.0).abs() < 1e-6, "every run is paid, once: {}", all(&eight));
     let ran = crate::support::gpuplan(&["plan", "examples/sweep.toml", "--gpus", "A100:8"]);
-    assert!(ran.stdout.contains("64 runs, 8 beside each other on the machine, 1 GPU each, 8 rounds of "), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("64 runs, 8 beside each other on the machine, 1 GPU each, 8 rounds of "),
+        "{}",
+        ran.stdout
+    );
 }

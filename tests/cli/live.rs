@@ -15,8 +15,18 @@ use crate::support::Ran;
 const KEY: &str = "AKIAPLANTEDPLANTED00";
 const SECRET: &str = "planted/secret/of/the/account/0123456789";
 /// One machine with an A10G, which zones of us-east-1 price differently.
-const QUESTION: [&str; 10] =
-    ["examples/resnet-50-imagenet.toml", "--cloud", "aws", "--gpus", "A10G:1", "--spot", "--max-nodes", "1", "--deadline", "90d"];
+const QUESTION: [&str; 10] = [
+    "examples/resnet-50-imagenet.toml",
+    "--cloud",
+    "aws",
+    "--gpus",
+    "A10G:1",
+    "--spot",
+    "--max-nodes",
+    "1",
+    "--deadline",
+    "90d",
+];
 
 /// The cheapest believable zone is b; c was not repeated for days, d asks far less than its neighbours.
 fn market() -> Vec<Spot> {
@@ -39,7 +49,12 @@ struct Clouds {
 impl Clouds {
     fn run(&self, arguments: &[&str], more: &[(&str, &str)]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-        command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", "120").stdin(Stdio::null());
+        command
+            .args(arguments)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env_clear()
+            .env("COLUMNS", "120")
+            .stdin(Stdio::null());
         command.env("GPUPLAN_HOME", self.home.path()).env("HOME", self.home.path());
         command.env("AWS_ENDPOINT_URL", &self.aws).env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
         command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_REGION", "us-east-1");
@@ -53,7 +68,11 @@ impl Clouds {
             stderr: String::from_utf8(output.stderr).unwrap(),
             code: output.status.code().unwrap_or(-1),
         };
-        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET) && !ran.stderr.contains(KEY), "{}", ran.stderr);
+        assert!(
+            !ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET) && !ran.stderr.contains(KEY),
+            "{}",
+            ran.stderr
+        );
         ran
     }
 
@@ -65,14 +84,20 @@ impl Clouds {
 }
 
 fn rules() -> Vec<Rule> {
-    let quotas =
-        vec![("L-DB2E81BA", "Running On-Demand G and VT instances", 64.0), ("L-3819A6DF", "All G and VT Spot Instance Requests", 0.0)];
+    let quotas = vec![
+        ("L-DB2E81BA", "Running On-Demand G and VT instances", 64.0),
+        ("L-3819A6DF", "All G and VT Spot Instance Requests", 0.0),
+    ];
     let mut rules = answers::quotas(quotas);
     rules.push(answers::spot_history(market(), 3));
-    rules.push(Rule::on("RunInstances", Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized to perform this operation.")));
+    rules.push(Rule::on(
+        "RunInstances",
+        Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized to perform this operation."),
+    ));
     // A busy region costs only itself.
     rules.push(
-        Rule::on("DescribeAvailabilityZones", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded.")).region("eu-west-1"),
+        Rule::on("DescribeAvailabilityZones", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
+            .region("eu-west-1"),
     );
     rules
 }
@@ -99,10 +124,18 @@ fn refreshes(clouds: &Clouds) {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let line = ran.stdout.lines().find(|line| line.contains("aws-spot-history")).unwrap();
     assert!(line.contains("answered") && line.contains('4'), "{line}");
-    assert!(ran.stdout.lines().any(|line| line.contains("azure-retail-prices") && line.contains("failed")), "{}", ran.stdout);
+    assert!(
+        ran.stdout.lines().any(|line| line.contains("azure-retail-prices") && line.contains("failed")),
+        "{}",
+        ran.stdout
+    );
     let history = clouds.run(&["prices", "A10G", "--cloud", "aws", "--history"], &[]);
     assert_eq!(history.code, 0, "{}", history.stderr);
-    assert!(history.stdout.contains("use1-az1") && history.stdout.contains("-9 %") && history.stdout.contains('█'), "{}", history.stdout);
+    assert!(
+        history.stdout.contains("use1-az1") && history.stdout.contains("-9 %") && history.stdout.contains('█'),
+        "{}",
+        history.stdout
+    );
 }
 
 fn recommends_the_cheapest_eligible_zone(clouds: &Clouds) {
@@ -116,19 +149,28 @@ fn recommends_the_cheapest_eligible_zone(clouds: &Clouds) {
     for plan in crate::support::plans(&plan) {
         assert!(plan["price"]["origin"].is_string() && plan["price"]["observed_at"].is_string());
     }
-    let reasons: Vec<_> = plan["rejected"].as_array().unwrap().iter().map(|line| line["reason"].as_str().unwrap()).collect();
+    let reasons: Vec<_> =
+        plan["rejected"].as_array().unwrap().iter().map(|line| line["reason"].as_str().unwrap()).collect();
     assert!(reasons.contains(&"price-stale") && reasons.contains(&"price-suspect"), "{reasons:?}");
     let table = clouds.run(&[&["plan", "--live", "--max-age", "10m"], &QUESTION[..]].concat(), &[]);
     assert!(table.stdout.contains("$0.4200 an hour a machine, cached price seen"), "{}", table.stdout);
-    assert!(table.stdout.lines().filter(|line| line.contains("g5.xlarge") || line.contains(" x A10G")).count() > 1, "{}", table.stdout);
+    assert!(
+        table.stdout.lines().filter(|line| line.contains("g5.xlarge") || line.contains(" x A10G")).count() > 1,
+        "{}",
+        table.stdout
+    );
 }
 
 fn names_what_is_missing(clouds: &Clouds) {
     let ran = clouds.run(&[&["doctor"], &QUESTION[..]].concat(), &[]);
     assert_eq!(ran.code, 7, "a quota is in the way: {}{}", ran.stdout, ran.stderr);
-    for part in
-        ["123456789012", "denied: ec2:RunInstances", "quota BLOCKS: L-3819A6DF", "4 of 0 vCPUs", "to ask for more: aws service-quotas"]
-    {
+    for part in [
+        "123456789012",
+        "denied: ec2:RunInstances",
+        "quota BLOCKS: L-3819A6DF",
+        "4 of 0 vCPUs",
+        "to ask for more: aws service-quotas",
+    ] {
         assert!(ran.stdout.contains(part), "{part}\n{}", ran.stdout);
     }
 }
@@ -145,13 +187,20 @@ fn rebuilds_a_catalog_folder(clouds: &Clouds) {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stdout.starts_with("aws: ") && ran.stdout.contains(" as before"), "{}", ran.stdout);
     let manifest = fs::read_to_string(folder.join("SNAPSHOT.toml")).unwrap();
-    for part in
-        ["id = \"aws-spot-history@", "/?Action=DescribeSpotPriceHistory\"", "sha256 = \"", "parser_version = \"gpuplan ", "fetched_at = \""]
-    {
+    for part in [
+        "id = \"aws-spot-history@",
+        "/?Action=DescribeSpotPriceHistory\"",
+        "sha256 = \"",
+        "parser_version = \"gpuplan ",
+        "fetched_at = \"",
+    ] {
         assert!(manifest.contains(part), "{part}");
     }
     let prices = fs::read_to_string(folder.join("prices/aws.csv")).unwrap();
-    assert!(prices.lines().any(|row| row.starts_with("g5.xlarge,us-east-1,use1-az1,spot,,0.42,list,")), "the live price is in the file");
+    assert!(
+        prices.lines().any(|row| row.starts_with("g5.xlarge,us-east-1,use1-az1,spot,,0.42,list,")),
+        "the live price is in the file"
+    );
     // Three times as many rows as any answer has: a refresh that loses rows keeps the old file.
     let thrice = |(index, row): (usize, &str)| [row.to_owned(), format!("{row}{index}"), format!("{row}x{index}")];
     let many = prices.lines().enumerate().flat_map(thrice).collect::<Vec<_>>().join("\n");

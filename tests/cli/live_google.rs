@@ -8,12 +8,26 @@ use crate::fake_gce::FakeGce;
 use crate::gcp_project::project;
 use crate::support::Ran;
 
-const QUESTION: [&str; 9] =
-    ["examples/llama-3.1-8b-finetune.toml", "--cloud", "gcp", "--gpus", "H100:8", "--spot", "--max-nodes", "1", "--output=json"];
+const QUESTION: [&str; 9] = [
+    "examples/llama-3.1-8b-finetune.toml",
+    "--cloud",
+    "gcp",
+    "--gpus",
+    "H100:8",
+    "--spot",
+    "--max-nodes",
+    "1",
+    "--output=json",
+];
 
 fn run(home: &tempfile::TempDir, endpoint: &str, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", "120").stdin(Stdio::null());
+    command
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env_clear()
+        .env("COLUMNS", "120")
+        .stdin(Stdio::null());
     command.env("GPUPLAN_HOME", home.path()).env("HOME", home.path()).env("GOOGLE_CLOUD_PROJECT", "some-project");
     let output = command.env("GPUPLAN_GCP_ENDPOINT", endpoint).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -31,14 +45,30 @@ fn google_prices_are_taken_by_zone_and_kept() {
     let (fake, home) = (FakeGce::start(project), tempfile::tempdir().unwrap());
     let refreshed = run(&home, &fake.endpoint, &["refresh", "--cloud", "gcp"]);
     assert_eq!(refreshed.code, 0, "{}", refreshed.stderr);
-    assert!(refreshed.stdout.lines().any(|line| line.contains("gcp-skus") && line.contains("answered")), "{}", refreshed.stdout);
+    assert!(
+        refreshed.stdout.lines().any(|line| line.contains("gcp-skus") && line.contains("answered")),
+        "{}",
+        refreshed.stdout
+    );
     let live = recommended(&home, &fake.endpoint);
-    assert_eq!((live["instance_type"].as_str(), live["price"]["origin"].as_str()), (Some("a3-highgpu-8g"), Some("live")), "{live:#}");
-    assert_eq!((live["zone_id"].as_str(), live["rate_usd_per_hour"].as_str()), (Some("us-central1-a"), Some("50.609540822")), "{live:#}");
+    assert_eq!(
+        (live["instance_type"].as_str(), live["price"]["origin"].as_str()),
+        (Some("a3-highgpu-8g"), Some("live")),
+        "{live:#}"
+    );
+    assert_eq!(
+        (live["zone_id"].as_str(), live["rate_usd_per_hour"].as_str()),
+        (Some("us-central1-a"), Some("50.609540822")),
+        "{live:#}"
+    );
     let doctor = run(&home, &fake.endpoint, &[&["doctor"], &QUESTION[..8]].concat());
     assert_eq!(doctor.code, 7, "{}{}", doctor.stdout, doctor.stderr);
     assert!(doctor.stdout.contains("denied: compute.instances.delete"), "{}", doctor.stdout);
-    assert!(doctor.stdout.contains("PREEMPTIBLE_NVIDIA_H100_GPUS") && doctor.stdout.contains("gcloud "), "{}", doctor.stdout);
+    assert!(
+        doctor.stdout.contains("PREEMPTIBLE_NVIDIA_H100_GPUS") && doctor.stdout.contains("gcloud "),
+        "{}",
+        doctor.stdout
+    );
     let closed = format!("http://{}", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let cached = recommended(&home, &closed);
     assert_eq!(cached["price"]["origin"], "cached", "{cached:#}");

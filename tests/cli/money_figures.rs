@@ -59,7 +59,11 @@ fn portfolio(folder: &Path) -> PathBuf {
             .to_owned();
     for run in 0..200 {
         let team = if run % 3 == 0 { "a" } else { "b" };
-        text += &format!("[[run]]\nname = \"run {run}\"\nteam = \"{team}\"\nrepeats = {}\nmonths = {}\n", 1 + run % 7, 1 + run % 3);
+        text += &format!(
+            "[[run]]\nname = \"run {run}\"\nteam = \"{team}\"\nrepeats = {}\nmonths = {}\n",
+            1 + run % 7,
+            1 + run % 3
+        );
         text += match run % 4 {
             0 => "workload = \"llama-3.1-8b-lora.toml\"\n",
             1 => "workload = \"resnet-50-imagenet.toml\"\n",
@@ -125,7 +129,12 @@ impl Lines {
     fn line(&mut self) -> (String, i64, u64, Option<u64>) {
         let (id, more, place) = (self.next(), self.next(), self.next());
         let run = (place % 8 == 0).then_some(place / 8 % 200);
-        (format!("{id:016x}{more:016x}{place:016x}"), 1_790_812_800 + (more % 2_678_400) as i64, id % 100_000_000_000, run)
+        (
+            format!("{id:016x}{more:016x}{place:016x}"),
+            1_790_812_800 + (more % 2_678_400) as i64,
+            id % 100_000_000_000,
+            run,
+        )
     }
 }
 
@@ -174,7 +183,8 @@ fn write_parquet(path: &Path, bytes: u64) {
         optional group resource_tags (MAP) { repeated group key_value { required binary key (UTF8); optional binary value (UTF8); } } }";
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let file = BufWriter::with_capacity(1 << 20, fs::File::create(path).unwrap());
-    let mut file = SerializedFileWriter::new(file, Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties)).unwrap();
+    let mut file =
+        SerializedFileWriter::new(file, Arc::new(parse_message_type(schema).unwrap()), Arc::new(properties)).unwrap();
     let mut lines = Lines { state: 88_172_645_463_325_252 };
     let text = |text: &str| ByteArray::from(text);
     while (file.bytes_written() as u64) < bytes {
@@ -189,8 +199,10 @@ fn write_parquet(path: &Path, bytes: u64) {
                     writer.typed::<Int64Type>().write_batch(&times, None, None).unwrap();
                 }
                 4 | 7 => {
-                    let amounts: Vec<f64> =
-                        rows.iter().map(|row| if column == 4 { usd(row.2).parse().unwrap() } else { 0.016_666_666_7 }).collect();
+                    let amounts: Vec<f64> = rows
+                        .iter()
+                        .map(|row| if column == 4 { usd(row.2).parse().unwrap() } else { 0.016_666_666_7 })
+                        .collect();
                     writer.typed::<DoubleType>().write_batch(&amounts, None, None).unwrap();
                 }
                 _ => {
@@ -205,7 +217,10 @@ fn write_parquet(path: &Path, bytes: u64) {
                         _ => text(&row.3.map_or_else(|| "somebody".to_owned(), |run| format!("run-{run}"))),
                     };
                     let texts: Vec<ByteArray> = rows.iter().map(cell).collect();
-                    writer.typed::<ByteArrayType>().write_batch(&texts, Some(&definitions), Some(&repetitions)).unwrap();
+                    writer
+                        .typed::<ByteArrayType>()
+                        .write_batch(&texts, Some(&definitions), Some(&repetitions))
+                        .unwrap();
                 }
             }
             writer.close().unwrap();
@@ -226,7 +241,9 @@ fn import(path: &Path) -> (Duration, u64, serde_json::Value) {
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
         let text = fs::read_to_string(&status).unwrap_or_default();
-        let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        let kib = text
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
         peak = peak.max(kib.unwrap_or(0));
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -246,7 +263,11 @@ fn a_bill_of_a_gigabyte_is_imported_in_bounded_memory() {
     for path in [&csv, &parquet] {
         let (took, mib, answer) = import(path);
         let lines = answer["lines"].as_u64().unwrap();
-        println!("{}: {} MB, {lines} lines, {took:?}, {mib} MiB", path.display(), fs::metadata(path).unwrap().len() / 1_000_000);
+        println!(
+            "{}: {} MB, {lines} lines, {took:?}, {mib} MiB",
+            path.display(),
+            fs::metadata(path).unwrap().len() / 1_000_000
+        );
         assert_eq!(answer["runs"].as_array().unwrap().len(), 200);
         assert!(mib <= MOST_MIB, "{mib} MiB");
     }

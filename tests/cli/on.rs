@@ -27,8 +27,20 @@ fn run(clients: &Clients, home: &Path, arguments: &[&str]) -> Ran {
 fn launched(clients: &Clients, home: &Path, engine: &str, more: &[&str]) -> Ran {
     let (plan, store) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(PLAN), format!("file://{}/store", home.display()));
     let plan = plan.to_string_lossy().into_owned();
-    let words =
-        ["launch", &plan, "--on", engine, "--run", "handed", "--store", &store, "--framework", "none", "--image", "registry/train:3"];
+    let words = [
+        "launch",
+        &plan,
+        "--on",
+        engine,
+        "--run",
+        "handed",
+        "--store",
+        &store,
+        "--framework",
+        "none",
+        "--image",
+        "registry/train:3",
+    ];
     run(clients, home, &[&words[..], more, &["-y", "--", "python3", "train.py"]].concat())
 }
 
@@ -50,7 +62,10 @@ fn life(engine: &str, running: &str) {
     clients.is_now(running);
     let row = status(&clients, home);
     assert_eq!((row["state"].as_str(), row["engine"].as_str()), (Some("running"), Some(engine)));
-    assert!(row["expected_cost_usd"].is_string() && row["machines"][0]["pool"].as_str().unwrap().starts_with(engine), "{row}");
+    assert!(
+        row["expected_cost_usd"].is_string() && row["machines"][0]["pool"].as_str().unwrap().starts_with(engine),
+        "{row}"
+    );
     std::fs::write(home.join("gpuplan-handed.out"), "step 1 of 2\n").unwrap();
     let logs = run(&clients, home, &["logs", "handed"]);
     assert_eq!((logs.code, logs.stdout.as_str()), (0, "step 1 of 2\n"), "{}", logs.stderr);
@@ -86,7 +101,10 @@ fn a_submission_whose_answer_is_lost_is_found_again() {
     let ran = launched(&clients, home.path(), "slurm", &[]);
     assert_eq!(ran.code, 9, "{}", ran.stderr);
     let row = status(&clients, home.path());
-    assert_eq!((row["job"].as_str(), row["state"].as_str(), row["cost_usd"].is_null()), (Some("17"), Some("launching"), true));
+    assert_eq!(
+        (row["job"].as_str(), row["state"].as_str(), row["cost_usd"].is_null()),
+        (Some("17"), Some("launching"), true)
+    );
     assert_eq!(clients.submissions(), 1);
 }
 
@@ -94,7 +112,11 @@ fn a_submission_whose_answer_is_lost_is_found_again() {
 fn what_cannot_be_handed_over_says_why_and_leaves_nothing() {
     let (none, slurm, home) = (Clients::of("none"), Clients::of("slurm"), tempfile::tempdir().unwrap());
     let missing = launched(&none, home.path(), "slurm", &[]);
-    assert!(missing.code == 2 && missing.stderr.contains("not installed") && missing.stderr.contains("slurm-client"), "{}", missing.stderr);
+    assert!(
+        missing.code == 2 && missing.stderr.contains("not installed") && missing.stderr.contains("slurm-client"),
+        "{}",
+        missing.stderr
+    );
     let unknown = launched(&none, home.path(), "nomad", &[]);
     assert!(unknown.code == 2 && unknown.stderr.contains("slurm, kubernetes, skypilot"), "{}", unknown.stderr);
     let dry = launched(&slurm, home.path(), "slurm", &["--dry-run"]);

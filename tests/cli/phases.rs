@@ -63,7 +63,12 @@ fn all_phases_together_keep_the_deadline_and_the_budget() {
     let deadline = format!("{:.0}h", hours * 0.8);
     let hurried = plan("phases", &["--deadline", &deadline, "--budget", "100000"]);
     assert!(ends(&hurried) <= hours * 0.8);
-    let shares: f64 = hurried["phases"].as_array().unwrap().iter().map(|phase| phase["deadline_hours"].as_f64().unwrap_or_default()).sum();
+    let shares: f64 = hurried["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|phase| phase["deadline_hours"].as_f64().unwrap_or_default())
+        .sum();
     assert!((shares - (hours * 0.8).round()).abs() < 1e-6, "{shares} of {deadline}");
     let poor = gpuplan(&["plan", "examples/phases.toml", "--budget", "10"]);
     assert_eq!(poor.code, 4, "{}", poor.stderr);
@@ -113,8 +118,16 @@ fn work_without_gpu_is_planned_on_machines_that_have_none() {
     }
     let hurried = plan("phases", &["--phase", "prepare", "--deadline", "2h", "--on-demand"]);
     assert!(hurried["recommendation"]["run_hours"]["p90"].as_f64().unwrap() <= 2.0);
-    assert!(hurried["recommendation"]["chance_by_deadline"].as_f64().unwrap() > 0.89 && hurried["recommendation"]["losses"].is_null());
-    let refusals = [(&["--deadline", "10m"][..], 3), (&["--cloud", "azure"], 3), (&["--budget", "0.02"], 4), (&["--output", "csv"], 2)];
+    assert!(
+        hurried["recommendation"]["chance_by_deadline"].as_f64().unwrap() > 0.89
+            && hurried["recommendation"]["losses"].is_null()
+    );
+    let refusals = [
+        (&["--deadline", "10m"][..], 3),
+        (&["--cloud", "azure"], 3),
+        (&["--budget", "0.02"], 4),
+        (&["--output", "csv"], 2),
+    ];
     for (limits, code) in refusals {
         let ran = gpuplan(&[&["plan", "examples/phases.toml", "--phase", "prepare"], limits].concat());
         assert_eq!(ran.code, code, "{limits:?}: {}", ran.stderr);
@@ -137,7 +150,9 @@ fn what_runs_on_gpus_refuses_work_without_them_and_plans_never_mix_the_machines(
     let text = |arguments: &[&str]| gpuplan(arguments).stdout;
     assert!(text(&["catalog", "hosts", "--output", "csv"]).contains("t2d-standard-60"));
     assert!(text(&["prices", "--hosts", "--cloud", "gcp", "--spot", "--trusted"]).contains("t2d-standard-60"));
-    for command in [&["catalog", "instances", "--output", "csv"][..], &["prices", "--max-results", "0", "--output", "csv"]] {
+    for command in
+        [&["catalog", "instances", "--output", "csv"][..], &["prices", "--max-results", "0", "--output", "csv"]]
+    {
         assert!(!text(command).contains("t2d-standard"), "{command:?}");
     }
     let document = plan("phases", &["--phase", "explore"]);

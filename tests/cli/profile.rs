@@ -68,17 +68,27 @@ fn a_command_runs_unchanged_and_its_steps_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("p.json");
     let script = format!("echo data; echo talk >&2; {TRAINING}; exit 7");
-    let ran =
-        profile(&["run", "--interval", "0.1s", "--nvidia-smi", "/nonexistent", "--out", out.to_str().unwrap()], &["sh", "-c", &script]);
+    let ran = profile(
+        &["run", "--interval", "0.1s", "--nvidia-smi", "/nonexistent", "--out", out.to_str().unwrap()],
+        &["sh", "-c", &script],
+    );
     assert_eq!(ran.code, 7);
-    assert!(ran.stdout.starts_with("data\nstep: 1  loss: 2.0\n") && ran.stdout.ends_with("step: 8  loss: 2.0\n"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.starts_with("data\nstep: 1  loss: 2.0\n") && ran.stdout.ends_with("step: 8  loss: 2.0\n"),
+        "{}",
+        ran.stdout
+    );
     assert!(ran.stderr.contains("talk\n") && ran.stderr.contains("the host's alone are sampled"), "{}", ran.stderr);
     let found = json_file(&out);
     let median = found["step"]["median_seconds"].as_f64().unwrap();
     assert!(median > 0.09 && median < 0.5, "{median}");
     assert_eq!((found["version"].as_u64(), found["step"]["found_in"].as_str()), (Some(1), Some("torchtitan")));
     assert!(found["usage"]["host"]["cores"].as_u64().unwrap() > 0 && found["usage"]["gpus"] == json!([]));
-    assert!(found["notes"][1].as_str().unwrap().starts_with("no GPU counters, since there is no /nonexistent"), "{}", found["notes"]);
+    assert!(
+        found["notes"][1].as_str().unwrap().starts_with("no GPU counters, since there is no /nonexistent"),
+        "{}",
+        found["notes"]
+    );
 }
 
 #[test]
@@ -103,9 +113,11 @@ fn what_cannot_start_or_be_written_is_told_before_anything_runs() {
     let out = folder.path().join("p.json");
     let out = out.to_str().unwrap();
     assert_eq!(profile(&["run", "--out", out], &["/nonexistent/train"]).code, 127);
-    for arguments in
-        [&["run", "--steps", "(", "--out", out][..], &["run", "--out", "/nonexistent/p.json"], &["run", "--interval", "1", "--out", out]]
-    {
+    for arguments in [
+        &["run", "--steps", "(", "--out", out][..],
+        &["run", "--out", "/nonexistent/p.json"],
+        &["run", "--interval", "1", "--out", out],
+    ] {
         let ran = profile(arguments, &["sh", "-c", "echo started"]);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?} {}", ran.stderr);
     }
@@ -116,12 +128,16 @@ fn gpus_are_sampled_and_findings_named() {
     let folder = run_with_exports();
     let found = json_file(&folder.path().join("p.json"));
     assert_eq!(found["gpu"]["count"], 2);
-    let rules: Vec<&str> = found["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect();
+    let rules: Vec<&str> =
+        found["findings"].as_array().unwrap().iter().map(|finding| finding["rule"].as_str().unwrap()).collect();
     for rule in ["host-bound", "throttled-by-heat", "straggler", "pcie-link"] {
         assert!(rules.contains(&rule), "{rule}: {rules:?}");
     }
     for finding in found["findings"].as_array().unwrap() {
-        assert!(["evidence", "advice"].iter().all(|key| finding[key].as_str().is_some_and(|text| text.len() > 10)), "{finding}");
+        assert!(
+            ["evidence", "advice"].iter().all(|key| finding[key].as_str().is_some_and(|text| text.len() > 10)),
+            "{finding}"
+        );
         assert!(finding["threshold"].is_number() && finding["mended"]["change"].is_string());
     }
     assert_eq!(found["usage"]["links"]["pcie_pairs"], 1);
@@ -132,7 +148,14 @@ fn gpus_are_sampled_and_findings_named() {
 fn counting_nvml(folder: &Path) -> Result<(), String> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testbed/fake_nvml.c");
     let mut cc = Command::new("cc");
-    cc.current_dir(folder).args(["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", "libnvidia-ml.so.1", source]);
+    cc.current_dir(folder).args([
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libnvidia-ml.so.1",
+        "-o",
+        "libnvidia-ml.so.1",
+        source,
+    ]);
     let output = cc.stdin(Stdio::null()).output().map_err(|error| format!("cc: {error}"))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
@@ -143,7 +166,10 @@ fn what_goes_over_nvlink_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     if let Err(why) = counting_nvml(folder.path()) {
         // Past the capture of the test runner, which looks at the macros only.
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("\nWAIVED the test of NVLink's counters: {why}\n"));
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("\nWAIVED the test of NVLink's counters: {why}\n"),
+        );
         return;
     }
     let out = folder.path().join("p.json");
@@ -157,7 +183,11 @@ fn what_goes_over_nvlink_is_counted() {
     // A KiB each microsecond in either direction; the time is the counter's own, so the rate is exact.
     let rate = gpu["nvlink_bytes_per_second"].as_f64().unwrap();
     assert!((rate / (2.0 * 1024.0 * 1e6) - 1.0).abs() < 1e-6, "{rate}");
-    assert!(String::from_utf8_lossy(&ran.stderr).contains("NVLink 1.9 GiB/s"), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(
+        String::from_utf8_lossy(&ran.stderr).contains("NVLink 1.9 GiB/s"),
+        "{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
     assert_eq!((gpu["name"].as_str(), &gpu["pcie_send_bytes_per_second"]), (Some("Counting GPU"), &Value::Null));
 }
 
@@ -211,7 +241,8 @@ fn the_event_file_has_sound_checksums_and_scalars() {
     let data = fs::read(file).unwrap();
     let mut rest = &data[..];
     let mut events = Vec::new();
-    let sound = |data: &[u8], stored: &[u8]| crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes() == stored;
+    let sound =
+        |data: &[u8], stored: &[u8]| crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes() == stored;
     while !rest.is_empty() {
         let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
         assert!(sound(&rest[..8], &rest[8..12]));
@@ -283,19 +314,32 @@ fn seconds_of(found: &Value, class: &str) -> f64 {
 #[test]
 fn real_traces_are_read() {
     let torch = traced(&format!("{FIXTURES}/pytorch-cpu.json.gz"));
-    assert_eq!((torch["operators"]["format"].as_str(), torch["step"]["count"].as_u64()), (Some("PyTorch profiler"), Some(3)));
+    assert_eq!(
+        (torch["operators"]["format"].as_str(), torch["step"]["count"].as_u64()),
+        (Some("PyTorch profiler"), Some(3))
+    );
     assert!(seconds_of(&torch, "compute") > 0.0 && seconds_of(&torch, "memory") > seconds_of(&torch, "compute"));
     assert!(torch["operators"]["input_wait_seconds"].as_f64().unwrap() > 0.0);
     assert!(torch["operators"]["products"]["shaped"].as_u64().unwrap() > 10);
     let jax = traced(&format!("{FIXTURES}/jax-cpu.trace.json.gz"));
-    assert_eq!((jax["operators"]["format"].as_str(), jax["step"]["count"].as_u64()), (Some("TensorFlow or JAX profiler"), Some(5)));
+    assert_eq!(
+        (jax["operators"]["format"].as_str(), jax["step"]["count"].as_u64()),
+        (Some("TensorFlow or JAX profiler"), Some(5))
+    );
     assert!(seconds_of(&jax, "compute") > 0.0);
     let kineto = traced(&format!("{FIXTURES}/kineto-v100.json"));
-    assert_eq!((kineto["gpu"]["name"].as_str(), kineto["operators"]["devices"].as_u64()), (Some("Tesla V100-DGXS-32GB"), Some(1)));
-    assert!((seconds_of(&kineto, "compute") - 5e-6).abs() < 1e-9 && (seconds_of(&kineto, "memory") - 1e-6).abs() < 1e-9);
+    assert_eq!(
+        (kineto["gpu"]["name"].as_str(), kineto["operators"]["devices"].as_u64()),
+        (Some("Tesla V100-DGXS-32GB"), Some(1))
+    );
+    assert!(
+        (seconds_of(&kineto, "compute") - 5e-6).abs() < 1e-9 && (seconds_of(&kineto, "memory") - 1e-6).abs() < 1e-9
+    );
     // Each kernel began in the microsecond in which its launch ended: all of the gaps was the host's.
-    let (gaps, waited) =
-        (kineto["operators"]["gap_seconds"].as_f64().unwrap(), kineto["operators"]["host_bound_seconds"].as_f64().unwrap());
+    let (gaps, waited) = (
+        kineto["operators"]["gap_seconds"].as_f64().unwrap(),
+        kineto["operators"]["host_bound_seconds"].as_f64().unwrap(),
+    );
     assert!(gaps > 1e-3 && (waited / gaps - 1.0).abs() < 1e-2, "{waited} of {gaps}");
 }
 
@@ -321,7 +365,11 @@ fn a_damaged_trace_is_refused_with_its_byte() {
         fs::write(&path, data).unwrap();
         let ran = profile(&["trace", path.to_str().unwrap()], &[]);
         assert_eq!(ran.code, 2, "{name}: {}", ran.stdout);
-        assert!(ran.stderr.contains(&wanted) && ran.stderr.contains("at byte") && ran.stderr.contains("hint: "), "{name}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(&wanted) && ran.stderr.contains("at byte") && ran.stderr.contains("hint: "),
+            "{name}: {}",
+            ran.stderr
+        );
     }
 }
 
@@ -366,10 +414,16 @@ fn an_export_of_nsight_systems_is_read_or_refused() {
     let path = folder.path().join("report.sqlite");
     nsight(&path);
     let found = traced(path.to_str().unwrap());
-    assert_eq!((found["gpu"]["name"].as_str(), found["step"]["median_seconds"].as_f64()), (Some("NVIDIA A100-SXM4-80GB"), Some(1e-3)));
+    assert_eq!(
+        (found["gpu"]["name"].as_str(), found["step"]["median_seconds"].as_f64()),
+        (Some("NVIDIA A100-SXM4-80GB"), Some(1e-3))
+    );
     let operators = &found["operators"];
     let micros = |key: &str| (operators[key].as_f64().unwrap() * 1e6).round();
-    assert_eq!((micros("span_seconds"), micros("gap_seconds"), micros("exposed_communication_seconds")), (1750.0, 250.0, 400.0));
+    assert_eq!(
+        (micros("span_seconds"), micros("gap_seconds"), micros("exposed_communication_seconds")),
+        (1750.0, 250.0, 400.0)
+    );
     // Idle from 800 us on, launched at 1,040 us: 240 of the 250 us were the host's.
     assert_eq!((micros("host_bound_seconds"), operators["synchronisations"].as_u64()), (240.0, Some(2)));
     assert_eq!(operators["copies"][0]["kind"], "HtoD pageable");
@@ -377,7 +431,11 @@ fn an_export_of_nsight_systems_is_read_or_refused() {
     let cut = folder.path().join("cut.sqlite");
     fs::write(&cut, &data[..data.len() / 2]).unwrap();
     let ran = profile(&["trace", cut.to_str().unwrap()], &[]);
-    assert!(ran.code == 2 && ran.stderr.contains(&format!("at byte {}: the file ends", data.len() / 2)), "{}", ran.stderr);
+    assert!(
+        ran.code == 2 && ran.stderr.contains(&format!("at byte {}: the file ends", data.len() / 2)),
+        "{}",
+        ran.stderr
+    );
     let foreign = folder.path().join("foreign.sqlite");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t (a INT);").unwrap();
     let ran = profile(&["trace", foreign.to_str().unwrap()], &[]);
@@ -413,7 +471,9 @@ fn a_profile_changes_the_plan_and_its_findings_are_priced() {
     let folder = tempfile::tempdir().unwrap();
     let plain = planned(&[]);
     let best = |plan: &Value| plan["recommendation"].clone();
-    let width = |plan: &Value| best(plan)["step_seconds"]["high"].as_f64().unwrap() / best(plan)["step_seconds"]["low"].as_f64().unwrap();
+    let width = |plan: &Value| {
+        best(plan)["step_seconds"]["high"].as_f64().unwrap() / best(plan)["step_seconds"]["low"].as_f64().unwrap()
+    };
     let expected = |plan: &Value| best(plan)["step_seconds"]["expected"].as_f64().unwrap();
     let path = made_profile(folder.path(), expected(&plain) * 1.4, "NVIDIA A100-SXM4-80GB");
     let slower = planned(&["--profile", path.to_str().unwrap()]);
@@ -425,9 +485,18 @@ fn a_profile_changes_the_plan_and_its_findings_are_priced() {
     let cost = |plan: &Value| best(plan)["cost_usd"]["expected"].as_str().unwrap().parse::<f64>().unwrap();
     let saved = findings[0]["saves_usd"].as_str().unwrap().parse::<f64>().unwrap();
     assert!(saved > 0.2 * cost(&slower) && saved < 0.4 * cost(&slower), "{saved} of {}", cost(&slower));
-    assert!(findings[1]["why_unpriced"].is_string() && findings[2]["why_unpriced"].as_str().unwrap().contains("profiled machine"));
+    assert!(
+        findings[1]["why_unpriced"].is_string()
+            && findings[2]["why_unpriced"].as_str().unwrap().contains("profiled machine")
+    );
     assert!(plain["findings"].as_array().unwrap().is_empty());
-    let ran = crate::support::gpuplan(&["plan", "examples/llama-3.1-8b-lora.toml", "--on-demand", "--profile", path.to_str().unwrap()]);
+    let ran = crate::support::gpuplan(&[
+        "plan",
+        "examples/llama-3.1-8b-lora.toml",
+        "--on-demand",
+        "--profile",
+        path.to_str().unwrap(),
+    ]);
     assert!(ran.stdout.contains("Fixing this saves about $"), "{}", ran.stdout);
 }
 
@@ -437,8 +506,14 @@ fn a_profile_that_says_nothing_is_told_and_a_foreign_file_refused() {
     let path = made_profile(folder.path(), 1.0, "An Unknown Card");
     let arguments = ["plan", "examples/llama-3.1-8b-lora.toml", "--on-demand", "--profile", path.to_str().unwrap()];
     let ran = crate::support::gpuplan(&arguments);
-    assert!(ran.code == 0 && ran.stderr.contains("the profile changes no estimate: the catalog has no GPU named"), "{}", ran.stderr);
-    for (text, wanted) in [("{\"version\": 2}", "it has version 2"), ("[]", "`version` is missing"), ("no", "it is no profile")] {
+    assert!(
+        ran.code == 0 && ran.stderr.contains("the profile changes no estimate: the catalog has no GPU named"),
+        "{}",
+        ran.stderr
+    );
+    for (text, wanted) in
+        [("{\"version\": 2}", "it has version 2"), ("[]", "`version` is missing"), ("no", "it is no profile")]
+    {
         fs::write(&path, text).unwrap();
         let ran = crate::support::gpuplan(&arguments);
         assert!(ran.code == 2 && ran.stderr.contains(wanted), "{}", ran.stderr);
@@ -494,7 +569,9 @@ fn read_large(path: &Path) -> (f64, u64) {
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
         let text = fs::read_to_string(&status).unwrap_or_default();
-        let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        let kib = text
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
         peak = peak.max(kib.unwrap_or(0));
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

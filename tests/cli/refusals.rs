@@ -36,9 +36,18 @@ fn impossible_numbers_are_named() {
     let model = "[model]\npreset = \"llama-3.1-8b\"\n[training]\ntask = \"lora\"\n";
     insta::assert_snapshot!("negative_tokens", workload(&format!("{model}tokens = -5\n"), &[]).refusal());
     insta::assert_snapshot!("huge_tokens", workload(&format!("{model}tokens = \"1e400\"\n"), &[]).refusal());
-    insta::assert_snapshot!("zero_sequence", workload(&format!("{model}tokens = \"1B\"\nsequence_length = 0\n"), &[]).refusal());
-    insta::assert_snapshot!("unknown_precision", workload(&format!("{model}tokens = \"1B\"\nprecision = \"fp9\"\n"), &[]).refusal());
-    insta::assert_snapshot!("negative_budget", workload(&format!("{model}tokens = \"1B\"\n[limits]\nbudget = \"-3\"\n"), &[]).refusal());
+    insta::assert_snapshot!(
+        "zero_sequence",
+        workload(&format!("{model}tokens = \"1B\"\nsequence_length = 0\n"), &[]).refusal()
+    );
+    insta::assert_snapshot!(
+        "unknown_precision",
+        workload(&format!("{model}tokens = \"1B\"\nprecision = \"fp9\"\n"), &[]).refusal()
+    );
+    insta::assert_snapshot!(
+        "negative_budget",
+        workload(&format!("{model}tokens = \"1B\"\n[limits]\nbudget = \"-3\"\n"), &[]).refusal()
+    );
 }
 
 #[test]
@@ -55,7 +64,8 @@ fn hostile_configurations_are_refused() {
 
 #[test]
 fn a_deadline_in_the_past_is_refused() {
-    let ran = gpuplan(&["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M", "--deadline", "2026-07-01"]);
+    let ran =
+        gpuplan(&["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M", "--deadline", "2026-07-01"]);
     insta::assert_snapshot!("past_deadline", ran.refusal());
 }
 
@@ -102,7 +112,8 @@ fn every_hint_can_be_typed() {
         assert_ne!(ran.code, 0);
         for hint in ran.stderr.lines().filter_map(|line| line.strip_prefix("hint: ")) {
             for command in commands(hint) {
-                let words: Vec<&str> = command.split_whitespace().map(|word| word.trim_matches(['`', ',', '.'])).collect();
+                let words: Vec<&str> =
+                    command.split_whitespace().map(|word| word.trim_matches(['`', ',', '.'])).collect();
                 let words = if words[0] == "gpuplan" { words } else { [&["gpuplan", "plan"][..], &words].concat() };
                 Arguments::try_parse_from(&words).unwrap_or_else(|error| panic!("hint `{hint}`: {error}"));
                 typed += 1;
@@ -114,8 +125,12 @@ fn every_hint_can_be_typed() {
 
 /// Parts in backticks that are commands or flags, or the whole hint where it is one.
 fn commands(hint: &str) -> Vec<String> {
-    let quoted =
-        hint.split('`').skip(1).step_by(2).filter(|part| part.starts_with("gpuplan ") || part.starts_with("--")).map(str::to_owned);
+    let quoted = hint
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|part| part.starts_with("gpuplan ") || part.starts_with("--"))
+        .map(str::to_owned);
     if hint.starts_with("gpuplan ") || hint.starts_with("--") {
         return vec![hint.split(" accepts").next().unwrap_or(hint).split(" after").next().unwrap_or(hint).to_owned()];
     }

@@ -70,14 +70,21 @@ fn the_rows_say_everything_exactly() {
     }
     let again = report(PLAN, &["--output", "csv"]);
     assert_eq!(rows, again);
-    let bill: Vec<(String, String)> =
-        csv(&rows).into_iter().filter(|row| row[1] == "bill" && row[3] == "cost_usd").map(|row| (row[2].clone(), row[4].clone())).collect();
+    let bill: Vec<(String, String)> = csv(&rows)
+        .into_iter()
+        .filter(|row| row[1] == "bill" && row[3] == "cost_usd")
+        .map(|row| (row[2].clone(), row[4].clone()))
+        .collect();
     let nanos = |text: &str| {
         let (whole, part) = text.split_once('.').unwrap();
         format!("{whole}{part:0<9}").parse::<i128>().unwrap()
     };
     let (total, lines) = bill.split_last().unwrap();
-    assert_eq!(lines.iter().map(|(_, cost)| nanos(cost)).sum::<i128>(), nanos(&total.1), "the lines add up to the nano-dollar");
+    assert_eq!(
+        lines.iter().map(|(_, cost)| nanos(cost)).sum::<i128>(),
+        nanos(&total.1),
+        "the lines add up to the nano-dollar"
+    );
 }
 
 #[test]
@@ -107,14 +114,17 @@ fn a_page_needs_no_network_no_script_and_no_eyes() {
     let ids = attributes(&page, "id");
     let known: BTreeSet<&str> = ids.iter().copied().collect();
     assert_eq!(known.len(), ids.len(), "an id stands twice");
-    let named: Vec<&str> = attributes(&page, "aria-labelledby").into_iter().flat_map(|names| names.split(' ')).collect();
+    let named: Vec<&str> =
+        attributes(&page, "aria-labelledby").into_iter().flat_map(|names| names.split(' ')).collect();
     assert!(!named.is_empty() && named.iter().all(|name| known.contains(name)), "{named:?}");
     let headings: Vec<&str> =
         page.split("<h").skip(1).filter_map(|rest| rest.get(..1)).filter(|level| level.parse::<u8>().is_ok()).collect();
     assert_eq!(headings[0], "1");
     assert!(headings[1..].iter().all(|level| *level == "2"), "{headings:?}");
     let drawings = page.matches("<svg").count();
-    assert!(drawings >= 10 && drawings == page.matches("<desc").count() && drawings == page.matches("role=\"img\"").count());
+    assert!(
+        drawings >= 10 && drawings == page.matches("<desc").count() && drawings == page.matches("role=\"img\"").count()
+    );
     // The recommendation comes first, in words.
     let main = page.split_once("<main").unwrap().1;
     let at = |words: &str| main.find(words).unwrap_or_else(|| panic!("{words}"));
@@ -158,10 +168,12 @@ fn a_fresh_report_has_the_figures_of_the_plan() {
     let example = "llama-3.1-8b-lora";
     let document = plan(example, &["--gpus", "H100"]);
     let rows = csv(&report(&format!("examples/{example}.toml"), &["--gpus", "H100", "--format", "csv"]));
-    let value = |part: &str, field: &str| rows.iter().rfind(|row| row[1] == part && row[3] == field).unwrap()[4].clone();
+    let value =
+        |part: &str, field: &str| rows.iter().rfind(|row| row[1] == part && row[3] == field).unwrap()[4].clone();
     assert_eq!(value("bill", "cost_usd"), document["recommendation"]["cost_usd"]["expected"].as_str().unwrap());
     assert!(rows.iter().any(|row| row[1] == "step" && row[3] == "seconds"), "a new plan says where its step goes");
-    let other = document["frontier"].as_array().unwrap().iter().find(|plan| plan["id"] != document["recommendation"]["id"]);
+    let other =
+        document["frontier"].as_array().unwrap().iter().find(|plan| plan["id"] != document["recommendation"]["id"]);
     if let Some(id) = other.and_then(|plan| plan["id"].as_str()) {
         let named = report(&format!("examples/{example}.toml"), &["--gpus", "H100", "--format", "md", "--plan", id]);
         assert!(named.contains("It is expected to cost"));
@@ -177,7 +189,8 @@ fn a_report_goes_to_a_file_and_to_programs() {
     assert!(ran.stderr.contains("wrote ") && std::fs::read_to_string(&out).unwrap().ends_with("</html>\n"));
     let document: Value = serde_json::from_str(&report(PLAN, &["--output", "json"])).unwrap();
     assert_eq!((&document["version"], &document["title"]), (&1.into(), &"llama-7b-pretrain".into()));
-    let ids: Vec<&str> = document["sections"].as_array().unwrap().iter().filter_map(|section| section["id"].as_str()).collect();
+    let ids: Vec<&str> =
+        document["sections"].as_array().unwrap().iter().filter_map(|section| section["id"].as_str()).collect();
     assert_eq!(ids[..3], ["recommendation", "risks", "thrown-out"]);
 }
 
@@ -192,8 +205,14 @@ fn what_a_profile_found_stands_on_the_page_with_its_price() {
         ]);
     });
     let text = report(&path, &["--format", "md"]);
-    assert!(text.contains("## What the profile found") && text.contains("| input bound | the GPU waits 31 % of a step |"), "{text}");
-    assert!(text.contains("$1,235") && text.contains("- Not priced: throttled by heat: a fault of the profiled machine"), "{text}");
+    assert!(
+        text.contains("## What the profile found") && text.contains("| input bound | the GPU waits 31 % of a step |"),
+        "{text}"
+    );
+    assert!(
+        text.contains("$1,235") && text.contains("- Not priced: throttled by heat: a fault of the profiled machine"),
+        "{text}"
+    );
     assert!(!report(&path, &[]).contains("<workers>"));
     assert!(!report(PLAN, &["--format", "md"]).contains("What the profile found"));
 }
@@ -218,7 +237,11 @@ fn what_is_no_plan_is_refused() {
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
         ran
     };
-    assert!(refused(&["nowhere.toml"]).stderr.contains("there is no file nowhere.toml, and no run is called `nowhere.toml`"));
+    assert!(
+        refused(&["nowhere.toml"])
+            .stderr
+            .contains("there is no file nowhere.toml, and no run is called `nowhere.toml`")
+    );
     assert!(refused(&[PLAN, "--spot"]).stderr.contains("flags of a question do not change"));
     assert!(refused(&[PLAN, "--plan", "x"]).stderr.contains("no plan in it has the id `x`"));
     assert!(refused(&[PLAN, "--format", "md", "--output", "json"]).stderr.contains("two formats"));
@@ -250,8 +273,12 @@ fn a_budget_is_a_page_too() {
     let page = report(path, &[]);
     assert!(!page.contains("<b>2027") && !page.contains("<i>") && page.matches("<svg").count() == 4);
     let markdown = report(path, &["--format", "md"]);
-    for said in ["The budget of $1,500 is kept with a chance of 70 %.", "-$240.10", "By cloud: the budget does not say it", "nobody is ill"]
-    {
+    for said in [
+        "The budget of $1,500 is kept with a chance of 70 %.",
+        "-$240.10",
+        "By cloud: the budget does not say it",
+        "nobody is ill",
+    ] {
         assert!(markdown.contains(said), "{said}: {markdown}");
     }
 }
@@ -282,7 +309,14 @@ fn the_page_fits_and_can_be_read_in_a_browser() {
         std::fs::write(folder.path().join("frame.html"), frame).unwrap();
         for (setting, scheme) in [(0, "dark"), (1, "light")] {
             let mut command = std::process::Command::new(browser);
-            command.args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000", "--dump-dom"]);
+            command.args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                "--virtual-time-budget=5000",
+                "--dump-dom",
+            ]);
             command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
             command.arg("--window-size=1400,2200").arg(format!("--blink-settings=preferredColorScheme={setting}"));
             let seen = command.arg(format!("file://{}", folder.path().join("frame.html").display())).output().unwrap();

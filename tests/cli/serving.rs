@@ -13,7 +13,11 @@ const BATCH: &str = "examples/batch-llama-3.1-8b.toml";
 fn changed(folder: &tempfile::TempDir, changes: &[(&str, &str)]) -> String {
     let mut text = fs::read_to_string(SERVE).unwrap();
     for (key, line) in changes {
-        text = text.lines().map(|old| if old.starts_with(key) { line.to_string() } else { old.to_owned() }).collect::<Vec<_>>().join("\n");
+        text = text
+            .lines()
+            .map(|old| if old.starts_with(key) { line.to_string() } else { old.to_owned() })
+            .collect::<Vec<_>>()
+            .join("\n");
     }
     let file = folder.path().join("serve.toml");
     fs::write(&file, text).unwrap();
@@ -35,17 +39,29 @@ fn adds_up(plan: &Value) {
 fn a_service_states_load_latency_and_money_and_keeps_its_targets() {
     let document = plan("serve-llama-3.1-8b", &[]);
     assert_eq!(
-        (document["workload"]["serving"]["requests_per_second"].as_f64(), document["workload"]["serving"]["hours"].as_f64()),
+        (
+            document["workload"]["serving"]["requests_per_second"].as_f64(),
+            document["workload"]["serving"]["hours"].as_f64()
+        ),
         (Some(20.0), Some(730.0))
     );
-    let plans: Vec<&Value> = ["frontier", "alternatives"].iter().flat_map(|key| document[*key].as_array().unwrap()).collect();
+    let plans: Vec<&Value> =
+        ["frontier", "alternatives"].iter().flat_map(|key| document[*key].as_array().unwrap()).collect();
     assert!(plans.len() > 3);
     for plan in plans.into_iter().chain([&document["recommendation"]]) {
         adds_up(plan);
         let (first, token) = (&plan["latency_seconds"]["ttft"], &plan["latency_seconds"]["per_token"]);
-        assert!(first["p50"].as_f64() <= first["p90"].as_f64() && first["p90"].as_f64().unwrap() <= 0.3, "{}", plan["id"]);
+        assert!(
+            first["p50"].as_f64() <= first["p90"].as_f64() && first["p90"].as_f64().unwrap() <= 0.3,
+            "{}",
+            plan["id"]
+        );
         assert!(token["expected"].as_f64().unwrap() <= 0.05, "{}", plan["id"]);
-        assert!(plan["replicas"].as_u64().unwrap() >= 1 && plan["serving"]["load"].as_f64().unwrap() <= 0.8, "{}", plan["id"]);
+        assert!(
+            plan["replicas"].as_u64().unwrap() >= 1 && plan["serving"]["load"].as_f64().unwrap() <= 0.8,
+            "{}",
+            plan["id"]
+        );
         assert!(plan["checkpoint"].is_null() && plan["chance_by_deadline"].is_null());
         // 20 x 768 tokens a second for 730 hours.
         let tokens = 20.0 * 768.0 * 730.0 * 3600.0;
@@ -77,7 +93,11 @@ fn spot_carries_a_service_only_with_spare_machines_and_places_enough() {
     };
     let strict = ask("0.999");
     assert_eq!(strict.code, 3, "{}", strict.stdout);
-    assert!(strict.stderr.contains("may be lost together") && strict.stderr.contains("serving.availability = 0."), "{}", strict.stderr);
+    assert!(
+        strict.stderr.contains("may be lost together") && strict.stderr.contains("serving.availability = 0."),
+        "{}",
+        strict.stderr
+    );
     let loose = ask("0.95").json();
     let best = &loose["recommendation"];
     assert_eq!(best["purchase"], "spot-with-fallback");
@@ -86,7 +106,10 @@ fn spot_carries_a_service_only_with_spare_machines_and_places_enough() {
     assert!(standby["too_few_replicas_share"].as_f64().unwrap() <= 0.05, "{standby}");
     let placed: u64 = standby["places"].as_array().unwrap().iter().map(|place| place["nodes"].as_u64().unwrap()).sum();
     assert_eq!(placed, best["nodes"].as_u64().unwrap());
-    assert!(nanos(&best["cost_usd"]["p90"]) > nanos(&best["cost_usd"]["expected"]), "how long spot is gone is not known");
+    assert!(
+        nanos(&best["cost_usd"]["p90"]) > nanos(&best["cost_usd"]["expected"]),
+        "how long spot is gone is not known"
+    );
 }
 
 #[test]
@@ -98,10 +121,21 @@ fn targets_and_lengths_that_cannot_be_kept_are_refused_with_the_nearest_fix() {
         ran
     };
     let soon = refused(&[("time_to_first_token", "time_to_first_token = \"2ms\"")], 3);
-    assert!(soon.stderr.contains("the first token takes") && soon.stderr.contains("serving.time_to_first_token = \""), "{}", soon.stderr);
+    assert!(
+        soon.stderr.contains("the first token takes") && soon.stderr.contains("serving.time_to_first_token = \""),
+        "{}",
+        soon.stderr
+    );
     let long = refused(&[("prompt_tokens", "prompt_tokens = 140000")], 2);
     assert!(long.stderr.contains("reads 131072"), "{}", long.stderr);
-    let alone = gpuplan(&["plan", &changed(&folder, &[("preset", "preset = \"llama-3.1-70b\"")]), "--gpus", "H100:1", "--max-nodes", "1"]);
+    let alone = gpuplan(&[
+        "plan",
+        &changed(&folder, &[("preset", "preset = \"llama-3.1-70b\"")]),
+        "--gpus",
+        "H100:1",
+        "--max-nodes",
+        "1",
+    ]);
     assert_eq!(alone.code, 3, "{}", alone.stdout);
     assert!(alone.stderr.contains("a GPU with"), "{}", alone.stderr);
     let instant = refused(&[("time_per_token", "time_per_token = \"0.1ms\"")], 3);
@@ -129,7 +163,11 @@ fn a_served_model_is_planned_and_nothing_else() {
     ] {
         let ran = gpuplan(arguments);
         assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.stdout);
-        assert!(ran.stderr.contains("planned only") && ran.stderr.contains("gpuplan plan FILE"), "{arguments:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("planned only") && ran.stderr.contains("gpuplan plan FILE"),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
     }
     let money = gpuplan(&["budget", SERVE, "--output", "json"]).json();
     let planned = plan("serve-llama-3.1-8b", &[]);
@@ -143,7 +181,10 @@ fn a_served_model_is_planned_and_nothing_else() {
 #[test]
 fn a_small_model_fits_a_slice_of_a_card() {
     let folder = tempfile::tempdir().unwrap();
-    let file = changed(&folder, &[("preset", "preset = \"qwen2.5-0.5b\""), ("requests_per_second", "requests_per_second = 0.5")]);
+    let file = changed(
+        &folder,
+        &[("preset", "preset = \"qwen2.5-0.5b\""), ("requests_per_second", "requests_per_second = 0.5")],
+    );
     let ran = gpuplan(&["plan", &file, "--on-demand", "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let document = ran.json();

@@ -21,7 +21,9 @@ fn plain_and_packed_traces_give_the_same_answers() {
     packed.write_all(TRACE.as_bytes()).unwrap();
     std::fs::write(at("traces.jsonl.gz"), packed.finish().unwrap()).unwrap();
     std::fs::write(at("cases.jsonl"), CASE).unwrap();
-    let run = |traces: &str| gpuplan(&["simulate", "--traces", &at(traces), "--cases", &at("cases.jsonl"), "--output", "json"]);
+    let run = |traces: &str| {
+        gpuplan(&["simulate", "--traces", &at(traces), "--cases", &at("cases.jsonl"), "--output", "json"])
+    };
     let (plain, packed) = (run("traces.jsonl"), run("traces.jsonl.gz"));
     assert_eq!((plain.code, &plain.stdout), (0, &packed.stdout), "{}", plain.stderr);
     let answers: Vec<Value> = plain.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -29,13 +29,23 @@ fn a_deadline_is_promised_by_falling_back() {
         let (wait, spot) = (&plan["wait_hours"], &plan["spot"]);
         assert!(number(&wait["p50"]) > 0.0 && number(&wait["p90"]) >= number(&wait["p50"]), "{wait}");
         assert!(!wait["basis"].as_str().unwrap().is_empty());
-        assert!(number(&plan["chance_by_deadline"]) >= 0.9 && number(&plan["run_hours"]["p90"]) <= 30.0, "{}", plan["id"]);
+        assert!(
+            number(&plan["chance_by_deadline"]) >= 0.9 && number(&plan["run_hours"]["p90"]) <= 30.0,
+            "{}",
+            plan["id"]
+        );
         let promise = spot["promise"].as_str().unwrap();
-        assert!(promise.contains("unless on-demand capacity for") && promise.contains("On-demand ceiling $"), "{promise}");
+        assert!(
+            promise.contains("unless on-demand capacity for") && promise.contains("On-demand ceiling $"),
+            "{promise}"
+        );
         assert!(dollars(&spot["fallback_rate_usd_per_hour"]) > 0.0);
         assert!((0.0..=1.0).contains(&number(&spot["on_demand_share"])));
-        let (p50, p75, p90) =
-            (&spot["forecast"]["cost_usd"]["p50"], &spot["forecast"]["cost_usd"]["p75"], &spot["forecast"]["cost_usd"]["p90"]);
+        let (p50, p75, p90) = (
+            &spot["forecast"]["cost_usd"]["p50"],
+            &spot["forecast"]["cost_usd"]["p75"],
+            &spot["forecast"]["cost_usd"]["p90"],
+        );
         assert!(dollars(p50) <= dollars(p75) && dollars(p75) <= dollars(p90));
         let bars = spot["cost_histogram"].as_array().unwrap();
         assert!(bars.is_empty() || (bars.iter().map(|bar| number(&bar["share"])).sum::<f64>() - 1.0).abs() < 1e-9);
@@ -69,10 +79,14 @@ fn more_confidence_never_costs_less_and_is_kept() {
 #[test]
 fn the_recommended_machines_stand_on_every_way_to_buy_them() {
     let document = plan(FINETUNE, &["--gpus", "A100:8", "--cloud", "aws"]);
-    let ways: Vec<&str> = document["terms"].as_array().unwrap().iter().map(|way| way["purchase"].as_str().unwrap()).collect();
+    let ways: Vec<&str> =
+        document["terms"].as_array().unwrap().iter().map(|way| way["purchase"].as_str().unwrap()).collect();
     assert!(["spot", "spot-with-fallback", "on-demand"].iter().all(|way| ways.contains(way)), "{ways:?}");
     for way in document["terms"].as_array().unwrap() {
-        assert!(way["refused"].is_string() || dollars(&way["cost_usd"]["p90"]) >= dollars(&way["cost_usd"]["p50"]), "{way}");
+        assert!(
+            way["refused"].is_string() || dollars(&way["cost_usd"]["p90"]) >= dollars(&way["cost_usd"]["p50"]),
+            "{way}"
+        );
     }
 }
 

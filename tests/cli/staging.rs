@@ -63,9 +63,14 @@ impl Desk {
 
     /// One kind of GPU and no spot, so that the plan is quickly made and nobody waits for better times.
     fn written(&self, more: &str) -> String {
-        let example = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/llama-3.1-8b-finetune.toml")).unwrap();
+        let example =
+            fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/llama-3.1-8b-finetune.toml")).unwrap();
         let file = self.path("job.toml");
-        fs::write(&file, example.replace("[limits]", "[limits]\ngpus = \"h100-sxm5-80:8\"\npurchase = \"on-demand\"") + more).unwrap();
+        fs::write(
+            &file,
+            example.replace("[limits]", "[limits]\ngpus = \"h100-sxm5-80:8\"\npurchase = \"on-demand\"") + more,
+        )
+        .unwrap();
         file.to_string_lossy().into_owned()
     }
 
@@ -98,13 +103,20 @@ impl Desk {
     fn nothing_is_left(&self) {
         let state = fs::read_to_string(self.path("fake-cloud/state.json")).unwrap();
         let state: serde_json::Value = serde_json::from_str(&state).unwrap();
-        assert!(state["machines"].as_array().unwrap().iter().all(|kept| kept["machine"]["state"] == "gone"), "{state:#}");
+        assert!(
+            state["machines"].as_array().unwrap().iter().all(|kept| kept["machine"]["state"] == "gone"),
+            "{state:#}"
+        );
     }
 }
 
 fn undisturbed() -> String {
     let folder = tempfile::tempdir().unwrap();
-    let ended = Command::new(TRAINER).args(["--seconds-per-step", "0"]).current_dir(folder.path()).stderr(Stdio::null()).status();
+    let ended = Command::new(TRAINER)
+        .args(["--seconds-per-step", "0"])
+        .current_dir(folder.path())
+        .stderr(Stdio::null())
+        .status();
     assert!(ended.unwrap().success());
     fs::read_to_string(folder.path().join("result.json")).unwrap()
 }
@@ -140,10 +152,15 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
     let ran = desk.launch(&workload, "box", &options, &["sh", "-c", &job]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "box: completed\n"), "{}", ran.stderr);
     assert!(ran.stderr.contains("data      2 files, 2 KiB, from file://"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("container good/image:1") && ran.stderr.contains("interrupted, its work is saved"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("container good/image:1") && ran.stderr.contains("interrupted, its work is saved"),
+        "{}",
+        ran.stderr
+    );
     let machines = desk.machines();
     assert_eq!(machines.len(), 2, "the notice reached the program, and another machine went on");
-    let results: Vec<String> = machines.iter().filter_map(|machine| fs::read_to_string(machine.join("work/result.json")).ok()).collect();
+    let results: Vec<String> =
+        machines.iter().filter_map(|machine| fs::read_to_string(machine.join("work/result.json")).ok()).collect();
     assert_eq!(results, [undisturbed()]);
     for machine in &machines {
         assert_eq!(read(&machine.join("work/seen")), "deep\n'blue' $x|it's s3cret");
@@ -157,7 +174,9 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
     assert!(!asked.contains("s3cret") && !asked.contains("blue"), "arguments can be read by everybody: {asked}");
     for machine in machines.iter().map(|machine| machine.display()) {
         let agent = env!("CARGO_BIN_EXE_gpuplan");
-        for part in ["--gpus all", "--network host", "--ipc host", "--user 0:0", &format!("--volume {agent}:{agent}:ro")] {
+        for part in
+            ["--gpus all", "--network host", "--ipc host", "--user 0:0", &format!("--volume {agent}:{agent}:ro")]
+        {
             assert_eq!(asked.matches(part).count(), 2, "{part}: {asked}");
         }
         assert!(asked.contains(&format!("--volume {machine}:{machine} --workdir {machine}/work")), "{asked}");
@@ -171,7 +190,10 @@ fn data_that_is_mounted_is_read_where_it_lies() {
     let workload = desk.workload("1GB");
     let text = read(Path::new(&workload)) + "storage = \"object-store\"\n";
     fs::write(&workload, text).unwrap();
-    let job = format!("test -L \"$GPUPLAN_DATA_DIR\" && cmp \"$GPUPLAN_DATA_DIR\"/a/1.txt {}/a/1.txt", desk.path("images").display());
+    let job = format!(
+        "test -L \"$GPUPLAN_DATA_DIR\" && cmp \"$GPUPLAN_DATA_DIR\"/a/1.txt {}/a/1.txt",
+        desk.path("images").display()
+    );
     let ran = desk.launch(&workload, "mounted", &["--fake-scenario", "calm"], &["sh", "-c", &job]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "mounted: completed\n"), "{}", ran.stderr);
     assert!(ran.stderr.contains("2 files, 2 KiB, mounted from file://"), "{}", ran.stderr);
@@ -192,7 +214,9 @@ fn what_is_wrong_with_an_image_ends_the_run_with_its_reason() {
     assert_eq!(desk.machines().len(), 1, "another machine would not find it either: {}", gone.stderr);
     let said = desk.run(&["logs", "gone"]).stdout;
     assert!(
-        said.contains("gpuplan: the image bad/image:2 cannot be pulled: Error response from daemon: manifest for bad/image:2"),
+        said.contains(
+            "gpuplan: the image bad/image:2 cannot be pulled: Error response from daemon: manifest for bad/image:2"
+        ),
         "{said}"
     );
     // It is there, and what runs it refuses to: a machine without NVIDIA's toolkit does.
@@ -213,11 +237,16 @@ fn data_that_is_missing_or_too_large_is_said_before_anything_is_rented_and_later
     let workload = desk.workload("1kB");
     let large = desk.launch(&workload, "large", &[], &["true"]);
     assert_eq!(large.code, 2, "{}", large.stderr);
-    assert!(large.stderr.contains("2 KiB lie at file://") && large.stderr.contains("size = \"1GB\""), "{}", large.stderr);
+    assert!(
+        large.stderr.contains("2 KiB lie at file://") && large.stderr.contains("size = \"1GB\""),
+        "{}",
+        large.stderr
+    );
     let workload = desk.workload("1GB");
     let planned = desk.run(&["plan", &workload, "--output", "json"]).json();
     let staging = &planned["recommendation"]["staging"];
-    let (bytes, rate, seconds) = (&staging["bytes"], &staging["bytes_per_second"], staging["seconds"].as_f64().unwrap());
+    let (bytes, rate, seconds) =
+        (&staging["bytes"], &staging["bytes_per_second"], staging["seconds"].as_f64().unwrap());
     assert!((bytes.as_f64().unwrap() / rate.as_f64().unwrap() - seconds).abs() < 1e-9 && seconds > 0.0, "{staging}");
     // A command that cannot be run ends the run at once.
     let failed = desk.launch(&workload, "late", &["--fake-scenario", "calm"], &["no-such-command"]);

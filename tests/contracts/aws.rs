@@ -15,8 +15,8 @@ use gpuplan::clouds::aws::session::{Session, TimeLimits};
 use gpuplan::clouds::aws::spot_prices::SpotPrices;
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{
-    AccountSource, Answer, Availability, BoxFuture, Market, OfferQuery, Origin, PriceSource, Purchase, QuotaNeed, RiskAnswer, RiskSource,
-    Signal, SourceError, Suspicion, Verdict,
+    AccountSource, Answer, Availability, BoxFuture, Market, OfferQuery, Origin, PriceSource, Purchase, QuotaNeed,
+    RiskAnswer, RiskSource, Signal, SourceError, Suspicion, Verdict,
 };
 use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
@@ -41,8 +41,12 @@ pub fn quick() -> TimeLimits {
 }
 
 fn query<'a>(hardware: &'a Hardware, types: &[&str], regions: &[&str]) -> OfferQuery<'a> {
-    let instances: Vec<_> = types.iter().map(|name| hardware.find_instance(&CloudId::new("aws"), name).unwrap()).collect();
-    OfferQuery::of(hardware, regions.iter().map(|region| ((*region).into(), instances.clone())).collect::<BTreeMap<_, _>>())
+    let instances: Vec<_> =
+        types.iter().map(|name| hardware.find_instance(&CloudId::new("aws"), name).unwrap()).collect();
+    OfferQuery::of(
+        hardware,
+        regions.iter().map(|region| ((*region).into(), instances.clone())).collect::<BTreeMap<_, _>>(),
+    )
 }
 
 fn one<T>(question: BoxFuture<'_, Result<T, SourceError>>) -> Result<T, SourceError> {
@@ -104,7 +108,8 @@ fn history(items: &[String], token: &str) -> Reply {
 
 fn zones() -> Reply {
     let zone = |name: &str, id: &str| format!("<item><zoneName>{name}</zoneName><zoneId>{id}</zoneId></item>");
-    let zones = [zone("us-east-1a", "use1-az6"), zone("us-east-1b", "use1-az1"), zone("us-east-1-atl-2a", "use1-atl2-az1")];
+    let zones =
+        [zone("us-east-1a", "use1-az6"), zone("us-east-1b", "use1-az1"), zone("us-east-1-atl-2a", "use1-atl2-az1")];
     xml(ec2("DescribeAvailabilityZones", &format!("<availabilityZoneInfo>{}</availabilityZoneInfo>", zones.concat())))
 }
 
@@ -185,9 +190,13 @@ fn one_question_asks_for_the_price_in_force_of_every_type_and_both_products() {
     let once = ["DescribeAvailabilityZones", "DescribeInstanceTypeOfferings", "DescribeInstanceTypes"];
     assert!(once.iter().all(|action| count(action) == 1) && asked.len() == 5, "everything else once");
     let body = &history[0].body;
-    for part in
-        ["InstanceType.1=", "InstanceType.2=", "ProductDescription.1=Linux%2FUNIX", "Linux%2FUNIX%20%28Amazon%20VPC%29", "StartTime="]
-    {
+    for part in [
+        "InstanceType.1=",
+        "InstanceType.2=",
+        "ProductDescription.1=Linux%2FUNIX",
+        "Linux%2FUNIX%20%28Amazon%20VPC%29",
+        "StartTime=",
+    ] {
         assert!(body.contains(part), "{part} in {body}");
     }
 }
@@ -195,13 +204,19 @@ fn one_question_asks_for_the_price_in_force_of_every_type_and_both_products() {
 #[test]
 fn a_region_that_hangs_is_given_up_and_the_others_are_kept() {
     let hardware = Hardware::embedded().unwrap();
-    let server = Server::start(|request| if region(request) == "eu-west-1" { Reply::Silence } else { account(request) });
-    let limits = TimeLimits { attempt: Duration::from_millis(400), attempts: 2, answer: Duration::from_secs(2), ..quick() };
+    let server =
+        Server::start(|request| if region(request) == "eu-west-1" { Reply::Silence } else { account(request) });
+    let limits =
+        TimeLimits { attempt: Duration::from_millis(400), attempts: 2, answer: Duration::from_secs(2), ..quick() };
     let started = Instant::now();
     let answer = ask_spot(&hardware, &server.endpoint, &["eu-west-1", "us-east-1"], limits).unwrap();
     assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
     assert_eq!(answer.offers.len(), 3);
-    assert!(answer.notes.iter().any(|note| note.place == "eu-west-1" && note.detail.contains("cannot reach")), "{:?}", answer.notes);
+    assert!(
+        answer.notes.iter().any(|note| note.place == "eu-west-1" && note.detail.contains("cannot reach")),
+        "{:?}",
+        answer.notes
+    );
 }
 
 #[test]
@@ -253,13 +268,21 @@ fn half_pages_give_the_same_prices_as_one_page() {
     let hardware = Hardware::embedded().unwrap();
     let ask_in_pages = |page| {
         let zone = Rule::answer("DescribeAvailabilityZones", |call| {
-            let zone = |letter| format!("<item><zoneName>us-east-1{letter}</zoneName><zoneId>use1-az-{letter}</zoneId></item>");
+            let zone = |letter| {
+                format!("<item><zoneName>us-east-1{letter}</zoneName><zoneId>use1-az-{letter}</zoneId></item>")
+            };
             let zones = ["a", "b", "c", "d", "e"].map(zone).concat();
-            call.reply(ec2("DescribeAvailabilityZones", &format!("<availabilityZoneInfo>{zones}</availabilityZoneInfo>")))
+            call.reply(ec2(
+                "DescribeAvailabilityZones",
+                &format!("<availabilityZoneInfo>{zones}</availabilityZoneInfo>"),
+            ))
         });
         let proxy = Proxy::start(None, vec![answers::spot_history(a_market_of_us_east_1(), page), zone]);
         let source = SpotPrices::new(session(&proxy.endpoint, quick()));
-        let answer = ask(&[(&source, query(&hardware, &["g5.xlarge"], &["us-east-1"]).with_history())]).unwrap().remove(0).unwrap();
+        let answer = ask(&[(&source, query(&hardware, &["g5.xlarge"], &["us-east-1"]).with_history())])
+            .unwrap()
+            .remove(0)
+            .unwrap();
         (found(&hardware, &answer), answer.history.len())
     };
     let whole = ask_in_pages(1000);
@@ -282,9 +305,14 @@ fn list_prices_come_for_every_region_and_other_money_is_left_out() {
     let proxy = Proxy::start(None, vec![answers::products(rows)]);
     let source = ListedPrices::new(session(&proxy.endpoint, quick()));
     let answer = ask(&[(&source, query(&hardware, &TYPES, &["us-east-1"]))]).unwrap().remove(0).unwrap();
-    let expected = [("g5.xlarge", "eu-west-1", "1.123"), ("g5.xlarge", "us-east-1", "1.006"), ("p5.48xlarge", "us-east-1", "55.04")];
+    let expected = [
+        ("g5.xlarge", "eu-west-1", "1.123"),
+        ("g5.xlarge", "us-east-1", "1.006"),
+        ("p5.48xlarge", "us-east-1", "55.04"),
+    ];
     assert_eq!(found(&hardware, &answer), expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
-    let doubted: Vec<_> = answer.offers.iter().filter(|offer| offer.is_suspect()).map(|offer| &*offer.place.region).collect();
+    let doubted: Vec<_> =
+        answer.offers.iter().filter(|offer| offer.is_suspect()).map(|offer| &*offer.place.region).collect();
     assert_eq!(doubted, ["eu-west-1"], "nobody knows of a zone with it there");
     assert!(answer.offers.iter().all(|offer| offer.purchase == Purchase::OnDemand && offer.place.zone_id.is_none()));
     assert_eq!(notes(&answer), ["g5.xlarge: g5.xlarge in cn-north-1: the price is in CNY, not in USD; it is left out"]);
@@ -296,7 +324,10 @@ fn a_machine_type_whose_list_price_is_refused_costs_only_itself() {
     let hardware = Hardware::embedded().unwrap();
     let rules = vec![
         Rule::on("GetProducts", Fault::Refuse(400, "ThrottlingException", "Rate exceeded")).calls(0..1),
-        answers::products(vec![("g5.xlarge", "us-east-1", "USD", "1.006"), ("p5.48xlarge", "us-east-1", "USD", "55.04")]),
+        answers::products(vec![
+            ("g5.xlarge", "us-east-1", "USD", "1.006"),
+            ("p5.48xlarge", "us-east-1", "USD", "55.04"),
+        ]),
     ];
     let proxy = Proxy::start(None, rules);
     let source = ListedPrices::new(session(&proxy.endpoint, quick()));
@@ -324,7 +355,10 @@ fn the_fee_of_a_capacity_block_becomes_a_rate() {
     );
     assert_eq!(answer.offers[0].purchase, Purchase::CapacityBlock);
     assert_eq!(notes(&answer), ["us-east-1a, p5.48xlarge: a fee of zero is no price; it is left out"]);
-    assert!(proxy.calls().iter().all(|call| call.parameter("InstanceType").is_none_or(|name| name == "p5.48xlarge")), "g5 has no blocks");
+    assert!(
+        proxy.calls().iter().all(|call| call.parameter("InstanceType").is_none_or(|name| name == "p5.48xlarge")),
+        "g5 has no blocks"
+    );
 }
 
 #[test]
@@ -338,7 +372,8 @@ fn placement_scores_come_by_zone_id_and_say_that_they_read_low() {
     let proxy = Proxy::start(None, vec![answers::placement_scores(rows)]);
     let source = PlacementScores::new(session(&proxy.endpoint, quick()));
     let answer: RiskAnswer = one(source.risks(&query(&hardware, &TYPES, &["us-east-1"]))).unwrap();
-    let signals: Vec<_> = answer.signals.iter().map(|(_, place, signal)| (place.zone_id.as_deref().unwrap(), *signal)).collect();
+    let signals: Vec<_> =
+        answer.signals.iter().map(|(_, place, signal)| (place.zone_id.as_deref().unwrap(), *signal)).collect();
     assert_eq!(signals.len(), 2, "a score of 0 is none: {signals:?}");
     assert!(signals.contains(&("use1-az4", Signal::PlacementScore(9))));
     assert!(answer.notes[0].detail.contains("read low"));
@@ -351,7 +386,12 @@ const QUOTAS: [(&str, &str, f64); 4] = [
     ("L-C4BD4855", "All P5 Spot Instance Requests", 384.0),
 ];
 
-fn quota_of(account: &AwsAccount, hardware: &Hardware, name: &str, purchase: Purchase) -> Result<gpuplan::market::Quota, SourceError> {
+fn quota_of(
+    account: &AwsAccount,
+    hardware: &Hardware,
+    name: &str,
+    purchase: Purchase,
+) -> Result<gpuplan::market::Quota, SourceError> {
     let instance = hardware.instance(hardware.find_instance(&CloudId::new("aws"), name).unwrap());
     let need = QuotaNeed { region: "us-east-1", instance, gpus_per_node: 1.0, gpu: "a10g", purchase, nodes: 2 };
     one(account.quotas(need)).map(|quotas| quotas[0].clone())
@@ -364,26 +404,36 @@ fn each_machine_counts_against_the_quota_that_names_it() {
     let account = AwsAccount::new(session(&proxy.endpoint, quick()));
     let quota = |name, purchase| quota_of(&account, &hardware, name, purchase);
     let spot = quota("g5.xlarge", Purchase::Spot).unwrap();
-    assert_eq!((spot.code.as_str(), spot.limit, spot.needed, spot.used, spot.unit), ("L-3819A6DF", 0.0, 8.0, None, "vCPUs"));
+    assert_eq!(
+        (spot.code.as_str(), spot.limit, spot.needed, spot.used, spot.unit),
+        ("L-3819A6DF", 0.0, 8.0, None, "vCPUs")
+    );
     assert!(spot.blocks());
-    let command =
-        "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-3819A6DF --desired-value 8 --region us-east-1";
+    let command = "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-3819A6DF --desired-value 8 --region us-east-1";
     assert_eq!(spot.request, command);
     assert_eq!(quota("p4d.24xlarge", Purchase::Spot).unwrap().code, "L-7212CCBC");
     let p5 = quota("p5.48xlarge", Purchase::Spot).unwrap();
     assert_eq!((p5.code.as_str(), p5.blocks()), ("L-C4BD4855", false));
-    for (name, purchase) in
-        [("p6-b200.48xlarge", Purchase::Spot), ("p5.48xlarge", Purchase::OnDemand), ("p5.48xlarge", Purchase::CapacityBlock)]
-    {
+    for (name, purchase) in [
+        ("p6-b200.48xlarge", Purchase::Spot),
+        ("p5.48xlarge", Purchase::OnDemand),
+        ("p5.48xlarge", Purchase::CapacityBlock),
+    ] {
         let error = quota(name, purchase).unwrap_err();
-        assert!(matches!(&error, SourceError::Refused { code, .. } if code == "UnknownQuota"), "nobody says which quota counts: {error}");
+        assert!(
+            matches!(&error, SourceError::Refused { code, .. } if code == "UnknownQuota"),
+            "nobody says which quota counts: {error}"
+        );
     }
 }
 
 #[test]
 fn a_code_that_aws_gave_to_another_family_is_looked_up_by_name() {
     let hardware = Hardware::embedded().unwrap();
-    let rows = vec![("L-C4BD4855", "All X Spot Instance Requests", 8.0), ("L-NEW", "All P6 and P5 Spot Instance Requests", 192.0)];
+    let rows = vec![
+        ("L-C4BD4855", "All X Spot Instance Requests", 8.0),
+        ("L-NEW", "All P6 and P5 Spot Instance Requests", 192.0),
+    ];
     let proxy = Proxy::start(None, answers::quotas(rows));
     let account = AwsAccount::new(session(&proxy.endpoint, quick()));
     let quota = |name| quota_of(&account, &hardware, name, Purchase::Spot).unwrap();
@@ -430,8 +480,14 @@ fn public_documents_are_read_without_an_account() {
 /// Every source of prices but the spot history, each with something to sell and something that cannot be read.
 pub fn other_price_sources() -> (Proxy, Vec<Box<dyn PriceSource>>) {
     let mut rules = public_documents();
-    rules.push(answers::products(vec![("g5.xlarge", "us-east-1", "USD", "1.006"), ("p5.48xlarge", "us-east-1", "CNY", "500")]));
-    rules.push(answers::capacity_blocks(vec![("p5.48xlarge", "us-east-1a", 10, "900"), ("p5.48xlarge", "us-east-1b", 10, "N/A")]));
+    rules.push(answers::products(vec![
+        ("g5.xlarge", "us-east-1", "USD", "1.006"),
+        ("p5.48xlarge", "us-east-1", "CNY", "500"),
+    ]));
+    rules.push(answers::capacity_blocks(vec![
+        ("p5.48xlarge", "us-east-1a", 10, "900"),
+        ("p5.48xlarge", "us-east-1b", 10, "N/A"),
+    ]));
     rules.push(Rule::answer("DescribeAvailabilityZones", |_| zones()));
     let proxy = Proxy::start(None, rules);
     let (session, addresses) = (session(&proxy.endpoint, quick()), Addresses::at(&proxy.endpoint));
@@ -449,7 +505,9 @@ fn no_secret_stands_in_an_error_a_note_or_an_answer() {
     let hardware = Hardware::embedded().unwrap();
     let query = query(&hardware, &TYPES, &["us-east-1", "eu-west-1"]);
     let echo = "signed AKIAEXAMPLE with top-secret-key";
-    for (status, code) in [(403, "SignatureDoesNotMatch"), (400, "SomethingNew"), (401, "AuthFailure"), (400, "top-secret-key")] {
+    for (status, code) in
+        [(403, "SignatureDoesNotMatch"), (400, "SomethingNew"), (401, "AuthFailure"), (400, "top-secret-key")]
+    {
         let proxy = Proxy::start(None, vec![Rule::on("*", Fault::Refuse(status, code, echo))]);
         let session = session(&proxy.endpoint, quick());
         let account = AwsAccount::new(session.clone());
@@ -519,22 +577,35 @@ fn the_cheapest_zone_is_found_and_the_stale_one_named(moto: &Moto, hardware: &Ha
     let source = SpotPrices::new(session(&proxy.endpoint, quick()));
     let answer = ask(&[(&source, query(hardware, &["g5.xlarge"], &["us-east-1"]))]).unwrap().remove(0).unwrap();
     // moto's zones: a az6, b az1, c az2, d az4, e az3, of which az3 does not list the machine.
-    assert!(notes(&answer).iter().any(|note| note.starts_with("us-east-1e, g5.xlarge: the zone does not list")), "{:?}", answer.notes);
+    assert!(
+        notes(&answer).iter().any(|note| note.starts_with("us-east-1e, g5.xlarge: the zone does not list")),
+        "{:?}",
+        answer.notes
+    );
     assert_eq!(answer.offers.len(), 4, "{:?}", answer.offers);
     assert!(answer.offers.iter().all(|offer| offer.availability == Availability::Listed));
     let stale: Vec<_> = answer.offers.iter().filter(|offer| offer.suspicions == [Suspicion::NotRepeated]).collect();
     assert_eq!((stale.len(), stale[0].quote.rate), (1, UsdPerHour::parse("0.39").unwrap()));
     let age = stale[0].quote.age(Timestamp::now()).0;
     assert!((69.9..70.1).contains(&age), "its age is that of its row: {age}");
-    assert!(!notes(&answer).iter().any(|note| note.contains("AWS says")), "moto's figures are the catalog's: {:?}", answer.notes);
+    assert!(
+        !notes(&answer).iter().any(|note| note.contains("AWS says")),
+        "moto's figures are the catalog's: {:?}",
+        answer.notes
+    );
     let market = Market::embedded(hardware).unwrap().merged(answer.offers, hardware);
     let id = hardware.find_instance(&CloudId::new("aws"), "g5.xlarge").unwrap();
     let is_here = |offer: &&gpuplan::market::Offer| offer.instance == id && &*offer.place.region == "us-east-1";
-    let live: Vec<_> = market.offers().iter().filter(is_here).filter(|offer| offer.quote.origin == Origin::Live).collect();
+    let live: Vec<_> =
+        market.offers().iter().filter(is_here).filter(|offer| offer.quote.origin == Origin::Live).collect();
     let suspect = live.iter().find(|offer| offer.quote.rate == UsdPerHour::parse("0.05").unwrap()).unwrap();
     assert!(suspect.is_suspect(), "{suspect:?}");
     let best = live.iter().filter(|offer| !offer.is_suspect()).min_by_key(|offer| offer.quote.rate).unwrap();
-    assert_eq!((best.quote.rate.to_string().as_str(), best.place.zone_id.as_deref()), ("0.42", Some("use1-az1")), "{live:?}");
+    assert_eq!(
+        (best.quote.rate.to_string().as_str(), best.place.zone_id.as_deref()),
+        ("0.42", Some("use1-az1")),
+        "{live:?}"
+    );
 }
 
 fn constant_prices_of_2006_are_doubted(moto: &Moto, hardware: &Hardware) {
@@ -552,14 +623,18 @@ fn faults_cost_only_their_region(moto: &Moto, hardware: &Hardware) {
     let spot = |zone| Spot { machine: "g5.xlarge", zone, price: "0.5", hours_ago: 1 };
     let zones = ["us-east-1a", "us-west-2a", "eu-west-1a", "eu-central-1a", "ap-northeast-1a"];
     let rules = vec![
-        Rule::on(history, Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded.")).region("us-west-2").calls(0..1),
+        Rule::on(history, Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
+            .region("us-west-2")
+            .calls(0..1),
         Rule::on(history, Fault::CutInHalf).region("eu-west-1"),
         Rule::on(history, Fault::Hang).region("eu-central-1"),
-        Rule::on(history, Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded.")).region("ap-northeast-1"),
+        Rule::on(history, Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
+            .region("ap-northeast-1"),
         answers::spot_history(zones.map(spot).to_vec(), 1000),
     ];
     let proxy = Proxy::start(Some(moto.address.clone()), rules);
-    let limits = TimeLimits { attempts: 2, attempt: Duration::from_secs(8), answer: Duration::from_secs(12), ..quick() };
+    let limits =
+        TimeLimits { attempts: 2, attempt: Duration::from_secs(8), answer: Duration::from_secs(12), ..quick() };
     let source = SpotPrices::new(session(&proxy.endpoint, limits));
     let regions = ["us-east-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1"];
     let begun = Instant::now();
@@ -570,16 +645,21 @@ fn faults_cost_only_their_region(moto: &Moto, hardware: &Hardware) {
     assert_eq!(answered, ["us-east-1", "us-west-2"], "a busy region is asked again: {:?}", answer.notes);
     let failed: Vec<_> = answer.notes.iter().map(|note| note.place.as_str()).collect();
     assert_eq!(failed, ["ap-northeast-1", "eu-central-1", "eu-west-1"], "{:?}", answer.notes);
-    for (code, hint) in
-        [("ExpiredToken", "sign in again"), ("RequestExpired", "check the clock"), ("SignatureDoesNotMatch", "check the clock")]
-    {
+    for (code, hint) in [
+        ("ExpiredToken", "sign in again"),
+        ("RequestExpired", "check the clock"),
+        ("SignatureDoesNotMatch", "check the clock"),
+    ] {
         let rules = vec![
             Rule::on(history, Fault::Refuse(400, code, "no")).region("us-west-2"),
             answers::spot_history(zones.map(spot).to_vec(), 1000),
         ];
         let proxy = Proxy::start(Some(moto.address.clone()), rules);
         let source = SpotPrices::new(session(&proxy.endpoint, quick()));
-        let error = ask(&[(&source, query(hardware, &["g5.xlarge"], &["us-east-1", "us-west-2"]))]).unwrap().remove(0).unwrap_err();
+        let error = ask(&[(&source, query(hardware, &["g5.xlarge"], &["us-east-1", "us-west-2"]))])
+            .unwrap()
+            .remove(0)
+            .unwrap_err();
         assert!(error.to_string().contains(hint), "void credentials end the whole question: {error}");
     }
 }
@@ -595,11 +675,17 @@ fn the_account_says_who_it_is_and_what_it_may(moto: &Moto, hardware: &Hardware) 
     let identity = one(account.identity()).unwrap();
     assert_eq!(identity.account, "123456789012");
     let permissions = one(account.permissions("us-east-1")).unwrap();
-    let denied: Vec<_> =
-        permissions.iter().filter(|it| matches!(it.verdict, Verdict::Denied { .. })).map(|it| it.action.as_str()).collect();
+    let denied: Vec<_> = permissions
+        .iter()
+        .filter(|it| matches!(it.verdict, Verdict::Denied { .. }))
+        .map(|it| it.action.as_str())
+        .collect();
     assert_eq!(denied, ["ec2:DescribeSubnets"], "{permissions:?}");
-    let unknown: Vec<_> =
-        permissions.iter().filter(|it| matches!(it.verdict, Verdict::Unknown { .. })).map(|it| it.action.as_str()).collect();
+    let unknown: Vec<_> = permissions
+        .iter()
+        .filter(|it| matches!(it.verdict, Verdict::Unknown { .. }))
+        .map(|it| it.action.as_str())
+        .collect();
     let not_in_moto = ["iam:PassRole", "ec2:CreatePlacementGroup", "ec2:DeletePlacementGroup"];
     let (fleets, others): (Vec<&str>, Vec<&str>) =
         unknown.into_iter().partition(|action| action.contains("Fleet") || action.contains("Template"));

@@ -13,8 +13,8 @@ use gpuplan::clouds::http::{self, Http};
 use gpuplan::clouds::{ask, ask::all};
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{
-    AccountSource, Answer, Availability, OfferQuery, Origin, Purchase, Quota, QuotaNeed, RiskAnswer, RiskSource, Signal, SourceError,
-    Verdict,
+    AccountSource, Answer, Availability, OfferQuery, Origin, Purchase, Quota, QuotaNeed, RiskAnswer, RiskSource,
+    Signal, SourceError, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,8 @@ use crate::server::{Reply, Request, Server};
 pub const SECRET: &str = "AIzaPlantedKey";
 
 fn query<'a>(hardware: &'a Hardware, types: &[&str], regions: &[&str]) -> OfferQuery<'a> {
-    let instances: Vec<_> = types.iter().map(|name| hardware.find_instance(&CloudId::new("gcp"), name).unwrap()).collect();
+    let instances: Vec<_> =
+        types.iter().map(|name| hardware.find_instance(&CloudId::new("gcp"), name).unwrap()).collect();
     OfferQuery::of(hardware, regions.iter().map(|region| ((*region).into(), instances.clone())).collect())
 }
 
@@ -65,31 +66,49 @@ pub fn sells_in_us_central1_only(request: &Request) -> Reply {
 fn gcp_the_newest_record_is_the_offer_and_what_has_none_is_a_note() {
     let hardware = Hardware::embedded().unwrap();
     let server = Server::start(sells_in_us_central1_only);
-    let answer = ask_gcp(&hardware, &server.endpoint, &["a2-highgpu-1g", "g2-standard-4"], &["us-central1", "europe-west9"]).unwrap();
+    let answer =
+        ask_gcp(&hardware, &server.endpoint, &["a2-highgpu-1g", "g2-standard-4"], &["us-central1", "europe-west9"])
+            .unwrap();
     assert_eq!(answer.offers.len(), 1, "{answer:?}");
     let offer = &answer.offers[0];
     assert_eq!(offer.quote.rate.to_string(), "1.75");
     assert_eq!(offer.quote.origin, Origin::Live);
     assert_eq!(offer.quote.observed_at, "2026-07-30T06:00:00Z".parse().unwrap());
     assert_eq!((&*offer.place.region, offer.place.zone_id.as_deref()), ("us-central1", None));
-    let history: Vec<_> = answer.history.iter().map(|point| (point.since.to_string(), point.rate.to_string())).collect();
-    assert_eq!(history, [("2026-06-01T00:00:00Z", "1.50"), ("2026-07-01T00:00:00Z", "1.75")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+    let history: Vec<_> =
+        answer.history.iter().map(|point| (point.since.to_string(), point.rate.to_string())).collect();
+    assert_eq!(
+        history,
+        [("2026-06-01T00:00:00Z", "1.50"), ("2026-07-01T00:00:00Z", "1.75")].map(|(a, b)| (a.to_owned(), b.to_owned()))
+    );
     let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
     assert_eq!(notes.len(), 3, "{notes:?}");
-    assert_eq!(notes[0], "europe-west9, a2-highgpu-1g: refused with HTTP 400: Machine type is not available in this region.");
+    assert_eq!(
+        notes[0],
+        "europe-west9, a2-highgpu-1g: refused with HTTP 400: Machine type is not available in this region."
+    );
     assert_eq!(notes[2], "us-central1, g2-standard-4: the history has no price for it");
     let asked = server.asked();
     assert_eq!(asked.len(), 4);
     assert!(asked.iter().all(|request| request.header("authorization").is_empty()), "no key goes to a stand-in");
     let first = asked.iter().find(|request| request.path.contains("us-central1")).unwrap();
-    assert!(first.path.starts_with("/compute/v1/projects/some-project/regions/us-central1/advice/capacityHistory"), "{}", first.path);
-    assert!(first.body.contains(r#""provisioningModel":"SPOT""#) && first.body.contains(r#""types":["PRICE"]"#), "{}", first.body);
+    assert!(
+        first.path.starts_with("/compute/v1/projects/some-project/regions/us-central1/advice/capacityHistory"),
+        "{}",
+        first.path
+    );
+    assert!(
+        first.body.contains(r#""provisioningModel":"SPOT""#) && first.body.contains(r#""types":["PRICE"]"#),
+        "{}",
+        first.body
+    );
 }
 
 #[test]
 fn gcp_a_refusal_of_the_project_ends_the_question_at_once() {
     let hardware = Hardware::embedded().unwrap();
-    let server = Server::start(|_| json(403, r#"{"error":{"code":403,"message":"Not enabled.","status":"PERMISSION_DENIED"}}"#));
+    let server =
+        Server::start(|_| json(403, r#"{"error":{"code":403,"message":"Not enabled.","status":"PERMISSION_DENIED"}}"#));
     let regions: Vec<String> = (0..40).map(|index| format!("region-{index}")).collect();
     let regions: Vec<&str> = regions.iter().map(String::as_str).collect();
     let error = ask_gcp(&hardware, &server.endpoint, &["a2-highgpu-1g"], &regions).unwrap_err();
@@ -113,7 +132,11 @@ fn gcp_an_answer_that_is_no_json_and_a_closed_port_are_errors() {
 fn gcp_what_the_schema_does_not_know_is_refused_by_name() {
     let fake = FakeGce::start(project);
     let post = |path: &str, body: Value| {
-        let request = http::Request::post(format!("{}/compute/v1/projects/p/{path}", fake.endpoint), "application/json", body.to_string());
+        let request = http::Request::post(
+            format!("{}/compute/v1/projects/p/{path}", fake.endpoint),
+            "application/json",
+            body.to_string(),
+        );
         let http = Http::new().unwrap();
         all(vec![("fake", Box::pin(async move { http.json::<Value>(&request).await }))], &|_| {}).unwrap().remove(0)
     };
@@ -129,11 +152,14 @@ fn gcp_what_the_schema_does_not_know_is_refused_by_name() {
         let error = insert(body);
         assert!(error.starts_with("refused with 400") && error.contains(named), "{named}: {error}");
     }
-    let unknown = post("zones/us-central1-a/instances?requestIdentity=x", json!({"name": "vm"})).unwrap_err().to_string();
+    let unknown =
+        post("zones/us-central1-a/instances?requestIdentity=x", json!({"name": "vm"})).unwrap_err().to_string();
     assert!(unknown.contains("requestIdentity"), "{unknown}");
     assert!(post("zones/US/instances", json!({"name": "vm"})).unwrap_err().to_string().contains("zone"));
     assert!(fake.calls().is_empty(), "nothing of it came through");
-    let understood = insert(json!({"name": "vm", "scheduling": {"provisioningModel": "SPOT", "maxRunDuration": {"seconds": "3600"}}}));
+    let understood = insert(
+        json!({"name": "vm", "scheduling": {"provisioningModel": "SPOT", "maxRunDuration": {"seconds": "3600"}}}),
+    );
     assert!(understood.contains("compute.instances.insert"), "{understood}");
 }
 
@@ -147,20 +173,35 @@ fn gcp_the_price_list_becomes_machines_in_the_zones_that_list_them() {
     let mut rows: Vec<_> = answer
         .offers
         .iter()
-        .map(|offer| (offer.place.zone_id.as_deref().unwrap().to_owned(), offer.purchase.to_string(), offer.quote.rate.to_string()))
+        .map(|offer| {
+            (
+                offer.place.zone_id.as_deref().unwrap().to_owned(),
+                offer.purchase.to_string(),
+                offer.quote.rate.to_string(),
+            )
+        })
         .collect();
     rows.sort();
     let expected: Vec<_> = ["us-central1-a", "us-central1-c"]
         .into_iter()
         .flat_map(|zone| {
-            [("flex-start", "38.320038247"), ("on-demand", "88.489999903"), ("spot", "50.609540822")].map(|(a, b)| (zone, a, b))
+            [("flex-start", "38.320038247"), ("on-demand", "88.489999903"), ("spot", "50.609540822")]
+                .map(|(a, b)| (zone, a, b))
         })
         .map(|(zone, purchase, rate)| (zone.to_owned(), purchase.to_owned(), rate.to_owned()))
         .collect();
     assert_eq!(rows, expected);
-    assert!(answer.offers.iter().all(|offer| offer.availability == Availability::Listed && offer.quote.origin == Origin::Live));
+    assert!(
+        answer
+            .offers
+            .iter()
+            .all(|offer| offer.availability == Availability::Listed && offer.quote.origin == Origin::Live)
+    );
     let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
-    assert!(notes.iter().any(|note| note == "a2-highgpu-1g: priced in us-central1, where no zone lists it"), "{notes:#?}");
+    assert!(
+        notes.iter().any(|note| note == "a2-highgpu-1g: priced in us-central1, where no zone lists it"),
+        "{notes:#?}"
+    );
     assert!(fake.calls().iter().all(|call| !call.headers.contains_key("authorization")), "no key goes to a stand-in");
 }
 
@@ -168,13 +209,17 @@ fn gcp_the_price_list_becomes_machines_in_the_zones_that_list_them() {
 fn gcp_without_the_zones_a_price_stands_for_its_region() {
     let hardware = Hardware::embedded().unwrap();
     let fake = FakeGce::start(|call| match call.method.as_str() {
-        "compute.machineTypes.aggregatedList" => fake_gce::Answer::Refused(403, "forbidden", "Required permission missing".to_owned()),
+        "compute.machineTypes.aggregatedList" => {
+            fake_gce::Answer::Refused(403, "forbidden", "Required permission missing".to_owned())
+        }
         _ => project(call),
     });
     let source = SkuPrices::at(Project::at(&fake.endpoint, "some-project"), None);
     let answer = ask(&[(&source, query(&hardware, &["g2-standard-48"], &["us-central1"]))]).unwrap().remove(0).unwrap();
     assert!(!answer.offers.is_empty());
-    assert!(answer.offers.iter().all(|offer| offer.place.zone_id.is_none() && offer.availability == Availability::Unknown));
+    assert!(
+        answer.offers.iter().all(|offer| offer.place.zone_id.is_none() && offer.availability == Availability::Unknown)
+    );
     assert!(answer.notes.iter().any(|note| note.detail.contains("compute.machineTypes.list")), "{:?}", answer.notes);
 }
 
@@ -198,10 +243,14 @@ fn gcp_a_planted_key_comes_out_nowhere() {
         let answer = ask(&[(&source, query(&hardware, &["g2-standard-48"], &["us-central1"]))]).unwrap().remove(0);
         assert_eq!(answer.is_ok(), status == 200);
         assert!(!format!("{answer:?}").contains(SECRET), "{answer:?}");
-        assert!(fake.calls().iter().any(|call| call.headers.get("x-goog-api-key").is_some_and(|key| key == SECRET)), "it was sent");
+        assert!(
+            fake.calls().iter().any(|call| call.headers.get("x-goog-api-key").is_some_and(|key| key == SECRET)),
+            "it was sent"
+        );
     }
     let source = SkuPrices::at(Project::at("http://private.example", "some-project"), Some(SECRET));
-    let error = ask(&[(&source, query(&hardware, &["g2-standard-48"], &["us-central1"]))]).unwrap().remove(0).unwrap_err();
+    let error =
+        ask(&[(&source, query(&hardware, &["g2-standard-48"], &["us-central1"]))]).unwrap().remove(0).unwrap_err();
     assert!(error.to_string().contains("no key is sent") && !error.to_string().contains(SECRET), "{error}");
 }
 
@@ -213,7 +262,11 @@ fn gcp_signals_belong_to_the_zone_that_the_interface_names() {
     let question = query(&hardware, &["a3-highgpu-8g"], &["us-central1"]);
     let signals = |source: &dyn RiskSource| -> Vec<_> {
         let answer = risks(source, &question).unwrap();
-        answer.signals.into_iter().map(|(_, place, signal)| (place.zone_id.unwrap_or_else(|| Arc::from("")).to_string(), signal)).collect()
+        answer
+            .signals
+            .into_iter()
+            .map(|(_, place, signal)| (place.zone_id.unwrap_or_else(|| Arc::from("")).to_string(), signal))
+            .collect()
     };
     let found = signals(&Preemptions { project: at() });
     assert_eq!(found, [("us-central1-a".to_owned(), Signal::DailyPreemptionShare(0.2))]);
@@ -222,10 +275,18 @@ fn gcp_signals_belong_to_the_zone_that_the_interface_names() {
     assert_eq!(found, [(zone.clone(), Signal::Obtainability(0.7)), (zone, Signal::UptimeHours(1.5))]);
     let asked = fake.calls().into_iter().find(|call| call.method == "compute.advice.capacity").unwrap();
     assert_eq!(asked.body["distributionPolicy"]["targetShape"], "ANY_SINGLE_ZONE");
-    assert_eq!(asked.body["instanceFlexibilityPolicy"]["instanceSelections"]["machine"]["machineTypes"], json!(["a3-highgpu-8g"]));
+    assert_eq!(
+        asked.body["instanceFlexibilityPolicy"]["instanceSelections"]["machine"]["machineTypes"],
+        json!(["a3-highgpu-8g"])
+    );
 }
 
-fn quotas(account: &Account, hardware: &Hardware, machine: &str, purchase: Purchase) -> Result<Vec<Quota>, SourceError> {
+fn quotas(
+    account: &Account,
+    hardware: &Hardware,
+    machine: &str,
+    purchase: Purchase,
+) -> Result<Vec<Quota>, SourceError> {
     let instance = hardware.instance(hardware.find_instance(&CloudId::new("gcp"), machine).unwrap());
     let need = QuotaNeed { region: "us-central1", instance, gpus_per_node: 8.0, gpu: "h100", purchase, nodes: 1 };
     all(vec![("gcp", account.quotas(need))], &|_| {}).unwrap().remove(0)
@@ -239,16 +300,26 @@ fn gcp_the_account_says_who_it_is_what_it_may_and_how_much() {
     let identity = all(vec![("gcp", account.identity())], &|_| {}).unwrap().remove(0).unwrap();
     assert_eq!((identity.account.as_str(), identity.principal.as_str()), ("some-project", "nobody"));
     let permissions = all(vec![("gcp", account.permissions("us-central1"))], &|_| {}).unwrap().remove(0).unwrap();
-    let verdicts: BTreeMap<&str, &Verdict> = permissions.iter().map(|row| (row.action.as_str(), &row.verdict)).collect();
+    let verdicts: BTreeMap<&str, &Verdict> =
+        permissions.iter().map(|row| (row.action.as_str(), &row.verdict)).collect();
     assert!(matches!(verdicts["compute.instances.delete"], Verdict::Denied { .. }), "the missing one is named");
     assert_eq!(verdicts["compute.instances.create"], &Verdict::Allowed);
     assert_eq!(permissions.iter().filter(|row| row.verdict != Verdict::Allowed).count(), 1);
 
     let spot = quotas(&account, &hardware, "a3-highgpu-8g", Purchase::Spot).unwrap();
-    assert_eq!(spot.iter().map(|quota| quota.code.as_str()).collect::<Vec<_>>(), ["PREEMPTIBLE_NVIDIA_H100_GPUS", "GPUS_ALL_REGIONS"]);
-    assert!(spot.iter().all(Quota::blocks) && spot.iter().all(|quota| quota.request.starts_with("gcloud ")), "{spot:?}");
+    assert_eq!(
+        spot.iter().map(|quota| quota.code.as_str()).collect::<Vec<_>>(),
+        ["PREEMPTIBLE_NVIDIA_H100_GPUS", "GPUS_ALL_REGIONS"]
+    );
+    assert!(
+        spot.iter().all(Quota::blocks) && spot.iter().all(|quota| quota.request.starts_with("gcloud ")),
+        "{spot:?}"
+    );
     let on_demand = quotas(&account, &hardware, "a3-highgpu-8g", Purchase::OnDemand).unwrap();
-    assert_eq!((on_demand[0].code.as_str(), on_demand[0].limit), ("GPUS-PER-GPU-FAMILY-per-project-region/NVIDIA_H100", 64.0));
+    assert_eq!(
+        (on_demand[0].code.as_str(), on_demand[0].limit),
+        ("GPUS-PER-GPU-FAMILY-per-project-region/NVIDIA_H100", 64.0)
+    );
     let unlisted = quotas(&account, &hardware, "a2-highgpu-8g", Purchase::Spot).unwrap_err();
     assert!(unlisted.to_string().contains("PREEMPTIBLE_NVIDIA_A100_GPUS"), "no limit is assumed: {unlisted}");
     let newer = quotas(&account, &hardware, "a3-ultragpu-8g", Purchase::FlexStart).unwrap();

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use gpuplan::clouds::aws::launcher::AwsLauncher;
 use gpuplan::clouds::aws::session::{Session, TimeLimits};
 use gpuplan::launch::block::{BlockOrder, BlockWish};
-use gpuplan::launch::{CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
+use gpuplan::launch::{
+    CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool,
+};
 use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
@@ -89,8 +91,9 @@ fn aws_launcher_in_a_box() {
     let (lost, denies) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
     let denies_next_end = denies.clone();
     let rules = vec![
-        Rule::on("RunInstances", Fault::Lost)
-            .when(move |call| call.parameter("ClientToken").as_deref() == Some("lost") && lost.fetch_add(1, Ordering::SeqCst) == 0),
+        Rule::on("RunInstances", Fault::Lost).when(move |call| {
+            call.parameter("ClientToken").as_deref() == Some("lost") && lost.fetch_add(1, Ordering::SeqCst) == 0
+        }),
         Rule::on("RunInstances", Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized.")).when(|call| {
             let kinds = (1..=3).filter_map(|number| call.parameter(&format!("TagSpecification.{number}.ResourceType")));
             call.parameter("ClientToken").as_deref() == Some("disks") && kinds.into_iter().any(|kind| kind == "volume")
@@ -101,17 +104,29 @@ fn aws_launcher_in_a_box() {
             call.refusal(status, &code, &format!("no, {} of {}", KEYS[1], KEYS[0]))
         })
         .when(|call| refused_code(call).is_some()),
-        Rule::on("TerminateInstances", Fault::Refuse(400, "InvalidInstanceID.NotFound", "The instance ID does not exist"))
-            .when(move |_| denies.swap(false, Ordering::SeqCst)),
+        Rule::on(
+            "TerminateInstances",
+            Fault::Refuse(400, "InvalidInstanceID.NotFound", "The instance ID does not exist"),
+        )
+        .when(move |_| denies.swap(false, Ordering::SeqCst)),
         Rule::on("CreateFleet", Fault::Lost).when(move |call| {
-            call.parameter("ClientToken").as_deref() == Some("lost-fleet") && lost_fleet.fetch_add(1, Ordering::SeqCst) == 0
+            call.parameter("ClientToken").as_deref() == Some("lost-fleet")
+                && lost_fleet.fetch_add(1, Ordering::SeqCst) == 0
         }),
         Rule::answer("CreateFleet", |call| {
-            let refused = |code: &str| format!("<item><errorCode>{code}</errorCode><errorMessage>no</errorMessage></item>");
+            let refused =
+                |code: &str| format!("<item><errorCode>{code}</errorCode><errorMessage>no</errorMessage></item>");
             let full = [refused("InsufficientInstanceCapacity"), refused("UnfulfillableCapacity")].concat();
             let is_full = call.parameter("ClientToken").as_deref() == Some("full-fleet");
-            let errors = if is_full { refused("InsufficientInstanceCapacity") } else { full + &refused("MaxSpotInstanceCountExceeded") };
-            call.reply(answers::ec2("CreateFleet", &format!("<fleetId>fleet-none</fleetId><errorSet>{errors}</errorSet>")))
+            let errors = if is_full {
+                refused("InsufficientInstanceCapacity")
+            } else {
+                full + &refused("MaxSpotInstanceCountExceeded")
+            };
+            call.reply(answers::ec2(
+                "CreateFleet",
+                &format!("<fleetId>fleet-none</fleetId><errorSet>{errors}</errorSet>"),
+            ))
         })
         .when(|call| ["full-fleet", "quota-fleet"].map(Some).contains(&call.parameter("ClientToken").as_deref())),
         Rule::on("DescribeInstances", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
@@ -166,7 +181,11 @@ async fn a_machine_is_what_was_ordered(cloud: &CloudBox, launcher: &AwsLauncher)
     ] {
         assert_eq!(asked.parameter(parameter).as_deref(), Some(expected), "{parameter}");
     }
-    assert!(asked.body.contains("Value=vision") && asked.body.contains("arn%3Aaws%3A"), "the user's tag, and the owner: {}", asked.body);
+    assert!(
+        asked.body.contains("Value=vision") && asked.body.contains("arn%3Aaws%3A"),
+        "the user's tag, and the owner: {}",
+        asked.body
+    );
     assert!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").is_none(), "nobody said a price");
     launcher.destroy(&machine.id).await.unwrap();
     let gone = until(launcher, &machine.id, |machine| machine.state == MachineState::Gone).await;
@@ -175,7 +194,8 @@ async fn a_machine_is_what_was_ordered(cloud: &CloudBox, launcher: &AwsLauncher)
 
 /// What may be paid at most goes with every spot machine, and with no other.
 async fn a_spot_machine_has_a_highest_price(cloud: &CloudBox, launcher: &AwsLauncher) {
-    let bids = |token: &str, pool: Pool| CreateRequest { most: UsdPerHour::parse("0.4404").ok(), ..request(token, pool) };
+    let bids =
+        |token: &str, pool: Pool| CreateRequest { most: UsdPerHour::parse("0.4404").ok(), ..request(token, pool) };
     for (token, market, most) in [("bid", Market::Spot, Some("0.4404")), ("firm", Market::OnDemand, None)] {
         let machine = launcher.create(bids(token, Pool { market, ..spot() })).await.unwrap();
         let asked = cloud.calls().into_iter().rfind(|call| call.action == "RunInstances").unwrap();
@@ -186,7 +206,8 @@ async fn a_spot_machine_has_a_highest_price(cloud: &CloudBox, launcher: &AwsLaun
     let zones = ["use1-az1", "use1-az4"].map(str::to_owned).to_vec();
     let machine = launcher.create(CreateRequest { zones, ..bids("bid-anywhere", anywhere()) }).await.unwrap();
     let asked = cloud.calls().into_iter().rfind(|call| call.action == "CreateFleet").unwrap();
-    let place = |number: usize, what: &str| asked.parameter(&format!("LaunchTemplateConfigs.1.Overrides.{number}.{what}"));
+    let place =
+        |number: usize, what: &str| asked.parameter(&format!("LaunchTemplateConfigs.1.Overrides.{number}.{what}"));
     assert_eq!([1, 2].map(|number| place(number, "MaxPrice")), [Some("0.4404".to_owned()), Some("0.4404".to_owned())]);
     assert_eq!(place(3, "SubnetId"), None, "no zone whose price nobody knows: {}", asked.body);
     assert_ne!(place(1, "SubnetId"), place(2, "SubnetId"));
@@ -198,41 +219,59 @@ async fn a_spot_machine_has_a_highest_price(cloud: &CloudBox, launcher: &AwsLaun
 
 /// What was bought, and what EC2 says of it. moto has none of it.
 fn blocks() -> Vec<Rule> {
-    let sold = answers::capacity_blocks(vec![("g5.xlarge", "us-east-1b", 30, "900.10"), ("g5.xlarge", "us-east-1a", 10, "480")]);
+    let sold = answers::capacity_blocks(vec![
+        ("g5.xlarge", "us-east-1b", 30, "900.10"),
+        ("g5.xlarge", "us-east-1a", 10, "480"),
+    ]);
     let bought: Arc<std::sync::Mutex<Option<Call>>> = Arc::default();
     let seen = bought.clone();
     vec![
         sold,
         Rule::answer("PurchaseCapacityBlock", move |call| {
             *bought.lock().unwrap() = Some(call.clone());
-            let reservation = "<capacityReservation><capacityReservationId>cr-1</capacityReservationId></capacityReservation>";
+            let reservation =
+                "<capacityReservation><capacityReservationId>cr-1</capacityReservationId></capacityReservation>";
             call.reply(answers::ec2("PurchaseCapacityBlock", reservation))
         }),
         Rule::answer("DescribeCapacityReservations", move |call| {
             let purchase = seen.lock().unwrap();
-            let is_marked = |purchase: &&Call| purchase.body.contains(&format!("Value={}", call.parameter("Filter.1.Value.1").unwrap()));
+            let is_marked = |purchase: &&Call| {
+                purchase.body.contains(&format!("Value={}", call.parameter("Filter.1.Value.1").unwrap()))
+            };
             let item = "<item><capacityReservationId>cr-1</capacityReservationId><state>scheduled</state></item>";
             let found = purchase.as_ref().filter(is_marked).map_or("", |_| item);
-            call.reply(answers::ec2("DescribeCapacityReservations", &format!("<capacityReservationSet>{found}</capacityReservationSet>")))
+            call.reply(answers::ec2(
+                "DescribeCapacityReservations",
+                &format!("<capacityReservationSet>{found}</capacityReservationSet>"),
+            ))
         }),
     ]
 }
 
 async fn a_block_is_bought_once_and_machines_stand_on_it(cloud: &CloudBox, launcher: &AwsLauncher) {
     let seller = launcher.seller().unwrap();
-    let wish = BlockWish { region: "us-east-1".to_owned(), instance_type: "g5.xlarge".to_owned(), machines: 2, hours: 24 };
+    let wish =
+        BlockWish { region: "us-east-1".to_owned(), instance_type: "g5.xlarge".to_owned(), machines: 2, hours: 24 };
     let offers = seller.offered(&wish).await.unwrap();
     let asked = cloud.calls().into_iter().rfind(|call| call.action == "DescribeCapacityBlockOfferings").unwrap();
     assert_eq!(["InstanceCount", "CapacityDurationHours"].map(|name| asked.parameter(name).unwrap()), ["2", "24"]);
     let fees: Vec<String> = offers.iter().map(|offer| offer.upfront_usd.to_string()).collect();
-    assert_eq!((fees, offers[0].zone_id.as_str()), (vec!["480.00".to_owned(), "900.10".to_owned()], "use1-az6"), "the earliest first");
+    assert_eq!(
+        (fees, offers[0].zone_id.as_str()),
+        (vec!["480.00".to_owned(), "900.10".to_owned()], "use1-az6"),
+        "the earliest first"
+    );
     assert_eq!(offers[0].ends_at.duration_since(offers[0].starts_at), SignedDuration::from_hours(24));
     assert_eq!(seller.bought("bed", "us-east-1").await.unwrap(), None);
     let order = BlockOrder { region: "us-east-1".to_owned(), offer: offers[0].clone(), reservation: None };
     assert_eq!(seller.buy("bed", &order).await.unwrap(), "cr-1");
     let paid: Vec<Call> = cloud.calls().into_iter().filter(|call| call.action == "PurchaseCapacityBlock").collect();
     assert_eq!((paid.len(), paid[0].parameter("CapacityBlockOfferingId").as_deref()), (1, Some("cb-10")));
-    assert!(paid[0].body.contains("gpuplan%3Arun") && paid[0].body.contains("capacity-reservation"), "{}", paid[0].body);
+    assert!(
+        paid[0].body.contains("gpuplan%3Arun") && paid[0].body.contains("capacity-reservation"),
+        "{}",
+        paid[0].body
+    );
     // Whoever lost the answer finds it by its mark, and buys no second one.
     assert_eq!(seller.bought("bed", "us-east-1").await.unwrap().as_deref(), Some("cr-1"));
     assert_eq!(seller.bought("other", "us-east-1").await.unwrap(), None);
@@ -276,7 +315,11 @@ async fn disks_without_tags_are_better_than_no_machine(launcher: &AwsLauncher) {
     launcher.destroy(&machine.id).await.unwrap();
 }
 
-async fn a_machine_that_is_not_known_yet_is_not_over(cloud: &CloudBox, launcher: &AwsLauncher, denies_next_end: &AtomicBool) {
+async fn a_machine_that_is_not_known_yet_is_not_over(
+    cloud: &CloudBox,
+    launcher: &AwsLauncher,
+    denies_next_end: &AtomicBool,
+) {
     let machine = launcher.create(request("young", spot())).await.unwrap();
     denies_next_end.store(true, Ordering::SeqCst);
     let error = launcher.destroy(&machine.id).await.unwrap_err();
@@ -310,7 +353,10 @@ async fn a_gang_stands_close_and_leaves_no_group(cloud: &CloudBox, launcher: &Aw
         nodes: 2,
         name: format!("gpuplan-bed-e9-n{node}"),
         epoch: 9,
-        ..request(&format!("gang-{node}"), Pool { instance_type: "p4d.24xlarge".to_owned(), ..pool(None, Market::OnDemand) })
+        ..request(
+            &format!("gang-{node}"),
+            Pool { instance_type: "p4d.24xlarge".to_owned(), ..pool(None, Market::OnDemand) },
+        )
     };
     let (one, two) = (launcher.create(member(0)).await.unwrap(), launcher.create(member(1)).await.unwrap());
     let up = cloud.world.up();
@@ -352,13 +398,19 @@ async fn comes<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
 
 async fn a_fleet_keeps_one_machine_until_it_is_ended(cloud: &CloudBox, launcher: &AwsLauncher) {
     let keeper = launcher.keeper().unwrap();
-    let machine =
-        CreateRequest { run: "kept".to_owned(), name: "gpuplan-kept-e1-n0".to_owned(), ..request("fleet", pool(None, Market::Spot)) };
+    let machine = CreateRequest {
+        run: "kept".to_owned(),
+        name: "gpuplan-kept-e1-n0".to_owned(),
+        ..request("fleet", pool(None, Market::Spot))
+    };
     let pools = ["use1-az1", "use1-az2"].map(|zone| pool(Some(zone), Market::Spot)).to_vec();
     let order = KeepRequest { machine, pools };
     let group = keeper.keep(order.clone()).await.unwrap();
     assert_eq!(keeper.keep(order.clone()).await.unwrap(), group, "the same token is the same group");
-    assert_eq!((group.run.as_str(), group.region.as_str(), group.expires_at), ("kept", "us-east-1", order.machine.expires_at));
+    assert_eq!(
+        (group.run.as_str(), group.region.as_str(), group.expires_at),
+        ("kept", "us-east-1", order.machine.expires_at)
+    );
     let first = comes("a machine", || cloud.world.up().into_iter().next()).await;
     assert!(["use1-az1", "use1-az2"].contains(&first.zone_id.as_str()) && first.market == Market::Spot, "{first:?}");
     let listed = launcher.list(Some("kept")).await.unwrap();
@@ -426,7 +478,9 @@ async fn spot_of_any_zone_is_one_call_for_all_of_them(cloud: &CloudBox, launcher
     assert!(launcher.keeper().unwrap().groups(None).await.unwrap().is_empty(), "it starts no other machine");
     launcher.destroy(&machine.id).await.unwrap();
     assert!(cloud.world.up().is_empty() && cloud.world.fleets.templates() == 0);
-    for (token, code) in [("full-fleet", "no capacity (InsufficientInstanceCapacity)"), ("quota-fleet", "quota L-3819A6DF of 8 vCPUs")] {
+    for (token, code) in
+        [("full-fleet", "no capacity (InsufficientInstanceCapacity)"), ("quota-fleet", "quota L-3819A6DF of 8 vCPUs")]
+    {
         let error = launcher.create(request(token, anywhere())).await.unwrap_err();
         assert!(error.to_string().starts_with(code), "{error}");
     }
@@ -469,7 +523,9 @@ async fn every_refusal_says_what_comes_next(launcher: &AwsLauncher) {
     for code in ["InvalidAMIID.NotFound", "InvalidParameterValue", "SomethingNew"] {
         assert!(matches!(refused(400, code).await, LaunchError::Request { .. }), "{code}");
     }
-    for code in ["RequestLimitExceeded", "ServerInternal", "ServiceUnavailable", "InternalError", "Unavailable", "Throttling"] {
+    for code in
+        ["RequestLimitExceeded", "ServerInternal", "ServiceUnavailable", "InternalError", "Unavailable", "Throttling"]
+    {
         assert_eq!(refused(503, code).await, LaunchError::Unclear { code: code.to_owned() });
     }
 }
@@ -514,7 +570,9 @@ fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
     let unseen = ["ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole", "servicequotas:ListServiceQuotas"];
     let elsewhere = ["s3:", "ssm:", "ssmmessages:"];
     let is_idle = |action: &&&str| {
-        !done.contains(**action) && !unseen.contains(*action) && !elsewhere.iter().any(|service| action.starts_with(service))
+        !done.contains(**action)
+            && !unseen.contains(*action)
+            && !elsewhere.iter().any(|service| action.starts_with(service))
     };
     let idle: Vec<&&str> = allowed.iter().filter(is_idle).collect();
     assert!(idle.is_empty(), "the policy allows what no launch does: {idle:?}");

@@ -77,7 +77,9 @@ fn gcp_one_call_says_everything_that_a_machine_is() {
     ] {
         assert_eq!(scheduling[key], value, "{key}");
     }
-    for (name, value) in [("gpuplan_run", "llama_3-1"), ("gpuplan_epoch", "1"), ("gpuplan_node", "0"), ("team", "vision")] {
+    for (name, value) in
+        [("gpuplan_run", "llama_3-1"), ("gpuplan_epoch", "1"), ("gpuplan_node", "0"), ("team", "vision")]
+    {
         assert_eq!(body["labels"][name], value, "{name}");
     }
     assert_eq!(body["labels"]["gpuplan_owner"], "ann-example-com");
@@ -87,7 +89,11 @@ fn gcp_one_call_says_everything_that_a_machine_is() {
     assert!(body["networkInterfaces"][0]["accessConfigs"].is_null(), "no address of its own");
     assert_eq!(body["serviceAccounts"][0]["email"], format!("gpuplan-machine@{PROJECT}.iam.gserviceaccount.com"));
     let setup: String = gpuplan::clouds::gcp::SETUP.split_whitespace().collect::<Vec<_>>().join(" ");
-    for named in [r#"default = "gpuplan""#, r#"account_id = "${var.name}-machine""#, "for_each = toset(local.regions) name = var.name"] {
+    for named in [
+        r#"default = "gpuplan""#,
+        r#"account_id = "${var.name}-machine""#,
+        "for_each = toset(local.regions) name = var.name",
+    ] {
         assert!(setup.contains(named), "a launch and `setup gcp` use the same names: {named}");
     }
 }
@@ -135,7 +141,10 @@ fn gcp_what_cannot_be_asked_for_is_refused_before_it_is() {
     assert!(bed.machines.inserted().is_empty());
     let nowhere = GcpLauncher::at(Project::at(bed.machines.endpoint(), ""), String::new());
     let error = run(nowhere.create(request("t"))).unwrap_err();
-    assert!(matches!(&error, LaunchError::Credentials { detail, .. } if detail.contains("GOOGLE_CLOUD_PROJECT")), "{error}");
+    assert!(
+        matches!(&error, LaunchError::Credentials { detail, .. } if detail.contains("GOOGLE_CLOUD_PROJECT")),
+        "{error}"
+    );
 }
 
 /// HTTP 200, and an operation that failed.
@@ -143,10 +152,15 @@ fn gcp_what_cannot_be_asked_for_is_refused_before_it_is() {
 fn gcp_an_answer_is_no_machine_yet() {
     let bed = bed();
     let launcher = launcher(&bed.machines);
-    let missing = format!("The resource 'projects/{PROJECT}/zones/us-central1-a/machineTypes/g2-standard-4' was not found");
+    let missing =
+        format!("The resource 'projects/{PROJECT}/zones/us-central1-a/machineTypes/g2-standard-4' was not found");
     for (code, message, expected) in [
         ("ZONE_RESOURCE_POOL_EXHAUSTED", "no resources", "no capacity (ZONE_RESOURCE_POOL_EXHAUSTED)"),
-        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "no resources", "no capacity (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS)"),
+        (
+            "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+            "no resources",
+            "no capacity (ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS)",
+        ),
         ("UNSUPPORTED_OPERATION", "Instance failed to start due to preemption.", "no capacity (UNSUPPORTED_OPERATION)"),
         (
             "QUOTA_EXCEEDED",
@@ -154,11 +168,19 @@ fn gcp_an_answer_is_no_machine_yet() {
             "quota GPUS_ALL_REGIONS of the whole cloud is used up",
         ),
         ("RESOURCE_NOT_FOUND", missing.as_str(), "not sold there (RESOURCE_NOT_FOUND)"),
-        ("SUBNET_NOT_FOUND", "", "SUBNET_NOT_FOUND: the region has no subnetwork for machines; `gpuplan setup gcp` makes it"),
+        (
+            "SUBNET_NOT_FOUND",
+            "",
+            "SUBNET_NOT_FOUND: the region has no subnetwork for machines; `gpuplan setup gcp` makes it",
+        ),
         ("VPC_NOT_FOUND", "", "VPC_NOT_FOUND: machines have no network; `gpuplan setup gcp` makes it"),
         ("PERMISSIONS_ERROR", "Required permission", "not allowed (PERMISSIONS_ERROR)"),
         ("INTERNAL_ERROR", "", "no clear answer (INTERNAL_ERROR)"),
-        ("CONDITION_NOT_MET", "Constraint violated", "the request was refused (CONDITION_NOT_MET): Constraint violated"),
+        (
+            "CONDITION_NOT_MET",
+            "Constraint violated",
+            "the request was refused (CONDITION_NOT_MET): Constraint violated",
+        ),
         ("NEVER_SEEN", "who knows", "the request was refused (NEVER_SEEN): who knows"),
     ] {
         bed.machines.fails("us-central1-a", &[later(code, message)]);
@@ -179,12 +201,17 @@ fn gcp_a_quota_comes_with_the_command_that_asks_for_more() {
     bed.machines.fails("us-central1-a", &[Fault::Later(error)]);
     let mut order = CreateRequest { nodes: 2, ..request("t") };
     order.pool.instance_type = "g2-standard-48".to_owned();
-    let LaunchError::Quota { code, request } = run(launcher(&bed.machines).create(order)).unwrap_err() else { panic!("no quota") };
+    let LaunchError::Quota { code, request } = run(launcher(&bed.machines).create(order)).unwrap_err() else {
+        panic!("no quota")
+    };
     assert_eq!(code, "PREEMPTIBLE-NVIDIA-L4-GPUS-per-project-region");
     let wanted = format!(
         "--project={PROJECT} --service=compute.googleapis.com --quota-id={code} --preferred-value=9 --dimensions=region=us-central1"
     );
-    assert!(request.starts_with("gcloud ") && request.ends_with(&wanted), "two machines of four beside the one that there is: {request}");
+    assert!(
+        request.starts_with("gcloud ") && request.ends_with(&wanted),
+        "two machines of four beside the one that there is: {request}"
+    );
 }
 
 #[test]
@@ -407,6 +434,9 @@ fn gcp_the_permissions_of_the_documentation_are_those_of_the_calls() {
     assert_eq!(documented, needed);
     let asked: Vec<String> = GROUPS.iter().map(|group| group.question().to_string()).collect();
     for permission in &needed {
-        assert!(asked.iter().any(|group| group.contains(&format!("\"{permission}\""))), "`gpuplan doctor` does not ask for {permission}");
+        assert!(
+            asked.iter().any(|group| group.contains(&format!("\"{permission}\""))),
+            "`gpuplan doctor` does not ask for {permission}"
+        );
     }
 }

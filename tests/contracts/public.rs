@@ -72,7 +72,8 @@ fn azure_follows_pages_on_its_own_host_and_a_broken_region_costs_only_itself() {
     assert_eq!(found, [(Purchase::OnDemand, "98.32".to_owned()), (Purchase::Spot, "29.50".to_owned())]);
     let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
     assert!(
-        notes[0].starts_with("westus3: refused with 400") && notes[1] == "eastus: 1 rows cannot be read; they are left out",
+        notes[0].starts_with("westus3: refused with 400")
+            && notes[1] == "eastus: 1 rows cannot be read; they are left out",
         "{notes:?}"
     );
     assert!(server.asked().iter().all(|request| request.path.starts_with("/api/retail/prices?")));
@@ -107,7 +108,8 @@ fn azure_eviction_bands_come_over_all_pages_with_a_token() {
         all(vec![("azure", source.risks(&query))], &|_| {}).unwrap().remove(0)
     };
     let answer = asked(KEY).unwrap();
-    let found: BTreeMap<_, _> = answer.signals.iter().map(|(_, place, signal)| (place.region.to_string(), *signal)).collect();
+    let found: BTreeMap<_, _> =
+        answer.signals.iter().map(|(_, place, signal)| (place.region.to_string(), *signal)).collect();
     assert_eq!(found["eastus"], Signal::HourlyEvictionPercent { low: 0, high: 5 });
     assert_eq!(found["westus3"], Signal::HourlyEvictionPercent { low: 20, high: 100 });
     assert_eq!(asked("").unwrap_err(), SourceError::MissingCredentials { variable: "AZURE_ACCESS_TOKEN" });
@@ -120,7 +122,8 @@ pub fn lambda(request: &Request) -> Reply {
         return refuses(request);
     }
     let machine = |cents: Value, gpus: u32, regions: &[&str]| {
-        let regions: Vec<Value> = regions.iter().map(|name| json!({ "name": name, "description": "Somewhere" })).collect();
+        let regions: Vec<Value> =
+            regions.iter().map(|name| json!({ "name": name, "description": "Somewhere" })).collect();
         let specs = json!({ "vcpus": 26, "memory_gib": 200, "storage_gib": 512, "gpus": gpus });
         let kind = json!({ "description": format!("{gpus}x H100 (80 GB SXM5)"), "price_cents_per_hour": cents, "specs": specs });
         json!({ "instance_type": kind, "regions_with_capacity_available": regions })
@@ -139,10 +142,14 @@ fn lambda_says_what_is_somewhere_and_what_is_nowhere() {
     let server = Server::start(lambda);
     let answer = answer_of(&Lambda::at(&server.endpoint, KEY), &[]).unwrap();
     let found: Vec<_> = answer.offers.iter().map(|offer| (&*offer.place.region, offer.availability)).collect();
-    let expected = [("any", Availability::SoldOut), ("us-east-1", Availability::Seen), ("us-west-2", Availability::Seen)];
+    let expected =
+        [("any", Availability::SoldOut), ("us-east-1", Availability::Seen), ("us-west-2", Availability::Seen)];
     assert_eq!(found, expected);
     let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(notes, ["us-east-1, gpu_1x_a10: the price is missing", "lambda: 1 machine type is not in the catalog: gpu_1x_x900"]);
+    assert_eq!(
+        notes,
+        ["us-east-1, gpu_1x_a10: the price is missing", "lambda: 1 machine type is not in the catalog: gpu_1x_x900"]
+    );
 }
 
 #[test]
@@ -187,7 +194,8 @@ pub fn runpod(request: &Request) -> Reply {
 fn runpod_asks_every_listed_data_centre_and_claims_nothing_about_a_broken_one() {
     let server = Server::start(runpod);
     let answer = answer_of(&GpuTypes::at(&server.endpoint, KEY), &[]).unwrap();
-    let found: Vec<_> = answer.offers.iter().map(|offer| (offer.purchase, offer.quote.rate.to_string(), offer.availability)).collect();
+    let found: Vec<_> =
+        answer.offers.iter().map(|offer| (offer.purchase, offer.quote.rate.to_string(), offer.availability)).collect();
     let expected = [
         (Purchase::OnDemand, "3.29".to_owned(), Availability::Seen),
         (Purchase::Spot, "2.69".to_owned(), Availability::Unknown),
@@ -235,8 +243,12 @@ pub fn verda(request: &Request) -> Reply {
 fn verda_signs_in_and_an_unknown_stock_is_said_to_be_unknown() {
     let server = Server::start(verda);
     let answer = answer_of(&Verda::at(&server.endpoint, CLIENT, KEY), &[]).unwrap();
-    let found: Vec<_> = answer.offers.iter().map(|offer| (&*offer.place.region, offer.purchase, offer.availability)).collect();
-    assert_eq!(found, [("FIN-01", Purchase::OnDemand, Availability::Seen), ("any", Purchase::Spot, Availability::Unknown)]);
+    let found: Vec<_> =
+        answer.offers.iter().map(|offer| (&*offer.place.region, offer.purchase, offer.availability)).collect();
+    assert_eq!(
+        found,
+        [("FIN-01", Purchase::OnDemand, Availability::Seen), ("any", Purchase::Spot, Availability::Unknown)]
+    );
     assert!(answer.notes[0].to_string().starts_with("spot stock: refused with 401"), "{:?}", answer.notes);
     assert!(!format!("{answer:?}").contains("planted"));
 }

@@ -66,14 +66,19 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Request>>, answer: &(dyn Fn(&Reques
     let mut stream = reader.into_inner();
     match answer(&request) {
         Reply::Text(status, kind, body) => {
-            let head =
-                format!("HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
             let _ = stream.write_all((head + &body).as_bytes());
         }
         Reply::Dated(status, body) => {
-            let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::now()).unwrap();
+            let date = jiff::fmt::rfc2822::DateTimePrinter::new()
+                .timestamp_to_rfc9110_string(&jiff::Timestamp::now())
+                .unwrap();
             let length = body.len();
-            let head = format!("HTTP/1.1 {status} -\r\nDate: {date}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+            let head =
+                format!("HTTP/1.1 {status} -\r\nDate: {date}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
             let _ = stream.write_all((head + &body).as_bytes());
         }
         Reply::Hangup => {}
@@ -95,7 +100,11 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         let Some((name, value)) = line.trim_end().split_once(": ") else { break };
         headers.push((name.to_ascii_lowercase(), value.to_owned()));
     }
-    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let length = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Request { path, headers, body: String::from_utf8_lossy(&body).into_owned() })

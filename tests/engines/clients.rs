@@ -80,7 +80,13 @@ impl Clients {
     /// Of one engine; a program that is not here is not there at all.
     pub fn of(engine: &str) -> Self {
         let scripts: &[(&str, &str)] = match engine {
-            "slurm" => &[("sbatch", SBATCH), ("squeue", SQUEUE), ("scontrol", SCONTROL), ("sacct", SACCT), ("scancel", SCANCEL)],
+            "slurm" => &[
+                ("sbatch", SBATCH),
+                ("squeue", SQUEUE),
+                ("scontrol", SCONTROL),
+                ("sacct", SACCT),
+                ("scancel", SCANCEL),
+            ],
             "kubernetes" => &[("kubectl", KUBECTL)],
             "skypilot" => &[("sky", SKY)],
             _ => &[],

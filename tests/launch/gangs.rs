@@ -18,7 +18,8 @@ struct Led {
 
 impl Led {
     fn new() -> Self {
-        let mut led = Self { controller: Controller::new(terms(3, None), 0, 0.0), now: 0.0, machines: Vec::new(), gangs: 0 };
+        let mut led =
+            Self { controller: Controller::new(terms(3, None), 0, 0.0), now: 0.0, machines: Vec::new(), gangs: 0 };
         led.hear(Event::Clock);
         led
     }
@@ -53,7 +54,12 @@ impl Led {
     fn comes_to_gang(&mut self, number: u32) {
         let until = self.now + 24.0 * 3600.0;
         while (self.gangs, self.machines.len()) != (number, 3) {
-            assert!(self.controller.end().is_none() && self.gangs <= number, "{} gangs: {:?}", self.gangs, self.controller.end());
+            assert!(
+                self.controller.end().is_none() && self.gangs <= number,
+                "{} gangs: {:?}",
+                self.gangs,
+                self.controller.end()
+            );
             assert!(self.now < until, "nothing comes any more");
             self.now += 10.0;
             self.hear(Event::Clock);
@@ -102,7 +108,10 @@ fn a_program_that_fails_on_several_machines_is_started_anew_while_it_gets_furthe
         led.comes_to_gang(gang);
         led.report(0.5, true, Some(failed()));
     }
-    assert!(led.why_it_failed().contains("3 times in a row its program failed before the run got any further (exit code 1)"));
+    assert!(
+        led.why_it_failed()
+            .contains("3 times in a row its program failed before the run got any further (exit code 1)")
+    );
 }
 
 /// Each gang lives to its end, restores, and gets no further.
@@ -140,7 +149,10 @@ fn a_gang_of_which_one_never_joins_is_given_up() {
 fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
     let mut controller = Controller::new(terms(1, None), 0, 0.0);
     let orders = |actions: Vec<Action>| -> Vec<Order> {
-        actions.into_iter().filter_map(|action| if let Action::Create(order) = action { Some(order) } else { None }).collect()
+        actions
+            .into_iter()
+            .filter_map(|action| if let Action::Create(order) = action { Some(order) } else { None })
+            .collect()
     };
     let first = orders(controller.step(0.0, Event::Clock)).remove(0);
     controller.step(84.0, Event::Answered { token: first.token.clone(), outcome: Ok(made(&first)) });

@@ -20,7 +20,8 @@ pub struct Spot {
 pub fn spot_history(rows: Vec<Spot>, page: usize) -> Rule {
     Rule::answer("DescribeSpotPriceHistory", move |call| {
         let (machines, now) = (call.parameters("InstanceType"), Timestamp::now());
-        let is_asked = |row: &&Spot| machines.iter().any(|machine| machine == row.machine) && row.zone.starts_with(&call.region);
+        let is_asked =
+            |row: &&Spot| machines.iter().any(|machine| machine == row.machine) && row.zone.starts_with(&call.region);
         let mut found: Vec<&Spot> = rows.iter().filter(is_asked).collect();
         found.sort_by_key(|row| row.hours_ago);
         let since: Timestamp = call.parameter("StartTime").and_then(|time| time.parse().ok()).unwrap_or(now);
@@ -38,24 +39,32 @@ pub fn spot_history(rows: Vec<Spot>, page: usize) -> Rule {
             )
         });
         let token = if start + page < found.len() { (start + page).to_string() } else { String::new() };
-        let items = format!("<spotPriceHistorySet>{}</spotPriceHistorySet><nextToken>{token}</nextToken>", items.collect::<String>());
+        let items = format!(
+            "<spotPriceHistorySet>{}</spotPriceHistorySet><nextToken>{token}</nextToken>",
+            items.collect::<String>()
+        );
         call.reply(ec2("DescribeSpotPriceHistory", &items))
     })
 }
 
 /// An answer of EC2 around its content.
 pub fn ec2(action: &str, content: &str) -> String {
-    format!("<{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"><requestId>r</requestId>{content}</{action}Response>")
+    format!(
+        "<{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"><requestId>r</requestId>{content}</{action}Response>"
+    )
 }
 
 /// Machine type, region, zone id, score.
 pub fn placement_scores(rows: Vec<(&'static str, &'static str, &'static str, u8)>) -> Rule {
     Rule::answer("GetSpotPlacementScores", move |call| {
         let (machines, regions) = (call.parameters("InstanceType"), call.parameters("RegionName"));
-        let is_asked =
-            |(machine, region, ..): &&(&str, &str, &str, u8)| machines.iter().any(|m| m == machine) && regions.iter().any(|r| r == region);
+        let is_asked = |(machine, region, ..): &&(&str, &str, &str, u8)| {
+            machines.iter().any(|m| m == machine) && regions.iter().any(|r| r == region)
+        };
         let item = |(_, region, zone, score): &(&str, &str, &str, u8)| {
-            format!("<item><region>{region}</region><availabilityZoneId>{zone}</availabilityZoneId><score>{score}</score></item>")
+            format!(
+                "<item><region>{region}</region><availabilityZoneId>{zone}</availabilityZoneId><score>{score}</score></item>"
+            )
         };
         let items: String = rows.iter().filter(is_asked).map(item).collect();
         call.reply(ec2("GetSpotPlacementScores", &format!("<spotPlacementScoreSet>{items}</spotPlacementScoreSet>")))
@@ -76,7 +85,10 @@ pub fn capacity_blocks(rows: Vec<(&'static str, &'static str, i64, &'static str)
         };
         let is_asked = |(name, zone, ..): &&(&str, &str, i64, &str)| *name == machine && zone.starts_with(&call.region);
         let items: String = rows.iter().filter(is_asked).map(item).collect();
-        call.reply(ec2("DescribeCapacityBlockOfferings", &format!("<capacityBlockOfferingSet>{items}</capacityBlockOfferingSet>")))
+        call.reply(ec2(
+            "DescribeCapacityBlockOfferings",
+            &format!("<capacityBlockOfferingSet>{items}</capacityBlockOfferingSet>"),
+        ))
     })
 }
 
@@ -89,7 +101,8 @@ pub fn products(rows: Vec<(&'static str, &'static str, &'static str, &'static st
             filters.filter(|filter| filter["Field"] == wanted).find_map(|filter| filter["Value"].as_str())
         };
         let found = rows.iter().filter(|(machine, ..)| filter("instanceType") == Some(*machine));
-        let products: Vec<String> = found.map(|(machine, region, currency, price)| product(machine, region, currency, price)).collect();
+        let products: Vec<String> =
+            found.map(|(machine, region, currency, price)| product(machine, region, currency, price)).collect();
         call.reply(json!({"FormatVersion": "aws_v1", "PriceList": products}).to_string())
     })
 }
@@ -107,8 +120,7 @@ fn product(machine: &str, region: &str, currency: &str, price: &str) -> String {
 
 /// Code, name, value: what GetServiceQuota and ListServiceQuotas say.
 pub fn quotas(rows: Vec<(&'static str, &'static str, f64)>) -> Vec<Rule> {
-    let quota =
-        |(code, name, value): &(&str, &str, f64)| json!({"ServiceCode": "ec2", "QuotaCode": code, "QuotaName": name, "Value": value});
+    let quota = |(code, name, value): &(&str, &str, f64)| json!({"ServiceCode": "ec2", "QuotaCode": code, "QuotaName": name, "Value": value});
     let all: Vec<Value> = rows.iter().map(quota).collect();
     let one = all.clone();
     let get = move |call: &Call| {

@@ -64,7 +64,9 @@ impl CloudBox {
             }
         }
         let profile = format!("&InstanceProfileName={MACHINE}");
-        assert!(ask(&moto.address, "us-east-1", "iam", "CreateInstanceProfile", &profile).contains("InstanceProfileId"));
+        assert!(
+            ask(&moto.address, "us-east-1", "iam", "CreateInstanceProfile", &profile).contains("InstanceProfileId")
+        );
         let address = moto.address.clone();
         let ended = move |region: &str, id: &str| drop(terminate(&address, region, id));
         let machines = Machines::new(moto.python.clone(), &moto.address, ended);
@@ -93,7 +95,8 @@ impl CloudBox {
 
     /// Keys below a prefix, as a list of the bucket shows them.
     pub fn keys(&self, bucket: &str, prefix: &str) -> Vec<String> {
-        let answer = http(&self.moto.address, "GET", &format!("/{bucket}?list-type=2&prefix={prefix}"), "us-east-1", "s3", "");
+        let answer =
+            http(&self.moto.address, "GET", &format!("/{bucket}?list-type=2&prefix={prefix}"), "us-east-1", "s3", "");
         answer.split("<Key>").skip(1).map(|rest| rest.split('<').next().unwrap().to_owned()).collect()
     }
 }
@@ -131,7 +134,9 @@ impl World {
         let (run, end, list, make, remove, groups) = (world(), world(), world(), world(), world(), world());
         let regions = REGIONS.map(|region| format!("<item><regionName>{region}</regionName></item>")).concat();
         vec![
-            Rule::answer("DescribeRegions", move |call| call.reply(ec2(call, &format!("<regionInfo>{regions}</regionInfo>")))),
+            Rule::answer("DescribeRegions", move |call| {
+                call.reply(ec2(call, &format!("<regionInfo>{regions}</regionInfo>")))
+            }),
             Rule::answer("DescribeImages", images),
             Rule::around("RunInstances", move |call, go_on| run.run(call, go_on)),
             Rule::around("TerminateInstances", move |call, go_on| {
@@ -199,7 +204,10 @@ impl World {
                 let inside = at + body[at..].find("<placement>").expect("a machine has a place") + "<placement>".len();
                 body.insert_str(inside, &format!("<availabilityZoneId>{}</availabilityZoneId>", seen.zone_id));
             }
-            let (Some(reason), Some(at)) = (seen.reason, body.find(&format!("<instanceId>{}</instanceId>", seen.id))) else { continue };
+            let (Some(reason), Some(at)) = (seen.reason, body.find(&format!("<instanceId>{}</instanceId>", seen.id)))
+            else {
+                continue;
+            };
             // moto writes the reason of a machine before its id.
             let from = body[..at].rfind("<stateReason>").expect("a machine has a reason of its state");
             let to = from + body[from..].find("</stateReason>").unwrap();
@@ -240,7 +248,9 @@ impl World {
         let groups = self.groups.lock().unwrap();
         let here = groups.iter().filter(|((region, _), _)| *region == call.region);
         let item = |((_, name), tags): (&(String, String), &String)| {
-            format!("<item><groupName>{name}</groupName><strategy>cluster</strategy><state>available</state><tagSet>{tags}</tagSet></item>")
+            format!(
+                "<item><groupName>{name}</groupName><strategy>cluster</strategy><state>available</state><tagSet>{tags}</tagSet></item>"
+            )
         };
         call.reply(ec2(call, &format!("<placementGroupSet>{}</placementGroupSet>", here.map(item).collect::<String>())))
     }
@@ -268,7 +278,9 @@ fn images(call: &Call) -> Reply {
 
 pub fn ec2(call: &Call, content: &str) -> String {
     let action = &call.action;
-    format!("<{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"><requestId>r</requestId>{content}</{action}Response>")
+    format!(
+        "<{action}Response xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"><requestId>r</requestId>{content}</{action}Response>"
+    )
 }
 
 /// Content of the first element of this name.
@@ -296,7 +308,9 @@ pub fn ask(moto: &str, region: &str, service: &str, action: &str, parameters: &s
 /// moto wants a signature in form only.
 fn http(moto: &str, method: &str, path: &str, region: &str, service: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(moto).unwrap();
-    let signed = format!("AWS4-HMAC-SHA256 Credential=box/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x");
+    let signed = format!(
+        "AWS4-HMAC-SHA256 Credential=box/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x"
+    );
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {moto}\r\nAuthorization: {signed}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 /// Every interface of Google takes them (cloud.google.com/apis/docs/system-parameters); the document does not list them.
 const SYSTEM_PARAMETERS: [&str; 2] = ["$alt", "$apiVersion"];
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(include_str!("../fixtures/gcp/compute.v1.trimmed.json")).unwrap());
+static DOCUMENT: LazyLock<Value> =
+    LazyLock::new(|| serde_json::from_str(include_str!("../fixtures/gcp/compute.v1.trimmed.json")).unwrap());
 static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(routes);
 
 /// A question that the schema allows.
@@ -101,16 +102,22 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Call>>, answer: &(dyn Fn(&Call) -> 
             match answer(&call) {
                 Answer::Refused(status, reason, message) => refused(status, reason, &message),
                 Answer::Lost => return,
-                Answer::Json(value) => match response.map(|schema| problems(&value, &DOCUMENT["schemas"][schema], schema, false)) {
-                    Some(wrong) if !wrong.is_empty() => refused(500, "testAnswer", &format!("this test's answer: {}", wrong.join("; "))),
-                    _ => (200, value),
-                },
+                Answer::Json(value) => {
+                    match response.map(|schema| problems(&value, &DOCUMENT["schemas"][schema], schema, false)) {
+                        Some(wrong) if !wrong.is_empty() => {
+                            refused(500, "testAnswer", &format!("this test's answer: {}", wrong.join("; ")))
+                        }
+                        _ => (200, value),
+                    }
+                }
             }
         }
     };
     let body = body.to_string();
-    let head =
-        format!("HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
     let _ = reader.into_inner().write_all((head + &body).as_bytes());
 }
 
@@ -140,31 +147,51 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Head> {
 }
 
 /// The call and the name of its answer's schema, or what the schema does not allow.
-fn understand(verb: &str, target: &str, headers: BTreeMap<String, String>, body: &str) -> Result<(Call, Option<&'static str>), String> {
+fn understand(
+    verb: &str,
+    target: &str,
+    headers: BTreeMap<String, String>,
+    body: &str,
+) -> Result<(Call, Option<&'static str>), String> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let mut parameters: BTreeMap<String, String> =
-        query.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, value)| (decoded(name), decoded(value))).collect();
-    let body = if body.is_empty() { Value::Null } else { serde_json::from_str(body).map_err(|error| format!("body: {error}"))? };
+    let mut parameters: BTreeMap<String, String> = query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (decoded(name), decoded(value)))
+        .collect();
+    let body = if body.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_str(body).map_err(|error| format!("body: {error}"))?
+    };
     let service = format!("/{}", DOCUMENT["servicePath"].as_str().unwrap());
     if !path.starts_with(&service) {
         return Ok((Call { method: format!("{verb} {path}"), parameters, headers, body }, None));
     }
-    let found = ROUTES.iter().filter(|route| route.verb == verb).find_map(|route| Some((route, route.path.captures(path)?)));
+    let found =
+        ROUTES.iter().filter(|route| route.verb == verb).find_map(|route| Some((route, route.path.captures(path)?)));
     let (route, values) = found.ok_or_else(|| format!("no method {verb} {path}"))?;
     let known = |name: &str| {
         let schemas = [&route.method["parameters"][name], &DOCUMENT["parameters"][name]];
         schemas.into_iter().find(|schema| schema.is_object())
     };
-    let given = route.names.iter().zip(values.iter().skip(1).flatten()).map(|(name, value)| (name.clone(), decoded(value.as_str())));
+    let given = route
+        .names
+        .iter()
+        .zip(values.iter().skip(1).flatten())
+        .map(|(name, value)| (name.clone(), decoded(value.as_str())));
     parameters.extend(given.collect::<Vec<_>>());
     for (name, value) in parameters.iter().filter(|(name, _)| !SYSTEM_PARAMETERS.contains(&name.as_str())) {
-        let schema = known(name).ok_or_else(|| format!("Unknown name \"{name}\": no such parameter of {}", route.id))?;
+        let schema =
+            known(name).ok_or_else(|| format!("Unknown name \"{name}\": no such parameter of {}", route.id))?;
         first(text_problems(value, schema, name))?;
     }
     match route.method["request"].as_str() {
         Some(schema) => first(problems(&body, &DOCUMENT["schemas"][schema], schema, true))?,
         // The SDK sends an empty object where a method takes nothing.
-        None if !body.is_null() && body != Value::Object(serde_json::Map::new()) => return Err(format!("{} takes no body", route.id)),
+        None if !body.is_null() && body != Value::Object(serde_json::Map::new()) => {
+            return Err(format!("{} takes no body", route.id));
+        }
         None => {}
     }
     Ok((Call { method: route.id.clone(), parameters, headers, body }, route.method["response"].as_str()))
@@ -194,7 +221,9 @@ fn problems(value: &Value, schema: &'static Value, at: &str, is_request: bool) -
         (Some("object"), Value::Object(fields)) => fields
             .iter()
             .flat_map(|(name, field)| {
-                let schema = [&schema["properties"][name], &schema["additionalProperties"]].into_iter().find(|schema| schema.is_object());
+                let schema = [&schema["properties"][name], &schema["additionalProperties"]]
+                    .into_iter()
+                    .find(|schema| schema.is_object());
                 match schema {
                     Some(schema) => problems(field, schema, &format!("{at}.{name}"), is_request),
                     None => vec![format!("Unknown name \"{name}\" at '{at}': Cannot find field.")],
@@ -203,16 +232,29 @@ fn problems(value: &Value, schema: &'static Value, at: &str, is_request: bool) -
             .collect(),
         (Some("array"), Value::Array(items)) => {
             let each = items.iter().enumerate();
-            each.flat_map(|(index, item)| problems(item, &schema["items"], &format!("{at}[{index}]"), is_request)).collect()
+            each.flat_map(|(index, item)| problems(item, &schema["items"], &format!("{at}[{index}]"), is_request))
+                .collect()
         }
         (Some("boolean"), Value::Bool(_)) | (Some("number"), Value::Number(_)) | (Some("any"), _) => Vec::new(),
         (Some("integer"), Value::Number(number)) => {
-            let range = if schema["format"] == "uint32" { 0..=i64::from(u32::MAX) } else { i64::from(i32::MIN)..=i64::from(i32::MAX) };
-            if number.as_i64().is_some_and(|number| range.contains(&number)) { Vec::new() } else { wrong("an integer of 32 bits") }
+            let range = if schema["format"] == "uint32" {
+                0..=i64::from(u32::MAX)
+            } else {
+                i64::from(i32::MIN)..=i64::from(i32::MAX)
+            };
+            if number.as_i64().is_some_and(|number| range.contains(&number)) {
+                Vec::new()
+            } else {
+                wrong("an integer of 32 bits")
+            }
         }
-        (Some("string"), Value::String(text)) => string_problem(text, schema, is_request).map_or_else(Vec::new, |what| wrong(&what)),
+        (Some("string"), Value::String(text)) => {
+            string_problem(text, schema, is_request).map_or_else(Vec::new, |what| wrong(&what))
+        }
         // The text of a 64-bit integer may be a number too.
-        (Some("string"), Value::Number(number)) if schema["format"].as_str().is_some_and(|format| format.ends_with("int64")) => {
+        (Some("string"), Value::Number(number))
+            if schema["format"].as_str().is_some_and(|format| format.ends_with("int64")) =>
+        {
             if number.is_i64() || number.is_u64() { Vec::new() } else { wrong("an integer of 64 bits") }
         }
         (kind, _) => wrong(&format!("of type {}", kind.unwrap_or("unknown"))),

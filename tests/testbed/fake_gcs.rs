@@ -89,14 +89,18 @@ fn answer(asked: &Asked, objects: &mut BTreeMap<String, Vec<u8>>) -> (u16, Strin
     }
     let key = by_json.unwrap_or_else(|| asked.path.trim_start_matches('/').to_owned());
     match asked.verb.as_str() {
-        "GET" if asked.query.contains("list-type=2") => (200, String::new(), listed(&key, &asked.query, objects).into_bytes()),
+        "GET" if asked.query.contains("list-type=2") => {
+            (200, String::new(), listed(&key, &asked.query, objects).into_bytes())
+        }
         "PUT" if asked.headers.contains_key("x-goog-if-generation-match") && objects.contains_key(&key) => plain(412),
         "PUT" => {
             objects.insert(key, asked.body.clone());
             plain(200)
         }
         "DELETE" => plain(if objects.remove(&key).is_some() { 204 } else { 404 }),
-        "GET" | "HEAD" => objects.get(&key).map_or_else(|| plain(404), |whole| ranged(whole, asked.headers.get("range"))),
+        "GET" | "HEAD" => {
+            objects.get(&key).map_or_else(|| plain(404), |whole| ranged(whole, asked.headers.get("range")))
+        }
         _ => plain(501),
     }
 }
@@ -112,7 +116,9 @@ fn ranged(whole: &[u8], range: Option<&String>) -> (u16, String, Vec<u8>) {
 }
 
 fn listed(bucket: &str, query: &str, objects: &BTreeMap<String, Vec<u8>>) -> String {
-    let of = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(decoded).unwrap_or_default();
+    let of = |name: &str| {
+        query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(decoded).unwrap_or_default()
+    };
     let (start, delimiter) = (format!("{}/{}", bucket.trim_end_matches('/'), of("prefix")), of("delimiter"));
     let mut text = String::from("<ListBucketResult>");
     let mut folders: Vec<String> = Vec::new();

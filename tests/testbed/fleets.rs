@@ -78,7 +78,8 @@ impl Fleets {
 
     pub fn rules(self: &Arc<Self>) -> Vec<Rule> {
         let fleets = || self.clone();
-        let (template, templates, remove, make, list, end) = (fleets(), fleets(), fleets(), fleets(), fleets(), fleets());
+        let (template, templates, remove, make, list, end) =
+            (fleets(), fleets(), fleets(), fleets(), fleets(), fleets());
         vec![
             Rule::answer("CreateLaunchTemplate", move |call| template.make_template(call)),
             Rule::answer("DescribeLaunchTemplates", move |call| templates.list_templates(call)),
@@ -93,17 +94,26 @@ impl Fleets {
         let key = (call.region.clone(), call.parameter("LaunchTemplateName").unwrap_or_default());
         let mut kept = self.kept.lock().unwrap();
         if kept.templates.contains_key(&key) {
-            return call.refusal(400, "InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.");
+            return call.refusal(
+                400,
+                "InvalidLaunchTemplateName.AlreadyExistsException",
+                "Launch template name already in use.",
+            );
         }
         kept.templates.insert(key.clone(), call.clone());
-        call.reply(ec2(call, &format!("<launchTemplate><launchTemplateId>{}</launchTemplateId></launchTemplate>", key.1)))
+        call.reply(ec2(
+            call,
+            &format!("<launchTemplate><launchTemplateId>{}</launchTemplateId></launchTemplate>", key.1),
+        ))
     }
 
     fn list_templates(&self, call: &Call) -> Reply {
         let kept = self.kept.lock().unwrap();
         let is_named = |name: &String| call.parameter("Filter.1.Value.1").as_ref() == Some(name);
         let here = kept.templates.iter();
-        let here = here.filter(|((region, name), template)| *region == call.region && (is_named(name) || is_wanted(call, template)));
+        let here = here.filter(|((region, name), template)| {
+            *region == call.region && (is_named(name) || is_wanted(call, template))
+        });
         let item = |((_, name), template): (&(String, String), &Call)| {
             format!("<item><launchTemplateId>{name}</launchTemplateId><tagSet>{}</tagSet></item>", tag_set(template))
         };
@@ -129,7 +139,9 @@ impl Fleets {
             let started = format!("<fleetInstanceSet><item><instanceIds>{ids}</instanceIds></item></fleetInstanceSet>");
             return call.reply(ec2(call, &format!("<fleetId>{}</fleetId>{started}", known.id)));
         }
-        let name = call.parameter("LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName").unwrap_or_default();
+        let name = call
+            .parameter("LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName")
+            .unwrap_or_default();
         let Some(template) = kept.templates.get(&(call.region.clone(), name)).cloned() else {
             return call.refusal(400, "InvalidLaunchTemplateName.NotFoundException", "no such template");
         };
@@ -139,11 +151,15 @@ impl Fleets {
         }
         let id = format!("fleet-{:08}", kept.fleets.len());
         if is_instant {
-            let mut fleet = Fleet { id: id.clone(), asked: call.clone(), template, started: Vec::new(), is_active: false };
+            let mut fleet =
+                Fleet { id: id.clone(), asked: call.clone(), template, started: Vec::new(), is_active: false };
             self.start_one(&mut fleet);
             let started = format!("<instanceIds><item>{}</item></instanceIds>", fleet.started[0].0);
             kept.fleets.push(fleet);
-            return call.reply(ec2(call, &format!("<fleetId>{id}</fleetId><fleetInstanceSet><item>{started}</item></fleetInstanceSet>")));
+            return call.reply(ec2(
+                call,
+                &format!("<fleetId>{id}</fleetId><fleetInstanceSet><item>{started}</item></fleetInstanceSet>"),
+            ));
         }
         kept.fleets.push(Fleet { id: id.clone(), asked: call.clone(), template, started: Vec::new(), is_active: true });
         call.reply(ec2(call, &format!("<fleetId>{id}</fleetId>")))
@@ -169,10 +185,12 @@ impl Fleets {
         let Some(fleet) = kept.fleets.iter_mut().find(|fleet| fleet.id == id) else {
             let error = "<error><code>fleetIdDoesNotExist</code><message>no such fleet</message></error>";
             let item = format!("<item><fleetId>{id}</fleetId>{error}</item>");
-            return call.reply(ec2(call, &format!("<unsuccessfulFleetDeletionSet>{item}</unsuccessfulFleetDeletionSet>")));
+            return call
+                .reply(ec2(call, &format!("<unsuccessfulFleetDeletionSet>{item}</unsuccessfulFleetDeletionSet>")));
         };
         self.end(fleet);
-        let item = format!("<item><fleetId>{id}</fleetId><currentFleetState>deleted_terminating</currentFleetState></item>");
+        let item =
+            format!("<item><fleetId>{id}</fleetId><currentFleetState>deleted_terminating</currentFleetState></item>");
         call.reply(ec2(call, &format!("<successfulFleetDeletionSet>{item}</successfulFleetDeletionSet>")))
     }
 
@@ -201,7 +219,8 @@ impl Fleets {
     }
 
     fn start_one(&self, fleet: &mut Fleet) {
-        let place = |number: usize| fleet.asked.parameter(&format!("LaunchTemplateConfigs.1.Overrides.{number}.SubnetId"));
+        let place =
+            |number: usize| fleet.asked.parameter(&format!("LaunchTemplateConfigs.1.Overrides.{number}.SubnetId"));
         let subnets: Vec<String> = (1..).map_while(place).collect();
         let subnet = &subnets[fleet.started.len() % subnets.len()];
         let kind = fleet.asked.parameter("LaunchTemplateConfigs.1.Overrides.1.InstanceType").unwrap();
@@ -214,15 +233,26 @@ impl Fleets {
         let tag = |number: usize, part: &str| of_template(&format!("TagSpecification.1.Tag.{number}.{part}"));
         for number in (1..).take_while(|number| tag(*number, "Key").is_some()) {
             let (key, value) = (tag(number, "Key").unwrap(), tag(number, "Value").unwrap_or_default());
-            order +=
-                &format!("&TagSpecification.1.Tag.{number}.Key={}&TagSpecification.1.Tag.{number}.Value={}", plain(&key), plain(&value));
+            order += &format!(
+                "&TagSpecification.1.Tag.{number}.Key={}&TagSpecification.1.Tag.{number}.Value={}",
+                plain(&key),
+                plain(&value)
+            );
         }
         let answer = ask(&self.moto, &fleet.asked.region, "ec2", "RunInstances", &order);
         let Some(id) = value(&answer, "instanceId") else { panic!("moto starts no machine of a fleet: {answer}") };
         let boot = BASE64_STANDARD.decode(of_template("UserData").unwrap()).unwrap();
         let zone_id = self.subnets[subnet].1.clone();
         let (region, group, fleet_id) = (fleet.asked.region.clone(), None, Some(fleet.id.clone()));
-        self.machines.start(Start { id: id.clone(), region, zone_id, market: Market::Spot, group, fleet: fleet_id, boot });
+        self.machines.start(Start {
+            id: id.clone(),
+            region,
+            zone_id,
+            market: Market::Spot,
+            group,
+            fleet: fleet_id,
+            boot,
+        });
         let folder = self.machines.seen().into_iter().find(|seen| seen.id == id).unwrap().folder;
         fleet.started.push((id, folder));
     }
@@ -230,7 +260,9 @@ impl Fleets {
 
 /// As a form carries it.
 fn plain(text: &str) -> String {
-    text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    text.bytes()
+        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 fn until(call: &Call) -> Option<Timestamp> {
@@ -249,7 +281,8 @@ fn tag_set(call: &Call) -> String {
 
 /// By the one filter that is asked with: the key of a tag, or a tag.
 fn is_wanted(call: &Call, template: &Call) -> bool {
-    let (name, wanted) = (call.parameter("Filter.1.Name").unwrap_or_default(), call.parameter("Filter.1.Value.1").unwrap_or_default());
+    let (name, wanted) =
+        (call.parameter("Filter.1.Name").unwrap_or_default(), call.parameter("Filter.1.Value.1").unwrap_or_default());
     tags(template).iter().any(|(key, value)| match name.strip_prefix("tag:") {
         Some(tag) => tag == key && wanted == *value,
         None => wanted == *key,

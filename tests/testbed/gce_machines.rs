@@ -111,7 +111,8 @@ pub struct Machines {
 impl Machines {
     /// `speed`: how much faster than life time passes for `maxRunDuration`.
     pub fn start(folder: &Path, speed: f64) -> Self {
-        let shared = Arc::new(Shared { folder: folder.to_owned(), known: Mutex::default(), speed, state: Mutex::default() });
+        let shared =
+            Arc::new(Shared { folder: folder.to_owned(), known: Mutex::default(), speed, state: Mutex::default() });
         let answering = shared.clone();
         Self { fake: FakeGce::start(move |call| answering.answer(call)), shared }
     }
@@ -243,17 +244,24 @@ impl Shared {
             "compute.instances.get" => {
                 let state = self.state();
                 let found = state.machines.get(&machine()).map(described);
-                found.map_or_else(|| not_found(&format!("zones/{}/instances/{}", of("zone"), of("instance"))), Answer::Json)
+                found.map_or_else(
+                    || not_found(&format!("zones/{}/instances/{}", of("zone"), of("instance"))),
+                    Answer::Json,
+                )
             }
             "compute.instances.delete" => self.delete(call, &machine()),
             "compute.instances.aggregatedList" => self.aggregated(of("filter"), of("pageToken")),
             "compute.zoneOperations.wait" => self.wait(of("zone"), of("operation")),
             "compute.zoneOperations.list" => self.operations(of("zone"), of("filter")),
-            "compute.images.getFromFamily" if of("project") == "deeplearning-platform-release" => {
-                Answer::Json(json!({"name": format!("{}-v1", of("family")), "diskSizeGb": "50", "architecture": "X86_64"}))
+            "compute.images.getFromFamily" if of("project") == "deeplearning-platform-release" => Answer::Json(
+                json!({"name": format!("{}-v1", of("family")), "diskSizeGb": "50", "architecture": "X86_64"}),
+            ),
+            "compute.images.get" if of("image") == "large" => {
+                Answer::Json(json!({"name": "large", "diskSizeGb": "300"}))
             }
-            "compute.images.get" if of("image") == "large" => Answer::Json(json!({"name": "large", "diskSizeGb": "300"})),
-            "compute.images.get" | "compute.images.getFromFamily" => not_found(&format!("global/images/{}", of("image"))),
+            "compute.images.get" | "compute.images.getFromFamily" => {
+                not_found(&format!("global/images/{}", of("image")))
+            }
             "compute.machineTypes.aggregatedList" => machine_types(),
             // Prices, quotas and the like.
             _ => crate::gcp_project::project(call),
@@ -267,7 +275,8 @@ impl Shared {
             let life: f64 = rented.body["scheduling"]["maxRunDuration"]["seconds"].as_str().unwrap().parse().unwrap();
             rented.since.elapsed().as_secs_f64() * self.speed > life
         };
-        let over: Vec<String> = state.machines.iter().filter(|(_, rented)| is_over(rented)).map(|(name, _)| name.clone()).collect();
+        let over: Vec<String> =
+            state.machines.iter().filter(|(_, rented)| is_over(rented)).map(|(name, _)| name.clone()).collect();
         for machine in &over {
             state.remove(machine);
         }
@@ -279,7 +288,11 @@ impl Shared {
         let id = call.parameters.get("requestId").cloned().unwrap_or_default();
         let uuid = Regex::new("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$").unwrap();
         if !uuid.is_match(&id) {
-            return Answer::Refused(400, "invalid", format!("Invalid value for field 'requestId': '{id}'. It must be a UUID."));
+            return Answer::Refused(
+                400,
+                "invalid",
+                format!("Invalid value for field 'requestId': '{id}'. It must be a UUID."),
+            );
         }
         let mut state = self.state();
         if let Some(known) = state.requests.get(&id) {
@@ -395,7 +408,10 @@ impl Shared {
         let from: usize = token.parse().unwrap_or(0);
         let wanted: Vec<&Rented> = state.machines.values().filter(is_wanted).collect();
         let mut items = serde_json::Map::new();
-        items.insert("zones/us-east1-d".to_owned(), json!({"warning": {"code": "NO_RESULTS_ON_PAGE", "message": "No results"}}));
+        items.insert(
+            "zones/us-east1-d".to_owned(),
+            json!({"warning": {"code": "NO_RESULTS_ON_PAGE", "message": "No results"}}),
+        );
         for zone in &state.unreachable {
             items.insert(format!("zones/{zone}"), json!({"warning": {"code": "UNREACHABLE", "message": "no answer"}}));
         }
@@ -425,7 +441,9 @@ impl Shared {
         fs::create_dir_all(&programs)?;
         fs::write(programs.join("shutdown"), "#!/bin/sh\necho \"shutdown $*\"\n")?;
         fs::set_permissions(programs.join("shutdown"), fs::Permissions::from_mode(0o755))?;
-        let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())));
+        let path = std::env::join_paths(
+            [programs].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+        );
         let keep = |name: &str| std::env::var_os(name).map(|value| (name.to_owned(), value));
         Command::new("/bin/sh")
             .arg("startup-script")
@@ -446,13 +464,25 @@ impl Shared {
             .spawn()?;
         let (created, since) = (Timestamp::now(), Instant::now());
         let (body, zone) = (body.clone(), zone.to_owned());
-        Ok(Rented { body, folder, number, zone, status: Status::Running, created, since, gone_at: None, sensed, _metadata: metadata })
+        Ok(Rented {
+            body,
+            folder,
+            number,
+            zone,
+            status: Status::Running,
+            created,
+            since,
+            gone_at: None,
+            sensed,
+            _metadata: metadata,
+        })
     }
 }
 
 impl Sensed {
     fn answer(&self, request: &Request) -> Reply {
-        let text = |status: u16, body: &str| Reply::Text(status, "text/plain\r\nMetadata-Flavor: Google", body.to_owned());
+        let text =
+            |status: u16, body: &str| Reply::Text(status, "text/plain\r\nMetadata-Flavor: Google", body.to_owned());
         if request.header("metadata-flavor") != "Google" {
             return text(403, "Missing Metadata-Flavor:Google header.");
         }
@@ -467,7 +497,8 @@ impl Sensed {
             "preempted" => {
                 let preempted = self.preempted.lock().unwrap();
                 let limit = Duration::from_secs(if waits { limit } else { 0 });
-                let (preempted, _) = self.changed.wait_timeout_while(preempted, limit, |preempted| !*preempted).unwrap();
+                let (preempted, _) =
+                    self.changed.wait_timeout_while(preempted, limit, |preempted| !*preempted).unwrap();
                 text(200, if *preempted { "TRUE" } else { "FALSE" })
             }
             _ => text(404, "not found"),
@@ -484,10 +515,16 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
         return invalid("machineType", &machine_type);
     };
     if !["a2-", "a3-", "a4-", "g2-", "g4-"].iter().any(|series| kind.starts_with(series)) {
-        return Err(format!("Invalid value for field 'resource.machineType': '{machine_type}'. The referenced resource does not exist."));
+        return Err(format!(
+            "Invalid value for field 'resource.machineType': '{machine_type}'. The referenced resource does not exist."
+        ));
     }
     let made = &body["disks"][0]["initializeParams"];
-    let disk = if ["a3-ultra", "a4", "g4"].iter().any(|series| kind.starts_with(series)) { "hyperdisk-balanced" } else { "pd-balanced" };
+    let disk = if ["a3-ultra", "a4", "g4"].iter().any(|series| kind.starts_with(series)) {
+        "hyperdisk-balanced"
+    } else {
+        "pd-balanced"
+    };
     if text(&made["diskType"]) != format!("zones/{zone}/diskTypes/{disk}") || body["disks"][0]["autoDelete"] != true {
         return invalid("disks[0]", &body["disks"][0].to_string());
     }
@@ -496,7 +533,9 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     }
     let scheduling = &body["scheduling"];
     let life: i64 = text(&scheduling["maxRunDuration"]["seconds"]).parse().unwrap_or(0);
-    if !(30..=120 * 24 * 3600).contains(&life) || scheduling["automaticRestart"] != false || scheduling["onHostMaintenance"] != "TERMINATE"
+    if !(30..=120 * 24 * 3600).contains(&life)
+        || scheduling["automaticRestart"] != false
+        || scheduling["onHostMaintenance"] != "TERMINATE"
     {
         return invalid("scheduling", &scheduling.to_string());
     }
@@ -541,13 +580,16 @@ fn machine_types() -> Answer {
         json!({"machineTypes": [one("g2-standard-4"), one("a3-highgpu-8g")]})
     };
     let zones = ["us-central1-a", "us-central1-b", "us-east4-a"];
-    Answer::Json(json!({"items": zones.iter().map(|zone| (format!("zones/{zone}"), types(zone))).collect::<serde_json::Map<_, _>>()}))
+    Answer::Json(
+        json!({"items": zones.iter().map(|zone| (format!("zones/{zone}"), types(zone))).collect::<serde_json::Map<_, _>>()}),
+    )
 }
 
 /// Whether the process lives and belongs to the machine. A dead one that nobody has asked after has no environment.
 fn is_marked(pid: i32, folder: &Path) -> bool {
     let mark = format!("{MARK}={}", folder.display());
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
 }
 
 fn processes(folder: &Path) -> Vec<i32> {

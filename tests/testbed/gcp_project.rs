@@ -14,15 +14,21 @@ pub fn project(call: &Call) -> fake_gce::Answer {
         "compute.advice.capacityHistory" if call.body["types"] == json!(["PREEMPTION"]) => json!({
             "machineType": machine(), "location": "https://www.googleapis.com/compute/v1/projects/some-project/zones/us-central1-a",
             "preemptionHistory": [{"interval": interval, "preemptionRate": 0.1}, {"interval": interval, "preemptionRate": 0.3}]}),
-        "compute.advice.capacityHistory" => json!({"machineType": machine(), "location": "regions/us-central1", "priceHistory": [
-            {"interval": interval, "listPrice": {"currencyCode": "USD", "units": "50", "nanos": 600_000_000}}]}),
-        "compute.advice.capacity" => json!({"recommendations": [{"scores": {"obtainability": 0.7, "estimatedUptime": "5400s"},
-            "shards": [{"zone": "zones/us-central1-b", "instanceCount": 1, "machineType": "a3-highgpu-8g", "provisioningModel": "SPOT"}]}]}),
+        "compute.advice.capacityHistory" => {
+            json!({"machineType": machine(), "location": "regions/us-central1", "priceHistory": [
+            {"interval": interval, "listPrice": {"currencyCode": "USD", "units": "50", "nanos": 600_000_000}}]})
+        }
+        "compute.advice.capacity" => {
+            json!({"recommendations": [{"scores": {"obtainability": 0.7, "estimatedUptime": "5400s"},
+            "shards": [{"zone": "zones/us-central1-b", "instanceCount": 1, "machineType": "a3-highgpu-8g", "provisioningModel": "SPOT"}]}]})
+        }
         "compute.machineTypes.aggregatedList" => machine_types(call),
         "compute.regions.get" => json!({"name": "us-central1", "quotas": [
             {"metric": "PREEMPTIBLE_NVIDIA_H100_GPUS", "limit": 8.0, "usage": 8.0},
             {"metric": "PREEMPTIBLE_NVIDIA_H200_GPUS", "limit": 16.0, "usage": 0.0}]}),
-        "compute.projects.get" => json!({"name": "some-project", "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 0.0, "usage": 0.0}]}),
+        "compute.projects.get" => {
+            json!({"name": "some-project", "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 0.0, "usage": 0.0}]})
+        }
         "GET /v1/services/6F81-5844-456A/skus" => billing(call),
         "POST /v1/projects/some-project:testIamPermissions" => json!({"permissions":
             call.body["permissions"].as_array().unwrap().iter().filter(|name| **name != "compute.instances.delete").collect::<Vec<_>>()}),
@@ -35,11 +41,16 @@ pub fn project(call: &Call) -> fake_gce::Answer {
 /// The list comes in two pages, as zones and as types that are no longer sold do.
 fn machine_types(call: &Call) -> Value {
     assert_eq!(call.parameters["filter"], r#"name eq "(a2|a3|a4|a4x|g2|g4)-.*""#);
-    let machine = |zone: &str, name: &str, state: &str| json!({"name": name, "zone": zone, "deprecated": {"state": state}});
+    let machine =
+        |zone: &str, name: &str, state: &str| json!({"name": name, "zone": zone, "deprecated": {"state": state}});
     let (scope, types, token) = match call.parameters.get("pageToken").map_or("", String::as_str) {
         "" => {
             let a = "us-central1-a";
-            ("zones/us-central1-a", vec![machine(a, "a3-highgpu-8g", "ACTIVE"), machine(a, "a2-highgpu-1g", "DEPRECATED")], "second")
+            (
+                "zones/us-central1-a",
+                vec![machine(a, "a3-highgpu-8g", "ACTIVE"), machine(a, "a2-highgpu-1g", "DEPRECATED")],
+                "second",
+            )
         }
         _ => ("zones/us-central1-c", vec![machine("us-central1-c", "a3-highgpu-8g", "ACTIVE")], ""),
     };

@@ -102,7 +102,8 @@ impl Machines {
     pub fn new(python: PathBuf, store: &str, ended: impl Fn(&str, &str) + Send + 'static) -> Arc<Self> {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("machine.py"), include_str!("machine.py")).unwrap();
-        let machines = Self { folder, python, store: store.to_owned(), kept: Mutex::default(), has_said: AtomicBool::new(false) };
+        let machines =
+            Self { folder, python, store: store.to_owned(), kept: Mutex::default(), has_said: AtomicBool::new(false) };
         let machines = Arc::new(machines);
         let weak = Arc::downgrade(&machines);
         thread::spawn(move || watch(&weak, &ended));
@@ -152,7 +153,10 @@ impl Machines {
             thread::sleep(LOOK);
         }
         if fs::read_to_string(network).unwrap() == "shared" && !self.has_said.swap(true, Ordering::SeqCst) {
-            let _ = writeln!(std::io::stderr(), "\ncloud in a box: network namespaces are not permitted here; machines share the loopback");
+            let _ = writeln!(
+                std::io::stderr(),
+                "\ncloud in a box: network namespaces are not permitted here; machines share the loopback"
+            );
         }
     }
 
@@ -221,10 +225,14 @@ fn script(path: &Path, text: &str) {
 fn kill_all(id: &str) {
     let mark = format!("{MARK}={id}");
     let is_marked = |pid: &i32| {
-        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|all| all.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
     };
     loop {
-        let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let pids = fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let marked: Vec<i32> = pids.filter(is_marked).collect();
         if marked.is_empty() {
             return;
@@ -255,7 +263,9 @@ fn metadata(start: &Start, notice: Arc<Mutex<Option<Timestamp>>>) -> String {
             ("placement/availability-zone-id", _) => text(200, &zone),
             ("iam/security-credentials/", _) => text(200, "gpuplan-machine"),
             ("iam/security-credentials/gpuplan-machine", _) => text(200, &credentials()),
-            ("spot/instance-action", Some(at)) => text(200, &format!("{{\"action\": \"terminate\", \"time\": \"{at:.0}\"}}")),
+            ("spot/instance-action", Some(at)) => {
+                text(200, &format!("{{\"action\": \"terminate\", \"time\": \"{at:.0}\"}}"))
+            }
             _ => text(404, ""),
         }
     };

@@ -73,7 +73,9 @@ fn run(command: &mut Command) -> Result<(), String> {
 }
 
 fn serve(folder: &Path) -> Result<Moto, String> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(|error| error.to_string())?;
+    let free = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| error.to_string())?;
     let mut command = Command::new(folder.join("venv/bin/moto_server"));
     command.args(["-H", "127.0.0.1", "-p", &free.port().to_string()]);
     // Otherwise it would start any type, whether there is such a thing or not.

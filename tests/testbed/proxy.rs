@@ -78,8 +78,10 @@ fn form(body: &str, name: &str) -> Option<String> {
 fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, tail @ ..] = rest {
-        let hex =
-            tail.get(..2).filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        let hex = tail
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         bytes.push(hex.unwrap_or(if *first == b'+' { b' ' } else { *first }));
         rest = if hex.is_some() { &tail[2..] } else { tail };
     }
@@ -186,8 +188,10 @@ impl Proxy {
 
 fn answer(request: &Request, call: &Call, rules: &[Rule], upstream: Option<&str>) -> Reply {
     let Some(position) = rules.iter().position(|rule| rule.applies(call)) else {
-        return upstream
-            .map_or_else(|| call.refusal(400, "InvalidAction", "nobody answers this"), |address| forward(request, call, address));
+        return upstream.map_or_else(
+            || call.refusal(400, "InvalidAction", "nobody answers this"),
+            |address| forward(request, call, address),
+        );
     };
     let otherwise = || answer(request, call, &rules[position + 1..], upstream);
     match &rules[position].fault {
@@ -216,7 +220,9 @@ fn answer(request: &Request, call: &Call, rules: &[Rule], upstream: Option<&str>
 fn forward(request: &Request, call: &Call, address: &str) -> Reply {
     exchange(request, address).map_or_else(
         |error| call.refusal(502, "BadGateway", &error.to_string()),
-        |(status, body)| Reply::Text(status, if call.is_json { "application/x-amz-json-1.1" } else { "text/xml" }, body),
+        |(status, body)| {
+            Reply::Text(status, if call.is_json { "application/x-amz-json-1.1" } else { "text/xml" }, body)
+        },
     )
 }
 

@@ -27,7 +27,8 @@ pub struct Access {
 
 impl Access {
     fn configured<F>(self, builder: ClientBuilder<F, Credentials>) -> ClientBuilder<F, Credentials> {
-        let builder = builder.with_attempt_timeout(self.attempt).with_retry_policy(NeverRetry).with_credentials(self.credentials);
+        let builder =
+            builder.with_attempt_timeout(self.attempt).with_retry_policy(NeverRetry).with_credentials(self.credentials);
         match self.endpoint {
             Some(endpoint) => builder.with_endpoint(endpoint),
             None => builder,

@@ -10,8 +10,8 @@ use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path as Location;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, Result as StoreResult,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result as StoreResult,
 };
 
 use super::*;
@@ -31,7 +31,13 @@ struct Moody {
 
 impl Moody {
     fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self { objects: InMemory::new(), asked: AtomicU64::new(0), most, fetched: AtomicU64::new(0), refused: Mutex::default() })
+        Arc::new(Self {
+            objects: InMemory::new(),
+            asked: AtomicU64::new(0),
+            most,
+            fetched: AtomicU64::new(0),
+            refused: Mutex::default(),
+        })
     }
 }
 
@@ -51,7 +57,11 @@ impl ObjectStore for Moody {
         self.objects.put_opts(location, payload, options).await
     }
 
-    async fn put_multipart_opts(&self, location: &Location, options: PutMultipartOptions) -> StoreResult<Box<dyn MultipartUpload>> {
+    async fn put_multipart_opts(
+        &self,
+        location: &Location,
+        options: PutMultipartOptions,
+    ) -> StoreResult<Box<dyn MultipartUpload>> {
         self.objects.put_multipart_opts(location, options).await
     }
 
@@ -64,7 +74,10 @@ impl ObjectStore for Moody {
         self.objects.get_opts(location, options).await
     }
 
-    fn delete_stream(&self, locations: BoxStream<'static, StoreResult<Location>>) -> BoxStream<'static, StoreResult<Location>> {
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, StoreResult<Location>>,
+    ) -> BoxStream<'static, StoreResult<Location>> {
         self.objects.delete_stream(locations)
     }
 
@@ -87,7 +100,10 @@ async fn fill(objects: &dyn ObjectStore) -> u64 {
     objects.put(&Location::from("train/large.tar"), PutPayload::from(large)).await.unwrap();
     for number in 0..100 {
         objects
-            .put(&Location::from(format!("train/{}/{number}.jpg", number % 7)), PutPayload::from(format!("image {number}")))
+            .put(
+                &Location::from(format!("train/{}/{number}.jpg", number % 7)),
+                PutPayload::from(format!("image {number}")),
+            )
             .await
             .unwrap();
     }
@@ -102,10 +118,15 @@ async fn staged(objects: &Arc<Moody>, folder: &Path) -> Result<Contents, Staging
 
 fn is_whole(folder: &Path) {
     let large = fs::read(folder.join("data/train/large.tar")).unwrap();
-    assert!(large.len() as u64 == 2 * PIECE + 77 && large.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+    assert!(
+        large.len() as u64 == 2 * PIECE + 77 && large.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8)
+    );
     assert_eq!(fs::read_to_string(folder.join("data/train/3/10.jpg")).unwrap(), "image 10");
     assert_eq!(fs::metadata(folder.join("data/empty")).unwrap().len(), 0);
-    assert!(fs::read_dir(folder.join("data.staging")).unwrap().flatten().all(|entry| entry.file_name() == "index"), "no part is left");
+    assert!(
+        fs::read_dir(folder.join("data.staging")).unwrap().flatten().all(|entry| entry.file_name() == "index"),
+        "no part is left"
+    );
 }
 
 #[tokio::test]
@@ -115,7 +136,11 @@ async fn a_store_that_fails_now_and_then_gives_all_and_nothing_is_fetched_twice(
     let contents = staged(&objects, folder.path()).await.unwrap();
     assert_eq!(contents.files as u64, files);
     is_whole(folder.path());
-    assert_eq!(objects.fetched.load(Ordering::SeqCst), 100 + 3, "one request a small file, one a piece, none for an empty one");
+    assert_eq!(
+        objects.fetched.load(Ordering::SeqCst),
+        100 + 3,
+        "one request a small file, one a piece, none for an empty one"
+    );
     assert_eq!(staged(&objects, folder.path()).await.unwrap(), contents);
     assert_eq!(objects.fetched.load(Ordering::SeqCst), 103, "all was there");
     // What changed comes again, what went away goes, and no more.
@@ -125,7 +150,10 @@ async fn a_store_that_fails_now_and_then_gives_all_and_nothing_is_fetched_twice(
     assert_ne!(staged(&objects, folder.path()).await.unwrap().digest, contents.digest);
     assert_eq!(objects.fetched.load(Ordering::SeqCst), 105);
     let read = |name: &str| fs::read_to_string(folder.path().join("data/train").join(name)).ok();
-    assert_eq!((read("1/1.jpg"), read("2/2.jpg"), read("3/3.jpg")), (Some("another".to_owned()), None, Some("image 3".to_owned())));
+    assert_eq!(
+        (read("1/1.jpg"), read("2/2.jpg"), read("3/3.jpg")),
+        (Some("another".to_owned()), None, Some("image 3".to_owned()))
+    );
 }
 
 #[tokio::test]
@@ -176,7 +204,8 @@ async fn what_is_wrong_is_said_by_what_to_do() {
     fs::write(folder.path().join("data/train"), "").unwrap();
     let disk = staged(&objects, folder.path()).await.unwrap_err();
     assert!(matches!(disk, StagingError::Disk { .. }), "{disk}");
-    let nowhere = Data { address: format!("file://{}/none", folder.path().display()), folder: folder.path().join("data") };
+    let nowhere =
+        Data { address: format!("file://{}/none", folder.path().display()), folder: folder.path().join("data") };
     let nowhere = stage(&nowhere, PAUSE, &|_| (), |_| ()).await.unwrap_err();
     assert!(matches!(nowhere, StagingError::Missing { .. }), "{nowhere}");
     assert!(!folder.path().join("none").exists(), "a folder to read from is not made");
@@ -188,11 +217,18 @@ async fn an_object_that_changes_is_never_mixed() {
     fill(&objects.objects).await;
     let store = Store::of(objects.clone());
     let one = store.held().await.unwrap().pop().unwrap();
-    objects.objects.put(&Location::from("train/large.tar"), PutPayload::from(vec![0; one.size as usize])).await.unwrap();
+    objects
+        .objects
+        .put(&Location::from("train/large.tar"), PutPayload::from(vec![0; one.size as usize]))
+        .await
+        .unwrap();
     let mut answer = store.piece(&one, 0..5).await;
     while matches!(answer, Err(StoreError::Unavailable { .. })) {
         answer = store.piece(&one, 0..5).await;
     }
     let error = StagingError::of("s3://b", answer.unwrap_err());
-    assert!(matches!(&error, StagingError::Changed { path, .. } if path == "train/large.tar") && !error.is_for_now(), "{error}");
+    assert!(
+        matches!(&error, StagingError::Changed { path, .. } if path == "train/large.tar") && !error.is_for_now(),
+        "{error}"
+    );
 }

@@ -152,7 +152,9 @@ impl Supervisor {
             return tokio::spawn(async move { shipping.run(told).await.1 });
         }
         let shares_a_folder = self.shares_a_folder();
-        tokio::spawn(Sharing { run, shipper, folder, framework, settle, place, epoch, shares_a_folder, pulse, events }.run(told))
+        tokio::spawn(
+            Sharing { run, shipper, folder, framework, settle, place, epoch, shares_a_folder, pulse, events }.run(told),
+        )
     }
 
     pub(super) fn own_folder_of(&self, node: u32) -> PathBuf {

@@ -38,7 +38,8 @@ impl Supervisor {
             Event::PeerLeaves { .. } if self.exit.is_some_and(|exit| exit != Exit::Code(0)) => {}
             Event::PeerLeaves { node, leaving } => {
                 let asked = if leaving.is_cap { Asked::Cap } else { Asked::Interruption };
-                let left = Duration::try_from_secs_f64(leaving.seconds_left).unwrap_or_default().max(self.settings.grace);
+                let left =
+                    Duration::try_from_secs_f64(leaving.seconds_left).unwrap_or_default().max(self.settings.grace);
                 self.drain(asked, &format!("node {node}: {}", leaving.from), left, program);
             }
             Event::Fenced => {
@@ -62,11 +63,14 @@ impl Supervisor {
         let left = notice.left.unwrap_or(self.settings.grace);
         let seconds = left.as_secs_f64();
         let deadline = Timestamp::now().checked_add(jiff::SignedDuration::try_from(left).unwrap_or_default()).ok();
-        let told = json!({"urgency": notice.urgency, "from": notice.from, "seconds_left": seconds, "deadline": deadline});
+        let told =
+            json!({"urgency": notice.urgency, "from": notice.from, "seconds_left": seconds, "deadline": deadline});
         let file = self.own_folder_of(self.settings.place.node).join("notice.json");
         // The program gets its signal in any case.
-        let _ = fs::write(file.with_extension("new"), told.to_string()).and_then(|()| fs::rename(file.with_extension("new"), file));
-        let (run, name) = (self.settings.run.clone(), format!("e{}-notice-{}", self.epoch, Timestamp::now().as_millisecond()));
+        let _ = fs::write(file.with_extension("new"), told.to_string())
+            .and_then(|()| fs::rename(file.with_extension("new"), file));
+        let (run, name) =
+            (self.settings.run.clone(), format!("e{}-notice-{}", self.epoch, Timestamp::now().as_millisecond()));
         tokio::spawn(async move { run.event(&name, &told).await });
         if notice.urgency == Urgency::Advice {
             self.talk.say(&format!("{}: the machine is at risk; the program goes on", notice.from));
@@ -87,7 +91,11 @@ impl Supervisor {
             return;
         }
         (self.ending.kill_at, self.ending.leave_by) = (Some(kill_at), Some(now + left));
-        self.talk.say(&format!("{why}: {:.0} s left, the program has {:.0} s of them", left.as_secs_f64(), (kill_at - now).as_secs_f64()));
+        self.talk.say(&format!(
+            "{why}: {:.0} s left, the program has {:.0} s of them",
+            left.as_secs_f64(),
+            (kill_at - now).as_secs_f64()
+        ));
         if is_first {
             self.ending.asked = Some(asked);
             if let Some(program) = program {
@@ -147,7 +155,12 @@ impl Supervisor {
     fn look_for_life(&mut self, processor: Duration, program: Option<&Program>) {
         if with(&self.pulse, |pulse| mem::take(&mut pulse.output_lost)) && !self.output_lost {
             self.output_lost = true;
-            self.hear(Event::Warning("the disk takes no more of the program's output: the log in the store has gaps".to_owned()), None);
+            self.hear(
+                Event::Warning(
+                    "the disk takes no more of the program's output: the log in the store has gaps".to_owned(),
+                ),
+                None,
+            );
         }
         if self.settings.stall.is_none() {
             return;
@@ -185,14 +198,24 @@ impl Supervisor {
             self.talk.say(&format!("no GPU counters, since {why}; the host's alone are sampled"));
         }
         for finding in look.news {
-            self.talk.say(&format!("finding {}: {}. Advice: {}", finding.rule.word(), finding.evidence, finding.advice));
+            self.talk.say(&format!(
+                "finding {}: {}. Advice: {}",
+                finding.rule.word(),
+                finding.evidence,
+                finding.advice
+            ));
         }
         let (findings, free) = (self.sampler.findings(), self.free_bytes());
-        with(&self.pulse, |pulse| (pulse.sample, pulse.findings, pulse.disk_free_bytes) = (Some(look.sample), findings, free));
+        with(&self.pulse, |pulse| {
+            (pulse.sample, pulse.findings, pulse.disk_free_bytes) = (Some(look.sample), findings, free)
+        });
         let is_short = free.is_some_and(|free| (free as f64) < needed as f64 * ROOM);
         if is_short && !mem::replace(&mut self.is_short_of_disk, true) {
             let (free, needed) = (Bytes(free.unwrap_or(0) as f64), Bytes(needed as f64));
-            self.hear(Event::Warning(format!("the disk has {free} left and the last checkpoint took {needed}: make room")), None);
+            self.hear(
+                Event::Warning(format!("the disk has {free} left and the last checkpoint took {needed}: make room")),
+                None,
+            );
         }
     }
 

@@ -43,7 +43,9 @@ impl Supervisor {
         if let Ok(Err(error)) = tokio::time::timeout(RECORDING * 2, recording).await {
             self.talk.say(&format!("warning: the outcome is not recorded: {error}"));
         }
-        let safe = status.committed.map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
+        let safe = status
+            .committed
+            .map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
         self.tell(Occasion::Finished, &format!("{}; {safe}", outcome.words()));
         if self.ending.asked == Some(Asked::Interruption) {
             for source in &self.settings.notices {

@@ -25,7 +25,9 @@ impl Supervisor {
     /// What is wrong with the data for good is told as the end of the run, and the program is not started.
     pub(super) async fn stage_and_start(&mut self) -> Result<Outcome, Fault> {
         let is_first = self.settings.place.is_first();
-        let Some(data) = self.settings.data.clone().filter(|_| is_first) else { return self.start_again_and_again().await };
+        let Some(data) = self.settings.data.clone().filter(|_| is_first) else {
+            return self.start_again_and_again().await;
+        };
         with(&self.pulse, |pulse| pulse.phase = Some(Phase::Staging));
         let (talk, logs, pulse) = (self.talk.clone(), self.logs.clone(), self.pulse.clone());
         let say = move |line: &str| {
@@ -57,9 +59,11 @@ impl Supervisor {
     /// Data that changed between two machines of a run is told and used: whether it may, only a person knows.
     async fn compare(&mut self, contents: &Contents) -> Result<(), Fault> {
         if let Some(first) = self.settings.run.keep_contents(contents).await? {
-            let shown =
-                |contents: &Contents| format!("{} files, {}, at {}", contents.files, Bytes(contents.bytes as f64), contents.address);
-            let text = format!("the data is not what this run began with: {} now, {} then", shown(contents), shown(&first));
+            let shown = |contents: &Contents| {
+                format!("{} files, {}, at {}", contents.files, Bytes(contents.bytes as f64), contents.address)
+            };
+            let text =
+                format!("the data is not what this run began with: {} now, {} then", shown(contents), shown(&first));
             self.hear(Event::Warning(text), None);
         }
         Ok(())

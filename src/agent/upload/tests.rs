@@ -10,8 +10,8 @@ use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path as Location;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
 use super::*;
@@ -57,7 +57,11 @@ impl ObjectStore for Vanishing {
         self.objects.put_opts(location, payload, options).await
     }
 
-    async fn put_multipart_opts(&self, location: &Location, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+    async fn put_multipart_opts(
+        &self,
+        location: &Location,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
         self.change()?;
         self.objects.put_multipart_opts(location, options).await
     }
@@ -111,7 +115,8 @@ fn save(folder: &Path, step: u64) {
 
 /// Saves and ships steps until all are done or the machine is gone. Gives the newest step that was reported safe.
 async fn live(run: &Run, epoch: u64, folder: &Path) -> Option<u64> {
-    let restore = Restore { run, folder, framework: Framework::Auto, epoch, node: 0, restart_from_nothing: false, talk: &Silent };
+    let restore =
+        Restore { run, folder, framework: Framework::Auto, epoch, node: 0, restart_from_nothing: false, talk: &Silent };
     let restored = restore.newest().await.ok()?.name;
     let keep = Keep { last: 2, every: 0 };
     let mut shipper = Shipper::new(run.clone(), folder.to_owned(), (epoch, Place::ALONE), keep, restored);

@@ -22,7 +22,9 @@ impl RunFacts {
 
     fn side(&self, of: Side, place: Option<(&str, &str)>) -> Option<&SidePrice> {
         let prices = &self.expected.as_ref()?.beside;
-        prices.iter().find(|price| price.of == of && place.is_none_or(|place| place == (price.cloud.as_str(), price.region.as_str())))
+        prices.iter().find(|price| {
+            price.of == of && place.is_none_or(|place| place == (price.cloud.as_str(), price.region.as_str()))
+        })
     }
 
     /// The root disk lives as long as its machine.
@@ -53,7 +55,9 @@ impl RunFacts {
 
     /// Month by month, until it is deleted; months that are over do not grow any more.
     fn stored_by_month(&self, now: Timestamp) -> Vec<Found> {
-        let (Some(price), Some(mut from)) = (self.side(Side::Storage, None), self.stored.iter().map(|stored| stored.since).min()) else {
+        let (Some(price), Some(mut from)) =
+            (self.side(Side::Storage, None), self.stored.iter().map(|stored| stored.since).min())
+        else {
             return Vec::new();
         };
         let mut found = Vec::new();
@@ -177,7 +181,11 @@ mod tests {
             tokens: None,
             prices: Vec::new(),
             basis: None,
-            beside: vec![price(Side::Disk, "aws", "0.08"), price(Side::Storage, "aws", "0.02"), price(Side::DataOut, "gcp", "0.12")],
+            beside: vec![
+                price(Side::Disk, "aws", "0.08"),
+                price(Side::Storage, "aws", "0.02"),
+                price(Side::DataOut, "gcp", "0.12"),
+            ],
             fetched_bytes: Some(50e9),
         };
         let agent = Billed {
@@ -199,7 +207,10 @@ mod tests {
             expected: Some(expected),
             disk_gib: Some(100),
             billed: vec![agent],
-            rented: Some(AllRented { machines: vec![machine(1, "r", 73.0), machine(2, "elsewhere", 73.0)], ..AllRented::default() }),
+            rented: Some(AllRented {
+                machines: vec![machine(1, "r", 73.0), machine(2, "elsewhere", 73.0)],
+                ..AllRented::default()
+            }),
             stored: vec![Stored { bytes: 1 << 30, since: at("2026-10-11T00:00:00Z") }],
             ..RunFacts::default()
         }
@@ -207,9 +218,12 @@ mod tests {
 
     #[test]
     fn disk_data_and_storage_are_quantity_times_the_price_of_launch() {
-        let found: Vec<Found> = facts().charges(at("2026-11-06T00:00:00Z")).into_iter().filter(|one| one.charge.unit != "hour").collect();
-        let shown: Vec<_> =
-            found.iter().map(|one| (one.charge.id.as_str(), one.charge.costs.contracted.to_string(), one.is_open)).collect();
+        let found: Vec<Found> =
+            facts().charges(at("2026-11-06T00:00:00Z")).into_iter().filter(|one| one.charge.unit != "hour").collect();
+        let shown: Vec<_> = found
+            .iter()
+            .map(|one| (one.charge.id.as_str(), one.charge.costs.contracted.to_string(), one.is_open))
+            .collect();
         // 100 GiB for a tenth of a month; 50 GB; one GiB for 21 days of October and 5 of November. Nothing where no price is known.
         let expected = [
             ("run/a@k/e1-0-i-1/disk", "0.80", false),

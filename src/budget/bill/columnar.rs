@@ -26,22 +26,38 @@ pub const BEGINNINGS: [[u8; 4]; 2] = [*b"PAR1", *b"PARE"];
 const ROWS: usize = 1024;
 
 /// Adds every line of a run to the sums. Gives whose export it was.
-pub fn read(file: &str, format: Option<Format>, source: impl ChunkReader + 'static, sums: &mut Sums) -> Result<Format, BillError> {
+pub fn read(
+    file: &str,
+    format: Option<Format>,
+    source: impl ChunkReader + 'static,
+    sums: &mut Sums,
+) -> Result<Format, BillError> {
     // A file that was damaged on purpose may bring the foreign reader to a place where it panics instead of refusing.
     catch_unwind(AssertUnwindSafe(|| read_whole(file, format, source, sums)))
         .unwrap_or_else(|_| Err(broken(file, "it says of itself what cannot be")))
 }
 
 fn broken(file: &str, detail: &str) -> BillError {
-    BillError::Place { file: file.to_owned(), at: At::File, detail: format!("this Parquet file is broken or cut off: {detail}") }
+    BillError::Place {
+        file: file.to_owned(),
+        at: At::File,
+        detail: format!("this Parquet file is broken or cut off: {detail}"),
+    }
 }
 
-fn read_whole(file: &str, format: Option<Format>, source: impl ChunkReader + 'static, sums: &mut Sums) -> Result<Format, BillError> {
+fn read_whole(
+    file: &str,
+    format: Option<Format>,
+    source: impl ChunkReader + 'static,
+    sums: &mut Sums,
+) -> Result<Format, BillError> {
     let reader = SerializedFileReader::new(source).map_err(|error| broken(file, &error.to_string()))?;
     let fields = fields::fields(reader.metadata().file_metadata().schema_descr());
     let all = Table::new(file, format, Header::of(At::File, fields.iter().map(|field| field.name.clone())))?;
-    let needed: Vec<&Field> = fields.iter().enumerate().filter(|(place, _)| all.needs(*place)).map(|(_, field)| field).collect();
-    let table = Table::new(file, Some(all.format), Header::of(At::File, needed.iter().map(|field| field.name.clone())))?;
+    let needed: Vec<&Field> =
+        fields.iter().enumerate().filter(|(place, _)| all.needs(*place)).map(|(_, field)| field).collect();
+    let table =
+        Table::new(file, Some(all.format), Header::of(At::File, needed.iter().map(|field| field.name.clone())))?;
     let mut before = 0;
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).map_err(|error| broken(file, &error.to_string()))?;
@@ -53,7 +69,13 @@ fn read_whole(file: &str, format: Option<Format>, source: impl ChunkReader + 'st
 }
 
 /// The rows of one group, `before` of which stand in the groups before.
-fn add(table: &Table, needed: &[&Field], group: &dyn RowGroupReader, before: usize, sums: &mut Sums) -> Result<(), BillError> {
+fn add(
+    table: &Table,
+    needed: &[&Field],
+    group: &dyn RowGroupReader,
+    before: usize,
+    sums: &mut Sums,
+) -> Result<(), BillError> {
     let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
     let wrong = |field: &Field, row: usize, detail: String| BillError::Cell {
         file: table.file.to_owned(),

@@ -78,7 +78,12 @@ impl Search<'_> {
 
     fn need(&self, names: &[&str]) -> Result<usize, BillError> {
         let column = names.first().copied().unwrap_or_default().to_owned();
-        self.find(names).ok_or_else(|| BillError::Missing { file: self.file.to_owned(), at: self.header.at, column, why: "" })
+        self.find(names).ok_or_else(|| BillError::Missing {
+            file: self.file.to_owned(),
+            at: self.header.at,
+            column,
+            why: "",
+        })
     }
 }
 
@@ -107,9 +112,23 @@ impl Columns {
     /// All that are looked into.
     pub fn needed(&self) -> BTreeSet<usize> {
         let always = [self.start, self.currency, self.billed];
-        let optional = [self.run, self.tags, self.end, self.list, self.contracted, self.credits, self.account, self.cloud, self.category];
+        let optional = [
+            self.run,
+            self.tags,
+            self.end,
+            self.list,
+            self.contracted,
+            self.credits,
+            self.account,
+            self.cloud,
+            self.category,
+        ];
         let more = [self.service, self.usage, self.quantity, self.unit];
-        always.into_iter().chain(self.effective.iter().copied()).chain(optional.into_iter().chain(more).flatten()).collect()
+        always
+            .into_iter()
+            .chain(self.effective.iter().copied())
+            .chain(optional.into_iter().chain(more).flatten())
+            .collect()
     }
 }
 

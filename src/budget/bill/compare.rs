@@ -121,10 +121,9 @@ fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference 
     let of_machines: Usd = machines.iter().map(|charge| amount(charge)).sum();
     let charged_machines: Usd = charged.iter().filter(on_bill).map(|charge| charge.costs.contracted).sum();
     let more = of_machines - charged_machines;
-    let hours = found
-        .billed_hours
-        .filter(|_| found.charged_hours > 0.0)
-        .and_then(|hours| Usd::from_dollars((hours - found.charged_hours) * charged_machines.dollars() / found.charged_hours));
+    let hours = found.billed_hours.filter(|_| found.charged_hours > 0.0).and_then(|hours| {
+        Usd::from_dollars((hours - found.charged_hours) * charged_machines.dollars() / found.charged_hours)
+    });
     let hours = hours.unwrap_or_default();
     found.add(Reason::Hours, hours);
     found.add(Reason::Price, more - hours);

@@ -32,7 +32,8 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
         }
         sums.lines += 1;
         // Numbers are read as they are written, not through binary floating point.
-        let row: Value = serde_json::from_str(&quoted(text)).map_err(|error| BillError::line(file, number, error.to_string()))?;
+        let row: Value =
+            serde_json::from_str(&quoted(text)).map_err(|error| BillError::line(file, number, error.to_string()))?;
         let lines = bill_lines(file, number, &row)?;
         sums.ours += u64::from(!lines.is_empty());
         for line in lines {
@@ -60,8 +61,9 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
         let given = text(column)?;
         moment(given).ok_or_else(|| BillError::cell(file, number, column, format!("`{given}` is no time")))
     };
-    let amount =
-        |column: &str, given: &str| FineUsd::parse(given).map_err(|error| BillError::cell(file, number, column, error.to_string()));
+    let amount = |column: &str, given: &str| {
+        FineUsd::parse(given).map_err(|error| BillError::cell(file, number, column, error.to_string()))
+    };
     let start = time("usage_start_time")?;
     let description = |of: &str| row[of]["description"].as_str().unwrap_or_default();
     let item = match row["cost_type"].as_str() {
@@ -84,21 +86,30 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
     };
     let mut lines = vec![line.clone()];
     for credit in row["credits"].as_array().into_iter().flatten() {
-        let given = credit["amount"].as_str().ok_or_else(|| BillError::cell(file, number, "credits.amount", "it is missing"))?;
-        lines.push(BillLine { item: Item::Credit, billed: amount("credits.amount", given)?, list: None, ..line.clone() });
+        let given = credit["amount"]
+            .as_str()
+            .ok_or_else(|| BillError::cell(file, number, "credits.amount", "it is missing"))?;
+        lines.push(BillLine {
+            item: Item::Credit,
+            billed: amount("credits.amount", given)?,
+            list: None,
+            ..line.clone()
+        });
     }
     Ok(lines)
 }
 
 /// The same JSON with every number as a text, digit by digit.
 pub fn quoted(json: &str) -> String {
-    let (mut out, mut in_text, mut is_escaped, mut in_number) = (String::with_capacity(json.len() + 16), false, false, false);
+    let (mut out, mut in_text, mut is_escaped, mut in_number) =
+        (String::with_capacity(json.len() + 16), false, false, false);
     for letter in json.chars() {
         if in_text {
             in_text = is_escaped || letter != '"';
             is_escaped = !is_escaped && letter == '\\';
         } else {
-            let counts = letter.is_ascii_digit() || letter == '-' || (in_number && matches!(letter, '+' | '.' | 'e' | 'E'));
+            let counts =
+                letter.is_ascii_digit() || letter == '-' || (in_number && matches!(letter, '+' | '.' | 'e' | 'E'));
             if counts != in_number {
                 out.push('"');
                 in_number = counts;
@@ -130,12 +141,16 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_they_are_written() {
-        assert_eq!(quoted(r#"{"a":-1.5e-3,"b":[1,2],"c":"x 1 \" 2"}"#), r#"{"a":"-1.5e-3","b":["1","2"],"c":"x 1 \" 2"}"#);
+        assert_eq!(
+            quoted(r#"{"a":-1.5e-3,"b":[1,2],"c":"x 1 \" 2"}"#),
+            r#"{"a":"-1.5e-3","b":["1","2"],"c":"x 1 \" 2"}"#
+        );
         let row = ROW.replace('\n', " ");
         let sums = sums(&format!("{row}\n\n{}\n", row.replace("gpuplan_run", "other"))).unwrap();
         assert_eq!((sums.lines, sums.ours), (2, 1), "a credit is a part of its line");
         let bills = sums.bills("h", "google", &BTreeSet::new());
-        let amounts: Vec<String> = bills[0].charges.iter().map(|charge| charge.costs.billed.unwrap().to_string()).collect();
+        let amounts: Vec<String> =
+            bills[0].charges.iter().map(|charge| charge.costs.billed.unwrap().to_string()).collect();
         assert_eq!(amounts, ["1.23456789", "-0.0015"]);
     }
 

@@ -67,8 +67,16 @@ impl Sums {
         let month = day.get(..7).unwrap_or_default().to_owned();
         let key = Key { cloud: line.cloud, account: line.account, month, run: line.run, day, item: line.item };
         let zero = FineUsd::ZERO;
-        let empty =
-            Sum { start: line.start, end: line.end, hours: 0.0, lines: 0, billed: zero, list: zero, contracted: zero, effective: zero };
+        let empty = Sum {
+            start: line.start,
+            end: line.end,
+            hours: 0.0,
+            lines: 0,
+            billed: zero,
+            list: zero,
+            contracted: zero,
+            effective: zero,
+        };
         let sum = self.by_key.entry(key).or_insert(empty);
         (sum.start, sum.end) = (sum.start.min(line.start), sum.end.max(line.end));
         sum.lines += 1;
@@ -187,7 +195,10 @@ mod tests {
         assert_eq!(bills.iter().map(|bill| bill.month.as_str()).collect::<Vec<_>>(), ["1970-01", "1970-02"]);
         let first = &bills[0].charges;
         assert_eq!(first.len(), 2, "{first:#?}");
-        assert_eq!((first[0].costs.billed.unwrap().nanos(), first[0].quantity, first[0].run.as_deref()), (2, 24.0, Some("Life_1.0")));
+        assert_eq!(
+            (first[0].costs.billed.unwrap().nanos(), first[0].quantity, first[0].run.as_deref()),
+            (2, 24.0, Some("Life_1.0"))
+        );
         assert_eq!(
             (first[0].costs.effective.to_string().as_str(), first[1].costs.billed.unwrap().to_string().as_str()),
             ("12.00", "-2.00")

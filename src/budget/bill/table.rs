@@ -117,7 +117,8 @@ fn run_of(row: &Row, columns: &Columns) -> Result<Option<String>, BillError> {
     }
     // Azure leaves out the braces.
     let whole = if text.starts_with(['{', '[']) { text.to_owned() } else { format!("{{{text}}}") };
-    let tags: Value = serde_json::from_str(&whole).map_err(|error| row.wrong(column, format!("these tags are no JSON: {error}")))?;
+    let tags: Value =
+        serde_json::from_str(&whole).map_err(|error| row.wrong(column, format!("these tags are no JSON: {error}")))?;
     Ok(run_among(&tags))
 }
 
@@ -125,9 +126,10 @@ fn run_of(row: &Row, columns: &Columns) -> Result<Option<String>, BillError> {
 pub fn run_among(tags: &Value) -> Option<String> {
     let found = match tags {
         Value::Object(tags) => tags.iter().find(|(name, _)| is_run(name)).and_then(|(_, value)| value.as_str()),
-        Value::Array(labels) => {
-            labels.iter().find(|label| label["key"].as_str().is_some_and(is_run)).and_then(|label| label["value"].as_str())
-        }
+        Value::Array(labels) => labels
+            .iter()
+            .find(|label| label["key"].as_str().is_some_and(is_run))
+            .and_then(|label| label["value"].as_str()),
         _ => None,
     };
     found.filter(|run| !run.is_empty()).map(str::to_owned)
@@ -182,7 +184,8 @@ fn credits(text: &str) -> Result<Vec<FineUsd>, String> {
     if !text.starts_with('[') {
         return FineUsd::parse(text).map(|amount| vec![amount]).map_err(|error| error.to_string());
     }
-    let list: Value = serde_json::from_str(&quoted(text)).map_err(|error| format!("these credits are no JSON: {error}"))?;
+    let list: Value =
+        serde_json::from_str(&quoted(text)).map_err(|error| format!("these credits are no JSON: {error}"))?;
     let amounts = list.as_array().into_iter().flatten().map(|credit| credit["amount"].as_str().unwrap_or("0"));
     amounts.map(|amount| FineUsd::parse(amount).map_err(|error| error.to_string())).collect()
 }
@@ -194,8 +197,14 @@ fn cloud(row: &Row, columns: &Columns) -> String {
         Format::Azure => "azure".to_owned(),
         Format::Focus => {
             let name = row.text(columns.cloud).to_ascii_lowercase();
-            let known =
-                [("aws", "aws"), ("amazon", "aws"), ("google", "gcp"), ("microsoft", "azure"), ("azure", "azure"), ("oracle", "oci")];
+            let known = [
+                ("aws", "aws"),
+                ("amazon", "aws"),
+                ("google", "gcp"),
+                ("microsoft", "azure"),
+                ("azure", "azure"),
+                ("oracle", "oci"),
+            ];
             known.iter().find(|(word, _)| name.contains(word)).map_or(name.clone(), |(_, cloud)| (*cloud).to_owned())
         }
     }
@@ -204,10 +213,13 @@ fn cloud(row: &Row, columns: &Columns) -> String {
 /// What was bought, in the words of the export: FOCUS ChargeCategory and ServiceCategory, CUR line item and usage types
 /// (docs.aws.amazon.com/cur, "Line item columns"), Azure ChargeType and MeterCategory, Google service and SKU.
 fn item(row: &Row, columns: &Columns) -> Item {
-    let (category, service, usage) = (plain(row.text(columns.category)), plain(row.text(columns.service)), row.text(columns.usage));
+    let (category, service, usage) =
+        (plain(row.text(columns.category)), plain(row.text(columns.service)), row.text(columns.usage));
     match category.as_str() {
         "tax" => return Item::Tax,
-        "credit" | "refund" | "adjustment" | "edpdiscount" | "bundleddiscount" | "discount" | "privateratediscount" => return Item::Credit,
+        "credit" | "refund" | "adjustment" | "edpdiscount" | "bundleddiscount" | "discount" | "privateratediscount" => {
+            return Item::Credit;
+        }
         _ => {}
     }
     match row.format {
@@ -309,7 +321,13 @@ mod tests {
         let charges = bills.iter().flat_map(|bill| &bill.charges);
         charges
             .map(|charge| {
-                (charge.cloud.clone(), charge.run.clone().unwrap(), charge.item, charge.costs.billed.unwrap().to_string(), charge.quantity)
+                (
+                    charge.cloud.clone(),
+                    charge.run.clone().unwrap(),
+                    charge.item,
+                    charge.costs.billed.unwrap().to_string(),
+                    charge.quantity,
+                )
             })
             .collect()
     }
@@ -338,7 +356,9 @@ mod tests {
             ServiceName,ProviderName,BillingAccountId,ConsumedQuantity,ConsumedUnit,Tags\n\
             2.5,5,2.5,2,USD,2026-10-01T00:00:00Z,2026-10-02T00:00:00Z,Usage,Compute,Virtual Machines,Microsoft,7,24,Hours,\"{\"\"gpuplan:run\"\":\"\"a\"\"}\"\n\
             0.3,,,,USD,2026-10-01T00:00:00Z,2026-10-02T00:00:00Z,Tax,Other,,Microsoft,7,,,\"{\"\"gpuplan:run\"\":\"\"a\"\"}\"\n";
-        let one = |cloud: &str, item, amount: &str, quantity| (cloud.to_owned(), "a".to_owned(), item, amount.to_owned(), quantity);
+        let one = |cloud: &str, item, amount: &str, quantity| {
+            (cloud.to_owned(), "a".to_owned(), item, amount.to_owned(), quantity)
+        };
         assert_eq!(billed(focus), [one("azure", Item::Machines, "2.50", 24.0), one("azure", Item::Tax, "0.30", 1.0)]);
         let azure = "\u{feff}Date,CostInBillingCurrency,BillingCurrency,ChargeType,MeterCategory,MeterName,Quantity,UnitOfMeasure,Tags\n\
             10/31/2026,3.2040163817600001E-05,USD,Usage,Virtual Machines,NC24,2,1 Hour,\"\"\"gpuplan_run\"\": \"\"a\"\",\"\"x\"\":\"\"y\"\"\"\n";
@@ -356,17 +376,32 @@ mod tests {
             format!("{CUR}1,{at},,{currency},{amount},Usage,BoxUsage,1,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n")
         };
         let day = "2026-10-01T00:00:00Z";
-        assert!(said(&line("EUR", "1", day)).starts_with("bill.csv line 2, column `line_item_currency_code`: the bill is in `EUR`"));
+        assert!(
+            said(&line("EUR", "1", day))
+                .starts_with("bill.csv line 2, column `line_item_currency_code`: the bill is in `EUR`")
+        );
         assert_eq!(
             said(&line("USD", "1,5", day).replace("1,5", "\"1,5\"")),
             "bill.csv line 2, column `line_item_unblended_cost`: `1,5` is not an amount in dollars, such as 55.04"
         );
-        assert_eq!(said(&line("USD", "1", "yesterday")), "bill.csv line 2, column `line_item_usage_start_date`: `yesterday` is no time");
-        assert_eq!(said(&CUR.replace("line_item_currency_code", "x")), "bill.csv line 1: the column `line_item_currency_code` is missing");
-        assert!(said(&CUR.replace("resource_tags", "x")).contains("the column `resource_tags` is missing: without the tag `gpuplan:run`"));
+        assert_eq!(
+            said(&line("USD", "1", "yesterday")),
+            "bill.csv line 2, column `line_item_usage_start_date`: `yesterday` is no time"
+        );
+        assert_eq!(
+            said(&CUR.replace("line_item_currency_code", "x")),
+            "bill.csv line 1: the column `line_item_currency_code` is missing"
+        );
+        assert!(
+            said(&CUR.replace("resource_tags", "x"))
+                .contains("the column `resource_tags` is missing: without the tag `gpuplan:run`")
+        );
         assert!(said("a,b\n1,2\n").contains("no export that is known"));
         assert!(said(&format!("{CUR}1,2\n")).starts_with("bill.csv line 2: "), "{}", said(&format!("{CUR}1,2\n")));
-        assert!(said(&line("USD", "1", day).replace("\"\"a\"\"}", "\"\"a\"\"")).contains("column `resource_tags`: these tags are no JSON"));
+        assert!(
+            said(&line("USD", "1", day).replace("\"\"a\"\"}", "\"\"a\"\""))
+                .contains("column `resource_tags`: these tags are no JSON")
+        );
     }
 
     proptest::proptest! {

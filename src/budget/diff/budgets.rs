@@ -62,8 +62,9 @@ struct LineRecord {
 }
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
-    let read =
-        |side, document: &Value| Document::deserialize(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() });
+    let read = |side, document: &Value| {
+        Document::deserialize(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() })
+    };
     let (old, new) = rayon::join(|| read("the first", before), || read("the second", after));
     let (old, new) = (old?, new?);
     let mut reasons = requests(&old, &new);
@@ -74,7 +75,9 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         let path = one.or(other).map(|amount| amount.of.as_str()).unwrap_or_default();
         match (was.get(path), is.get(path)) {
             // Nobody asked for anything else.
-            (Some(was), Some(is)) if asked(was) == asked(is) && was.question == is.question && !known.is_empty() => behind(&known),
+            (Some(was), Some(is)) if asked(was) == asked(is) && was.question == is.question && !known.is_empty() => {
+                behind(&known)
+            }
             _ => Cause::Request,
         }
     };
@@ -109,8 +112,9 @@ fn requests(old: &Document, new: &Document) -> Vec<Reason> {
             continue;
         };
         if asked(before) != asked(phase) {
-            let said =
-                |phase: &PhaseRecord| format!("{} times in {} months from {} by {}", phase.repeats, phase.months, phase.start, phase.team);
+            let said = |phase: &PhaseRecord| {
+                format!("{} times in {} months from {} by {}", phase.repeats, phase.months, phase.start, phase.team)
+            };
             found.push(format!("{path}: {} -> {}", said(before), said(phase)));
         }
         let mut keys = Vec::new();

@@ -8,11 +8,15 @@ use crate::budget::portfolio::planned::{BillRecord, MACHINE_HOUR, PlanDocument, 
 use crate::units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
-    let read =
-        |side, document: &Value| PlanDocument::read(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() });
+    let read = |side, document: &Value| {
+        PlanDocument::read(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() })
+    };
     let (old, new) = (read("the first", before)?, read("the second", after)?);
     let chosen = |side, document: &PlanDocument| {
-        document.recommendation.clone().ok_or_else(|| DiffError::Unknown { side, detail: "it recommends nothing".to_owned() })
+        document
+            .recommendation
+            .clone()
+            .ok_or_else(|| DiffError::Unknown { side, detail: "it recommends nothing".to_owned() })
     };
     let (was, is) = (chosen("the first", &old)?, chosen("the second", &new)?);
     let reasons = reasons(&old, &new, &was, &is);
@@ -68,8 +72,11 @@ fn reasons(old: &PlanDocument, new: &PlanDocument, was: &PlanRecord, is: &PlanRe
     reasons.extend(of_policy(old, new));
     reasons.extend(of_inputs(&old.inputs, &new.inputs));
     if was.id == is.id && was.rate_usd_per_hour != is.rate_usd_per_hour {
-        let seen = |plan: &PlanRecord| format!("${} ({})", plan.rate_usd_per_hour, plan.price.observed_at.strftime("%Y-%m-%d"));
-        reasons.push(Reason { cause: Cause::Price, detail: format!("a machine an hour: {} -> {}", seen(was), seen(is)) });
+        let seen = |plan: &PlanRecord| {
+            format!("${} ({})", plan.rate_usd_per_hour, plan.price.observed_at.strftime("%Y-%m-%d"))
+        };
+        reasons
+            .push(Reason { cause: Cause::Price, detail: format!("a machine an hour: {} -> {}", seen(was), seen(is)) });
     }
     if was.id != is.id {
         reasons.push(Reason { cause: behind(&reasons), detail: format!("recommended: {} -> {}", was.id, is.id) });
@@ -89,7 +96,15 @@ fn of_policy(old: &PlanDocument, new: &PlanDocument) -> Vec<Reason> {
             .filter(|rejected| rejected.reason == "policy")
             // `policy.toml line 2: gpus does not list ...`: the rule without what it hit.
             .map(|rejected| {
-                rejected.detail.split(" does not list ").next().unwrap_or_default().split(" is over ").last().unwrap_or_default().to_owned()
+                rejected
+                    .detail
+                    .split(" does not list ")
+                    .next()
+                    .unwrap_or_default()
+                    .split(" is over ")
+                    .last()
+                    .unwrap_or_default()
+                    .to_owned()
             })
             .collect();
         rules.sort();

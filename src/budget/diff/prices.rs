@@ -18,8 +18,15 @@ pub fn diff(before: &Value, after: &Value) -> Diff {
         .map(|(before, after)| after.dollars() / before.dollars() - 1.0)
         .collect();
     shares.sort_by(f64::total_cmp);
-    let middle = shares.get(shares.len() / 2).map_or(String::new(), |share| format!(", half of them by less than {:+.1} %", share * 100.0));
-    let detail = format!("{} offers changed{middle}; {} came, {} went", count(Mark::Changed), count(Mark::Added), count(Mark::Removed));
+    let middle = shares
+        .get(shares.len() / 2)
+        .map_or(String::new(), |share| format!(", half of them by less than {:+.1} %", share * 100.0));
+    let detail = format!(
+        "{} offers changed{middle}; {} came, {} went",
+        count(Mark::Changed),
+        count(Mark::Added),
+        count(Mark::Removed)
+    );
     Diff {
         kind: "prices",
         total: None,

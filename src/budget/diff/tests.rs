@@ -59,7 +59,8 @@ fn another_question_is_a_request_and_another_rule_a_policy() {
     let ruled = plan("60", 100.0, |document| {
         document["recommendation"]["id"] = json!("gcp/us-central1/a3-highgpu-8gx1/on-demand");
         document["recommendation"]["cloud"] = json!("gcp");
-        document["rejected"] = json!([{ "what": "x", "reason": "policy", "detail": "policy.toml line 2: clouds does not list aws" }]);
+        document["rejected"] =
+            json!([{ "what": "x", "reason": "policy", "detail": "policy.toml line 2: clouds does not list aws" }]);
     });
     let found = diff(&before, &ruled).unwrap();
     assert_eq!(causes(&found), [Cause::Policy]);
@@ -71,21 +72,36 @@ fn another_question_is_a_request_and_another_rule_a_policy() {
 #[test]
 fn a_guardrail_names_its_line() {
     let found = diff(&plan("50", 100.0, |_| {}), &plan("60", 100.0, |_| {})).unwrap();
-    let broken = |text: &str| Guardrail::read(text).unwrap().breaks(&found).into_iter().map(|broken| broken.line).collect::<Vec<_>>();
-    assert_eq!(broken("[guardrail]\nmax_increase_usd = 999\nmax_increase_percent = 19\nmax_total_p90_usd = 5999"), [2, 3, 4]);
-    assert!(broken("[guardrail]\nmax_increase_usd = 1000\nmax_increase_percent = 20.1\nmax_total_p90_usd = 6000").is_empty());
+    let broken = |text: &str| {
+        Guardrail::read(text).unwrap().breaks(&found).into_iter().map(|broken| broken.line).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        broken("[guardrail]\nmax_increase_usd = 999\nmax_increase_percent = 19\nmax_total_p90_usd = 5999"),
+        [2, 3, 4]
+    );
+    assert!(
+        broken("[guardrail]\nmax_increase_usd = 1000\nmax_increase_percent = 20.1\nmax_total_p90_usd = 6000")
+            .is_empty()
+    );
 }
 
 #[test]
 fn price_lists_are_compared_offer_by_offer() {
     let row = |zone: &str, rate: &str| json!({ "cloud": "aws", "region": "r", "zone_id": zone, "instance_type": "p5", "purchase": "spot", "rate_usd_per_hour": rate });
-    let found =
-        diff(&json!([row("a", "10"), row("b", "20"), row("c", "5")]), &json!([row("a", "12"), row("b", "20"), row("d", "7")])).unwrap();
+    let found = diff(
+        &json!([row("a", "10"), row("b", "20"), row("c", "5")]),
+        &json!([row("a", "12"), row("b", "20"), row("d", "7")]),
+    )
+    .unwrap();
     let lines: Vec<(char, &str, String)> =
         found.lines.iter().map(|line| (line.mark.sign(), line.what.as_str(), line.change_usd.to_string())).collect();
     assert_eq!(
         lines,
-        [('+', "aws d p5 spot", "7.00".to_owned()), ('-', "aws c p5 spot", "-5.00".to_owned()), ('~', "aws a p5 spot", "2.00".to_owned())]
+        [
+            ('+', "aws d p5 spot", "7.00".to_owned()),
+            ('-', "aws c p5 spot", "-5.00".to_owned()),
+            ('~', "aws a p5 spot", "2.00".to_owned())
+        ]
     );
     assert_eq!(found.unchanged, 1);
     let other = plan("1", 1.0, |_| {});

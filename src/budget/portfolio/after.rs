@@ -31,7 +31,8 @@ pub fn order(drafts: Vec<Draft>, first: Month, months: u32) -> Result<Vec<Phase>
         }
         before.push(found);
     }
-    let mut order = Order { places: vec![Place::Unknown; drafts.len()], drafts, before, first, end: first.ahead(months) };
+    let mut order =
+        Order { places: vec![Place::Unknown; drafts.len()], drafts, before, first, end: first.ahead(months) };
     for index in 0..order.drafts.len() {
         order.place(index)?;
     }
@@ -96,9 +97,18 @@ impl Order {
         let end = phase.start.ahead(phase.months);
         if phase.start < self.first || end > self.end {
             let line = stated.map_or(phase.line, |(_, line)| line);
-            let detail =
-                format!("`{path}` takes {} to {}, outside {} to {} of the portfolio", phase.start, end.back(), self.first, self.end.back());
-            return Err(PortfolioError::at(line, detail, "set `start` and `months` of the portfolio so that every phase lies within"));
+            let detail = format!(
+                "`{path}` takes {} to {}, outside {} to {} of the portfolio",
+                phase.start,
+                end.back(),
+                self.first,
+                self.end.back()
+            );
+            return Err(PortfolioError::at(
+                line,
+                detail,
+                "set `start` and `months` of the portfolio so that every phase lies within",
+            ));
         }
         self.places[index] = Place::Known;
         Ok(end)

@@ -12,7 +12,9 @@ use crate::budget::portfolio::groups::{By, within};
 use crate::budget::portfolio::lines::{Costed, Line, Lines, Of};
 use crate::budget::portfolio::planned::{Inputs, Once};
 use crate::budget::portfolio::sensitivity::{Bar, bars};
-use crate::budget::portfolio::simulation::{AVAILABILITY_IN_COMMON, DRAWS, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate};
+use crate::budget::portfolio::simulation::{
+    AVAILABILITY_IN_COMMON, DRAWS, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
+};
 use crate::budget::portfolio::terms::{ElsewhereCost, Promise, elsewhere, promises};
 use crate::budget::portfolio::{Part, Portfolio, quantiles};
 use crate::budget::{Charge, Costs, Nature};
@@ -83,7 +85,9 @@ pub fn budget(portfolio: &Portfolio, once: &[Once], inputs: Inputs, now: Timesta
     let parts = sums(&lines);
     spread_lines(&mut lines, &costed, &parts, &simulated, &total);
     let figures = covered.iter().zip(&simulated.losses).zip(&portfolio.commitments);
-    let commitments = figures.map(|(((used, spared), loses), commitment)| commitment.figures(portfolio, *used, *spared, *loses)).collect();
+    let commitments = figures
+        .map(|(((used, spared), loses), commitment)| commitment.figures(portfolio, *used, *spared, *loses))
+        .collect();
     let [by_month, by_team, by_cloud, by_gpu] = By::ALL.map(|by| simulated.groups.parts(by, &lines, &portfolio.teams));
     Budget {
         name: portfolio.name.clone(),
@@ -143,9 +147,9 @@ fn spread_lines(lines: &mut [Line], costed: &[Costed], parts: &Parts, simulated:
             },
             Of::Commitment(at) => {
                 let drawn = simulated.unused[at].get(&line.month);
-                drawn
-                    .filter(|_| line.cost_usd > Usd::ZERO)
-                    .map_or((1.0, 1.0), |drawn| (drawn.p50 / line.cost_usd.dollars(), drawn.p90 / line.cost_usd.dollars()))
+                drawn.filter(|_| line.cost_usd > Usd::ZERO).map_or((1.0, 1.0), |drawn| {
+                    (drawn.p50 / line.cost_usd.dollars(), drawn.p90 / line.cost_usd.dollars())
+                })
             }
             Of::Tax => {
                 let Quantiles { expected, p50, p90 } = total.cost_usd;

@@ -66,7 +66,8 @@ pub struct CommitmentFigures {
     pub assumption: &'static str,
 }
 
-pub const ASSUMPTION: &str = "covers on-demand machine time alone, runs of a month one after another, in the order of the file";
+pub const ASSUMPTION: &str =
+    "covers on-demand machine time alone, runs of a month one after another, in the order of the file";
 
 impl Commitment {
     pub fn is_in(&self, month: Month) -> bool {
@@ -98,17 +99,27 @@ impl Commitment {
     pub fn cover(&self, once: &Once, line: &OnceLine) -> Option<Cover> {
         let is_time = matches!(line.item, Item::Machines | Item::LostWork) && line.unit == MACHINE_HOUR;
         let is_here = self.region.is_none() || self.region == once.region;
-        if once.purchase != "on-demand" || !is_time || once.cloud != self.cloud || !is_here || line.unit_price <= Usd::ZERO {
+        if once.purchase != "on-demand"
+            || !is_time
+            || once.cloud != self.cloud
+            || !is_here
+            || line.unit_price <= Usd::ZERO
+        {
             return None;
         }
         let instance = once.instance_type.as_deref()?;
         match &self.kind {
-            Kind::Reservation { instance_type, nodes } => (instance_type == instance)
-                .then(|| Cover { unit_price: self.usd_per_hour.times(1), share: (f64::from(*nodes) / f64::from(once.nodes)).min(1.0) }),
+            Kind::Reservation { instance_type, nodes } => (instance_type == instance).then(|| Cover {
+                unit_price: self.usd_per_hour.times(1),
+                share: (f64::from(*nodes) / f64::from(once.nodes)).min(1.0),
+            }),
             Kind::SavingsPlan { machines, discount } => {
-                let is_meant = machines.is_empty() || machines.iter().any(|start| instance.starts_with(start.trim_end_matches('*')));
-                let unit_price = Usd::from_dollars(line.unit_price.dollars() * (1.0 - discount)).filter(|price| *price > Usd::ZERO);
-                let most = |unit: Usd| (self.usd_per_hour.dollars() / (unit.dollars() * f64::from(once.nodes))).min(1.0);
+                let is_meant = machines.is_empty()
+                    || machines.iter().any(|start| instance.starts_with(start.trim_end_matches('*')));
+                let unit_price =
+                    Usd::from_dollars(line.unit_price.dollars() * (1.0 - discount)).filter(|price| *price > Usd::ZERO);
+                let most =
+                    |unit: Usd| (self.usd_per_hour.dollars() / (unit.dollars() * f64::from(once.nodes))).min(1.0);
                 unit_price.filter(|_| is_meant).map(|unit| Cover { unit_price: unit, share: most(unit) })
             }
         }

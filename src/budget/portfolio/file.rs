@@ -24,13 +24,15 @@ const MOST_REPEATS: i64 = 10_000;
 const MOST_PHASES: usize = 2000;
 const MOST_NODES: i64 = 100_000;
 
-const PURCHASES: [&str; 7] = ["on-demand", "spot", "spot-with-fallback", "commitment", "capacity-block", "flex-start", "reserved"];
+const PURCHASES: [&str; 7] =
+    ["on-demand", "spot", "spot-with-fallback", "commitment", "capacity-block", "flex-start", "reserved"];
 
 type Read<T> = Result<T, PortfolioError>;
 
 impl Portfolio {
     pub fn read(text: &str) -> Read<Self> {
-        let file: File = toml::from_str(text).map_err(|error| PortfolioError::Syntax(error.to_string().trim_end().to_owned()))?;
+        let file: File =
+            toml::from_str(text).map_err(|error| PortfolioError::Syntax(error.to_string().trim_end().to_owned()))?;
         Reader { text }.portfolio(file)
     }
 }
@@ -47,7 +49,8 @@ impl Reader<'_> {
     fn portfolio(&self, file: File) -> Read<Portfolio> {
         self.currency(file.currency.as_ref())?;
         let tax = self.tax(file.tax.as_ref())?;
-        let start = file.start.as_ref().ok_or_else(|| PortfolioError::at(1, "`start` is missing", "start = \"2027-01\""))?;
+        let start =
+            file.start.as_ref().ok_or_else(|| PortfolioError::at(1, "`start` is missing", "start = \"2027-01\""))?;
         let start = self.month(start)?;
         let months = file.months.as_ref().ok_or_else(|| PortfolioError::at(1, "`months` is missing", "months = 3"))?;
         let months = self.whole("months", months, 1..=MOST_MONTHS)?;
@@ -72,16 +75,21 @@ impl Reader<'_> {
             let commitment = self.commitment(section, start, months)?;
             if commitments.iter().any(|known| known.name == commitment.name) {
                 let detail = format!("two commitments are called `{}`", commitment.name);
-                return Err(PortfolioError::at(self.line(section), detail, "rename one, or make `nodes` of the first larger"));
+                return Err(PortfolioError::at(
+                    self.line(section),
+                    detail,
+                    "rename one, or make `nodes` of the first larger",
+                ));
             }
             commitments.push(commitment);
         }
         let budget = file.budget.as_ref().map(|amount| self.money("budget", amount)).transpose()?;
         let data_spread = match &file.data_spread {
             None => Spread::assumed(),
-            Some(stated) => {
-                Spread { share: self.percent("data_spread", stated)?, basis: format!("line {} of the portfolio", self.line(stated)) }
-            }
+            Some(stated) => Spread {
+                share: self.percent("data_spread", stated)?,
+                basis: format!("line {} of the portfolio", self.line(stated)),
+            },
         };
         Ok(Portfolio {
             name: file.name.unwrap_or_else(|| "portfolio".to_owned()),
@@ -103,7 +111,10 @@ impl Reader<'_> {
             None => Err(PortfolioError::at(1, "`currency` is missing: state it, nobody should have to guess", hint)),
             Some(word) if word.get_ref() == "USD" => Ok(()),
             Some(word) => {
-                let detail = format!("currency is `{}`, and every price is in US dollars: no rate of exchange is assumed", word.get_ref());
+                let detail = format!(
+                    "currency is `{}`, and every price is in US dollars: no rate of exchange is assumed",
+                    word.get_ref()
+                );
                 Err(PortfolioError::at(self.line(word), detail, hint))
             }
         }
@@ -111,7 +122,11 @@ impl Reader<'_> {
 
     fn tax(&self, stated: Option<&Spanned<Scalar>>) -> Read<Tax> {
         let Some(word) = stated else {
-            return Err(PortfolioError::at(1, "`tax` is missing: state it, prices of clouds are without", "tax = \"excluded\""));
+            return Err(PortfolioError::at(
+                1,
+                "`tax` is missing: state it, prices of clouds are without",
+                "tax = \"excluded\"",
+            ));
         };
         let text = word.get_ref().to_string();
         if text == "excluded" {
@@ -120,8 +135,13 @@ impl Reader<'_> {
         // A percent is ten thousand parts of a million, and a hundred thousand nano-units of a decimal are one part.
         let number = text.strip_suffix('%').and_then(|number| Usd::parse(number.trim()).ok());
         let exact = number.map(Usd::nanos).filter(|nanos| nanos % 100_000 == 0 && *nanos <= 100_000_000_000);
-        let refused =
-            || PortfolioError::at(self.line(word), format!("tax `{text}` is neither `excluded` nor a percentage"), "tax = \"19 %\"");
+        let refused = || {
+            PortfolioError::at(
+                self.line(word),
+                format!("tax `{text}` is neither `excluded` nor a percentage"),
+                "tax = \"19 %\"",
+            )
+        };
         exact.map(|nanos| Tax { millionths: nanos / 100_000 }).ok_or_else(refused)
     }
 
@@ -188,10 +208,18 @@ impl Reader<'_> {
                 return Err(PortfolioError::at(self.line(phase), "a phase has phases", "make it a [[run]]"));
             }
             let Some(called) = &inner.name else {
-                return Err(PortfolioError::at(self.line(phase), format!("a phase of `{name}` has no name"), "name = \"fine-tune\""));
+                return Err(PortfolioError::at(
+                    self.line(phase),
+                    format!("a phase of `{name}` has no name"),
+                    "name = \"fine-tune\"",
+                ));
             };
             if drafts[first..].iter().any(|draft| draft.phase.name == *called) {
-                return Err(PortfolioError::at(self.line(phase), format!("two phases of `{name}` are called `{called}`"), "rename one"));
+                return Err(PortfolioError::at(
+                    self.line(phase),
+                    format!("two phases of `{name}` are called `{called}`"),
+                    "rename one",
+                ));
             }
             let team = if inner.team.is_some() { self.team(phase, inner.team.as_ref(), teams)? } else { team.clone() };
             let mut draft = self.phase(phase, name, called, &team)?;
@@ -205,7 +233,9 @@ impl Reader<'_> {
 
     fn phase(&self, at: &Spanned<Section>, run: &str, name: &str, team: &str) -> Read<Draft> {
         let section = at.get_ref();
-        let whole = |key, value: &Option<Spanned<i64>>, most, or| value.as_ref().map_or(Ok(or), |value| self.whole(key, value, 1..=most));
+        let whole = |key, value: &Option<Spanned<i64>>, most, or| {
+            value.as_ref().map_or(Ok(or), |value| self.whole(key, value, 1..=most))
+        };
         let what = self.what(at)?;
         let start = section.start.as_ref().map(|start| Ok((self.month(start)?, self.line(start)))).transpose()?;
         let after = section.after.iter().map(|word| (word.get_ref().clone(), self.line(word))).collect();
@@ -232,10 +262,17 @@ impl Reader<'_> {
             return Err(PortfolioError::at(self.line(at), detail, "workload = \"llama-3.1-8b-lora.toml\""));
         }
         if let Some(path) = &section.workload {
-            return Ok(What::Workload { path: path.get_ref().clone(), limits: Box::new(section.limits.clone().unwrap_or_default()) });
+            return Ok(What::Workload {
+                path: path.get_ref().clone(),
+                limits: Box::new(section.limits.clone().unwrap_or_default()),
+            });
         }
         if section.limits.is_some() {
-            return Err(PortfolioError::at(self.line(at), "limits change a question, and this is an answer", "workload = \"FILE.toml\""));
+            return Err(PortfolioError::at(
+                self.line(at),
+                "limits change a question, and this is an answer",
+                "workload = \"FILE.toml\"",
+            ));
         }
         match &section.plan {
             Some(path) => Ok(What::Plan { path: path.get_ref().clone(), id: section.id.clone() }),
@@ -245,14 +282,20 @@ impl Reader<'_> {
 
     fn rate(&self, at: &Spanned<Section>) -> Read<Rate> {
         let section = at.get_ref();
-        let missing = |key: &str, hint: &str| PortfolioError::at(self.line(at), format!("`usd_per_hour` stands without `{key}`"), hint);
+        let missing = |key: &str, hint: &str| {
+            PortfolioError::at(self.line(at), format!("`usd_per_hour` stands without `{key}`"), hint)
+        };
         let price = section.usd_per_hour.as_ref().ok_or_else(|| missing("usd_per_hour", "usd_per_hour = \"98.32\""))?;
         let usd_per_hour = self.hourly("usd_per_hour", price)?;
         let hours = section.hours.as_ref().ok_or_else(|| missing("hours", "hours = 240"))?;
         let time = |key: &str, value: &Spanned<Scalar>| {
             let read = Hours::parse(&value.get_ref().to_string()).ok().filter(|hours| hours.0 > 0.0 && hours.0 < 1e6);
             read.ok_or_else(|| {
-                PortfolioError::at(self.line(value), format!("{key} `{}` is no length of time", value.get_ref()), "hours = 240")
+                PortfolioError::at(
+                    self.line(value),
+                    format!("{key} `{}` is no length of time", value.get_ref()),
+                    "hours = 240",
+                )
             })
         };
         let hours = time("hours", hours)?;
@@ -269,7 +312,9 @@ impl Reader<'_> {
             let detail = format!("purchase `{purchase}` is not among {}", PURCHASES.join(", "));
             return Err(PortfolioError::at(self.line(word), detail, "purchase = \"on-demand\""));
         }
-        let whole = |key, value: &Option<Spanned<i64>>| value.as_ref().map_or(Ok(1), |value| self.whole(key, value, 1..=MOST_NODES));
+        let whole = |key, value: &Option<Spanned<i64>>| {
+            value.as_ref().map_or(Ok(1), |value| self.whole(key, value, 1..=MOST_NODES))
+        };
         Ok(Rate {
             usd_per_hour,
             nodes: whole("nodes", &section.nodes)?,
@@ -288,13 +333,21 @@ impl Reader<'_> {
 
     fn commitment(&self, at: &Spanned<CommitmentSection>, start: Month, months: u32) -> Read<Commitment> {
         let section = at.get_ref();
-        let missing =
-            |key: &str, hint: &str| PortfolioError::at(self.line(at), format!("commitment `{}` has no `{key}`", section.name), hint);
+        let missing = |key: &str, hint: &str| {
+            PortfolioError::at(self.line(at), format!("commitment `{}` has no `{key}`", section.name), hint)
+        };
         let hourly = self.hourly("usd_per_hour", &section.usd_per_hour)?;
         let kind = match section.kind.get_ref().as_str() {
             "reservation" => Kind::Reservation {
-                instance_type: section.instance_type.clone().ok_or_else(|| missing("instance_type", "instance_type = \"p5.48xlarge\""))?,
-                nodes: self.whole("nodes", section.nodes.as_ref().ok_or_else(|| missing("nodes", "nodes = 2"))?, 1..=MOST_NODES)?,
+                instance_type: section
+                    .instance_type
+                    .clone()
+                    .ok_or_else(|| missing("instance_type", "instance_type = \"p5.48xlarge\""))?,
+                nodes: self.whole(
+                    "nodes",
+                    section.nodes.as_ref().ok_or_else(|| missing("nodes", "nodes = 2"))?,
+                    1..=MOST_NODES,
+                )?,
             },
             "savings-plan" => {
                 let percent = section.percent.as_ref().ok_or_else(|| missing("percent", "percent = 40"))?;
@@ -319,7 +372,9 @@ impl Reader<'_> {
     }
 
     fn month(&self, stated: &Spanned<String>) -> Read<Month> {
-        let refused = || PortfolioError::at(self.line(stated), format!("`{}` is no month", stated.get_ref()), "start = \"2027-01\"");
+        let refused = || {
+            PortfolioError::at(self.line(stated), format!("`{}` is no month", stated.get_ref()), "start = \"2027-01\"")
+        };
         Month::parse(stated.get_ref()).ok_or_else(refused)
     }
 
@@ -334,21 +389,30 @@ impl Reader<'_> {
 
     fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
         let text = stated.get_ref().to_string().replace([',', '_'], "");
-        Usd::parse(&text).map_err(|error| PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"120000\"")))
+        Usd::parse(&text).map_err(|error| {
+            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"120000\""))
+        })
     }
 
     fn hourly(&self, key: &str, stated: &Spanned<Scalar>) -> Read<UsdPerHour> {
         let text = stated.get_ref().to_string().replace([',', '_'], "");
-        UsdPerHour::parse(&text)
-            .map_err(|error| PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\"")))
+        UsdPerHour::parse(&text).map_err(|error| {
+            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\""))
+        })
     }
 
     /// `40`, `40 %` or `"40%"` as 0.4.
     fn percent(&self, key: &str, stated: &Spanned<Scalar>) -> Read<f64> {
         let text = stated.get_ref().to_string();
-        let number = text.trim().trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..100.0).contains(number));
-        let refused =
-            || PortfolioError::at(self.line(stated), format!("{key} `{text}` is no percentage from 0 to 100"), format!("{key} = 40"));
+        let number =
+            text.trim().trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..100.0).contains(number));
+        let refused = || {
+            PortfolioError::at(
+                self.line(stated),
+                format!("{key} `{text}` is no percentage from 0 to 100"),
+                format!("{key} = 40"),
+            )
+        };
         number.map(|number| number / 100.0).ok_or_else(refused)
     }
 

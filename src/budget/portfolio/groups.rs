@@ -48,7 +48,8 @@ impl Groups {
     }
 
     pub fn add(&mut self, month: Month, team: Option<&str>, cloud: &str, gpu: Option<&str>, costs: &[f64]) {
-        let names = [month.to_string(), team.unwrap_or(SHARED).to_owned(), cloud.to_owned(), gpu.unwrap_or(NO_GPU).to_owned()];
+        let names =
+            [month.to_string(), team.unwrap_or(SHARED).to_owned(), cloud.to_owned(), gpu.unwrap_or(NO_GPU).to_owned()];
         let taxed = self.tax.with(1.0);
         let groups = self.by.iter_mut().zip(names).map(|(by, name)| by.entry(name).or_insert_with(|| vec![0.0; DRAWS]));
         for sums in groups.chain([&mut self.total]) {

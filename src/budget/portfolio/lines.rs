@@ -104,7 +104,9 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(portfolio: &'a Portfolio) -> Self {
-        let months = |commitment: &Commitment| commitment.within(portfolio).map(|month| (month, commitment.in_month(month))).collect();
+        let months = |commitment: &Commitment| {
+            commitment.within(portfolio).map(|month| (month, commitment.in_month(month))).collect()
+        };
         Self {
             portfolio,
             lines: Vec::new(),
@@ -113,7 +115,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn phase_line(&mut self, index: usize, costed: Costed, (position, line): (usize, &OnceLine), part: u32, month: Month) {
+    fn phase_line(
+        &mut self,
+        index: usize,
+        costed: Costed,
+        (position, line): (usize, &OnceLine),
+        part: u32,
+        month: Month,
+    ) {
         let Costed { phase, once } = costed;
         let whole = Usd::from_nanos(line.cost.nanos() * i128::from(phase.repeats));
         let mut cost = split(whole, part, phase.months);

@@ -191,7 +191,8 @@ impl PlanDocument {
 
     /// The cheapest of each other cloud among what is shown, cheapest first.
     fn elsewhere(&self, than: &PlanRecord) -> Vec<Elsewhere> {
-        let mut plans: Vec<&PlanRecord> = self.frontier.iter().chain(&self.alternatives).filter(|plan| plan.cloud != than.cloud).collect();
+        let mut plans: Vec<&PlanRecord> =
+            self.frontier.iter().chain(&self.alternatives).filter(|plan| plan.cloud != than.cloud).collect();
         plans.sort_by(|a, b| a.cost_usd.expected.cmp(&b.cost_usd.expected).then_with(|| a.id.cmp(&b.id)));
         let mut found: Vec<Elsewhere> = Vec::new();
         for plan in plans {
@@ -220,7 +221,8 @@ impl Once {
         }
         let Quantiles { expected, p50, p90 } = plan.cost_usd;
         let shape = plan.shape().ok_or_else(|| PlannedError::Unfit { id: plan.id.clone(), expected, p50, p90 })?;
-        let at_spot = lines.iter().filter(|line| plan.is_spot() && matches!(line.item, Item::Machines | Item::LostWork));
+        let at_spot =
+            lines.iter().filter(|line| plan.is_spot() && matches!(line.item, Item::Machines | Item::LostWork));
         let at_spot: Usd = at_spot.map(|line| line.cost).sum();
         let estimate_share = plan.estimate_share(&shape);
         Ok(Self {
@@ -330,8 +332,11 @@ impl PlanRecord {
         // The basis of lost work is that of the risk; its price is the machines'.
         let is_machine = matches!(item, Item::Machines | Item::LostWork);
         let (source, dated) = split_basis(&line.basis);
-        let (source, priced_at) =
-            if is_machine { (self.price.source.clone(), Some(self.price.observed_at)) } else { (source.to_owned(), dated) };
+        let (source, priced_at) = if is_machine {
+            (self.price.source.clone(), Some(self.price.observed_at))
+        } else {
+            (source.to_owned(), dated)
+        };
         let assumption = match item {
             Item::LostWork => line.basis.clone(),
             Item::Machines => format!(
@@ -339,7 +344,9 @@ impl PlanRecord {
                 self.price.observed_at.strftime("%Y-%m-%d"),
                 if self.price.stale { ", though it is stale" } else { "" }
             ),
-            Item::Fallback => "on-demand machines while spot cannot be had, at the price of the day of the source".to_owned(),
+            Item::Fallback => {
+                "on-demand machines while spot cannot be had, at the price of the day of the source".to_owned()
+            }
             Item::Egress => "all data moves once a run".to_owned(),
             Item::CheckpointStorage => "two checkpoints are kept while the run lasts".to_owned(),
             _ => "as long as the run lasts".to_owned(),

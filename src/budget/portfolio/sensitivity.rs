@@ -44,7 +44,15 @@ pub fn bars(portfolio: &Portfolio, costed: &[Costed], now: Month) -> Vec<Bar> {
 
 fn bar(what: &'static str, names: (String, String), added: (f64, f64), basis: String, tax: Tax) -> Bar {
     let dollars = |added: f64| Usd::from_dollars((tax.with(added) * 100.0).round() / 100.0).unwrap_or_default();
-    Bar { what, low: names.0, high: names.1, low_usd: dollars(added.0), high_usd: dollars(added.1), basis, width: added.1 - added.0 }
+    Bar {
+        what,
+        low: names.0,
+        high: names.1,
+        low_usd: dollars(added.0),
+        high_usd: dollars(added.1),
+        basis,
+        width: added.1 - added.0,
+    }
 }
 
 /// Of all times of all phases.
@@ -62,10 +70,14 @@ fn cost_of(costed: &Costed, keep: impl Fn(Item) -> bool) -> f64 {
 
 fn list_price(costed: &[Costed], tax: Tax) -> Bar {
     let time = |item| matches!(item, Item::Machines | Item::LostWork);
-    let all =
-        sum(costed, |costed| if costed.once.is_spot() { cost_of(costed, |item| item == Item::Fallback) } else { cost_of(costed, time) });
+    let all = sum(costed, |costed| {
+        if costed.once.is_spot() { cost_of(costed, |item| item == Item::Fallback) } else { cost_of(costed, time) }
+    });
     let added = all * LIST_PRICE_SPREAD;
-    let basis = format!("assumed: list prices of machines change seldom and at once; {} of today's either way", percent(LIST_PRICE_SPREAD));
+    let basis = format!(
+        "assumed: list prices of machines change seldom and at once; {} of today's either way",
+        percent(LIST_PRICE_SPREAD)
+    );
     bar("on-demand prices", (percent(-LIST_PRICE_SPREAD), percent(LIST_PRICE_SPREAD)), (-added, added), basis, tax)
 }
 
@@ -73,15 +85,24 @@ fn spot_price(costed: &[Costed], now: Month, tax: Tax) -> Bar {
     let factor = |ahead: u32, sign: f64| (sign * NORMAL_90 * SPOT_PRICE_STEP * f64::from(ahead).sqrt()).exp() - 1.0;
     let at = |sign: f64| {
         sum(costed, |costed| {
-            let mean =
-                costed.phase.in_months().map(|month| factor(months_ahead(month, now), sign)).sum::<f64>() / f64::from(costed.phase.months);
+            let mean = costed.phase.in_months().map(|month| factor(months_ahead(month, now), sign)).sum::<f64>()
+                / f64::from(costed.phase.months);
             costed.once.cost.expected.dollars() * costed.once.spot_share * mean
         })
     };
-    let furthest = costed.iter().filter(|costed| costed.once.spot_share > 0.0).flat_map(|costed| costed.phase.in_months());
+    let furthest =
+        costed.iter().filter(|costed| costed.once.spot_share > 0.0).flat_map(|costed| costed.phase.in_months());
     let furthest = furthest.map(|month| months_ahead(month, now)).max().unwrap_or(0);
-    let basis = format!("10th and 90th percentile: {SPOT_PRICE_STEP} of the logarithm a month, Google Cloud's price lists of 2024 to 2026");
-    bar("spot prices", (percent(factor(furthest, -1.0)), percent(factor(furthest, 1.0))), (at(-1.0), at(1.0)), basis, tax)
+    let basis = format!(
+        "10th and 90th percentile: {SPOT_PRICE_STEP} of the logarithm a month, Google Cloud's price lists of 2024 to 2026"
+    );
+    bar(
+        "spot prices",
+        (percent(factor(furthest, -1.0)), percent(factor(furthest, 1.0))),
+        (at(-1.0), at(1.0)),
+        basis,
+        tax,
+    )
 }
 
 fn throughput(costed: &[Costed], tax: Tax) -> Bar {
@@ -92,7 +113,13 @@ fn throughput(costed: &[Costed], tax: Tax) -> Bar {
         })
     };
     let names = ("faster".to_owned(), "slower".to_owned());
-    bar("throughput", names, (at(-1.0), at(1.0)), "10th and 90th percentile of the step time of each plan, all at once".to_owned(), tax)
+    bar(
+        "throughput",
+        names,
+        (at(-1.0), at(1.0)),
+        "10th and 90th percentile of the step time of each plan, all at once".to_owned(),
+        tax,
+    )
 }
 
 fn interruptions(costed: &[Costed], tax: Tax) -> Bar {
@@ -116,5 +143,11 @@ fn interruptions(costed: &[Costed], tax: Tax) -> Bar {
 fn data_size(portfolio: &Portfolio, costed: &[Costed], tax: Tax) -> Bar {
     let spread = &portfolio.data_spread;
     let added = sum(costed, |costed| cost_of(costed, |item| item == Item::Egress)) * spread.share;
-    bar("data size", (percent(-spread.share), percent(spread.share)), (-added, added), format!("{}; moves egress", spread.basis), tax)
+    bar(
+        "data size",
+        (percent(-spread.share), percent(spread.share)),
+        (-added, added),
+        format!("{}; moves egress", spread.basis),
+        tax,
+    )
 }

@@ -62,7 +62,8 @@ impl Shape {
         let piece = |s: f64| (s * s / 2.0).exp();
         let below = piece(self.low) * normal_distribution(-self.low);
         let body = piece(self.high) * (normal_distribution(NORMAL_90 - self.high) - normal_distribution(-self.high));
-        let beyond = (NORMAL_90 * (self.high - self.tail)).exp() * piece(self.tail) * normal_distribution(self.tail - NORMAL_90);
+        let beyond =
+            (NORMAL_90 * (self.high - self.tail)).exp() * piece(self.tail) * normal_distribution(self.tail - NORMAL_90);
         below + body + beyond
     }
 }
@@ -92,7 +93,8 @@ mod tests {
     #[test]
     fn the_percentiles_and_the_mean_of_a_plan_come_back() {
         // On-demand, spot with a mean between, spot with a heavy tail, hardly any spread.
-        for (expected, p50, p90) in [(100.0, 100.0, 115.0), (35_210.0, 32_450.0, 49_576.0), (42_108.0, 38_635.0, 48_129.0), (5.0, 5.0, 5.0)]
+        for (expected, p50, p90) in
+            [(100.0, 100.0, 115.0), (35_210.0, 32_450.0, 49_576.0), (42_108.0, 38_635.0, 48_129.0), (5.0, 5.0, 5.0)]
         {
             let shape = Shape::fit(Quantiles { expected, p50, p90 }).unwrap();
             let (mean, median, ninety) = drawn(shape);

@@ -90,8 +90,9 @@ fn walk(seed: u64, stream: u64, now: Month, months: &BTreeSet<Month>) -> BTreeMa
 impl Shared {
     fn new(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64) -> Self {
         let months: BTreeSet<Month> = costed.iter().flat_map(|costed| costed.phase.in_months()).collect();
-        let availability =
-            months.iter().map(|month| (*month, normals(seed, AVAILABILITY + u64::from(months_ahead(*month, portfolio.start)))));
+        let availability = months
+            .iter()
+            .map(|month| (*month, normals(seed, AVAILABILITY + u64::from(months_ahead(*month, portfolio.start)))));
         let mut of_pools: BTreeMap<String, BTreeSet<Month>> = BTreeMap::new();
         for costed in costed.iter().filter(|costed| costed.once.spot_share > 0.0) {
             of_pools.entry(costed.once.pool()).or_default().extend(costed.phase.in_months());
@@ -102,8 +103,16 @@ impl Shared {
             now,
             availability: availability.collect(),
             price: walk(seed, PRICE, now, &months),
-            pools: of_pools.into_iter().zip(0..).map(|((pool, months), at)| (pool, walk(seed, POOL + at, now, &months))).collect(),
-            estimates: estimates.into_iter().zip(0..).map(|(name, at)| (name.clone(), normals(seed, ESTIMATE + at))).collect(),
+            pools: of_pools
+                .into_iter()
+                .zip(0..)
+                .map(|((pool, months), at)| (pool, walk(seed, POOL + at, now, &months)))
+                .collect(),
+            estimates: estimates
+                .into_iter()
+                .zip(0..)
+                .map(|(name, at)| (name.clone(), normals(seed, ESTIMATE + at)))
+                .collect(),
         }
     }
 
@@ -137,10 +146,16 @@ impl Shared {
         if share == 0.0 || ahead == 0 {
             return None;
         }
-        let (common, alone) = (SPOT_PRICE_STEP * SPOT_PRICE_IN_COMMON.sqrt(), SPOT_PRICE_STEP * (1.0 - SPOT_PRICE_IN_COMMON).sqrt());
+        let (common, alone) =
+            (SPOT_PRICE_STEP * SPOT_PRICE_IN_COMMON.sqrt(), SPOT_PRICE_STEP * (1.0 - SPOT_PRICE_IN_COMMON).sqrt());
         // A mean of 1: that prices move is no reason to expect more or less.
         let level = SPOT_PRICE_STEP.powi(2) * f64::from(ahead) / 2.0;
-        Some(all.iter().zip(own).map(|(all, own)| 1.0 - share + share * (common * all + alone * own - level).exp()).collect())
+        Some(
+            all.iter()
+                .zip(own)
+                .map(|(all, own)| 1.0 - share + share * (common * all + alone * own - level).exp())
+                .collect(),
+        )
     }
 }
 
@@ -154,7 +169,10 @@ struct Left<'a> {
 impl<'a> Left<'a> {
     fn new(portfolio: &'a Portfolio) -> Self {
         let full = portfolio.commitments.iter().map(|commitment| {
-            commitment.within(portfolio).map(|month| (month, vec![commitment.in_month(month).dollars(); DRAWS])).collect()
+            commitment
+                .within(portfolio)
+                .map(|month| (month, vec![commitment.in_month(month).dollars(); DRAWS]))
+                .collect()
         });
         Self { portfolio, by_commitment: full.collect(), spared: vec![vec![0.0; DRAWS]; portfolio.commitments.len()] }
     }
@@ -165,7 +183,9 @@ impl<'a> Left<'a> {
         for line in costed.once.lines.iter().filter(|line| matches!(line.item, Item::Machines | Item::LostWork)) {
             let mut open = vec![1.0; DRAWS];
             for (at, commitment) in self.portfolio.commitments.iter().enumerate() {
-                let (Some(left), Some(cover)) = (self.by_commitment[at].get_mut(&month), commitment.cover(costed.once, line)) else {
+                let (Some(left), Some(cover)) =
+                    (self.by_commitment[at].get_mut(&month), commitment.cover(costed.once, line))
+                else {
                     continue;
                 };
                 let (unit, price) = (cover.unit_price.dollars(), line.unit_price.dollars());
@@ -204,10 +224,12 @@ pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64)
     let mut groups = Groups::new(portfolio.tax);
     let (mut parts, mut phases) = (Vec::with_capacity(costed.len()), Vec::with_capacity(costed.len()));
     for (first, chunk) in costed.chunks(AT_ONCE).enumerate().map(|(at, chunk)| (at * AT_ONCE, chunk)) {
-        let drawn: Vec<Vec<f64>> = chunk.par_iter().enumerate().map(|(at, costed)| shared.factors(first + at, costed)).collect();
+        let drawn: Vec<Vec<f64>> =
+            chunk.par_iter().enumerate().map(|(at, costed)| shared.factors(first + at, costed)).collect();
         let mut costs: Vec<Vec<(Month, Vec<f64>)>> = Vec::with_capacity(chunk.len());
         for (costed, factors) in chunk.iter().zip(&drawn) {
-            let each = costed.once.cost.expected.dollars() * f64::from(costed.phase.repeats) / f64::from(costed.phase.months);
+            let each =
+                costed.once.cost.expected.dollars() * f64::from(costed.phase.repeats) / f64::from(costed.phase.months);
             let mut by_month = Vec::new();
             for month in costed.phase.in_months() {
                 let mut costs: Vec<f64> = factors.iter().map(|factor| each * factor).collect();

@@ -56,7 +56,11 @@ pub fn elsewhere(costed: &[Costed], tax: Tax) -> Vec<ElsewhereCost> {
                 phase: phase.path(),
                 cloud: other.cloud.clone(),
                 plan: other.plan.clone(),
-                cost_usd: Quantiles { expected: all(mean), p50: all(around(other.cost.p50)), p90: all(around(other.cost.p90)) },
+                cost_usd: Quantiles {
+                    expected: all(mean),
+                    p50: all(around(other.cost.p50)),
+                    p90: all(around(other.cost.p90)),
+                },
                 more_usd: all(other.cost.expected) - all(once.cost.expected),
                 run_hours: other.hours,
             });
@@ -82,8 +86,11 @@ pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Vec<Promise> {
     let years = f64::from(portfolio.months) / MONTHS_PER_YEAR;
     let mut found = Vec::new();
     for (machines, costed) in by_machines {
-        let sum = |one: fn(&Costed) -> f64| costed.iter().map(|costed| one(costed) * f64::from(costed.phase.repeats)).sum::<f64>();
-        let (hours, cost) = (sum(|costed| costed.once.hours.expected), sum(|costed| costed.once.cost.expected.dollars()));
+        let sum = |one: fn(&Costed) -> f64| {
+            costed.iter().map(|costed| one(costed) * f64::from(costed.phase.repeats)).sum::<f64>()
+        };
+        let (hours, cost) =
+            (sum(|costed| costed.once.hours.expected), sum(|costed| costed.once.cost.expected.dollars()));
         let Some(terms) = costed.first().map(|costed| &costed.once.terms) else { continue };
         for (term, bound_to) in terms.iter().filter_map(|term| Some((term, years_of(term)?))) {
             let (an_hour, a_year) = (cost / hours, hours / years);
@@ -104,7 +111,8 @@ pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Vec<Promise> {
 
 /// What a commitment binds to in a year; `None` for terms that are none.
 fn years_of(term: &TermRecord) -> Option<Usd> {
-    let years: i128 = term.purchase.strip_prefix("commitment ")?.strip_suffix('y')?.parse().ok().filter(|years| *years > 0)?;
+    let years: i128 =
+        term.purchase.strip_prefix("commitment ")?.strip_suffix('y')?.parse().ok().filter(|years| *years > 0)?;
     term.bound_to_usd.map(|bound| Usd::from_nanos(bound.nanos() / years))
 }
 

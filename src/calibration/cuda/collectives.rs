@@ -15,7 +15,8 @@ const BFLOAT16: c_int = 9;
 const SUM: c_int = 0;
 
 type Communicator = *mut c_void;
-type AllReduce = unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, Communicator, *mut c_void) -> c_int;
+type AllReduce =
+    unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, Communicator, *mut c_void) -> c_int;
 
 /// The functions of `nccl.h` that are needed, under their own names.
 #[allow(non_snake_case, reason = "names of NVIDIA's header")]
@@ -92,7 +93,9 @@ impl Ring {
         for ((communicator, session), buffer) in self.communicators.iter().zip(sessions).zip(&self.buffers) {
             let (from, to, stream) = (buffer.at as *const c_void, buffer.at as *mut c_void, session.stream.cast());
             // SAFETY: communicator, stream and buffer belong to one GPU; a sum may be done in place.
-            let status = unsafe { (self.nccl.ncclAllReduce)(from, to, (bytes / 2) as usize, BFLOAT16, SUM, *communicator, stream) };
+            let status = unsafe {
+                (self.nccl.ncclAllReduce)(from, to, (bytes / 2) as usize, BFLOAT16, SUM, *communicator, stream)
+            };
             asked = asked.and_then(|()| done("ncclAllReduce", status));
         }
         // SAFETY: as above.

@@ -65,7 +65,9 @@ impl Compiler {
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let mut program: Program = ptr::null_mut();
         // SAFETY: the text outlives the call; without headers both lists may be null.
-        let made = unsafe { (self.nvrtcCreateProgram)(&raw mut program, text.as_ptr(), ptr::null(), 0, ptr::null(), ptr::null()) };
+        let made = unsafe {
+            (self.nvrtcCreateProgram)(&raw mut program, text.as_ptr(), ptr::null(), 0, ptr::null(), ptr::null())
+        };
         if made != SUCCESS {
             return Err(format!("nvrtcCreateProgram gave {made}"));
         }

@@ -80,8 +80,16 @@ impl Peers {
 
     pub fn copy(&self, first: &Session, bytes: u64) -> Result<(), Waived> {
         // SAFETY: each address belongs to its context and has at least `bytes` bytes.
-        let copied =
-            unsafe { result::memcpy_peer_async(self.other.context, self.to.at, first.context, self.from.at, bytes as usize, first.stream) };
+        let copied = unsafe {
+            result::memcpy_peer_async(
+                self.other.context,
+                self.to.at,
+                first.context,
+                self.from.at,
+                bytes as usize,
+                first.stream,
+            )
+        };
         copied.map_err(refused("cuMemcpyPeerAsync"))
     }
 }

@@ -67,7 +67,8 @@ impl CudaDevice {
     pub fn open() -> Result<Self, DeviceError> {
         let gpus = local_gpus()?;
         let first = gpus.first().ok_or(DeviceError::NoDevice)?;
-        fenced(|| Self::open_first(first, gpus.len())).map_err(|waived| DeviceError::Failed { call: "opening the GPU", detail: waived.0 })
+        fenced(|| Self::open_first(first, gpus.len()))
+            .map_err(|waived| DeviceError::Failed { call: "opening the GPU", detail: waived.0 })
     }
 
     fn open_first(gpu: &LocalGpu, gpus: usize) -> Result<Self, Waived> {
@@ -76,7 +77,8 @@ impl CudaDevice {
         let watch = Watch::start(&bus);
         let session = Session::open(0)?;
         let driver = driver_version()?;
-        let majors: &[u32] = if driver >= 13_000 && gpu.compute_capability >= FIRST_OF_CUDA_13 { &[13, 12] } else { &[12] };
+        let majors: &[u32] =
+            if driver >= 13_000 && gpu.compute_capability >= FIRST_OF_CUDA_13 { &[13, 12] } else { &[12] };
         let mut versions = BTreeMap::from([("CUDA driver".to_owned(), version_text(driver))]);
         versions.extend(of_driver(&bus).map(|version| ("driver".to_owned(), version)));
         let kernels = load(libraries::COMPILER, majors).and_then(Compiler::new).map_err(Waived).and_then(|compiler| {
@@ -130,10 +132,14 @@ impl CudaDevice {
                 self.operands(format, 3 * operand_bytes(heads * sequence * head_size, format))?;
                 // Scores, their softmax, and the mixed values.
                 self.output(2 * heads * sequence * (2 * sequence + head_size) + 2 * ALIGNMENT)?;
-                let scores = Shape { m: sequence, n: sequence, k: head_size, format, pass: Pass::Forward, batch: heads };
+                let scores =
+                    Shape { m: sequence, n: sequence, k: head_size, format, pass: Pass::Forward, batch: heads };
                 let mixing = Shape { n: head_size, k: sequence, pass: Pass::InputGradient, ..scores };
                 let products = self.products()?;
-                Ok(Ready::Attention { scores: Product::new(products, scores)?, mixing: Product::new(products, mixing)? })
+                Ok(Ready::Attention {
+                    scores: Product::new(products, scores)?,
+                    mixing: Product::new(products, mixing)?,
+                })
             }
             Work::Kernel { .. } | Work::Stream { .. } => {
                 self.scratch(work.footprint() + 8 * ALIGNMENT)?;
@@ -190,7 +196,8 @@ impl CudaDevice {
                 let softmax = self.kernels()?.function("softmax")?;
                 session.time(least_seconds, &mut || {
                     scores.launch(self.products()?, session, first, first + each, out)?;
-                    let mut list = [Argument::Pointer(out), Argument::Pointer(softened), Argument::Narrow((sequence / 8) as u32)];
+                    let mut list =
+                        [Argument::Pointer(out), Argument::Pointer(softened), Argument::Narrow((sequence / 8) as u32)];
                     Kernels::launch(session, softmax, (heads * sequence) as u32, &mut list)?;
                     mixing.launch(self.products()?, session, softened, first + 2 * each, mixed)
                 })
@@ -298,7 +305,8 @@ impl CudaDevice {
             let launched = (0..GRAPH_NODES).try_for_each(|_| Kernels::launch(&self.session, function, 1, &mut []));
             let captured = stream::end_capture(stream).map_err(refused("cuStreamEndCapture"))?;
             launched?;
-            let whole = graph::instantiate(captured, CUgraphInstantiate_flags(0)).map_err(refused("cuGraphInstantiate"));
+            let whole =
+                graph::instantiate(captured, CUgraphInstantiate_flags(0)).map_err(refused("cuGraphInstantiate"));
             let _ = graph::destroy(captured);
             whole.map(Graph)
         }
@@ -354,7 +362,8 @@ fn operand_bytes(elements: u64, format: NumberFormat) -> u64 {
 
 /// The bindings panic where a library lacks a function; here that waives one benchmark.
 fn fenced<T>(call: impl FnOnce() -> Result<T, Waived>) -> Result<T, Waived> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Waived("a library lacks a function that this build needs".to_owned())))
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err(Waived("a library lacks a function that this build needs".to_owned())))
 }
 
 fn driver_version() -> Result<i32, Waived> {
@@ -373,7 +382,8 @@ fn version_text(version: i32) -> String {
 fn bus_id() -> Result<String, Waived> {
     let first = device::get(0).map_err(refused("cuDeviceGet"))?;
     // SAFETY: `first` is a device of the driver.
-    let number = |attribute| unsafe { device::get_attribute(first, attribute) }.map_err(refused("cuDeviceGetAttribute"));
+    let number =
+        |attribute| unsafe { device::get_attribute(first, attribute) }.map_err(refused("cuDeviceGetAttribute"));
     let domain = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?;
     let bus = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?;
     let slot = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?;

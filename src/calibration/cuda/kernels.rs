@@ -54,12 +54,18 @@ impl Kernels {
     }
 
     /// Puts one launch into the stream.
-    pub fn launch(session: &Session, function: CUfunction, blocks: c_uint, arguments: &mut [Argument]) -> Result<(), Waived> {
+    pub fn launch(
+        session: &Session,
+        function: CUfunction,
+        blocks: c_uint,
+        arguments: &mut [Argument],
+    ) -> Result<(), Waived> {
         let mut addresses: Vec<*mut c_void> = arguments.iter_mut().map(Argument::address).collect();
         let (grid, block) = ((blocks.max(1), 1, 1), (THREADS, 1, 1));
         // SAFETY: the driver copies the arguments during the call; each kernel gets those of its source, in `arguments` order,
         // and memory of at least the size that it is told.
-        unsafe { result::launch_kernel(function, grid, block, 0, session.stream, &mut addresses) }.map_err(refused("cuLaunchKernel"))
+        unsafe { result::launch_kernel(function, grid, block, 0, session.stream, &mut addresses) }
+            .map_err(refused("cuLaunchKernel"))
     }
 
     /// Random numbers of a format.
@@ -69,9 +75,12 @@ impl Kernels {
             NumberFormat::Bf16 => 1,
             NumberFormat::Fp16 => 2,
             NumberFormat::Fp8 => 3,
-            NumberFormat::Fp4 | NumberFormat::Int8 => return Err(Waived("four-bit and integer products are not measured".to_owned())),
+            NumberFormat::Fp4 | NumberFormat::Int8 => {
+                return Err(Waived("four-bit and integer products are not measured".to_owned()));
+            }
         };
-        let mut arguments = [Argument::Pointer(at), Argument::Wide(bytes / 4), Argument::Narrow(0x5EED), Argument::Narrow(kind)];
+        let mut arguments =
+            [Argument::Pointer(at), Argument::Wide(bytes / 4), Argument::Narrow(0x5EED), Argument::Narrow(kind)];
         Self::launch(session, self.function("fill")?, session.blocks(), &mut arguments)?;
         session.wait()
     }
@@ -87,7 +96,13 @@ impl Drop for Kernels {
 }
 
 /// A training kernel with its launch: name, blocks and arguments over one stretch of memory that starts at `at`.
-pub fn arguments(kernel: Kernel, rows: u64, columns: u64, at: u64, session: &Session) -> (&'static str, c_uint, Vec<Argument>) {
+pub fn arguments(
+    kernel: Kernel,
+    rows: u64,
+    columns: u64,
+    at: u64,
+    session: &Session,
+) -> (&'static str, c_uint, Vec<Argument>) {
     let (pointer, wide, narrow) = (Argument::Pointer, Argument::Wide, Argument::Narrow);
     let values = rows * columns;
     // Every part starts where a group of eight 16-bit values may.
@@ -97,7 +112,8 @@ pub fn arguments(kernel: Kernel, rows: u64, columns: u64, at: u64, session: &Ses
         Kernel::Norm => ("rms_norm", rows as c_uint, vec![pointer(at), pointer(after(2 * values)), narrow(groups)]),
         Kernel::Activation | Kernel::Add => {
             let name = if kernel == Kernel::Add { "residual_add" } else { "swiglu" };
-            let list = vec![pointer(at), pointer(after(2 * values)), pointer(after(4 * values) + 256), wide(values / 8)];
+            let list =
+                vec![pointer(at), pointer(after(2 * values)), pointer(after(4 * values) + 256), wide(values / 8)];
             (name, session.blocks(), list)
         }
         Kernel::CrossEntropy => {
@@ -106,7 +122,8 @@ pub fn arguments(kernel: Kernel, rows: u64, columns: u64, at: u64, session: &Ses
         }
         Kernel::Optimizer => {
             let [first, second, gradient, weight] = [4, 8, 12, 14].map(|bytes| after(bytes * values));
-            let list = vec![pointer(at), pointer(first), pointer(second), pointer(gradient), pointer(weight), wide(values)];
+            let list =
+                vec![pointer(at), pointer(first), pointer(second), pointer(gradient), pointer(weight), wide(values)];
             ("adamw", session.blocks(), list)
         }
         Kernel::Reduction => ("row_sum", rows as c_uint, vec![pointer(at), pointer(after(2 * values)), narrow(groups)]),

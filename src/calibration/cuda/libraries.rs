@@ -55,8 +55,10 @@ pub fn wheels(packages: &Path) -> Vec<PathBuf> {
 /// Entries of a folder whose names begin so, newest version last in the alphabet first.
 fn below(folder: &Path, start: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> =
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start)).map(|entry| entry.path()).collect();
+    let mut paths: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
+        .map(|entry| entry.path())
+        .collect();
     paths.sort();
     paths.reverse();
     paths
@@ -66,8 +68,10 @@ fn below(folder: &Path, start: &str) -> Vec<PathBuf> {
 fn site_packages() -> Vec<PathBuf> {
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().find_map(env::var_os);
     if let Some(prefix) = active {
-        let found: Vec<PathBuf> =
-            below(&Path::new(&prefix).join("lib"), "python").into_iter().map(|python| python.join("site-packages")).collect();
+        let found: Vec<PathBuf> = below(&Path::new(&prefix).join("lib"), "python")
+            .into_iter()
+            .map(|python| python.join("site-packages"))
+            .collect();
         if !found.is_empty() {
             return found;
         }
@@ -76,7 +80,10 @@ fn site_packages() -> Vec<PathBuf> {
         .args(["-c", "import sysconfig; p = sysconfig.get_paths(); print(p['purelib']); print(p['platlib'])"])
         .stdin(Stdio::null())
         .output();
-    asked.map_or_else(|_| Vec::new(), |output| String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect())
+    asked.map_or_else(
+        |_| Vec::new(),
+        |output| String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect(),
+    )
 }
 
 #[cfg(test)]

@@ -17,7 +17,10 @@ pub fn local_gpus() -> Result<Vec<LocalGpu>, DeviceError> {
         return Err(DeviceError::NoDriver);
     }
     catch_unwind(list).unwrap_or_else(|_| {
-        Err(DeviceError::Failed { call: "cuInit", detail: "the driver library lacks a function that this build needs".to_owned() })
+        Err(DeviceError::Failed {
+            call: "cuInit",
+            detail: "the driver library lacks a function that this build needs".to_owned(),
+        })
     })
 }
 
@@ -35,7 +38,8 @@ fn describe(handle: CUdevice) -> Result<LocalGpu, DeviceError> {
         // SAFETY: `handle` came from `device::get`.
         let value = unsafe { device::get_attribute(handle, attribute) };
         let value = value.map_err(|error| failed("cuDeviceGetAttribute", error))?;
-        u32::try_from(value).map_err(|_| DeviceError::Failed { call: "cuDeviceGetAttribute", detail: format!("gave {value}") })
+        u32::try_from(value)
+            .map_err(|_| DeviceError::Failed { call: "cuDeviceGetAttribute", detail: format!("gave {value}") })
     };
     // SAFETY: `handle` came from `device::get`.
     let memory = unsafe { device::total_mem(handle) }.map_err(|error| failed("cuDeviceTotalMem", error))?;
@@ -65,8 +69,13 @@ mod tests {
     #[test]
     fn a_machine_with_or_without_a_gpu_gets_an_answer_and_no_panic() {
         match local_gpus() {
-            Ok(gpus) => assert!(gpus.iter().all(|gpu| gpu.memory.0 > 0.0 && gpu.compute_capability.0 > 0 && !gpu.name.is_empty())),
-            Err(error) => assert!(matches!(error, DeviceError::NoDriver | DeviceError::NoDevice | DeviceError::Failed { .. }), "{error}"),
+            Ok(gpus) => assert!(
+                gpus.iter().all(|gpu| gpu.memory.0 > 0.0 && gpu.compute_capability.0 > 0 && !gpu.name.is_empty())
+            ),
+            Err(error) => assert!(
+                matches!(error, DeviceError::NoDriver | DeviceError::NoDevice | DeviceError::Failed { .. }),
+                "{error}"
+            ),
         }
     }
 

@@ -4,8 +4,9 @@ use std::ffi::c_void;
 
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys::{
-    cublasComputeType_t, cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, cublasLtMatmulHeuristicResult_t,
-    cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, cudaDataType,
+    cublasComputeType_t, cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t,
+    cublasLtMatmulHeuristicResult_t, cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayoutAttribute_t, cudaDataType,
 };
 
 use crate::calibration::benchmark::Pass;
@@ -65,10 +66,16 @@ impl Product {
         let (inputs, output, compute) = types(shape.format)?;
         let (second_is_transposed, first_is_transposed) = transposed(shape);
         let Shape { m, n, k, .. } = shape;
-        let description = result::create_matmul_desc(compute, cudaDataType::CUDA_R_32F).map_err(refused("cublasLtMatmulDescCreate"))?;
-        let sizes = [if second_is_transposed { (k, n) } else { (n, k) }, if first_is_transposed { (m, k) } else { (k, m) }, (n, m)];
+        let description = result::create_matmul_desc(compute, cudaDataType::CUDA_R_32F)
+            .map_err(refused("cublasLtMatmulDescCreate"))?;
+        let sizes = [
+            if second_is_transposed { (k, n) } else { (n, k) },
+            if first_is_transposed { (m, k) } else { (k, m) },
+            (n, m),
+        ];
         let layout = |(rows, columns): (u64, u64), kind| {
-            let made = result::create_matrix_layout(kind, rows, columns, rows as i64).map_err(refused("cublasLtMatrixLayoutCreate"))?;
+            let made = result::create_matrix_layout(kind, rows, columns, rows as i64)
+                .map_err(refused("cublasLtMatrixLayoutCreate"))?;
             batch(made, shape.batch, rows * columns)?;
             Ok::<_, Waived>(made)
         };
@@ -81,7 +88,14 @@ impl Product {
     }
 
     /// Puts the product into the stream. The operands lie at `first` and `second`, the result at `out`.
-    pub fn launch(&self, products: &Products, session: &Session, first: u64, second: u64, out: u64) -> Result<(), Waived> {
+    pub fn launch(
+        &self,
+        products: &Products,
+        session: &Session,
+        first: u64,
+        second: u64,
+        out: u64,
+    ) -> Result<(), Waived> {
         let (one, zero) = (1.0_f32, 0.0_f32);
         let at = |address: u64| address as *const c_void;
         // SAFETY: descriptors and algorithm belong together; the caller's memory has the sizes of the shape; the factors are
@@ -132,7 +146,9 @@ fn types(format: NumberFormat) -> Result<(cudaDataType, cudaDataType, cublasComp
         NumberFormat::Fp16 => Ok((CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F)),
         NumberFormat::Bf16 => Ok((CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F)),
         NumberFormat::Fp8 => Ok((CUDA_R_8F_E4M3, CUDA_R_16BF, CUBLAS_COMPUTE_32F)),
-        NumberFormat::Fp4 | NumberFormat::Int8 => Err(Waived("four-bit and integer products are not measured".to_owned())),
+        NumberFormat::Fp4 | NumberFormat::Int8 => {
+            Err(Waived("four-bit and integer products are not measured".to_owned()))
+        }
     }
 }
 
@@ -147,11 +163,22 @@ fn transposed(shape: Shape) -> (bool, bool) {
     }
 }
 
-fn transpose(description: cublasLtMatmulDesc_t, attribute: cublasLtMatmulDescAttributes_t, yes: bool) -> Result<(), Waived> {
+fn transpose(
+    description: cublasLtMatmulDesc_t,
+    attribute: cublasLtMatmulDescAttributes_t,
+    yes: bool,
+) -> Result<(), Waived> {
     // `CUBLAS_OP_T` and `CUBLAS_OP_N` of `cublas_api.h`.
     let operation = i32::from(yes);
     // SAFETY: the attribute is a value of this type and size, read during the call.
-    let set = unsafe { result::set_matmul_desc_attribute(description, attribute, (&raw const operation).cast(), size_of_val(&operation)) };
+    let set = unsafe {
+        result::set_matmul_desc_attribute(
+            description,
+            attribute,
+            (&raw const operation).cast(),
+            size_of_val(&operation),
+        )
+    };
     set.map_err(refused("cublasLtMatmulDescSetAttribute"))
 }
 
@@ -191,8 +218,10 @@ fn pick(
     let bytes = WORKSPACE_BYTES as usize;
     // SAFETY: every descriptor is alive; the attribute is a size_t, read during the call; the preference is destroyed once.
     unsafe {
-        let set = result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), size_of_val(&bytes));
-        let picked = set.and_then(|()| result::get_matmul_algo_heuristic(products.handle, description, a, b, d, d, preference));
+        let set =
+            result::set_matmul_pref_attribute(preference, attribute, (&raw const bytes).cast(), size_of_val(&bytes));
+        let picked =
+            set.and_then(|()| result::get_matmul_algo_heuristic(products.handle, description, a, b, d, d, preference));
         let _ = result::destroy_matmul_pref(preference);
         picked.map_err(refused("cublasLtMatmulAlgoGetHeuristic"))
     }

@@ -4,7 +4,9 @@ use std::ffi::c_uint;
 
 use cudarc::driver::DriverError;
 use cudarc::driver::result::{self, ctx, device, event, primary_ctx, stream};
-use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUevent_flags, CUresult, CUstream};
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUevent_flags, CUresult, CUstream,
+};
 use libloading::Library;
 
 use crate::calibration::device::Waived;
@@ -63,7 +65,8 @@ impl Session {
         let stream = stream::create(stream::StreamKind::NonBlocking).map_err(refused("cuStreamCreate"))?;
         let event = || event::create(CUevent_flags::CU_EVENT_DEFAULT).map_err(refused("cuEventCreate"));
         // SAFETY: `device` is a device of the driver.
-        let count = unsafe { device::get_attribute(device, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) };
+        let count =
+            unsafe { device::get_attribute(device, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) };
         Ok(Self {
             device,
             context,

@@ -65,10 +65,18 @@ fn products_are_right_in_every_pass() {
         let (first, second) = (read(operands, m * k), read(operands + (m * k * 4) as u64, k * n));
         let result = read(out, m * n);
         for (row, column) in [(0, 0), (3, 7), (63, 95), (17, 50)] {
-            let first_at = |inner: usize| if pass == Pass::WeightGradient { first[inner * m + row] } else { first[row * k + inner] };
-            let second_at = |inner: usize| if pass == Pass::Forward { second[column * k + inner] } else { second[inner * n + column] };
+            let first_at = |inner: usize| {
+                if pass == Pass::WeightGradient { first[inner * m + row] } else { first[row * k + inner] }
+            };
+            let second_at = |inner: usize| {
+                if pass == Pass::Forward { second[column * k + inner] } else { second[inner * n + column] }
+            };
             let sum: f32 = (0..k).map(|inner| first_at(inner) * second_at(inner)).sum();
-            assert!((sum - result[row * n + column]).abs() < 1e-3, "{pass:?} at {row}, {column}: {sum} {}", result[row * n + column]);
+            assert!(
+                (sum - result[row * n + column]).abs() < 1e-3,
+                "{pass:?} at {row}, {column}: {sum} {}",
+                result[row * n + column]
+            );
         }
     }
 }

@@ -27,7 +27,8 @@ fn wrong(error: &dyn std::error::Error) -> Diagnostic {
 fn sweep(arguments: &AgentArguments) -> Result<Option<Sweep>, Diagnostic> {
     let Some(runs) = arguments.sweep else { return Ok(None) };
     let gpus_per_run = arguments.gpus_per_run.as_deref().map(GpuCount::parse).transpose();
-    let gpus_per_run = gpus_per_run.map_err(|error| wrong(&error).hint("--gpus-per-run 1"))?.unwrap_or(GpuCount::whole(1));
+    let gpus_per_run =
+        gpus_per_run.map_err(|error| wrong(&error).hint("--gpus-per-run 1"))?.unwrap_or(GpuCount::whole(1));
     Ok(Some(Sweep { runs, parallel: arguments.parallel.unwrap_or(1), gpus_per_run }))
 }
 
@@ -37,9 +38,17 @@ pub fn carrier(arguments: &AgentArguments, run: &str) -> Result<Option<Vec<Strin
     // A name that is too long for the last run is told before the first one starts.
     Layout::new(&crate::runstore::sweep::name(run, sweep.runs - 1, sweep.runs)).map_err(|error| wrong(&error))?;
     let Sweep { runs, parallel, gpus_per_run } = sweep;
-    let numbers = ["--sweep", &runs.to_string(), "--parallel", &parallel.to_string(), "--gpus-per-run", &gpus_per_run.to_string()];
+    let numbers = [
+        "--sweep",
+        &runs.to_string(),
+        "--parallel",
+        &parallel.to_string(),
+        "--gpus-per-run",
+        &gpus_per_run.to_string(),
+    ];
     let numbers = numbers.map(str::to_owned);
-    let own = ["--carry", "--run", run, "--checkpoints", &arguments.checkpoints.display().to_string()].map(str::to_owned);
+    let own =
+        ["--carry", "--run", run, "--checkpoints", &arguments.checkpoints.display().to_string()].map(str::to_owned);
     let words = agent(arguments)?.into_iter().chain(numbers).chain(own).chain(["--".to_owned()]);
     Ok(Some(words.chain(arguments.command.iter().cloned()).collect()))
 }
@@ -68,7 +77,8 @@ fn agent(arguments: &AgentArguments) -> Result<Vec<String>, Diagnostic> {
     let mut words = vec![program.to_string_lossy().into_owned(), "agent".to_owned()];
     words.extend(options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
     words.extend(arguments.machine.iter().flat_map(|machine| ["--machine".to_owned(), machine.clone()]));
-    for (is_set, name) in [(arguments.no_logs, "--no-logs"), (arguments.restart_from_nothing, "--restart-from-nothing")] {
+    for (is_set, name) in [(arguments.no_logs, "--no-logs"), (arguments.restart_from_nothing, "--restart-from-nothing")]
+    {
         words.extend(is_set.then(|| name.to_owned()));
     }
     Ok(words)

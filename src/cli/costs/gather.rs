@@ -52,7 +52,10 @@ pub fn from_store(addresses: &[String], settings: &Settings) -> Result<Gathered,
         if layouts.is_empty() {
             gathered.notes.push(format!("{address} has no runs"));
         }
-        let reading = stream::iter(layouts).map(|layout| facts(Run::new(store.clone(), layout))).buffered(AT_ONCE).collect::<Vec<_>>();
+        let reading = stream::iter(layouts)
+            .map(|layout| facts(Run::new(store.clone(), layout)))
+            .buffered(AT_ONCE)
+            .collect::<Vec<_>>();
         for facts in runtime.block_on(reading) {
             gathered.add(&facts.map_err(|error| store_of(&error))?, settings.now);
         }
@@ -73,7 +76,9 @@ pub fn from_journal(settings: &Settings) -> Result<Gathered, Diagnostic> {
         let read = stored(&kept.spec, settings);
         match read.and_then(|run| runtime.block_on(facts(run)).map_err(|error| store_of(&error))) {
             Ok(facts) => gathered.add(&facts, settings.now),
-            Err(error) => gathered.notes.push(format!("warning: {name} is shown as the ledger has it: {}", error.message)),
+            Err(error) => {
+                gathered.notes.push(format!("warning: {name} is shown as the ledger has it: {}", error.message))
+            }
         }
     }
     gathered.once();
@@ -84,7 +89,8 @@ pub fn from_journal(settings: &Settings) -> Result<Gathered, Diagnostic> {
 pub fn launched(spec: &RunSpec, settings: &Settings) -> Result<Gathered, Diagnostic> {
     let run = stored(spec, settings)?;
     let read = runtime()?.block_on(async { tokio::time::timeout(PATIENCE, facts(run)).await });
-    let silent = |_| Diagnostic::new(Exit::Unexpected, format!("{} did not answer within {} s", spec.store, PATIENCE.as_secs()));
+    let silent =
+        |_| Diagnostic::new(Exit::Unexpected, format!("{} did not answer within {} s", spec.store, PATIENCE.as_secs()));
     let mut gathered = Gathered::default();
     gathered.add(&read.map_err(silent)?.map_err(|error| store_of(&error))?, settings.now);
     Ok(gathered)
@@ -134,7 +140,8 @@ fn actual(facts: &RunFacts, found: &[Found]) -> Option<Actual> {
     let first = expected.prices.first()?;
     let planned = rented.machines.iter().find(|machine| machine.place == first.place).or(rented.machines.first())?;
     let nodes = rented.machines.iter().map(|machine| machine.node + 1).max()?;
-    let machines: Vec<&Charge> = found.iter().map(|one| &one.charge).filter(|charge| charge.is_machine_time()).collect();
+    let machines: Vec<&Charge> =
+        found.iter().map(|one| &one.charge).filter(|charge| charge.is_machine_time()).collect();
     let worked = machines.iter().filter(|charge| charge.waste.is_none()).map(|charge| charge.quantity).sum::<f64>();
     // What is stored goes on costing after the run, which its forecast has not.
     let of_run = found.iter().filter(|one| one.charge.item != Item::CheckpointStorage);
@@ -174,7 +181,8 @@ async fn facts(run: Run) -> Result<RunFacts, StoreError> {
     let said = run.result().await?.and_then(|result| outcome(&result["outcome"]));
     let outcome = rented.as_ref().and_then(|rented| rented.end.clone()).or(said);
     // Only a launch knows what storage costs.
-    let is_priced = spec.as_ref().and_then(|spec| spec.expected.as_ref()).is_some_and(|expected| !expected.beside.is_empty());
+    let is_priced =
+        spec.as_ref().and_then(|spec| spec.expected.as_ref()).is_some_and(|expected| !expected.beside.is_empty());
     let stored = if is_priced { run.stored().await? } else { Vec::new() };
     let disk_gib = spec.as_ref().map(|spec| spec.disk_gib);
     let is_led = spec.as_ref().is_some_and(|spec| !spec.is_kept);

@@ -44,12 +44,14 @@ pub struct ImportArguments {
 
 pub fn run(arguments: &ImportArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let format = arguments.format.as_deref().map(format).transpose()?;
-    let (sums, hash, formats) = meanwhile(printer, || "reading the bill".to_owned(), || read_all(&arguments.files, format))?;
+    let (sums, hash, formats) =
+        meanwhile(printer, || "reading the bill".to_owned(), || read_all(&arguments.files, format))?;
     // What was charged is known as well as can be before the two are compared.
     let gathered = from_journal(settings)?;
     let mut ledger = open(settings)?;
     let entering = enter(&gathered, &mut ledger, settings.now)?;
-    let known: BTreeSet<String> = ledger.runs().map_err(|error| ledger_said(&error))?.into_values().map(|run| run.run).collect();
+    let known: BTreeSet<String> =
+        ledger.runs().map_err(|error| ledger_said(&error))?.into_values().map(|run| run.run).collect();
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
     let bills = sums.bills(&hash, &format!("{} {}", formats.join("+"), names.join(" ")), &known);
     let is_new = keep(&bills, &mut ledger, settings)?;
@@ -95,7 +97,8 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
         let unreadable = |error: &io::Error| Diagnostic::file(path, error);
         let file = File::open(path).map_err(|error| unreadable(&error))?;
         if path.is_dir() {
-            return Err(Diagnostic::new(Exit::Usage, format!("{} is a folder", path.display())).hint("gpuplan costs import FILE FILE"));
+            return Err(Diagnostic::new(Exit::Usage, format!("{} is a folder", path.display()))
+                .hint("gpuplan costs import FILE FILE"));
         }
         let mut bytes = BufReader::with_capacity(BUFFER, Hashing { file, hash: &mut hash });
         let beginning = bytes.fill_buf().map_err(|error| unreadable(&error))?;
@@ -105,8 +108,11 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
             let file = File::open(path).map_err(|error| unreadable(&error))?;
             quietly(|| columnar::read(&name(path), format, file, &mut sums))
         } else {
-            let unpacked: Box<dyn BufRead + '_> =
-                if is_packed { Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes))) } else { Box::new(bytes) };
+            let unpacked: Box<dyn BufRead + '_> = if is_packed {
+                Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes)))
+            } else {
+                Box::new(bytes)
+            };
             read(&name(path), format, unpacked, &mut sums)
         };
         let format = format.map_err(|error| refused(&error))?;
@@ -131,8 +137,12 @@ fn refused(error: &BillError) -> Diagnostic {
     let diagnostic = Diagnostic::new(Exit::Usage, error.to_string());
     match error {
         BillError::Unknown { .. } => diagnostic.hint("gpuplan costs import FILE --format cur"),
-        BillError::Missing { column, .. } => diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept")),
-        BillError::Cell { .. } | BillError::Place { .. } | BillError::TooLarge { .. } => diagnostic.hint("nothing of it was kept"),
+        BillError::Missing { column, .. } => {
+            diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept"))
+        }
+        BillError::Cell { .. } | BillError::Place { .. } | BillError::TooLarge { .. } => {
+            diagnostic.hint("nothing of it was kept")
+        }
     }
 }
 
@@ -141,7 +151,8 @@ fn charged(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill]) -> Result
     let months: BTreeSet<&str> = bills.iter().map(|bill| bill.month.as_str()).collect();
     let mut charged = Vec::new();
     for month in months {
-        let (since, until) = month_of(month).ok_or_else(|| Diagnostic::new(Exit::Unexpected, format!("`{month}` is no month")))?;
+        let (since, until) =
+            month_of(month).ok_or_else(|| Diagnostic::new(Exit::Unexpected, format!("`{month}` is no month")))?;
         let asked = Asked { since: Some(since), until: Some(until), ..Asked::default() };
         let lines = spent(ledger, open.clone(), &asked)?.lines;
         charged.extend(lines.into_iter().filter(|line: &Line| !line.of_bill).map(|line| line.charge));

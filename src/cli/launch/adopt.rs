@@ -29,15 +29,20 @@ pub fn run(arguments: &AdoptArguments, settings: &Settings, printer: &Printer) -
     let (run, runtime) = (open(&arguments.store, &arguments.run)?, runtime()?);
     let text = runtime.block_on(run.spec()).map_err(|error| store_of(&error))?;
     let text = text.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("{} has no run `{}`", arguments.store, arguments.run)).hint("gpuplan adopt RUN --store URI")
+        Diagnostic::new(Exit::Usage, format!("{} has no run `{}`", arguments.store, arguments.run))
+            .hint("gpuplan adopt RUN --store URI")
     })?;
-    let spec = RunSpec::read(&text)
-        .map_err(|error| Diagnostic::new(Exit::Usage, format!("`{}` was not launched by `gpuplan launch`: {error}", arguments.run)))?;
+    let spec = RunSpec::read(&text).map_err(|error| {
+        Diagnostic::new(Exit::Usage, format!("`{}` was not launched by `gpuplan launch`: {error}", arguments.run))
+    })?;
     let mut machines = Vec::new();
     for (cloud, answer) in listed(&of_run(&spec, settings)?, Some(&arguments.run))? {
         let answer = answer.map_err(|error| {
-            Diagnostic::new(Exit::CloudRefused, format!("{cloud} does not say what runs, and nothing was adopted: {error}"))
-                .hint("gpuplan doctor")
+            Diagnostic::new(
+                Exit::CloudRefused,
+                format!("{cloud} does not say what runs, and nothing was adopted: {error}"),
+            )
+            .hint("gpuplan doctor")
         })?;
         machines.extend(answer);
     }
@@ -46,7 +51,8 @@ pub fn run(arguments: &AdoptArguments, settings: &Settings, printer: &Printer) -
     let adopted = adopted(spec, &machines, &billed, epoch);
     let (alive, earlier) = (adopted.machines.len(), adopted.earlier.len());
     if !journal(settings)?.adopt(&adopted).map_err(|error| journal_said(&error))? {
-        return Err(Diagnostic::new(Exit::Usage, format!("the journal here has a run `{}` already", arguments.run)).hint("gpuplan status"));
+        return Err(Diagnostic::new(Exit::Usage, format!("the journal here has a run `{}` already", arguments.run))
+            .hint("gpuplan status"));
     }
     printer.note(&format!("hint: gpuplan watch {}  leads it", arguments.run));
     printer.data(&format!("{}: adopted, {alive} machines are there, {earlier} were paid before\n", arguments.run))
@@ -64,7 +70,8 @@ fn adopted(spec: RunSpec, machines: &[Machine], billed: &[Billed], highest_epoch
     }
     let first_alive = alive.iter().map(|(machine, _, _)| machine.created_at).min();
     let is_earlier = |billed: &&Billed| first_alive.is_none_or(|first| billed.from < first);
-    let earlier = billed.iter().filter(is_earlier).map(|billed| (billed.epoch, billed.node, rental(billed, &clock))).collect();
+    let earlier =
+        billed.iter().filter(is_earlier).map(|billed| (billed.epoch, billed.node, rental(billed, &clock))).collect();
     let epochs = machines.iter().map(|machine| machine.epoch);
     let epoch = match alive.iter().map(|(machine, _, _)| machine.epoch).max() {
         // Never two gangs at a time: what is there is the newest.

@@ -46,15 +46,31 @@ pub struct Chosen<'a> {
 impl Chosen<'_> {
     /// The cloud that rents.
     pub fn cloud(&self) -> &str {
-        if self.is_fake { fake::CLOUD } else { self.answered.catalogs.hardware.instance(self.plan.instance).cloud.as_str() }
+        if self.is_fake {
+            fake::CLOUD
+        } else {
+            self.answered.catalogs.hardware.instance(self.plan.instance).cloud.as_str()
+        }
     }
 
-    pub fn specified(&self, arguments: &LaunchArguments, run: String, store: String, job: Job) -> Result<RunSpec, Diagnostic> {
+    pub fn specified(
+        &self,
+        arguments: &LaunchArguments,
+        run: String,
+        store: String,
+        job: Job,
+    ) -> Result<RunSpec, Diagnostic> {
         let (spot, on_demand) = self.places();
         let expected = self.expected(&spot, &on_demand);
         let lifetime = match &arguments.lifetime {
-            Some(text) => Hours::parse(text).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?.0,
-            None => (LIFE * self.plan.run.hours.p90).max(if self.is_fake { fake::SHORTEST_LIFE } else { SHORTEST_LIFE }),
+            Some(text) => {
+                Hours::parse(text)
+                    .map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?
+                    .0
+            }
+            None => {
+                (LIFE * self.plan.run.hours.p90).max(if self.is_fake { fake::SHORTEST_LIFE } else { SHORTEST_LIFE })
+            }
         };
         let plan = self.plan;
         Ok(RunSpec {
@@ -94,7 +110,10 @@ impl Chosen<'_> {
     /// Root disk as the bill of the plan has it. GiB.
     fn disk_gib(&self) -> u32 {
         let hardware = &self.answered.catalogs.hardware;
-        let bytes = crate::plan::bill::disk(hardware.instance(self.plan.instance), self.answered.resolved.workload.data.as_ref());
+        let bytes = crate::plan::bill::disk(
+            hardware.instance(self.plan.instance),
+            self.answered.resolved.workload.data.as_ref(),
+        );
         (bytes.0 / f64::from(1 << 30)).ceil() as u32
     }
 
@@ -105,12 +124,15 @@ impl Chosen<'_> {
         };
         let tags: Vec<(String, String)> = arguments.tags.iter().map(read).collect::<Result<_, _>>()?;
         let rule = self.limits.policy.as_ref().and_then(|policy| policy.required_tags.as_ref());
-        let missing = rule.and_then(|rule| Some((rule, rule.value.iter().find(|name| !tags.iter().any(|(given, _)| given == *name))?)));
+        let missing = rule.and_then(|rule| {
+            Some((rule, rule.value.iter().find(|name| !tags.iter().any(|(given, _)| given == *name))?))
+        });
         match missing {
-            Some((rule, name)) => {
-                Err(Diagnostic::new(Exit::OnlyMoney, format!("policy.toml line {}: everything rented carries the tag `{name}`", rule.line))
-                    .hint(format!("--tag {name}=VALUE")))
-            }
+            Some((rule, name)) => Err(Diagnostic::new(
+                Exit::OnlyMoney,
+                format!("policy.toml line {}: everything rented carries the tag `{name}`", rule.line),
+            )
+            .hint(format!("--tag {name}=VALUE"))),
             None => Ok(tags),
         }
     }
@@ -134,7 +156,8 @@ impl Chosen<'_> {
         let (market, hardware) = (&self.answered.catalogs.market, &self.answered.catalogs.hardware);
         let sold = |id: &OfferId| {
             let offer = market.offer(*id);
-            let is_same = offer.instance == self.plan.instance && offer.purchase == Purchase::OnDemand && offer.owned.is_none();
+            let is_same =
+                offer.instance == self.plan.instance && offer.purchase == Purchase::OnDemand && offer.owned.is_none();
             is_same && refuse_offer(offer, hardware.instance(offer.instance), hardware, self.limits).is_none()
         };
         let mut ids: Vec<OfferId> = market.offer_ids().filter(sold).collect();
@@ -158,7 +181,11 @@ impl Chosen<'_> {
             let is_there = |id: &OfferId| self.place(market.offer(*id)) == *offered;
             let offer = market.offer_ids().find(is_there).map(|id| market.offer(id))?;
             // A discount keeps the price that it replaced among the flags.
-            let list = offer.flags.strip_prefix("list=").and_then(|text| UsdPerHour::parse(text).ok()).unwrap_or(offer.quote.rate);
+            let list = offer
+                .flags
+                .strip_prefix("list=")
+                .and_then(|text| UsdPerHour::parse(text).ok())
+                .unwrap_or(offer.quote.rate);
             Some(ExpectedPrice {
                 place: offered.pool.to_string(),
                 list_usd_per_hour: list,
@@ -175,7 +202,8 @@ impl Chosen<'_> {
             framework: workload.training.framework.0.clone(),
             cost_usd: plan.cost,
             hours: plan.run.hours,
-            interruptions: forecast.map_or(plan.run.interruptions.per_hour * plan.run.hours.expected, |forecast| forecast.interruptions),
+            interruptions: forecast
+                .map_or(plan.run.interruptions.per_hour * plan.run.hours.expected, |forecast| forecast.interruptions),
             tokens: (!workload.model.kind.counts_samples()).then_some(plan.run.steps * tokens_of_a_step),
             prices: prices.collect(),
             basis: Some(self.basis()),
@@ -264,11 +292,18 @@ fn bid(planned: UsdPerHour, nodes: u32, limit: Option<Usd>) -> UsdPerHour {
 }
 
 /// The name that was given, else of the workload and the time.
-pub fn run_name(arguments: &LaunchArguments, answered: &Answered, file: &WorkloadFile, settings: &Settings) -> Result<String, Diagnostic> {
+pub fn run_name(
+    arguments: &LaunchArguments,
+    answered: &Answered,
+    file: &WorkloadFile,
+    settings: &Settings,
+) -> Result<String, Diagnostic> {
     let name = file.name.clone().unwrap_or_else(|| answered.resolved.workload.model.name.clone());
-    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
     let run = arguments.run.clone().unwrap_or_else(|| format!("{plain}-{}", settings.now.strftime("%Y%m%d-%H%M%S")));
-    Layout::new(&run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan launch --run NAME ..."))?;
+    Layout::new(&run)
+        .map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan launch --run NAME ..."))?;
     Ok(run)
 }
 

@@ -40,7 +40,8 @@ mod tests {
     #[test]
     fn zones_of_a_region_are_one_place_at_the_dearest_rate() {
         let collapsed = collapsed(spec(), true).unwrap();
-        let places: Vec<_> = collapsed.spot.iter().map(|offered| (offered.pool.to_string(), offered.rate_usd_per_hour)).collect();
+        let places: Vec<_> =
+            collapsed.spot.iter().map(|offered| (offered.pool.to_string(), offered.rate_usd_per_hour)).collect();
         let rate = |text| UsdPerHour::parse(text).unwrap();
         let expected = [("aws/us-east-1/g5.xlarge spot", rate("0.50")), ("aws/us-west-2/g5.xlarge spot", rate("0.60"))];
         assert_eq!(places, expected.map(|(place, rate)| (place.to_owned(), rate)));

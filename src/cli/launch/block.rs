@@ -26,18 +26,27 @@ const WORD: Duration = Duration::from_mins(10);
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// The run on the block that can be had first, where the plan buys one; any other run as it was.
-pub fn chosen(spec: RunSpec, chosen: &Chosen, is_wanted: bool, settings: &Settings, printer: &Printer) -> Result<RunSpec, Diagnostic> {
+pub fn chosen(
+    spec: RunSpec,
+    chosen: &Chosen,
+    is_wanted: bool,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<RunSpec, Diagnostic> {
     let offer = chosen.answered.catalogs.market.offer(chosen.plan.offer);
     let refused = |exit: Exit, why: String| Diagnostic::new(exit, why);
     if offer.purchase != Purchase::CapacityBlock {
         if is_wanted {
-            let why = "--buy-capacity-block buys what a plan on capacity blocks needs, and this plan is on other terms".to_owned();
+            let why = "--buy-capacity-block buys what a plan on capacity blocks needs, and this plan is on other terms"
+                .to_owned();
             return Err(refused(Exit::Usage, why).hint("--purchase capacity-block"));
         }
         return Ok(spec);
     }
     if chosen.cloud() != aws::CLOUD {
-        return Err(refused(Exit::Usage, format!("{} sells no capacity blocks", chosen.cloud())).hint("--purchase spot"));
+        return Err(
+            refused(Exit::Usage, format!("{} sells no capacity blocks", chosen.cloud())).hint("--purchase spot")
+        );
     }
     let hours = hours_for(chosen.plan.run.hours.p90)
         .ok_or_else(|| refused(Exit::NoPlanFits, "no capacity block is as long as this run may take".to_owned()))?;
@@ -48,22 +57,37 @@ pub fn chosen(spec: RunSpec, chosen: &Chosen, is_wanted: bool, settings: &Settin
         instance_type: chosen.answered.catalogs.hardware.instance(chosen.plan.instance).name.clone(),
         market: Market::CapacityBlock,
     };
-    let wish = BlockWish { region: pool.region.clone(), instance_type: pool.instance_type.clone(), machines: spec.nodes, hours };
+    let wish = BlockWish {
+        region: pool.region.clone(),
+        instance_type: pool.instance_type.clone(),
+        machines: spec.nodes,
+        hours,
+    };
     let launchers = of_run(
-        &RunSpec { on_demand: vec![Offered::new(pool.clone(), offer.quote.rate, BillingRule::PER_SECOND)], ..spec.clone() },
+        &RunSpec {
+            on_demand: vec![Offered::new(pool.clone(), offer.quote.rate, BillingRule::PER_SECOND)],
+            ..spec.clone()
+        },
         settings,
     )?;
     let (seller, runtime) = (seller(&launchers)?, runtime()?);
     let asking = || "asking for capacity blocks".to_owned();
-    let offers = meanwhile(printer, asking, || runtime.block_on(seller.offered(&wish))).map_err(|error| said(&spec.run, &error))?;
+    let offers = meanwhile(printer, asking, || runtime.block_on(seller.offered(&wish)))
+        .map_err(|error| said(&spec.run, &error))?;
     let Some(first) = offers.into_iter().next() else {
-        let why = format!("no capacity block of {hours} h for {} x {} is sold in {} now", wish.machines, wish.instance_type, wish.region);
+        let why = format!(
+            "no capacity block of {hours} h for {} x {} is sold in {} now",
+            wish.machines, wish.instance_type, wish.region
+        );
         return Err(refused(Exit::NoCapacity, why).hint("--purchase spot"));
     };
     let order = BlockOrder { region: wish.region, offer: first, reservation: None };
     let spec = on(spec, pool, order)?;
     if !is_wanted {
-        let why = format!("the plan stands on a capacity block, which nobody buys by mistake: {}", words(&spec).unwrap_or_default());
+        let why = format!(
+            "the plan stands on a capacity block, which nobody buys by mistake: {}",
+            words(&spec).unwrap_or_default()
+        );
         return Err(refused(Exit::Usage, why).hint("--buy-capacity-block buys it after a yes").hint("--purchase spot"));
     }
     Ok(spec)
@@ -124,13 +148,22 @@ pub fn begins_at(spec: &RunSpec, now: Timestamp) -> Timestamp {
 }
 
 /// Buys the block, once. The journal has the run already, so a purchase whose answer is lost is found by its marks.
-pub fn bought(spec: RunSpec, launchers: &Launchers, journal: &mut Journal, printer: &Printer) -> Result<RunSpec, Diagnostic> {
+pub fn bought(
+    spec: RunSpec,
+    launchers: &Launchers,
+    journal: &mut Journal,
+    printer: &Printer,
+) -> Result<RunSpec, Diagnostic> {
     let Some(order) = spec.block.clone() else { return Ok(spec) };
     let (seller, runtime) = (seller(launchers)?, runtime()?);
     let buying = || "buying the capacity block".to_owned();
     match meanwhile(printer, buying, || runtime.block_on(seller.buy(&spec.run, &order))) {
         Ok(reservation) => {
-            printer.note(&format!("gpuplan: {reservation} is bought for {}, {}", spec.run, usd(order.offer.upfront_usd)));
+            printer.note(&format!(
+                "gpuplan: {reservation} is bought for {}, {}",
+                spec.run,
+                usd(order.offer.upfront_usd)
+            ));
             reserved(spec, reservation, journal)
         }
         Err(error @ LaunchError::Unclear { .. }) => {
@@ -138,7 +171,9 @@ pub fn bought(spec: RunSpec, launchers: &Launchers, journal: &mut Journal, print
             Err(Diagnostic::new(Exit::MayCostMoney, why).hint(format!("gpuplan watch {}", spec.run)))
         }
         Err(error) => {
-            journal.end(&spec.run, &crate::launch::End::Stopped, Timestamp::now()).map_err(|error| journal_said(&error))?;
+            journal
+                .end(&spec.run, &crate::launch::End::Stopped, Timestamp::now())
+                .map_err(|error| journal_said(&error))?;
             Err(said(&spec.run, &error))
         }
     }
@@ -151,7 +186,10 @@ pub fn found(spec: RunSpec, launchers: &Launchers, journal: &mut Journal) -> Res
     match runtime.block_on(seller.bought(&spec.run, &order.region)).map_err(|error| said(&spec.run, &error))? {
         Some(reservation) => reserved(spec, reservation, journal),
         None => {
-            let why = format!("no capacity block in {} bears the mark of {}; a list may be a minute late", order.region, spec.run);
+            let why = format!(
+                "no capacity block in {} bears the mark of {}; a list may be a minute late",
+                order.region, spec.run
+            );
             Err(Diagnostic::new(Exit::NoCapacity, why)
                 .hint(format!("gpuplan watch {}", spec.run))
                 .hint(format!("gpuplan stop {}", spec.run)))
@@ -227,7 +265,9 @@ mod tests {
 
     #[test]
     fn a_run_on_a_block_costs_what_was_paid_and_ends_before_the_block() {
-        let run = on_block(RunSpec { nodes: 2, lifetime_hours: 90.0, budget_usd: None, deadline_hours: None, ..spec() }, 5).unwrap();
+        let run =
+            on_block(RunSpec { nodes: 2, lifetime_hours: 90.0, budget_usd: None, deadline_hours: None, ..spec() }, 5)
+                .unwrap();
         assert_eq!(run.worst_case(), Some(Usd::parse("480").unwrap()));
         assert_eq!((run.spot.len(), run.on_demand.len(), run.lifetime_hours), (0, 1, 23.5));
         let place = &run.on_demand[0];
@@ -242,9 +282,11 @@ mod tests {
 
     #[test]
     fn a_block_that_starts_too_late_or_costs_too_much_is_refused() {
-        let late = on_block(RunSpec { deadline_hours: Some(10.0), work_hours: 6.0, budget_usd: None, ..spec() }, 5).unwrap_err();
+        let late = on_block(RunSpec { deadline_hours: Some(10.0), work_hours: 6.0, budget_usd: None, ..spec() }, 5)
+            .unwrap_err();
         assert_eq!(late.exit, Exit::NoPlanFits);
-        let dear = on_block(RunSpec { budget_usd: Usd::parse("479").ok(), deadline_hours: None, ..spec() }, 5).unwrap_err();
+        let dear =
+            on_block(RunSpec { budget_usd: Usd::parse("479").ok(), deadline_hours: None, ..spec() }, 5).unwrap_err();
         assert_eq!(dear.exit, Exit::OnlyMoney);
     }
 }

@@ -49,9 +49,12 @@ pub fn found_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data,
     let Contents { files, bytes, digest, .. } = Contents::of(&address, &held);
     if bytes as f64 > data.size.0 {
         let (is, said, gb) = (Bytes(bytes as f64), data.size, (bytes as f64 / 1e9).ceil());
-        let why =
-            format!("{is} lie at {address}, and `size` of [data] says {said}: disks and time were planned for that; nothing was rented");
-        return Err(Diagnostic::new(Exit::Usage, why).hint(format!("size = \"{gb:.0}GB\"")).hint(format!("--data-size {gb:.0}GB")));
+        let why = format!(
+            "{is} lie at {address}, and `size` of [data] says {said}: disks and time were planned for that; nothing was rented"
+        );
+        return Err(Diagnostic::new(Exit::Usage, why)
+            .hint(format!("size = \"{gb:.0}GB\""))
+            .hint(format!("--data-size {gb:.0}GB")));
     }
     Ok(Some(match folder.filter(|_| to.cloud != fake::CLOUD) {
         Some(folder) => {
@@ -103,14 +106,20 @@ impl Upload {
         let all: u64 = self.held.iter().map(|one| one.size).sum();
         runtime()?.block_on(async {
             let sending = stream::iter(&self.held).map(async |one| {
-                run.keep_file(&format!("{}/{}", self.key, one.path), &self.folder.join(&one.path)).await.map(|()| one.size)
+                run.keep_file(&format!("{}/{}", self.key, one.path), &self.folder.join(&one.path))
+                    .await
+                    .map(|()| one.size)
             });
             let mut sending = std::pin::pin!(sending.buffer_unordered(FILES_AT_ONCE));
             while let Some(size) = sending.try_next().await.map_err(|error| store_of(&error))? {
                 sent += size;
                 if spoke.elapsed() >= WORD {
                     spoke = Instant::now();
-                    printer.note(&format!("gpuplan: sent {} of {} of the data to the store", Bytes(sent as f64), Bytes(all as f64)));
+                    printer.note(&format!(
+                        "gpuplan: sent {} of {} of the data to the store",
+                        Bytes(sent as f64),
+                        Bytes(all as f64)
+                    ));
                 }
             }
             Ok(())

@@ -71,7 +71,12 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub fn prepare(arguments: &DeliveryArguments, command: &[String], data: Option<&DataSet>, to: &Receiver) -> Result<Self, Diagnostic> {
+    pub fn prepare(
+        arguments: &DeliveryArguments,
+        command: &[String],
+        data: Option<&DataSet>,
+        to: &Receiver,
+    ) -> Result<Self, Diagnostic> {
         let Receiver { cloud, run, .. } = *to;
         let mut parcels = Vec::new();
         let agent = agent(arguments.agent.as_deref(), cloud, &mut parcels)?;
@@ -85,23 +90,28 @@ impl Delivery {
             }
             None => None,
         };
-        let wrong = |error: &dyn std::error::Error, hint: &str| Diagnostic::new(Exit::Usage, error.to_string()).hint(hint);
+        let wrong =
+            |error: &dyn std::error::Error, hint: &str| Diagnostic::new(Exit::Usage, error.to_string()).hint(hint);
         let secrets = arguments.secrets.iter().map(|text| Secret::parse(text));
-        let secrets = secrets.collect::<Result<_, _>>().map_err(|error| wrong(&error, "--secret HF_TOKEN=gpuplan/hf-token"))?;
+        let secrets =
+            secrets.collect::<Result<_, _>>().map_err(|error| wrong(&error, "--secret HF_TOKEN=gpuplan/hf-token"))?;
         let mut environment = region(cloud)?;
         for text in &arguments.environment {
-            let (name, value) = text
-                .split_once('=')
-                .ok_or_else(|| Diagnostic::new(Exit::Usage, format!("--env `{text}` has no value")).hint(format!("--env {text}=VALUE")))?;
-            environment.push((variable_name(name).map_err(|error| wrong(&error, "--env NAME=VALUE"))?, value.to_owned()));
+            let (name, value) = text.split_once('=').ok_or_else(|| {
+                Diagnostic::new(Exit::Usage, format!("--env `{text}` has no value")).hint(format!("--env {text}=VALUE"))
+            })?;
+            environment
+                .push((variable_name(name).map_err(|error| wrong(&error, "--env NAME=VALUE"))?, value.to_owned()));
         }
         let command = if arguments.workdir.is_some() { command.to_vec() } else { found(command, cloud)? };
         let docker = arguments.image.as_deref().filter(|image| image.starts_with(DOCKER));
         if let (Some(_), Some(image)) = (&arguments.container, docker) {
-            return Err(Diagnostic::new(Exit::Usage, format!("--image {image} and --container both name a container")).hint("give one"));
+            return Err(Diagnostic::new(Exit::Usage, format!("--image {image} and --container both name a container"))
+                .hint("give one"));
         }
         let container = arguments.container.as_deref().or(docker).map(container).transpose();
-        let container = container.map_err(|error| wrong(&error, "--container pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime"))?;
+        let container =
+            container.map_err(|error| wrong(&error, "--container pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime"))?;
         let (data, upload) = found_data(data, to)?.unzip();
         let setup = arguments.setup.clone();
         let job = Job { command, agent, workdir, setup, environment, secrets, data, container, sweep: None };
@@ -149,11 +159,17 @@ fn agent(named: Option<&str>, cloud: &str, parcels: &mut Vec<(String, Vec<u8>)>)
     }
     let path = named.map_or_else(|| here.with_file_name("gpuplan-agent"), PathBuf::from);
     let bytes = fs::read(&path).map_err(|error| {
-        Diagnostic::new(Exit::Usage, format!("no program for the machines: {}: {error}; nothing was rented", path.display()))
-            .hint("--agent PATH names it; .ci/agent of the source builds it")
+        Diagnostic::new(
+            Exit::Usage,
+            format!("no program for the machines: {}: {error}; nothing was rented", path.display()),
+        )
+        .hint("--agent PATH names it; .ci/agent of the source builds it")
     })?;
     if !bytes.starts_with(ELF) {
-        return Err(Diagnostic::new(Exit::Usage, format!("{} is no program for Linux; nothing was rented", path.display())));
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            format!("{} is no program for Linux; nothing was rented", path.display()),
+        ));
     }
     let sha256 = hash(&bytes);
     let key = Run::agent_key(&sha256);
@@ -172,7 +188,8 @@ fn region(cloud: &str) -> Result<Vec<(String, String)>, Diagnostic> {
         None => runtime()?.block_on(clouds::store_keys()).map(|(region, _)| region),
     };
     let region = region.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, "the region of the bucket is not known").hint("export AWS_REGION=REGION_OF_THE_BUCKET")
+        Diagnostic::new(Exit::Usage, "the region of the bucket is not known")
+            .hint("export AWS_REGION=REGION_OF_THE_BUCKET")
     })?;
     Ok(vec![("AWS_REGION".to_owned(), region)])
 }
@@ -190,7 +207,10 @@ fn found(command: &[String], cloud: &str) -> Result<Vec<String>, Diagnostic> {
             None => Ok(command.to_vec()),
         };
     }
-    Ok(command.iter().map(|word| absolute(word).map_or_else(|| word.clone(), |path| path.to_string_lossy().into_owned())).collect())
+    Ok(command
+        .iter()
+        .map(|word| absolute(word).map_or_else(|| word.clone(), |path| path.to_string_lossy().into_owned()))
+        .collect())
 }
 
 /// The same files give the same bytes: sorted, without owners and times.

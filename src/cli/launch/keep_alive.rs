@@ -19,7 +19,8 @@ use crate::launch::events::Order;
 use crate::launch::journal::{Kept, Said, words};
 use crate::launch::spec::Offered;
 use crate::launch::{
-    Choice, CreateRequest, End, Group, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec, names,
+    Choice, CreateRequest, End, Group, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel,
+    RunSpec, names,
 };
 use crate::report::format::usd;
 use crate::runstore::{Phase, Run};
@@ -45,7 +46,8 @@ pub const WORDS: &str = "led       by an EC2 Fleet of one: it starts the next ma
 /// The run as a group can keep it: spot places of one region and one machine type, and a life that the budget pays for.
 pub fn narrowed(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnostic> {
     let Some(KeepAlive::Fleet) = by else { return Ok(spec) };
-    let refused = |why: &str, hint: &str| Err(Diagnostic::new(Exit::Usage, format!("--keep-alive fleet {why}")).hint(hint));
+    let refused =
+        |why: &str, hint: &str| Err(Diagnostic::new(Exit::Usage, format!("--keep-alive fleet {why}")).hint(hint));
     let Some(first) = spec.spot.first().filter(|_| spec.stand_in.is_none()).map(|offered| offered.pool.clone()) else {
         return refused("keeps spot machines, and this plan has none: on-demand machines are not taken away", "--spot");
     };
@@ -55,7 +57,8 @@ pub fn narrowed(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnos
     if spec.nodes > 1 {
         return refused("keeps one machine, and this plan has several", "--max-nodes 1");
     }
-    let is_near = |offered: &Offered| offered.pool.region == first.region && offered.pool.instance_type == first.instance_type;
+    let is_near =
+        |offered: &Offered| offered.pool.region == first.region && offered.pool.instance_type == first.instance_type;
     let spot: Vec<Offered> = spec.spot.iter().filter(|offered| is_near(offered)).cloned().collect();
     let dearest = spot.iter().map(Offered::most).max().unwrap_or_default();
     let paid = spec.budget_usd.map_or(f64::INFINITY, |budget| budget.dollars() / dearest.dollars());
@@ -76,7 +79,11 @@ pub fn handed_over(
     let keeper = keeper(launchers)?;
     let past = kept(run, settings)?.past;
     let is_made = past.orders > 0 && (!past.has_open_order || looked(run, settings, printer)?.1.is_some());
-    let here = if is_made { Vec::new() } else { runtime.block_on(keeper.groups(Some(run))).map_err(|error| refused(run, &error))? };
+    let here = if is_made {
+        Vec::new()
+    } else {
+        runtime.block_on(keeper.groups(Some(run))).map_err(|error| refused(run, &error))?
+    };
     if !is_made && here.is_empty() {
         let order = order(spec)?;
         let machine = machine(spec, &order)?;
@@ -87,7 +94,9 @@ pub fn handed_over(
         let is_clear = !matches!(answer, Err(LaunchError::Unclear { .. }));
         journal.answer(&order.token, &words, is_clear).map_err(|error| journal_said(&error))?;
         match answer {
-            Ok(group) => printer.note(&format!("gpuplan: {} keeps {run} alive until {:.0}", group.id, group.expires_at)),
+            Ok(group) => {
+                printer.note(&format!("gpuplan: {} keeps {run} alive until {:.0}", group.id, group.expires_at))
+            }
             Err(error @ LaunchError::Unclear { .. }) => return Err(refused(run, &error)),
             Err(error) => {
                 journal.end(run, &End::Stopped, Timestamp::now()).map_err(|error| journal_said(&error))?;
@@ -105,7 +114,10 @@ fn refused(run: &str, error: &LaunchError) -> Diagnostic {
 }
 
 fn keeper(launchers: &Launchers) -> Result<&dyn crate::launch::Keeper, Diagnostic> {
-    launchers.iter().find_map(|launcher| launcher.keeper()).ok_or_else(|| Diagnostic::new(Exit::Usage, "this cloud keeps no run alive"))
+    launchers
+        .iter()
+        .find_map(|launcher| launcher.keeper())
+        .ok_or_else(|| Diagnostic::new(Exit::Usage, "this cloud keeps no run alive"))
 }
 
 /// At the dearest of the rates, since the group takes any of its places: what was spent is never more than is said.
@@ -181,7 +193,9 @@ pub fn followed(run: &str, settings: &Settings, printer: &Printer) -> Result<Exi
         match end {
             Some(End::Completed) => return printer.data(&format!("{run}: completed\n")),
             Some(End::Failed(why)) => {
-                return Err(Diagnostic::new(Exit::Unexpected, format!("{run}: {why}")).hint(format!("gpuplan logs {run}")));
+                return Err(
+                    Diagnostic::new(Exit::Unexpected, format!("{run}: {why}")).hint(format!("gpuplan logs {run}"))
+                );
             }
             Some(_) => return printer.data(&format!("{run}: stopped\n")),
             None if standing != said => printer.note(&format!("gpuplan: {run}: {standing}")),
@@ -211,7 +225,8 @@ pub fn looked(run: &str, settings: &Settings, printer: &Printer) -> Result<(Stri
     let (done, outcome) = runtime.block_on(said(&store, spec)).map_err(|error| store_of(&error))?;
     let mut rentals = after.past.rentals.clone();
     let now = clock(spec).now();
-    let is_up = |id: &_| machines.iter().any(|machine: &Machine| machine.id == *id && machine.state != MachineState::Gone);
+    let is_up =
+        |id: &_| machines.iter().any(|machine: &Machine| machine.id == *id && machine.state != MachineState::Gone);
     let gone: Vec<_> = rentals.open().map(|rental| rental.machine.clone()).filter(|id| !is_up(id)).collect();
     for machine in &gone {
         rentals.end(machine, now);
@@ -221,14 +236,20 @@ pub fn looked(run: &str, settings: &Settings, printer: &Printer) -> Result<(Stri
     journal.keep(run, &rentals, done, relaunches, &nothing).map_err(|error| journal_said(&error))?;
     let up = machines.iter().filter(|machine| machine.state != MachineState::Gone).count();
     let is_young = Timestamp::now().duration_since(spec.started_at) < LATE;
-    let groups =
-        if up == 0 && !is_young { runtime.block_on(groups(&clouds, Some(run))).map_err(|error| refused(run, &error))?.len() } else { 1 };
-    let lost = || End::Failed("its group and its machine have ended, and its store does not say that it is completed".to_owned());
+    let groups = if up == 0 && !is_young {
+        runtime.block_on(groups(&clouds, Some(run))).map_err(|error| refused(run, &error))?.len()
+    } else {
+        1
+    };
+    let lost = || {
+        End::Failed("its group and its machine have ended, and its store does not say that it is completed".to_owned())
+    };
     let end = outcome.or_else(|| (groups == 0).then(lost));
     if let Some(end) = &end {
         ended_as(&kept(run, settings)?, end, settings, printer)?;
     }
-    let place = machines.iter().find(|machine| machine.state != MachineState::Gone).map(|machine| machine.pool.to_string());
+    let place =
+        machines.iter().find(|machine| machine.state != MachineState::Gone).map(|machine| machine.pool.to_string());
     let place = place.map_or_else(|| "waiting for a machine".to_owned(), |place| format!("on {place}"));
     Ok((format!("{:.0} % safe, {} spent: {place}", done * 100.0, usd(rentals.spent(now))), end))
 }
@@ -236,16 +257,24 @@ pub fn looked(run: &str, settings: &Settings, printer: &Printer) -> Result<(Stri
 /// Machines that the journal does not know yet, each with an epoch of its own, since every one is a start of its own.
 fn noted(before: &Kept, machines: &[Machine], journal: &mut Journal, settings: &Settings) -> Result<Kept, Diagnostic> {
     let spec = &before.spec;
-    let mut new: Vec<&Machine> = machines.iter().filter(|machine| !before.machines.iter().any(|known| known.id == machine.id)).collect();
+    let mut new: Vec<&Machine> =
+        machines.iter().filter(|machine| !before.machines.iter().any(|known| known.id == machine.id)).collect();
     new.sort_by_key(|machine| machine.created_at);
     for (number, machine) in new.into_iter().enumerate() {
-        let is_place = |offered: &&Offered| machine.pool.zone_id.is_none() || offered.pool.zone_id == machine.pool.zone_id;
+        let is_place =
+            |offered: &&Offered| machine.pool.zone_id.is_none() || offered.pool.zone_id == machine.pool.zone_id;
         // The price of its zone; elsewhere the dearest that was agreed on.
-        let offered = spec.spot.iter().find(is_place).or_else(|| spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour));
+        let offered = spec
+            .spot
+            .iter()
+            .find(is_place)
+            .or_else(|| spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour));
         let Some(offered) = offered else { continue };
         let choice = Choice { pool: machine.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
         let machine = Machine { epoch: (before.machines.len() + number + 1) as u64, ..machine.clone() };
-        journal.found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at)).map_err(|error| journal_said(&error))?;
+        journal
+            .found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))
+            .map_err(|error| journal_said(&error))?;
     }
     kept(&spec.run, settings)
 }
@@ -261,7 +290,8 @@ async fn said(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), crate::
     if status.is_done == Some(true) {
         return Ok((1.0, Some(End::Completed)));
     }
-    let failed = store.result().await?.and_then(|result| result.get("outcome").filter(|outcome| outcome.is_object()).cloned());
+    let failed =
+        store.result().await?.and_then(|result| result.get("outcome").filter(|outcome| outcome.is_object()).cloned());
     Ok((done, failed.map(|why| End::Failed(format!("the program failed: {why}")))))
 }
 
@@ -320,7 +350,11 @@ pub mod tests {
             started_at: Timestamp::UNIX_EPOCH,
             stand_in: None,
             nodes: 1,
-            spot: vec![offered("us-east-1", "a", "0.40"), offered("us-east-1", "b", "0.50"), offered("us-west-2", "c", "0.60")],
+            spot: vec![
+                offered("us-east-1", "a", "0.40"),
+                offered("us-east-1", "b", "0.50"),
+                offered("us-west-2", "c", "0.60"),
+            ],
             on_demand: vec![offered("us-east-1", "a", "1.00")],
             work_hours: 1.0,
             deadline_hours: None,

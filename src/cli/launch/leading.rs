@@ -52,7 +52,14 @@ pub fn again(arguments: &WatchArguments, settings: &Settings, printer: &Printer)
             .hint("gpuplan status"));
     }
     if keep_alive::is_kept(&kept, &journal)? {
-        return keep_alive::handed_over(&kept.spec, &of_run(&kept.spec, settings)?, &mut journal, settings, printer, false);
+        return keep_alive::handed_over(
+            &kept.spec,
+            &of_run(&kept.spec, settings)?,
+            &mut journal,
+            settings,
+            printer,
+            false,
+        );
     }
     let policy = kept.spec.policy(&AvailabilityModel::prior());
     led(&kept.spec, policy, of_run(&kept.spec, settings)?, &mut journal, settings, printer)
@@ -82,7 +89,9 @@ pub fn resume(arguments: &ResumeArguments, settings: &Settings, printer: &Printe
 /// A unit of the user's own systemd: restarted when it dies, not when the run has ended.
 fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
     let program = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
-    printer.note(&format!("# save as ~/.config/systemd/user/gpuplan-{run}.service, then: systemctl --user enable --now gpuplan-{run}"));
+    printer.note(&format!(
+        "# save as ~/.config/systemd/user/gpuplan-{run}.service, then: systemctl --user enable --now gpuplan-{run}"
+    ));
     printer.data(&format!(
         "[Unit]\nDescription=gpuplan leads the run {run}\nAfter=network-online.target\n\n[Service]\nExecStart={} watch {run}\n\
          # A run that has ended says so with exit code 2; any other end is tried again.\n\
@@ -137,7 +146,11 @@ pub fn led(
         // The line moves by itself.
         runtime.block_on(leading)
     } else {
-        meanwhile(printer, || stands.lock().unwrap_or_else(PoisonError::into_inner).clone(), || runtime.block_on(leading))
+        meanwhile(
+            printer,
+            || stands.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            || runtime.block_on(leading),
+        )
     };
     bar.finish_and_clear();
     let run = &spec.run;
@@ -181,10 +194,11 @@ fn ended(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
     match end {
         End::Completed => printer.data(&format!("{run}: completed\n")),
         End::Stopped => printer.data(&format!("{run}: stopped\n")),
-        End::OutOfBudget => Err(Diagnostic::new(Exit::OnlyMoney, format!("{run}: the budget is used up; what was saved is kept"))),
-        End::Failed(why) => {
-            Err(Diagnostic::new(Exit::Unexpected, format!("{run}: the program failed: {why}")).hint(format!("gpuplan logs {run}")))
+        End::OutOfBudget => {
+            Err(Diagnostic::new(Exit::OnlyMoney, format!("{run}: the budget is used up; what was saved is kept")))
         }
+        End::Failed(why) => Err(Diagnostic::new(Exit::Unexpected, format!("{run}: the program failed: {why}"))
+            .hint(format!("gpuplan logs {run}"))),
         End::Refused { refusal, place } => {
             let hint = if let LaunchError::NotSetUp { command, .. } = refusal { command } else { "gpuplan doctor" };
             Err(Diagnostic::new(exit_of(refusal), format!("{run}: {place}: {refusal}")).hint(hint))
@@ -196,8 +210,9 @@ pub fn exit_of(refusal: &LaunchError) -> Exit {
     match refusal {
         LaunchError::Quota { .. } | LaunchError::CloudQuota { .. } => Exit::Quota,
         LaunchError::Credentials { .. } | LaunchError::NotSetUp { .. } => Exit::CloudRefused,
-        LaunchError::Capacity { .. } | LaunchError::NotSold { .. } | LaunchError::Unclear { .. } | LaunchError::Request { .. } => {
-            Exit::NoCapacity
-        }
+        LaunchError::Capacity { .. }
+        | LaunchError::NotSold { .. }
+        | LaunchError::Unclear { .. }
+        | LaunchError::Request { .. } => Exit::NoCapacity,
     }
 }

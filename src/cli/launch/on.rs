@@ -36,13 +36,21 @@ pub struct OnArguments {
     pub min_nodes: Option<u32>,
 }
 
-pub fn run(engine: &str, arguments: &LaunchArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
+pub fn run(
+    engine: &str,
+    arguments: &LaunchArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
     let known = clouds::engine(engine).zip(engine.parse::<Target>().ok());
     let (client, target) = known.ok_or_else(|| {
         let choices = clouds::ENGINES.join(", ");
-        Diagnostic::new(Exit::Usage, format!("`{engine}` is no engine that runs can be handed to; choose among {choices}"))
-            .hint(format!("gpuplan launch FILE --on {} --store URI -- COMMAND", clouds::ENGINES[0]))
-            .hint("`gpuplan export FILE --to TARGET` writes files for more engines")
+        Diagnostic::new(
+            Exit::Usage,
+            format!("`{engine}` is no engine that runs can be handed to; choose among {choices}"),
+        )
+        .hint(format!("gpuplan launch FILE --on {} --store URI -- COMMAND", clouds::ENGINES[0]))
+        .hint("`gpuplan export FILE --to TARGET` writes files for more engines")
     })?;
     let job = planned(target, arguments, settings, printer)?;
     let text = export(target, &job)?;
@@ -63,8 +71,10 @@ pub fn run(engine: &str, arguments: &LaunchArguments, settings: &Settings, print
         Ok(id) => {
             journal.handed_as(&work.run, &id).map_err(|error| journal_said(&error))?;
             let (run, engine) = (&work.run, &work.engine);
-            printer
-                .note(&format!("gpuplan: {engine} has it as job {}; `gpuplan status {run}` asks it, `gpuplan stop {run}` ends it", id.0));
+            printer.note(&format!(
+                "gpuplan: {engine} has it as job {}; `gpuplan status {run}` asks it, `gpuplan stop {run}` ends it",
+                id.0
+            ));
             printer.data(&format!("{}\n", work.run))
         }
         Err(error) => {
@@ -77,7 +87,12 @@ pub fn run(engine: &str, arguments: &LaunchArguments, settings: &Settings, print
 }
 
 /// The plan as a job of the engine, with nothing left to edit.
-fn planned(target: Target, arguments: &LaunchArguments, settings: &Settings, printer: &Printer) -> Result<Job, Diagnostic> {
+fn planned(
+    target: Target,
+    arguments: &LaunchArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Job, Diagnostic> {
     let question = Question {
         workload: &arguments.workload,
         limits: &arguments.limits,
@@ -94,8 +109,9 @@ fn planned(target: Target, arguments: &LaunchArguments, settings: &Settings, pri
         command: arguments.command.clone(),
     };
     let job = job_of(&question, wishes, settings, printer)?;
-    let missing =
-        |what: &str, hint: &str| Diagnostic::new(Exit::Usage, format!("{target} needs {what}; nothing was handed over")).hint(hint);
+    let missing = |what: &str, hint: &str| {
+        Diagnostic::new(Exit::Usage, format!("{target} needs {what}; nothing was handed over")).hint(hint)
+    };
     if arguments.store.is_none() {
         return Err(missing(
             "a store for checkpoints that its machines can reach",
@@ -103,7 +119,10 @@ fn planned(target: Target, arguments: &LaunchArguments, settings: &Settings, pri
         ));
     }
     if target == Target::Kubernetes && arguments.delivery.image.is_none() {
-        return Err(missing("a container image with your program, its framework and gpuplan", "--image REGISTRY/IMAGE:TAG"));
+        return Err(missing(
+            "a container image with your program, its framework and gpuplan",
+            "--image REGISTRY/IMAGE:TAG",
+        ));
     }
     Ok(job)
 }
@@ -143,12 +162,21 @@ fn token(run: &str, now: Timestamp) -> String {
 fn tell(work: &Handed, job: &Job, settings: &Settings, printer: &Printer) {
     let money = match (work.rate, work.expected_cost) {
         (Some(each), Some(cost)) => format!("{} expected, at {} an hour a machine", usd(cost), rate(each)),
-        _ => "not counted: a cluster of your own has no price here; --rate USD says what a machine costs an hour".to_owned(),
+        _ => "not counted: a cluster of your own has no price here; --rate USD says what a machine costs an hour"
+            .to_owned(),
     };
     let lines = [
         format!("run       {}", work.run),
-        format!("engine    {}{}{}", work.engine, if work.options.is_empty() { "" } else { ", with " }, work.options.join(" ")),
-        format!("machines  {} x {} x {}, as {} has them", work.nodes, job.plan.gpus_per_node, job.gpu.name, job.plan.instance_type),
+        format!(
+            "engine    {}{}{}",
+            work.engine,
+            if work.options.is_empty() { "" } else { ", with " },
+            work.options.join(" ")
+        ),
+        format!(
+            "machines  {} x {} x {}, as {} has them",
+            work.nodes, job.plan.gpus_per_node, job.gpu.name, job.plan.instance_type
+        ),
         format!(
             "time      {} expected, {} at 90 %, once it has its machines",
             Hours(job.plan.run_hours.expected),
@@ -167,7 +195,8 @@ pub fn of_engine(error: &EngineError, run: &str) -> Diagnostic {
         EngineError::Missing { install, .. } => Diagnostic::new(Exit::Usage, format!("{error}; install {install}")),
         EngineError::Refused { .. } => Diagnostic::new(Exit::CloudRefused, error.to_string()),
         EngineError::Unclear { .. } => {
-            Diagnostic::new(Exit::MayCostMoney, format!("{error}; the job may be there all the same")).hint(format!("gpuplan status {run}"))
+            Diagnostic::new(Exit::MayCostMoney, format!("{error}; the job may be there all the same"))
+                .hint(format!("gpuplan status {run}"))
         }
     }
 }

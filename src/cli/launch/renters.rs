@@ -23,7 +23,9 @@ pub fn launchers<'a>(clouds: impl IntoIterator<Item = &'a str>, settings: &Setti
         }
         launchers.push(match cloud {
             fake::CLOUD => Box::new(fake_cloud(settings)?),
-            _ if settings.offline => return Err(Diagnostic::new(Exit::Usage, format!("{cloud} cannot be asked with --offline"))),
+            _ if settings.offline => {
+                return Err(Diagnostic::new(Exit::Usage, format!("{cloud} cannot be asked with --offline")));
+            }
             _ => clouds::launcher(cloud).ok_or_else(|| no_launcher(cloud))?,
         });
     }

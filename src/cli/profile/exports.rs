@@ -45,7 +45,8 @@ impl Exports {
             exports.tensorboard = Some((path, file));
         }
         if let Some(store) = &arguments.mlflow {
-            exports.mlflow = Some(MlflowFolder::make(store, &arguments.command, now).map_err(|error| unwritable(store, &error))?);
+            exports.mlflow =
+                Some(MlflowFolder::make(store, &arguments.command, now).map_err(|error| unwritable(store, &error))?);
         }
         Ok(exports)
     }

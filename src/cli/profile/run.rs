@@ -43,7 +43,10 @@ pub fn run(arguments: &RunArguments, settings: &Settings, printer: &Printer) -> 
     complete(&mut trial, arguments.workload.as_deref(), &hardware, settings)?;
     write(&trial, &arguments.out)?;
     let exports = Exports::open(arguments, settings.now)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| Diagnostic::unexpected(&error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Diagnostic::unexpected(&error))?;
     let ran = runtime.block_on(watch(arguments, steps, exports, printer));
     let (status, mut watched) = match ran {
         Ok(done) => done,
@@ -54,11 +57,16 @@ pub fn run(arguments: &RunArguments, settings: &Settings, printer: &Printer) -> 
     };
     watched.exports.finish(status.success()).unwrap_or_else(|why| printer.warning(&why));
     let mut profile = watched.profile(arguments);
-    match complete(&mut profile, arguments.workload.as_deref(), &hardware, settings).and_then(|()| write(&profile, &arguments.out)) {
+    match complete(&mut profile, arguments.workload.as_deref(), &hardware, settings)
+        .and_then(|()| write(&profile, &arguments.out))
+    {
         Ok(()) => {
             // The last line of the command may lack its end.
             printer.note(&format!("\n{}", profile_text::text(&profile, settings.width)));
-            printer.note(&format!("gpuplan: written to {}; use it with `gpuplan plan … --profile`", arguments.out.display()));
+            printer.note(&format!(
+                "gpuplan: written to {}; use it with `gpuplan plan … --profile`",
+                arguments.out.display()
+            ));
         }
         Err(diagnostic) => printer.diagnostic(&diagnostic),
     }
@@ -121,7 +129,9 @@ async fn watch(
         printer.note(&format!("gpuplan: no GPU counters, since {why}; the host's alone are sampled"));
     }
     let status = follow(&mut child, &mut watched, arguments.interval, printer).await;
-    status.map(|status| (status, watched)).map_err(|error| NotStarted { code: 1, reason: format!("the command was lost: {error}") })
+    status
+        .map(|status| (status, watched))
+        .map_err(|error| NotStarted { code: 1, reason: format!("the command was lost: {error}") })
 }
 
 fn start(command: &[String]) -> Result<Child, NotStarted> {
@@ -161,7 +171,12 @@ impl<R: tokio::io::AsyncRead + Unpin> Output<R> {
     }
 }
 
-async fn follow(child: &mut Child, watched: &mut Watched, interval: Duration, printer: &Printer) -> std::io::Result<ExitStatus> {
+async fn follow(
+    child: &mut Child,
+    watched: &mut Watched,
+    interval: Duration,
+    printer: &Printer,
+) -> std::io::Result<ExitStatus> {
     let mut out = Output::new(child.stdout.take(), false);
     let mut talk = Output::new(child.stderr.take(), true);
     let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
@@ -243,7 +258,9 @@ impl Watched {
         let links = if self.gpus.len() > 1 { topology(&arguments.nvidia_smi) } else { None };
         let training = self.training.as_ref().filter(|_| self.training_samples >= LEAST_SAMPLES);
         if training.is_some() {
-            profile.notes.push("counters are those since the first step: what comes before is imports and compilation".to_owned());
+            profile.notes.push(
+                "counters are those since the first step: what comes before is imports and compilation".to_owned(),
+            );
         }
         profile.usage = training.unwrap_or(&self.whole).usage(arguments.interval.as_secs_f64(), self.cores, links);
         profile.gpu = self.gpus.first().map(|(name, memory)| ProfiledGpu {
@@ -257,7 +274,9 @@ impl Watched {
             Ok(_) if self.gpus.is_empty() && ended => {
                 profile.notes.push("no GPU counters: nvidia-smi ended, so there is no driver or no GPU".to_owned());
             }
-            Ok(_) if self.gpus.is_empty() => profile.notes.push("no GPU counters: nvidia-smi said nothing in time".to_owned()),
+            Ok(_) if self.gpus.is_empty() => {
+                profile.notes.push("no GPU counters: nvidia-smi said nothing in time".to_owned())
+            }
             Ok(_) => {}
         }
         if profile.usage.is_none() {

@@ -23,11 +23,19 @@ use crate::report::page::run::{self as page, Beside, Rented, RunFacts};
 use crate::units::Usd;
 use crate::workload::file::LimitsSection;
 
-pub fn report(kept: &Kept, arguments: &ReportArguments, settings: &Settings, printer: &Printer) -> Result<Report, Diagnostic> {
+pub fn report(
+    kept: &Kept,
+    arguments: &ReportArguments,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Report, Diagnostic> {
     let asked = workload::limits(&arguments.limits) != LimitsSection::default() || arguments.plan.is_some();
     if asked {
-        return Err(Diagnostic::new(Exit::Usage, format!("`{}` is a run, which flags of a question do not change", kept.spec.run))
-            .hint(format!("gpuplan report {}", kept.spec.run)));
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            format!("`{}` is a run, which flags of a question do not change", kept.spec.run),
+        )
+        .hint(format!("gpuplan report {}", kept.spec.run)));
     }
     let events = journal(settings)?.said(&kept.spec.run).map_err(|error| journal_said(&error))?;
     let money = money(kept, settings, printer)?;
@@ -45,10 +53,16 @@ struct Money {
 fn money(kept: &Kept, settings: &Settings, printer: &Printer) -> Result<Money, Diagnostic> {
     let spec = &kept.spec;
     let has_ledger = settings.home.state_file(LEDGER).is_some_and(|path| path.is_file());
-    let entered = if has_ledger { open(settings)?.charges().map_err(|error| Diagnostic::unexpected(&error))? } else { Vec::new() };
+    let entered = if has_ledger {
+        open(settings)?.charges().map_err(|error| Diagnostic::unexpected(&error))?
+    } else {
+        Vec::new()
+    };
     // A name may be used again once its first run is deleted.
-    let mut charges: Vec<Charge> =
-        entered.into_iter().filter(|charge| charge.run.as_deref() == Some(&spec.run) && charge.start >= spec.started_at).collect();
+    let mut charges: Vec<Charge> = entered
+        .into_iter()
+        .filter(|charge| charge.run.as_deref() == Some(&spec.run) && charge.start >= spec.started_at)
+        .collect();
     let known: BTreeSet<String> = charges.iter().map(|charge| charge.id.clone()).collect();
     let read = meanwhile(printer, || format!("reading the store of {}", spec.run), || launched(spec, settings));
     let mut open = BTreeSet::new();
@@ -60,14 +74,18 @@ fn money(kept: &Kept, settings: &Settings, printer: &Printer) -> Result<Money, D
     };
     match read {
         Ok(gathered) => {
-            for found in gathered.runs.into_iter().flat_map(|run| run.found).filter(|found| !known.contains(&found.charge.id)) {
+            for found in
+                gathered.runs.into_iter().flat_map(|run| run.found).filter(|found| !known.contains(&found.charge.id))
+            {
                 if found.is_open {
                     open.insert(found.charge.id.clone());
                 }
                 charges.push(found.charge);
             }
         }
-        Err(error) => missing = Some(format!("Of charges beside machines only what the ledger has is shown: {}", error.message)),
+        Err(error) => {
+            missing = Some(format!("Of charges beside machines only what the ledger has is shown: {}", error.message))
+        }
     }
     Ok(Money { charges, open, missing })
 }
@@ -86,10 +104,20 @@ fn facts(kept: &Kept, events: Vec<(Timestamp, String)>, money: &Money, at: Times
         let is_of_it = |charge: &&Charge| charge.is_machine_time() && charge.resource.as_ref() == Some(&machine.id.0);
         // A machine that still runs is told as of now by the journal, and as of its last word by the store.
         let charges: Vec<Charge> = match rental.until {
-            Some(_) => money.charges.iter().filter(is_of_it).filter(|charge| !money.open.contains(&charge.id)).cloned().collect(),
+            Some(_) => money
+                .charges
+                .iter()
+                .filter(is_of_it)
+                .filter(|charge| !money.open.contains(&charge.id))
+                .cloned()
+                .collect(),
             None => Vec::new(),
         };
-        let cost = if charges.is_empty() { rental.cost(now) } else { charges.iter().map(|charge| charge.costs.contracted).sum::<Usd>() };
+        let cost = if charges.is_empty() {
+            rental.cost(now)
+        } else {
+            charges.iter().map(|charge| charge.costs.contracted).sum::<Usd>()
+        };
         Some(Rented {
             id: machine.id.0.clone(),
             epoch: machine.epoch,

@@ -29,7 +29,8 @@ pub fn said(runs: &[Kept], settings: &Settings) -> Result<Vec<Standing>, Diagnos
         let is_near = kept.spec.store.starts_with("file://") || !settings.offline;
         is_near && (kept.end.is_none() || kept.spec.job.sweep.is_some())
     };
-    let stores: Vec<Option<Run>> = runs.iter().map(|kept| is_asked(kept).then(|| store(&kept.spec).ok()).flatten()).collect();
+    let stores: Vec<Option<Run>> =
+        runs.iter().map(|kept| is_asked(kept).then(|| store(&kept.spec).ok()).flatten()).collect();
     let ask = async |kept: &Kept, store: &Option<Run>| {
         let Some(store) = store else { return Standing::default() };
         let asking = async {
@@ -66,8 +67,11 @@ impl Standing {
     /// As JSON has it.
     pub fn sweep(&self) -> Option<Value> {
         let sweep = self.sweep.as_ref()?;
-        let failed: Vec<Value> =
-            self.failed().into_iter().map(|(index, run)| json!({ "index": index, "run": run.run, "why": run.why })).collect();
+        let failed: Vec<Value> = self
+            .failed()
+            .into_iter()
+            .map(|(index, run)| json!({ "index": index, "run": run.run, "why": run.why }))
+            .collect();
         Some(json!({
             "runs": sweep.runs.len(),
             "completed": sweep.count(RunState::Completed),
@@ -90,7 +94,8 @@ pub fn part(kept: &Kept, index: Option<u32>) -> Result<Run, Diagnostic> {
     let Some(index) = index else { return Ok(whole) };
     let runs = kept.spec.job.sweep.map_or(0, |sweep| sweep.runs);
     if index >= runs {
-        let why = if runs == 0 { format!("{run} is no sweep") } else { format!("{run} has {runs} runs, numbered from 0") };
+        let why =
+            if runs == 0 { format!("{run} is no sweep") } else { format!("{run} has {runs} runs, numbered from 0") };
         return Err(Diagnostic::new(Exit::Usage, why).hint(format!("gpuplan status {run}")));
     }
     whole.swept(index, runs).map_err(|error| Diagnostic::unexpected(&error))

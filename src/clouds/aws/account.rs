@@ -28,10 +28,16 @@ impl AwsAccount {
     async fn who(&self) -> Result<Identity, SourceError> {
         let account = &self.session.sign_in().await?;
         let region = account.home_region().unwrap_or(ANY_REGION);
-        let said = async { account.sts(region).get_caller_identity().send().await.map_err(|error| account.error(region, &error)) };
+        let said = async {
+            account.sts(region).get_caller_identity().send().await.map_err(|error| account.error(region, &error))
+        };
         let said = account.in_time(region, said).await?;
         let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
-        Ok(Identity { account: text(said.account()), principal: text(said.arn()), found_in: account.found_in().to_owned() })
+        Ok(Identity {
+            account: text(said.account()),
+            principal: text(said.arn()),
+            found_in: account.found_in().to_owned(),
+        })
     }
 
     async fn allowed(&self, region: &str) -> Result<Vec<Permission>, SourceError> {
@@ -51,7 +57,10 @@ impl AwsAccount {
             account.in_time(need.region, running(account, need.region, bought)),
         );
         let (quota, running) = (quota?, used.ok());
-        let missing = |field: &str| SourceError::Malformed { field: field.to_owned(), detail: "the quota does not say it".to_owned() };
+        let missing = |field: &str| SourceError::Malformed {
+            field: field.to_owned(),
+            detail: "the quota does not say it".to_owned(),
+        };
         let name = quota.quota_name().unwrap_or_default().to_owned();
         let code = quota.quota_code().ok_or_else(|| missing("QuotaCode"))?.to_owned();
         let limit = quota.value().ok_or_else(|| missing("Value"))?;
@@ -101,8 +110,10 @@ pub async fn running(account: &Account, region: &str, bought: Bought) -> Result<
         let page = page.map_err(|error| account.error(region, &error))?;
         let machines = page.reservations().iter().flat_map(aws_sdk_ec2::types::Reservation::instances);
         for machine in machines.filter(|machine| was_bought(machine) == Some(bought)) {
-            let unsaid =
-                || SourceError::Malformed { field: "CpuOptions".to_owned(), detail: "a machine does not say its vCPUs".to_owned() };
+            let unsaid = || SourceError::Malformed {
+                field: "CpuOptions".to_owned(),
+                detail: "a machine does not say its vCPUs".to_owned(),
+            };
             found.push(vcpus(machine).ok_or_else(unsaid)?);
         }
     }

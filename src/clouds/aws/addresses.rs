@@ -67,7 +67,10 @@ mod tests {
             assert_eq!(Addresses::choose(None, |name| name == set), None);
             let given = Addresses::choose(Some("http://127.0.0.1:1/".to_owned()), |name| name == set).unwrap();
             assert_eq!(given.advisor_document(), "http://127.0.0.1:1/spot-advisor-data.json");
-            assert_eq!(given.offer_file("eu-west-1"), "http://127.0.0.1:1/offers/v1.0/aws/AmazonEC2/current/eu-west-1/index.csv");
+            assert_eq!(
+                given.offer_file("eu-west-1"),
+                "http://127.0.0.1:1/offers/v1.0/aws/AmazonEC2/current/eu-west-1/index.csv"
+            );
         }
         let public = Addresses::choose(None, |_| false).unwrap();
         assert_eq!(public.feed_document(), "https://website.spot.ec2.aws.a2z.com/spot.json");

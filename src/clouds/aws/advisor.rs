@@ -34,19 +34,27 @@ struct Row {
 
 impl Document {
     pub fn risks(&self, instances: &BTreeMap<&str, InstanceId>, observed_at: Timestamp) -> RiskAnswer {
-        let bands: HashMap<i64, (u8, u8)> = self.ranges.iter().filter_map(|range| Some((range.index, band(&range.label)?))).collect();
+        let bands: HashMap<i64, (u8, u8)> =
+            self.ranges.iter().filter_map(|range| Some((range.index, band(&range.label)?))).collect();
         let mut answer = RiskAnswer::default();
         for (region, systems) in &self.spot_advisor {
             for (name, row) in systems.get("Linux").into_iter().flatten() {
                 let Some(instance) = instances.get(name.as_str()) else { continue };
                 let Some((low, high)) = bands.get(&row.r) else {
-                    let detail = format!("the advisor names a band `{}` that it does not explain; the risk stays unknown", row.r);
+                    let detail = format!(
+                        "the advisor names a band `{}` that it does not explain; the risk stays unknown",
+                        row.r
+                    );
                     answer.notes.push(SourceNote { place: format!("{region}, {name}"), detail });
                     continue;
                 };
                 let place = Place { region: region.as_str().into(), zone_id: None };
-                let evidence =
-                    RiskEvidence { monthly_percent_low: *low, monthly_percent_high: *high, observed_at, source: Arc::from(SOURCE) };
+                let evidence = RiskEvidence {
+                    monthly_percent_low: *low,
+                    monthly_percent_high: *high,
+                    observed_at,
+                    source: Arc::from(SOURCE),
+                };
                 answer.risks.push((*instance, place, Arc::new(evidence)));
             }
         }
@@ -86,14 +94,20 @@ mod tests {
         };
         let mut found: Vec<_> = answer.risks.iter().map(row).collect();
         found.sort_unstable();
-        let expected = [(1, "ca-central-1", 0, 5), (1, "us-east-1", 20, 100), (2, "ca-central-1", 20, 100), (2, "us-east-1", 20, 100)];
+        let expected = [
+            (1, "ca-central-1", 0, 5),
+            (1, "us-east-1", 20, 100),
+            (2, "ca-central-1", 20, 100),
+            (2, "us-east-1", 20, 100),
+        ];
         assert_eq!(found, expected.map(|(id, region, low, high)| (id, region.to_owned(), low, high)));
     }
 
     #[test]
     fn a_band_that_is_not_explained_is_a_note() {
-        let answer =
-            read(r#"{"ranges": [{"index": 0, "label": "few"}], "spot_advisor": {"x": {"Linux": {"g5.xlarge": {"s": 1, "r": 0}}}}}"#);
+        let answer = read(
+            r#"{"ranges": [{"index": 0, "label": "few"}], "spot_advisor": {"x": {"Linux": {"g5.xlarge": {"s": 1, "r": 0}}}}}"#,
+        );
         assert_eq!((answer.risks.len(), answer.notes.len()), (0, 1));
     }
 

@@ -42,7 +42,9 @@ impl Block {
             return Err("it says no machines or no hours; the fee is left out".to_owned());
         }
         let nanos = (fee.nanos() + machine_hours - 1) / machine_hours;
-        i64::try_from(nanos).map(UsdPerHour::from_nanos).map_err(|_| "the fee is more than this program can count".to_owned())
+        i64::try_from(nanos)
+            .map(UsdPerHour::from_nanos)
+            .map_err(|_| "the fee is more than this program can count".to_owned())
     }
 }
 
@@ -52,11 +54,15 @@ pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>
     let mut notes = Vec::new();
     for block in blocks {
         let Some(instance) = region.instances.get(&block.instance_type) else { continue };
-        let read = region.zone_ids.get(&block.zone_name).ok_or_else(|| "no zone id is known for this zone; the fee is left out".to_owned());
+        let read = region
+            .zone_ids
+            .get(&block.zone_name)
+            .ok_or_else(|| "no zone id is known for this zone; the fee is left out".to_owned());
         match read.and_then(|zone_id| Ok((zone_id.as_str().into(), block.rate()?))) {
             Ok((zone_id, rate)) => {
                 let place = Place { region: region.name.into(), zone_id: Some(Arc::clone(&zone_id)) };
-                let mut offer = Offer::live(*instance, place, Purchase::CapacityBlock, rate, SOURCE, region.answered_at);
+                let mut offer =
+                    Offer::live(*instance, place, Purchase::CapacityBlock, rate, SOURCE, region.answered_at);
                 let starts = block.starts.map_or_else(|| "unknown".to_owned(), |starts| starts.to_string());
                 offer.flags = format!("block={} starts={starts} hours={}", block.id, block.hours).into();
                 offer.availability = Availability::Seen;
@@ -65,7 +71,9 @@ pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>
                     first.insert(key, (block.starts, offer));
                 }
             }
-            Err(detail) => notes.push(SourceNote { place: format!("{}, {}", block.zone_name, block.instance_type), detail }),
+            Err(detail) => {
+                notes.push(SourceNote { place: format!("{}, {}", block.zone_name, block.instance_type), detail })
+            }
         }
     }
     (first.into_values().map(|(_, offer)| offer).collect(), notes)
@@ -97,7 +105,10 @@ mod tests {
         let zone_ids = [("us-east-2a".to_owned(), "use2-az1".to_owned())].into();
         let instances = [("p5e.48xlarge".to_owned(), InstanceId(3))].into();
         let answered_at = "2026-08-01T00:00:00Z".parse().unwrap();
-        offers(&Region { name: "us-east-2", zone_ids: &zone_ids, instances: &instances, listed: None, answered_at }, blocks)
+        offers(
+            &Region { name: "us-east-2", zone_ids: &zone_ids, instances: &instances, listed: None, answered_at },
+            blocks,
+        )
     }
 
     #[test]
@@ -106,12 +117,16 @@ mod tests {
         assert_eq!(notes, []);
         assert_eq!(offers[0].quote.rate.nanos(), 1_388_888_889, "100 / 72, rounded up");
         assert_eq!(&*offers[0].flags, "block=cb-1 starts=2026-08-02T11:30:00Z hours=24");
-        assert_eq!((offers[0].purchase, offers[0].place.zone_id.as_deref()), (Purchase::CapacityBlock, Some("use2-az1")));
+        assert_eq!(
+            (offers[0].purchase, offers[0].place.zone_id.as_deref()),
+            (Purchase::CapacityBlock, Some("use2-az1"))
+        );
     }
 
     #[test]
     fn the_earliest_block_of_a_zone_is_the_offer() {
-        let earlier = Block { id: "cb-0".to_owned(), starts: "2026-08-01T11:30:00Z".parse().ok(), ..block("48", 24, 1) };
+        let earlier =
+            Block { id: "cb-0".to_owned(), starts: "2026-08-01T11:30:00Z".parse().ok(), ..block("48", 24, 1) };
         let unknown = Block { id: "cb-2".to_owned(), starts: None, ..block("24", 24, 1) };
         let (offers, _) = read(&[unknown, block("24", 24, 1), earlier]);
         assert_eq!(offers.len(), 1);
@@ -122,7 +137,15 @@ mod tests {
     fn what_is_no_fee_is_a_note() {
         let yuan = Block { currency: "CNY".to_owned(), ..block("1", 24, 1) };
         let elsewhere = Block { zone_name: "us-east-2z".to_owned(), ..block("1", 24, 1) };
-        let bad = [block("", 24, 1), block("0.00", 24, 1), block("1", 0, 1), block("1", 24, -1), block("N/A", 24, 1), yuan, elsewhere];
+        let bad = [
+            block("", 24, 1),
+            block("0.00", 24, 1),
+            block("1", 0, 1),
+            block("1", 24, -1),
+            block("N/A", 24, 1),
+            yuan,
+            elsewhere,
+        ];
         let (offers, notes) = read(&bad);
         assert_eq!((offers.len(), notes.len()), (0, bad.len()));
     }

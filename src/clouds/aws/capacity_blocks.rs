@@ -34,10 +34,13 @@ impl CapacityBlocks {
         let account = &self.session.sign_in().await?;
         let is_sold_so = |id: &&InstanceId| query.hardware.instance(**id).sold_as.capacity_block;
         let named = |id: &InstanceId| (query.hardware.instance(*id).name.clone(), *id);
-        let regions = query.wanted.iter().map(|(region, ids)| (region, ids.iter().filter(is_sold_so).map(named).collect()));
-        let questions = regions.filter(|(_, instances): &(_, HashMap<_, _>)| !instances.is_empty()).map(|(region, instances)| async move {
-            (region.to_string(), account.in_time(region, ask_region(account, region, &instances)).await)
-        });
+        let regions =
+            query.wanted.iter().map(|(region, ids)| (region, ids.iter().filter(is_sold_so).map(named).collect()));
+        let questions = regions.filter(|(_, instances): &(_, HashMap<_, _>)| !instances.is_empty()).map(
+            |(region, instances)| async move {
+                (region.to_string(), account.in_time(region, ask_region(account, region, &instances)).await)
+            },
+        );
         let outcomes = join_all(questions).await;
         let mut answer = Answer::default();
         for part in gather(outcomes, &mut answer.notes)? {
@@ -49,12 +52,17 @@ impl CapacityBlocks {
 }
 
 /// A machine type that is refused costs only itself.
-async fn ask_region(account: &Account, region: &str, instances: &HashMap<String, InstanceId>) -> Result<Answer, SourceError> {
+async fn ask_region(
+    account: &Account,
+    region: &str,
+    instances: &HashMap<String, InstanceId>,
+) -> Result<Answer, SourceError> {
     let client = &account.ec2(region);
     let mut names: Vec<&String> = instances.keys().collect();
     names.sort();
     let place = |name: &str| format!("{region}, {name}");
-    let questions = names.into_iter().map(|name| async move { (place(name), offerings(account, client, region, name).await) });
+    let questions =
+        names.into_iter().map(|name| async move { (place(name), offerings(account, client, region, name).await) });
     let outcomes = join_all(questions).await;
     let mut notes = Vec::new();
     let blocks: Vec<Block> = gather(outcomes, &mut notes)?.into_iter().flatten().collect();
@@ -67,7 +75,11 @@ async fn ask_region(account: &Account, region: &str, instances: &HashMap<String,
 }
 
 async fn offerings(account: &Account, client: &Client, region: &str, name: &str) -> Result<Vec<Block>, SourceError> {
-    let question = client.describe_capacity_block_offerings().instance_type(name).instance_count(MACHINES).capacity_duration_hours(HOURS);
+    let question = client
+        .describe_capacity_block_offerings()
+        .instance_type(name)
+        .instance_count(MACHINES)
+        .capacity_duration_hours(HOURS);
     let mut pages = question.into_paginator().send();
     let mut blocks = Vec::new();
     while let Some(page) = pages.next().await {

@@ -51,7 +51,9 @@ pub fn reach(code: &str) -> Reach {
 pub fn explanation(code: &str) -> Option<&'static str> {
     match code {
         "AuthFailure" | "OptInRequired" => Some("the region may not be enabled for this account"),
-        "UnauthorizedOperation" | "AccessDenied" | "AccessDeniedException" => Some("the policy of the account must allow this action"),
+        "UnauthorizedOperation" | "AccessDenied" | "AccessDeniedException" => {
+            Some("the policy of the account must allow this action")
+        }
         "MaxConfigLimitExceeded" => Some("the account asked for too many different placement scores today"),
         "RequestExpired" | "SignatureDoesNotMatch" | "InvalidSignatureException" => {
             Some("check the clock of this machine and the secret key")
@@ -196,7 +198,9 @@ mod tests {
         for code in ["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"] {
             assert!(matches!(refused(code), LaunchError::Quota { .. }), "{code}");
         }
-        for code in ["UnauthorizedOperation", "AuthFailure", "ExpiredToken", "OptInRequired", "PendingVerification", "Blocked"] {
+        for code in
+            ["UnauthorizedOperation", "AuthFailure", "ExpiredToken", "OptInRequired", "PendingVerification", "Blocked"]
+        {
             assert_eq!(refused(code), LaunchError::Credentials { code: code.to_owned(), detail: "d".to_owned() });
         }
         let ours = [
@@ -213,9 +217,13 @@ mod tests {
             assert_eq!(refused(code), not_set_up(format!("{code}: d"), None, Missed::Region));
         }
         let detail = "Value (gpuplan-machine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
-        let profile = launch_error(SourceError::Refused { code: "InvalidParameterValue".to_owned(), detail: detail.to_owned() });
+        let profile =
+            launch_error(SourceError::Refused { code: "InvalidParameterValue".to_owned(), detail: detail.to_owned() });
         assert!(profile.to_string().ends_with("`gpuplan setup aws` makes it"), "{profile}");
-        assert!(matches!(profile, LaunchError::NotSetUp { reach: Missed::Cloud, .. }), "a role is the same in every region");
+        assert!(
+            matches!(profile, LaunchError::NotSetUp { reach: Missed::Cloud, .. }),
+            "a role is the same in every region"
+        );
         let unclear = [
             "RequestLimitExceeded",
             "ServerInternal",
@@ -229,7 +237,10 @@ mod tests {
         for code in unclear {
             assert_eq!(refused(code), LaunchError::Unclear { code: code.to_owned() });
         }
-        assert!(matches!(refused("HTTP 404"), LaunchError::Request { .. }), "a proxy that knows no such page does not get better");
+        assert!(
+            matches!(refused("HTTP 404"), LaunchError::Request { .. }),
+            "a proxy that knows no such page does not get better"
+        );
     }
 
     #[test]
@@ -244,7 +255,9 @@ mod tests {
 
     #[test]
     fn the_cloud_takes_and_a_person_ends() {
-        for reason in ["Server.SpotInstanceTermination", "Server.InsufficientInstanceCapacity", "Client.VolumeLimitExceeded"] {
+        for reason in
+            ["Server.SpotInstanceTermination", "Server.InsufficientInstanceCapacity", "Client.VolumeLimitExceeded"]
+        {
             assert!(was_taken(reason), "{reason}");
         }
         for reason in ["Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown", "Client.InternalError", ""] {

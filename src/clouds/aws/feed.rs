@@ -67,11 +67,14 @@ impl Document {
     pub fn answer(&self, instances: &BTreeMap<&str, InstanceId>, observed_at: Timestamp) -> Answer {
         let mut answer = Answer::default();
         for region in &self.config.regions {
-            let name = OLD_NAMES.iter().find(|(old, _)| *old == region.region).map_or(region.region.as_str(), |(_, new)| *new);
+            let name =
+                OLD_NAMES.iter().find(|(old, _)| *old == region.region).map_or(region.region.as_str(), |(_, new)| *new);
             for size in region.instance_types.iter().flat_map(|group| &group.sizes) {
                 let Some(instance) = instances.get(size.size.as_str()) else { continue };
                 let linux = size.value_columns.iter().find(|column| column.name == "linux");
-                let price = linux.and_then(|column| column.prices.get("USD")).ok_or_else(|| "no price in USD for Linux".to_owned());
+                let price = linux
+                    .and_then(|column| column.prices.get("USD"))
+                    .ok_or_else(|| "no price in USD for Linux".to_owned());
                 match price.and_then(|text| positive(text)) {
                     Ok(rate) => {
                         let place = Place { region: name.into(), zone_id: None };
@@ -104,8 +107,16 @@ mod tests {
     fn recorded_prices_are_read_exactly_and_in_their_region() {
         let recorded: Value = serde_json::from_str(RECORDED).unwrap();
         let answer = read("us-east", &recorded["instanceTypes_fragment"], &["c5.12xlarge", "c6g.xlarge", "t3.nano"]);
-        let found: Vec<_> = answer.offers.iter().map(|offer| (&*offer.place.region, offer.quote.rate.to_string())).collect();
-        assert_eq!(found, [("us-east-1", "0.3247".to_owned()), ("us-east-1", "0.0367".to_owned()), ("us-east-1", "0.0009".to_owned())]);
+        let found: Vec<_> =
+            answer.offers.iter().map(|offer| (&*offer.place.region, offer.quote.rate.to_string())).collect();
+        assert_eq!(
+            found,
+            [
+                ("us-east-1", "0.3247".to_owned()),
+                ("us-east-1", "0.0367".to_owned()),
+                ("us-east-1", "0.0009".to_owned())
+            ]
+        );
         assert!(answer.offers.iter().all(|offer| offer.place.zone_id.is_none() && offer.purchase == Purchase::Spot));
         assert_eq!(answer.notes, []);
     }

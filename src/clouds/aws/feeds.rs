@@ -76,7 +76,8 @@ impl OfferFiles {
         });
         let outcomes: Vec<_> = stream::iter(lanes.collect::<Vec<_>>()).buffered(LANES).collect().await;
         let answered_at = Timestamp::now();
-        let regions: Vec<_> = outcomes.into_iter().map(|(region, rows)| (region.clone(), rows.map(|rows| (region, rows)))).collect();
+        let regions: Vec<_> =
+            outcomes.into_iter().map(|(region, rows)| (region.clone(), rows.map(|rows| (region, rows)))).collect();
         for (region, rows) in gather(regions, &mut prices.notes)? {
             for row in rows {
                 prices.add(&region, row.map(Some));
@@ -90,7 +91,12 @@ impl OfferFiles {
 type Row = Result<ListPrice, String>;
 
 /// Where a file breaks off, the rows before the break are prices all the same, and the last row says why there are no more.
-async fn read_file(http: &Http, request: &Request, wanted: impl Fn(&str) -> bool, deadline: Instant) -> Result<Vec<Row>, SourceError> {
+async fn read_file(
+    http: &Http,
+    request: &Request,
+    wanted: impl Fn(&str) -> bool,
+    deadline: Instant,
+) -> Result<Vec<Row>, SourceError> {
     let (mut file, mut rows) = (OfferFile::default(), Vec::<Row>::new());
     let reading = http.lines(request, |line| rows.extend(file.line(line, &wanted).transpose()));
     let ended = match tokio::time::timeout_at(deadline, reading).await {

@@ -5,7 +5,10 @@ use crate::market::{SourceError, SourceNote};
 
 /// The parts that were answered. A failure is a note and costs only its own part, unless it voids the credentials everywhere;
 /// where every part failed, the first failure is that of the whole.
-pub fn gather<T>(parts: Vec<(String, Result<T, SourceError>)>, notes: &mut Vec<SourceNote>) -> Result<Vec<T>, SourceError> {
+pub fn gather<T>(
+    parts: Vec<(String, Result<T, SourceError>)>,
+    notes: &mut Vec<SourceNote>,
+) -> Result<Vec<T>, SourceError> {
     let mut answered = Vec::new();
     let mut first = None;
     for (place, part) in parts {

@@ -109,7 +109,8 @@ impl AwsLauncher {
         let region = account.home_region().unwrap_or(ANY_REGION);
         let answer = account.ec2(region).describe_regions().send().await;
         let answer = answer.map_err(|error| launch_error(account.error(region, &error)))?;
-        let regions: Vec<String> = answer.regions().iter().filter_map(|region| region.region_name().map(str::to_owned)).collect();
+        let regions: Vec<String> =
+            answer.regions().iter().filter_map(|region| region.region_name().map(str::to_owned)).collect();
         self.known().regions = Some((Instant::now(), regions.clone()));
         Ok(regions)
     }
@@ -131,7 +132,11 @@ impl AwsLauncher {
     }
 
     /// Everything that the one call says, the same for the same token.
-    async fn prepared(&self, account: &Account, request: &CreateRequest) -> Result<RunInstancesInputBuilder, LaunchError> {
+    async fn prepared(
+        &self,
+        account: &Account,
+        request: &CreateRequest,
+    ) -> Result<RunInstancesInputBuilder, LaunchError> {
         if let Some(order) = self.known().orders.get(&request.token).cloned() {
             return Ok(order);
         }
@@ -155,7 +160,9 @@ impl AwsLauncher {
         let region = request.pool.region.as_str();
         if request.pool.zone_id.is_none() && request.pool.market == Market::Spot && request.nodes == 1 {
             return match self.rent_anywhere(account, request).await {
-                Err(LaunchError::Quota { code, request: otherwise }) => Err(self.quota(account, request, &code, otherwise).await),
+                Err(LaunchError::Quota { code, request: otherwise }) => {
+                    Err(self.quota(account, request, &code, otherwise).await)
+                }
                 Ok(machine) => {
                     self.known().region_of.insert(machine.id.clone(), (region.to_owned(), Some(Instant::now())));
                     Ok(machine)
@@ -187,7 +194,9 @@ impl AwsLauncher {
                     self.known().orders.remove(&request.token);
                 }
                 match error {
-                    LaunchError::Quota { code, request: otherwise } => Err(self.quota(account, request, &code, otherwise).await),
+                    LaunchError::Quota { code, request: otherwise } => {
+                        Err(self.quota(account, request, &code, otherwise).await)
+                    }
                     error => Err(error),
                 }
             }
@@ -199,7 +208,10 @@ impl AwsLauncher {
         let unsaid = LaunchError::Quota { code: code.to_owned(), request: otherwise };
         let (pool, bought) = (&request.pool, Bought::from(request.pool.market));
         let Ok(site) = self.site(account, pool, request.image.as_deref()).await else { return unsaid };
-        let (quota, used) = tokio::join!(find(account, &pool.region, &pool.instance_type, bought), running(account, &pool.region, bought));
+        let (quota, used) = tokio::join!(
+            find(account, &pool.region, &pool.instance_type, bought),
+            running(account, &pool.region, bought)
+        );
         let Ok(quota) = quota else { return unsaid };
         let (Some(of), Some(limit)) = (quota.quota_code(), quota.value()) else { return unsaid };
         let name = quota.quota_name().unwrap_or_default();
@@ -250,7 +262,9 @@ impl AwsLauncher {
             match ended.map_err(|error| account.error(&region, &error)) {
                 Ok(_) => {}
                 // What was created just now may not be known everywhere yet, and goes on.
-                Err(SourceError::Refused { code, .. }) if code == NOT_FOUND && is_young => return Err(LaunchError::Unclear { code }),
+                Err(SourceError::Refused { code, .. }) if code == NOT_FOUND && is_young => {
+                    return Err(LaunchError::Unclear { code });
+                }
                 Err(SourceError::Refused { code, .. }) if code == NOT_FOUND => {}
                 Err(error) => return Err(launch_error(error)),
             }
@@ -274,7 +288,8 @@ fn filter(name: &str, value: &str) -> Filter {
 /// The one call. Nobody repeats it but whoever holds the token.
 async fn run(account: &Account, region: &str, order: RunInstancesInputBuilder) -> Result<Instance, SourceError> {
     let answer = order.send_with(&account.ec2_to_rent(region)).await.map_err(|error| account.error(region, &error))?;
-    let nothing = || SourceError::Malformed { field: "Instances".to_owned(), detail: "the answer names no machine".to_owned() };
+    let nothing =
+        || SourceError::Malformed { field: "Instances".to_owned(), detail: "the answer names no machine".to_owned() };
     answer.instances.and_then(|all| all.into_iter().next()).ok_or_else(nothing)
 }
 
@@ -294,7 +309,8 @@ async fn subnet(account: &Account, request: &CreateRequest, site: &Site) -> Resu
     let pool = &request.pool;
     if let Some(zone) = &pool.zone_id {
         let found = site.subnets.iter().find(|subnet| subnet.zone_id == *zone).cloned();
-        let missing = || LaunchError::NotSold { code: format!("no subnet in {zone} in the network of `{}`", site::MACHINE) };
+        let missing =
+            || LaunchError::NotSold { code: format!("no subnet in {zone} in the network of `{}`", site::MACHINE) };
         return found.map(Some).ok_or_else(missing);
     }
     if request.nodes == 1 && site.subnets.iter().any(|subnet| subnet.is_default) {
@@ -308,7 +324,9 @@ async fn subnet(account: &Account, request: &CreateRequest, site: &Site) -> Resu
     let turn = usize::try_from(request.epoch).unwrap_or_default();
     let zone = zones.get(turn % zones.len().max(1));
     let found = zone.and_then(|zone| site.subnets.iter().find(|subnet| subnet.zone_id == **zone)).cloned();
-    let missing = || LaunchError::NotSold { code: format!("no subnet in a zone of {} that has {}", pool.region, pool.instance_type) };
+    let missing = || LaunchError::NotSold {
+        code: format!("no subnet in a zone of {} that has {}", pool.region, pool.instance_type),
+    };
     found.map(Some).ok_or_else(missing)
 }
 

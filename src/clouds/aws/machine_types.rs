@@ -28,8 +28,9 @@ pub fn difference(known: &InstanceType, cards: &[Cards]) -> Option<String> {
     let memory = Bytes::from_mib(f64::from(first.memory_mib?)).0;
     let known = known.node.gpu_memory.0;
     let mib = |bytes: f64| (bytes / f64::from(1 << 20)).round();
-    ((memory - known).abs() > known * TOLERANCE)
-        .then(|| format!("AWS says {} MiB of memory for each GPU, the catalog of this program {}", mib(memory), mib(known)))
+    ((memory - known).abs() > known * TOLERANCE).then(|| {
+        format!("AWS says {} MiB of memory for each GPU, the catalog of this program {}", mib(memory), mib(known))
+    })
 }
 
 fn gpus(cards: &Cards) -> f64 {
@@ -56,7 +57,10 @@ mod tests {
         assert_eq!(check("g6f.large", 0, Some(0.125), Some(2861)), None);
         assert_eq!(check("p5.48xlarge", 8, None, Some(81_920)), None);
         assert_eq!(check("p5.48xlarge", 8, None, None), None, "what is not said is no difference");
-        assert_eq!(check("g6f.large", 0, Some(0.5), None).unwrap(), "AWS says 0.5 GPUs, the catalog of this program 1/8");
+        assert_eq!(
+            check("g6f.large", 0, Some(0.5), None).unwrap(),
+            "AWS says 0.5 GPUs, the catalog of this program 1/8"
+        );
         assert_eq!(check("g6f.large", 0, None, None).unwrap(), "AWS says 0 GPUs, the catalog of this program 1/8");
         assert!(check("p5.48xlarge", 8, None, Some(40_960)).unwrap().contains("40960 MiB"));
     }

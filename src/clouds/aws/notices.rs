@@ -53,7 +53,8 @@ impl SpotNotices {
     async fn get(&self, path: &str) -> Result<Said, NoticeError> {
         for _ in 0..2 {
             let token = self.token().await?;
-            let said = self.metadata.ask(Way::Get, path, &[("x-aws-ec2-metadata-token", &token)], Duration::ZERO).await?;
+            let said =
+                self.metadata.ask(Way::Get, path, &[("x-aws-ec2-metadata-token", &token)], Duration::ZERO).await?;
             if said.status != 401 {
                 return Ok(said);
             }
@@ -95,7 +96,11 @@ fn action(said: &Said) -> Result<Option<Notice>, NoticeError> {
         404 => Ok(None),
         200 => {
             let action: Action = serde_json::from_str(&said.body).map_err(|error| NoticeError(error.to_string()))?;
-            Ok(Some(Notice { urgency: Urgency::Leave, from: format!("aws spot {}", action.action), left: left(action.time, said.at) }))
+            Ok(Some(Notice {
+                urgency: Urgency::Leave,
+                from: format!("aws spot {}", action.action),
+                left: left(action.time, said.at),
+            }))
         }
         status => Err(NoticeError(format!("status {status}"))),
     }
@@ -104,7 +109,9 @@ fn action(said: &Said) -> Result<Option<Notice>, NoticeError> {
 fn rebalance(said: &Said) -> Result<Option<Notice>, NoticeError> {
     match said.status {
         404 => Ok(None),
-        200 => Ok(Some(Notice { urgency: Urgency::Advice, from: "aws rebalance recommendation".to_owned(), left: None })),
+        200 => {
+            Ok(Some(Notice { urgency: Urgency::Advice, from: "aws rebalance recommendation".to_owned(), left: None }))
+        }
         status => Err(NoticeError(format!("status {status}"))),
     }
 }

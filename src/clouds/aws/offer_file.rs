@@ -58,7 +58,9 @@ impl OfferFile {
 
 impl Columns {
     fn find(header: &csv::StringRecord) -> Result<Self, String> {
-        let at = |name: &str| header.iter().position(|cell| cell == name).ok_or_else(|| format!("the price file has no column `{name}`"));
+        let at = |name: &str| {
+            header.iter().position(|cell| cell == name).ok_or_else(|| format!("the price file has no column `{name}`"))
+        };
         let plain: Result<Vec<_>, String> = PLAIN.iter().map(|(name, wanted)| Ok((at(name)?, *wanted))).collect();
         Ok(Self {
             plain: plain?,
@@ -117,9 +119,12 @@ mod tests {
     #[test]
     fn only_plain_machines_of_the_wanted_types_are_read() {
         let (prices, errors) = read(SAMPLE);
-        let found: Vec<_> =
-            prices.iter().map(|price| (price.instance_type.as_str(), price.region.as_str(), price.rate.to_string())).collect();
-        let expected = [("g5.xlarge", "us-east-1", "1.006".to_owned()), ("p5.48xlarge", "us-east-1", "55.04".to_owned())];
+        let found: Vec<_> = prices
+            .iter()
+            .map(|price| (price.instance_type.as_str(), price.region.as_str(), price.rate.to_string()))
+            .collect();
+        let expected =
+            [("g5.xlarge", "us-east-1", "1.006".to_owned()), ("p5.48xlarge", "us-east-1", "55.04".to_owned())];
         assert_eq!(found, expected);
         assert_eq!(
             errors,

@@ -21,19 +21,28 @@ pub async fn listed(
     region: &str,
     types: &[impl ToString],
 ) -> Result<Vec<(String, String)>, SourceError> {
-    let question = client.describe_instance_type_offerings().location_type(LocationType::AvailabilityZoneId).filters(named(types));
+    let question =
+        client.describe_instance_type_offerings().location_type(LocationType::AvailabilityZoneId).filters(named(types));
     let mut pages = question.into_paginator().send();
     let mut found = Vec::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| account.error(region, &error))?;
         let pools = page.instance_type_offerings().iter();
-        found.extend(pools.filter_map(|pool| Some((pool.instance_type()?.as_str().to_owned(), pool.location()?.to_owned()))));
+        found.extend(
+            pools.filter_map(|pool| Some((pool.instance_type()?.as_str().to_owned(), pool.location()?.to_owned()))),
+        );
     }
     Ok(found)
 }
 
 /// Machine types of which EC2 and the catalog say different things.
-pub async fn differences(account: &Account, client: &Client, region: &str, types: &[String], hardware: &Hardware) -> Vec<SourceNote> {
+pub async fn differences(
+    account: &Account,
+    client: &Client,
+    region: &str,
+    types: &[String],
+    hardware: &Hardware,
+) -> Vec<SourceNote> {
     let mut notes = Vec::new();
     if types.is_empty() {
         return notes;
@@ -51,7 +60,8 @@ pub async fn differences(account: &Account, client: &Client, region: &str, types
         for found in page.instance_types() {
             let name = found.instance_type().map_or("", InstanceType::as_str);
             let Some(id) = hardware.find_instance(&CloudId::new(CLOUD), name) else { continue };
-            let cards: Vec<Cards> = found.gpu_info().map(|info| info.gpus().iter().map(cards).collect()).unwrap_or_default();
+            let cards: Vec<Cards> =
+                found.gpu_info().map(|info| info.gpus().iter().map(cards).collect()).unwrap_or_default();
             let detail = difference(hardware.instance(id), &cards);
             notes.extend(detail.map(|detail| SourceNote { place: name.to_owned(), detail }));
         }

@@ -49,9 +49,12 @@ impl ListedPrices {
 /// Every product of a machine type, named for the note if it cannot be read.
 async fn products(account: &Account, client: &Client, name: &str) -> Result<Vec<(String, String)>, SourceError> {
     let wanted = [("instanceType", name)].into_iter().chain(PLAIN);
-    let filter = |(field, value): (&str, &str)| Filter::builder().r#type(FilterType::TermMatch).field(field).value(value).build();
+    let filter = |(field, value): (&str, &str)| {
+        Filter::builder().r#type(FilterType::TermMatch).field(field).value(value).build()
+    };
     let filters: Result<Vec<_>, _> = wanted.map(filter).collect();
-    let filters = filters.map_err(|error| SourceError::Malformed { field: "filter".to_owned(), detail: error.to_string() })?;
+    let filters =
+        filters.map_err(|error| SourceError::Malformed { field: "filter".to_owned(), detail: error.to_string() })?;
     let mut pages = client.get_products().service_code("AmazonEC2").set_filters(Some(filters)).into_paginator().send();
     let mut found = Vec::new();
     while let Some(page) = pages.next().await {

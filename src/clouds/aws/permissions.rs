@@ -6,9 +6,9 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::types::{
-    Filter, FleetLaunchTemplateConfigRequest, FleetLaunchTemplateSpecificationRequest, FleetType, IamInstanceProfileSpecification,
-    InstanceMarketOptionsRequest, InstanceType, MarketType, PlacementStrategy, RequestLaunchTemplateData, ResourceType, Tag,
-    TagSpecification, TargetCapacitySpecificationRequest,
+    Filter, FleetLaunchTemplateConfigRequest, FleetLaunchTemplateSpecificationRequest, FleetType,
+    IamInstanceProfileSpecification, InstanceMarketOptionsRequest, InstanceType, MarketType, PlacementStrategy,
+    RequestLaunchTemplateData, ResourceType, Tag, TagSpecification, TargetCapacitySpecificationRequest,
 };
 
 use crate::clouds::aws::dry_run::verdict;
@@ -18,7 +18,8 @@ use crate::launch::names;
 use crate::market::{Permission, Verdict};
 
 /// An image such as a launch starts, named by its public parameter, so that a dry run needs no lookup of its own.
-const IMAGE: &str = "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id";
+const IMAGE: &str =
+    "resolve:ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id";
 /// A small type that nearly every region has; permissions seldom differ by type.
 const MACHINE: InstanceType = InstanceType::G4dnXlarge;
 /// Names nothing that exists. Where AWS looks it up before it looks at the policy, the verdict is unknown.
@@ -44,7 +45,11 @@ pub async fn try_all(account: &Account, region: &str) -> Vec<Permission> {
     let acts = tokio::join!(
         async { say.of(run(client).send().await) },
         async {
-            say.of(run(client).instance_market_options(spot()).tag_specifications(mark(ResourceType::SpotInstancesRequest)).send().await)
+            say.of(run(client)
+                .instance_market_options(spot())
+                .tag_specifications(mark(ResourceType::SpotInstancesRequest))
+                .send()
+                .await)
         },
         async { say.of(run(client).iam_instance_profile(profile()).send().await) },
         async { say.of(group(client).send().await) },
@@ -56,8 +61,14 @@ pub async fn try_all(account: &Account, region: &str) -> Vec<Permission> {
         async { say.of(fleet(client).send().await) },
         async { say.of(client.describe_fleets().dry_run(true).send().await) },
         async { say.of(client.describe_launch_templates().dry_run(true).send().await) },
-        async { say.of_marked(client.delete_fleets().fleet_ids(NO_FLEET).terminate_instances(true).dry_run(true).send().await) },
-        async { say.of_marked(client.delete_launch_template().launch_template_name(NO_GROUP).dry_run(true).send().await) },
+        async {
+            say.of_marked(
+                client.delete_fleets().fleet_ids(NO_FLEET).terminate_instances(true).dry_run(true).send().await,
+            )
+        },
+        async {
+            say.of_marked(client.delete_launch_template().launch_template_name(NO_GROUP).dry_run(true).send().await)
+        },
     );
     let permission = |action: &str, needed_for, verdict| Permission { action: action.to_owned(), needed_for, verdict };
     vec![
@@ -88,7 +99,10 @@ struct Tried<'a> {
 }
 
 impl Tried<'_> {
-    fn of<T, E: ProvideErrorMetadata + Error + 'static>(&self, outcome: Result<T, SdkError<E, HttpResponse>>) -> Verdict {
+    fn of<T, E: ProvideErrorMetadata + Error + 'static>(
+        &self,
+        outcome: Result<T, SdkError<E, HttpResponse>>,
+    ) -> Verdict {
         match outcome {
             // A read may be answered where only a dry run was asked for.
             Ok(_) => Verdict::Allowed,
@@ -97,11 +111,14 @@ impl Tried<'_> {
     }
 
     /// Of an action that a good policy allows only on what bears our mark, which nothing does before the first launch.
-    fn of_marked<T, E: ProvideErrorMetadata + Error + 'static>(&self, outcome: Result<T, SdkError<E, HttpResponse>>) -> Verdict {
+    fn of_marked<T, E: ProvideErrorMetadata + Error + 'static>(
+        &self,
+        outcome: Result<T, SdkError<E, HttpResponse>>,
+    ) -> Verdict {
         match self.of(outcome) {
-            Verdict::Denied { .. } => {
-                Verdict::Unknown { detail: format!("not allowed on what has no tag `{}`; it may be on what has", names::RUN) }
-            }
+            Verdict::Denied { .. } => Verdict::Unknown {
+                detail: format!("not allowed on what has no tag `{}`; it may be on what has", names::RUN),
+            },
             verdict => verdict,
         }
     }
@@ -118,12 +135,16 @@ fn run(client: &Client) -> aws_sdk_ec2::operation::run_instances::builders::RunI
     one.tag_specifications(mark(ResourceType::Instance)).dry_run(true)
 }
 
-fn group(client: &Client) -> aws_sdk_ec2::operation::create_placement_group::builders::CreatePlacementGroupFluentBuilder {
+fn group(
+    client: &Client,
+) -> aws_sdk_ec2::operation::create_placement_group::builders::CreatePlacementGroupFluentBuilder {
     let group = client.create_placement_group().group_name(NO_GROUP).strategy(PlacementStrategy::Cluster);
     group.tag_specifications(mark(ResourceType::PlacementGroup)).dry_run(true)
 }
 
-fn template(client: &Client) -> aws_sdk_ec2::operation::create_launch_template::builders::CreateLaunchTemplateFluentBuilder {
+fn template(
+    client: &Client,
+) -> aws_sdk_ec2::operation::create_launch_template::builders::CreateLaunchTemplateFluentBuilder {
     let data = RequestLaunchTemplateData::builder().instance_type(MACHINE).build();
     let template = client.create_launch_template().launch_template_name(NO_GROUP).launch_template_data(data);
     template.tag_specifications(mark(ResourceType::LaunchTemplate)).dry_run(true)
@@ -131,10 +152,15 @@ fn template(client: &Client) -> aws_sdk_ec2::operation::create_launch_template::
 
 /// Of a template that is not there: where AWS looks for it first, the verdict is unknown.
 fn fleet(client: &Client) -> aws_sdk_ec2::operation::create_fleet::builders::CreateFleetFluentBuilder {
-    let template = FleetLaunchTemplateSpecificationRequest::builder().launch_template_name(NO_GROUP).version("1").build();
+    let template =
+        FleetLaunchTemplateSpecificationRequest::builder().launch_template_name(NO_GROUP).version("1").build();
     let config = FleetLaunchTemplateConfigRequest::builder().launch_template_specification(template).build();
     let target = TargetCapacitySpecificationRequest::builder().total_target_capacity(1).build();
-    let fleet = client.create_fleet().r#type(FleetType::Instant).launch_template_configs(config).target_capacity_specification(target);
+    let fleet = client
+        .create_fleet()
+        .r#type(FleetType::Instant)
+        .launch_template_configs(config)
+        .target_capacity_specification(target);
     fleet.tag_specifications(mark(ResourceType::Fleet)).dry_run(true)
 }
 

@@ -20,8 +20,7 @@ const REGIONS: usize = 10;
 const LANES: usize = 4;
 /// Every different question counts against a daily limit of the account, whose size the documentation does not say.
 const MOST_QUESTIONS: usize = 40;
-const SINGLE_TYPE: &str =
-    "AWS scores a request for at least three machine types fairly; the scores of a single type, which these are, read low";
+const SINGLE_TYPE: &str = "AWS scores a request for at least three machine types fairly; the scores of a single type, which these are, read low";
 
 /// Spot placement scores, for one machine of one type each.
 pub struct PlacementScores {
@@ -70,15 +69,24 @@ fn questions(query: &OfferQuery, notes: &mut Vec<SourceNote>) -> Vec<(InstanceId
     };
     let mut questions: Vec<_> = regions.into_iter().flat_map(split).collect();
     if questions.len() > MOST_QUESTIONS {
-        let detail = format!("{} questions are more than an account may ask a day; only {MOST_QUESTIONS} were asked", questions.len());
+        let detail = format!(
+            "{} questions are more than an account may ask a day; only {MOST_QUESTIONS} were asked",
+            questions.len()
+        );
         notes.push(SourceNote { place: "placement scores".to_owned(), detail });
         questions.truncate(MOST_QUESTIONS);
     }
     questions
 }
 
-async fn scores(account: &Account, client: &Client, name: &str, regions: &[Arc<str>]) -> Result<Vec<(Place, u8)>, SourceError> {
-    let question = client.get_spot_placement_scores().instance_types(name).target_capacity(1).single_availability_zone(true);
+async fn scores(
+    account: &Account,
+    client: &Client,
+    name: &str,
+    regions: &[Arc<str>],
+) -> Result<Vec<(Place, u8)>, SourceError> {
+    let question =
+        client.get_spot_placement_scores().instance_types(name).target_capacity(1).single_availability_zone(true);
     let question = question.set_region_names(Some(regions.iter().map(ToString::to_string).collect()));
     let mut pages = question.into_paginator().send();
     let mut found = Vec::new();
@@ -86,7 +94,8 @@ async fn scores(account: &Account, client: &Client, name: &str, regions: &[Arc<s
         let page = page.map_err(|error| account.error(name, &error))?;
         found.extend(page.spot_placement_scores().iter().filter_map(|score| {
             let place = Place { region: score.region()?.into(), zone_id: Some(score.availability_zone_id()?.into()) };
-            let points = score.score().and_then(|score| u8::try_from(score).ok()).filter(|score| (1..=10).contains(score))?;
+            let points =
+                score.score().and_then(|score| u8::try_from(score).ok()).filter(|score| (1..=10).contains(score))?;
             Some((place, points))
         }));
     }

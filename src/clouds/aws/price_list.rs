@@ -167,7 +167,9 @@ mod tests {
 
     #[test]
     fn other_products_are_no_machines_by_the_hour() {
-        for (name, value) in [("tenancy", "Dedicated"), ("marketoption", "CapacityBlock"), ("locationType", "AWS Local Zone")] {
+        for (name, value) in
+            [("tenancy", "Dedicated"), ("marketoption", "CapacityBlock"), ("locationType", "AWS Local Zone")]
+        {
             let mut product = product(json!({"USD": "1"}));
             product["product"]["attributes"][name] = value.into();
             assert_eq!(read(&product.to_string()), Ok(None), "{name}");
@@ -180,14 +182,22 @@ mod tests {
         let id = hardware.find_instance(&CloudId::new("aws"), "g5.xlarge").unwrap();
         let query = OfferQuery::of(&hardware, [("eu-west-1".into(), vec![id])].into());
         let mut prices = ListPrices::new(&query, SOURCE);
-        for (region, rate) in [("eu-west-1", "1"), ("eu-west-2", "1"), ("eu-west-3", "1"), ("eu-west-1", "1"), ("eu-west-2", "2")] {
+        for (region, rate) in
+            [("eu-west-1", "1"), ("eu-west-2", "1"), ("eu-west-3", "1"), ("eu-west-1", "1"), ("eu-west-2", "2")]
+        {
             let rate = UsdPerHour::parse(rate).unwrap();
-            prices.add("", Ok(Some(ListPrice { instance_type: "g5.xlarge".to_owned(), region: region.to_owned(), rate })));
+            prices.add(
+                "",
+                Ok(Some(ListPrice { instance_type: "g5.xlarge".to_owned(), region: region.to_owned(), rate })),
+            );
         }
         let (offers, notes) = prices.into_offers(Timestamp::UNIX_EPOCH);
         let found: Vec<_> = offers.iter().map(|offer| (&*offer.place.region, offer.suspicions.as_slice())).collect();
         assert_eq!(found, [("eu-west-1", &[][..]), ("eu-west-3", &[Suspicion::ZoneUnverified])]);
-        assert_eq!(notes[0].to_string(), "eu-west-2: the price list has two different prices of g5.xlarge; both are left out");
+        assert_eq!(
+            notes[0].to_string(),
+            "eu-west-2: the price list has two different prices of g5.xlarge; both are left out"
+        );
     }
 
     proptest! {

@@ -78,10 +78,15 @@ impl Session {
         let missing = SourceError::MissingCredentials { variable: "AWS_ACCESS_KEY_ID" };
         let Some(provider) = config.credentials_provider() else { return Err(missing) };
         match tokio::time::timeout(self.limits.credentials, provider.provide_credentials()).await {
-            Ok(Ok(credentials)) => Ok(Account { config, credentials, limits: self.limits, deadline: Instant::now() + self.limits.answer }),
+            Ok(Ok(credentials)) => {
+                Ok(Account { config, credentials, limits: self.limits, deadline: Instant::now() + self.limits.answer })
+            }
             Ok(Err(CredentialsError::CredentialsNotLoaded(_))) => Err(missing),
             Ok(Err(error)) => Err(SourceError::Refused { code: "credentials".to_owned(), detail: root_cause(&error) }),
-            Err(error) => Err(SourceError::Unreachable { place: "the source of credentials".to_owned(), detail: root_cause(&error) }),
+            Err(error) => Err(SourceError::Unreachable {
+                place: "the source of credentials".to_owned(),
+                detail: root_cause(&error),
+            }),
         }
     }
 }
@@ -103,7 +108,10 @@ impl Account {
 
     /// For a call that rents: the caller alone decides what is repeated, and waits longer than for a question.
     pub fn ec2_to_rent(&self, region: &str) -> aws_sdk_ec2::Client {
-        let timeouts = TimeoutConfig::builder().connect_timeout(self.limits.connect).operation_attempt_timeout(self.limits.rent).build();
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(self.limits.connect)
+            .operation_attempt_timeout(self.limits.rent)
+            .build();
         let config = aws_sdk_ec2::config::Builder::from(&self.config_in(region)).interceptor(WholeAnswers);
         aws_sdk_ec2::Client::from_conf(config.retry_config(RetryConfig::disabled()).timeout_config(timeouts).build())
     }
@@ -126,7 +134,10 @@ impl Account {
     }
 
     fn config_in(&self, region: &str) -> SdkConfig {
-        let timeouts = TimeoutConfig::builder().connect_timeout(self.limits.connect).operation_attempt_timeout(self.limits.attempt).build();
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(self.limits.connect)
+            .operation_attempt_timeout(self.limits.attempt)
+            .build();
         let config = self.config.to_builder();
         let config = config.region(Region::new(region.to_owned())).timeout_config(timeouts);
         let config = config.credentials_provider(SharedCredentialsProvider::new(self.credentials.clone()));
@@ -146,8 +157,11 @@ impl Account {
             "environment"
         } else if among(&[Feature::CredentialsProfileSso, Feature::CredentialsSso]) {
             "single sign-on"
-        } else if among(&[Feature::CredentialsProfile, Feature::CredentialsProfileSourceProfile, Feature::CredentialsProfileNamedProvider])
-        {
+        } else if among(&[
+            Feature::CredentialsProfile,
+            Feature::CredentialsProfileSourceProfile,
+            Feature::CredentialsProfileNamedProvider,
+        ]) {
             "profile"
         } else if among(&[Feature::CredentialsProcess, Feature::CredentialsProfileProcess]) {
             "credential process"
@@ -161,7 +175,11 @@ impl Account {
     }
 
     /// Gives up a part of the question when the time for the whole answer is over.
-    pub async fn in_time<T>(&self, place: &str, part: impl Future<Output = Result<T, SourceError>>) -> Result<T, SourceError> {
+    pub async fn in_time<T>(
+        &self,
+        place: &str,
+        part: impl Future<Output = Result<T, SourceError>>,
+    ) -> Result<T, SourceError> {
         tokio::time::timeout_at(self.deadline, part).await.unwrap_or_else(|_| {
             let detail = format!("no answer within {} s", self.limits.answer.as_secs_f64());
             Err(SourceError::Unreachable { place: place.to_owned(), detail })
@@ -173,7 +191,10 @@ impl Account {
     where
         E: ProvideErrorMetadata + Error + 'static,
     {
-        let malformed = || SourceError::Malformed { field: format!("answer of AWS in {place}"), detail: self.blanked(&root_cause(error)) };
+        let malformed = || SourceError::Malformed {
+            field: format!("answer of AWS in {place}"),
+            detail: self.blanked(&root_cause(error)),
+        };
         match error {
             SdkError::ServiceError(refusal) => {
                 let status = refusal.raw().status();
@@ -184,7 +205,10 @@ impl Account {
                     None => format!("HTTP {}", status.as_u16()),
                 };
                 let message = refusal.err().message().filter(|message| !message.trim().is_empty());
-                let message = message.map_or_else(|| format!("without a word, asked about {place}"), |text| one_line(&self.blanked(text)));
+                let message = message.map_or_else(
+                    || format!("without a word, asked about {place}"),
+                    |text| one_line(&self.blanked(text)),
+                );
                 let detail = explanation(&code).map_or_else(|| message.clone(), |more| format!("{message} ({more})"));
                 SourceError::Refused { code, detail }
             }

@@ -55,7 +55,9 @@ impl Region<'_> {
                     newest.insert(key, (row.since, offer));
                 }
                 Ok(_) => {}
-                Err(detail) => notes.push(SourceNote { place: format!("{}, {}", row.zone_name, row.instance_type), detail }),
+                Err(detail) => {
+                    notes.push(SourceNote { place: format!("{}, {}", row.zone_name, row.instance_type), detail })
+                }
             }
         }
         (newest.into_values().map(|(_, offer)| offer).collect(), notes)
@@ -165,8 +167,14 @@ mod tests {
         let rows = [row("us-east-1a", "2", ANSWERED), row("us-east-1-atl-2a", "1", ANSWERED)];
         let (offers, notes) = read_listed(&rows, Some(&listed));
         assert_eq!(offers.len(), 1);
-        assert_eq!((offers[0].availability, offers[0].place.zone_id.as_deref()), (Availability::Listed, Some("use1-az4")));
-        assert_eq!(notes[0].to_string(), "us-east-1-atl-2a, p5.48xlarge: the zone does not list this machine type; the price is left out");
+        assert_eq!(
+            (offers[0].availability, offers[0].place.zone_id.as_deref()),
+            (Availability::Listed, Some("use1-az4"))
+        );
+        assert_eq!(
+            notes[0].to_string(),
+            "us-east-1-atl-2a, p5.48xlarge: the zone does not list this machine type; the price is left out"
+        );
     }
 
     #[test]

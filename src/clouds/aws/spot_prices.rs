@@ -41,8 +41,10 @@ impl SpotPrices {
         let account = &self.session.sign_in().await?;
         let mut unchecked = query.instances();
         let questions = query.wanted.iter().map(|(region, instances)| {
-            let instances: HashMap<_, _> = instances.iter().map(|id| (query.hardware.instance(*id).name.clone(), *id)).collect();
-            let mut to_check: Vec<_> = instances.keys().filter(|name| unchecked.remove(name.as_str()).is_some()).cloned().collect();
+            let instances: HashMap<_, _> =
+                instances.iter().map(|id| (query.hardware.instance(*id).name.clone(), *id)).collect();
+            let mut to_check: Vec<_> =
+                instances.keys().filter(|name| unchecked.remove(name.as_str()).is_some()).cloned().collect();
             to_check.sort();
             let client = account.ec2(region);
             let question = Question { account, client, region, instances, to_check, with_history: query.history };
@@ -100,8 +102,11 @@ impl Question<'_> {
         if rows.iter().any(|row| row.zone_id.is_none()) {
             zones = zone_ids(self.account, &self.client, self.region, &mut notes).await;
         }
-        let listed = listed.map_err(|error| notes.push(self.note(format!("nobody said which zones list a machine: {error}")))).ok();
-        let listed = listed.map(|pairs| pairs.into_iter().filter_map(|(name, zone)| Some((*self.instances.get(&name)?, zone.into()))));
+        let listed = listed
+            .map_err(|error| notes.push(self.note(format!("nobody said which zones list a machine: {error}"))))
+            .ok();
+        let listed = listed
+            .map(|pairs| pairs.into_iter().filter_map(|(name, zone)| Some((*self.instances.get(&name)?, zone.into()))));
         let listed = listed.map(Iterator::collect);
         let (offers, unread) = self.named(&zones, listed.as_ref(), answered_at).offers(&rows);
         notes.extend(unread);
@@ -109,7 +114,12 @@ impl Question<'_> {
         Ok(Answer { offers, history, notes })
     }
 
-    fn named<'a>(&'a self, zone_ids: &'a HashMap<String, String>, listed: Option<&'a HashSet<Pool>>, answered_at: Timestamp) -> Region<'a> {
+    fn named<'a>(
+        &'a self,
+        zone_ids: &'a HashMap<String, String>,
+        listed: Option<&'a HashSet<Pool>>,
+        answered_at: Timestamp,
+    ) -> Region<'a> {
         Region { name: self.region, zone_ids, instances: &self.instances, listed, answered_at }
     }
 
@@ -142,7 +152,9 @@ impl Question<'_> {
                     series.add(&region, &page);
                     rows += page.len();
                 }
-                Ok(Some(Err(error))) => break Some(format!("earlier prices: {}", self.account.error(self.region, &error))),
+                Ok(Some(Err(error))) => {
+                    break Some(format!("earlier prices: {}", self.account.error(self.region, &error)));
+                }
                 Err(_) => break Some("earlier prices took too long; the oldest are missing".to_owned()),
             }
             if rows >= HISTORY_ROWS {

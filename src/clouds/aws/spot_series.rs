@@ -65,8 +65,11 @@ mod tests {
         let mut series = Series::default();
         series.add(&region, &[row(5, "3"), row(1, "1"), row(3, "N/A*"), row(6, "4")]);
         series.add(&region, &[row(2, "2"), Row { since: None, ..row(0, "9") }]);
-        let points: Vec<_> =
-            series.into_points("us-east-1").into_iter().map(|point| (point.since.as_second() / 3600, point.rate)).collect();
+        let points: Vec<_> = series
+            .into_points("us-east-1")
+            .into_iter()
+            .map(|point| (point.since.as_second() / 3600, point.rate))
+            .collect();
         assert_eq!(points, [(5, UsdPerHour::parse("3").unwrap()), (6, UsdPerHour::parse("4").unwrap())]);
     }
 }

@@ -43,7 +43,9 @@ fn letters(family: &str) -> &str {
 /// `p5` of `p5en`: letters and generation.
 fn generation(family: &str) -> &str {
     let digits = letters(family).len();
-    let end = family[digits..].find(|character: char| !character.is_ascii_digit()).map_or(family.len(), |length| digits + length);
+    let end = family[digits..]
+        .find(|character: char| !character.is_ascii_digit())
+        .map_or(family.len(), |length| digits + length);
     &family[..end]
 }
 
@@ -92,10 +94,17 @@ mod tests {
     #[test]
     fn every_gpu_family_has_its_quota() {
         let on_demand = ["Running On-Demand G and VT instances", "Running On-Demand P instances"];
-        let spot = ["All G and VT Spot Instance Requests", "All P4, P3 and P2 Spot Instance Requests", "All P5 Spot Instance Requests"];
-        for (machine, on_demand_at, spot_at) in
-            [("g5.xlarge", 0, Some(0)), ("gr6f.4xlarge", 0, Some(0)), ("p4d.24xlarge", 1, Some(1)), ("p5en.48xlarge", 1, Some(2))]
-        {
+        let spot = [
+            "All G and VT Spot Instance Requests",
+            "All P4, P3 and P2 Spot Instance Requests",
+            "All P5 Spot Instance Requests",
+        ];
+        for (machine, on_demand_at, spot_at) in [
+            ("g5.xlarge", 0, Some(0)),
+            ("gr6f.4xlarge", 0, Some(0)),
+            ("p4d.24xlarge", 1, Some(1)),
+            ("p5en.48xlarge", 1, Some(2)),
+        ] {
             let found = |names: &[&str], bought| names.iter().position(|name| counts(name, machine, bought));
             assert_eq!(found(&on_demand, Bought::OnDemand), Some(on_demand_at), "{machine}");
             assert_eq!(found(&spot, Bought::Spot), spot_at, "{machine}");

@@ -36,7 +36,8 @@ fn is_whole(body: &[u8]) -> bool {
         content = declaration.split_once("?>").map_or("", |(_, rest)| rest).trim_start();
     }
     let Some(root) = content.strip_prefix('<') else { return false };
-    let name = root.split(|character: char| character.is_whitespace() || "/>".contains(character)).next().unwrap_or_default();
+    let name =
+        root.split(|character: char| character.is_whitespace() || "/>".contains(character)).next().unwrap_or_default();
     text.ends_with(&format!("</{name}>")) || (text.ends_with("/>") && !root.contains('<'))
 }
 

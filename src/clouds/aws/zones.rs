@@ -8,7 +8,12 @@ use crate::clouds::aws::session::Account;
 use crate::market::SourceNote;
 
 /// Without an answer nothing is misplaced: whoever needs an id drops the row.
-pub async fn zone_ids(account: &Account, client: &Client, region: &str, notes: &mut Vec<SourceNote>) -> HashMap<String, String> {
+pub async fn zone_ids(
+    account: &Account,
+    client: &Client,
+    region: &str,
+    notes: &mut Vec<SourceNote>,
+) -> HashMap<String, String> {
     match client.describe_availability_zones().all_availability_zones(true).send().await {
         Ok(answer) => {
             let zones = answer.availability_zones().iter();

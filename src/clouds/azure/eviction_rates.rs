@@ -44,7 +44,8 @@ impl EvictionRates {
                 Some(skip) => json!({ "query": QUERY, "options": { "$skipToken": skip } }),
             };
             let url = format!("{}{PATH}", self.endpoint);
-            let request = Request::post(url, "application/json", body.to_string()).secret("authorization", token, "Bearer ");
+            let request =
+                Request::post(url, "application/json", body.to_string()).secret("authorization", token, "Bearer ");
             let page: Page = http.json(&request).await?.value;
             eviction::list(&page.data, query.hardware, &CloudId::new(CLOUD), &mut answer);
             next = page.skip_token.filter(|token| !token.is_empty());
@@ -52,7 +53,10 @@ impl EvictionRates {
                 return Ok(answer);
             }
         }
-        Err(SourceError::Malformed { field: "$skipToken".to_owned(), detail: format!("there are more than {MOST_PAGES} pages") })
+        Err(SourceError::Malformed {
+            field: "$skipToken".to_owned(),
+            detail: format!("there are more than {MOST_PAGES} pages"),
+        })
     }
 }
 

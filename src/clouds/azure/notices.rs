@@ -34,7 +34,11 @@ pub struct ScheduledEvents {
 
 impl ScheduledEvents {
     pub fn from_environment() -> Result<Self, NoticeError> {
-        Ok(Self { metadata: Metadata::new(endpoint(ENDPOINT, BASE))?, name: Mutex::new(None), noticed: Mutex::new(Vec::new()) })
+        Ok(Self {
+            metadata: Metadata::new(endpoint(ENDPOINT, BASE))?,
+            name: Mutex::new(None),
+            noticed: Mutex::new(Vec::new()),
+        })
     }
 
     /// Events name the machines they are for; others of the same set show up here, too.
@@ -109,16 +113,23 @@ struct Event {
 }
 
 fn read(body: &str) -> Result<Vec<Event>, NoticeError> {
-    serde_json::from_str::<Document>(body).map(|document| document.events).map_err(|error| NoticeError(error.to_string()))
+    serde_json::from_str::<Document>(body)
+        .map(|document| document.events)
+        .map_err(|error| NoticeError(error.to_string()))
 }
 
 /// The event that ends this machine first, and its notice. A freeze of some seconds ends nothing.
 fn soonest(events: &[Event], name: &str, answered: Option<Timestamp>) -> Option<(String, Notice)> {
     let ends = |event: &&Event| ["Preempt", "Terminate", "Redeploy", "Reboot"].contains(&event.kind.as_str());
-    let ours = events.iter().filter(ends).filter(|event| event.resources.iter().any(|resource| resource.eq_ignore_ascii_case(name)));
+    let ours = events
+        .iter()
+        .filter(ends)
+        .filter(|event| event.resources.iter().any(|resource| resource.eq_ignore_ascii_case(name)));
     let notices = ours.map(|event| {
         let then = rfc2822::parse(&event.not_before).ok().map(|then| then.timestamp());
-        let left = then.zip(answered).map_or(LEAST, |(then, now)| Duration::try_from(then.duration_since(now)).unwrap_or_default());
+        let left = then
+            .zip(answered)
+            .map_or(LEAST, |(then, now)| Duration::try_from(then.duration_since(now)).unwrap_or_default());
         let from = format!("azure {}", event.kind.to_ascii_lowercase());
         (event.id.clone(), Notice { urgency: Urgency::Leave, from, left: Some(left) })
     });

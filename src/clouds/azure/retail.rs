@@ -69,7 +69,9 @@ impl Row {
     /// A reservation's row says `1 Hour` too, and its price is for the whole term.
     fn rate(&self, purchase: Purchase) -> Result<UsdPerHour, String> {
         match purchase {
-            Purchase::Commitment { years } => price::hourly(price::amount(&self.retail_price)?, 1, HOURS_OF_A_YEAR * i128::from(years)),
+            Purchase::Commitment { years } => {
+                price::hourly(price::amount(&self.retail_price)?, 1, HOURS_OF_A_YEAR * i128::from(years))
+            }
             _ => price::rate(&self.retail_price),
         }
     }
@@ -92,7 +94,9 @@ fn text(value: &Value) -> &str {
 pub fn list(rows: &Rows<Row>, region: &str, listing: &mut Listing) {
     listing.unreadable(region, rows.unreadable);
     let mut pools: BTreeMap<(&str, Purchase), Vec<&Row>> = BTreeMap::new();
-    for row in rows.read.iter().filter(|row| text(&row.arm_region_name) == region && !text(&row.arm_sku_name).is_empty()) {
+    for row in
+        rows.read.iter().filter(|row| text(&row.arm_region_name) == region && !text(&row.arm_sku_name).is_empty())
+    {
         if let Some(purchase) = row.purchase() {
             pools.entry((text(&row.arm_sku_name), purchase)).or_default().push(row);
         }
@@ -103,7 +107,10 @@ pub fn list(rows: &Rows<Row>, region: &str, listing: &mut Listing) {
         match in_force(&rows, purchase, listing.answered_at) {
             Ok(Price { rate, since, other }) => {
                 if let Some(other) = other {
-                    listing.note(&place, format!("two {purchase} prices of one date, {other} and {rate}; the higher is taken"));
+                    listing.note(
+                        &place,
+                        format!("two {purchase} prices of one date, {other} and {rate}; the higher is taken"),
+                    );
                 }
                 if let Some(offer) = listing.offer(instance, Some(region), purchase, Ok(rate)) {
                     offer.flags = since.map(|since| format!("in_force_since={since}")).unwrap_or_default().into();
@@ -212,8 +219,12 @@ mod tests {
     fn the_recorded_page_has_one_price_and_three_traps() {
         let page: Page = serde_json::from_str(include_str!("../../../tests/fixtures/azure/retail_page.json")).unwrap();
         assert_eq!(page.next_page_link.as_deref(), Some("https://prices.azure.com/api/retail/prices?$skip=100"));
-        let priced: Vec<_> =
-            page.items.read.iter().filter_map(|row| Some((text(&row.arm_sku_name), row.purchase()?, row.rate(Purchase::Spot)))).collect();
+        let priced: Vec<_> = page
+            .items
+            .read
+            .iter()
+            .filter_map(|row| Some((text(&row.arm_sku_name), row.purchase()?, row.rate(Purchase::Spot))))
+            .collect();
         assert_eq!(priced.len(), 2, "Low Priority and Cloud Services are other products");
         assert_eq!(priced[0].0, "Standard_D2s_v5");
         assert_eq!(priced[0].2.as_ref().unwrap().to_string(), "0.0412");
@@ -225,7 +236,10 @@ mod tests {
         let old = row(json!({ "retailPrice": 110, "effectiveStartDate": "2025-01-01T00:00:00Z" }));
         let next = row(json!({ "retailPrice": 1, "effectiveStartDate": "2026-09-01T00:00:00Z" }));
         let undated = row(json!({ "retailPrice": 2, "effectiveStartDate": null }));
-        for rows in [vec![old.clone(), row(json!({})), next.clone(), undated.clone()], vec![undated, next.clone(), row(json!({})), old]] {
+        for rows in [
+            vec![old.clone(), row(json!({})), next.clone(), undated.clone()],
+            vec![undated, next.clone(), row(json!({})), old],
+        ] {
             assert_eq!(rates(&read(&rows)), [(Purchase::OnDemand, "98.32".to_owned())]);
         }
         let answer = read(&[next]);

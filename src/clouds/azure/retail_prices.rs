@@ -40,7 +40,8 @@ impl RetailPrices {
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
         let http = Http::new()?;
         let until = deadline();
-        let questions: Vec<BoxFuture<_>> = query.wanted.keys().map(|region| self.question(&http, region, until)).collect();
+        let questions: Vec<BoxFuture<_>> =
+            query.wanted.keys().map(|region| self.question(&http, region, until)).collect();
         let answers: Vec<_> = stream::iter(questions).buffered(LANES).collect().await;
         let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, Timestamp::UNIX_EPOCH);
         let mut refused: Vec<(&str, SourceError)> = Vec::new();
@@ -59,12 +60,19 @@ impl RetailPrices {
             return Err(refused.swap_remove(0).1);
         }
         let mut answer = listing.answer();
-        let notes = refused.into_iter().map(|(region, error)| SourceNote { place: region.to_owned(), detail: error.to_string() });
+        let notes = refused
+            .into_iter()
+            .map(|(region, error)| SourceNote { place: region.to_owned(), detail: error.to_string() });
         answer.notes.splice(0..0, notes);
         Ok(answer)
     }
 
-    fn question<'a>(&'a self, http: &'a Http, region: &'a str, until: Instant) -> BoxFuture<'a, Result<Reply<Rows<Row>>, SourceError>> {
+    fn question<'a>(
+        &'a self,
+        http: &'a Http,
+        region: &'a str,
+        until: Instant,
+    ) -> BoxFuture<'a, Result<Reply<Rows<Row>>, SourceError>> {
         Box::pin(within(region, until, self.region(http, region)))
     }
 
@@ -81,11 +89,16 @@ impl RetailPrices {
             rows.read.append(&mut reply.value.items.read);
             rows.unreadable += reply.value.items.unreadable;
         }
-        Err(SourceError::Malformed { field: "NextPageLink".to_owned(), detail: format!("{region} has more than {MOST_PAGES} pages") })
+        Err(SourceError::Malformed {
+            field: "NextPageLink".to_owned(),
+            detail: format!("{region} has more than {MOST_PAGES} pages"),
+        })
     }
 
     fn first_page(&self, region: &str) -> String {
-        let filter = format!("serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and contains(armSkuName, '{GPU_SERIES}')");
+        let filter = format!(
+            "serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and contains(armSkuName, '{GPU_SERIES}')"
+        );
         format!("{}{PATH}?api-version={VERSION}&currencyCode='USD'&$filter={}", self.endpoint, escaped(&filter))
     }
 
@@ -105,7 +118,11 @@ impl RetailPrices {
 /// Percent-encodes what may not stand in a query.
 fn escaped(text: &str) -> String {
     let byte = |byte: u8| {
-        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
     };
     text.bytes().map(byte).collect()
 }
@@ -131,11 +148,17 @@ mod tests {
     #[test]
     fn a_page_link_stays_on_the_host_that_was_asked() {
         let (real, stand_in) = (RetailPrices::at(BASE), RetailPrices::at("http://127.0.0.1:9"));
-        for link in ["https://prices.azure.com/api/retail/prices?$skip=100", "https://prices.azure.com:443/api/retail/prices?$skip=100"] {
+        for link in [
+            "https://prices.azure.com/api/retail/prices?$skip=100",
+            "https://prices.azure.com:443/api/retail/prices?$skip=100",
+        ] {
             assert_eq!(real.next_page(link).unwrap(), "https://prices.azure.com/api/retail/prices?$skip=100");
             assert_eq!(stand_in.next_page(link).unwrap(), "http://127.0.0.1:9/api/retail/prices?$skip=100");
         }
-        assert_eq!(stand_in.next_page("http://127.0.0.1:9/api/retail/prices?a").unwrap(), "http://127.0.0.1:9/api/retail/prices?a");
+        assert_eq!(
+            stand_in.next_page("http://127.0.0.1:9/api/retail/prices?a").unwrap(),
+            "http://127.0.0.1:9/api/retail/prices?a"
+        );
         for link in [
             "https://prices.azure.com.example.com/api/retail/prices",
             "https://prices.azure.com@example.com/api/retail/prices",

@@ -68,11 +68,17 @@ impl FakeCloud {
     /// Reads the state under a lock, lets time do its work, changes it and writes it again.
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> io::Result<T> {
         fs::create_dir_all(&self.folder)?;
-        let mut file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(self.folder.join("state.json"))?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(self.folder.join("state.json"))?;
         file.lock()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let mut state: State = if text.is_empty() { State::default() } else { serde_json::from_str(&text).map_err(io::Error::other)? };
+        let mut state: State =
+            if text.is_empty() { State::default() } else { serde_json::from_str(&text).map_err(io::Error::other)? };
         for kept in state.machines.iter_mut().filter(|kept| kept.machine.state != MachineState::Gone) {
             self.pass_time(kept);
         }
@@ -156,7 +162,8 @@ impl FakeCloud {
             expires_at: request.expires_at,
             owner: String::new(),
         };
-        let after = |seconds: f64| created_at.checked_add(jiff::SignedDuration::from_millis((seconds * 1000.0) as i64)).ok();
+        let after =
+            |seconds: f64| created_at.checked_add(jiff::SignedDuration::from_millis((seconds * 1000.0) as i64)).ok();
         let taken = state.scenario.interrupt_after_seconds.get(state.machines.len()).copied();
         let notice = state.scenario.notice_seconds;
         state.machines.push(Kept {
@@ -191,7 +198,11 @@ impl Launcher for FakeCloud {
 
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {
         let listed = self.answer(|state| -> Vec<Machine> {
-            let wanted = state.machines.iter().map(|kept| &kept.machine).filter(|machine| run.is_none_or(|run| machine.run == run));
+            let wanted = state
+                .machines
+                .iter()
+                .map(|kept| &kept.machine)
+                .filter(|machine| run.is_none_or(|run| machine.run == run));
             wanted.cloned().collect()
         });
         Box::pin(async move { listed.await.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
@@ -199,9 +210,14 @@ impl Launcher for FakeCloud {
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {
         let destroyed = self.answer(|state| {
-            for kept in state.machines.iter_mut().filter(|kept| kept.machine.id == *machine && kept.machine.state != MachineState::Gone) {
+            for kept in state
+                .machines
+                .iter_mut()
+                .filter(|kept| kept.machine.id == *machine && kept.machine.state != MachineState::Gone)
+            {
                 end(&self.folder_of(machine));
-                (kept.machine.state, kept.machine.reason) = (MachineState::Gone, Some("Client.UserInitiatedShutdown".to_owned()));
+                (kept.machine.state, kept.machine.reason) =
+                    (MachineState::Gone, Some("Client.UserInitiatedShutdown".to_owned()));
             }
         });
         Box::pin(async move { destroyed.await.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })

@@ -34,13 +34,19 @@ impl Scenario {
     /// Two places without capacity, and one interruption: what a demonstration shows.
     pub fn named(name: &str) -> Result<Self, ScenarioError> {
         let refuse = |codes: &[&str]| codes.iter().map(|code| (*code).to_owned()).collect();
-        let default =
-            Self { refuse: refuse(&[CAPACITY, CAPACITY]), interrupt_after_seconds: vec![1.5], notice_seconds: 5.0, ..Self::default() };
+        let default = Self {
+            refuse: refuse(&[CAPACITY, CAPACITY]),
+            interrupt_after_seconds: vec![1.5],
+            notice_seconds: 5.0,
+            ..Self::default()
+        };
         Ok(match name {
             "default" => default,
             "calm" => Self::default(),
             "no-notice" => Self { notice_seconds: 0.0, ..default },
-            "quota" => Self { refuse: refuse(&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"]), ..Self::default() },
+            "quota" => {
+                Self { refuse: refuse(&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"]), ..Self::default() }
+            }
             "sold-out" => Self { refuse: vec![CAPACITY.to_owned(); 30], ..Self::default() },
             other => return Err(ScenarioError::Unknown(other.to_owned(), NAMES.join(", "))),
         })

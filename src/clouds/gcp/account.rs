@@ -26,7 +26,11 @@ impl Account {
         let project = self.described().await?;
         let account = project.name.unwrap_or_else(|| self.project.id().unwrap_or_default().to_owned());
         if self.project.is_stand_in() {
-            return Ok(Identity { account, principal: "nobody".to_owned(), found_in: "address of this machine".to_owned() });
+            return Ok(Identity {
+                account,
+                principal: "nobody".to_owned(),
+                found_in: "address of this machine".to_owned(),
+            });
         }
         let found = identity::find();
         Ok(Identity { account, principal: found.principal, found_in: found.found_in })
@@ -42,8 +46,10 @@ impl Account {
     }
 
     async fn granted(&self, http: &Http, group: &Group) -> Result<Granted, SourceError> {
-        let url = format!("{}/v1/projects/{}:testIamPermissions", self.project.address(RESOURCE_MANAGER), self.project.id()?);
-        let request = signed(&self.project, Request::post(url, "application/json", group.question().to_string())).await?;
+        let url =
+            format!("{}/v1/projects/{}:testIamPermissions", self.project.address(RESOURCE_MANAGER), self.project.id()?);
+        let request =
+            signed(&self.project, Request::post(url, "application/json", group.question().to_string())).await?;
         Ok(http.json(&request).await?.value)
     }
 
@@ -73,14 +79,19 @@ impl Account {
     async fn of_families(&self) -> Result<QuotaInfo, SourceError> {
         let (address, project) = (self.project.address(CLOUD_QUOTAS), self.project.id()?);
         let service = format!("projects/{project}/locations/global/services/compute.googleapis.com");
-        let request = signed(&self.project, Request::get(format!("{address}/v1/{service}/quotaInfos/{FAMILY_QUOTA}"))).await?;
+        let request =
+            signed(&self.project, Request::get(format!("{address}/v1/{service}/quotaInfos/{FAMILY_QUOTA}"))).await?;
         Ok(Http::new()?.json(&request).await?.value)
     }
 }
 
 fn metrics(quotas: Vec<model::Quota>) -> Vec<Metric> {
     let metric = |quota: model::Quota| {
-        Some(Metric { name: quota.metric?.name()?.to_owned(), limit: quota.limit?, usage: quota.usage.unwrap_or_default() })
+        Some(Metric {
+            name: quota.metric?.name()?.to_owned(),
+            limit: quota.limit?,
+            usage: quota.usage.unwrap_or_default(),
+        })
     };
     quotas.into_iter().filter_map(metric).collect()
 }

@@ -19,7 +19,8 @@ pub struct Recommendation {
 pub fn signals(pool: &Pool, recommendations: &[Recommendation]) -> Result<Vec<(InstanceId, Place, Signal)>, String> {
     let mut found = Vec::new();
     for recommendation in recommendations {
-        let mut zones: Vec<&str> = recommendation.zones.iter().map(|zone| last_segment(zone)).filter(|zone| !zone.is_empty()).collect();
+        let mut zones: Vec<&str> =
+            recommendation.zones.iter().map(|zone| last_segment(zone)).filter(|zone| !zone.is_empty()).collect();
         zones.dedup();
         let place = pool.place(if let [zone] = zones.as_slice() { Some(zone) } else { None });
         if let Some(score) = recommendation.obtainability {
@@ -55,7 +56,13 @@ mod tests {
         let zone = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a";
         let found = signals(&pool(), &[advice(Some(0.7), Some(5400.0), &[zone, zone])]).unwrap();
         let place = Place { region: "us-central1".into(), zone_id: Some("us-central1-a".into()) };
-        assert_eq!(found, [(InstanceId(3), place.clone(), Signal::Obtainability(0.7)), (InstanceId(3), place, Signal::UptimeHours(1.5))]);
+        assert_eq!(
+            found,
+            [
+                (InstanceId(3), place.clone(), Signal::Obtainability(0.7)),
+                (InstanceId(3), place, Signal::UptimeHours(1.5))
+            ]
+        );
         let spread = signals(&pool(), &[advice(Some(0.7), None, &["us-central1-a", "us-central1-b"])]).unwrap();
         assert_eq!(spread[0].1.zone_id, None);
     }

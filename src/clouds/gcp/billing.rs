@@ -53,7 +53,8 @@ impl SkuPrices {
                 placed
             }
             Err(error) => {
-                let detail = format!("the zones that have a machine are not known ({error}); prices stand for their region");
+                let detail =
+                    format!("the zones that have a machine are not known ({error}); prices stand for their region");
                 notes.push(SourceNote { place: CLOUD.to_owned(), detail });
                 offers
             }
@@ -82,7 +83,10 @@ impl SkuPrices {
                 return Ok((parts, answered_at, notes));
             }
         }
-        Err(SourceError::Malformed { field: "nextPageToken".to_owned(), detail: format!("{MOST_PAGES} pages and no end") })
+        Err(SourceError::Malformed {
+            field: "nextPageToken".to_owned(),
+            detail: format!("{MOST_PAGES} pages and no end"),
+        })
     }
 
     async fn page(&self, token: &str) -> Result<Request, SourceError> {
@@ -125,11 +129,13 @@ impl PriceSource for SkuPrices {
 /// A token of a page may have characters that mean something in a question.
 fn percent_encoded(text: &str) -> String {
     text.bytes()
-        .map(
-            |byte| {
-                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }
-            },
-        )
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                (byte as char).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect()
 }
 

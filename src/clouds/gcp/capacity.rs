@@ -36,7 +36,11 @@ impl Capacity {
             async move { signals(&client, project, &pool).await }
         });
         let answers = answers.await?;
-        Ok(RiskAnswer { risks: Vec::new(), signals: answers.values.into_iter().flatten().collect(), notes: answers.notes })
+        Ok(RiskAnswer {
+            risks: Vec::new(),
+            signals: answers.values.into_iter().flatten().collect(),
+            notes: answers.notes,
+        })
     }
 }
 
@@ -51,15 +55,19 @@ impl RiskSource for Capacity {
 }
 
 async fn signals(client: &Advice, project: &str, pool: &Pool) -> Result<Vec<(InstanceId, Place, Signal)>, Failure> {
-    let scheduling = CapacityAdviceRequestInstancePropertiesScheduling::new().set_provisioning_model(ProvisioningModel::Spot);
-    let selection = CapacityAdviceRequestInstanceFlexibilityPolicyInstanceSelection::new().set_machine_types([pool.machine_type.clone()]);
+    let scheduling =
+        CapacityAdviceRequestInstancePropertiesScheduling::new().set_provisioning_model(ProvisioningModel::Spot);
+    let selection = CapacityAdviceRequestInstanceFlexibilityPolicyInstanceSelection::new()
+        .set_machine_types([pool.machine_type.clone()]);
     let request = CapacityAdviceRequest::new()
         .set_size(SIZE)
         .set_instance_properties(CapacityAdviceRequestInstanceProperties::new().set_scheduling(scheduling))
         .set_instance_flexibility_policy(
             CapacityAdviceRequestInstanceFlexibilityPolicy::new().set_instance_selections([("machine", selection)]),
         )
-        .set_distribution_policy(CapacityAdviceRequestDistributionPolicy::new().set_target_shape(TargetShape::AnySingleZone));
+        .set_distribution_policy(
+            CapacityAdviceRequestDistributionPolicy::new().set_target_shape(TargetShape::AnySingleZone),
+        );
     let call = client.capacity().set_project(project).set_region(pool.region.to_string()).set_body(request);
     let answer = call.send().await.map_err(|error| failure(&pool.region, PERMISSION, &error))?;
     let recommendations: Vec<_> = answer.recommendations.iter().map(recommendation).collect();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::clouds::gcp::skus::{
-    A2, A3, A3_MEGA, A3_ULTRA, A100_40, A100_80, B200, G2, G4, H100, H100_MEGA, H200, L4, Part, PartRate, Priced, RTX_PRO_6000,
-    RTX_PRO_6000_EIGHTH, Unit,
+    A2, A3, A3_MEGA, A3_ULTRA, A100_40, A100_80, B200, G2, G4, H100, H100_MEGA, H200, L4, Part, PartRate, Priced,
+    RTX_PRO_6000, RTX_PRO_6000_EIGHTH, Unit,
 };
 use crate::hardware::{InstanceId, InstanceType};
 use crate::market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
@@ -80,7 +80,10 @@ pub fn offers(query: &OfferQuery, parts: &Parts, answered_at: Timestamp) -> (Vec
     let (mut offers, mut notes) = (Vec::new(), Vec::new());
     for (name, id) in query.instances() {
         let Some(recipe) = recipe(query.hardware.instance(id)) else {
-            notes.push(SourceNote { place: name.to_owned(), detail: "it is not known which parts make its price".to_owned() });
+            notes.push(SourceNote {
+                place: name.to_owned(),
+                detail: "it is not known which parts make its price".to_owned(),
+            });
             continue;
         };
         let machine = Machine { id, instance: query.hardware.instance(id), recipe, query };
@@ -111,7 +114,11 @@ impl Machine<'_> {
                 Err(why) => missing.entry((purchase, why)).or_default().push(region),
             }
         }
-        notes.extend(missing.iter().map(|((purchase, why), regions)| self.note(&format!("{purchase}: {why} in {}", listed(regions)))));
+        notes.extend(
+            missing
+                .iter()
+                .map(|((purchase, why), regions)| self.note(&format!("{purchase}: {why} in {}", listed(regions)))),
+        );
     }
 
     /// Parts have prices in regions without such a machine, so outside the regions that were asked for the place is doubted.
@@ -244,12 +251,16 @@ mod tests {
     fn rates(name: &str) -> Vec<(String, String, String)> {
         let hardware = Hardware::embedded().unwrap();
         let (offers, _) = ask(&hardware, &[name], &parts().0);
-        let row = |offer: &Offer| (offer.place.region.to_string(), offer.purchase.to_string(), offer.quote.rate.to_string());
+        let row =
+            |offer: &Offer| (offer.place.region.to_string(), offer.purchase.to_string(), offer.quote.rate.to_string());
         offers.iter().map(row).collect()
     }
 
     fn rate(name: &str, purchase: &str) -> Option<String> {
-        rates(name).into_iter().find(|(region, terms, _)| region == "us-central1" && terms == purchase).map(|(_, _, rate)| rate)
+        rates(name)
+            .into_iter()
+            .find(|(region, terms, _)| region == "us-central1" && terms == purchase)
+            .map(|(_, _, rate)| rate)
     }
 
     #[test]
@@ -324,7 +335,8 @@ mod tests {
 
     #[test]
     fn a_decimal_gigabyte_is_not_a_gibibyte() {
-        let one_gib = |unit| term(PartRate { nanos: 1_000_000_000, unit }, Amount::Mib(1024)).map(|(top, bottom)| top / bottom);
+        let one_gib =
+            |unit| term(PartRate { nanos: 1_000_000_000, unit }, Amount::Mib(1024)).map(|(top, bottom)| top / bottom);
         assert_eq!(one_gib(Unit::GigabyteHour), Some(1_073_741_824));
         assert_eq!(one_gib(Unit::GibibyteHour), Some(1_000_000_000));
         assert_eq!(one_gib(Unit::Hour), None);

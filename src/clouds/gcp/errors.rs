@@ -81,10 +81,15 @@ fn about(objection: &Objection) -> About {
         "RESOURCE_NOT_FOUND" | "VPC_NOT_FOUND" | "SUBNET_NOT_FOUND" | "notFound" => About::Missing,
         // A field that names what is not there: `The referenced resource does not exist.`
         "invalid" if objection.message.contains("does not exist") => About::Missing,
-        "PERMISSIONS_ERROR" | "accessNotConfigured" | "authError" | "billingNotEnabled" | "forbidden" | "required" => About::Account,
-        "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "backendError" | "internalError" | "rateLimitExceeded" | "userRateLimitExceeded" => {
-            About::Unclear
+        "PERMISSIONS_ERROR" | "accessNotConfigured" | "authError" | "billingNotEnabled" | "forbidden" | "required" => {
+            About::Account
         }
+        "INTERNAL_ERROR"
+        | "SERVICE_UNAVAILABLE"
+        | "backendError"
+        | "internalError"
+        | "rateLimitExceeded"
+        | "userRateLimitExceeded" => About::Unclear,
         _ => match objection.status {
             Some(401 | 403) => About::Account,
             Some(408 | 429 | 500..=599) => About::Unclear,
@@ -112,7 +117,9 @@ pub fn launch_error(objection: &Objection, how_to_ask: impl FnOnce(&Exceeded) ->
 fn quota(objection: &Objection, how_to_ask: impl FnOnce(&Exceeded) -> String) -> LaunchError {
     let (code, request) = match &objection.quota {
         Some(exceeded) => (exceeded.id.clone(), how_to_ask(exceeded)),
-        None => (named_quota(&objection.message).unwrap_or_else(|| objection.code.clone()), "gpuplan doctor".to_owned()),
+        None => {
+            (named_quota(&objection.message).unwrap_or_else(|| objection.code.clone()), "gpuplan doctor".to_owned())
+        }
     };
     // Cloud Quotas calls it `GPUS-ALL-REGIONS-per-project`.
     let is_shared = [&code, &objection.message].iter().any(|text| text.replace('-', "_").contains("GPUS_ALL_REGIONS"));
@@ -121,15 +128,20 @@ fn quota(objection: &Objection, how_to_ask: impl FnOnce(&Exceeded) -> String) ->
 
 /// Other zones have what one lacks, other regions have subnetworks; a network, an image or a service account is missing everywhere.
 fn missing(code: &str, detail: &str) -> LaunchError {
-    let speaks_of =
-        |kinds: &[&str]| kinds.iter().any(|kind| detail.contains(&format!("/{kind}/")) || detail.contains(&format!("'{kind}/")));
-    let not_set_up = |missing: String, reach| LaunchError::NotSetUp { missing, command: "gpuplan setup gcp".to_owned(), reach };
+    let speaks_of = |kinds: &[&str]| {
+        kinds.iter().any(|kind| detail.contains(&format!("/{kind}/")) || detail.contains(&format!("'{kind}/")))
+    };
+    let not_set_up =
+        |missing: String, reach| LaunchError::NotSetUp { missing, command: "gpuplan setup gcp".to_owned(), reach };
     if speaks_of(&["machineTypes", "acceleratorTypes", "diskTypes"]) {
         LaunchError::NotSold { code: code.to_owned() }
     } else if code == "SUBNET_NOT_FOUND" || speaks_of(&["subnetworks"]) {
         not_set_up(format!("{code}: the region has no subnetwork for machines"), Missed::Region)
     } else if code == "VPC_NOT_FOUND" || speaks_of(&["networks", "serviceAccounts"]) {
-        not_set_up(format!("{code}: {}", if detail.is_empty() { "machines have no network" } else { detail }), Missed::Cloud)
+        not_set_up(
+            format!("{code}: {}", if detail.is_empty() { "machines have no network" } else { detail }),
+            Missed::Cloud,
+        )
     } else {
         LaunchError::Request { code: code.to_owned(), detail: detail.to_owned() }
     }
@@ -186,13 +198,33 @@ mod tests {
             ("RESOURCE_OPERATION_RATE_EXCEEDED", None, "", "capacity"),
             ("QUOTA_EXCEEDED", None, "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.", "quota of the cloud"),
             ("quotaExceeded", Some(403), "Quota 'NVIDIA_L4_GPUS' exceeded.", "quota"),
-            ("RESOURCE_NOT_FOUND", None, "The resource 'projects/p/zones/z/machineTypes/a3-highgpu-8g' was not found", "not sold"),
-            ("invalid", Some(400), "'projects/p/zones/z/machineTypes/x'. The referenced resource does not exist.", "not sold"),
+            (
+                "RESOURCE_NOT_FOUND",
+                None,
+                "The resource 'projects/p/zones/z/machineTypes/a3-highgpu-8g' was not found",
+                "not sold",
+            ),
+            (
+                "invalid",
+                Some(400),
+                "'projects/p/zones/z/machineTypes/x'. The referenced resource does not exist.",
+                "not sold",
+            ),
             ("invalid", Some(400), "Invalid value for field 'resource.name'", "request"),
             ("SUBNET_NOT_FOUND", None, "", "not set up in the region"),
-            ("notFound", Some(404), "The resource 'projects/p/regions/r/subnetworks/gpuplan' was not found", "not set up in the region"),
+            (
+                "notFound",
+                Some(404),
+                "The resource 'projects/p/regions/r/subnetworks/gpuplan' was not found",
+                "not set up in the region",
+            ),
             ("VPC_NOT_FOUND", None, "", "not set up"),
-            ("notFound", Some(404), "The resource 'projects/p/serviceAccounts/gpuplan-machine' was not found", "not set up"),
+            (
+                "notFound",
+                Some(404),
+                "The resource 'projects/p/serviceAccounts/gpuplan-machine' was not found",
+                "not set up",
+            ),
             ("notFound", Some(404), "The resource 'projects/p/global/images/mine' was not found", "request"),
             ("forbidden", Some(403), "Required 'compute.instances.create' permission", "credentials"),
             ("authError", Some(401), "Invalid Credentials", "credentials"),
@@ -211,16 +243,24 @@ mod tests {
 
     #[test]
     fn a_quota_is_named_with_the_command_that_asks_for_more() {
-        let exceeded = Exceeded { id: "PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region".to_owned(), limit: 8.0, ..Exceeded::default() };
-        let objection = Objection { code: "QUOTA_EXCEEDED".to_owned(), quota: Some(exceeded.clone()), ..Objection::default() };
-        let error = launch_error(&objection, |exceeded| format!("ask for {} more than {}", exceeded.id, exceeded.limit));
+        let exceeded = Exceeded {
+            id: "PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region".to_owned(),
+            limit: 8.0,
+            ..Exceeded::default()
+        };
+        let objection =
+            Objection { code: "QUOTA_EXCEEDED".to_owned(), quota: Some(exceeded.clone()), ..Objection::default() };
+        let error =
+            launch_error(&objection, |exceeded| format!("ask for {} more than {}", exceeded.id, exceeded.limit));
         let request = format!("ask for {} more than 8", exceeded.id);
         assert_eq!(error, LaunchError::Quota { code: exceeded.id, request });
         let shared = Exceeded { id: "GPUS-ALL-REGIONS-per-project".to_owned(), ..Exceeded::default() };
         let shared = launch_error(&Objection { quota: Some(shared), ..objection.clone() }, |_| "ask".to_owned());
         assert!(matches!(shared, LaunchError::CloudQuota { request, .. } if request == "ask"), "no region has more");
         let words = Objection { message: "Quota 'NVIDIA_L4_GPUS' exceeded.".to_owned(), quota: None, ..objection };
-        assert!(matches!(launch_error(&words, |_| String::new()), LaunchError::Quota { code, .. } if code == "NVIDIA_L4_GPUS"));
+        assert!(
+            matches!(launch_error(&words, |_| String::new()), LaunchError::Quota { code, .. } if code == "NVIDIA_L4_GPUS")
+        );
     }
 
     proptest! {

@@ -95,7 +95,10 @@ mod tests {
 
     #[test]
     fn the_newest_record_is_the_price_and_its_end_the_time_it_was_seen() {
-        let records = [record("2026-07-01T00:00:00Z", "", 20, 400_000_000), record("2026-06-01T00:00:00Z", "2026-07-01T00:00:00Z", 19, 0)];
+        let records = [
+            record("2026-07-01T00:00:00Z", "", 20, 400_000_000),
+            record("2026-06-01T00:00:00Z", "2026-07-01T00:00:00Z", 19, 0),
+        ];
         let now = at("2026-07-30T06:00:00Z");
         let open = offer(&pool(), None, &records, now).unwrap();
         assert_eq!(open.quote.rate.to_string(), "20.40");
@@ -104,7 +107,8 @@ mod tests {
         let closed = offer(&pool(), Some("us-central1-a"), &records[1..], now).unwrap();
         assert_eq!(closed.quote.observed_at, at("2026-07-01T00:00:00Z"), "an old record is not made to look new");
         assert_eq!(closed.place.zone_id.as_deref(), Some("us-central1-a"));
-        let future = offer(&pool(), None, &[record("2026-07-01T00:00:00Z", "2027-01-01T00:00:00Z", 1, 0)], now).unwrap();
+        let future =
+            offer(&pool(), None, &[record("2026-07-01T00:00:00Z", "2027-01-01T00:00:00Z", 1, 0)], now).unwrap();
         assert_eq!(future.quote.observed_at, now);
     }
 
@@ -112,18 +116,31 @@ mod tests {
     fn what_is_no_price_in_dollars_gives_no_offer() {
         let now = at("2026-07-30T06:00:00Z");
         let euro = Record { currency: "EUR".to_owned(), ..record("2026-07-01T00:00:00Z", "", 1, 0) };
-        for records in [vec![], vec![euro], vec![record("", "", 0, 0)], vec![record("", "", -1, 0)], vec![record("", "", i64::MAX, 5)]] {
+        for records in [
+            vec![],
+            vec![euro],
+            vec![record("", "", 0, 0)],
+            vec![record("", "", -1, 0)],
+            vec![record("", "", i64::MAX, 5)],
+        ] {
             assert!(offer(&pool(), None, &records, now).is_err());
         }
     }
 
     #[test]
     fn every_readable_price_is_a_point_of_the_history() {
-        let records = [record("2026-07-01T00:00:00Z", "", 20, 0), record("2026-06-01T00:00:00Z", "", 0, 0), record("", "", 19, 0)];
+        let records = [
+            record("2026-07-01T00:00:00Z", "", 20, 0),
+            record("2026-06-01T00:00:00Z", "", 0, 0),
+            record("", "", 19, 0),
+        ];
         let (points, note) = points(&pool(), None, &records);
         assert_eq!(points.len(), 1);
         assert_eq!((points[0].since, points[0].rate.to_string().as_str()), (at("2026-07-01T00:00:00Z"), "20.00"));
-        assert_eq!(note.unwrap().to_string(), "us-central1, a3-highgpu-8g: 2 of 3 prices of its history could not be read");
+        assert_eq!(
+            note.unwrap().to_string(),
+            "us-central1, a3-highgpu-8g: 2 of 3 prices of its history could not be read"
+        );
     }
 
     #[test]

@@ -25,14 +25,17 @@ struct Named {
 /// As Google's libraries look for them: the variable, the file of gcloud, the metadata service of a machine
 /// (cloud.google.com/docs/authentication/application-default-credentials).
 pub fn find() -> Found {
-    let from_variable = variable("GOOGLE_APPLICATION_CREDENTIALS").map(|path| (PathBuf::from(path), "GOOGLE_APPLICATION_CREDENTIALS"));
+    let from_variable =
+        variable("GOOGLE_APPLICATION_CREDENTIALS").map(|path| (PathBuf::from(path), "GOOGLE_APPLICATION_CREDENTIALS"));
     let candidates = from_variable.or_else(|| Some((gcloud_file()?, "gcloud")));
     match candidates.filter(|(path, _)| path.exists()) {
         Some((path, found_in)) => {
             let text = std::fs::read_to_string(path).unwrap_or_default();
             Found { principal: principal(&text), found_in: found_in.to_owned() }
         }
-        None => Found { principal: "service account of this machine".to_owned(), found_in: "metadata service".to_owned() },
+        None => {
+            Found { principal: "service account of this machine".to_owned(), found_in: "metadata service".to_owned() }
+        }
     }
 }
 
@@ -52,8 +55,13 @@ fn gcloud_file() -> Option<PathBuf> {
 /// The service account or user of a file of credentials, as far as the file says it.
 fn principal(text: &str) -> String {
     let Ok(named) = serde_json::from_str::<Named>(text) else { return "unknown".to_owned() };
-    let impersonated = named.service_account_impersonation_url.as_deref().and_then(|url| url.rsplit('/').next()?.split(':').next());
-    let known = named.client_email.or_else(|| impersonated.map(str::to_owned)).or(named.account).filter(|name| !name.is_empty());
+    let impersonated =
+        named.service_account_impersonation_url.as_deref().and_then(|url| url.rsplit('/').next()?.split(':').next());
+    let known = named
+        .client_email
+        .or_else(|| impersonated.map(str::to_owned))
+        .or(named.account)
+        .filter(|name| !name.is_empty());
     known.unwrap_or_else(|| match named.r#type.as_str() {
         "authorized_user" => "a user, not named in the file".to_owned(),
         kind => format!("{kind}, not named in the file"),
@@ -67,7 +75,8 @@ mod tests {
 
     #[test]
     fn the_file_says_who_and_no_secret() {
-        let service = r#"{"type":"service_account","client_email":"robot@p.iam.gserviceaccount.com","private_key":"SECRET"}"#;
+        let service =
+            r#"{"type":"service_account","client_email":"robot@p.iam.gserviceaccount.com","private_key":"SECRET"}"#;
         assert_eq!(principal(service), "robot@p.iam.gserviceaccount.com");
         let user = r#"{"type":"authorized_user","client_id":"x","client_secret":"SECRET","refresh_token":"SECRET","account":""}"#;
         assert_eq!(principal(user), "a user, not named in the file");

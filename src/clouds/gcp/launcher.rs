@@ -83,7 +83,16 @@ impl GcpLauncher {
 
     pub fn at(project: Project, owner: String) -> Self {
         let (clients, zones, setup) = (OnceCell::new(), OnceCell::new(), SETUP_NAME.to_owned());
-        Self { project, owner, setup, patience: PATIENCE, clients, zones, images: Mutex::default(), seen: Mutex::default() }
+        Self {
+            project,
+            owner,
+            setup,
+            patience: PATIENCE,
+            clients,
+            zones,
+            images: Mutex::default(),
+            seen: Mutex::default(),
+        }
     }
 
     /// Gives operations another time to end.
@@ -113,16 +122,22 @@ impl GcpLauncher {
         let Some(shape) = shape::of(&request.pool.instance_type) else {
             return Err(wrong(format!("what {} boots from and carries is not known", request.pool.instance_type)));
         };
-        let image =
-            request.image.as_deref().or(shape.image).ok_or_else(|| {
-                wrong(format!("no image with GPU drivers is known for {}; --image names one", request.pool.instance_type))
-            })?;
+        let image = request.image.as_deref().or(shape.image).ok_or_else(|| {
+            wrong(format!("no image with GPU drivers is known for {}; --image names one", request.pool.instance_type))
+        })?;
         let image = shape::image_path(image, self.id()?);
         let disk_gib = request.disk_gib.max(self.size_of(&image).await?);
         let mut refused = LaunchError::NotSold { code: format!("no zone of {} lists it", request.pool.region) };
         for zone in self.zones_for(&request).await? {
-            let frame =
-                Frame { project: &self.project, zone: &zone, shape, image: &image, disk_gib, owner: &self.owner, setup: &self.setup };
+            let frame = Frame {
+                project: &self.project,
+                zone: &zone,
+                shape,
+                image: &image,
+                disk_gib,
+                owner: &self.owner,
+                setup: &self.setup,
+            };
             match self.create_in(&frame, &request).await {
                 Err(error @ (LaunchError::Capacity { .. } | LaunchError::NotSold { .. })) => refused = error,
                 clear => return clear,
@@ -137,7 +152,9 @@ impl GcpLauncher {
             return Ok(vec![zone.clone()]);
         }
         if request.node > 0 {
-            let is_first = |machine: &Machine| (machine.run.as_str(), machine.epoch, machine.node) == (&request.run, request.epoch, 0);
+            let is_first = |machine: &Machine| {
+                (machine.run.as_str(), machine.epoch, machine.node) == (&request.run, request.epoch, 0)
+            };
             let known = self.seen().values().map(|seen| seen.machine.clone()).find(is_first);
             let first = match known {
                 Some(machine) => Some(machine),
@@ -161,7 +178,9 @@ impl GcpLauncher {
         let begun = insert.set_request_id(request_id(&request.token, frame.zone)).send().await;
         let operation = match begun {
             // The name holds the token, so what has it already is the machine that is wanted, or what is left of it.
-            Err(error) if error.http_status_code() == Some(409) => return self.got(frame.zone, &name, &request.token).await,
+            Err(error) if error.http_status_code() == Some(409) => {
+                return self.got(frame.zone, &name, &request.token).await;
+            }
             begun => begun.map_err(|error| call_error(&error, how))?,
         };
         let operation = self.ended(frame.zone, operation).await?;
@@ -179,7 +198,9 @@ impl GcpLauncher {
                 Some(seen) => Ok(self.remember(seen)),
                 None => Err(wrong(format!("another machine is called {zone}/{name}"))),
             },
-            Err(error) if error.http_status_code() == Some(404) => Err(LaunchError::Capacity { code: "it ended at once".to_owned() }),
+            Err(error) if error.http_status_code() == Some(404) => {
+                Err(LaunchError::Capacity { code: "it ended at once".to_owned() })
+            }
             Err(error) => Err(call_error(&error, |_| String::new())),
         }
     }
@@ -192,14 +213,21 @@ impl GcpLauncher {
 
     /// Waits until the operation is done, whatever came of it.
     async fn ended(&self, zone: &str, mut operation: Operation) -> Result<Operation, LaunchError> {
-        let (project, operations, until) = (self.id()?, &self.clients().await?.operations, Instant::now() + self.patience);
-        let name = operation.name.clone().ok_or_else(|| LaunchError::Unclear { code: "an operation without a name".to_owned() })?;
+        let (project, operations, until) =
+            (self.id()?, &self.clients().await?.operations, Instant::now() + self.patience);
+        let name = operation
+            .name
+            .clone()
+            .ok_or_else(|| LaunchError::Unclear { code: "an operation without a name".to_owned() })?;
         while operation.status != Some(Status::Done) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(LaunchError::Unclear { code: format!("{name} still runs after {} s", self.patience.as_secs()) });
+                return Err(LaunchError::Unclear {
+                    code: format!("{name} still runs after {} s", self.patience.as_secs()),
+                });
             }
-            let wait = operations.wait().set_project(project).set_zone(zone).set_operation(&name).with_attempt_timeout(left);
+            let wait =
+                operations.wait().set_project(project).set_zone(zone).set_operation(&name).with_attempt_timeout(left);
             operation = match wait.send().await {
                 Err(error) if error.is_timeout() => continue,
                 answer => answer.map_err(|error| call_error(&error, |_| String::new()))?,
@@ -231,10 +259,16 @@ impl GcpLauncher {
         let url = format!("{}/compute/v1/{image}", self.project.address(COMPUTE));
         let ask = async { Http::new()?.json::<Image>(&signed(&self.project, Request::get(url)).await?).await };
         let answer = ask.await.map_err(|error| match &error {
-            SourceError::Refused { code, .. } if ["400", "404"].contains(&code.as_str()) => wrong(format!("there is no image {image}")),
+            SourceError::Refused { code, .. } if ["400", "404"].contains(&code.as_str()) => {
+                wrong(format!("there is no image {image}"))
+            }
             _ => source_error(&error),
         })?;
-        let size = answer.value.disk_size_gb.parse().map_err(|_| LaunchError::Unclear { code: format!("the size of {image}") })?;
+        let size = answer
+            .value
+            .disk_size_gb
+            .parse()
+            .map_err(|_| LaunchError::Unclear { code: format!("the size of {image}") })?;
         images().insert(image.to_owned(), size);
         Ok(size)
     }

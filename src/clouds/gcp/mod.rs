@@ -38,7 +38,10 @@ pub const SETUP: &str = include_str!("setup.tf");
 pub fn sources() -> Sources {
     let project = project::Project::from_environment();
     Sources {
-        prices: vec![Box::new(billing::SkuPrices::from_environment()), Box::new(spot_prices::SpotPrices { project: project.clone() })],
+        prices: vec![
+            Box::new(billing::SkuPrices::from_environment()),
+            Box::new(spot_prices::SpotPrices { project: project.clone() }),
+        ],
         risks: vec![
             Box::new(preemptions::Preemptions { project: project.clone() }),
             Box::new(capacity::Capacity { project: project.clone() }),
@@ -50,5 +53,9 @@ pub fn sources() -> Sources {
 
 #[cfg(not(feature = "gcp"))]
 pub fn sources() -> Sources {
-    Sources { prices: vec![Box::new(billing::SkuPrices::from_environment())], needs_feature: Some(CLOUD), ..Sources::default() }
+    Sources {
+        prices: vec![Box::new(billing::SkuPrices::from_environment())],
+        needs_feature: Some(CLOUD),
+        ..Sources::default()
+    }
 }

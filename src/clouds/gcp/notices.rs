@@ -63,7 +63,9 @@ impl NoticeSource for Preemption {
 fn preempted(said: &Said) -> Result<Option<Notice>, NoticeError> {
     match (said.status, said.body.trim()) {
         (200, "FALSE") => Ok(None),
-        (200, "TRUE") => Ok(Some(Notice { urgency: Urgency::Leave, from: "gcp preemption".to_owned(), left: Some(PREEMPTED_LEFT) })),
+        (200, "TRUE") => {
+            Ok(Some(Notice { urgency: Urgency::Leave, from: "gcp preemption".to_owned(), left: Some(PREEMPTED_LEFT) }))
+        }
         (status, _) => Err(NoticeError(format!("status {status} for the preemption"))),
     }
 }

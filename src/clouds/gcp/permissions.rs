@@ -49,7 +49,10 @@ pub const GROUPS: &[Group] = &[
             ("compute.advice.capacityHistory", "spot prices and preemptions"),
         ],
     },
-    Group { held: Held::ByServiceAccount, needed: &[("iam.serviceAccounts.actAs", "starting machines with a service account")] },
+    Group {
+        held: Held::ByServiceAccount,
+        needed: &[("iam.serviceAccounts.actAs", "starting machines with a service account")],
+    },
     Group {
         held: Held::ByBucket,
         needed: &[
@@ -80,14 +83,18 @@ impl Group {
             Ok(granted) if granted.permissions.iter().any(|granted| granted == action) => Verdict::Allowed,
             Ok(_) => not_granted(self.held),
         };
-        let permission =
-            |(action, needed_for): &(&str, &'static str)| Permission { action: (*action).to_owned(), needed_for, verdict: verdict(action) };
+        let permission = |(action, needed_for): &(&str, &'static str)| Permission {
+            action: (*action).to_owned(),
+            needed_for,
+            verdict: verdict(action),
+        };
         self.needed.iter().map(permission).collect()
     }
 }
 
 fn not_granted(held: Held) -> Verdict {
-    let unknown = |place: &str| Verdict::Unknown { detail: format!("the project does not grant it; {place} still may") };
+    let unknown =
+        |place: &str| Verdict::Unknown { detail: format!("the project does not grant it; {place} still may") };
     match held {
         Held::ByProject => Verdict::Denied { detail: "the project does not grant it".to_owned() },
         Held::ByServiceAccount => unknown("the service account"),
@@ -107,7 +114,12 @@ mod tests {
         assert_eq!((launch[0].action.as_str(), &launch[0].verdict), ("compute.instances.create", &Verdict::Allowed));
         assert!(launch[1..].iter().all(|permission| matches!(permission.verdict, Verdict::Denied { .. })));
         for group in &GROUPS[2..] {
-            assert!(group.verdicts(granted()).iter().all(|permission| matches!(&permission.verdict, Verdict::Unknown { .. })));
+            assert!(
+                group
+                    .verdicts(granted())
+                    .iter()
+                    .all(|permission| matches!(&permission.verdict, Verdict::Unknown { .. }))
+            );
         }
     }
 
@@ -115,9 +127,9 @@ mod tests {
     fn a_question_that_failed_says_nothing_about_permissions() {
         let refused = SourceError::Refused { code: "400".to_owned(), detail: "not valid for this resource".to_owned() };
         let verdicts = GROUPS[1].verdicts(Err(refused));
-        assert!(
-            verdicts.iter().all(|permission| matches!(&permission.verdict, Verdict::Unknown { detail } if detail.contains("not valid")))
-        );
+        assert!(verdicts.iter().all(
+            |permission| matches!(&permission.verdict, Verdict::Unknown { detail } if detail.contains("not valid"))
+        ));
         assert_eq!(GROUPS[1].question()["permissions"][1], "compute.advice.capacityHistory");
     }
 

@@ -54,10 +54,15 @@ pub struct Answers<T> {
 
 /// The pools of a query whose machines are sold as spot.
 pub fn sold_as_spot(query: &OfferQuery) -> Vec<Pool> {
-    let pools = query.wanted.iter().flat_map(|(region, instances)| instances.iter().map(move |instance| (region, *instance)));
+    let pools =
+        query.wanted.iter().flat_map(|(region, instances)| instances.iter().map(move |instance| (region, *instance)));
     let sold = pools.filter(|(_, instance)| query.hardware.instance(*instance).sold_as.spot);
-    sold.map(|(region, instance)| Pool { region: region.clone(), instance, machine_type: query.hardware.instance(instance).name.clone() })
-        .collect()
+    sold.map(|(region, instance)| Pool {
+        region: region.clone(),
+        instance,
+        machine_type: query.hardware.instance(instance).name.clone(),
+    })
+    .collect()
 }
 
 /// Asks for every pool until one failure would meet them all or the time is up.
@@ -73,9 +78,12 @@ where
             if ended.load(Ordering::Relaxed) || Instant::now() >= until {
                 return (name, None);
             }
-            let late =
-                || SourceError::Unreachable { place: region.to_string(), detail: format!("no answer within {} s", ATTEMPT.as_secs()) };
-            let outcome = tokio::time::timeout(ATTEMPT, question).await.unwrap_or_else(|_| Err(Failure::Everywhere(late())));
+            let late = || SourceError::Unreachable {
+                place: region.to_string(),
+                detail: format!("no answer within {} s", ATTEMPT.as_secs()),
+            };
+            let outcome =
+                tokio::time::timeout(ATTEMPT, question).await.unwrap_or_else(|_| Err(Failure::Everywhere(late())));
             ended.fetch_or(matches!(outcome, Err(Failure::Everywhere(_))), Ordering::Relaxed);
             (name, Some(outcome))
         }
@@ -106,7 +114,10 @@ fn sum_up<T>(outcomes: Vec<(String, Option<Result<T, Failure>>)>) -> Result<Answ
         return Err(error);
     }
     if unasked > 0 {
-        notes.push(SourceNote { place: CLOUD.to_owned(), detail: format!("{unasked} machine types were not asked for any more") });
+        notes.push(SourceNote {
+            place: CLOUD.to_owned(),
+            detail: format!("{unasked} machine types were not asked for any more"),
+        });
     }
     Ok(Answers { values, notes })
 }
@@ -126,13 +137,20 @@ mod tests {
             machine_type: "m".to_owned(),
         });
         let outcomes: Vec<_> = outcomes.into_iter().map(|outcome| std::sync::Mutex::new(Some(outcome))).collect();
-        let question = |pool: Pool| std::future::ready(outcomes[pool.instance.0 as usize].lock().unwrap().take().unwrap());
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(ask_each(pools.collect(), question))
+        let question =
+            |pool: Pool| std::future::ready(outcomes[pool.instance.0 as usize].lock().unwrap().take().unwrap());
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(ask_each(pools.collect(), question))
     }
 
     #[test]
     fn one_pool_without_an_answer_costs_only_itself() {
-        let answers = ask(vec![Ok(1), Err(Failure::Nothing("none".to_owned())), Err(Failure::Pool(refused("HTTP 404"))), Ok(2)]).unwrap();
+        let answers =
+            ask(vec![Ok(1), Err(Failure::Nothing("none".to_owned())), Err(Failure::Pool(refused("HTTP 404"))), Ok(2)])
+                .unwrap();
         assert_eq!(answers.values, [1, 2]);
         assert_eq!(answers.notes.len(), 2);
         assert_eq!(answers.notes[0].to_string(), "r1, m: none");
@@ -144,7 +162,10 @@ mod tests {
         let answers = ask([Ok(7), refusal()].into_iter().chain((0..40).map(Ok)).collect()).unwrap();
         assert_eq!(answers.values, [7]);
         assert!(answers.notes.iter().any(|note| note.detail.contains("not asked for any more")), "{:?}", answers.notes);
-        assert_eq!(ask(vec![Err(Failure::Pool(refused("a"))), Err(Failure::Everywhere(refused("b")))]).unwrap_err(), refused("b"));
+        assert_eq!(
+            ask(vec![Err(Failure::Pool(refused("a"))), Err(Failure::Everywhere(refused("b")))]).unwrap_err(),
+            refused("b")
+        );
         assert!(ask(Vec::new()).unwrap().values.is_empty());
     }
 }

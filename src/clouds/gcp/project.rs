@@ -43,10 +43,12 @@ impl Project {
     /// A key is sent over an encrypted connection or not at all.
     pub fn may_have_keys(&self) -> Result<(), SourceError> {
         match self.endpoint() {
-            Some(endpoint) if !endpoint.starts_with("https://") && !is_loopback(endpoint) => Err(SourceError::Refused {
-                code: "GPUPLAN_GCP_ENDPOINT".to_owned(),
-                detail: "no key is sent to an address without https that is not of this machine".to_owned(),
-            }),
+            Some(endpoint) if !endpoint.starts_with("https://") && !is_loopback(endpoint) => {
+                Err(SourceError::Refused {
+                    code: "GPUPLAN_GCP_ENDPOINT".to_owned(),
+                    detail: "no key is sent to an address without https that is not of this machine".to_owned(),
+                })
+            }
             _ => Ok(()),
         }
     }

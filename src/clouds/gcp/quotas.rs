@@ -69,7 +69,10 @@ struct Details {
 
 /// The limit of this machine's GPUs on these terms. Queued machines count as preemptible ones although nothing preempts them.
 pub fn limit_of(machine_type: &str, purchase: Purchase) -> Result<Limit, SourceError> {
-    let unknown = || SourceError::Malformed { field: machine_type.to_owned(), detail: "it is not known which quota limits it".to_owned() };
+    let unknown = || SourceError::Malformed {
+        field: machine_type.to_owned(),
+        detail: "it is not known which quota limits it".to_owned(),
+    };
     let (_, gpu, has_own) = GPUS.iter().find(|(start, _, _)| machine_type.starts_with(start)).ok_or_else(unknown)?;
     Ok(match purchase {
         Purchase::Spot | Purchase::FlexStart => Limit::Regional(format!("PREEMPTIBLE_NVIDIA_{gpu}_GPUS")),
@@ -82,7 +85,8 @@ pub fn limit_of(machine_type: &str, purchase: Purchase) -> Result<Limit, SourceE
 pub fn of_metric(name: &str, metrics: &[Metric], need: &QuotaNeed, project: &str) -> Result<Quota, SourceError> {
     let is_global = name == ALL_REGIONS;
     let region = if is_global { "global" } else { need.region };
-    let not_listed = || SourceError::Malformed { field: name.to_owned(), detail: format!("{region} lists no such quota") };
+    let not_listed =
+        || SourceError::Malformed { field: name.to_owned(), detail: format!("{region} lists no such quota") };
     let metric = metrics.iter().find(|metric| metric.name == name).ok_or_else(not_listed)?;
     let (id, dimensions) = if is_global {
         (format!("{}-per-project", name.replace('_', "-")), String::new())
@@ -114,7 +118,8 @@ pub fn of_family(family: &str, info: &QuotaInfo, need: &QuotaNeed, project: &str
     let missing = |detail: String| SourceError::Malformed { field: FAMILY_QUOTA.to_owned(), detail };
     let entry = info.dimensions_infos.iter().filter(holds).max_by_key(|entry| entry.dimensions.len());
     let entry = entry.ok_or_else(|| missing(format!("no entry for {family} in {}", need.region)))?;
-    let value: i64 = entry.details.value.parse().map_err(|_| missing(format!("`{}` is no limit", entry.details.value)))?;
+    let value: i64 =
+        entry.details.value.parse().map_err(|_| missing(format!("`{}` is no limit", entry.details.value)))?;
     let dimensions = format!(" --dimensions=region={},gpu_family={family}", need.region);
     Ok(Quota {
         code: format!("{FAMILY_QUOTA}/{family}"),
@@ -193,7 +198,10 @@ mod tests {
         assert!(of_metric("NVIDIA_L4_GPUS", &metrics, &need, "p").is_err(), "no default is assumed");
         let all = [Metric { name: ALL_REGIONS.to_owned(), limit: 64.0, usage: 0.0 }];
         let quota = of_metric(ALL_REGIONS, &all, &need, "p").unwrap();
-        assert!(!quota.blocks() && quota.request.ends_with("--quota-id=GPUS-ALL-REGIONS-per-project --preferred-value=16"), "{quota:?}");
+        assert!(
+            !quota.blocks() && quota.request.ends_with("--quota-id=GPUS-ALL-REGIONS-per-project --preferred-value=16"),
+            "{quota:?}"
+        );
     }
 
     #[test]

@@ -77,7 +77,10 @@ pub async fn zones(project: &Project) -> Result<Zones, SourceError> {
         }
         Ok(())
     };
-    let late = |_| SourceError::Unreachable { place: "machine types".to_owned(), detail: format!("no answer within {} s", LIST.as_secs()) };
+    let late = |_| SourceError::Unreachable {
+        place: "machine types".to_owned(),
+        detail: format!("no answer within {} s", LIST.as_secs()),
+    };
     tokio::time::timeout(LIST, read).await.map_err(late)??;
     Ok(Zones::new(listings, unreachable))
 }
@@ -101,12 +104,18 @@ pub fn failure(place: &str, permission: &str, error: &CallError) -> Failure {
         return Failure::Everywhere(missing());
     }
     if error.is_deserialization() {
-        return Failure::Pool(SourceError::Malformed { field: "answer of Compute Engine".to_owned(), detail: root_cause(error) });
+        return Failure::Pool(SourceError::Malformed {
+            field: "answer of Compute Engine".to_owned(),
+            detail: root_cause(error),
+        });
     }
     let Some(status) = error.http_status_code() else {
         return Failure::Everywhere(SourceError::Unreachable { place: place.to_owned(), detail: root_cause(error) });
     };
     let words = error.status().map_or_else(|| error.to_string(), |status| status.message.clone());
-    let refused = SourceError::Refused { code: format!("HTTP {status}"), detail: explained(status, &one_line(&words), permission) };
+    let refused = SourceError::Refused {
+        code: format!("HTTP {status}"),
+        detail: explained(status, &one_line(&words), permission),
+    };
     if reach(status) == Reach::Pool { Failure::Pool(refused) } else { Failure::Everywhere(refused) }
 }

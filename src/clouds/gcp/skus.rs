@@ -73,7 +73,8 @@ pub const G2: &str = "G2";
 pub const G4: &str = "G4";
 
 /// Machine series as the catalog spells them, in lower case.
-const SERIES: &[(&str, &str)] = &[("a2", A2), ("a3", A3), ("a3plus", A3_MEGA), ("a3ultra", A3_ULTRA), ("g2", G2), ("g4", G4)];
+const SERIES: &[(&str, &str)] =
+    &[("a2", A2), ("a3", A3), ("a3plus", A3_MEGA), ("a3ultra", A3_ULTRA), ("g2", G2), ("g4", G4)];
 
 pub const A100_40: &str = "A100 40GB";
 pub const A100_80: &str = "A100 80GB";
@@ -162,8 +163,11 @@ pub fn read(row: &Value, answered_at: Timestamp) -> Option<Result<Priced, Source
     let description = row.get("description")?.as_str()?;
     let usage_type = row.pointer("/category/usageType").and_then(Value::as_str).unwrap_or_default();
     let (part, purchase) = classify(description, usage_type)?;
-    let note = |detail: String| SourceNote { place: format!("`{description}`"), detail: format!("{detail}; it is left out") };
-    let priced = Row::deserialize(row).map_err(|error| error.to_string()).and_then(|row| price(row, part, purchase, answered_at));
+    let note =
+        |detail: String| SourceNote { place: format!("`{description}`"), detail: format!("{detail}; it is left out") };
+    let priced = Row::deserialize(row)
+        .map_err(|error| error.to_string())
+        .and_then(|row| price(row, part, purchase, answered_at));
     Some(priced.map_err(note))
 }
 
@@ -215,10 +219,17 @@ fn nanos(money: &Money) -> Option<i64> {
 /// scheduled terms under `OnDemand`.
 fn classify(description: &str, usage_type: &str) -> Option<(Part, Purchase)> {
     let sentence = description.to_lowercase();
-    let (lead, rest) = ["commitment v1: ", "spot preemptible ", "preemptible ", "dws calendar mode ", "dws defined duration ", "reserved "]
-        .into_iter()
-        .find_map(|lead| Some((lead.trim_end(), sentence.strip_prefix(lead)?)))
-        .unwrap_or(("", &sentence));
+    let (lead, rest) = [
+        "commitment v1: ",
+        "spot preemptible ",
+        "preemptible ",
+        "dws calendar mode ",
+        "dws defined duration ",
+        "reserved ",
+    ]
+    .into_iter()
+    .find_map(|lead| Some((lead.trim_end(), sentence.strip_prefix(lead)?)))
+    .unwrap_or(("", &sentence));
     let (subject, tail) = match rest.split_once(" attached to ").or_else(|| rest.split_once(" running in ")) {
         Some(split) => split,
         None => rest.split_once(" in ").unwrap_or((rest, "")),
@@ -296,17 +307,52 @@ mod tests {
             ("Commitment v1: A3 Cpu in Iowa for 1 Year", "Commit1Yr", Part::Core(A3), year),
             ("Commitment v1: Nvidia L4 GPU running in Frankfurt for 3 Years", "Commit3Yr", Part::Gpu(L4), years),
             ("DWS Defined Duration A3 Core running in Americas", "OnDemand", Part::Core(A3), Purchase::FlexStart),
-            ("Nvidia L4 GPU attached to DWS Defined Duration VMs running in Frankfurt", "OnDemand", Part::Gpu(L4), Purchase::FlexStart),
+            (
+                "Nvidia L4 GPU attached to DWS Defined Duration VMs running in Frankfurt",
+                "OnDemand",
+                Part::Gpu(L4),
+                Purchase::FlexStart,
+            ),
             ("Nvidia H100 80GB Plus GPU running in Americas", "OnDemand", Part::Gpu(H100_MEGA), Purchase::OnDemand),
-            ("Nvidia H100 80GB GPU attached to Spot Preemptible VMs running in Tokyo", "Preemptible", Part::Gpu(H100), Purchase::Spot),
-            ("Reserved Nvidia H100 80GB Mega GPU in Americas in Calendar Mode", "OnDemand", Part::Gpu(H100_MEGA), Purchase::Calendar),
+            (
+                "Nvidia H100 80GB GPU attached to Spot Preemptible VMs running in Tokyo",
+                "Preemptible",
+                Part::Gpu(H100),
+                Purchase::Spot,
+            ),
+            (
+                "Reserved Nvidia H100 80GB Mega GPU in Americas in Calendar Mode",
+                "OnDemand",
+                Part::Gpu(H100_MEGA),
+                Purchase::Calendar,
+            ),
             ("A4 Nvidia B200 (1 gpu slice) running in Americas", "OnDemand", Part::Share(B200), Purchase::OnDemand),
-            ("Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas", "OnDemand", Part::Share(B200), Purchase::Spot),
-            ("DWS Calendar Mode A4 Nvidia B200 (1 gpu slice) running in Americas", "OnDemand", Part::Share(B200), Purchase::Calendar),
-            ("RTX 6000 96GB attached to Spot Preemptible VMs running in Iowa", "Preemptible", Part::Gpu(RTX_PRO_6000), Purchase::Spot),
+            (
+                "Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas",
+                "OnDemand",
+                Part::Share(B200),
+                Purchase::Spot,
+            ),
+            (
+                "DWS Calendar Mode A4 Nvidia B200 (1 gpu slice) running in Americas",
+                "OnDemand",
+                Part::Share(B200),
+                Purchase::Calendar,
+            ),
+            (
+                "RTX 6000 96GB attached to Spot Preemptible VMs running in Iowa",
+                "Preemptible",
+                Part::Gpu(RTX_PRO_6000),
+                Purchase::Spot,
+            ),
             ("1/8 vGPU no lssd running in Iowa", "OnDemand", Part::Share(RTX_PRO_6000_EIGHTH), Purchase::OnDemand),
             ("SSD backed Local Storage", "OnDemand", Part::LocalSsd, Purchase::OnDemand),
-            ("SSD backed Local Storage attached to Spot Preemptible VMs", "Preemptible", Part::LocalSsd, Purchase::Spot),
+            (
+                "SSD backed Local Storage attached to Spot Preemptible VMs",
+                "Preemptible",
+                Part::LocalSsd,
+                Purchase::Spot,
+            ),
             ("Commitment v1: Local SSD In Iowa for 1 Year", "Commit1Yr", Part::LocalSsd, year),
             ("Nvidia Tesla A100 GPU running in Americas", "Preemptible", Part::Gpu(A100_40), Purchase::Spot),
         ] {
@@ -338,7 +384,10 @@ mod tests {
         let gpu = "Nvidia H100 80GB GPU running in Americas";
         let read = |row: &Value| read(row, at()).unwrap();
         let priced = read(&row(gpu, "OnDemand", "h", &json!("9"), 796_550_569)).unwrap();
-        assert_eq!((priced.rate.nanos, priced.rate.unit, &*priced.regions[0]), (9_796_550_569, Unit::Hour, "us-central1"));
+        assert_eq!(
+            (priced.rate.nanos, priced.rate.unit, &*priced.regions[0]),
+            (9_796_550_569, Unit::Hour, "us-central1")
+        );
         for bad in [
             row(gpu, "OnDemand", "h", &json!("0"), 0),
             row(gpu, "OnDemand", "h", &json!("-1"), 0),

@@ -4,8 +4,8 @@ use google_cloud_compute_v1::client::Advice;
 use google_cloud_compute_v1::model::capacity_history_request::Types;
 use google_cloud_compute_v1::model::capacity_history_request_instance_properties_scheduling::ProvisioningModel;
 use google_cloud_compute_v1::model::{
-    CapacityHistoryRequest, CapacityHistoryRequestInstanceProperties, CapacityHistoryRequestInstancePropertiesScheduling,
-    CapacityHistoryResponse, CapacityHistoryResponsePriceRecord,
+    CapacityHistoryRequest, CapacityHistoryRequestInstanceProperties,
+    CapacityHistoryRequestInstancePropertiesScheduling, CapacityHistoryResponse, CapacityHistoryResponsePriceRecord,
 };
 use jiff::Timestamp;
 
@@ -65,9 +65,17 @@ pub(super) async fn client(project: &Project) -> Result<Advice, SourceError> {
 }
 
 /// One kind of history of one pool.
-pub(super) async fn history_of(client: &Advice, project: &str, pool: &Pool, kind: Types) -> Result<CapacityHistoryResponse, Failure> {
-    let scheduling = CapacityHistoryRequestInstancePropertiesScheduling::new().set_provisioning_model(ProvisioningModel::Spot);
-    let machine = CapacityHistoryRequestInstanceProperties::new().set_machine_type(pool.machine_type.clone()).set_scheduling(scheduling);
+pub(super) async fn history_of(
+    client: &Advice,
+    project: &str,
+    pool: &Pool,
+    kind: Types,
+) -> Result<CapacityHistoryResponse, Failure> {
+    let scheduling =
+        CapacityHistoryRequestInstancePropertiesScheduling::new().set_provisioning_model(ProvisioningModel::Spot);
+    let machine = CapacityHistoryRequestInstanceProperties::new()
+        .set_machine_type(pool.machine_type.clone())
+        .set_scheduling(scheduling);
     let request = CapacityHistoryRequest::new().set_instance_properties(machine).set_types([kind]);
     let call = client.capacity_history().set_project(project).set_region(pool.region.to_string()).set_body(request);
     call.send().await.map_err(|error| failure(&pool.region, PERMISSION, &error))

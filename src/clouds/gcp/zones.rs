@@ -31,7 +31,10 @@ impl Zones {
                 listed.entry((machine_type, region.to_owned())).or_default().insert(zone.as_str().into());
             }
         }
-        Self { listed, silent: unreachable.into_iter().filter_map(|zone| region(last_segment(&zone)).map(str::to_owned)).collect() }
+        Self {
+            listed,
+            silent: unreachable.into_iter().filter_map(|zone| region(last_segment(&zone)).map(str::to_owned)).collect(),
+        }
     }
 
     /// Zones of a region that list the machine type, in the order of their names.
@@ -57,7 +60,10 @@ impl Zones {
         }
         let note = |(machine_type, regions): (&str, BTreeSet<Arc<str>>)| {
             let regions: Vec<&str> = regions.iter().map(|region| &**region).collect();
-            SourceNote { place: machine_type.to_owned(), detail: format!("priced in {}, where no zone lists it", listed(&regions)) }
+            SourceNote {
+                place: machine_type.to_owned(),
+                detail: format!("priced in {}, where no zone lists it", listed(&regions)),
+            }
         };
         (placed, without.into_iter().map(note).collect())
     }
@@ -98,7 +104,14 @@ mod tests {
         let instance = hardware.find_instance(&CloudId::new("gcp"), "a2-highgpu-1g").unwrap();
         let offer = |region: &str| {
             let place = Place { region: region.into(), zone_id: None };
-            Offer::live(instance, place, Purchase::Spot, UsdPerHour::from_nanos(1), "gcp-skus", "2026-07-30T00:00:00Z".parse().unwrap())
+            Offer::live(
+                instance,
+                place,
+                Purchase::Spot,
+                UsdPerHour::from_nanos(1),
+                "gcp-skus",
+                "2026-07-30T00:00:00Z".parse().unwrap(),
+            )
         };
         let zones = Zones::new(
             [
@@ -114,7 +127,13 @@ mod tests {
         let (placed, notes) = zones.place(regions.map(offer).to_vec(), &hardware);
         let found: Vec<_> = placed.iter().map(|offer| (offer.place.zone_id.as_deref(), offer.availability)).collect();
         let listed = Availability::Listed;
-        assert_eq!(found, [(Some("us-central1-a"), listed), (Some("us-central1-ai1a"), listed), (None, Availability::Unknown)]);
-        assert_eq!(notes[0].to_string(), "a2-highgpu-1g: priced in africa-south1, europe-west4 and 1 more, where no zone lists it");
+        assert_eq!(
+            found,
+            [(Some("us-central1-a"), listed), (Some("us-central1-ai1a"), listed), (None, Availability::Unknown)]
+        );
+        assert_eq!(
+            notes[0].to_string(),
+            "a2-highgpu-1g: priced in africa-south1, europe-west4 and 1 more, where no zone lists it"
+        );
     }
 }

@@ -30,11 +30,16 @@ impl Kubernetes {
             return Err(self.client.unclear(&answer));
         }
         let text = answer.text();
-        Ok(text.lines().next().map(|line| JobId(line.rsplit('/').next().unwrap_or(line).trim().to_owned())).filter(|job| !job.0.is_empty()))
+        Ok(text
+            .lines()
+            .next()
+            .map(|line| JobId(line.rsplit('/').next().unwrap_or(line).trim().to_owned()))
+            .filter(|job| !job.0.is_empty()))
     }
 
     async fn submitted(&self, work: &Handed) -> Result<JobId, EngineError> {
-        let text = labelled(work).ok_or_else(|| EngineError::Refused { engine: ENGINE, detail: "the file has no Job".to_owned() })?;
+        let text = labelled(work)
+            .ok_or_else(|| EngineError::Refused { engine: ENGINE, detail: "the file has no Job".to_owned() })?;
         let answer = self.client.run(&["create", "--filename=-"], &work.options, &text, QUICK).await?;
         // An earlier call may have made some of it, or all.
         match self.found(work).await? {
@@ -47,9 +52,17 @@ impl Kubernetes {
     async fn described(&self, work: &Handed, job: &JobId) -> Result<JobStatus, EngineError> {
         let found = self.get(&["get", "job", &job.0, "--ignore-not-found", "--output=json"], work).await?;
         let Some(found) = found else {
-            return Ok(JobStatus { state: JobState::Gone, relaunches: None, machine_seconds: None, words: "deleted".to_owned() });
+            return Ok(JobStatus {
+                state: JobState::Gone,
+                relaunches: None,
+                machine_seconds: None,
+                words: "deleted".to_owned(),
+            });
         };
-        let pods = self.get(&["get", "pods", &format!("--selector={}", of_job(job)), "--output=json"], work).await?.unwrap_or_default();
+        let pods = self
+            .get(&["get", "pods", &format!("--selector={}", of_job(job)), "--output=json"], work)
+            .await?
+            .unwrap_or_default();
         Ok(read(&found, &pods, Timestamp::now()))
     }
 
@@ -61,13 +74,16 @@ impl Kubernetes {
         if answer.text().trim().is_empty() {
             return Ok(None);
         }
-        serde_json::from_slice(&answer.out).map(Some).map_err(|error| EngineError::Unclear { engine: ENGINE, detail: error.to_string() })
+        serde_json::from_slice(&answer.out)
+            .map(Some)
+            .map_err(|error| EngineError::Unclear { engine: ENGINE, detail: error.to_string() })
     }
 
     async fn said(&self, work: &Handed, job: &JobId, node: u32) -> Result<Vec<u8>, EngineError> {
         let selector = format!("--selector={},batch.kubernetes.io/job-completion-index={node}", of_job(job));
         let answer = self.client.ask(&["logs", &selector, "--tail=-1"], &work.options).await?;
-        let has_not_begun = ["waiting to start", "No resources found", "not found"].iter().any(|words| answer.talk.contains(words));
+        let has_not_begun =
+            ["waiting to start", "No resources found", "not found"].iter().any(|words| answer.talk.contains(words));
         if answer.is_done || has_not_begun { Ok(answer.out) } else { Err(self.client.unclear(&answer)) }
     }
 
@@ -77,7 +93,8 @@ impl Kubernetes {
             things.push(format!("service/{}", job.0));
         }
         for thing in &things {
-            let answer = self.client.ask(&["delete", thing, "--ignore-not-found", "--wait=false"], &work.options).await?;
+            let answer =
+                self.client.ask(&["delete", thing, "--ignore-not-found", "--wait=false"], &work.options).await?;
             if !answer.is_done {
                 return Err(self.client.unclear(&answer));
             }
@@ -103,7 +120,8 @@ fn read(job: &Value, pods: &Value, now: Timestamp) -> JobStatus {
     let conditions = job.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let holds = |kind: &str| conditions.iter().any(|one| one["type"] == kind && one["status"] == "True");
     let count = |key: &str| job["status"][key].as_u64().unwrap_or_default();
-    let has_run = pods["items"].as_array().is_some_and(|pods| pods.iter().any(|pod| pod["status"]["phase"] == "Failed"));
+    let has_run =
+        pods["items"].as_array().is_some_and(|pods| pods.iter().any(|pod| pod["status"]["phase"] == "Failed"));
     let state = if holds("Complete") {
         JobState::Completed
     } else if holds("Failed") {
@@ -116,7 +134,8 @@ fn read(job: &Value, pods: &Value, now: Timestamp) -> JobStatus {
         JobState::Waiting
     };
     let why = conditions.iter().filter_map(|one| one["message"].as_str()).next_back().unwrap_or_default();
-    let places: Vec<&str> = pods["items"].as_array().into_iter().flatten().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
+    let places: Vec<&str> =
+        pods["items"].as_array().into_iter().flatten().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
     let words = if why.is_empty() { places.join(",") } else { why.to_owned() };
     // Pods that are not counted as failures are not counted anywhere else either.
     JobStatus { state, relaunches: None, machine_seconds: Some(container_seconds(pods, now)), words }
@@ -125,8 +144,12 @@ fn read(job: &Value, pods: &Value, now: Timestamp) -> JobStatus {
 /// Of every pod that is still listed, which are all until the Job is deleted.
 fn container_seconds(pods: &Value, now: Timestamp) -> f64 {
     let moment = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
-    let containers =
-        pods["items"].as_array().into_iter().flatten().filter_map(|pod| pod["status"]["containerStatuses"].as_array()).flatten();
+    let containers = pods["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|pod| pod["status"]["containerStatuses"].as_array())
+        .flatten();
     let span = |container: &Value| {
         let state = &container["state"];
         if let Some(since) = moment(&state["running"]["startedAt"]) {
@@ -179,7 +202,10 @@ mod tests {
         assert_eq!(state(condition("Failed"), json!({})), JobState::Failed);
         assert_eq!(state(json!({ "active": 1, "ready": 1 }), json!({})), JobState::Running);
         assert_eq!(state(json!({ "active": 1 }), json!({ "items": [] })), JobState::Waiting);
-        assert_eq!(state(json!({ "active": 1 }), json!({ "items": [{ "status": { "phase": "Failed" } }] })), JobState::Interrupted);
+        assert_eq!(
+            state(json!({ "active": 1 }), json!({ "items": [{ "status": { "phase": "Failed" } }] })),
+            JobState::Interrupted
+        );
         let pods = json!({ "items": [
             { "status": { "containerStatuses": [{ "state": { "running": { "startedAt": "2026-08-02T12:00:00Z" } } }] } },
             { "status": { "containerStatuses": [{ "state": { "terminated": { "startedAt": "2026-08-02T11:00:00Z", "finishedAt": "2026-08-02T11:00:30Z" } } }] } },

@@ -55,11 +55,16 @@ pub fn list(types: &Types, listing: &mut Listing) {
         let stated = machine.specs.gpus.as_u64().or_else(|| leading_count(machine.description.as_str()?));
         let known = u64::from(listing.hardware().instance(instance).node.devices());
         if stated.is_some_and(|stated| stated != known) {
-            listing.note(name, format!("the cloud says {} GPUs and the catalog {known}; it is left out", stated.unwrap_or_default()));
+            listing.note(
+                name,
+                format!("the cloud says {} GPUs and the catalog {known}; it is left out", stated.unwrap_or_default()),
+            );
             continue;
         }
-        let rate = price::amount(&machine.price_cents_per_hour).and_then(|cents| price::hourly(cents, 1, CENTS_OF_A_DOLLAR));
-        let regions: Vec<&str> = row.regions_with_capacity_available.iter().filter_map(|region| region.name.as_str()).collect();
+        let rate =
+            price::amount(&machine.price_cents_per_hour).and_then(|cents| price::hourly(cents, 1, CENTS_OF_A_DOLLAR));
+        let regions: Vec<&str> =
+            row.regions_with_capacity_available.iter().filter_map(|region| region.name.as_str()).collect();
         for region in &regions {
             if let Some(offer) = listing.offer(instance, Some(region), Purchase::OnDemand, rate.clone()) {
                 offer.availability = Availability::Seen;
@@ -94,7 +99,8 @@ mod tests {
 
     fn one(price: &Value, gpus: &Value, regions: &[&str]) -> Answer {
         let regions: Vec<Value> = regions.iter().map(|name| json!({ "name": name })).collect();
-        let machine = json!({ "description": "8x H100 (80 GB SXM5)", "price_cents_per_hour": price, "specs": { "gpus": gpus } });
+        let machine =
+            json!({ "description": "8x H100 (80 GB SXM5)", "price_cents_per_hour": price, "specs": { "gpus": gpus } });
         read(
             &json!({ "data": { "gpu_8x_h100_sxm5": { "instance_type": machine, "regions_with_capacity_available": regions } } })
                 .to_string(),

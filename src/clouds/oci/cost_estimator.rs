@@ -27,7 +27,8 @@ impl CostEstimator {
         let http = Http::new()?;
         let document = |name: &str| Request::get(format!("{}{PATH}/{name}.json", self.endpoint));
         let (shapes, products) = (document("shapes"), document("products"));
-        let (shapes, products) = tokio::try_join!(http.json::<Document<Shape>>(&shapes), http.json::<Document<Product>>(&products))?;
+        let (shapes, products) =
+            tokio::try_join!(http.json::<Document<Shape>>(&shapes), http.json::<Document<Product>>(&products))?;
         // A price stands on both documents, so it is as old as the older one.
         let answered_at = shapes.answered_at.min(products.answered_at);
         let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, answered_at);

@@ -102,7 +102,9 @@ impl Shape {
         let mut has_gpus = false;
         for part in &self.products {
             let product = products.get(part.number.as_str());
-            let unit = product.ok_or_else(|| format!("product {} is not in the price list; it is left out", part.number))?.hourly()?;
+            let unit = product
+                .ok_or_else(|| format!("product {} is not in the price list; it is left out", part.number))?
+                .hourly()?;
             let rate = match part.kind.value.as_str() {
                 Some("ocpu") if !has_gpus => {
                     has_gpus = true;
@@ -121,7 +123,8 @@ impl Shape {
 pub fn list(shapes: &Rows<Shape>, products: &Rows<Product>, listing: &mut Listing) {
     listing.unreadable("oci shapes", shapes.unreadable);
     listing.unreadable("oci products", products.unreadable);
-    let products: BTreeMap<&str, &Product> = products.read.iter().map(|product| (product.part_number.as_str(), product)).collect();
+    let products: BTreeMap<&str, &Product> =
+        products.read.iter().map(|product| (product.part_number.as_str(), product)).collect();
     for shape in shapes.read.iter().filter(|shape| !shape.hidden && shape.status == "ACTIVE") {
         let Some(gpus) = shape.gpu_qty.as_u64().filter(|gpus| *gpus > 0) else { continue };
         let Some(instance) = listing.named(shape.name()) else { continue };
@@ -198,13 +201,15 @@ mod tests {
 
     #[test]
     fn the_rack_shape_is_found_under_its_own_name() {
-        let answer = read(json!([shape("BM.GPU.GB200.4 (NVL72)", 4, gpus_only())]), json!([product("B98415", json!(16))]));
+        let answer =
+            read(json!([shape("BM.GPU.GB200.4 (NVL72)", 4, gpus_only())]), json!([product("B98415", json!(16))]));
         assert_eq!(answer.offers[0].quote.rate.to_string(), "64.00");
     }
 
     #[test]
     fn the_recorded_shapes_have_no_gpu_and_say_nothing() {
-        let shapes: Document<Shape> = serde_json::from_str(include_str!("../../../tests/fixtures/oci/shapes.json")).unwrap();
+        let shapes: Document<Shape> =
+            serde_json::from_str(include_str!("../../../tests/fixtures/oci/shapes.json")).unwrap();
         let mut listing = Listing::new(&HARDWARE, "oci", SOURCE, Timestamp::UNIX_EPOCH);
         list(&shapes.items, &Rows::default(), &mut listing);
         let answer = listing.answer();
@@ -220,9 +225,14 @@ mod tests {
         let mut tiered = product("B98415", json!(10));
         tiered["currencyCodeLocalizations"][1]["prices"] =
             json!([{ "model": "PAY_AS_YOU_GO", "value": 0 }, { "model": "PAY_AS_YOU_GO", "value": 1 }]);
-        for product in
-            [by_month, committed, tiered, product("B98415", json!(0)), product("B98415", json!("N/A*")), product("other", json!(1))]
-        {
+        for product in [
+            by_month,
+            committed,
+            tiered,
+            product("B98415", json!(0)),
+            product("B98415", json!("N/A*")),
+            product("other", json!(1)),
+        ] {
             let answer = read(json!([shape("BM.GPU.H100.8", 8, gpus_only())]), json!([product]));
             assert!(answer.offers.is_empty() && answer.notes.len() == 1, "{product}");
         }

@@ -45,7 +45,8 @@ impl GpuTypes {
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
         let (http, until) = (Http::new()?, deadline());
         let places = within("RunPod", until, self.graphql::<DataCenters>(&http, DATA_CENTERS, json!({}))).await?;
-        let places: Vec<String> = places.value.data_centers.read.into_iter().filter(|place| place.listed).map(|place| place.id).collect();
+        let places: Vec<String> =
+            places.value.data_centers.read.into_iter().filter(|place| place.listed).map(|place| place.id).collect();
         let questions: Vec<Stock> = places.iter().map(|place| self.stock(&http, place, until)).collect();
         let answers: Vec<_> = stream::iter(questions).buffered(LANES).collect().await;
         let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, jiff::Timestamp::UNIX_EPOCH);
@@ -78,7 +79,12 @@ impl GpuTypes {
         Box::pin(within(place, until, self.graphql(http, GPU_TYPES, json!({ "place": place }))))
     }
 
-    async fn graphql<T: DeserializeOwned>(&self, http: &Http, query: &str, variables: Value) -> Result<Reply<T>, SourceError> {
+    async fn graphql<T: DeserializeOwned>(
+        &self,
+        http: &Http,
+        query: &str,
+        variables: Value,
+    ) -> Result<Reply<T>, SourceError> {
         let body = json!({ "query": query, "variables": variables }).to_string();
         let mut request = Request::post(format!("{}{PATH}", self.endpoint), "application/json", body);
         if let Some(key) = &self.key {

@@ -70,7 +70,10 @@ impl Row {
         let all = [(1, &self.x1), (2, &self.x2), (4, &self.x4), (8, &self.x8)];
         let sold = all.into_iter().filter(|(count, _)| self.secure_cloud && u64::from(*count) <= most);
         let memory_gb = self.memory_in_gb.as_f64();
-        sold.filter_map(|(count, lowest)| Some((listing.with_gpus(&self.id, memory_gb, count)?, count, lowest.as_ref()))).collect()
+        sold.filter_map(|(count, lowest)| {
+            Some((listing.with_gpus(&self.id, memory_gb, count)?, count, lowest.as_ref()))
+        })
+        .collect()
     }
 }
 
@@ -84,16 +87,22 @@ pub fn list(rows: &Rows<Row>, data_center: &str, listing: &mut Listing) {
     for row in &rows.read {
         for (instance, gpus, lowest) in row.machines(listing) {
             let Some(lowest) = lowest else { continue };
-            let Some(stock) = lowest.stock_status.as_str().filter(|stock| !stock.is_empty() && *stock != "None") else { continue };
+            let Some(stock) = lowest.stock_status.as_str().filter(|stock| !stock.is_empty() && *stock != "None") else {
+                continue;
+            };
             let flags = format!("stock={}", stock.to_ascii_lowercase());
-            if let Some(offer) = listing.offer(instance, Some(data_center), Purchase::OnDemand, for_all(&row.secure_price, gpus)) {
+            if let Some(offer) =
+                listing.offer(instance, Some(data_center), Purchase::OnDemand, for_all(&row.secure_price, gpus))
+            {
                 offer.availability = Availability::Seen;
                 offer.flags = flags.into();
             }
             if lowest.minimum_bid_price.is_null() {
                 continue;
             }
-            if let Some(offer) = listing.offer(instance, Some(data_center), Purchase::Spot, for_all(&lowest.minimum_bid_price, gpus)) {
+            if let Some(offer) =
+                listing.offer(instance, Some(data_center), Purchase::Spot, for_all(&lowest.minimum_bid_price, gpus))
+            {
                 offer.suspicions.push(Suspicion::BidFloor);
             }
         }
@@ -142,9 +151,19 @@ mod tests {
         let found: Vec<_> = answer
             .offers
             .iter()
-            .map(|offer| (&*offer.place.region, offer.purchase, offer.quote.rate.to_string(), offer.availability, offer.suspicions.clone()))
+            .map(|offer| {
+                (
+                    &*offer.place.region,
+                    offer.purchase,
+                    offer.quote.rate.to_string(),
+                    offer.availability,
+                    offer.suspicions.clone(),
+                )
+            })
             .collect();
-        let sold_out = |rate: &str| ("any", Purchase::OnDemand, rate.to_owned(), Availability::SoldOut, vec![Suspicion::PlaceUnknown]);
+        let sold_out = |rate: &str| {
+            ("any", Purchase::OnDemand, rate.to_owned(), Availability::SoldOut, vec![Suspicion::PlaceUnknown])
+        };
         let expected = [
             sold_out("3.29"),
             sold_out("6.58"),
@@ -166,7 +185,9 @@ mod tests {
             let answer = read(json!([row(&price, &json!(null), &json!("Low"))]));
             assert!(answer.offers.is_empty() && !answer.notes.is_empty(), "{price}");
         }
-        let answer = read(json!([{ "id": "NVIDIA GeForce RTX 3070", "memoryInGb": 8, "secureCloud": true, "maxGpuCountSecureCloud": 1 }]));
+        let answer = read(
+            json!([{ "id": "NVIDIA GeForce RTX 3070", "memoryInGb": 8, "secureCloud": true, "maxGpuCountSecureCloud": 1 }]),
+        );
         assert_eq!(answer.notes[0].detail, "1 machine type is not in the catalog: 1 x NVIDIA GeForce RTX 3070");
         assert_eq!(read(json!([{ "id": "NVIDIA L4", "secureCloud": false }])).notes, []);
     }

@@ -29,7 +29,11 @@ impl Skypilot {
         match serde_json::from_str(&text[from..]) {
             Ok(jobs) if answer.is_done => Ok(jobs),
             // Before the first job there is no controller to ask.
-            _ if answer.talk.contains("No in-progress managed jobs") || text.contains("No in-progress managed jobs") => Ok(Vec::new()),
+            _ if answer.talk.contains("No in-progress managed jobs")
+                || text.contains("No in-progress managed jobs") =>
+            {
+                Ok(Vec::new())
+            }
             _ => Err(self.client.unclear(&answer)),
         }
     }
@@ -37,7 +41,11 @@ impl Skypilot {
     async fn found(&self, work: &Handed) -> Result<Option<JobId>, EngineError> {
         let name = name(work);
         let jobs = self.queue().await?;
-        Ok(jobs.iter().find(|job| job["job_name"] == name.as_str()).and_then(|job| job["job_id"].as_u64()).map(|id| JobId(id.to_string())))
+        Ok(jobs
+            .iter()
+            .find(|job| job["job_name"] == name.as_str())
+            .and_then(|job| job["job_id"].as_u64())
+            .map(|id| JobId(id.to_string())))
     }
 
     async fn submitted(&self, work: &Handed) -> Result<JobId, EngineError> {
@@ -46,7 +54,10 @@ impl Skypilot {
         }
         // It takes a file by its ending; what it reads stays until it has answered.
         let file = std::env::temp_dir().join(format!("gpuplan-{}.yaml", work.token));
-        let unclear = |error: std::io::Error| EngineError::Unclear { engine: ENGINE, detail: format!("{}: {error}", file.display()) };
+        let unclear = |error: std::io::Error| EngineError::Unclear {
+            engine: ENGINE,
+            detail: format!("{}: {error}", file.display()),
+        };
         std::fs::write(&file, &work.text).map_err(unclear)?;
         let (name, path) = (name(work), file.to_string_lossy().into_owned());
         let mut arguments = vec!["jobs", "launch", "--yes", "--detach-run", "--name", name.as_str()];
@@ -66,7 +77,12 @@ impl Skypilot {
         let jobs = self.queue().await?;
         let found = jobs.iter().find(|one| one["job_id"].as_u64().is_some_and(|id| id.to_string() == job.0));
         Ok(found.map_or_else(
-            || JobStatus { state: JobState::Gone, relaunches: None, machine_seconds: None, words: "not in its queue".to_owned() },
+            || JobStatus {
+                state: JobState::Gone,
+                relaunches: None,
+                machine_seconds: None,
+                words: "not in its queue".to_owned(),
+            },
             |found| read(found, work.nodes),
         ))
     }
@@ -89,7 +105,8 @@ fn read(job: &Value, nodes: u32) -> JobStatus {
         _ => JobState::Running,
     };
     let place = |key: &str| job[key].as_str().filter(|text| !text.is_empty() && *text != "-");
-    let words = [place("cloud"), place("region"), place("failure_reason")].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let words =
+        [place("cloud"), place("region"), place("failure_reason")].into_iter().flatten().collect::<Vec<_>>().join(" ");
     JobStatus {
         state,
         relaunches: job["recovery_count"].as_u64().and_then(|count| u32::try_from(count).ok()),
@@ -116,7 +133,12 @@ impl Engine for Skypilot {
     }
 
     /// Of all machines: SkyPilot joins them.
-    fn logs<'a>(&'a self, _work: &'a Handed, job: &'a JobId, _node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
+    fn logs<'a>(
+        &'a self,
+        _work: &'a Handed,
+        job: &'a JobId,
+        _node: u32,
+    ) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
         Box::pin(async move {
             let answer = self.client.ask(&["jobs", "logs", "--no-follow", &job.0], &[]).await?;
             // Its exit code is that of the job.
@@ -139,8 +161,17 @@ mod tests {
 
     #[test]
     fn a_managed_job_is_read() {
-        let status = read(&json!({ "status": "RECOVERING", "recovery_count": 2, "job_duration": 60.5, "cloud": "aws", "region": "-" }), 2);
-        assert_eq!((status.state, status.relaunches, status.machine_seconds), (JobState::Interrupted, Some(2), Some(121.0)));
-        assert_eq!((status.words.as_str(), read(&json!({ "status": "FAILED_NO_RESOURCE" }), 1).state), ("aws", JobState::Failed));
+        let status = read(
+            &json!({ "status": "RECOVERING", "recovery_count": 2, "job_duration": 60.5, "cloud": "aws", "region": "-" }),
+            2,
+        );
+        assert_eq!(
+            (status.state, status.relaunches, status.machine_seconds),
+            (JobState::Interrupted, Some(2), Some(121.0))
+        );
+        assert_eq!(
+            (status.words.as_str(), read(&json!({ "status": "FAILED_NO_RESOURCE" }), 1).state),
+            ("aws", JobState::Failed)
+        );
     }
 }

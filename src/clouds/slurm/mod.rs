@@ -65,7 +65,12 @@ impl Slurm {
             return Err(client.unclear(&answer));
         }
         // The controller forgets jobs minutes after their end (MinJobAge); a cluster with accounting does not.
-        let gone = JobStatus { state: JobState::Gone, relaunches: None, machine_seconds: None, words: "forgotten by Slurm".to_owned() };
+        let gone = JobStatus {
+            state: JobState::Gone,
+            relaunches: None,
+            machine_seconds: None,
+            words: "forgotten by Slurm".to_owned(),
+        };
         let format = "--format=State,ElapsedRaw,NNodes";
         let arguments = ["--noheader", "--parsable2", "--allocations", "--duplicates", "--jobs", &job.0, format];
         match self.client("sacct").ask(&arguments, &[]).await {
@@ -82,7 +87,9 @@ fn mark(work: &Handed) -> String {
 
 /// `key=value` of one line. What stands after the first `=` is the value; values with spaces are not asked for.
 fn of_scontrol(line: &str) -> JobStatus {
-    let field = |key: &str| line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default();
+    let field = |key: &str| {
+        line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()
+    };
     let restarts: u32 = field("Restarts").parse().unwrap_or_default();
     let nodes: f64 = field("NumNodes").split('-').next().and_then(|count| count.parse().ok()).unwrap_or_default();
     // Earlier lives are not in it.
@@ -90,23 +97,37 @@ fn of_scontrol(line: &str) -> JobStatus {
     let state = state(field("JobState"), restarts);
     let place = field("NodeList");
     let words = if place.is_empty() || place == "(null)" { field("Reason") } else { place };
-    JobStatus { state, relaunches: Some(restarts), machine_seconds: seconds.map(|seconds| seconds * nodes), words: words.to_owned() }
+    JobStatus {
+        state,
+        relaunches: Some(restarts),
+        machine_seconds: seconds.map(|seconds| seconds * nodes),
+        words: words.to_owned(),
+    }
 }
 
 /// A line a life, the last one last.
 fn of_sacct(text: &str) -> Option<JobStatus> {
-    let lives: Vec<Vec<&str>> = text.lines().map(|line| line.split('|').collect()).filter(|life: &Vec<&str>| life.len() == 3).collect();
+    let lives: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split('|').collect()).filter(|life: &Vec<&str>| life.len() == 3).collect();
     let restarts = u32::try_from(lives.len().checked_sub(1)?).ok()?;
-    let seconds: Option<f64> = lives.iter().map(|life| Some(life[1].parse::<f64>().ok()? * life[2].parse::<f64>().ok()?)).sum();
+    let seconds: Option<f64> =
+        lives.iter().map(|life| Some(life[1].parse::<f64>().ok()? * life[2].parse::<f64>().ok()?)).sum();
     let last = lives.last()?.first()?;
-    Some(JobStatus { state: state(last, restarts), relaunches: Some(restarts), machine_seconds: seconds, words: (*last).to_owned() })
+    Some(JobStatus {
+        state: state(last, restarts),
+        relaunches: Some(restarts),
+        machine_seconds: seconds,
+        words: (*last).to_owned(),
+    })
 }
 
 /// States of squeue(1), "JOB STATE CODES". sacct says `CANCELLED by 0`.
 fn state(word: &str, restarts: u32) -> JobState {
     match word.split_whitespace().next().unwrap_or_default() {
         "PENDING" if restarts == 0 => JobState::Waiting,
-        "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "PREEMPTED" | "RESV_DEL_HOLD" => JobState::Interrupted,
+        "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "PREEMPTED" | "RESV_DEL_HOLD" => {
+            JobState::Interrupted
+        }
         "COMPLETED" => JobState::Completed,
         "CANCELLED" | "REVOKED" => JobState::Stopped,
         "FAILED" | "TIMEOUT" | "NODE_FAIL" | "OUT_OF_MEMORY" | "BOOT_FAIL" | "DEADLINE" => JobState::Failed,
@@ -141,7 +162,12 @@ impl Engine for Slurm {
     }
 
     /// Slurm has no client for output: the file is where it was told to be, on the cluster's file system.
-    fn logs<'a>(&'a self, work: &'a Handed, _job: &'a JobId, _node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
+    fn logs<'a>(
+        &'a self,
+        work: &'a Handed,
+        _job: &'a JobId,
+        _node: u32,
+    ) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
         Box::pin(async move {
             match std::fs::read(&work.output) {
                 Ok(bytes) => Ok(bytes),
@@ -155,7 +181,8 @@ impl Engine for Slurm {
         Box::pin(async move {
             let client = self.client("scancel");
             let answer = client.ask(&[&job.0], &[]).await?;
-            let is_over = answer.talk.contains("Invalid job id") || answer.talk.contains("already completing or completed");
+            let is_over =
+                answer.talk.contains("Invalid job id") || answer.talk.contains("already completing or completed");
             if answer.is_done || is_over { Ok(()) } else { Err(client.unclear(&answer)) }
         })
     }
@@ -167,19 +194,28 @@ mod tests {
 
     #[test]
     fn what_scontrol_says_is_read() {
-        let line =
-            "JobId=17 JobName=a JobState=RUNNING Reason=None Requeue=1 Restarts=0 RunTime=1-00:01:40 NodeList=one,two NumNodes=2 NumCPUs=2";
+        let line = "JobId=17 JobName=a JobState=RUNNING Reason=None Requeue=1 Restarts=0 RunTime=1-00:01:40 NodeList=one,two NumNodes=2 NumCPUs=2";
         let status = of_scontrol(line);
-        assert_eq!((status.state, status.relaunches, status.machine_seconds), (JobState::Running, Some(0), Some(2.0 * 86_500.0)));
+        assert_eq!(
+            (status.state, status.relaunches, status.machine_seconds),
+            (JobState::Running, Some(0), Some(2.0 * 86_500.0))
+        );
         assert_eq!(status.words, "one,two");
-        let again = of_scontrol("JobState=PENDING Reason=BeginTime Restarts=2 RunTime=00:00:00 NodeList=(null) NumNodes=1-1");
-        assert_eq!((again.state, again.machine_seconds, again.words.as_str()), (JobState::Interrupted, None, "BeginTime"));
+        let again =
+            of_scontrol("JobState=PENDING Reason=BeginTime Restarts=2 RunTime=00:00:00 NodeList=(null) NumNodes=1-1");
+        assert_eq!(
+            (again.state, again.machine_seconds, again.words.as_str()),
+            (JobState::Interrupted, None, "BeginTime")
+        );
     }
 
     #[test]
     fn accounting_adds_up_the_lives() {
         let status = of_sacct("PREEMPTED|100|2\nCANCELLED by 0|50|2\n").unwrap();
-        assert_eq!((status.state, status.relaunches, status.machine_seconds), (JobState::Stopped, Some(1), Some(300.0)));
+        assert_eq!(
+            (status.state, status.relaunches, status.machine_seconds),
+            (JobState::Stopped, Some(1), Some(300.0))
+        );
         assert_eq!(of_sacct("\n"), None);
         assert_eq!(elapsed("INVALID"), None);
     }

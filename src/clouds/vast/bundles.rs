@@ -58,7 +58,8 @@ impl Row {
     /// A host that nobody has measured is not reliable.
     fn is_sound(&self) -> bool {
         let reliability = self.reliability2.as_f64().or(self.reliability.as_f64());
-        reliability.is_some_and(|share| share >= RELIABLE) && self.disk_space.as_f64().is_some_and(|gb| gb >= DISK_GB as f64)
+        reliability.is_some_and(|share| share >= RELIABLE)
+            && self.disk_space.as_f64().is_some_and(|gb| gb >= DISK_GB as f64)
     }
 
     fn with_disk(&self, machine: &Value) -> Result<UsdPerHour, String> {
@@ -83,7 +84,10 @@ pub fn list(rows: &Rows<Row>, listing: &mut Listing) {
     let for_rent: Vec<&Row> = rows.read.iter().filter(|row| row.is_for_rent()).collect();
     for row in for_rent.iter().filter(|row| row.is_sound()) {
         let memory_gb = row.gpu_ram.as_f64().map(|mib| mib / MIB_OF_A_GIB);
-        let Some(gpus) = row.num_gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).filter(|gpus| *gpus > 0) else { continue };
+        let Some(gpus) = row.num_gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).filter(|gpus| *gpus > 0)
+        else {
+            continue;
+        };
         let Some(instance) = listing.with_gpus(&row.gpu_name, memory_gb, gpus) else { continue };
         let flags = format!("offer={} disk_gb={DISK_GB}", row.id.as_u64().unwrap_or_default());
         if let Some(offer) = listing.offer(instance, row.country(), Purchase::OnDemand, row.with_disk(&row.dph_base)) {
@@ -150,20 +154,30 @@ mod tests {
 
     #[test]
     fn the_recorded_machine_is_of_unknown_reliability() {
-        let answer =
-            read(serde_json::from_str::<Value>(include_str!("../../../tests/fixtures/vast/bundle.json")).unwrap()["offers"].clone());
+        let answer = read(
+            serde_json::from_str::<Value>(include_str!("../../../tests/fixtures/vast/bundle.json")).unwrap()["offers"]
+                .clone(),
+        );
         assert!(answer.offers.is_empty());
-        assert_eq!(answer.notes[0].detail, "1 of 1 machines are left out: reliability below 0.98 or unknown, or less than 100 GB of disk");
+        assert_eq!(
+            answer.notes[0].detail,
+            "1 of 1 machines are left out: reliability below 0.98 or unknown, or less than 100 GB of disk"
+        );
     }
 
     #[test]
     fn the_rate_has_the_disk_in_it_and_names_the_machine() {
         let answer = read(json!([row(json!({ "min_bid": 0.1 }))]));
-        let found: Vec<_> =
-            answer.offers.iter().map(|offer| (offer.purchase, offer.quote.rate.to_string(), offer.suspicions.clone())).collect();
+        let found: Vec<_> = answer
+            .offers
+            .iter()
+            .map(|offer| (offer.purchase, offer.quote.rate.to_string(), offer.suspicions.clone()))
+            .collect();
         // 0.2 + 100 GB x 0.1 / 720 h, rounded up.
-        let expected =
-            [(Purchase::OnDemand, "0.213888889".to_owned(), vec![]), (Purchase::Spot, "0.113888889".to_owned(), vec![Suspicion::BidFloor])];
+        let expected = [
+            (Purchase::OnDemand, "0.213888889".to_owned(), vec![]),
+            (Purchase::Spot, "0.113888889".to_owned(), vec![Suspicion::BidFloor]),
+        ];
         assert_eq!(found, expected);
         assert_eq!(&*answer.offers[0].flags, "offer=1 disk_gb=100");
         assert_eq!(&*answer.offers[0].place.region, "BG");
@@ -189,12 +203,19 @@ mod tests {
 
     #[test]
     fn a_card_of_another_size_and_a_price_of_nothing_are_no_offers() {
-        assert!(read(json!([row(json!({ "gpu_name": "RTX 4090", "gpu_ram": 49140 }))])).notes[0].detail.contains("not in the catalog"));
+        assert!(
+            read(json!([row(json!({ "gpu_name": "RTX 4090", "gpu_ram": 49140 }))])).notes[0]
+                .detail
+                .contains("not in the catalog")
+        );
         for price in [json!(0), json!(null), json!("N/A*"), json!(-0.2)] {
             let answer = read(json!([row(json!({ "dph_base": price }))]));
             assert!(answer.offers.is_empty() && answer.notes.len() == 1, "{price}");
         }
-        assert_eq!(read(json!([row(json!({ "storage_cost": null }))])).notes[0].detail, "storage: the price is missing");
+        assert_eq!(
+            read(json!([row(json!({ "storage_cost": null }))])).notes[0].detail,
+            "storage: the price is missing"
+        );
     }
 
     proptest! {

@@ -36,7 +36,8 @@ struct Session<'a> {
 
 impl Session<'_> {
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, SourceError> {
-        let request = Request::get(format!("{}/v1/{path}", self.endpoint)).secret("authorization", &self.token, "Bearer ");
+        let request =
+            Request::get(format!("{}/v1/{path}", self.endpoint)).secret("authorization", &self.token, "Bearer ");
         self.http.json(&request).await
     }
 }
@@ -55,7 +56,8 @@ impl InstanceTypes {
         let client = self.client.as_deref().ok_or(SourceError::MissingCredentials { variable: CLIENT })?;
         let secret = self.secret.as_deref().ok_or(SourceError::MissingCredentials { variable: SECRET })?;
         let http = Http::new()?;
-        let body = json!({ "grant_type": "client_credentials", "client_id": client, "client_secret": secret }).to_string();
+        let body =
+            json!({ "grant_type": "client_credentials", "client_id": client, "client_secret": secret }).to_string();
         let request = Request::post(format!("{}/v1/oauth2/token", self.endpoint), "application/json", body);
         let token = http.json::<Token>(&request.hide(secret).hide(client)).await?.value.access_token;
         Ok(Session { http, endpoint: &self.endpoint, token })

@@ -48,7 +48,8 @@ pub struct Location {
 
 impl Type {
     fn machine(&self, listing: &mut Listing) -> Option<InstanceId> {
-        let gpus = self.gpu.number_of_gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).filter(|gpus| *gpus > 0)?;
+        let gpus =
+            self.gpu.number_of_gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).filter(|gpus| *gpus > 0)?;
         let memory_gb = self.gpu_memory.size_in_gigabytes.as_f64().map(|total| total / f64::from(gpus));
         let name = self.gpu.description.split_once("x ").map_or(self.gpu.description.as_str(), |(_, name)| name);
         listing.with_gpus(name, memory_gb, gpus)
@@ -126,7 +127,9 @@ mod tests {
 
     fn shown(answer: &Answer) -> Vec<(&str, Purchase, String, Availability)> {
         let offers = answer.offers.iter();
-        offers.map(|offer| (&*offer.place.region, offer.purchase, offer.quote.rate.to_string(), offer.availability)).collect()
+        offers
+            .map(|offer| (&*offer.place.region, offer.purchase, offer.quote.rate.to_string(), offer.availability))
+            .collect()
     }
 
     #[test]

@@ -54,7 +54,10 @@ impl Controller {
 
     pub(super) fn create(&mut self, now: f64, gang: Gang, mut open: Open, actions: &mut Vec<Action>) {
         if now > gang.since + self.terms.gang_limit {
-            actions.push(Action::Say(format!("not all {} machines came in time; those that did are given back", self.terms.nodes)));
+            actions.push(Action::Say(format!(
+                "not all {} machines came in time; those that did are given back",
+                self.terms.nodes
+            )));
             if let Which::Spot(pool) = gang.which {
                 self.watch.failed(pool);
             }
@@ -75,7 +78,13 @@ impl Controller {
         self.phase = Phase::Creating { gang, open };
     }
 
-    pub(super) fn answered(&mut self, now: f64, token: &str, outcome: Result<Machine, LaunchError>, actions: &mut Vec<Action>) {
+    pub(super) fn answered(
+        &mut self,
+        now: f64,
+        token: &str,
+        outcome: Result<Machine, LaunchError>,
+        actions: &mut Vec<Action>,
+    ) {
         let Phase::Creating { gang, open } = self.phase.clone() else { return self.not_wanted(now, outcome, actions) };
         if open.order.token != token {
             return self.not_wanted(now, outcome, actions);
@@ -84,7 +93,10 @@ impl Controller {
             Ok(machine) => self.joined(now, gang, &open, &machine.id, actions),
             Err(LaunchError::Unclear { code }) if open.tries < MOST_TRIES => {
                 let pause = (FIRST_PAUSE * 2_f64.powi(open.tries as i32 - 1)).min(LONGEST_PAUSE);
-                actions.push(Action::Say(format!("{}: no clear answer ({code}), asking again in {pause:.0} s", open.order.choice.pool)));
+                actions.push(Action::Say(format!(
+                    "{}: no clear answer ({code}), asking again in {pause:.0} s",
+                    open.order.choice.pool
+                )));
                 self.unclear_until = now + STRAYS;
                 self.phase = Phase::Creating { gang, open: Open { again_at: Some(now + pause), ..open } };
             }
@@ -103,8 +115,18 @@ impl Controller {
         if let Which::Spot(pool) = gang.which {
             self.last_pool = Some(pool);
         }
-        actions.push(Action::Say(format!("rented {} x {} at ${} an hour a machine", self.terms.nodes, choice.pool, choice.rate)));
-        self.phase = Phase::Running { gang, heard_at: now, looked_at: now, decided_at: now, is_working: false, has_spoken: false };
+        actions.push(Action::Say(format!(
+            "rented {} x {} at ${} an hour a machine",
+            self.terms.nodes, choice.pool, choice.rate
+        )));
+        self.phase = Phase::Running {
+            gang,
+            heard_at: now,
+            looked_at: now,
+            decided_at: now,
+            is_working: false,
+            has_spoken: false,
+        };
     }
 
     fn was_refused(&mut self, now: f64, gang: &Gang, open: &Open, error: &LaunchError, actions: &mut Vec<Action>) {
@@ -160,7 +182,13 @@ impl Controller {
     }
 
     fn rent(&mut self, machine: &MachineId, choice: &Choice, since: f64, now: f64) {
-        if self.rentals.add(Rental { machine: machine.clone(), rate: choice.rate, rule: choice.rule, since, until: None }) {
+        if self.rentals.add(Rental {
+            machine: machine.clone(),
+            rate: choice.rate,
+            rule: choice.rule,
+            since,
+            until: None,
+        }) {
             self.heard_of = now;
         }
     }

@@ -40,7 +40,13 @@ impl Journal {
         Ok(())
     }
 
-    pub fn end_handed(&mut self, run: &str, end: &str, relaunches: Option<u32>, at: Timestamp) -> Result<(), JournalError> {
+    pub fn end_handed(
+        &mut self,
+        run: &str,
+        end: &str,
+        relaunches: Option<u32>,
+        at: Timestamp,
+    ) -> Result<(), JournalError> {
         self.write(
             "UPDATE handed SET end = ?2, relaunches = ?3, ended_at = ?4 WHERE run = ?1 AND end IS NULL",
             params![run, end, relaunches, at.as_second()],
@@ -54,13 +60,16 @@ impl Journal {
     }
 
     pub fn handed(&self, run: &str) -> Result<Option<KeptJob>, JournalError> {
-        let mut found = self.database.prepare("SELECT work, job, end, ended_at, relaunches FROM handed WHERE run = ?1")?;
+        let mut found =
+            self.database.prepare("SELECT work, job, end, ended_at, relaunches FROM handed WHERE run = ?1")?;
         found.query_row([run], |row| Ok(kept(row))).optional()?.transpose()
     }
 
     /// The newest first.
     pub fn all_handed(&self) -> Result<Vec<KeptJob>, JournalError> {
-        let mut rows = self.database.prepare("SELECT work, job, end, ended_at, relaunches FROM handed ORDER BY handed_at DESC, run")?;
+        let mut rows = self
+            .database
+            .prepare("SELECT work, job, end, ended_at, relaunches FROM handed ORDER BY handed_at DESC, run")?;
         let mut found = rows.query([])?;
         let mut all = Vec::new();
         while let Some(row) = found.next()? {
@@ -73,5 +82,11 @@ impl Journal {
 fn kept(row: &Row) -> Result<KeptJob, JournalError> {
     let work = serde_json::from_str(&row.get::<_, String>(0)?).map_err(|error| JournalError::Row(error.to_string()))?;
     let ended_at = row.get::<_, Option<i64>>(3)?.and_then(|at| Timestamp::from_second(at).ok());
-    Ok(KeptJob { work, job: row.get::<_, Option<String>>(1)?.map(JobId), end: row.get(2)?, ended_at, relaunches: row.get(4)? })
+    Ok(KeptJob {
+        work,
+        job: row.get::<_, Option<String>>(1)?.map(JobId),
+        end: row.get(2)?,
+        ended_at,
+        relaunches: row.get(4)?,
+    })
 }

@@ -22,7 +22,10 @@ fn known(version: FocusVersion) -> BTreeMap<String, Known> {
     rows.filter(stands)
         .map(|row| {
             let allowed = row[6].split('|').filter(|value| !value.is_empty()).map(str::to_owned).collect();
-            (row[0].to_owned(), Known { level: row[3].to_owned(), kind: row[4].to_owned(), may_be_null: &row[5] == "yes", allowed })
+            (
+                row[0].to_owned(),
+                Known { level: row[3].to_owned(), kind: row[4].to_owned(), may_be_null: &row[5] == "yes", allowed },
+            )
         })
         .collect()
 }
@@ -76,8 +79,14 @@ fn cell(name: &str, value: &str, column: &Known) -> Option<String> {
         "datetime" => value.len() == 20 && value.ends_with('Z') && value.parse::<jiff::Timestamp>().is_ok(),
         "currency" => value.len() == 3 && value.bytes().all(|byte| byte.is_ascii_uppercase()),
         "json" => serde_json::from_str::<serde_json::Value>(value).is_ok_and(|value| value.is_object()),
-        "unit" => ["Hours", "Months", "GB", "GiB", "TB", "TiB", "GB-Months", "GiB-Months", "Tokens", "Requests", "Units"].contains(&value),
-        _ => value.trim() == value && (column.allowed.is_empty() || column.allowed.iter().any(|allowed| allowed == value)),
+        "unit" => {
+            ["Hours", "Months", "GB", "GiB", "TB", "TiB", "GB-Months", "GiB-Months", "Tokens", "Requests", "Units"]
+                .contains(&value)
+        }
+        _ => {
+            value.trim() == value
+                && (column.allowed.is_empty() || column.allowed.iter().any(|allowed| allowed == value))
+        }
     };
     (!is_right).then(|| format!("{name} is `{value}`, which is no {} of its column", column.kind))
 }
@@ -92,9 +101,24 @@ fn rules(row: &BTreeMap<&str, &str>) -> Vec<String> {
             problems.push(what.to_owned());
         }
     };
-    let of_sku = ["PricingQuantity", "PricingUnit", "PricingCategory", "ListUnitPrice", "ContractedUnitPrice", "SkuPriceDetails"];
+    let of_sku = [
+        "PricingQuantity",
+        "PricingUnit",
+        "PricingCategory",
+        "ListUnitPrice",
+        "ContractedUnitPrice",
+        "SkuPriceDetails",
+    ];
     let is_usage = is("ChargeCategory", "Usage") || is("ChargeCategory", "Purchase");
-    for name in ["SkuId", "SkuPriceId", "PricingQuantity", "PricingUnit", "PricingCategory", "ListUnitPrice", "ContractedUnitPrice"] {
+    for name in [
+        "SkuId",
+        "SkuPriceId",
+        "PricingQuantity",
+        "PricingUnit",
+        "PricingCategory",
+        "ListUnitPrice",
+        "ContractedUnitPrice",
+    ] {
         demand(!(is_usage && is_null(name)), &format!("{name} is null where something was used"));
         demand(!is("ChargeCategory", "Tax") || is_null(name), &format!("{name} is not null for a tax"));
     }
@@ -106,13 +130,24 @@ fn rules(row: &BTreeMap<&str, &str>) -> Vec<String> {
     for name in ["ConsumedQuantity", "ConsumedUnit"] {
         demand(is_null(name) != is_consumed, &format!("{name} is null where it must not be, or the reverse"));
     }
-    for name in ["CommitmentDiscountCategory", "CommitmentDiscountType", "CommitmentDiscountQuantity", "CommitmentDiscountUnit"] {
-        demand(is_null(name) == is_null("CommitmentDiscountId"), &format!("{name} and the commitment are not null together"));
+    for name in
+        ["CommitmentDiscountCategory", "CommitmentDiscountType", "CommitmentDiscountQuantity", "CommitmentDiscountUnit"]
+    {
+        demand(
+            is_null(name) == is_null("CommitmentDiscountId"),
+            &format!("{name} and the commitment are not null together"),
+        );
     }
-    demand(is("PricingCategory", "Committed") != is_null("CommitmentDiscountId"), "Committed prices and a commitment go together");
+    demand(
+        is("PricingCategory", "Committed") != is_null("CommitmentDiscountId"),
+        "Committed prices and a commitment go together",
+    );
     demand(is_null("RegionName") == is_null("RegionId"), "RegionName and RegionId are not null together");
     demand(is_null("ResourceType") == is_null("ResourceId"), "ResourceType and ResourceId are not null together");
-    demand(!(is("ChargeFrequency", "Usage-Based") && is("ChargeCategory", "Purchase")), "a purchase is not usage-based");
+    demand(
+        !(is("ChargeFrequency", "Usage-Based") && is("ChargeCategory", "Purchase")),
+        "a purchase is not usage-based",
+    );
     // One format, so that text compares as time.
     let at = |name: &str| row.get(name).copied().unwrap_or_default();
     demand(at("ChargePeriodStart") <= at("ChargePeriodEnd"), "the charge ends before it begins");

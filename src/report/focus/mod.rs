@@ -106,7 +106,10 @@ const fn until(until: FocusVersion, column: Column) -> Column {
 }
 
 /// Alphabetically, as the specification lists them; columns of our own at the end, as it demands.
-#[expect(clippy::redundant_closure_for_method_calls, reason = "a method is of one lifetime of `Row`, a column of every")]
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method is of one lifetime of `Row`, a column of every"
+)]
 const COLUMNS: &[Column] = &[
     column("AvailabilityZone", |row| row.charge.zone.clone()),
     column("BilledCost", |row| Some(row.billed().to_string())),

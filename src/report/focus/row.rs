@@ -38,10 +38,13 @@ impl<'a> Row<'a> {
         if charge.end < charge.start {
             return Err(FocusError::Period { charge: named() });
         }
-        let unit = words::unit(&charge.unit).ok_or_else(|| FocusError::Unit { charge: named(), unit: charge.unit.clone() })?;
+        let unit =
+            words::unit(&charge.unit).ok_or_else(|| FocusError::Unit { charge: named(), unit: charge.unit.clone() })?;
         let (month_start, month_end) = month(charge.start).ok_or_else(|| FocusError::Period { charge: named() })?;
-        let written =
-            |value: &Value| serde_json::to_string(value).map_err(|error| FocusError::Text { charge: named(), detail: error.to_string() });
+        let written = |value: &Value| {
+            serde_json::to_string(value)
+                .map_err(|error| FocusError::Text { charge: named(), detail: error.to_string() })
+        };
         Ok(Self {
             charge,
             category: category(charge.item),
@@ -106,7 +109,8 @@ impl<'a> Row<'a> {
 
     /// Of machine time that a commitment covers, or that was committed and not used.
     pub fn commitment(&self) -> Option<String> {
-        let is_committed = matches!(self.charge.purchase.as_deref(), Some("commitment" | "reserved")) || self.is_unused();
+        let is_committed =
+            matches!(self.charge.purchase.as_deref(), Some("commitment" | "reserved")) || self.is_unused();
         let place = self.charge.region.as_deref().unwrap_or("any");
         let kind = self.charge.instance_type.as_deref().unwrap_or("any");
         self.priced(&format!("{}/{place}/{kind}/commitment", self.charge.cloud)).filter(|_| is_committed)
@@ -132,7 +136,8 @@ impl<'a> Row<'a> {
     /// The price that was charged where it gives this cost, else the cost by the quantity.
     pub fn unit_price(&self, cost: Usd) -> Option<String> {
         let (price, quantity) = (self.charge.unit_price, self.charge.quantity);
-        let gives = Usd::from_dollars(price.dollars() * quantity).is_some_and(|product| (product.nanos() - cost.nanos()).abs() <= 1);
+        let gives = Usd::from_dollars(price.dollars() * quantity)
+            .is_some_and(|product| (product.nanos() - cost.nanos()).abs() <= 1);
         if gives || quantity == 0.0 {
             return self.priced(&price.to_string());
         }

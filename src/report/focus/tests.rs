@@ -36,7 +36,12 @@ fn charge() -> Charge {
         quantity: 4.0,
         unit: "hour".to_owned(),
         unit_price: usd("20.015625"),
-        costs: Costs { list: usd("220.16"), contracted: usd("80.0625"), effective: usd("80.0625"), billed: Some(usd("80.0625")) },
+        costs: Costs {
+            list: usd("220.16"),
+            contracted: usd("80.0625"),
+            effective: usd("80.0625"),
+            billed: Some(usd("80.0625")),
+        },
         waste: None,
         source: "aws spot price".to_owned(),
         priced_at: Some("2026-10-31T22:00:00Z".parse().unwrap()),
@@ -45,7 +50,12 @@ fn charge() -> Charge {
 }
 
 fn forecast() -> Charge {
-    let costs = Costs { list: usd("35209.922883871"), contracted: usd("35209.922883871"), effective: usd("35209.922883871"), billed: None };
+    let costs = Costs {
+        list: usd("35209.922883871"),
+        contracted: usd("35209.922883871"),
+        effective: usd("35209.922883871"),
+        billed: None,
+    };
     Charge {
         id: "portfolio/3".to_owned(),
         nature: Nature::Forecast { p50: usd("32449.67"), p90: usd("49576.34") },
@@ -73,16 +83,40 @@ fn every_kind() -> Vec<Charge> {
         Item::Tax,
         Item::Other,
     ];
-    let mut all: Vec<Charge> = items.into_iter().flat_map(|item| [Charge { item, ..charge() }, Charge { item, ..forecast() }]).collect();
+    let mut all: Vec<Charge> =
+        items.into_iter().flat_map(|item| [Charge { item, ..charge() }, Charge { item, ..forecast() }]).collect();
     for purchase in ["on-demand", "commitment", "reserved", "capacity-block", "spot-with-fallback"] {
         all.push(Charge { purchase: Some(purchase.to_owned()), ..charge() });
     }
     let back = usd("-12.50");
     let costs = Costs { list: back, contracted: back, effective: back, billed: Some(back) };
-    all.push(Charge { item: Item::Credit, unit_price: back, quantity: 1.0, unit: "unit".to_owned(), costs, ..charge() });
+    all.push(Charge {
+        item: Item::Credit,
+        unit_price: back,
+        quantity: 1.0,
+        unit: "unit".to_owned(),
+        costs,
+        ..charge()
+    });
     all.push(Charge { waste: Some(Waste::Redone), ..charge() });
-    let bare = Charge { region: None, zone: None, resource: None, instance_type: None, gpu: None, gpus: None, purchase: None, ..charge() };
-    all.push(Charge { cloud: "nebius".to_owned(), run: None, team: None, tags: BTreeMap::new(), quantity: 0.0, ..bare });
+    let bare = Charge {
+        region: None,
+        zone: None,
+        resource: None,
+        instance_type: None,
+        gpu: None,
+        gpus: None,
+        purchase: None,
+        ..charge()
+    };
+    all.push(Charge {
+        cloud: "nebius".to_owned(),
+        run: None,
+        team: None,
+        tags: BTreeMap::new(),
+        quantity: 0.0,
+        ..bare
+    });
     all
 }
 
@@ -136,7 +170,10 @@ fn a_forecast_bills_nothing_and_says_that_it_is_one() {
     assert_eq!(cells(1, names), ["0.00", "35209.922883871", "true", "32449.67", "49576.34"]);
     assert!(rows[1]["ChargeDescription"].starts_with("Forecast: machines of run run-1"));
     // The month of the begin, in UTC.
-    assert_eq!((&*rows[0]["BillingPeriodStart"], &*rows[0]["BillingPeriodEnd"]), ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z"));
+    assert_eq!(
+        (&*rows[0]["BillingPeriodStart"], &*rows[0]["BillingPeriodEnd"]),
+        ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
+    );
     assert_eq!(
         (&*rows[0]["PricingCategory"], &*rows[0]["ListUnitPrice"], &*rows[0]["ContractedUnitPrice"]),
         ("Dynamic", "55.04", "20.015625")
@@ -167,5 +204,8 @@ fn what_cannot_be_written_is_named() {
     assert!(matches!(refused(Charge { quantity: f64::NAN, ..charge() }), FocusError::Quantity { .. }));
     let (start, end) = (charge().end, charge().start);
     assert!(matches!(refused(Charge { start, end, ..charge() }), FocusError::Period { .. }));
-    assert_eq!("1.5".parse::<FocusVersion>().unwrap_err().to_string(), "FOCUS 1.5 is not written here: 1.2, 1.3 and 1.4 are");
+    assert_eq!(
+        "1.5".parse::<FocusVersion>().unwrap_err().to_string(),
+        "FOCUS 1.5 is not written here: 1.2, 1.3 and 1.4 are"
+    );
 }

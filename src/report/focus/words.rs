@@ -15,16 +15,27 @@ pub struct Service {
 
 pub fn service(cloud: &str, item: Item) -> Service {
     match item {
-        Item::Machines | Item::Fallback | Item::LostWork | Item::UnusedCommitment => {
-            Service { category: "Compute", subcategory: "Virtual Machines", name: compute(cloud), meter: "GPU machine time" }
+        Item::Machines | Item::Fallback | Item::LostWork | Item::UnusedCommitment => Service {
+            category: "Compute",
+            subcategory: "Virtual Machines",
+            name: compute(cloud),
+            meter: "GPU machine time",
+        },
+        Item::Disk => {
+            Service { category: "Storage", subcategory: "Block Storage", name: disk(cloud), meter: "Disk capacity" }
         }
-        Item::Disk => Service { category: "Storage", subcategory: "Block Storage", name: disk(cloud), meter: "Disk capacity" },
-        Item::CheckpointStorage => {
-            Service { category: "Storage", subcategory: "Object Storage", name: bucket(cloud), meter: "Object storage capacity" }
-        }
-        Item::Egress => {
-            Service { category: "Networking", subcategory: "Other (Networking)", name: "Data Transfer", meter: "Data transfer out" }
-        }
+        Item::CheckpointStorage => Service {
+            category: "Storage",
+            subcategory: "Object Storage",
+            name: bucket(cloud),
+            meter: "Object storage capacity",
+        },
+        Item::Egress => Service {
+            category: "Networking",
+            subcategory: "Other (Networking)",
+            name: "Data Transfer",
+            meter: "Data transfer out",
+        },
         Item::Credit | Item::Tax | Item::Other => {
             Service { category: "Other", subcategory: "Other (Other)", name: "Billing", meter: "Billing" }
         }

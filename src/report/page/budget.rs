@@ -96,7 +96,8 @@ pub fn is_budget(document: &Value) -> bool {
 
 impl Budget {
     pub fn read(document: Value) -> Result<Self, RecordedError> {
-        let read: Self = serde_json::from_value(document).map_err(|error| RecordedError::Malformed(error.to_string()))?;
+        let read: Self =
+            serde_json::from_value(document).map_err(|error| RecordedError::Malformed(error.to_string()))?;
         if read.version == VERSION { Ok(read) } else { Err(RecordedError::Version(read.version)) }
     }
 }
@@ -104,8 +105,14 @@ impl Budget {
 pub fn report(budget: &Budget, now: Timestamp) -> Report {
     let cost = budget.total.cost_usd;
     let mut key = vec![
-        KeyFigure { name: "Expected cost", value: format::usd(cost.expected), note: format!("middle case {}", format::usd(cost.p50)) },
-        KeyFigure { name: "Nine of ten cases", value: format!("≤ {}", format::usd(cost.p90)), note: "cost".to_owned() },
+        KeyFigure {
+            name: "Expected cost",
+            value: format::usd(cost.expected),
+            note: format!("middle case {}", format::usd(cost.p50)),
+        },
+        KeyFigure {
+            name: "Nine of ten cases", value: format!("≤ {}", format::usd(cost.p90)), note: "cost".to_owned()
+        },
     ];
     key.extend(budget.total.budget_usd.map(|limit| {
         KeyFigure {
@@ -156,7 +163,11 @@ fn summary(budget: &Budget) -> Section {
         format::usd(cost.p90)
     )];
     if let (Some(limit), Some(chance)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
-        text.push(format!("The budget of {} is kept with a chance of {:.0} %.", format::usd(limit), chance.min(0.99) * 100.0));
+        text.push(format!(
+            "The budget of {} is kept with a chance of {:.0} %.",
+            format::usd(limit),
+            chance.min(0.99) * 100.0
+        ));
     }
     Section { id: "summary", heading: "Summary", text, ..Section::default() }
 }
@@ -172,7 +183,10 @@ fn group(id: &'static str, heading: &'static str, parts: &[Part]) -> Section {
     };
     let chart = Chart::new(
         format!("{heading}: from the middle case to nine of ten"),
-        format!("{} bars from the 50th to the 90th percentile of cost, each with a mark at the expected cost.", parts.len()),
+        format!(
+            "{} bars from the 50th to the 90th percentile of cost, each with a mark at the expected cost.",
+            parts.len()
+        ),
         Kind::Spreads(Spreads { rows: parts.iter().map(spread).collect() }),
     );
     let row = |part: &Part| {
@@ -232,7 +246,12 @@ fn sensitivity(budget: &Budget) -> Section {
         ],
         rows: budget.sensitivity.iter().map(row).collect(),
     };
-    Section { id: "sensitivity", heading: "What the total depends on", figures: vec![Figure { chart: None, table }], ..Section::default() }
+    Section {
+        id: "sensitivity",
+        heading: "What the total depends on",
+        figures: vec![Figure { chart: None, table }],
+        ..Section::default()
+    }
 }
 
 fn lines(budget: &Budget) -> Section {
@@ -278,5 +297,6 @@ fn lines(budget: &Budget) -> Section {
 /// An amount that may be negative.
 fn money(text: &str) -> Cell {
     let (sign, size) = text.strip_prefix('-').map_or(("", text), |size| ("-", size));
-    Usd::parse(size).map_or_else(|_| Cell::text(text), |amount| Cell::new(format!("{sign}{}", format::usd(amount)), text))
+    Usd::parse(size)
+        .map_or_else(|_| Cell::text(text), |amount| Cell::new(format!("{sign}{}", format::usd(amount)), text))
 }

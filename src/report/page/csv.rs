@@ -41,7 +41,11 @@ pub fn csv(report: &Report) -> String {
 /// Text that a spreadsheet would run as a formula begins with an apostrophe instead (OWASP, "CSV Injection").
 fn harmless(value: &str) -> String {
     let is_number = value.parse::<f64>().is_ok();
-    if !is_number && value.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{value}") } else { value.to_owned() }
+    if !is_number && value.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("'{value}")
+    } else {
+        value.to_owned()
+    }
 }
 
 #[cfg(test)]

@@ -130,7 +130,8 @@ pub fn day(at: Timestamp) -> String {
 impl Report {
     /// Charts are left out: their facts are in the tables.
     pub fn json(&self) -> Value {
-        let key: Vec<Value> = self.key.iter().map(|key| json!({"name": key.name, "value": key.value, "note": key.note})).collect();
+        let key: Vec<Value> =
+            self.key.iter().map(|key| json!({"name": key.name, "value": key.value, "note": key.note})).collect();
         let sections: Vec<Value> = self.sections.iter().map(Section::json).collect();
         json!({"version": 1, "title": self.title, "lead": self.lead, "made_at": self.made_at, "key": key, "sections": sections})
     }
@@ -147,7 +148,11 @@ impl Table {
     fn json(&self) -> Value {
         let row = |cells: &Vec<Cell>| {
             let pairs = self.columns.iter().zip(cells).filter(|(_, cell)| !cell.exact.is_empty());
-            Value::Object(pairs.map(|(column, cell)| (column.key.to_owned(), Value::String(cell.exact.clone()))).collect::<Map<_, _>>())
+            Value::Object(
+                pairs
+                    .map(|(column, cell)| (column.key.to_owned(), Value::String(cell.exact.clone())))
+                    .collect::<Map<_, _>>(),
+            )
         };
         json!({"id": self.id, "caption": self.caption, "rows": self.rows.iter().map(row).collect::<Vec<_>>()})
     }

@@ -53,7 +53,8 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
         mark: *mark,
         label: (index + 1).to_string(),
     });
-    let points = Points { across: "expected time".to_owned(), up: "expected cost".to_owned(), points: points.collect() };
+    let points =
+        Points { across: "expected time".to_owned(), up: "expected cost".to_owned(), points: points.collect() };
     let best = listed.iter().position(|(_, mark)| *mark == Mark::Best).unwrap_or_default() + 1;
     let chart = Chart::new(
         "Cost against time",
@@ -104,13 +105,18 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
 
 fn certainty(document: &Document, plan: &Plan, around: &Around) -> Section {
     let listed = listed(document, plan);
-    let front: Vec<(usize, &Plan)> =
-        listed.iter().enumerate().filter(|(_, (_, mark))| *mark != Mark::Other).map(|(index, (one, _))| (index + 1, *one)).collect();
+    let front: Vec<(usize, &Plan)> = listed
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, mark))| *mark != Mark::Other)
+        .map(|(index, (one, _))| (index + 1, *one))
+        .collect();
     let place = front.iter().position(|(_, one)| one.id == plan.id).unwrap_or_default();
     // The plans around the recommended one.
     let first = place.saturating_sub(SPREADS / 2).min(front.len().saturating_sub(SPREADS));
     let plans = &front[first..(first + SPREADS).min(front.len())];
-    let name = |(number, one): &(usize, &Plan)| format!("{number}: {}, {}, {}", around.gpus(one), one.purchase, one.place());
+    let name =
+        |(number, one): &(usize, &Plan)| format!("{number}: {}, {}, {}", around.gpus(one), one.purchase, one.place());
     let spread = |known: &(usize, &Plan)| Spread {
         name: name(known),
         words: format!("{} to {}", format::usd(known.1.cost_usd.p50), format::usd(known.1.cost_usd.p90)),
@@ -158,8 +164,11 @@ fn certainty(document: &Document, plan: &Plan, around: &Around) -> Section {
 fn histogram(plan: &Plan) -> Option<Figure> {
     let bars = plan.spot.as_ref().map(|spot| &spot.cost_histogram).filter(|bars| !bars.is_empty())?;
     let name = |from: Usd, to: Usd| format!("{} to {}", format::usd(from), format::usd(to));
-    let rows =
-        bars.iter().map(|bar| Row { name: name(bar.from_usd, bar.to_usd), value: bar.share, words: format!("{:.0} %", bar.share * 100.0) });
+    let rows = bars.iter().map(|bar| Row {
+        name: name(bar.from_usd, bar.to_usd),
+        value: bar.share,
+        words: format!("{:.0} %", bar.share * 100.0),
+    });
     let chart = Chart::new(
         "What the machines cost in the replayed cases",
         format!("Shares of the replayed cases in {} bands of cost of equal width.", bars.len()),
@@ -167,9 +176,17 @@ fn histogram(plan: &Plan) -> Option<Figure> {
     );
     let table = Table {
         id: "histogram",
-        caption: "Replayed cases of the recommended plan by what machines cost (storage and transfer come on top)".to_owned(),
-        columns: vec![Column::number("from_usd", "From"), Column::number("to_usd", "To"), Column::number("share", "Share of cases")],
-        rows: bars.iter().map(|bar| vec![Cell::usd(bar.from_usd), Cell::usd(bar.to_usd), Cell::share(bar.share)]).collect(),
+        caption: "Replayed cases of the recommended plan by what machines cost (storage and transfer come on top)"
+            .to_owned(),
+        columns: vec![
+            Column::number("from_usd", "From"),
+            Column::number("to_usd", "To"),
+            Column::number("share", "Share of cases"),
+        ],
+        rows: bars
+            .iter()
+            .map(|bar| vec![Cell::usd(bar.from_usd), Cell::usd(bar.to_usd), Cell::share(bar.share)])
+            .collect(),
     };
     Some(Figure { chart: Some(chart), table })
 }
@@ -179,8 +196,11 @@ fn bill(plan: &Plan) -> Found {
         return Err("the plan has no bill");
     }
     let total: Usd = plan.bill.iter().map(|line| line.cost_usd).sum();
-    let rows =
-        plan.bill.iter().map(|line| Row { name: line.item.clone(), value: line.cost_usd.dollars(), words: format::usd(line.cost_usd) });
+    let rows = plan.bill.iter().map(|line| Row {
+        name: line.item.clone(),
+        value: line.cost_usd.dollars(),
+        words: format::usd(line.cost_usd),
+    });
     let largest = plan.bill.iter().max_by_key(|line| line.cost_usd).map_or(String::new(), |line| line.item.clone());
     let chart = Chart::new(
         "The bill by item",
@@ -201,7 +221,14 @@ fn bill(plan: &Plan) -> Found {
             ]
         })
         .collect();
-    rows.push(vec![Cell::text("total"), Cell::none(), Cell::none(), Cell::none(), Cell::usd(total), Cell::text("the sum of the lines")]);
+    rows.push(vec![
+        Cell::text("total"),
+        Cell::none(),
+        Cell::none(),
+        Cell::none(),
+        Cell::usd(total),
+        Cell::text("the sum of the lines"),
+    ]);
     let table = Table {
         id: "bill",
         caption: "Expected bill: quantity times unit price".to_owned(),
@@ -224,8 +251,9 @@ fn ways(document: &Document) -> Found {
         return Err("the market sells these machines on one kind of terms only");
     }
     let row = |terms: &crate::report::page::recorded::Terms| {
-        let cost =
-            |pick: fn(&crate::units::Quantiles<Usd>) -> Usd| terms.cost_usd.as_ref().map_or_else(Cell::none, |cost| Cell::usd(pick(cost)));
+        let cost = |pick: fn(&crate::units::Quantiles<Usd>) -> Usd| {
+            terms.cost_usd.as_ref().map_or_else(Cell::none, |cost| Cell::usd(pick(cost)))
+        };
         vec![
             Cell::text(&*terms.purchase),
             cost(|cost| cost.expected),
@@ -248,7 +276,12 @@ fn ways(document: &Document) -> Found {
         ],
         rows: document.terms.iter().map(row).collect(),
     };
-    Ok(section("ways-to-pay", "Ways to pay", "The same run on the same machines.".to_owned(), vec![Figure { chart: None, table }]))
+    Ok(section(
+        "ways-to-pay",
+        "Ways to pay",
+        "The same run on the same machines.".to_owned(),
+        vec![Figure { chart: None, table }],
+    ))
 }
 
 fn step(plan: &Plan) -> Found {
@@ -257,7 +290,11 @@ fn step(plan: &Plan) -> Found {
         return Err("this plan document does not say it; a plan made again with this version does");
     }
     let words = |seconds: f64| format!("{}, {:.0} %", format::step_seconds(seconds), seconds / total * 100.0);
-    let rows = plan.step_parts.iter().map(|part| Row { name: part.part.clone(), value: part.seconds, words: words(part.seconds) });
+    let rows = plan.step_parts.iter().map(|part| Row {
+        name: part.part.clone(),
+        value: part.seconds,
+        words: words(part.seconds),
+    });
     let largest = plan.step_parts.first().map_or(String::new(), |part| part.part.clone());
     let chart = Chart::new(
         "The time of a step by part",
@@ -267,7 +304,11 @@ fn step(plan: &Plan) -> Found {
     let table = Table {
         id: "step",
         caption: "Parts of one optimizer step, estimated".to_owned(),
-        columns: vec![Column::text("part", "Part"), Column::number("seconds", "Time"), Column::number("share", "Share")],
+        columns: vec![
+            Column::text("part", "Part"),
+            Column::number("seconds", "Time"),
+            Column::number("share", "Share"),
+        ],
         rows: plan
             .step_parts
             .iter()
@@ -277,12 +318,16 @@ fn step(plan: &Plan) -> Found {
             })
             .collect(),
     };
-    let text = format!("A step takes {}. Time in which GPUs wait is paid like any other.", format::step_band(plan.step_seconds));
+    let text = format!(
+        "A step takes {}. Time in which GPUs wait is paid like any other.",
+        format::step_band(plan.step_seconds)
+    );
     Ok(section("step", "Where the time of a step goes", text, vec![Figure { chart: Some(chart), table }]))
 }
 
 fn history(around: &Around) -> Found {
-    let none = "the price cache knows no course of this price; `gpuplan refresh --history` asks the clouds that tell theirs";
+    let none =
+        "the price cache knows no course of this price; `gpuplan refresh --history` asks the clouds that tell theirs";
     let points = around.history;
     let (Some(first), Some(trend)) = (points.first(), Trend::of(points, around.now)) else { return Err(none) };
     if points.len() < 2 {
@@ -298,8 +343,9 @@ fn history(around: &Around) -> Found {
         course.push((hours(point.since), point.rate.dollars()));
     }
     course.push((hours(around.now), trend.now.dollars()));
-    let change =
-        |change: Option<f64>| change.map_or_else(Cell::none, |share| Cell::new(format!("{:+.0} %", share * 100.0), share.to_string()));
+    let change = |change: Option<f64>| {
+        change.map_or_else(Cell::none, |share| Cell::new(format!("{:+.0} %", share * 100.0), share.to_string()))
+    };
     let chart = Chart::new(
         "Price of one machine over time",
         format!(
@@ -334,10 +380,14 @@ fn history(around: &Around) -> Found {
             Cell::rate(trend.highest),
             change(trend.change_7_days),
             change(trend.change_30_days),
-            trend.daily_volatility.map_or_else(Cell::none, |share| Cell::new(format!("{:.1} %", share * 100.0), share.to_string())),
+            trend
+                .daily_volatility
+                .map_or_else(Cell::none, |share| Cell::new(format!("{:.1} %", share * 100.0), share.to_string())),
         ]],
     };
-    let text = "What the cloud asked for one such machine in this place, as far as the price cache of this machine knows.".to_owned();
+    let text =
+        "What the cloud asked for one such machine in this place, as far as the price cache of this machine knows."
+            .to_owned();
     Ok(section("price-history", "Price history", text, vec![Figure { chart: Some(chart), table }]))
 }
 

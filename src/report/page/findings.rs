@@ -29,8 +29,12 @@ pub fn section(findings: &[Finding]) -> Option<Section> {
         ],
         rows: findings.iter().map(row).collect(),
     };
-    let text = vec!["Each is priced by itself, at best, on the recommended machines; savings of several do not add up.".to_owned()];
-    let why = |finding: &Finding| Some(format!("Not priced: {}: {}.", finding.rule.replace('-', " "), finding.why_unpriced.as_ref()?));
+    let text = vec![
+        "Each is priced by itself, at best, on the recommended machines; savings of several do not add up.".to_owned(),
+    ];
+    let why = |finding: &Finding| {
+        Some(format!("Not priced: {}: {}.", finding.rule.replace('-', " "), finding.why_unpriced.as_ref()?))
+    };
     let points = findings.iter().filter_map(why).collect();
     let figures = vec![Figure { chart: None, table }];
     Some(Section { id: "findings", heading: "What the profile found", text, points, figures })

@@ -17,7 +17,11 @@ pub fn html(report: &Report) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}: gpuplan report</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the report</a>\n"
     );
-    out.push_str(&format!("<header>\n<h1>{title}</h1>\n<p>{}</p>\n{}</header>\n", escape(&report.lead), key(&report.key)));
+    out.push_str(&format!(
+        "<header>\n<h1>{title}</h1>\n<p>{}</p>\n{}</header>\n",
+        escape(&report.lead),
+        key(&report.key)
+    ));
     out.push_str(&contents(&report.sections));
     out.push_str("<main id=\"main\">\n");
     for part in &report.sections {
@@ -42,13 +46,18 @@ fn key(figures: &[KeyFigure]) -> String {
 }
 
 fn contents(sections: &[Section]) -> String {
-    let each = sections.iter().map(|section| format!("<li><a href=\"#{}\">{}</a></li>\n", section.id, escape(section.heading)));
+    let each = sections
+        .iter()
+        .map(|section| format!("<li><a href=\"#{}\">{}</a></li>\n", section.id, escape(section.heading)));
     format!("<nav aria-label=\"Sections\">\n<ul>\n{}</ul>\n</nav>\n", each.collect::<String>())
 }
 
 fn section(out: &mut String, section: &Section) {
     let id = section.id;
-    out.push_str(&format!("<section id=\"{id}\" aria-labelledby=\"{id}-h\">\n<h2 id=\"{id}-h\">{}</h2>\n", escape(section.heading)));
+    out.push_str(&format!(
+        "<section id=\"{id}\" aria-labelledby=\"{id}-h\">\n<h2 id=\"{id}-h\">{}</h2>\n",
+        escape(section.heading)
+    ));
     for text in &section.text {
         out.push_str(&format!("<p>{}</p>\n", with_commands(text)));
     }
@@ -65,7 +74,10 @@ fn section(out: &mut String, section: &Section) {
 fn figure(out: &mut String, figure: &Figure) {
     if let Some(chart) = &figure.chart {
         let caption = escape(&chart.title);
-        out.push_str(&format!("<figure>\n{}\n<figcaption>{caption}</figcaption>\n</figure>\n", chart.drawn(figure.table.id)));
+        out.push_str(&format!(
+            "<figure>\n{}\n<figcaption>{caption}</figcaption>\n</figure>\n",
+            chart.drawn(figure.table.id)
+        ));
     }
     table(out, &figure.table);
 }
@@ -83,7 +95,11 @@ fn table(out: &mut String, table: &Table) {
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
-        let cells = table.columns.iter().zip(row).map(|(column, cell)| format!("<td{}>{}</td>", class_of(column, cell), shown(cell)));
+        let cells = table
+            .columns
+            .iter()
+            .zip(row)
+            .map(|(column, cell)| format!("<td{}>{}</td>", class_of(column, cell), shown(cell)));
         out.push_str(&format!("<tr>{}</tr>\n", cells.collect::<String>()));
     }
     out.push_str("</tbody>\n</table>\n</div>\n");

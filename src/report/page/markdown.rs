@@ -59,8 +59,9 @@ fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let characters: Vec<char> = text.chars().collect();
     for (index, character) in characters.iter().enumerate() {
-        let between_letters =
-            index > 0 && characters[index - 1].is_alphanumeric() && characters.get(index + 1).is_some_and(|next| next.is_alphanumeric());
+        let between_letters = index > 0
+            && characters[index - 1].is_alphanumeric()
+            && characters.get(index + 1).is_some_and(|next| next.is_alphanumeric());
         let is_markup = match character {
             '\\' | '*' | '<' | '>' | '[' | ']' | '|' | '~' | '&' => true,
             '_' => !between_letters,
@@ -85,7 +86,10 @@ mod tests {
 
     #[test]
     fn names_cannot_become_markup_or_columns() {
-        assert_eq!(escape("a|b <script> *x* [l](u) Standard_ND96 _i_"), "a\\|b \\<script\\> \\*x\\* \\[l\\](u) Standard_ND96 \\_i\\_");
+        assert_eq!(
+            escape("a|b <script> *x* [l](u) Standard_ND96 _i_"),
+            "a\\|b \\<script\\> \\*x\\* \\[l\\](u) Standard_ND96 \\_i\\_"
+        );
         assert_eq!(escape("# no heading\n- no list"), "\\# no heading - no list");
         assert_eq!(escape("type `a | <b>` now, ` alone"), "type `a \\| <b>` now, \\` alone");
         assert_eq!(escape("-"), "\\-");

@@ -65,7 +65,11 @@ pub fn report(document: &Document, plan: &Plan, around: &Around) -> Report {
         day_and_time(document.generated_at),
         document.workload.model,
         document.workload.task,
-        if document.workload.precision.is_empty() { String::new() } else { format!(" in {}", document.workload.precision) },
+        if document.workload.precision.is_empty() {
+            String::new()
+        } else {
+            format!(" in {}", document.workload.precision)
+        },
     );
     Report { title: document.workload.name.clone(), lead, made_at: around.now, key: key(plan), sections }
 }
@@ -77,7 +81,11 @@ fn key(plan: &Plan) -> Vec<KeyFigure> {
             value: format::usd(plan.cost_usd.expected),
             note: format!("middle case {}", format::usd(plan.cost_usd.p50)),
         },
-        KeyFigure { name: "Nine of ten cases", value: format!("≤ {}", format::usd(plan.cost_usd.p90)), note: "cost".to_owned() },
+        KeyFigure {
+            name: "Nine of ten cases",
+            value: format!("≤ {}", format::usd(plan.cost_usd.p90)),
+            note: "cost".to_owned(),
+        },
         KeyFigure {
             name: "Expected time",
             value: Hours(plan.run_hours.expected).to_string(),
@@ -85,7 +93,11 @@ fn key(plan: &Plan) -> Vec<KeyFigure> {
         },
     ];
     if let Some(chance) = plan.chance_by_deadline {
-        key.push(KeyFigure { name: "By the deadline", value: percent(chance), note: "chance to have ended".to_owned() });
+        key.push(KeyFigure {
+            name: "By the deadline",
+            value: percent(chance),
+            note: "chance to have ended".to_owned(),
+        });
     }
     key
 }
@@ -125,7 +137,9 @@ fn recommendation(document: &Document, plan: &Plan, around: &Around) -> Section 
         ));
     }
     text.extend(plan.served.as_ref().map(serving));
-    text.extend(plan.spot.as_ref().and_then(|spot| spot.promise.clone()).map(|promise| format!("The plan promises: {promise}")));
+    text.extend(
+        plan.spot.as_ref().and_then(|spot| spot.promise.clone()).map(|promise| format!("The plan promises: {promise}")),
+    );
     if !plan.because.is_empty() {
         text.push("Why this one:".to_owned());
     }
@@ -149,9 +163,19 @@ fn serving(served: &Served) -> String {
         format!("{} copies of the model answer", served.replicas)
     };
     let Latency { ttft, per_token } = served.latency_seconds;
-    let pace = if per_token.expected > 0.0 { format!(", then one every {:.0} ms", per_token.expected * 1e3) } else { String::new() };
-    let money = served.usd_per_million_tokens.map_or(String::new(), |usd| format!(" A million tokens cost {}.", format::usd(usd)));
-    format!("{copies}: the first token after {:.0} ms, after {:.0} ms in one of ten cases{pace}.{money}", ttft.p50 * 1e3, ttft.p90 * 1e3)
+    let pace = if per_token.expected > 0.0 {
+        format!(", then one every {:.0} ms", per_token.expected * 1e3)
+    } else {
+        String::new()
+    };
+    let money = served
+        .usd_per_million_tokens
+        .map_or(String::new(), |usd| format!(" A million tokens cost {}.", format::usd(usd)));
+    format!(
+        "{copies}: the first token after {:.0} ms, after {:.0} ms in one of ten cases{pace}.{money}",
+        ttft.p50 * 1e3,
+        ttft.p90 * 1e3
+    )
 }
 
 fn time(document: &Document, plan: &Plan) -> String {
@@ -159,7 +183,9 @@ fn time(document: &Document, plan: &Plan) -> String {
         return format!("It serves for {}.", Hours(plan.run_hours.expected));
     }
     let chance = match (plan.chance_by_deadline, document.limit("deadline")) {
-        (Some(chance), Some(deadline)) => format!(" The chance to have ended by the deadline ({deadline}) is {}.", percent(chance)),
+        (Some(chance), Some(deadline)) => {
+            format!(" The chance to have ended by the deadline ({deadline}) is {}.", percent(chance))
+        }
         (Some(chance), None) => format!(" The chance to have ended by the deadline is {}.", percent(chance)),
         (None, _) => " No deadline was given.".to_owned(),
     };
@@ -171,7 +197,8 @@ fn terms(purchase: &str) -> String {
     match purchase {
         "spot" => "on spot terms: cheaper machines that the cloud may take back".to_owned(),
         "spot-with-fallback" => {
-            "on spot terms (cheaper machines that the cloud may take back) with on-demand machines to fall back on".to_owned()
+            "on spot terms (cheaper machines that the cloud may take back) with on-demand machines to fall back on"
+                .to_owned()
         }
         "on-demand" => "on demand: at the list price, without a commitment".to_owned(),
         other => format!("on the terms `{other}`"),
@@ -193,15 +220,20 @@ fn origin(word: &str) -> &str {
 fn risks(document: &Document, plan: &Plan, around: &Around) -> Section {
     let mut points = Vec::new();
     if plan.price.stale {
-        points.push("The price is stale: the cloud may ask another one today. `gpuplan plan FILE --live` asks it.".to_owned());
+        points.push(
+            "The price is stale: the cloud may ask another one today. `gpuplan plan FILE --live` asks it.".to_owned(),
+        );
     }
     if !plan.price.suspect.is_empty() {
-        let words: Vec<String> = plan.price.suspect.iter().map(|word| word.as_str().unwrap_or("other").to_owned()).collect();
+        let words: Vec<String> =
+            plan.price.suspect.iter().map(|word| word.as_str().unwrap_or("other").to_owned()).collect();
         points.push(format!("The price is doubtful: {}.", words.join(", ")));
     }
     if document.valid_until.is_some_and(|until| until < around.now) {
         let until = document.valid_until.map(day_and_time).unwrap_or_default();
-        points.push(format!("This plan was good until {until}. Prices may have moved since: `gpuplan plan FILE` makes it again."));
+        points.push(format!(
+            "This plan was good until {until}. Prices may have moved since: `gpuplan plan FILE` makes it again."
+        ));
     } else if Hours(around.now.duration_since(document.generated_at).as_secs_f64() / 3600.0) > JUST_MADE {
         points.push(format!("This plan is {} old.", format::age(document.generated_at, around.now)));
     }
@@ -294,9 +326,15 @@ fn reason_words(reason: &str) -> String {
 }
 
 fn assumptions(document: &Document, plan: &Plan, around: &Around) -> Section {
-    let mut points: Vec<String> = document.workload.assumed.iter().map(|assumed| format!("Assumed: {assumed}.")).collect();
-    points.push(format!("Price of machines: {}, seen on {}.", around.source(&plan.price.source), day(plan.price.observed_at)));
-    let mut bases: Vec<&str> = plan.bill.iter().map(|line| line.basis.as_str()).filter(|basis| !basis.is_empty()).collect();
+    let mut points: Vec<String> =
+        document.workload.assumed.iter().map(|assumed| format!("Assumed: {assumed}.")).collect();
+    points.push(format!(
+        "Price of machines: {}, seen on {}.",
+        around.source(&plan.price.source),
+        day(plan.price.observed_at)
+    ));
+    let mut bases: Vec<&str> =
+        plan.bill.iter().map(|line| line.basis.as_str()).filter(|basis| !basis.is_empty()).collect();
     bases.sort_unstable();
     bases.dedup();
     points.extend(bases.into_iter().map(|basis| format!("The bill rests on: {basis}.")));
@@ -314,8 +352,14 @@ fn assumptions(document: &Document, plan: &Plan, around: &Around) -> Section {
         input("seed", "Seed of the draws"),
     ];
     points.extend(inputs.into_iter().flatten());
-    let own_runs =
-        document.inputs.get("own_runs").and_then(|runs| runs.as_array()).map(|runs| runs.iter().filter_map(|run| run["run"].as_str()));
-    points.extend(own_runs.map(|runs| format!("Own finished runs that the times go by: {}.", runs.collect::<Vec<_>>().join(", "))));
+    let own_runs = document
+        .inputs
+        .get("own_runs")
+        .and_then(|runs| runs.as_array())
+        .map(|runs| runs.iter().filter_map(|run| run["run"].as_str()));
+    points.extend(
+        own_runs
+            .map(|runs| format!("Own finished runs that the times go by: {}.", runs.collect::<Vec<_>>().join(", "))),
+    );
     Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() }
 }

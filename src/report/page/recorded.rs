@@ -234,7 +234,8 @@ fn one() -> u64 {
 
 impl Document {
     pub fn read(document: Value) -> Result<Self, RecordedError> {
-        let read: Self = serde_json::from_value(document).map_err(|error| RecordedError::Malformed(error.to_string()))?;
+        let read: Self =
+            serde_json::from_value(document).map_err(|error| RecordedError::Malformed(error.to_string()))?;
         if read.version == VERSION { Ok(read) } else { Err(RecordedError::Version(read.version)) }
     }
 

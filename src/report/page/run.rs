@@ -107,7 +107,8 @@ impl RunFacts {
 
     fn spent_by(&self, moment: f64) -> f64 {
         let machines: f64 = self.machines.iter().map(|machine| machine.cost_by(moment, self.hours)).sum();
-        let beside: f64 = self.beside.iter().map(|one| evenly(one.charge.costs.contracted, one.from, one.until, moment)).sum();
+        let beside: f64 =
+            self.beside.iter().map(|one| evenly(one.charge.costs.contracted, one.from, one.until, moment)).sum();
         machines + beside
     }
 }
@@ -153,7 +154,11 @@ pub fn report(run: &RunFacts, now: Timestamp) -> Report {
 }
 
 fn key(run: &RunFacts) -> Vec<KeyFigure> {
-    let lost = if run.interruptions == 1 { "1 interruption".to_owned() } else { format!("{} interruptions", run.interruptions) };
+    let lost = if run.interruptions == 1 {
+        "1 interruption".to_owned()
+    } else {
+        format!("{} interruptions", run.interruptions)
+    };
     vec![
         KeyFigure {
             name: "Spent",
@@ -196,7 +201,8 @@ fn summary(run: &RunFacts) -> Section {
     }
     let open = run.machines.iter().filter(|machine| machine.until.is_none()).count();
     if open > 0 {
-        let rate: f64 = run.machines.iter().filter(|machine| machine.until.is_none()).map(|machine| machine.rate.dollars()).sum();
+        let rate: f64 =
+            run.machines.iter().filter(|machine| machine.until.is_none()).map(|machine| machine.rate.dollars()).sum();
         text.push(format!(
             "{open} of its machines may still cost money: ${rate:.2} an hour together. `gpuplan stop {}` ends them.",
             run.name
@@ -206,8 +212,12 @@ fn summary(run: &RunFacts) -> Section {
 }
 
 fn spending(run: &RunFacts) -> Section {
-    let mut moments: Vec<f64> =
-        run.machines.iter().flat_map(|machine| [machine.from, machine.end(run.hours)]).chain([0.0, run.hours]).collect();
+    let mut moments: Vec<f64> = run
+        .machines
+        .iter()
+        .flat_map(|machine| [machine.from, machine.end(run.hours)])
+        .chain([0.0, run.hours])
+        .collect();
     moments.retain(|moment| *moment <= run.hours);
     moments.sort_by(f64::total_cmp);
     moments.dedup();
@@ -222,7 +232,12 @@ fn spending(run: &RunFacts) -> Section {
             Hours(run.hours),
             format::usd(run.expected)
         ),
-        Kind::Lines(Lines { across: "since the start".to_owned(), up: "spent".to_owned(), begins_at_zero: true, lines }),
+        Kind::Lines(Lines {
+            across: "since the start".to_owned(),
+            up: "spent".to_owned(),
+            begins_at_zero: true,
+            lines,
+        }),
     );
     let plan = planned(run);
     let dollars = |usd: f64| Cell::usd(Usd::from_dollars(usd).unwrap_or_default());
@@ -257,15 +272,19 @@ fn lines(run: &RunFacts, points: &[(f64, f64)], by_now: Usd) -> Vec<Line> {
         stroke,
         points: vec![(0.0, amount.dollars()), (run.hours.max(run.expected_hours.unwrap_or(0.0)), amount.dollars())],
     };
-    let mut lines = vec![Line { name: format!("spent {}", format::usd(by_now)), stroke: Stroke::Solid, points: points.to_vec() }];
+    let mut lines =
+        vec![Line { name: format!("spent {}", format::usd(by_now)), stroke: Stroke::Solid, points: points.to_vec() }];
     lines.push(match planned(run) {
         Some(points) => {
-            let name = format!("planned {} in {}", format::usd(run.expected), Hours(run.expected_hours.unwrap_or_default()));
+            let name =
+                format!("planned {} in {}", format::usd(run.expected), Hours(run.expected_hours.unwrap_or_default()));
             Line { name, stroke: Stroke::Dashed, points }
         }
         None => level("expected in all", Stroke::Dashed, run.expected),
     });
-    lines.extend(run.budget.filter(|_| !has_far_budget(run, by_now)).map(|budget| level("budget", Stroke::Dotted, budget)));
+    lines.extend(
+        run.budget.filter(|_| !has_far_budget(run, by_now)).map(|budget| level("budget", Stroke::Dotted, budget)),
+    );
     lines
 }
 
@@ -288,13 +307,17 @@ fn said(run: &RunFacts, by_now: Usd) -> Vec<String> {
         .beside
         .iter()
         .filter(|one| one.until > run.hours)
-        .map(|one| one.charge.costs.contracted.dollars() - evenly(one.charge.costs.contracted, one.from, one.until, run.hours))
+        .map(|one| {
+            one.charge.costs.contracted.dollars() - evenly(one.charge.costs.contracted, one.from, one.until, run.hours)
+        })
         .sum::<f64>();
     if let Some(budget) = run.budget.filter(|_| has_far_budget(run, by_now)) {
         text.push(format!("The budget, {}, lies far above the chart.", format::usd(budget)));
     }
     if after >= 0.005 {
-        text.push(format!("What lies in its store after that has cost ${after:.2} more, which is in the bill and not in this chart."));
+        text.push(format!(
+            "What lies in its store after that has cost ${after:.2} more, which is in the bill and not in this chart."
+        ));
     }
     text
 }
@@ -366,7 +389,8 @@ fn machines(run: &RunFacts) -> Section {
         ],
         rows: run.machines.iter().map(row).collect(),
     };
-    let text = vec![format!("Each epoch is one life of the run; a new one begins when machines were lost or changed. {lost}")];
+    let text =
+        vec![format!("Each epoch is one life of the run; a new one begins when machines were lost or changed. {lost}")];
     Section {
         id: "machines",
         heading: "Machines and interruptions",
@@ -468,11 +492,15 @@ mod tests {
 
     #[test]
     fn what_is_stored_after_the_end_is_in_the_bill_and_told() {
-        let run = RunFacts { machines: vec![rented("4")], beside: vec![beside(Item::CheckpointStorage, "1")], ..facts() };
+        let run =
+            RunFacts { machines: vec![rented("4")], beside: vec![beside(Item::CheckpointStorage, "1")], ..facts() };
         assert_eq!([0.0, 1.0, 3.0, 10.0].map(|at| run.spent_by(at)), [0.0, 0.05, 4.15, 4.5]);
         assert_eq!(run.spent(), Usd::parse("5").unwrap());
         let said = spending(&run).text;
-        assert!(said.iter().any(|said| said.starts_with("What lies in its store after that has cost $0.50 more")), "{said:?}");
+        assert!(
+            said.iter().any(|said| said.starts_with("What lies in its store after that has cost $0.50 more")),
+            "{said:?}"
+        );
     }
 
     #[test]

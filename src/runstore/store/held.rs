@@ -27,10 +27,18 @@ impl Store {
     pub async fn held(&self) -> Result<Vec<Held>, StoreError> {
         let key = self.root.as_ref();
         let above = if key.is_empty() { 0 } else { key.len() + 1 };
-        let listed = self.objects.list(Some(&self.root)).try_collect::<Vec<_>>().await.map_err(|error| unlisted(key, &error))?;
-        let held = |path: String, object: ObjectMeta| Held { path, size: object.size, tag: object.e_tag, location: object.location };
-        let mut all: Vec<Held> =
-            listed.into_iter().map(|object| held(object.location.as_ref().get(above..).unwrap_or_default().to_owned(), object)).collect();
+        let listed =
+            self.objects.list(Some(&self.root)).try_collect::<Vec<_>>().await.map_err(|error| unlisted(key, &error))?;
+        let held = |path: String, object: ObjectMeta| Held {
+            path,
+            size: object.size,
+            tag: object.e_tag,
+            location: object.location,
+        };
+        let mut all: Vec<Held> = listed
+            .into_iter()
+            .map(|object| held(object.location.as_ref().get(above..).unwrap_or_default().to_owned(), object))
+            .collect();
         if all.is_empty() && !key.is_empty() {
             match self.objects.head(&self.root).await {
                 Ok(object) => all.push(held(self.root.filename().unwrap_or_default().to_owned(), object)),
@@ -71,7 +79,9 @@ fn unlisted(key: &str, error: &Error) -> StoreError {
     let text = error.to_string();
     let says = |status: &str| text.contains(&format!("status code: {status}"));
     match refused(key, error) {
-        StoreError::Unavailable { key, .. } if says("404") => StoreError::Missing { key: format!("{key} (there is no such bucket)") },
+        StoreError::Unavailable { key, .. } if says("404") => {
+            StoreError::Missing { key: format!("{key} (there is no such bucket)") }
+        }
         StoreError::Unavailable { key, detail } if says("403") || says("401") => StoreError::Denied { key, detail },
         other => other,
     }
@@ -99,7 +109,8 @@ mod tests {
         };
         assert!(matches!(said("404 Not Found"), StoreError::Missing { .. }));
         assert!(
-            matches!(said("403 Forbidden"), StoreError::Denied { .. }) && matches!(said("401 Unauthorized"), StoreError::Denied { .. })
+            matches!(said("403 Forbidden"), StoreError::Denied { .. })
+                && matches!(said("401 Unauthorized"), StoreError::Denied { .. })
         );
         assert!(matches!(said("503 Slow Down"), StoreError::Unavailable { .. }));
     }
@@ -119,6 +130,9 @@ mod tests {
         assert!(matches!(data.piece(&held[1], 1..3).await, Err(StoreError::Changed { .. })));
         let one = Store { root: Location::from("d/a.txt"), ..store.clone() }.held().await.unwrap();
         assert_eq!((one.len(), one[0].path.as_str()), (1, "a.txt"));
-        assert!(matches!(Store { root: Location::from("none"), ..store }.held().await, Err(StoreError::Missing { .. })));
+        assert!(matches!(
+            Store { root: Location::from("none"), ..store }.held().await,
+            Err(StoreError::Missing { .. })
+        ));
     }
 }

@@ -35,7 +35,8 @@ impl CredentialProvider for Signing {
         Self: 'b,
     {
         Box::pin(async move {
-            let refused = |detail: String| Error::Unauthenticated { path: "the keys".to_owned(), source: detail.into() };
+            let refused =
+                |detail: String| Error::Unauthenticated { path: "the keys".to_owned(), source: detail.into() };
             let Keys { id, secret, token } = self.0.keys().await.map_err(refused)?;
             Ok(Arc::new(AwsCredential { key_id: id, secret_key: secret, token }))
         })

@@ -44,10 +44,15 @@ impl Linker {
             Self::Google { base, bucket } => {
                 let base = base.as_deref().unwrap_or(GOOGLE).trim_end_matches('/');
                 // Google's JSON interface takes the whole name as one part of the path.
-                Link::Identified(format!("{base}/storage/v1/b/{bucket}/o/{}?alt=media", at.as_ref().replace('/', "%2F")))
+                Link::Identified(format!(
+                    "{base}/storage/v1/b/{bucket}/o/{}?alt=media",
+                    at.as_ref().replace('/', "%2F")
+                ))
             }
             #[cfg(test)]
-            Self::None => return Err(Error::NotImplemented { operation: "link".to_owned(), implementer: "test".to_owned() }),
+            Self::None => {
+                return Err(Error::NotImplemented { operation: "link".to_owned(), implementer: "test".to_owned() });
+            }
         })
     }
 }
@@ -64,7 +69,9 @@ mod tests {
         let google = link(Linker::Google { base: None, bucket: "b".to_owned() }).await;
         assert_eq!(
             google,
-            Link::Identified("https://storage.googleapis.com/storage/v1/b/b/o/runs%2F_bin%2Fab%2Fgpuplan?alt=media".to_owned())
+            Link::Identified(
+                "https://storage.googleapis.com/storage/v1/b/b/o/runs%2F_bin%2Fab%2Fgpuplan?alt=media".to_owned()
+            )
         );
     }
 }

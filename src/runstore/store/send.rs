@@ -96,7 +96,8 @@ impl Store {
         let file = File::open(from).map_err(local)?;
         let length = file.metadata().map_err(local)?.len();
         let part = PART.max(length.div_ceil(MOST_PARTS));
-        let mut reading = Reading { file, part: part.min(length + 1), room: self.room.clone(), runtime: Handle::current() };
+        let mut reading =
+            Reading { file, part: part.min(length + 1), room: self.room.clone(), runtime: Handle::current() };
         let (reading, first) = in_background(from, move || {
             let first = reading.next()?;
             Ok((reading, first))
@@ -106,7 +107,10 @@ impl Store {
             let mut hash = Hash::new();
             hash.update(&first);
             let sent = Sent { sha256: hash.text(), size: first.len() as u64 };
-            self.objects.put(&self.at(key), PutPayload::from_bytes(first)).await.map_err(|error| refused(key, &error))?;
+            self.objects
+                .put(&self.at(key), PutPayload::from_bytes(first))
+                .await
+                .map_err(|error| refused(key, &error))?;
             return Ok(sent);
         }
         let mut upload = self.objects.put_multipart(&self.at(key)).await.map_err(|error| refused(key, &error))?;
@@ -193,7 +197,8 @@ impl Reading {
 pub async fn hash_file(path: &Path) -> Result<Sent, StoreError> {
     let owned = path.to_owned();
     in_background(path, move || {
-        let (mut file, mut hash, mut size, mut block) = (File::open(&owned)?, Hash::new(), 0, Vec::with_capacity(PIECE as usize));
+        let (mut file, mut hash, mut size, mut block) =
+            (File::open(&owned)?, Hash::new(), 0, Vec::with_capacity(PIECE as usize));
         loop {
             block.clear();
             if (&mut file).take(PIECE).read_to_end(&mut block)? == 0 {

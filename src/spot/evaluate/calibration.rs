@@ -52,14 +52,19 @@ pub fn calibrate_pairs(field: &Field, shape: &Shape, seed: u64) -> Option<Calibr
 /// Jobs on these pools; `None` where no window fits.
 fn calibrate(field: &Field, shape: &Shape, jobs: &[Vec<usize>], seed: u64) -> Option<Calibration> {
     let together = jobs.first()?.len();
-    let halves: Vec<(&[bool], f64)> = field.pools.iter().map(|pool| (&pool.up[..pool.up.len() / 2], field.tick)).collect();
+    let halves: Vec<(&[bool], f64)> =
+        field.pools.iter().map(|pool| (&pool.up[..pool.up.len() / 2], field.tick)).collect();
     let model = AvailabilityModel::fit(&halves);
     let limits = shape.limits(field.tick, together);
     let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits)));
     let needed = (limits.deadline / field.tick).ceil() as usize;
     let windows_of = |job: &Vec<usize>| -> Vec<(Vec<&[bool]>, usize)> {
         let pools: Vec<&[bool]> = job.iter().map(|pool| field.pools[*pool].up.as_slice()).collect();
-        Part::Late.starts(pools[0].len(), field.tick, needed, WINDOWS).into_iter().map(|start| (pools.clone(), start)).collect()
+        Part::Late
+            .starts(pools[0].len(), field.tick, needed, WINDOWS)
+            .into_iter()
+            .map(|start| (pools.clone(), start))
+            .collect()
     };
     let windows: Vec<(Vec<&[bool]>, usize)> = jobs.iter().flat_map(windows_of).collect();
     let pairs: Vec<Pair> = windows
@@ -70,13 +75,15 @@ fn calibrate(field: &Field, shape: &Shape, jobs: &[Vec<usize>], seed: u64) -> Op
             let mut watch = Watch::new(together, field.tick, 0.0);
             look_back(&mut watch, &world, *start);
             // Draws of its own for each window, so that the chance of one set of draws averages out.
-            let said = forecast(&policy, &limits, &model, watch.clone(), seed.wrapping_add(index as u64)).ok()?.cost_usd;
+            let said =
+                forecast(&policy, &limits, &model, watch.clone(), seed.wrapping_add(index as u64)).ok()?.cost_usd;
             let cost = replay(&policy, &limits, &world, *start, watch, false).ok()?.cost.dollars();
             Some(Pair { cost, p50: said.p50.dollars(), p75: said.p75.dollars(), p90: said.p90.dollars() })
         })
         .collect();
     let count = pairs.len() as f64;
-    let under = |said: fn(&Pair) -> f64| pairs.iter().filter(|pair| pair.cost <= said(pair) + 1e-6).count() as f64 / count;
+    let under =
+        |said: fn(&Pair) -> f64| pairs.iter().filter(|pair| pair.cost <= said(pair) + 1e-6).count() as f64 / count;
     let loss = |said: &dyn Fn(&Pair) -> f64| pairs.iter().map(|pair| pinball(pair.cost, said(pair))).sum::<f64>();
     let constant = pairs.iter().map(|best| loss(&|_| best.cost)).fold(f64::INFINITY, f64::min);
     (!pairs.is_empty()).then(|| Calibration {

@@ -62,8 +62,11 @@ pub struct Pair {
 
 /// Runs the protocol. The same traces and seed give the same tables.
 pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
-    let notes = vec!["a window whose trace ends before the work does is left out, so spot-only shows its luckier windows".to_owned()];
-    let mut done = Evaluation { sections: Vec::new(), matrix: Vec::new(), pairs: Vec::new(), calibration: Vec::new(), notes };
+    let notes = vec![
+        "a window whose trace ends before the work does is left out, so spot-only shows its luckier windows".to_owned(),
+    ];
+    let mut done =
+        Evaluation { sections: Vec::new(), matrix: Vec::new(), pairs: Vec::new(), calibration: Vec::new(), notes };
     for field in Field::groups(traces) {
         let name = format!("{} traces, tick {} s", field.pools.len(), field.tick);
         if !field.has_other_zones() {
@@ -80,14 +83,23 @@ pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
         done.matrix.extend(matrix(&field, seed));
         done.pairs.extend(pairs(&field));
         for calibrate in [calibrate_pools, calibrate_pairs] {
-            let usual = |(work, deadline, changeover): (f64, f64, f64)| Shape::new(work, deadline, changeover, USUAL_RATIO);
+            let usual =
+                |(work, deadline, changeover): (f64, f64, f64)| Shape::new(work, deadline, changeover, USUAL_RATIO);
             done.calibration.extend(SHAPES.into_iter().filter_map(|shape| calibrate(&field, &usual(shape), seed)));
         }
     }
     done
 }
 
-fn push(done: &mut Evaluation, title: String, field: &Field, shape: &Shape, run: &Run, entrants: &[Entrant], seed: u64) {
+fn push(
+    done: &mut Evaluation,
+    title: String,
+    field: &Field,
+    shape: &Shape,
+    run: &Run,
+    entrants: &[Entrant],
+    seed: u64,
+) {
     let rows = rows(field, shape, run, entrants, seed);
     if rows.is_empty() {
         done.notes.push(format!("{title}: no window is long enough"));
@@ -104,9 +116,11 @@ fn rough(done: &mut Evaluation, name: &str, field: &Field, seed: u64) {
         let usual = 3600.0 * changeover;
         let mut tail = vec![usual; 10];
         tail[9] = 3.0 * usual;
-        for (what, changeovers) in
-            [("none takes longer", Vec::new()), ("one start in ten takes 3x", tail), ("every start takes 2x", vec![2.0 * usual])]
-        {
+        for (what, changeovers) in [
+            ("none takes longer", Vec::new()),
+            ("one start in ten takes 3x", tail),
+            ("every start takes 2x", vec![2.0 * usual]),
+        ] {
             let run = Run { windows: WINDOWS, changeovers, ..Run::default() };
             push(done, format!("{name}, reserve 3x, {what}: {shape}"), field, &shape, &run, entrants, seed);
         }
@@ -133,7 +147,13 @@ fn matrix(field: &Field, seed: u64) -> Vec<MatrixRow> {
                     if let [uniform, default] = rows.as_slice() {
                         let (uniform_progress, windows) = (uniform.mean, default.windows);
                         let shape = format!("{shape}, price ratio {ratio:.2}, tick {} s", field.tick);
-                        made.push(MatrixRow { shape, windows, uniform_progress, default: default.mean, missed: default.missed });
+                        made.push(MatrixRow {
+                            shape,
+                            windows,
+                            uniform_progress,
+                            default: default.mean,
+                            missed: default.missed,
+                        });
                     }
                 }
             }
@@ -171,15 +191,26 @@ mod tests {
             .into_iter()
             .enumerate()
             .map(|(stream, source)| {
-                let up = Future::new(&AvailabilityModel::prior(), &Watch::new(1, 1800.0, 0.0), 0, 1800.0, Draws::new(3, stream as u64))
-                    .reach(400)
-                    .to_vec();
+                let up = Future::new(
+                    &AvailabilityModel::prior(),
+                    &Watch::new(1, 1800.0, 0.0),
+                    0,
+                    1800.0,
+                    Draws::new(3, stream as u64),
+                )
+                .reach(400)
+                .to_vec();
                 Trace { source: source.to_owned(), gap: 1800.0, obtainable: up.into_iter().map(u32::from).collect() }
             })
             .collect();
         let done = evaluate(&traces, 1);
-        let safe = |row: &Row| !["default", "default, constants of other zones", "slack-reserve"].contains(&row.policy) || row.missed == 0;
-        assert!(!done.sections.is_empty() && done.sections.iter().flat_map(|section| &section.rows).all(safe), "{done:#?}");
+        let safe = |row: &Row| {
+            !["default", "default, constants of other zones", "slack-reserve"].contains(&row.policy) || row.missed == 0
+        };
+        assert!(
+            !done.sections.is_empty() && done.sections.iter().flat_map(|section| &section.rows).all(safe),
+            "{done:#?}"
+        );
         assert!(done.matrix.iter().all(|row| row.missed == 0));
         assert_eq!(done.pairs.len(), 8);
         assert!(!done.calibration.is_empty());

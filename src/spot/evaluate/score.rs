@@ -78,7 +78,8 @@ pub fn rows(field: &Field, shape: &Shape, run: &Run, entrants: &[Entrant], seed:
                 p90: at(0.9),
                 interval: resampled(scores.len(), seed, |pools| cost(&pick(scores, pools))),
                 saving: uniform.filter(|_| *entrant != Entrant::UniformProgress).map(|base| {
-                    let (low, high) = resampled(scores.len(), seed, |pools| saving(&pick(scores, pools), &pick(base, pools)));
+                    let (low, high) =
+                        resampled(scores.len(), seed, |pools| saving(&pick(scores, pools), &pick(base, pools)));
                     (saving(scores, base), low, high)
                 }),
                 gap_closed: uniform
@@ -131,7 +132,8 @@ fn scores(field: &Field, shape: &Shape, run: &Run, entrant: Entrant) -> Option<S
             }
             let starts = run.part.starts(pool.up.len(), field.tick, needed, run.windows);
             let at = |start| {
-                let policy = if entrant == Entrant::Oracle { entrant.policy(pool, &limits, start) } else { usual.clone() };
+                let policy =
+                    if entrant == Entrant::Oracle { entrant.policy(pool, &limits, start) } else { usual.clone() };
                 score(&[pool], policy.as_ref(), &limits, shape, run, start)
             };
             Some(starts.into_iter().filter_map(at).collect())
@@ -141,7 +143,14 @@ fn scores(field: &Field, shape: &Shape, run: &Run, entrant: Entrant) -> Option<S
 }
 
 /// Without a policy, the optimum.
-fn score(pools: &[&Pool], policy: Option<&Policy>, limits: &Limits, shape: &Shape, run: &Run, start: usize) -> Option<Score> {
+fn score(
+    pools: &[&Pool],
+    policy: Option<&Policy>,
+    limits: &Limits,
+    shape: &Shape,
+    run: &Run,
+    start: usize,
+) -> Option<Score> {
     let pools: Vec<&[bool]> = pools.iter().map(|pool| pool.up.as_slice()).collect();
     let world = World { changeovers: &run.changeovers, ..World::of(&pools) };
     let Some(policy) = policy else {
@@ -160,7 +169,13 @@ fn score(pools: &[&Pool], policy: Option<&Policy>, limits: &Limits, shape: &Shap
 }
 
 /// Mean cost of two pools alone and of both together, over windows of the whole traces.
-pub fn pair(field: &Field, (a, b): (usize, usize), shape: &Shape, entrant: Entrant, windows: usize) -> Option<(f64, f64)> {
+pub fn pair(
+    field: &Field,
+    (a, b): (usize, usize),
+    shape: &Shape,
+    entrant: Entrant,
+    windows: usize,
+) -> Option<(f64, f64)> {
     if entrant == Entrant::Omniscient && field.tick < FINEST_OPTIMUM {
         return None;
     }

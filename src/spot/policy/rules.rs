@@ -30,7 +30,9 @@ pub fn uniform_progress(state: &State, observation: &Observation, limits: &Limit
         Action::Spot(_) => Decision { action: state.running, reason: Reason::StayOnSpot },
         Action::Idle => match pools::best(state, observation, limits) {
             Some(pool) => Decision { action: Action::Spot(pool), reason: Reason::SpotIsUp },
-            None if done < state.elapsed * pace => Decision { action: limits.cheapest_on_demand(), reason: Reason::BehindSchedule },
+            None if done < state.elapsed * pace => {
+                Decision { action: limits.cheapest_on_demand(), reason: Reason::BehindSchedule }
+            }
             None => Decision { action: Action::Idle, reason: Reason::WaitForSpot },
         },
         Action::OnDemand(_) => match pools::best(state, observation, limits) {
@@ -57,7 +59,12 @@ pub fn uniform_progress_oracle(lasts: &[f64], state: &State, observation: &Obser
     let tick = (state.elapsed / limits.tick).round() as usize;
     let pays = changeovers * ratio * limits.changeover / (ratio - 1.0);
     if ratio > 1.0 && lasts.get(tick).is_some_and(|lasts| *lasts > pays) {
-        return published_net(Decision { action: Action::Spot(pool), reason: Reason::SpotIsUp }, state, observation, limits);
+        return published_net(
+            Decision { action: Action::Spot(pool), reason: Reason::SpotIsUp },
+            state,
+            observation,
+            limits,
+        );
     }
     let down: Vec<PoolView> = observation.pools.iter().map(|view| PoolView { up: false, ..*view }).collect();
     uniform_progress(state, &Observation { pools: &down, ..*observation }, limits)
@@ -74,7 +81,9 @@ pub fn time_sliced(slices: u32, state: &State, observation: &Observation, limits
     let trigger = whole_ticks_down(state.until(limits), limits.tick) < need || !is_safe(spot.action, state, limits);
     match state.running {
         Action::Spot(_) => spot,
-        Action::OnDemand(_) if trigger || behind > 0.0 => Decision { action: state.running, reason: Reason::BehindSchedule },
+        Action::OnDemand(_) if trigger || behind > 0.0 => {
+            Decision { action: state.running, reason: Reason::BehindSchedule }
+        }
         Action::Idle if trigger => Decision { action: limits.cheapest_on_demand(), reason: Reason::KeepDeadline },
         Action::Idle if behind > 0.0 && time < behind + 2.0 * limits.changeover => {
             Decision { action: limits.cheapest_on_demand(), reason: Reason::BehindSchedule }

@@ -21,7 +21,11 @@ pub fn is_safe(action: Action, state: &State, limits: &Limits) -> bool {
         Action::OnDemand(_) => return true,
         Action::Idle => state.left,
         Action::Spot(_) => {
-            let pending = if action == state.running { state.pending_worst } else { limits.worst_changeover_to(action, state.last_pool) };
+            let pending = if action == state.running {
+                state.pending_worst
+            } else {
+                limits.worst_changeover_to(action, state.last_pool)
+            };
             state.left - (limits.tick - pending).max(0.0)
         }
     };
@@ -40,7 +44,9 @@ pub fn keep_deadline(wish: Decision, state: &State, limits: &Limits) -> Decision
         return wish;
     }
     match state.running {
-        Action::Spot(_) if is_safe(state.running, state, limits) => Decision { action: state.running, reason: Reason::KeepDeadline },
+        Action::Spot(_) if is_safe(state.running, state, limits) => {
+            Decision { action: state.running, reason: Reason::KeepDeadline }
+        }
         Action::OnDemand(_) => Decision { action: state.running, reason: Reason::KeepDeadline },
         _ => Decision { action: limits.cheapest_on_demand(), reason: Reason::KeepDeadline },
     }
@@ -55,7 +61,11 @@ pub fn published_net(wish: Decision, state: &State, observation: &Observation, l
     if !last_call && (on_spot || need(2.0) < remaining) {
         return wish;
     }
-    if last_call && on_spot && state.pending_worst <= 0.0 && state.running.pool().is_some_and(|pool| observation.pools[pool].up) {
+    if last_call
+        && on_spot
+        && state.pending_worst <= 0.0
+        && state.running.pool().is_some_and(|pool| observation.pools[pool].up)
+    {
         return Decision { action: state.running, reason: Reason::KeepDeadline };
     }
     let action = if state.running.is_on_demand() { state.running } else { limits.cheapest_on_demand() };

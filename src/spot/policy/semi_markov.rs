@@ -57,7 +57,9 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
     let best = pools::best(state, observation, limits);
     if let Action::Spot(running) = state.running {
         return match best {
-            Some(pool) if pools::is_worth_the_move(running, pool, state, limits) => say(Action::Spot(pool), Reason::CheaperPool),
+            Some(pool) if pools::is_worth_the_move(running, pool, state, limits) => {
+                say(Action::Spot(pool), Reason::CheaperPool)
+            }
             _ => say(state.running, Reason::StayOnSpot),
         };
     }

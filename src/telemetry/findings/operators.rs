@@ -60,7 +60,11 @@ fn idle_in_trace(operators: &Operators) -> Option<Finding> {
 
 fn loader_in_trace(operators: &Operators) -> Option<Finding> {
     // What the loader takes while the GPU is busy costs nothing.
-    let waited = if operators.devices > 0 { operators.input_wait_seconds.min(operators.gap_seconds) } else { operators.input_wait_seconds };
+    let waited = if operators.devices > 0 {
+        operators.input_wait_seconds.min(operators.gap_seconds)
+    } else {
+        operators.input_wait_seconds
+    };
     let share = waited / operators.span_seconds;
     Draft {
         rule: Rule::Loader,
@@ -127,7 +131,8 @@ fn named_share(operators: &Operators, seconds: f64) -> Option<f64> {
 }
 
 fn no_tensor_cores(operators: &Operators, facts: &Facts) -> Option<Finding> {
-    let share = named_share(operators, operators.products.tensor_core_seconds).filter(|_| facts.has_tensor_cores != Some(false))?;
+    let share = named_share(operators, operators.products.tensor_core_seconds)
+        .filter(|_| facts.has_tensor_cores != Some(false))?;
     Draft {
         rule: Rule::NoTensorCores,
         measured: share,
@@ -141,7 +146,8 @@ fn no_tensor_cores(operators: &Operators, facts: &Facts) -> Option<Finding> {
 }
 
 fn fp32(operators: &Operators, facts: &Facts) -> Option<Finding> {
-    let share = named_share(operators, operators.products.fp32_seconds).filter(|_| facts.has_tensor_cores != Some(false))?;
+    let share =
+        named_share(operators, operators.products.fp32_seconds).filter(|_| facts.has_tensor_cores != Some(false))?;
     // Said already where hardly anything runs on tensor cores.
     if 1.0 - share < TENSOR_CORES {
         return None;
@@ -234,7 +240,10 @@ fn straggler_in_trace(operators: &Operators) -> Option<Finding> {
         rule: Rule::Straggler,
         measured: slowest,
         threshold: STRAGGLES,
-        evidence: format!("the slowest device works {:.0} % longer than the middle one: all wait for it", (slowest - 1.0) * 100.0),
+        evidence: format!(
+            "the slowest device works {:.0} % longer than the middle one: all wait for it",
+            (slowest - 1.0) * 100.0
+        ),
         advice: "balance the stages or batches; if the work is equal, the card is slow: exchange the machine",
         cause: Cause::Machine,
         mended: Mended::step(1.0 / slowest),

@@ -3,7 +3,9 @@
 #![cfg(test)]
 
 use super::*;
-use crate::workload::profile::{ClassTime, CopyKind, GpuUsage, HostUsage, Links, OperatorClass, Operators, Products, StepTimes, Usage};
+use crate::workload::profile::{
+    ClassTime, CopyKind, GpuUsage, HostUsage, Links, OperatorClass, Operators, Products, StepTimes, Usage,
+};
 
 const NVIDIA: Facts = Facts { has_tensor_cores: Some(true), has_bf16: Some(true), has_fast_link: Some(true) };
 
@@ -173,8 +175,9 @@ fn shapes_are_told_where_the_trace_has_them() {
 
 #[test]
 fn plain_fp32_is_told_by_how_much_there_is() {
-    let with =
-        |tensor, fp32| of_trace(|operators| (operators.products.tensor_core_seconds, operators.products.fp32_seconds) = (tensor, fp32));
+    let with = |tensor, fp32| {
+        of_trace(|operators| (operators.products.tensor_core_seconds, operators.products.fp32_seconds) = (tensor, fp32))
+    };
     assert_eq!(with(5.9, 54.1), [Rule::NoTensorCores]);
     assert_eq!(with(6.1, 53.9), [Rule::Fp32]);
     assert_eq!(with(47.9, 12.1), [Rule::Fp32]);
@@ -189,13 +192,19 @@ fn plain_fp32_is_told_by_how_much_there_is() {
 fn fp16_wants_a_scaler() {
     assert_eq!(of_trace(|operators| operators.products.in_fp16 = 1), [Rule::NoLossScaler]);
     assert_eq!(of_trace(|operators| (operators.products.in_fp16, operators.products.has_loss_scaler) = (1, true)), []);
-    assert_eq!(of_trace(|operators| (operators.products.in_fp16, operators.products.has_backward) = (1, false)), [], "inference");
+    assert_eq!(
+        of_trace(|operators| (operators.products.in_fp16, operators.products.has_backward) = (1, false)),
+        [],
+        "inference"
+    );
 }
 
 #[test]
 fn pageable_copies_are_told_by_their_time() {
     let copies = |kind: &str, seconds| {
-        of_trace(|operators| operators.copies = vec![CopyKind { kind: kind.to_owned(), calls: 10, bytes: 1e9, seconds }])
+        of_trace(|operators| {
+            operators.copies = vec![CopyKind { kind: kind.to_owned(), calls: 10, bytes: 1e9, seconds }]
+        })
     };
     assert_eq!(copies("HtoD pageable", 1.1), [Rule::PageableCopies]);
     assert_eq!(copies("HtoD pageable", 0.9), []);

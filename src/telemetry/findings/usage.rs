@@ -19,7 +19,11 @@ pub fn findings(usage: &Usage, facts: &Facts) -> Vec<Finding> {
     let busy: Vec<f64> = usage.gpus.iter().filter_map(|gpu| gpu.busy).collect();
     // Where no GPU tells, this is no number, and no rule speaks of it.
     let mean = busy.iter().sum::<f64>() / busy.len() as f64;
-    let full = usage.gpus.iter().filter(|gpu| gpu.memory_total_bytes > 0.0).max_by(|a, b| memory_share(a).total_cmp(&memory_share(b)));
+    let full = usage
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.memory_total_bytes > 0.0)
+        .max_by(|a, b| memory_share(a).total_cmp(&memory_share(b)));
     let hottest = |share: fn(&GpuUsage) -> f64| usage.gpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     let found = [
         loader(usage, mean),
@@ -44,7 +48,8 @@ fn loader(usage: &Usage, mean: f64) -> Option<Finding> {
     if host.cores_used < HOST_FULL * f64::from(host.cores) {
         return None;
     }
-    let busiest = host.processes.first().map_or(String::new(), |process| format!(", most of them in `{}`", process.name));
+    let busiest =
+        host.processes.first().map_or(String::new(), |process| format!(", most of them in `{}`", process.name));
     Draft {
         rule: Rule::Loader,
         measured: mean,
@@ -100,7 +105,11 @@ fn room_for_batch(full: &GpuUsage) -> Option<Finding> {
         rule: Rule::RoomForBatch,
         measured: share,
         threshold: ROOMY,
-        evidence: format!("the fullest GPU uses {} of {} at its peak", Bytes(full.memory_peak_bytes), Bytes(full.memory_total_bytes)),
+        evidence: format!(
+            "the fullest GPU uses {} of {} at its peak",
+            Bytes(full.memory_peak_bytes),
+            Bytes(full.memory_total_bytes)
+        ),
         advice: "raise the micro batch (with fewer accumulation steps), drop recomputation, or take a smaller card",
         cause: Cause::Program,
         mended: Mended::MicroBatch,
@@ -175,12 +184,18 @@ fn straggler(gpus: &[GpuUsage]) -> Option<Finding> {
         return None;
     }
     let middle = median(&clocks)?;
-    let slowest = gpus.iter().filter(|gpu| gpu.clock_mean_mhz > 0.0).min_by(|a, b| a.clock_mean_mhz.total_cmp(&b.clock_mean_mhz))?;
+    let slowest = gpus
+        .iter()
+        .filter(|gpu| gpu.clock_mean_mhz > 0.0)
+        .min_by(|a, b| a.clock_mean_mhz.total_cmp(&b.clock_mean_mhz))?;
     Draft {
         rule: Rule::Straggler,
         measured: middle / slowest.clock_mean_mhz,
         threshold: STRAGGLES,
-        evidence: format!("GPU {} runs at {:.0} MHz, the others at {middle:.0}: all wait for it", slowest.index, slowest.clock_mean_mhz),
+        evidence: format!(
+            "GPU {} runs at {:.0} MHz, the others at {middle:.0}: all wait for it",
+            slowest.index, slowest.clock_mean_mhz
+        ),
         advice: "look at its temperature and power limit; exchange the machine if it stays so",
         cause: Cause::Machine,
         mended: Mended::step(slowest.clock_mean_mhz / middle),

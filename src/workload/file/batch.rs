@@ -38,7 +38,10 @@ impl Local {
         let grad_accumulation = whole("training.grad_accumulation", section.grad_accumulation.as_ref(), 1..=1 << 20)?;
         let local = Self { micro_batch, grad_accumulation };
         if local.sequences() > LARGEST_BATCH {
-            return Err(invalid("training.grad_accumulation", format!("{} sequences of one rank are too many", local.sequences())));
+            return Err(invalid(
+                "training.grad_accumulation",
+                format!("{} sequences of one rank are too many", local.sequences()),
+            ));
         }
         Ok(local)
     }
@@ -62,7 +65,8 @@ pub(super) fn global_batch(
     }
     let stated = match whole("training.global_batch", section.global_batch.as_ref(), 1..=LARGEST_BATCH)? {
         Some(sequences) => Some(("training.global_batch", sequences)),
-        None => from_tokens(section, model, sequence_length, assumed)?.map(|sequences| ("training.global_batch_tokens", sequences)),
+        None => from_tokens(section, model, sequence_length, assumed)?
+            .map(|sequences| ("training.global_batch_tokens", sequences)),
     };
     let Some((key, sequences)) = stated else {
         let (sequences, why) = recipe(task, model, sequence_length);
@@ -72,12 +76,20 @@ pub(super) fn global_batch(
     };
     if !sequences.is_multiple_of(local.sequences()) {
         let rank = local.sequences();
-        return Err(invalid(key, format!("{sequences} sequences are no multiple of micro_batch x grad_accumulation = {rank}")));
+        return Err(invalid(
+            key,
+            format!("{sequences} sequences are no multiple of micro_batch x grad_accumulation = {rank}"),
+        ));
     }
     Ok(sequences)
 }
 
-fn from_tokens(section: &TrainingSection, model: &Model, length: u32, assumed: &mut Assumed) -> Result<Option<u64>, WorkloadFileError> {
+fn from_tokens(
+    section: &TrainingSection,
+    model: &Model,
+    length: u32,
+    assumed: &mut Assumed,
+) -> Result<Option<u64>, WorkloadFileError> {
     let key = "training.global_batch_tokens";
     let Some(tokens) = count(key, section.global_batch_tokens.as_ref())? else { return Ok(None) };
     if model.kind.counts_samples() {
@@ -117,7 +129,8 @@ fn divisible(sequences: f64) -> u64 {
     if sequences.fract() == 0.0 {
         return sequences as u64;
     }
-    let candidates = (0..=30).rev().map(|power| f64::from(1_u32 << power)).map(|step| (sequences / step).round() * step);
+    let candidates =
+        (0..=30).rev().map(|power| f64::from(1_u32 << power)).map(|step| (sequences / step).round() * step);
     let near = candidates.into_iter().find(|whole| *whole >= 1.0 && (whole / sequences - 1.0).abs() <= ROUNDING);
     near.unwrap_or_else(|| sequences.round()).max(1.0) as u64
 }

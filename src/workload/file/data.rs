@@ -10,7 +10,11 @@ use crate::workload::file::{DataSection, WorkloadFileError};
 /// No host starts more loaders for a GPU.
 const MOST_WORKERS: u32 = 1024;
 
-pub(super) fn resolve(section: &DataSection, sequence: u32, assumed: &mut Assumed) -> Result<Option<DataSet>, WorkloadFileError> {
+pub(super) fn resolve(
+    section: &DataSection,
+    sequence: u32,
+    assumed: &mut Assumed,
+) -> Result<Option<DataSet>, WorkloadFileError> {
     // Checked even where nothing needs them.
     let samples = count("data.samples", section.samples.as_ref())?;
     let tokens = count("data.tokens", section.tokens.as_ref())?;
@@ -26,7 +30,10 @@ pub(super) fn resolve(section: &DataSection, sequence: u32, assumed: &mut Assume
     };
     let location = match section.location.as_deref().map(str::trim) {
         Some(location) if location.is_empty() || location.ends_with("://") => {
-            return Err(invalid("data.location", format!("`{}` names no place, such as s3://bucket/folder", shown(location))));
+            return Err(invalid(
+                "data.location",
+                format!("`{}` names no place, such as s3://bucket/folder", shown(location)),
+            ));
         }
         location => location.map(str::to_owned),
     };
@@ -35,9 +42,14 @@ pub(super) fn resolve(section: &DataSection, sequence: u32, assumed: &mut Assume
     let size = match (&section.size, &place) {
         (Some(text), _) => bytes("data.size", text)?,
         (None, _) if location.is_some() => {
-            return Err(missing("data.size", "disks are rented and time is counted for what is brought to the machines"));
+            return Err(missing(
+                "data.size",
+                "disks are rented and time is counted for what is brought to the machines",
+            ));
         }
-        (None, Some(_)) => return Err(missing("data.size", "data that lies elsewhere is moved, and its size decides the price")),
+        (None, Some(_)) => {
+            return Err(missing("data.size", "data that lies elsewhere is moved, and its size decides the price"));
+        }
         (None, None) if !says_how => return Ok(None),
         (None, None) => {
             assumed.note("data.size", "0B", "not stated: no time and no money is counted for moving data");
@@ -50,7 +62,8 @@ pub(super) fn resolve(section: &DataSection, sequence: u32, assumed: &mut Assume
 }
 
 pub(super) fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
-    let disk_bytes_per_second = section.disk_throughput.as_deref().map(|text| bytes("data.disk_throughput", text)).transpose()?;
+    let disk_bytes_per_second =
+        section.disk_throughput.as_deref().map(|text| bytes("data.disk_throughput", text)).transpose()?;
     let reading = Reading {
         kind: choice("data.kind", section.kind.as_deref())?,
         storage: choice("data.storage", section.storage.as_deref())?.unwrap_or_default(),
@@ -87,7 +100,9 @@ fn lengths_of_their_kind(reading: &Reading) -> Result<(), WorkloadFileError> {
         ("data.frame_height", "video", reading.frame_height.is_some() && reading.frames.is_none()),
     ];
     match stray.into_iter().find(|(_, _, is_stray)| *is_stray) {
-        Some((key @ "data.frame_height", ..)) => Err(invalid(key, "it is of the frames of a video: frames_per_sample says how many")),
+        Some((key @ "data.frame_height", ..)) => {
+            Err(invalid(key, "it is of the frames of a video: frames_per_sample says how many"))
+        }
         Some((key, kind, _)) => Err(invalid(key, format!("it is for kind = \"{kind}\""))),
         None => Ok(()),
     }
@@ -125,9 +140,14 @@ mod tests {
 
     #[test]
     fn how_data_is_read_keeps_its_words_and_its_defaults_are_named() {
-        let made = resolved("kind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\nstorage = \"object_store\"\nworkers = 12").unwrap();
+        let made =
+            resolved("kind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\nstorage = \"object_store\"\nworkers = 12")
+                .unwrap();
         let reading = made.workload.data.unwrap().reading;
-        assert_eq!((reading.kind, reading.storage, reading.workers), (Some(DataKind::Jpeg), Storage::ObjectStore, Some(12)));
+        assert_eq!(
+            (reading.kind, reading.storage, reading.workers),
+            (Some(DataKind::Jpeg), Storage::ObjectStore, Some(12))
+        );
         assert_eq!(reading.files, Some(FileLayout::OneEach));
         assert!(made.assumed.iter().any(|line| line.starts_with("data.files=one-each")), "{:?}", made.assumed);
         let tokens = resolved("kind = \"tokens\"\nsize = \"4TB\"").unwrap();

@@ -39,7 +39,8 @@ pub(super) fn resolve(
         (Some(name), None) => {
             let row = models.find(name).ok_or_else(|| {
                 let name = shown(name);
-                let suggestion = did_you_mean(&name, models.names()).and_then(|near| models.find(near)).map(|row| row.id.clone());
+                let suggestion =
+                    did_you_mean(&name, models.names()).and_then(|near| models.find(near)).map(|row| row.id.clone());
                 WorkloadFileError::UnknownModel { name, suggestion }
             })?;
             let model = with_sizes(section, "model.preset", row.to_model(), assumed)?;
@@ -69,7 +70,12 @@ fn sizes(section: &ModelSection) -> [(&'static str, &Option<Scalar>); 15] {
 }
 
 /// `base` with the stated sizes in place of its own.
-fn with_sizes(section: &ModelSection, source: &str, base: Model, assumed: &mut Assumed) -> Result<Model, WorkloadFileError> {
+fn with_sizes(
+    section: &ModelSection,
+    source: &str,
+    base: Model,
+    assumed: &mut Assumed,
+) -> Result<Model, WorkloadFileError> {
     if section.kind.is_some() {
         return Err(conflict(source, "model.kind"));
     }
@@ -80,11 +86,16 @@ fn with_sizes(section: &ModelSection, source: &str, base: Model, assumed: &mut A
         ("model.tied_embeddings", section.tied_embeddings.is_some()),
         ("model.parallel_residual", section.parallel_residual.is_some()),
     ];
-    let stated = stated.map(|(key, _)| key).or_else(|| switches.into_iter().find(|(_, is_stated)| *is_stated).map(|(key, _)| key));
+    let stated = stated
+        .map(|(key, _)| key)
+        .or_else(|| switches.into_iter().find(|(_, is_stated)| *is_stated).map(|(key, _)| key));
     if let Some(key) = stated
         && !base.kind.is_transformer()
     {
-        return Err(invalid(key, format!("`{}` is not built of transformer layers, so it has no such size", base.name)));
+        return Err(invalid(
+            key,
+            format!("`{}` is not built of transformer layers, so it has no such size", base.name),
+        ));
     }
     let mut model = base.clone();
     replace(section, &mut model)?;
@@ -105,12 +116,16 @@ fn explicit(section: &ModelSection, assumed: &mut Assumed) -> Result<Model, Work
         return Err(missing("model.preset", "name a model, or give `config` or its sizes"));
     }
     let kind = kind.unwrap_or_else(|| {
-        let (kind, word) = if section.experts.is_some() { (ModelKind::Moe, "moe") } else { (ModelKind::Decoder, "decoder") };
+        let (kind, word) =
+            if section.experts.is_some() { (ModelKind::Moe, "moe") } else { (ModelKind::Decoder, "decoder") };
         assumed.note("kind", word, "not stated");
         kind
     });
     if !kind.is_transformer() {
-        return Err(invalid("model.kind", "sizes describe transformers only; other families are known as `model.preset`"));
+        return Err(invalid(
+            "model.kind",
+            "sizes describe transformers only; other families are known as `model.preset`",
+        ));
     }
     let is_encoder_decoder = matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec);
     for (key, size) in sizes(section).into_iter().take(6) {
@@ -124,7 +139,8 @@ fn explicit(section: &ModelSection, assumed: &mut Assumed) -> Result<Model, Work
         }
     }
     let is_modern = matches!(kind, ModelKind::Decoder | ModelKind::Moe);
-    let (mlp, norm, like) = if is_modern { (MlpKind::Glu, NormKind::Rms, "Llama") } else { (MlpKind::Gelu, NormKind::Layer, "BERT") };
+    let (mlp, norm, like) =
+        if is_modern { (MlpKind::Glu, NormKind::Rms, "Llama") } else { (MlpKind::Gelu, NormKind::Layer, "BERT") };
     if section.mlp.is_none() {
         assumed.note("mlp", if is_modern { "glu" } else { "gelu" }, format_args!("as in {like}"));
     }
@@ -136,7 +152,9 @@ fn explicit(section: &ModelSection, assumed: &mut Assumed) -> Result<Model, Work
     }
     let mut model = blank(kind, mlp, norm, !is_modern);
     replace(section, &mut model)?;
-    for (key, size, value) in [("kv_heads", &section.kv_heads, model.kv_heads), ("head_dim", &section.head_dim, model.head_dim)] {
+    for (key, size, value) in
+        [("kv_heads", &section.kv_heads, model.kv_heads), ("head_dim", &section.head_dim, model.head_dim)]
+    {
         if size.is_none() {
             assumed.note(key, value, if key == "kv_heads" { "as many as heads" } else { "hidden / heads" });
         }
@@ -192,7 +210,10 @@ fn replace(section: &ModelSection, model: &mut Model) -> Result<(), WorkloadFile
     set(&mut model.max_context, whole("model.max_context", section.max_context.as_ref(), CONTEXT)?);
     let head_dim = whole("model.head_dim", section.head_dim.as_ref(), HEAD_DIM)?;
     if head_dim.is_some() && model.latent.is_some() {
-        return Err(invalid("model.head_dim", format!("`{}` has latent attention, whose heads have widths of their own", model.name)));
+        return Err(invalid(
+            "model.head_dim",
+            format!("`{}` has latent attention, whose heads have widths of their own", model.name),
+        ));
     }
     if (section.heads.is_some() || section.hidden.is_some()) && had_plain_heads && head_dim.is_none() {
         if !model.hidden.is_multiple_of(model.heads) {
@@ -213,9 +234,10 @@ fn replace(section: &ModelSection, model: &mut Model) -> Result<(), WorkloadFile
     model.parallel_residual = section.parallel_residual.unwrap_or(model.parallel_residual);
     replace_experts(section, model)?;
     match model.experts {
-        Some(experts) if experts.dense_layers > model.layers => {
-            Err(invalid("model.dense_layers", format!("{} of {} layers cannot be dense", experts.dense_layers, model.layers)))
-        }
+        Some(experts) if experts.dense_layers > model.layers => Err(invalid(
+            "model.dense_layers",
+            format!("{} of {} layers cannot be dense", experts.dense_layers, model.layers),
+        )),
         _ => Ok(()),
     }
 }
@@ -226,7 +248,10 @@ fn check_heads(model: &Model) -> Result<(), WorkloadFileError> {
         return Err(invalid("model.kv_heads", format!("{} does not divide {} heads", model.kv_heads, model.heads)));
     }
     if model.query_width() > f64::from(*WIDTH.end()) {
-        return Err(invalid("model.head_dim", format!("{} heads of {} are wider than {}", model.heads, model.head_dim, WIDTH.end())));
+        return Err(invalid(
+            "model.head_dim",
+            format!("{} heads of {} are wider than {}", model.heads, model.head_dim, WIDTH.end()),
+        ));
     }
     Ok(())
 }
@@ -238,13 +263,18 @@ fn replace_experts(section: &ModelSection, model: &mut Model) -> Result<(), Work
         return Ok(());
     }
     let base = model.experts;
-    let required = |key: &'static str, value: Option<u32>| value.ok_or_else(|| missing(key, "a mixture of experts has it"));
+    let required =
+        |key: &'static str, value: Option<u32>| value.ok_or_else(|| missing(key, "a mixture of experts has it"));
     let experts = whole("model.experts", section.experts.as_ref(), EXPERTS)?.or(base.map(|base| base.experts));
     let experts = required("model.experts", experts)?;
-    let each = whole("model.experts_per_token", section.experts_per_token.as_ref(), EXPERTS)?.or(base.map(|base| base.experts_per_token));
+    let each = whole("model.experts_per_token", section.experts_per_token.as_ref(), EXPERTS)?
+        .or(base.map(|base| base.experts_per_token));
     let experts_per_token = required("model.experts_per_token", each)?;
     if experts_per_token > experts {
-        return Err(invalid("model.experts_per_token", format!("{experts_per_token} is more than the {experts} experts there are")));
+        return Err(invalid(
+            "model.experts_per_token",
+            format!("{experts_per_token} is more than the {experts} experts there are"),
+        ));
     }
     let width = whole("model.expert_ffn_hidden", section.expert_ffn_hidden.as_ref(), WIDTH)?;
     let shared = whole("model.shared_experts", section.shared_experts.as_ref(), 0..=*EXPERTS.end())?;
@@ -345,14 +375,32 @@ mod tests {
         for (toml, message) in [
             (String::new(), "`model.preset` is missing: name a model, or give `config` or its sizes"),
             ("model.preset = \"llama-31-8b\"".to_owned(), "no model is called `llama-31-8b`"),
-            ("model = { preset = \"gpt-2\", config = \"c.json\" }".to_owned(), "`model.preset` and `model.config` exclude each other"),
-            ("model = { preset = \"gpt-2\", kind = \"vit\" }".to_owned(), "`model.preset` and `model.kind` exclude each other"),
+            (
+                "model = { preset = \"gpt-2\", config = \"c.json\" }".to_owned(),
+                "`model.preset` and `model.config` exclude each other",
+            ),
+            (
+                "model = { preset = \"gpt-2\", kind = \"vit\" }".to_owned(),
+                "`model.preset` and `model.kind` exclude each other",
+            ),
             ("model.config = \"c.json\"".to_owned(), "`model.config` is missing: `c.json` was not read"),
-            ("model = { preset = \"gpt-2\", layers = 0 }".to_owned(), "`model.layers`: `0` is not a whole number from 1 to 10000"),
+            (
+                "model = { preset = \"gpt-2\", layers = 0 }".to_owned(),
+                "`model.layers`: `0` is not a whole number from 1 to 10000",
+            ),
             ("model = { preset = \"gpt-2\", kv_heads = 5 }".to_owned(), "`model.kv_heads`: 5 does not divide 12 heads"),
-            ("model = { preset = \"gpt-2\", hidden = 1001 }".to_owned(), "`model.hidden`: 1001 is no multiple of 12 heads; state head_dim"),
-            ("model = { preset = \"deepseek-v3\", layers = 2 }".to_owned(), "`model.dense_layers`: 3 of 2 layers cannot be dense"),
-            ("model = { preset = \"gpt-2\", shared_experts = 1 }".to_owned(), "`model.experts` is missing: a mixture of experts has it"),
+            (
+                "model = { preset = \"gpt-2\", hidden = 1001 }".to_owned(),
+                "`model.hidden`: 1001 is no multiple of 12 heads; state head_dim",
+            ),
+            (
+                "model = { preset = \"deepseek-v3\", layers = 2 }".to_owned(),
+                "`model.dense_layers`: 3 of 2 layers cannot be dense",
+            ),
+            (
+                "model = { preset = \"gpt-2\", shared_experts = 1 }".to_owned(),
+                "`model.experts` is missing: a mixture of experts has it",
+            ),
             (
                 "model = { preset = \"resnet-50\", layers = 3 }".to_owned(),
                 "`model.layers`: `resnet-50` is not built of transformer layers, so it has no such size",
@@ -361,7 +409,10 @@ mod tests {
                 "model = { preset = \"gpt-2\", parameters = \"7B\" }".to_owned(),
                 "`model.parameters`: 7.00B do not fit the sizes, which have 123.53M",
             ),
-            ("model.layers = 3".to_owned(), "`model.hidden` is missing: a model that is neither preset nor config states its sizes"),
+            (
+                "model.layers = 3".to_owned(),
+                "`model.hidden` is missing: a model that is neither preset nor config states its sizes",
+            ),
             (
                 format!("model = {{ kind = \"cnn\", {sizes} }}"),
                 "`model.kind`: sizes describe transformers only; other families are known as `model.preset`",

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::units::Bytes;
 use crate::workload::file::resolve::bytes;
 use crate::workload::file::scalar::{conflict, invalid, missing, shown};
-use crate::workload::file::{CheckpointSection, DataSection, LimitsSection, ModelSection, ProcessingSection, ServingSection};
+use crate::workload::file::{
+    CheckpointSection, DataSection, LimitsSection, ModelSection, ProcessingSection, ServingSection,
+};
 use crate::workload::file::{SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 
 /// More phases than this are a portfolio (`gpuplan budget`).
@@ -63,15 +65,23 @@ impl WorkloadFile {
             if phases.iter().any(|earlier| earlier.name == name) {
                 return Err(invalid(&key, format!("`{}` is the name of an earlier phase", shown(&name))));
             }
-            let hands_over = section.hands_over.as_deref().map(|text| bytes(&format!("phase {number}: hands_over"), text)).transpose()?;
+            let hands_over = section
+                .hands_over
+                .as_deref()
+                .map(|text| bytes(&format!("phase {number}: hands_over"), text))
+                .transpose()?;
             if hands_over.is_some() && number == self.phase.len() {
                 return Err(invalid(&format!("phase {number}: hands_over"), "no phase comes after this one"));
             }
             let mut file = self.under(section);
             file.name = Some(format!("{} / {name}", self.name.as_deref().unwrap_or("workload")));
-            if let Some(handed) = phases.last().and_then(|before| before.hands_over).filter(|_| file.serving.is_empty()) {
+            if let Some(handed) = phases.last().and_then(|before| before.hands_over).filter(|_| file.serving.is_empty())
+            {
                 if section.data.size.is_some() {
-                    return Err(conflict(&format!("phase {number}: data.size"), &format!("phase {}: hands_over", number - 1)));
+                    return Err(conflict(
+                        &format!("phase {number}: data.size"),
+                        &format!("phase {}: hands_over", number - 1),
+                    ));
                 }
                 file.data.size = Some(format!("{}B", handed.0));
                 file.data.place.clone_from(&section.data.place);
@@ -155,11 +165,15 @@ clouds = ["gcp"]
     fn a_phase_says_what_is_different_and_reads_what_the_one_before_gives() {
         let file = WorkloadFile::parse(TWO).unwrap();
         let phases = file.phases().unwrap();
-        let shown = |phase: &Phase| (phase.name.clone(), phase.file.training.task.clone(), phase.file.limits.clouds.clone());
+        let shown =
+            |phase: &Phase| (phase.name.clone(), phase.file.training.task.clone(), phase.file.limits.clouds.clone());
         let text = |text: &str| text.to_owned();
         assert_eq!(shown(&phases[0]), (text("explore"), Some(text("lora")), vec![text("aws")]));
         assert_eq!(shown(&phases[1]), (text("train"), Some(text("pretrain")), vec![text("gcp")]));
-        assert_eq!((&phases[0].file.data.size, &phases[0].file.limits.budget, &phases[0].file.limits.deadline), (&None, &None, &None));
+        assert_eq!(
+            (&phases[0].file.data.size, &phases[0].file.limits.budget, &phases[0].file.limits.deadline),
+            (&None, &None, &None)
+        );
         assert_eq!(phases[1].file.data.size.as_deref(), Some("2000000000000B"));
         assert_eq!(phases[1].file.model.preset.as_deref(), Some("llama-3.1-8b"));
         assert_eq!(phases[1].file.name.as_deref(), Some("assistant / train"));
@@ -172,18 +186,23 @@ clouds = ["gcp"]
 
     #[test]
     fn what_makes_no_sense_is_refused_by_its_number() {
-        let refused = |from: &str, to: &str| WorkloadFile::parse(&TWO.replace(from, to)).unwrap().phases().unwrap_err().to_string();
+        let refused = |from: &str, to: &str| {
+            WorkloadFile::parse(&TWO.replace(from, to)).unwrap().phases().unwrap_err().to_string()
+        };
         assert!(refused("name = \"train\"", "").contains("phase 2: name"));
         assert!(refused("\"train\"", "\"explore\"").contains("name of an earlier phase"));
         assert!(refused("name = \"train\"", "name = \"train\"\nhands_over = \"1GB\"").contains("no phase comes after"));
-        assert!(refused("[phase.limits]", "[phase.data]\nsize = \"1GB\"\n[phase.limits]").contains("exclude each other"));
+        assert!(
+            refused("[phase.limits]", "[phase.data]\nsize = \"1GB\"\n[phase.limits]").contains("exclude each other")
+        );
         assert!(refused("2TB", "two").contains("phase 1: hands_over"));
         assert!(refused("[limits]", "[processing]\nsamples = 1\n[limits]").contains("[[phase]]"));
     }
 
     #[test]
     fn a_phase_for_processors_takes_nothing_of_the_model_and_writes_what_it_hands_over() {
-        let text = TWO.replace("[phase.training]\ntask = \"lora\"\ntokens = \"1B\"", "[phase.processing]\nsamples = 10");
+        let text =
+            TWO.replace("[phase.training]\ntask = \"lora\"\ntokens = \"1B\"", "[phase.processing]\nsamples = 10");
         let phases = WorkloadFile::parse(&text).unwrap().phases().unwrap();
         let file = &phases[0].file;
         assert_eq!(

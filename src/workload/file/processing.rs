@@ -8,7 +8,8 @@ use crate::workload::file::data::{complete, reading};
 use crate::workload::file::resolve::{Assumed, bytes};
 use crate::workload::file::scalar::{conflict, count, invalid, missing, plain_text, shown, whole};
 use crate::workload::file::{
-    CheckpointSection, DataSection, ModelSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
+    CheckpointSection, DataSection, ModelSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile,
+    WorkloadFileError,
 };
 use crate::workload::processing::Processing;
 
@@ -56,8 +57,9 @@ impl WorkloadFile {
         let mut assumed = Assumed::default();
         let samples = match count("processing.samples", section.samples.as_ref())? {
             Some(samples) => samples,
-            None => count("data.samples", data.samples.as_ref())?
-                .ok_or_else(|| missing("processing.samples", "how many files, pictures or texts there are to work on"))?,
+            None => count("data.samples", data.samples.as_ref())?.ok_or_else(|| {
+                missing("processing.samples", "how many files, pictures or texts there are to work on")
+            })?,
         };
         let cpu_per_sample = seconds(&section, data)?;
         let reads = match (&section.reads, &data.size) {
@@ -77,13 +79,19 @@ impl WorkloadFile {
         };
         let mut reading = reading(data)?;
         if reading.decoder == Decoder::Gpu {
-            return Err(invalid("data.decode", "machines without GPU decode with their processors: leave `decode` out"));
+            return Err(invalid(
+                "data.decode",
+                "machines without GPU decode with their processors: leave `decode` out",
+            ));
         }
         if data.storage.is_none() {
             reading.storage = Storage::ObjectStore;
             assumed.note("data.storage", "object-store", "not stated: each sample is read once from where it lies");
         } else if reading.storage == Storage::Disk {
-            return Err(invalid("data.storage", "each sample is read once, so nothing is copied first: object-store or network-disk"));
+            return Err(invalid(
+                "data.storage",
+                "each sample is read once, so nothing is copied first: object-store or network-disk",
+            ));
         }
         complete(data, &mut reading, true, &mut assumed);
         if reading.files.is_none() && reads.0 > 0.0 {
@@ -99,7 +107,11 @@ impl WorkloadFile {
         let shard = match section.shard.as_deref() {
             Some(text) => shard(text)?,
             None => {
-                assumed.note("processing.shard", "10m", "not stated: work of a machine that is stored, or lost, together; judged");
+                assumed.note(
+                    "processing.shard",
+                    "10m",
+                    "not stated: work of a machine that is stored, or lost, together; judged",
+                );
                 SHARD
             }
         };
@@ -137,9 +149,12 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
 
 fn seconds(section: &ProcessingSection, data: &DataSection) -> Result<Option<Seconds>, WorkloadFileError> {
     let own = ("processing.cpu_seconds_per_sample", &section.cpu_seconds_per_sample);
-    let (key, stated) = if own.1.is_some() { own } else { ("data.cpu_seconds_per_sample", &data.cpu_seconds_per_sample) };
+    let (key, stated) =
+        if own.1.is_some() { own } else { ("data.cpu_seconds_per_sample", &data.cpu_seconds_per_sample) };
     match count(key, stated.as_ref())? {
-        Some(seconds) if seconds > LONGEST => Err(invalid(key, format!("`{seconds}` is more than a day for one sample"))),
+        Some(seconds) if seconds > LONGEST => {
+            Err(invalid(key, format!("`{seconds}` is more than a day for one sample")))
+        }
         seconds => Ok(seconds.map(Seconds)),
     }
 }
@@ -150,23 +165,30 @@ fn known_kind(reading: &Reading, reads: Bytes) -> Result<(), WorkloadFileError> 
     match reading.kind {
         Some(DataKind::Audio) if reading.seconds.is_some() => Ok(()),
         Some(DataKind::Video) if reading.frames.is_some() => Ok(()),
-        None => Err(missing(key, "seconds of one core for a sample, or data.kind with data.size where a rate is published for it")),
-        Some(DataKind::Audio) => {
-            Err(missing(key, "or data.seconds_per_sample, the length of its sound, for which there is a published rate"))
-        }
+        None => Err(missing(
+            key,
+            "seconds of one core for a sample, or data.kind with data.size where a rate is published for it",
+        )),
+        Some(DataKind::Audio) => Err(missing(
+            key,
+            "or data.seconds_per_sample, the length of its sound, for which there is a published rate",
+        )),
         Some(DataKind::Video) => {
             Err(missing(key, "or data.frames_per_sample (with data.frame_height), for which there is a published rate"))
         }
-        Some(kind) if reads.0 <= 0.0 => {
-            Err(missing("data.size", format!("what is published for {} is counted by the byte; or state {key}", kind.word())))
-        }
+        Some(kind) if reads.0 <= 0.0 => Err(missing(
+            "data.size",
+            format!("what is published for {} is counted by the byte; or state {key}", kind.word()),
+        )),
         Some(_) => Ok(()),
     }
 }
 
 fn shard(text: &str) -> Result<Seconds, WorkloadFileError> {
     let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST_SHARD);
-    hours.map(Seconds::from).ok_or_else(|| invalid("processing.shard", format!("`{}` is no time up to a day, such as 10m", shown(text))))
+    hours
+        .map(Seconds::from)
+        .ok_or_else(|| invalid("processing.shard", format!("`{}` is no time up to a day, such as 10m", shown(text))))
 }
 
 fn place(text: Option<&str>) -> Result<Option<String>, WorkloadFileError> {
@@ -182,8 +204,7 @@ fn place(text: Option<&str>) -> Result<Option<String>, WorkloadFileError> {
 mod tests {
     use super::*;
 
-    const JPEG: &str =
-        "[data]\nkind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\nplace = \"gcp/us-central1\"\n[processing]\nwrites = \"170GB\"\n";
+    const JPEG: &str = "[data]\nkind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\nplace = \"gcp/us-central1\"\n[processing]\nwrites = \"170GB\"\n";
 
     fn resolved(text: &str) -> Result<ResolvedProcessing, WorkloadFileError> {
         WorkloadFile::parse(text)?.resolve_processing()
@@ -193,12 +214,17 @@ mod tests {
     fn what_is_not_said_is_listed() {
         let made = resolved(JPEG).unwrap();
         let work = &made.processing;
-        assert_eq!((work.samples, work.reads, work.writes, work.cpu_per_sample), (1_281_167.0, Bytes(150e9), Bytes(170e9), None));
+        assert_eq!(
+            (work.samples, work.reads, work.writes, work.cpu_per_sample),
+            (1_281_167.0, Bytes(150e9), Bytes(170e9), None)
+        );
         assert_eq!((work.pixels, work.shard, work.reading.storage), (224.0, Seconds(600.0), Storage::ObjectStore));
-        for key in ["data.storage=object-store", "processing.pixels=224", "processing.shard=10m", "data.files=one-each"] {
+        for key in ["data.storage=object-store", "processing.pixels=224", "processing.shard=10m", "data.files=one-each"]
+        {
             assert!(made.assumed.iter().any(|line| line.starts_with(key)), "{key}: {:?}", made.assumed);
         }
-        let stated = resolved(&JPEG.replace("writes", "cpu_seconds_per_sample = 0.02\nshard = \"1h\"\nwrites")).unwrap();
+        let stated =
+            resolved(&JPEG.replace("writes", "cpu_seconds_per_sample = 0.02\nshard = \"1h\"\nwrites")).unwrap();
         assert_eq!((stated.processing.cpu_per_sample, stated.processing.shard), (Some(Seconds(0.02)), Seconds(3600.0)));
         assert!(stated.assumed.iter().all(|line| !line.starts_with("processing.")), "{:?}", stated.assumed);
     }

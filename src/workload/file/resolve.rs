@@ -6,7 +6,9 @@ use crate::units::{Bytes, GpuCount, Hours, Seconds};
 use crate::workload::amount::{Amount, Checkpoint};
 use crate::workload::catalog::Models;
 use crate::workload::file::scalar::{conflict, count, invalid, missing, shown};
-use crate::workload::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
+use crate::workload::file::{
+    CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
+};
 use crate::workload::file::{data, network, serving, settings};
 use crate::workload::model::{Model, ModelKind};
 use crate::workload::sweep::MOST_RUNS;
@@ -65,7 +67,8 @@ impl WorkloadFile {
             return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
         }
         let name = self.name_or(|| format!("{}-{}", network.model.name, settings::task_word(training.task)))?;
-        let workload = Workload { name, model: network.model, training, amount, data, checkpoint, sweep, serving: None };
+        let workload =
+            Workload { name, model: network.model, training, amount, data, checkpoint, sweep, serving: None };
         Ok(Resolved { workload, assumed: assumed.0 })
     }
 
@@ -98,7 +101,9 @@ fn amount(training: &TrainingSection, data: &DataSection, kind: ModelKind) -> Re
     }
     let much = count(key, way.as_ref())?.unwrap_or_default();
     match key {
-        "training.tokens" if kind.counts_samples() => Err(invalid(key, "this model is trained on samples, not on tokens")),
+        "training.tokens" if kind.counts_samples() => {
+            Err(invalid(key, "this model is trained on samples, not on tokens"))
+        }
         "training.tokens" => Ok(Amount::Tokens(much)),
         "training.samples" => Ok(Amount::Samples(much)),
         "training.steps" => Ok(Amount::Steps(much)),
@@ -122,9 +127,14 @@ fn epochs(epochs: f64, data: &DataSection, kind: ModelKind) -> Result<Amount, Wo
 fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>, WorkloadFileError> {
     let whole = |key: &str, number: f64| {
         let fits = number.fract() == 0.0 && (1.0..=f64::from(MOST_RUNS)).contains(&number);
-        if fits { Ok(number as u32) } else { Err(invalid(key, format!("`{number}` is no whole number from 1 to {MOST_RUNS}"))) }
+        if fits {
+            Ok(number as u32)
+        } else {
+            Err(invalid(key, format!("`{number}` is no whole number from 1 to {MOST_RUNS}")))
+        }
     };
-    let (runs, parallel) = (count("sweep.runs", section.runs.as_ref())?, count("sweep.parallel", section.parallel.as_ref())?);
+    let (runs, parallel) =
+        (count("sweep.runs", section.runs.as_ref())?, count("sweep.parallel", section.parallel.as_ref())?);
     let Some(runs) = runs else {
         return match (&section.parallel, &section.gpus_per_run) {
             (None, None) => Ok(None),
@@ -140,21 +150,26 @@ fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>,
         }
     };
     let gpus_per_run = match &section.gpus_per_run {
-        Some(text) => GpuCount::parse(&text.to_string()).map_err(|error| invalid("sweep.gpus_per_run", error.to_string()))?,
+        Some(text) => {
+            GpuCount::parse(&text.to_string()).map_err(|error| invalid("sweep.gpus_per_run", error.to_string()))?
+        }
         None => {
             assumed.note("sweep.gpus_per_run", 1, "not stated: a whole card for each run");
             GpuCount::whole(1)
         }
     };
     if gpus_per_run.as_f64() > 1.0 && gpus_per_run.as_f64().fract() != 0.0 {
-        return Err(invalid("sweep.gpus_per_run", format!("`{gpus_per_run}` is neither whole cards nor a share of one")));
+        return Err(invalid(
+            "sweep.gpus_per_run",
+            format!("`{gpus_per_run}` is neither whole cards nor a share of one"),
+        ));
     }
     Ok(Some(Sweep { runs, parallel, gpus_per_run }))
 }
 
 pub(super) fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
-    let bytes =
-        Bytes::parse(text).map_err(|_| invalid(key, format!("`{}` is not an amount of data, such as 500GB or 1.5TiB", shown(text))))?;
+    let bytes = Bytes::parse(text)
+        .map_err(|_| invalid(key, format!("`{}` is not an amount of data, such as 500GB or 1.5TiB", shown(text))))?;
     if bytes.0 > 0.0 && bytes.0 <= LARGEST_BYTES {
         Ok(bytes)
     } else {
@@ -168,8 +183,12 @@ fn checkpoint(section: &CheckpointSection, task: Task, assumed: &mut Assumed) ->
         Some("choose") => None,
         Some(text) => {
             let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && hours.0 <= 8766.0);
-            let refuse =
-                || invalid("checkpoint.interval", format!("`{}` is not `choose` or a time up to a year, such as 30m or 2h", shown(text)));
+            let refuse = || {
+                invalid(
+                    "checkpoint.interval",
+                    format!("`{}` is not `choose` or a time up to a year, such as 30m or 2h", shown(text)),
+                )
+            };
             Some(Seconds::from(hours.ok_or_else(refuse)?))
         }
         None => {
@@ -197,8 +216,10 @@ mod tests {
 
     #[test]
     fn the_amount_is_stated_in_exactly_one_way() {
-        let amount =
-            |rest: &str| resolved(&format!("{MODEL}[training]\ntask = \"pretrain\"\n{rest}")).map(|resolved| resolved.workload.amount);
+        let amount = |rest: &str| {
+            resolved(&format!("{MODEL}[training]\ntask = \"pretrain\"\n{rest}"))
+                .map(|resolved| resolved.workload.amount)
+        };
         assert_eq!(amount("tokens = \"300B\"").unwrap(), Amount::Tokens(3e11));
         assert_eq!(amount("samples = \"10M\"").unwrap(), Amount::Samples(1e7));
         assert_eq!(amount("steps = 1000").unwrap(), Amount::Steps(1000.0));
@@ -206,14 +227,25 @@ mod tests {
         assert_eq!(amount("epochs = 2\n[data]\ntokens = \"1B\"").unwrap(), Amount::Tokens(2e9));
         assert_eq!(amount("tokens = 5\nsteps = 5").unwrap_err(), conflict("training.tokens", "training.steps"));
         assert!(matches!(amount("").unwrap_err(), WorkloadFileError::Missing { key, .. } if key == "training.tokens"));
-        assert!(matches!(amount("epochs = 3").unwrap_err(), WorkloadFileError::Missing { key, .. } if key == "data.samples"));
-        for wrong in ["tokens = 0", "tokens = -5", "tokens = nan", "tokens = inf", "tokens = \"many\"", "tokens = 1e30", "epochs = \"2M\""]
-        {
+        assert!(
+            matches!(amount("epochs = 3").unwrap_err(), WorkloadFileError::Missing { key, .. } if key == "data.samples")
+        );
+        for wrong in [
+            "tokens = 0",
+            "tokens = -5",
+            "tokens = nan",
+            "tokens = inf",
+            "tokens = \"many\"",
+            "tokens = 1e30",
+            "epochs = \"2M\"",
+        ] {
             assert!(matches!(amount(wrong).unwrap_err(), WorkloadFileError::Invalid { .. }), "{wrong}");
         }
         assert!(matches!(resolved(&format!("{IMAGES}[training]\ntokens = 5")), Err(WorkloadFileError::Invalid { .. })));
         let tokens_for_images = format!("{IMAGES}[training]\nepochs = 5\n[data]\ntokens = 7");
-        assert!(matches!(resolved(&tokens_for_images), Err(WorkloadFileError::Missing { key, .. }) if key == "data.samples"));
+        assert!(
+            matches!(resolved(&tokens_for_images), Err(WorkloadFileError::Missing { key, .. }) if key == "data.samples")
+        );
     }
 
     #[test]
@@ -224,9 +256,15 @@ mod tests {
         );
         let workload = full.unwrap().workload;
         let data = workload.data.unwrap();
-        assert_eq!((data.size.0, data.place.as_deref(), data.cpu_per_sample), (1.2e12, Some("aws/us-east-1"), Some(Seconds(0.02))));
+        assert_eq!(
+            (data.size.0, data.place.as_deref(), data.cpu_per_sample),
+            (1.2e12, Some("aws/us-east-1"), Some(Seconds(0.02)))
+        );
         assert_eq!(workload.checkpoint, Checkpoint { size: Some(Bytes(110e9)), interval: Some(Seconds(1800.0)) });
-        assert_eq!(with("checkpoint.interval = \"choose\"").map(|resolved| resolved.workload.checkpoint.interval), Ok(None));
+        assert_eq!(
+            with("checkpoint.interval = \"choose\"").map(|resolved| resolved.workload.checkpoint.interval),
+            Ok(None)
+        );
         assert_eq!(with("").map(|resolved| resolved.workload.data), Ok(None));
         for wrong in [
             "data.size = \"12\"",

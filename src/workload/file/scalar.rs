@@ -55,7 +55,11 @@ impl<'de> Deserialize<'de> for Scalar {
             toml::Value::Float(number) => Ok(Self::Real(number)),
             toml::Value::String(text) => Ok(Self::Text(text)),
             toml::Value::Datetime(time) => Ok(Self::Text(time.to_string())),
-            other => Err(D::Error::custom(format!("expected a number or text, found {} {}", article(&other), other.type_str()))),
+            other => Err(D::Error::custom(format!(
+                "expected a number or text, found {} {}",
+                article(&other),
+                other.type_str()
+            ))),
         }
     }
 }
@@ -78,7 +82,9 @@ pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
         Many(Vec<String>),
     }
     Ok(match Words::deserialize(deserializer)? {
-        Words::One(text) => text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect(),
+        Words::One(text) => {
+            text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
+        }
         Words::Many(words) => words,
     })
 }
@@ -124,7 +130,9 @@ pub(super) fn count(key: &str, scalar: Option<&Scalar>) -> Result<Option<f64>, W
     let text = scalar.to_string();
     match parse_count(&text) {
         Ok(count) => Ok(Some(settled(count))),
-        Err(_) => Err(invalid(key, format!("`{}` is not a count above zero, such as 1T, 300B, 15M or 8.03e9", shown(text)))),
+        Err(_) => {
+            Err(invalid(key, format!("`{}` is not a count above zero, such as 1T, 300B, 15M or 8.03e9", shown(text))))
+        }
     }
 }
 
@@ -135,7 +143,11 @@ fn settled(count: f64) -> f64 {
 }
 
 /// A whole number in `range`.
-pub(super) fn whole<N>(key: &str, scalar: Option<&Scalar>, range: RangeInclusive<N>) -> Result<Option<N>, WorkloadFileError>
+pub(super) fn whole<N>(
+    key: &str,
+    scalar: Option<&Scalar>,
+    range: RangeInclusive<N>,
+) -> Result<Option<N>, WorkloadFileError>
 where
     N: Copy + PartialOrd + fmt::Display + TryFrom<u64>,
 {
@@ -146,7 +158,8 @@ where
         text => parse_count(text).ok().map(settled).filter(|number| number.fract() == 0.0 && *number < 9e15),
     };
     let number = number.and_then(|number| N::try_from(number as u64).ok()).filter(|number| range.contains(number));
-    let refuse = || invalid(key, format!("`{}` is not a whole number from {} to {}", shown(text), range.start(), range.end()));
+    let refuse =
+        || invalid(key, format!("`{}` is not a whole number from {} to {}", shown(text), range.start(), range.end()));
     number.map(Some).ok_or_else(refuse)
 }
 
@@ -160,7 +173,8 @@ pub(super) fn choice<T: DeserializeOwned>(key: &str, text: Option<&str>) -> Resu
 
 pub(super) fn not_among(key: &str, text: &str, known: &[&str]) -> WorkloadFileError {
     let text = shown(text);
-    let near = did_you_mean(&text, known.iter().copied()).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    let near =
+        did_you_mean(&text, known.iter().copied()).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     invalid(key, format!("`{text}` is not known, choose among {}{near}", known.join(", ")))
 }
 
@@ -208,7 +222,14 @@ mod tests {
         assert_eq!(whole("k", Some(&"4k".into()), 1..=16_777_216_u32).unwrap(), Some(4000));
         assert_eq!(whole("k", Some(&"1.1k".into()), 1..=9999_u32).unwrap(), Some(1100));
         assert_eq!(whole("k", Some(&Scalar::Whole(0)), 0..=9_u32).unwrap(), Some(0));
-        for scalar in [Scalar::Whole(0), Scalar::Whole(-3), Scalar::Real(2.5), Scalar::Real(f64::NAN), Scalar::Real(1e30), "many".into()] {
+        for scalar in [
+            Scalar::Whole(0),
+            Scalar::Whole(-3),
+            Scalar::Real(2.5),
+            Scalar::Real(f64::NAN),
+            Scalar::Real(1e30),
+            "many".into(),
+        ] {
             assert!(whole("k", Some(&scalar), 1..=100_u32).is_err(), "{scalar}");
         }
         for scalar in [Scalar::Whole(0), Scalar::Whole(i64::MIN), Scalar::Real(f64::INFINITY), "".into()] {

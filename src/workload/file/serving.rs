@@ -66,7 +66,11 @@ impl ServingSection {
 }
 
 /// A complete workload that serves.
-pub(super) fn resolve(file: &WorkloadFile, network: Network, mut assumed: Assumed) -> Result<Resolved, WorkloadFileError> {
+pub(super) fn resolve(
+    file: &WorkloadFile,
+    network: Network,
+    mut assumed: Assumed,
+) -> Result<Resolved, WorkloadFileError> {
     let Network { model, native_tokens } = network;
     contradictions(file)?;
     can_be_served(&model)?;
@@ -75,8 +79,11 @@ pub(super) fn resolve(file: &WorkloadFile, network: Network, mut assumed: Assume
     let load = load(section, &model, f64::from(prompt_tokens) + f64::from(answer_tokens), &mut assumed)?;
     meaningless(section, &model, answer_tokens)?;
     let weights = format("serving.weights", section.weights.as_deref(), &mut assumed)?;
-    let kv_cache =
-        if answer_tokens == 0 { StoredFormat::Bf16 } else { format("serving.kv_cache", section.kv_cache.as_deref(), &mut assumed)? };
+    let kv_cache = if answer_tokens == 0 {
+        StoredFormat::Bf16
+    } else {
+        format("serving.kv_cache", section.kv_cache.as_deref(), &mut assumed)?
+    };
     if kv_cache == StoredFormat::Int4 {
         return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
     }
@@ -92,7 +99,11 @@ pub(super) fn resolve(file: &WorkloadFile, network: Network, mut assumed: Assume
     };
     if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
         let what = if answer_tokens == 0 { "no target for the answer" } else { "no target for the first token" };
-        assumed.note("serving.time_to_first_token", "any", format!("not stated: {what}, as long as the machines keep up"));
+        assumed.note(
+            "serving.time_to_first_token",
+            "any",
+            format!("not stated: {what}, as long as the machines keep up"),
+        );
     }
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
     let sequence = match (model.kind, native_tokens) {
@@ -103,13 +114,15 @@ pub(super) fn resolve(file: &WorkloadFile, network: Network, mut assumed: Assume
         _ if model.kind.counts_samples() => model.sample_side.max(1),
         _ => prompt_tokens + answer_tokens,
     };
-    let mut training = Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
+    let mut training =
+        Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
     training.precision = if weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
     training.global_batch = Some(1);
     let answers = serving.requests() * f64::from(answer_tokens.max(1)) * BYTES_PER_TOKEN;
     let checkpoint = Checkpoint { size: Some(Bytes(answers)), interval: None };
     let amount = Amount::Samples(serving.requests());
-    let workload = Workload { name, model, training, amount, data: None, checkpoint, sweep: None, serving: Some(serving) };
+    let workload =
+        Workload { name, model, training, amount, data: None, checkpoint, sweep: None, serving: Some(serving) };
     Ok(Resolved { workload, assumed: assumed.list() })
 }
 
@@ -141,18 +154,30 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
 fn meaningless(section: &ServingSection, model: &Model, answer_tokens: u32) -> Result<(), WorkloadFileError> {
     let stated = [("serving.kv_cache", &section.kv_cache), ("serving.time_per_token", &section.time_per_token)];
     match stated.into_iter().find(|(_, text)| answer_tokens == 0 && text.is_some()) {
-        Some((key, _)) => Err(invalid(key, format!("`{}` writes no tokens here, so there are none to keep or to wait for", model.name))),
+        Some((key, _)) => Err(invalid(
+            key,
+            format!("`{}` writes no tokens here, so there are none to keep or to wait for", model.name),
+        )),
         None => Ok(()),
     }
 }
 
 fn can_be_served(model: &Model) -> Result<(), WorkloadFileError> {
     let why = match model.kind {
-        ModelKind::Decoder | ModelKind::Moe | ModelKind::Encoder | ModelKind::Vit | ModelKind::Cnn | ModelKind::CnnDetection => {
+        ModelKind::Decoder
+        | ModelKind::Moe
+        | ModelKind::Encoder
+        | ModelKind::Vit
+        | ModelKind::Cnn
+        | ModelKind::CnnDetection => {
             return Ok(());
         }
-        ModelKind::Encdec | ModelKind::MoeEncdec => "encoder-decoders keep two caches, which the serving estimate does not model",
-        ModelKind::Diffusion => "an image takes a number of passes that depends on the sampler, which the serving estimate does not model",
+        ModelKind::Encdec | ModelKind::MoeEncdec => {
+            "encoder-decoders keep two caches, which the serving estimate does not model"
+        }
+        ModelKind::Diffusion => {
+            "an image takes a number of passes that depends on the sampler, which the serving estimate does not model"
+        }
         ModelKind::CnnTts | ModelKind::RnnSeq2seq | ModelKind::RnnTts => "no throughput model for this family",
     };
     Err(invalid("serving", format!("`{}` cannot be planned for serving: {why}", model.name)))
@@ -169,17 +194,27 @@ fn lengths(section: &ServingSection, model: &Model) -> Result<(u32, u32), Worklo
     if model.kind.counts_samples() {
         return match (prompt, answer) {
             (None, None | Some(0)) => Ok((1, 0)),
-            _ => Err(invalid("serving.prompt_tokens", format!("`{}` answers images, which have no tokens", model.name))),
+            _ => {
+                Err(invalid("serving.prompt_tokens", format!("`{}` answers images, which have no tokens", model.name)))
+            }
         };
     }
     let prompt = prompt.ok_or_else(|| missing("serving.prompt_tokens", "say how long a request is, in tokens"))?;
     let answer = match (is_generative(model), answer) {
         (true, Some(answer)) => answer,
         (true, None) => {
-            return Err(missing("serving.answer_tokens", "say how long an answer is, in tokens; 0 where only the prompt is read"));
+            return Err(missing(
+                "serving.answer_tokens",
+                "say how long an answer is, in tokens; 0 where only the prompt is read",
+            ));
         }
         (false, None | Some(0)) => 0,
-        (false, Some(_)) => return Err(invalid("serving.answer_tokens", format!("`{}` is an encoder and writes no tokens", model.name))),
+        (false, Some(_)) => {
+            return Err(invalid(
+                "serving.answer_tokens",
+                format!("`{}` is an encoder and writes no tokens", model.name),
+            ));
+        }
     };
     let (length, context) = (prompt.saturating_add(answer), model.max_context);
     if context > 0 && length > context {
@@ -192,7 +227,12 @@ fn lengths(section: &ServingSection, model: &Model) -> Result<(u32, u32), Worklo
     Ok((prompt, answer))
 }
 
-fn load(section: &ServingSection, model: &Model, tokens: f64, assumed: &mut Assumed) -> Result<Load, WorkloadFileError> {
+fn load(
+    section: &ServingSection,
+    model: &Model,
+    tokens: f64,
+    assumed: &mut Assumed,
+) -> Result<Load, WorkloadFileError> {
     let ways = [
         ("serving.requests_per_second", &section.requests_per_second),
         ("serving.tokens_per_day", &section.tokens_per_day),
@@ -226,11 +266,16 @@ fn load(section: &ServingSection, model: &Model, tokens: f64, assumed: &mut Assu
             if section.hours.is_some() || section.duration.is_some() {
                 return Err(conflict(key, if section.hours.is_some() { "serving.hours" } else { "serving.duration" }));
             }
-            return Ok(Load::Job { requests: if key == "serving.tokens" { (much / tokens).ceil() } else { much.ceil() } });
+            return Ok(Load::Job {
+                requests: if key == "serving.tokens" { (much / tokens).ceil() } else { much.ceil() },
+            });
         }
     };
     if requests_per_second > MOST_REQUESTS {
-        return Err(invalid(key, format!("`{requests_per_second:.3e}` requests a second are more than {MOST_REQUESTS:.0e}")));
+        return Err(invalid(
+            key,
+            format!("`{requests_per_second:.3e}` requests a second are more than {MOST_REQUESTS:.0e}"),
+        ));
     }
     Ok(Load::Steady { requests_per_second, hours: hours(section, assumed)? })
 }
@@ -249,7 +294,9 @@ fn hours(section: &ServingSection, assumed: &mut Assumed) -> Result<Hours, Workl
         }
         (None, Some(text)) => {
             let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST);
-            hours.ok_or_else(|| invalid("serving.duration", format!("`{}` is not a time up to a year, such as 3d or 12h", shown(text))))
+            hours.ok_or_else(|| {
+                invalid("serving.duration", format!("`{}` is not a time up to a year, such as 3d or 12h", shown(text)))
+            })
         }
         (None, None) => {
             assumed.note("serving.hours", MONTH.0, "not stated: a whole month, day and night");
@@ -269,26 +316,36 @@ fn format(key: &str, text: Option<&str>, assumed: &mut Assumed) -> Result<Stored
 fn target(key: &str, text: Option<&str>, load: Load) -> Result<Option<Seconds>, WorkloadFileError> {
     let Some(text) = text else { return Ok(None) };
     if matches!(load, Load::Job { .. }) {
-        return Err(invalid(key, "a job answers when it comes to it; a service (`serving.requests_per_second`) has a target"));
+        return Err(invalid(
+            key,
+            "a job answers when it comes to it; a service (`serving.requests_per_second`) has a target",
+        ));
     }
     // A bare number would be hours.
     let has_unit = text.trim().ends_with(|end: char| end.is_ascii_alphabetic());
-    let seconds = Hours::parse(text).ok().map(Seconds::from).filter(|seconds| has_unit && seconds.0 > 0.0 && seconds.0 <= 86_400.0);
+    let seconds = Hours::parse(text)
+        .ok()
+        .map(Seconds::from)
+        .filter(|seconds| has_unit && seconds.0 > 0.0 && seconds.0 <= 86_400.0);
     seconds.map(Some).ok_or_else(|| invalid(key, format!("`{}` is not a time such as 300ms or 1.5s", shown(text))))
 }
 
 fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Assumed) -> Result<f64, WorkloadFileError> {
     match (stated, load) {
-        (Some(_), Load::Job { .. }) => {
-            Err(invalid("serving.availability", "a job waits where machines are gone; its limits are deadline and budget"))
-        }
+        (Some(_), Load::Job { .. }) => Err(invalid(
+            "serving.availability",
+            "a job waits where machines are gone; its limits are deadline and budget",
+        )),
         (Some(stated), Load::Steady { .. }) => {
             let share = count("serving.availability", Some(stated))?.unwrap_or_default();
             let fits = (0.5..1.0).contains(&share);
             if fits {
                 Ok(share)
             } else {
-                Err(invalid("serving.availability", format!("`{share}` is not a share of time from 0.5 to below 1, such as 0.99")))
+                Err(invalid(
+                    "serving.availability",
+                    format!("`{share}` is not a share of time from 0.5 to below 1, such as 0.99"),
+                ))
             }
         }
         (None, Load::Job { .. }) => Ok(AVAILABILITY),
@@ -349,14 +406,29 @@ mod tests {
             ("requests_per_second = 1\ntokens = 5\nprompt_tokens = 1\nanswer_tokens = 1", "exclude each other"),
             ("requests_per_second = 1\nprompt_tokens = 131000\nanswer_tokens = 100", "reads 131072"),
             ("images_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1", "answers requests or tokens"),
-            ("tokens = 5\nprompt_tokens = 1\nanswer_tokens = 1\ntime_per_token = \"50ms\"", "a job answers when it comes to it"),
-            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\ntime_to_first_token = 3", "is not a time such as 300ms"),
+            (
+                "tokens = 5\nprompt_tokens = 1\nanswer_tokens = 1\ntime_per_token = \"50ms\"",
+                "a job answers when it comes to it",
+            ),
+            (
+                "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\ntime_to_first_token = 3",
+                "is not a time such as 300ms",
+            ),
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nkv_cache = \"int4\"", "8 or 16 bits"),
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nweights = \"fp9\"", "did you mean `fp8`"),
-            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\navailability = 2", "is not a share of time"),
+            (
+                "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\navailability = 2",
+                "is not a share of time",
+            ),
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nhours = 800", "more than a month has"),
-            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\nkv_cache = \"fp8\"", "writes no tokens here"),
-            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\ntime_per_token = \"50ms\"", "writes no tokens here"),
+            (
+                "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\nkv_cache = \"fp8\"",
+                "writes no tokens here",
+            ),
+            (
+                "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\ntime_per_token = \"50ms\"",
+                "writes no tokens here",
+            ),
         ] {
             let said = refused("llama-3.1-8b", serving);
             assert!(said.contains(part), "{serving}: {said}");

@@ -35,7 +35,11 @@ pub(super) fn task_word(task: Task) -> &'static str {
     TASKS.iter().find(|(_, known)| *known == task).map_or("run", |(word, _)| word)
 }
 
-pub(super) fn resolve(section: &TrainingSection, network: &Network, assumed: &mut Assumed) -> Result<Training, WorkloadFileError> {
+pub(super) fn resolve(
+    section: &TrainingSection,
+    network: &Network,
+    assumed: &mut Assumed,
+) -> Result<Training, WorkloadFileError> {
     let model = &network.model;
     let task = task(section, model, assumed)?;
     let sequence_length = sequence_length(section, network, assumed)?;
@@ -54,7 +58,8 @@ pub(super) fn resolve(section: &TrainingSection, network: &Network, assumed: &mu
     training.offload = choice("training.offload", section.offload.as_deref())?;
     let fsdp = section.fsdp.as_ref().map(ToString::to_string);
     training.fsdp = choice("training.fsdp", fsdp.as_deref())?;
-    training.overlap = section.overlap.clone().map(Overlap::try_from).transpose().map_err(|why| invalid("training.overlap", why))?;
+    training.overlap =
+        section.overlap.clone().map(Overlap::try_from).transpose().map_err(|why| invalid("training.overlap", why))?;
     (training.gradient_compression, training.local_steps) = synchronisation(section)?;
     training.optimizer_in_backward = section.optimizer_in_backward.unwrap_or(false);
     training.head_quantized = section.head_quantized.unwrap_or(false);
@@ -91,9 +96,11 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Assumed) -> Resu
     let word = text.trim().to_ascii_lowercase().replace('_', "-");
     let task = match word.as_str() {
         "full-ft" | "finetune" | "fine-tune" | "full-finetune" => Task::FullFineTune,
-        word => {
-            TASKS.iter().find(|(known, _)| *known == word).map(|(_, task)| *task).ok_or_else(|| not_among("training.task", text, &words))?
-        }
+        word => TASKS
+            .iter()
+            .find(|(known, _)| *known == word)
+            .map(|(_, task)| *task)
+            .ok_or_else(|| not_among("training.task", text, &words))?,
     };
     if task.has_adapters() && !model.kind.is_transformer() {
         let why = format!("`{}` adapts transformer layers, which `{}` has none of", task_word(task), model.name);
@@ -102,7 +109,11 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Assumed) -> Resu
     Ok(task)
 }
 
-fn sequence_length(section: &TrainingSection, network: &Network, assumed: &mut Assumed) -> Result<u32, WorkloadFileError> {
+fn sequence_length(
+    section: &TrainingSection,
+    network: &Network,
+    assumed: &mut Assumed,
+) -> Result<u32, WorkloadFileError> {
     let key = "training.sequence_length";
     let model = &network.model;
     let is_text = !model.kind.counts_samples();
@@ -110,14 +121,18 @@ fn sequence_length(section: &TrainingSection, network: &Network, assumed: &mut A
         let limit = model.max_context.saturating_mul(LARGEST_EXTENSION);
         if is_text && limit > 0 && length > limit {
             let context = model.max_context;
-            let why =
-                format!("{length} is beyond {limit}, {LARGEST_EXTENSION} times the {context} tokens that `{}` is made for", model.name);
+            let why = format!(
+                "{length} is beyond {limit}, {LARGEST_EXTENSION} times the {context} tokens that `{}` is made for",
+                model.name
+            );
             return Err(invalid(key, why));
         }
         return Ok(length);
     }
     let (length, why) = match (is_text, model.max_context) {
-        (true, 0) => (UNKNOWN_CONTEXT, "the model's longest sequence is not known; GPT-3 had this, arXiv 2005.14165 section 2.1"),
+        (true, 0) => {
+            (UNKNOWN_CONTEXT, "the model's longest sequence is not known; GPT-3 had this, arXiv 2005.14165 section 2.1")
+        }
         (true, context) if context <= LONGEST_ASSUMED => (context, "the model's longest"),
         (true, _) => (LONGEST_ASSUMED, "the model allows more, at a higher price"),
         (false, _) => match (network.native_tokens, model.kind.is_transformer(), model.sample_side) {
@@ -142,7 +157,11 @@ fn precision(section: &TrainingSection, task: Task, assumed: &mut Assumed) -> Re
     Ok(Precision::Bf16)
 }
 
-fn base_weights(section: &TrainingSection, task: Task, assumed: &mut Assumed) -> Result<Option<BaseWeights>, WorkloadFileError> {
+fn base_weights(
+    section: &TrainingSection,
+    task: Task,
+    assumed: &mut Assumed,
+) -> Result<Option<BaseWeights>, WorkloadFileError> {
     let stated = choice("training.base_weights", section.base_weights.as_deref())?;
     if stated.is_some() && !task.has_adapters() {
         let why = format!("only a frozen base can be quantised, and `{}` trains it", task_word(task));
@@ -155,11 +174,19 @@ fn base_weights(section: &TrainingSection, task: Task, assumed: &mut Assumed) ->
     Ok(stated)
 }
 
-fn optimizer(section: &TrainingSection, task: Task, assumed: &mut Assumed) -> Result<Option<Optimizer>, WorkloadFileError> {
+fn optimizer(
+    section: &TrainingSection,
+    task: Task,
+    assumed: &mut Assumed,
+) -> Result<Option<Optimizer>, WorkloadFileError> {
     let stated = choice("training.optimizer", section.optimizer.as_deref())?;
     Ok(match (stated, task) {
         (None, Task::Qlora) => {
-            assumed.note("optimizer", "adamw-paged", "QLoRA, arXiv 2305.14314 section 3; its states are of the adapters alone");
+            assumed.note(
+                "optimizer",
+                "adamw-paged",
+                "QLoRA, arXiv 2305.14314 section 3; its states are of the adapters alone",
+            );
             Some(Optimizer::AdamwPaged)
         }
         (None, Task::Lora) => {
@@ -182,7 +209,9 @@ fn lora(section: &LoraSection, task: Task, assumed: &mut Assumed) -> Result<Opti
         16
     });
     let targets = match &section.targets {
-        Some(names) if names.is_empty() => return Err(invalid("training.lora.targets", "it is empty, so nothing would be trained")),
+        Some(names) if names.is_empty() => {
+            return Err(invalid("training.lora.targets", "it is empty, so nothing would be trained"));
+        }
         Some(names) => LoraTargets::try_from(names.clone()).map_err(|why| invalid("training.lora.targets", why))?,
         None => {
             assumed.note("lora.targets", "all-linear", "QLoRA, arXiv 2305.14314 section 4");
@@ -266,7 +295,10 @@ mod tests {
             gradient_compression = 4\nlocal_steps = 16";
         let Resolved { workload, assumed } = resolved("llama-3.1-8b", toml).unwrap();
         let training = workload.training;
-        assert_eq!((training.task, training.sequence_length, training.precision), (Task::FullFineTune, 8000, Precision::Fp8));
+        assert_eq!(
+            (training.task, training.sequence_length, training.precision),
+            (Task::FullFineTune, 8000, Precision::Fp8)
+        );
         assert_eq!((training.recompute, training.attention), (Some(Recompute::Full), Some(AttentionKernel::Eager)));
         assert_eq!((training.loss, training.offload), (Some(LossKernel::Bf16Chunked), Some(Offload::Activations)));
         assert_eq!((training.fsdp, training.optimizer), (Some(FsdpStyle::Two), Some(Optimizer::Adamw8bit)));
@@ -280,28 +312,52 @@ mod tests {
         let long = "`training.sequence_length`: `16777217` is not a whole number from 1 to 16777216";
         for (preset, training, message) in [
             ("gpt-2", "", "`training.task` is missing: choose among pretrain, full-fine-tune, lora, qlora, train"),
-            ("gpt-2", "task = \"lora\"\nsequence_length = 0", "`training.sequence_length`: `0` is not a whole number from 1 to 16777216"),
+            (
+                "gpt-2",
+                "task = \"lora\"\nsequence_length = 0",
+                "`training.sequence_length`: `0` is not a whole number from 1 to 16777216",
+            ),
             ("gpt-2", "task = \"lora\"\nsequence_length = 16777217", long),
-            ("gpt-2", "task = \"lora\"\nglobal_batch = -1", "`training.global_batch`: `-1` is not a whole number from 1 to 1000000000"),
+            (
+                "gpt-2",
+                "task = \"lora\"\nglobal_batch = -1",
+                "`training.global_batch`: `-1` is not a whole number from 1 to 1000000000",
+            ),
             (
                 "gpt-2",
                 "task = \"lora\"\ngradient_compression = 0.5",
                 "`training.gradient_compression`: `0.5` is not a ratio from 1 to 1000: bytes of gradients over bytes sent",
             ),
-            ("gpt-2", "task = \"lora\"\nlocal_steps = 0", "`training.local_steps`: `0` is not a whole number from 1 to 100000"),
-            ("gpt-2", "task = \"lora\"\nlora.rank = 65537", "`training.lora.rank`: `65537` is not a whole number from 1 to 65536"),
+            (
+                "gpt-2",
+                "task = \"lora\"\nlocal_steps = 0",
+                "`training.local_steps`: `0` is not a whole number from 1 to 100000",
+            ),
+            (
+                "gpt-2",
+                "task = \"lora\"\nlora.rank = 65537",
+                "`training.lora.rank`: `65537` is not a whole number from 1 to 65536",
+            ),
             (
                 "gpt-2",
                 "task = \"lora\"\nsequence_length = 8193",
                 "`training.sequence_length`: 8193 is beyond 8192, 8 times the 1024 tokens that `gpt-2` is made for",
             ),
-            ("resnet-50", "task = \"qlora\"", "`training.task`: `qlora` adapts transformer layers, which `resnet-50` has none of"),
+            (
+                "resnet-50",
+                "task = \"qlora\"",
+                "`training.task`: `qlora` adapts transformer layers, which `resnet-50` has none of",
+            ),
             (
                 "gpt-2",
                 "task = \"inference\"",
                 "`training.task`: `inference` is not known, choose among pretrain, full-fine-tune, lora, qlora, train",
             ),
-            ("gpt-2", "task = \"pretrain\"\nlora.rank = 8", "`training.lora`: the task is `pretrain`, which has no adapters"),
+            (
+                "gpt-2",
+                "task = \"pretrain\"\nlora.rank = 8",
+                "`training.lora`: the task is `pretrain`, which has no adapters",
+            ),
             (
                 "gpt-2",
                 "task = \"pretrain\"\nbase_weights = \"nf4\"",

@@ -113,8 +113,14 @@ const LLAMA: Family = Family {
     nested_defaults: &[],
 };
 
-const GEMMA: Family =
-    Family { model_type: "gemma", kv: KvHeads::Key, head_dim: HeadDim::ClassDefault(256), tied: true, nested_defaults: &[], ..LLAMA };
+const GEMMA: Family = Family {
+    model_type: "gemma",
+    kv: KvHeads::Key,
+    head_dim: HeadDim::ClassDefault(256),
+    tied: true,
+    nested_defaults: &[],
+    ..LLAMA
+};
 
 /// Two matrices and LayerNorm, tied: the shape before Llama.
 const GPT: Family = Family {
@@ -234,7 +240,13 @@ pub(super) static FAMILIES: [Family; 36] = [
         ],
         ..GEMMA
     },
-    Family { model_type: "phi", mlp: Mlp::Is(MlpKind::Gelu), norm: NormKind::Layer, parallel: Parallel::Always, ..LLAMA },
+    Family {
+        model_type: "phi",
+        mlp: Mlp::Is(MlpKind::Gelu),
+        norm: NormKind::Layer,
+        parallel: Parallel::Always,
+        ..LLAMA
+    },
     Family { model_type: "phi3", ..LLAMA },
     GPT,
     Family {
@@ -326,6 +338,13 @@ pub(super) static FAMILIES: [Family; 36] = [
     Family { model_type: "olmo", norm: NormKind::Layer, ..LLAMA },
     Family { model_type: "olmo2", ..LLAMA },
     Family { model_type: "cohere", norm: NormKind::Layer, parallel: Parallel::Always, tied: true, ..LLAMA },
-    Family { model_type: "starcoder2", kv: KvHeads::Key, mlp: Mlp::Is(MlpKind::Gelu), norm: NormKind::Layer, tied: true, ..LLAMA },
+    Family {
+        model_type: "starcoder2",
+        kv: KvHeads::Key,
+        mlp: Mlp::Is(MlpKind::Gelu),
+        norm: NormKind::Layer,
+        tied: true,
+        ..LLAMA
+    },
     Family { model_type: "granite", ..LLAMA },
 ];

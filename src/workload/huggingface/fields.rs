@@ -53,11 +53,13 @@ impl Fields<'_> {
     /// The first of `keys` that is present, a whole number in `range`.
     pub fn whole(&self, keys: &[&'static str], range: RangeInclusive<u32>) -> Result<Option<u32>, ConfigError> {
         if let Some((key, value)) = keys.iter().find_map(|key| self.present(key).map(|value| (key, value))) {
-            let number = value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| range.contains(number));
+            let number =
+                value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| range.contains(number));
             let why = || format!("it must be a whole number from {} to {}", range.start(), range.end());
             return number.map(Some).ok_or_else(|| self.impossible(key, value, why()));
         }
-        let default = self.defaults.iter().find(|(key, _)| keys.contains(key)).and_then(|(_, value)| u32::try_from(*value).ok());
+        let default =
+            self.defaults.iter().find(|(key, _)| keys.contains(key)).and_then(|(_, value)| u32::try_from(*value).ok());
         Ok(default)
     }
 
@@ -66,12 +68,15 @@ impl Fields<'_> {
     }
 
     pub fn flag(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
-        self.present(key)
-            .map_or(Ok(default), |value| value.as_bool().ok_or_else(|| self.impossible(key, value, "it must be true or false")))
+        self.present(key).map_or(Ok(default), |value| {
+            value.as_bool().ok_or_else(|| self.impossible(key, value, "it must be true or false"))
+        })
     }
 
     pub fn text(&self, key: &str) -> Result<Option<&str>, ConfigError> {
-        self.present(key).map(|value| value.as_str().ok_or_else(|| self.impossible(key, value, "it must be text"))).transpose()
+        self.present(key)
+            .map(|value| value.as_str().ok_or_else(|| self.impossible(key, value, "it must be text")))
+            .transpose()
     }
 
     /// Whole numbers of a list; an absent list is empty.

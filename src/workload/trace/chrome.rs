@@ -47,7 +47,9 @@ pub fn read(reader: impl BufRead) -> Result<ChromeTrace, TraceError> {
         Some(b'{') => trace.object(&mut scan)?,
         // The oldest form is the list alone.
         Some(b'[') => trace.events(&mut scan)?,
-        Some(found) => return Err(scan.error(format!("`{}` where a trace begins with `{{` or `[`", found.escape_ascii()))),
+        Some(found) => {
+            return Err(scan.error(format!("`{}` where a trace begins with `{{` or `[`", found.escape_ascii())));
+        }
         None => return Err(scan.error("the file is empty")),
     }
     if let Some(found) = scan.peek()? {
@@ -280,7 +282,11 @@ impl Reading {
 
 /// Where in `json` serde stopped; it counts lines and columns from one.
 fn byte_of(json: &[u8], error: &serde_json::Error) -> u64 {
-    let lines_before = json.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len).sum::<usize>();
+    let lines_before = json
+        .split_inclusive(|byte| *byte == b'\n')
+        .take(error.line().saturating_sub(1))
+        .map(<[u8]>::len)
+        .sum::<usize>();
     (lines_before + error.column().saturating_sub(1)).min(json.len()) as u64
 }
 
@@ -312,7 +318,10 @@ mod tests {
     fn a_kineto_trace_is_counted() {
         let trace = read(TRACE.as_bytes()).unwrap();
         let found = &trace.counted.operators;
-        assert_eq!(trace.gpu, Some(ProfiledGpu { name: "NVIDIA H100 80GB HBM3".to_owned(), count: 8, memory_bytes: Some(85e9) }));
+        assert_eq!(
+            trace.gpu,
+            Some(ProfiledGpu { name: "NVIDIA H100 80GB HBM3".to_owned(), count: 8, memory_bytes: Some(85e9) })
+        );
         assert_eq!((found.format.as_str(), found.devices), ("PyTorch profiler", 1));
         let micros = |seconds: f64| (seconds * 1e6).round() as i64;
         assert_eq!((micros(found.span_seconds), micros(found.busy_seconds), micros(found.gap_seconds)), (90, 80, 10));

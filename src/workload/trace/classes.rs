@@ -47,12 +47,26 @@ const COMPUTE: [&str; 22] = [
     "matmul",
 ];
 /// Whole words of such names, since each is a part of other words too.
-const COMPUTE_WORDS: [&str; 12] = ["mm", "addmm", "bmm", "baddbmm", "dot", "conv", "einsum", "linear", "fprop", "gemv", "gmm", "matmuls"];
+const COMPUTE_WORDS: [&str; 12] =
+    ["mm", "addmm", "bmm", "baddbmm", "dot", "conv", "einsum", "linear", "fprop", "gemv", "gmm", "matmuls"];
 
 /// Parts of the names of kernels that multiply on tensor cores: the instruction shapes of Volta (884) to Hopper (64xNx16),
 /// and the libraries that hold nothing else.
-const TENSOR_CORES: [&str; 13] =
-    ["884", "1688", "16816", "16832", "hmma", "imma", "wgmma", "gmma", "tensorop", "nvjet", "tensor16x", "flash_fwd", "flash_bwd"];
+const TENSOR_CORES: [&str; 13] = [
+    "884",
+    "1688",
+    "16816",
+    "16832",
+    "hmma",
+    "imma",
+    "wgmma",
+    "gmma",
+    "tensorop",
+    "nvjet",
+    "tensor16x",
+    "flash_fwd",
+    "flash_bwd",
+];
 /// Parts of the names of kernels that multiply in plain fp32 on vector units.
 const FP32: [&str; 4] = ["sgemm", "simt_s", "scudnn", "fp32_nn"];
 
@@ -136,7 +150,10 @@ mod tests {
             ("aten::add_", memory),
             ("multi_tensor_apply_kernel", memory),
             ("Memset (Device)", memory),
-            ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", OperatorClass::Communication),
+            (
+                "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                OperatorClass::Communication,
+            ),
             ("all-gather-start.1", OperatorClass::Communication),
             ("Memcpy HtoD (Pageable -> Device)", OperatorClass::Copy),
             ("MemcpyD2H", OperatorClass::Copy),

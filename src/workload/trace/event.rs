@@ -164,7 +164,10 @@ mod tests {
     #[test]
     fn products_are_read_from_recorded_shapes() {
         let json = br#"{"name": "aten::addmm", "args": {"Input Dims": [[128], [8, 64], [64, 128], [], []], "Input type": ["float", "c10::Half", "c10::Half", "Scalar"]}}"#;
-        assert_eq!(product("aten::addmm", json), Some(Product { rows: 8, shared: 64, columns: 128, format: "c10::Half".to_owned() }));
+        assert_eq!(
+            product("aten::addmm", json),
+            Some(Product { rows: 8, shared: 64, columns: 128, format: "c10::Half".to_owned() })
+        );
         assert_eq!(product("aten::mm", br#"{"args": {}}"#), None);
         assert_eq!(product("aten::add", json), None);
     }

@@ -71,7 +71,8 @@ impl HostOperators {
             times[*name as usize].1 += nanos;
             open.push((*thread, *end, *name));
         }
-        let busiest = threads.into_values().max_by_key(|(_, _, busy)| *busy).map_or((0, 0), |(from, to, busy)| (to - from, busy));
+        let busiest =
+            threads.into_values().max_by_key(|(_, _, busy)| *busy).map_or((0, 0), |(from, to, busy)| (to - from, busy));
         let named = self.names.iter().zip(times).filter(|(_, (calls, _))| *calls > 0);
         let operators = named.map(|(name, (calls, nanos))| (name.to_string(), calls, nanos.max(0))).collect();
         SelfTimes { span: busiest.0, busy: busiest.1, operators }
@@ -92,7 +93,10 @@ mod tests {
         let mut found = host.self_times();
         found.operators.sort();
         assert_eq!((found.span, found.busy), (70, 60));
-        assert_eq!(found.operators, [("addmm".to_owned(), 1, 30), ("linear".to_owned(), 2, 27), ("relu".to_owned(), 1, 10)]);
+        assert_eq!(
+            found.operators,
+            [("addmm".to_owned(), 1, 30), ("linear".to_owned(), 2, 27), ("relu".to_owned(), 1, 10)]
+        );
     }
 
     #[test]

@@ -34,7 +34,9 @@ pub fn read(path: &Path) -> Result<ChromeTrace, NsightError> {
     let tables = names(&database).map_err(foreign)?;
     let has = |table: &str| tables.iter().any(|name| name == table);
     if !has("StringIds") {
-        return Err(NsightError::Foreign("it has no table StringIds; write one with `nsys export --type sqlite`".to_owned()));
+        return Err(NsightError::Foreign(
+            "it has no table StringIds; write one with `nsys export --type sqlite`".to_owned(),
+        ));
     }
     let mut tally = Tally::default();
     if has("CUPTI_ACTIVITY_KIND_RUNTIME") {
@@ -51,7 +53,8 @@ pub fn read(path: &Path) -> Result<ChromeTrace, NsightError> {
     }
     let name = if has("TARGET_INFO_GPU") { gpu(&database)? } else { None };
     let counted = tally.finish("Nsight Systems");
-    let gpu = name.map(|(name, memory)| ProfiledGpu { name, count: counted.operators.devices.max(1), memory_bytes: memory });
+    let gpu =
+        name.map(|(name, memory)| ProfiledGpu { name, count: counted.operators.devices.max(1), memory_bytes: memory });
     Ok(ChromeTrace { counted, gpu })
 }
 
@@ -112,14 +115,14 @@ fn kernels(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> 
 }
 
 fn copies(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
-    let sql =
-        "SELECT start, \"end\", deviceId, correlationId, bytes, copyKind, srcKind, dstKind FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY start";
+    let sql = "SELECT start, \"end\", deviceId, correlationId, bytes, copyKind, srcKind, dstKind FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY start";
     rows(database, "CUPTI_ACTIVITY_KIND_MEMCPY", sql, |row| {
         let word = |kinds: &[(i64, &'static str)], at: usize| -> rusqlite::Result<&'static str> {
             let number: i64 = row.get(at)?;
             Ok(kinds.iter().find(|(known, _)| *known == number).map_or("other", |(_, word)| *word))
         };
-        let name = format!("Memcpy {} ({} -> {})", word(&COPY_KINDS, 5)?, word(&MEMORY_KINDS, 6)?, word(&MEMORY_KINDS, 7)?);
+        let name =
+            format!("Memcpy {} ({} -> {})", word(&COPY_KINDS, 5)?, word(&MEMORY_KINDS, 6)?, word(&MEMORY_KINDS, 7)?);
         tally.device_work(Work {
             name: &name,
             device: row.get(2)?,
@@ -133,8 +136,7 @@ fn copies(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
 }
 
 fn calls(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
-    let sql =
-        "SELECT r.start, r.\"end\", r.correlationId, s.value FROM CUPTI_ACTIVITY_KIND_RUNTIME r LEFT JOIN StringIds s ON s.id = r.nameId";
+    let sql = "SELECT r.start, r.\"end\", r.correlationId, s.value FROM CUPTI_ACTIVITY_KIND_RUNTIME r LEFT JOIN StringIds s ON s.id = r.nameId";
     rows(database, "CUPTI_ACTIVITY_KIND_RUNTIME", sql, |row| {
         let (start, end): (i64, i64) = (row.get(0)?, row.get(1)?);
         let name: Option<String> = row.get(3)?;
@@ -156,7 +158,9 @@ fn ranges(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
         let (start, end, name): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let low = name.to_ascii_lowercase();
         let word = low.trim_end_matches(|letter: char| letter.is_ascii_digit() || " #:_-=".contains(letter));
-        if word.len() < low.len() && ["step", "iteration", "iter", "profilerstep", "train_step", "batch"].contains(&word) {
+        if word.len() < low.len()
+            && ["step", "iteration", "iter", "profilerstep", "train_step", "batch"].contains(&word)
+        {
             tally.step(&format!("NVTX ranges named `{word}`"), end.saturating_sub(start));
         } else if low.contains("dataloader") {
             tally.input_wait(end.saturating_sub(start));

@@ -85,7 +85,9 @@ impl<R: BufRead> Scan<R> {
         if let Some(into) = into.as_deref_mut() {
             into.clear();
         }
-        let Some(first) = self.peek()? else { return Err(self.error("the file ends where a value belongs: it was cut off")) };
+        let Some(first) = self.peek()? else {
+            return Err(self.error("the file ends where a value belongs: it was cut off"));
+        };
         let mut shape = Shape::new(first);
         loop {
             let at = self.at;
@@ -96,13 +98,21 @@ impl<R: BufRead> Scan<R> {
             };
             if buffer.is_empty() {
                 // A number is the one value that may end with the file.
-                return if shape.is_scalar { Ok(()) } else { Err(self.error("the file ends inside a value: it was cut off")) };
+                return if shape.is_scalar {
+                    Ok(())
+                } else {
+                    Err(self.error("the file ends inside a value: it was cut off"))
+                };
             }
-            let (taken, done) = shape.take(buffer).map_err(|(taken, detail)| TraceError { at: at + taken as u64, detail })?;
+            let (taken, done) =
+                shape.take(buffer).map_err(|(taken, detail)| TraceError { at: at + taken as u64, detail })?;
             if let Some(into) = into.as_deref_mut() {
                 into.extend_from_slice(&buffer[..taken]);
                 if into.len() > LARGEST_VALUE {
-                    return Err(TraceError { at, detail: format!("a value of more than {LARGEST_VALUE} bytes is no event of a profiler") });
+                    return Err(TraceError {
+                        at,
+                        detail: format!("a value of more than {LARGEST_VALUE} bytes is no event of a profiler"),
+                    });
                 }
             }
             self.reader.consume(taken);
@@ -137,7 +147,8 @@ impl Shape {
     /// How many bytes belong to the value, and whether it ends there.
     fn take(&mut self, bytes: &[u8]) -> Result<(usize, bool), (usize, String)> {
         if self.is_scalar {
-            let end = bytes.iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b':') || byte.is_ascii_whitespace());
+            let end =
+                bytes.iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b':') || byte.is_ascii_whitespace());
             return Ok((end.unwrap_or(bytes.len()), end.is_some()));
         }
         for (index, byte) in bytes.iter().enumerate() {
@@ -198,7 +209,10 @@ mod tests {
     fn values_are_taken_whole_however_small_the_buffer() {
         let text = r#" {"a": "}\"", "b": [1, {"c": 2}]} , "x\\" , 12.5, [] "#;
         for buffer in [1, 2, 7, 64] {
-            assert_eq!(values(text, buffer).unwrap(), [r#"{"a": "}\"", "b": [1, {"c": 2}]}"#, r#""x\\""#, "12.5", "[]"]);
+            assert_eq!(
+                values(text, buffer).unwrap(),
+                [r#"{"a": "}\"", "b": [1, {"c": 2}]}"#, r#""x\\""#, "12.5", "[]"]
+            );
         }
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::workload::profile::{ClassTime, CopyKind, OperatorClass, OperatorTime, Operators, Products, StepTimes, median};
+use crate::workload::profile::{
+    ClassTime, CopyKind, OperatorClass, OperatorTime, Operators, Products, StepTimes, median,
+};
 use crate::workload::trace::classes::{self, Unit};
 use crate::workload::trace::host::HostOperators;
 use crate::workload::trace::timeline::{Launches, Span, Timeline, Totals};
@@ -103,7 +105,10 @@ impl Tally {
             device.work_nanos = device.work_nanos.saturating_add(nanos);
         }
         let is_communication = class == OperatorClass::Communication;
-        device.timeline.add(Span { start: work.start, end: work.end, correlation: work.correlation, is_communication }, &mut self.launches);
+        device.timeline.add(
+            Span { start: work.start, end: work.end, correlation: work.correlation, is_communication },
+            &mut self.launches,
+        );
         self.host.forget();
     }
 
@@ -184,7 +189,10 @@ impl Tally {
             notes.push(format!("{} events of too many devices or names are left out", self.left_out));
         }
         if launches.forgotten > 0 {
-            notes.push(format!("{} launches were too many to remember: gaps may be the host's that are not called so", launches.forgotten));
+            notes.push(format!(
+                "{} launches were too many to remember: gaps may be the host's that are not called so",
+                launches.forgotten
+            ));
         }
         let step = self.step_times();
         let operators = self.figures(format, &totals, &work, host_span);
@@ -222,7 +230,8 @@ impl Tally {
         products.tensor_core_seconds /= devices;
         products.fp32_seconds /= devices;
         let slowest = work.iter().copied().fold(0.0, f64::max);
-        let slowest_device = median(work).filter(|middle| work.len() > 1 && *middle > 0.0).map(|middle| slowest / middle);
+        let slowest_device =
+            median(work).filter(|middle| work.len() > 1 && *middle > 0.0).map(|middle| slowest / middle);
         Operators {
             format: format.to_owned(),
             devices: totals.len() as u32,
@@ -232,7 +241,11 @@ impl Tally {
             host_bound_seconds: sum(|device| device.host_bound),
             classes: classes.into_iter().filter(|class| class.calls > 0).collect(),
             exposed_communication_seconds: sum(|device| device.exposed),
-            copies: self.copies.into_values().map(|copy| CopyKind { seconds: copy.seconds / devices, ..copy }).collect(),
+            copies: self
+                .copies
+                .into_values()
+                .map(|copy| CopyKind { seconds: copy.seconds / devices, ..copy })
+                .collect(),
             input_wait_seconds: self.input_wait_nanos as f64 * NANOS,
             synchronisations: self.synchronisations,
             synchronisation_seconds: self.synchronisation_nanos as f64 * NANOS,

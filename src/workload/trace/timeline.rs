@@ -185,7 +185,10 @@ mod tests {
     #[test]
     fn gaps_are_the_host_s_where_nothing_was_launched() {
         // Idle from 10 to 20, launched at 17: seven of the host. Idle from 30 to 40, launched at 25 already: none.
-        let found = totals(&[span(0, 10, 1, false), span(20, 30, 2, false), span(40, 50, 3, false)], &[(1, 0), (2, 17), (3, 25)]);
+        let found = totals(
+            &[span(0, 10, 1, false), span(20, 30, 2, false), span(40, 50, 3, false)],
+            &[(1, 0), (2, 17), (3, 25)],
+        );
         assert_eq!((found.busy, found.span(), found.host_bound), (30, 50, 7));
     }
 
@@ -197,7 +200,8 @@ mod tests {
 
     #[test]
     fn counting_in_parts_gives_the_same() {
-        let many: Vec<Span> = (0..MOST_SPANS as i64 * 2).map(|at| span(at * 10, at * 10 + 12, 0, at % 5 == 0)).collect();
+        let many: Vec<Span> =
+            (0..MOST_SPANS as i64 * 2).map(|at| span(at * 10, at * 10 + 12, 0, at % 5 == 0)).collect();
         let found = totals(&many, &[]);
         assert_eq!(found.late, 0);
         assert_eq!(found.busy, found.span());

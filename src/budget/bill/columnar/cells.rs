@@ -69,8 +69,10 @@ fn map(keys: &[Entry], values: &[Entry], into: &mut String) -> Result<(), String
     if keys.len() != values.len() {
         return Err(uneven());
     }
-    let entries =
-        keys.iter().zip(values).map(|(key, value)| format!("{}:{}", Value::from(key.as_deref().unwrap_or_default()), json(value)));
+    let entries = keys
+        .iter()
+        .zip(values)
+        .map(|(key, value)| format!("{}:{}", Value::from(key.as_deref().unwrap_or_default()), json(value)));
     into.push_str(&format!("{{{}}}", entries.collect::<Vec<_>>().join(",")));
     Ok(())
 }
@@ -81,8 +83,9 @@ fn list(parts: &[(&str, Vec<Entry>)], into: &mut String) -> Result<(), String> {
         return Err(uneven());
     }
     let one = |entry: usize| {
-        let of =
-            |(name, entries): &(&str, Vec<Entry>)| format!("{}:{}", Value::from(*name), entries.get(entry).map_or_else(String::new, json));
+        let of = |(name, entries): &(&str, Vec<Entry>)| {
+            format!("{}:{}", Value::from(*name), entries.get(entry).map_or_else(String::new, json))
+        };
         format!("{{{}}}", parts.iter().map(of).collect::<Vec<_>>().join(","))
     };
     into.push_str(&format!("[{}]", (0..count).map(one).collect::<Vec<_>>().join(",")));
@@ -122,7 +125,8 @@ impl Leaf {
         (self.level, self.value) = (0, 0);
         self.definitions.clear();
         self.repetitions.clear();
-        let read = self.values.load(rows, &mut self.definitions, &mut self.repetitions).map_err(|error| error.to_string())?;
+        let read =
+            self.values.load(rows, &mut self.definitions, &mut self.repetitions).map_err(|error| error.to_string())?;
         if read == rows { Ok(()) } else { Err(format!("{} rows of it are missing", rows - read)) }
     }
 
@@ -156,7 +160,12 @@ impl Leaf {
 
 trait Values {
     /// Rows that were read.
-    fn load(&mut self, rows: usize, definitions: &mut Vec<i16>, repetitions: &mut Vec<i16>) -> Result<usize, ParquetError>;
+    fn load(
+        &mut self,
+        rows: usize,
+        definitions: &mut Vec<i16>,
+        repetitions: &mut Vec<i16>,
+    ) -> Result<usize, ParquetError>;
     fn write(&self, index: usize, into: &mut String) -> Result<(), String>;
 }
 
@@ -170,7 +179,12 @@ impl<T: DataType> Values for Typed<T>
 where
     T::T: Written,
 {
-    fn load(&mut self, rows: usize, definitions: &mut Vec<i16>, repetitions: &mut Vec<i16>) -> Result<usize, ParquetError> {
+    fn load(
+        &mut self,
+        rows: usize,
+        definitions: &mut Vec<i16>,
+        repetitions: &mut Vec<i16>,
+    ) -> Result<usize, ParquetError> {
         self.read.clear();
         self.reader.read_records(rows, Some(definitions), Some(repetitions), &mut self.read).map(|(rows, _, _)| rows)
     }

@@ -120,7 +120,9 @@ mod tests {
         }";
         let schema = SchemaDescriptor::new(Arc::new(parse_message_type(schema).unwrap()));
         let found: Vec<(String, Shape)> = fields(&schema).into_iter().map(|field| (field.name, field.shape)).collect();
-        let list = |parts: &[(&str, usize)]| Shape::List(parts.iter().map(|(name, leaf)| ((*name).to_owned(), *leaf)).collect());
+        let list = |parts: &[(&str, usize)]| {
+            Shape::List(parts.iter().map(|(name, leaf)| ((*name).to_owned(), *leaf)).collect())
+        };
         let expected = [
             ("cost", Shape::Value(0)),
             ("service.id", Shape::Value(1)),

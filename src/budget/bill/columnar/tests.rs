@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::{BrotliLevel, GzipLevel, ZstdLevel};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int64Type, Int96, Int96Type};
+use parquet::data_type::{
+    ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int64Type, Int96, Int96Type,
+};
 use parquet::file::metadata::ParquetMetaDataWriter;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -29,7 +31,12 @@ enum Column {
     Map(Vec<Tags>),
 }
 
-fn leaf<T: DataType>(group: &mut SerializedRowGroupWriter<Vec<u8>>, values: &[T::T], definitions: &[i16], repetitions: Option<&[i16]>) {
+fn leaf<T: DataType>(
+    group: &mut SerializedRowGroupWriter<Vec<u8>>,
+    values: &[T::T],
+    definitions: &[i16],
+    repetitions: Option<&[i16]>,
+) {
     let mut column = group.next_column().unwrap().unwrap();
     column.typed::<T>().write_batch(values, Some(definitions), repetitions).unwrap();
     column.close().unwrap();
@@ -44,7 +51,8 @@ fn texts(values: impl IntoIterator<Item = String>) -> Vec<ByteArray> {
 }
 
 fn map(group: &mut SerializedRowGroupWriter<Vec<u8>>, rows: &[Tags]) {
-    let (mut keys, mut values, mut of_keys, mut of_values, mut repetitions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut keys, mut values, mut of_keys, mut of_values, mut repetitions) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for row in rows {
         let entries = row.as_deref().unwrap_or_default();
         for (index, (key, value)) in entries.iter().enumerate() {
@@ -78,7 +86,8 @@ fn write(group: &mut SerializedRowGroupWriter<Vec<u8>>, column: &Column) {
         Column::Old(values) => leaf::<Int96Type>(group, values, &all(values.len()), None),
         Column::Double(values) => leaf::<DoubleType>(group, values, &all(values.len()), None),
         Column::Fixed(values) => {
-            let bytes: Vec<_> = values.iter().map(|value| ByteArray::from(value.to_be_bytes().to_vec()).into()).collect();
+            let bytes: Vec<_> =
+                values.iter().map(|value| ByteArray::from(value.to_be_bytes().to_vec()).into()).collect();
             leaf::<FixedLenByteArrayType>(group, &bytes, &all(values.len()), None);
         }
         Column::Map(rows) => map(group, rows),
@@ -98,7 +107,9 @@ fn file_of(schema: &str, properties: WriterProperties, groups: &[Vec<Column>]) -
     writer.into_inner().unwrap()
 }
 
-fn bills(read: impl FnOnce(&mut Sums) -> Result<Format, BillError>) -> Result<(Format, u64, Vec<ImportedBill>), String> {
+fn bills(
+    read: impl FnOnce(&mut Sums) -> Result<Format, BillError>,
+) -> Result<(Format, u64, Vec<ImportedBill>), String> {
     let mut sums = Sums::default();
     let format = read(&mut sums).map_err(|error| error.to_string())?;
     Ok((format, sums.lines, sums.bills("h", "bill", &BTreeSet::new())))
@@ -163,7 +174,10 @@ fn a_cost_and_usage_report_with_its_maps_is_read_to_the_nano_dollar() {
     assert_eq!((format, lines), (Format::Cur, 6));
     assert_eq!(bills.iter().map(|bill| bill.month.as_str()).collect::<Vec<_>>(), ["2026-10", "2026-11"]);
     let charge = &bills[0].charges[0];
-    assert_eq!((charge.costs.billed.unwrap().to_string().as_str(), charge.quantity, charge.run.as_deref()), ("0.30", 1.5, Some("a")));
+    assert_eq!(
+        (charge.costs.billed.unwrap().to_string().as_str(), charge.quantity, charge.run.as_deref()),
+        ("0.30", 1.5, Some("a"))
+    );
 }
 
 #[test]
@@ -188,7 +202,10 @@ fn focus_has_exact_decimals_and_google_lists_of_labels_and_records() {
     ];
     let (format, _, bills) = imported(file_of(focus, plain(), &[columns])).unwrap();
     let charges = &bills[0].charges;
-    assert_eq!((format, bills[0].cloud.as_str(), bills[0].month.as_str(), charges.len()), (Format::Focus, "azure", "2026-10", 2));
+    assert_eq!(
+        (format, bills[0].cloud.as_str(), bills[0].month.as_str(), charges.len()),
+        (Format::Focus, "azure", "2026-10", 2)
+    );
     assert_eq!(
         (charges[0].costs.billed.unwrap().to_string(), charges[0].costs.effective.to_string()),
         ("1.00".to_owned(), "0.500000001".to_owned())
@@ -204,13 +221,19 @@ fn focus_has_exact_decimals_and_google_lists_of_labels_and_records() {
         Column::Double(vec![1e-9]),
         words("USD", 1),
         Column::Long(vec![Some(OCTOBER * 1000)]),
-        Column::Map(vec![Some(vec![("team".to_owned(), None), ("gpuplan_run".to_owned(), Some("b \"2\"".to_owned()))])]),
+        Column::Map(vec![Some(vec![
+            ("team".to_owned(), None),
+            ("gpuplan_run".to_owned(), Some("b \"2\"".to_owned())),
+        ])]),
         words("Compute Engine", 1),
         words("A100 GPU", 1),
     ];
     let (format, _, bills) = imported(file_of(google, plain(), &[columns])).unwrap();
     let charge = &bills[0].charges[0];
-    assert_eq!((format, charge.run.as_deref(), charge.costs.billed.unwrap().nanos()), (Format::Google, Some("b \"2\""), 1));
+    assert_eq!(
+        (format, charge.run.as_deref(), charge.costs.billed.unwrap().nanos()),
+        (Format::Google, Some("b \"2\""), 1)
+    );
     assert_eq!(format!("{:?}", charge.item), "Machines");
 }
 
@@ -223,7 +246,8 @@ fn what_is_wrong_is_named_with_file_row_and_column() {
     assert!(said(b"PAR1".to_vec()).contains("broken or cut off"));
     let euro = vec![cur("USD"), cur("EUR")];
     assert!(
-        said(file_of(CUR, plain(), &euro)).starts_with("bill.parquet row 4, column `line_item_currency_code`: the bill is in `EUR`"),
+        said(file_of(CUR, plain(), &euro))
+            .starts_with("bill.parquet row 4, column `line_item_currency_code`: the bill is in `EUR`"),
         "{}",
         said(file_of(CUR, plain(), &euro))
     );
@@ -232,7 +256,8 @@ fn what_is_wrong_is_named_with_file_row_and_column() {
     let missing = said(file_of(&CUR.replace("resource_tags", "x"), plain(), &[cur("USD")]));
     assert!(missing.contains("the column `resource_tags` is missing: without the tag `gpuplan:run`"), "{missing}");
     assert!(
-        said(file_of("message other { optional binary a (UTF8); }", plain(), &[vec![words("x", 1)]])).contains("no export that is known")
+        said(file_of("message other { optional binary a (UTF8); }", plain(), &[vec![words("x", 1)]]))
+            .contains("no export that is known")
     );
     let endless: Vec<Column> = cur("USD")
         .into_iter()
@@ -240,7 +265,10 @@ fn what_is_wrong_is_named_with_file_row_and_column() {
         .map(|(at, column)| if at == 3 { Column::Double(vec![0.1, f64::INFINITY, 0.1]) } else { column })
         .collect();
     let endless = said(file_of(CUR, plain(), &[endless]));
-    assert!(endless.starts_with("bill.parquet row 2, column `line_item_unblended_cost`: `inf` is not an amount in dollars"), "{endless}");
+    assert!(
+        endless.starts_with("bill.parquet row 2, column `line_item_unblended_cost`: `inf` is not an amount in dollars"),
+        "{endless}"
+    );
     let time = said(file_of(&CUR.replace("(TIMESTAMP(MILLIS, true))", "(TIME(MICROS, true))"), plain(), &[cur("USD")]));
     assert!(time.starts_with("bill.parquet row 1, column `line_item_usage_start_date`: its type Time"), "{time}");
 }
@@ -251,7 +279,10 @@ fn packed_with(packing: Compression) -> Vec<u8> {
     let mut builder = SerializedFileReader::new(Bytes::from(bytes.clone())).unwrap().metadata().clone().into_builder();
     let groups = builder.take_row_groups().into_iter().map(|group| {
         let mut group = group.into_builder();
-        let columns = group.take_columns().into_iter().map(|column| column.into_builder().set_compression(packing).build().unwrap());
+        let columns = group
+            .take_columns()
+            .into_iter()
+            .map(|column| column.into_builder().set_compression(packing).build().unwrap());
         let columns = columns.collect();
         group.set_column_metadata(columns).build().unwrap()
     });
@@ -267,7 +298,10 @@ fn packed_with(packing: Compression) -> Vec<u8> {
 #[test]
 fn another_packing_is_refused_by_name() {
     let brotli = said(packed_with(Compression::BROTLI(BrotliLevel::default())));
-    assert_eq!(brotli, "bill.parquet row 1, column `bill_payer_account_id`: it is packed with BROTLI; Snappy, gzip and Zstandard are read");
+    assert_eq!(
+        brotli,
+        "bill.parquet row 1, column `bill_payer_account_id`: it is packed with BROTLI; Snappy, gzip and Zstandard are read"
+    );
     // Named one way and packed another: no bytes are taken for what they are not.
     assert!(!said(packed_with(Compression::SNAPPY)).is_empty());
 }
@@ -358,13 +392,21 @@ fn columns_of(lines: &[Line], how: (u8, u8, bool)) -> Vec<Column> {
 }
 
 fn schema_of((amounts, times, in_maps): (u8, u8, bool)) -> String {
-    let amounts = ["int64 NAME (DECIMAL(18, 9))", "fixed_len_byte_array(16) NAME (DECIMAL(38, 12))", "double NAME", "binary NAME (UTF8)"]
-        [usize::from(amounts)];
-    let times = ["int64 NAME (TIMESTAMP(MILLIS, true))", "int64 NAME (TIMESTAMP_MICROS)", "binary NAME (UTF8)"][usize::from(times)];
+    let amounts = [
+        "int64 NAME (DECIMAL(18, 9))",
+        "fixed_len_byte_array(16) NAME (DECIMAL(38, 12))",
+        "double NAME",
+        "binary NAME (UTF8)",
+    ][usize::from(amounts)];
+    let times = ["int64 NAME (TIMESTAMP(MILLIS, true))", "int64 NAME (TIMESTAMP_MICROS)", "binary NAME (UTF8)"]
+        [usize::from(times)];
     let without_product: String = CUR.lines().filter(|line| !line.contains("product")).collect();
     let schema = without_product
         .replace("double line_item_unblended_cost", &amounts.replace("NAME", "line_item_unblended_cost"))
-        .replace("int64 line_item_usage_start_date (TIMESTAMP(MILLIS, true))", &times.replace("NAME", "line_item_usage_start_date"));
+        .replace(
+            "int64 line_item_usage_start_date (TIMESTAMP(MILLIS, true))",
+            &times.replace("NAME", "line_item_usage_start_date"),
+        );
     let map = "group resource_tags (MAP) { repeated group key_value { required binary key (UTF8); optional binary value (UTF8); } }";
     if in_maps { schema } else { schema.replace(map, "binary resource_tags (UTF8);") }
 }

@@ -41,9 +41,13 @@ impl Kind {
             }),
             Some(LogicalType::Date) => Ok(Self::Date),
             Some(LogicalType::Integer(integer)) if !integer.is_signed => Ok(Self::Unsigned),
-            Some(LogicalType::Integer(_) | LogicalType::String | LogicalType::Enum | LogicalType::Json | LogicalType::Unknown) => {
-                Ok(Self::Plain)
-            }
+            Some(
+                LogicalType::Integer(_)
+                | LogicalType::String
+                | LogicalType::Enum
+                | LogicalType::Json
+                | LogicalType::Unknown,
+            ) => Ok(Self::Plain),
             Some(other) => Err(format!("its type {other:?} is in no export that is known")),
             None => Self::converted(column),
         }
@@ -56,9 +60,13 @@ impl Kind {
             ConvertedType::TIMESTAMP_MILLIS => Ok(MILLIS),
             ConvertedType::TIMESTAMP_MICROS => Ok(MICROS),
             ConvertedType::DATE => Ok(Self::Date),
-            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64 => Ok(Self::Unsigned),
+            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64 => {
+                Ok(Self::Unsigned)
+            }
             ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON => Ok(Self::Plain),
-            ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64 => Ok(Self::Plain),
+            ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64 => {
+                Ok(Self::Plain)
+            }
             other => Err(format!("its type {other} is in no export that is known")),
         }
     }
@@ -93,7 +101,8 @@ impl Written for i32 {
         match kind {
             Kind::Unsigned => into.push_str(&self.cast_unsigned().to_string()),
             Kind::Date => {
-                let day = Date::constant(1970, 1, 1).checked_add(Span::new().try_days(*self).map_err(|_| no_time(*self))?);
+                let day =
+                    Date::constant(1970, 1, 1).checked_add(Span::new().try_days(*self).map_err(|_| no_time(*self))?);
                 into.push_str(&day.map_err(|_| no_time(*self))?.to_string());
             }
             _ => return i64::from(*self).write(kind, into),
@@ -149,7 +158,12 @@ impl Written for FixedLenByteArray {
 }
 
 /// Rust writes the fewest digits that are read as the same number; very small and very large ones with an exponent.
-fn floating(value: impl std::fmt::Display + std::fmt::LowerExp, size: f64, kind: Kind, into: &mut String) -> Result<(), String> {
+fn floating(
+    value: impl std::fmt::Display + std::fmt::LowerExp,
+    size: f64,
+    kind: Kind,
+    into: &mut String,
+) -> Result<(), String> {
     if kind != Kind::Plain {
         return Err(kind.unlike());
     }
@@ -161,7 +175,9 @@ fn floating(value: impl std::fmt::Display + std::fmt::LowerExp, size: f64, kind:
 fn bytes(bytes: &[u8], kind: Kind, into: &mut String) -> Result<(), String> {
     match kind {
         Kind::Plain => into.push_str(std::str::from_utf8(bytes).map_err(|error| format!("it is no text: {error}"))?),
-        Kind::Decimal(digits) => decimal(big_endian(bytes).ok_or("it has more digits than this program counts")?, digits, into),
+        Kind::Decimal(digits) => {
+            decimal(big_endian(bytes).ok_or("it has more digits than this program counts")?, digits, into)
+        }
         Kind::Unsigned | Kind::Time(_) | Kind::Date => return Err(kind.unlike()),
     }
     Ok(())
@@ -211,7 +227,10 @@ mod tests {
     #[test]
     fn decimals_are_written_digit_by_digit() {
         let two = Kind::Decimal(2);
-        assert_eq!([0, 5, -5, 100, -12_345].map(|value| written(value, two)), ["0.00", "0.05", "-0.05", "1.00", "-123.45"]);
+        assert_eq!(
+            [0, 5, -5, 100, -12_345].map(|value| written(value, two)),
+            ["0.00", "0.05", "-0.05", "1.00", "-123.45"]
+        );
         assert_eq!(written(i64::MIN, Kind::Decimal(0)), "-9223372036854775808");
         let bytes = |bytes: &[u8]| written(ByteArray::from(bytes.to_vec()), two);
         assert_eq!(bytes(&[0xff, 0xfb]), "-0.05");
@@ -234,7 +253,10 @@ mod tests {
         old.set_data(1_000_000_000, 0, 2_440_589);
         assert_eq!(written(old, Kind::Plain), "1970-01-02T00:00:01Z");
         let number = |value: f64| written(value, Kind::Plain);
-        assert_eq!([0.1, 3.204_016_381_76e-5, 1e-9, -2.0, 1e300].map(number), ["0.1", "0.0000320401638176", "1e-9", "-2", "1e300"]);
+        assert_eq!(
+            [0.1, 3.204_016_381_76e-5, 1e-9, -2.0, 1e300].map(number),
+            ["0.1", "0.0000320401638176", "1e-9", "-2", "1e300"]
+        );
         assert_eq!((written(0.1_f32, Kind::Plain).as_str(), number(f64::NAN).as_str()), ("0.1", "NaN"));
         assert_eq!(written(-1_i32, Kind::Unsigned), "4294967295");
         assert!(written(ByteArray::from(vec![0xff]), Kind::Plain).starts_with("error: it is no text"));

@@ -78,7 +78,8 @@ fn a_commitment_saves_where_it_is_used_and_loses_where_it_is_not() {
         )
     };
     let text = |hours: u32, nodes| {
-        let run = run("one", "instance_type = \"p5\"").replace("hours = 100\nhours_p90 = 150", &format!("hours = {hours}"));
+        let run =
+            run("one", "instance_type = \"p5\"").replace("hours = 100\nhours_p90 = 150", &format!("hours = {hours}"));
         format!("tax = \"excluded\"\n{HEAD}{run}{}", commitment(nodes))
     };
     // 744 hours of January at 6 and at 10 dollars: it pays from 446.4 hours on.
@@ -97,13 +98,18 @@ fn a_commitment_saves_where_it_is_used_and_loses_where_it_is_not() {
 
 #[test]
 fn the_same_seed_gives_the_same_budget_and_charges_carry_its_lines() {
-    let text = format!("tax = \"19 %\"\n{HEAD}{}{}", run("one", "repeats = 3\nmonths = 2"), run("two", "purchase = \"spot\""));
+    let text =
+        format!("tax = \"19 %\"\n{HEAD}{}{}", run("one", "repeats = 3\nmonths = 2"), run("two", "purchase = \"spot\""));
     let (first, again) = (answer(&text), answer(&text));
     assert_eq!((&first.total, &first.lines), (&again.total, &again.lines));
     let charges = charges(&first);
     assert_eq!(charges.iter().map(|charge| charge.costs.list).sum::<Usd>(), first.total.cost_usd.expected);
     assert!(charges.iter().all(|charge| matches!(charge.nature, Nature::Forecast { p50, p90 } if p50 <= p90)));
-    assert!(charges.iter().all(|charge| charge.costs.billed.is_none() && !charge.source.is_empty() && !charge.assumption.is_empty()));
+    assert!(
+        charges
+            .iter()
+            .all(|charge| charge.costs.billed.is_none() && !charge.source.is_empty() && !charge.assumption.is_empty())
+    );
 }
 
 proptest! {

@@ -59,10 +59,13 @@ fn a_portfolio_is_read_with_its_phases_in_their_months() {
     let text = GOOD.replace("after = [\"base\"]", "");
     let portfolio = Portfolio::read(&text).unwrap();
     assert_eq!((portfolio.tax.millionths, portfolio.budget.unwrap().to_string().as_str()), (190_000, "120000.00"));
-    let months: Vec<String> = portfolio.phases.iter().map(|phase| format!("{} {}+{}", phase.path(), phase.start, phase.months)).collect();
+    let months: Vec<String> =
+        portfolio.phases.iter().map(|phase| format!("{} {}+{}", phase.path(), phase.start, phase.months)).collect();
     assert_eq!(months, ["base/pretrain 2027-01+2", "base/tune 2027-03+1", "evaluate 2027-01+1"]);
     assert_eq!(portfolio.phases[1].tags["project"], "seven");
-    assert!(matches!(&portfolio.phases[2].what, What::Rate(rate) if rate.hours == Hours(48.0) && rate.hours_p90 == rate.hours));
+    assert!(
+        matches!(&portfolio.phases[2].what, What::Rate(rate) if rate.hours == Hours(48.0) && rate.hours_p90 == rate.hours)
+    );
 }
 
 #[test]
@@ -116,5 +119,7 @@ fn nothing_is_assumed_of_currency_tax_and_teams() {
         assert!(line > 0 && detail.contains(key.split(' ').next().unwrap()) && !hint.is_empty(), "{key}: {detail}");
     }
     assert!(matches!(Portfolio::read("currency = 1"), Err(PortfolioError::Syntax(_))));
-    assert!(matches!(Portfolio::read(&format!("{GOOD}\ncolour = 1")), Err(PortfolioError::Syntax(text)) if text.contains("colour")));
+    assert!(
+        matches!(Portfolio::read(&format!("{GOOD}\ncolour = 1")), Err(PortfolioError::Syntax(text)) if text.contains("colour"))
+    );
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use aws_sdk_ec2::types::{
-    CapacityBlockOffering, CapacityReservation, CapacityReservationInstancePlatform, CapacityReservationState, ResourceType, Tag,
-    TagSpecification,
+    CapacityBlockOffering, CapacityReservation, CapacityReservationInstancePlatform, CapacityReservationState,
+    ResourceType, Tag, TagSpecification,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -39,7 +39,8 @@ impl AwsLauncher {
             let page = page.map_err(|error| launch_error(account.error(region, &error)))?;
             found.extend(page.capacity_block_offerings().iter().cloned());
         }
-        let zones = if found.is_empty() { HashMap::new() } else { zone_ids(account, client, region, &mut Vec::new()).await };
+        let zones =
+            if found.is_empty() { HashMap::new() } else { zone_ids(account, client, region, &mut Vec::new()).await };
         let of_zone = |block: &CapacityBlockOffering| zones.get(block.availability_zone()?).cloned();
         let mut offers: Vec<BlockOffer> = found.iter().filter_map(|block| offer(block, of_zone(block)?)).collect();
         offers.sort_by_key(|offer| (offer.starts_at, offer.upfront_usd));
@@ -49,14 +50,20 @@ impl AwsLauncher {
     async fn buy_block(&self, run: &str, order: &BlockOrder) -> Result<String, LaunchError> {
         let (account, region) = (&self.account().await?, order.region.as_str());
         let owner = self.caller(account).await?;
-        let marks = [(names::RUN, run.to_owned()), (names::OWNER, owner), (names::EXPIRES, order.offer.ends_at.to_string())];
+        let marks =
+            [(names::RUN, run.to_owned()), (names::OWNER, owner), (names::EXPIRES, order.offer.ends_at.to_string())];
         let tags = marks.into_iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
-        let tagged = TagSpecification::builder().resource_type(ResourceType::CapacityReservation).set_tags(Some(tags)).build();
-        let purchase = account.ec2_to_rent(region).purchase_capacity_block().capacity_block_offering_id(&order.offer.id);
-        let purchase = purchase.instance_platform(CapacityReservationInstancePlatform::LinuxUnix).tag_specifications(tagged);
+        let tagged =
+            TagSpecification::builder().resource_type(ResourceType::CapacityReservation).set_tags(Some(tags)).build();
+        let purchase =
+            account.ec2_to_rent(region).purchase_capacity_block().capacity_block_offering_id(&order.offer.id);
+        let purchase =
+            purchase.instance_platform(CapacityReservationInstancePlatform::LinuxUnix).tag_specifications(tagged);
         let answer = purchase.send().await.map_err(|error| launch_error(account.error(region, &error)))?;
         let bought = answer.capacity_reservation().and_then(CapacityReservation::capacity_reservation_id);
-        bought.map(str::to_owned).ok_or_else(|| LaunchError::Unclear { code: "the answer names no reservation".to_owned() })
+        bought
+            .map(str::to_owned)
+            .ok_or_else(|| LaunchError::Unclear { code: "the answer names no reservation".to_owned() })
     }
 
     async fn block_of(&self, run: &str, region: &str) -> Result<Option<String>, LaunchError> {
@@ -65,7 +72,10 @@ impl AwsLauncher {
         let mut pages = account.ec2(region).describe_capacity_reservations().filters(own).into_paginator().send();
         while let Some(page) = pages.next().await {
             let page = page.map_err(|error| launch_error(account.error(region, &error)))?;
-            let alive = page.capacity_reservations().iter().find(|block| block.state().is_some_and(|state| ALIVE.contains(state)));
+            let alive = page
+                .capacity_reservations()
+                .iter()
+                .find(|block| block.state().is_some_and(|state| ALIVE.contains(state)));
             if let Some(id) = alive.and_then(CapacityReservation::capacity_reservation_id) {
                 return Ok(Some(id.to_owned()));
             }
@@ -85,7 +95,9 @@ fn offer(block: &CapacityBlockOffering, zone_id: String) -> Option<BlockOffer> {
         zone_id,
         starts_at,
         ends_at,
-        upfront_usd: Usd::parse(block.upfront_fee()?).ok().filter(|fee| *fee > Usd::ZERO && block.currency_code() == Some("USD"))?,
+        upfront_usd: Usd::parse(block.upfront_fee()?)
+            .ok()
+            .filter(|fee| *fee > Usd::ZERO && block.currency_code() == Some("USD"))?,
     })
 }
 

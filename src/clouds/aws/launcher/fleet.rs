@@ -3,12 +3,13 @@
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
 use aws_sdk_ec2::primitives::DateTime;
 use aws_sdk_ec2::types::{
-    DefaultTargetCapacityType, FleetExcessCapacityTerminationPolicy, FleetLaunchTemplateConfigRequest, FleetLaunchTemplateOverridesRequest,
-    FleetLaunchTemplateSpecificationRequest, FleetType, InstanceType, LaunchTemplateBlockDeviceMappingRequest,
-    LaunchTemplateEbsBlockDeviceRequest, LaunchTemplateHttpTokensState, LaunchTemplateIamInstanceProfileSpecificationRequest,
-    LaunchTemplateInstanceMetadataEndpointState, LaunchTemplateInstanceMetadataOptionsRequest, LaunchTemplateTagSpecificationRequest,
-    RequestLaunchTemplateData, ResourceType, ShutdownBehavior, SpotAllocationStrategy, SpotInstanceInterruptionBehavior,
-    SpotOptionsRequest, Tag, TagSpecification, TargetCapacitySpecificationRequest, VolumeType,
+    DefaultTargetCapacityType, FleetExcessCapacityTerminationPolicy, FleetLaunchTemplateConfigRequest,
+    FleetLaunchTemplateOverridesRequest, FleetLaunchTemplateSpecificationRequest, FleetType, InstanceType,
+    LaunchTemplateBlockDeviceMappingRequest, LaunchTemplateEbsBlockDeviceRequest, LaunchTemplateHttpTokensState,
+    LaunchTemplateIamInstanceProfileSpecificationRequest, LaunchTemplateInstanceMetadataEndpointState,
+    LaunchTemplateInstanceMetadataOptionsRequest, LaunchTemplateTagSpecificationRequest, RequestLaunchTemplateData,
+    ResourceType, ShutdownBehavior, SpotAllocationStrategy, SpotInstanceInterruptionBehavior, SpotOptionsRequest, Tag,
+    TagSpecification, TargetCapacitySpecificationRequest, VolumeType,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -44,23 +45,38 @@ fn boot(request: &CreateRequest) -> String {
 }
 
 /// Every machine of a fleet that is kept. Where each stands is the fleet's choice.
-pub fn kept_template(request: &CreateRequest, site: &Site, owner: &str) -> Result<RequestLaunchTemplateData, LaunchError> {
+pub fn kept_template(
+    request: &CreateRequest,
+    site: &Site,
+    owner: &str,
+) -> Result<RequestLaunchTemplateData, LaunchError> {
     let mut tags = tags(request, owner)?;
     tags.retain(|tag| tag.key() != Some(ZONE));
     template(request, boot(request), &tags, site)
 }
 
 /// The one machine of a fleet that is there for it alone. EC2 gives it a token of its own, so that of the order is a mark.
-pub fn single_template(request: &CreateRequest, site: &Site, owner: &str) -> Result<RequestLaunchTemplateData, LaunchError> {
+pub fn single_template(
+    request: &CreateRequest,
+    site: &Site,
+    owner: &str,
+) -> Result<RequestLaunchTemplateData, LaunchError> {
     let mut tags = tags(request, owner)?;
     tags.push(Tag::builder().key(TOKEN).value(&request.token).build());
     template(request, request.boot.clone(), &tags, site)
 }
 
 /// Closed, encrypted and marked as a machine that is ordered by itself.
-fn template(request: &CreateRequest, boot: String, tags: &[Tag], site: &Site) -> Result<RequestLaunchTemplateData, LaunchError> {
+fn template(
+    request: &CreateRequest,
+    boot: String,
+    tags: &[Tag],
+    site: &Site,
+) -> Result<RequestLaunchTemplateData, LaunchError> {
     let boot = fitting(boot)?;
-    let tagged = |kind| LaunchTemplateTagSpecificationRequest::builder().resource_type(kind).set_tags(Some(tags.to_vec())).build();
+    let tagged = |kind| {
+        LaunchTemplateTagSpecificationRequest::builder().resource_type(kind).set_tags(Some(tags.to_vec())).build()
+    };
     let metadata = LaunchTemplateInstanceMetadataOptionsRequest::builder()
         .http_endpoint(LaunchTemplateInstanceMetadataEndpointState::Enabled)
         .http_tokens(LaunchTemplateHttpTokensState::Required)
@@ -111,11 +127,16 @@ pub fn instant(machine: &CreateRequest, subnets: &[Subnet], owner: &str) -> Crea
 }
 
 fn one(machine: &CreateRequest, subnets: &[Subnet]) -> CreateFleetInputBuilder {
-    let template = FleetLaunchTemplateSpecificationRequest::builder().launch_template_name(name(machine)).version("1").build();
+    let template =
+        FleetLaunchTemplateSpecificationRequest::builder().launch_template_name(name(machine)).version("1").build();
     let place = |subnet: &Subnet| {
         let kind = InstanceType::from(machine.pool.instance_type.as_str());
         let most = machine.most.map(|most| most.to_string());
-        FleetLaunchTemplateOverridesRequest::builder().instance_type(kind).subnet_id(&subnet.id).set_max_price(most).build()
+        FleetLaunchTemplateOverridesRequest::builder()
+            .instance_type(kind)
+            .subnet_id(&subnet.id)
+            .set_max_price(most)
+            .build()
     };
     let config = FleetLaunchTemplateConfigRequest::builder().launch_template_specification(template);
     let target = TargetCapacitySpecificationRequest::builder()
@@ -186,21 +207,32 @@ mod tests {
         let metadata = made.metadata_options().unwrap();
         assert_eq!(metadata.http_tokens(), Some(&LaunchTemplateHttpTokensState::Required));
         let disk = made.block_device_mappings()[0].ebs().unwrap();
-        assert_eq!((disk.encrypted(), disk.volume_size(), disk.delete_on_termination()), (Some(true), Some(100), Some(true)));
+        assert_eq!(
+            (disk.encrypted(), disk.volume_size(), disk.delete_on_termination()),
+            (Some(true), Some(100), Some(true))
+        );
         assert_eq!(made.instance_initiated_shutdown_behavior(), Some(&ShutdownBehavior::Terminate));
         for tagged in made.tag_specifications() {
             assert_eq!((mark(tagged.tags(), names::RUN), mark(tagged.tags(), "team")), (Some("r"), Some("vision")));
             assert_eq!(mark(tagged.tags(), ZONE), None);
         }
         let boot = String::from_utf8(BASE64_STANDARD.decode(made.user_data().unwrap()).unwrap()).unwrap();
-        assert!(boot.contains("export GPUPLAN_END_GROUP=\"sh $PWD/end-group us-east-1 r\"") && boot.ends_with("echo trains\n"), "{boot}");
+        assert!(
+            boot.contains("export GPUPLAN_END_GROUP=\"sh $PWD/end-group us-east-1 r\"")
+                && boot.ends_with("echo trains\n"),
+            "{boot}"
+        );
         let large = CreateRequest { boot: "x".repeat(16 << 10), ..request() };
         assert!(kept_template(&large, &site(), "me").is_err(), "what goes before counts too");
     }
 
     #[test]
     fn a_repeated_call_for_one_machine_says_the_same_in_every_word() {
-        let later = CreateRequest { expires_at: "2026-11-23T00:00:00Z".parse().unwrap(), boot: "other links".to_owned(), ..request() };
+        let later = CreateRequest {
+            expires_at: "2026-11-23T00:00:00Z".parse().unwrap(),
+            boot: "other links".to_owned(),
+            ..request()
+        };
         let said = |request: &CreateRequest| format!("{:?}", instant(request, &[], "me"));
         assert_eq!(said(&request()), said(&later));
         let made = single_template(&request(), &site(), "me").unwrap();
@@ -211,13 +243,19 @@ mod tests {
     fn a_fleet_has_one_machine_and_an_end() {
         let subnet = |id: &str| Subnet { id: id.to_owned(), zone_id: id.to_owned(), is_default: true };
         let order = fleet(&request(), &[subnet("a"), subnet("b")], "me").unwrap();
-        assert_eq!((order.get_type(), order.get_terminate_instances_with_expiration()), (&Some(FleetType::Maintain), &Some(true)));
+        assert_eq!(
+            (order.get_type(), order.get_terminate_instances_with_expiration()),
+            (&Some(FleetType::Maintain), &Some(true))
+        );
         assert_eq!(order.get_valid_until().map(|until| until.secs()), Some(request().expires_at.as_second()));
         assert_eq!(order.get_target_capacity_specification().as_ref().unwrap().total_target_capacity(), Some(1));
         let configs = order.get_launch_template_configs().clone().unwrap();
         assert_eq!(configs[0].overrides().len(), 2);
         assert!(configs[0].overrides().iter().all(|place| place.max_price() == Some("0.55")));
         let tags = order.get_tag_specifications().clone().unwrap();
-        assert_eq!((tags.len(), mark(tags[0].tags(), names::RUN), mark(tags[0].tags(), names::NODE)), (1, Some("r"), None));
+        assert_eq!(
+            (tags.len(), mark(tags[0].tags(), names::RUN), mark(tags[0].tags(), names::NODE)),
+            (1, Some("r"), None)
+        );
     }
 }

@@ -36,7 +36,8 @@ impl Group {
 
     /// Machines of it were seen, and all of them are gone.
     fn is_over(&self, machines: &[Machine]) -> bool {
-        let mut own = machines.iter().filter(|machine| machine.run == self.run && machine.epoch == self.epoch).peekable();
+        let mut own =
+            machines.iter().filter(|machine| machine.run == self.run && machine.epoch == self.epoch).peekable();
         own.peek().is_some() && own.all(|machine| machine.state == MachineState::Gone)
     }
 }
@@ -101,7 +102,8 @@ mod tests {
 
     #[test]
     fn a_group_is_over_when_all_its_machines_are() {
-        let group = Group { region: "us-east-1".to_owned(), name: "gpuplan-r-e2".to_owned(), run: "r".to_owned(), epoch: 2 };
+        let group =
+            Group { region: "us-east-1".to_owned(), name: "gpuplan-r-e2".to_owned(), run: "r".to_owned(), epoch: 2 };
         let machine = |epoch, state| {
             let instance = aws_sdk_ec2::types::Instance::builder().instance_id("i-1");
             let tag = |key: &str, value: &str| Tag::builder().key(key).value(value).build();
@@ -117,7 +119,9 @@ mod tests {
     #[test]
     fn only_what_says_that_it_is_past_is_swept() {
         let now = "2026-11-22T00:00:00Z".parse().unwrap();
-        let group = |expires: &str| PlacementGroup::builder().tags(Tag::builder().key(names::EXPIRES).value(expires).build()).build();
+        let group = |expires: &str| {
+            PlacementGroup::builder().tags(Tag::builder().key(names::EXPIRES).value(expires).build()).build()
+        };
         assert!(is_past(&group("2026-11-21T23:59:59Z"), now));
         assert!(!is_past(&group("2026-11-22T00:00:01Z"), now) && !is_past(&group("soon"), now));
         assert!(!is_past(&PlacementGroup::builder().build(), now));

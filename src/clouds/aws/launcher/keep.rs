@@ -1,7 +1,8 @@
 //! Fleets of one as a `Keeper`: made with their template, found by their marks in every region, and ended with both.
 
 use aws_sdk_ec2::types::{
-    CreateFleetError, CreateFleetInstance, FleetData, FleetStateCode, FleetType, RequestLaunchTemplateData, ResourceType,
+    CreateFleetError, CreateFleetInstance, FleetData, FleetStateCode, FleetType, RequestLaunchTemplateData,
+    ResourceType,
 };
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
@@ -33,7 +34,10 @@ impl AwsLauncher {
         let fleet = fleet::fleet(machine, &subnets(&request.pools, &site)?, owner)?;
         let template = fleet::kept_template(machine, &site, owner)?;
         make_template(account, machine, template, owner).await?;
-        let made = fleet.send_with(&account.ec2_to_rent(region)).await.map_err(|error| launch_error(account.error(region, &error)))?;
+        let made = fleet
+            .send_with(&account.ec2_to_rent(region))
+            .await
+            .map_err(|error| launch_error(account.error(region, &error)))?;
         let missing = || LaunchError::Unclear { code: "the answer names no fleet".to_owned() };
         Ok(Group {
             id: made.fleet_id().ok_or_else(missing)?.to_owned(),
@@ -46,7 +50,11 @@ impl AwsLauncher {
     }
 
     /// One spot machine in any zone of a region, in a call that lets EC2 choose among all of them.
-    pub(super) async fn rent_anywhere(&self, account: &Account, request: &CreateRequest) -> Result<Machine, LaunchError> {
+    pub(super) async fn rent_anywhere(
+        &self,
+        account: &Account,
+        request: &CreateRequest,
+    ) -> Result<Machine, LaunchError> {
         let (region, owner) = (request.pool.region.as_str(), &self.caller(account).await?);
         self.has_enabled(account, region).await?;
         let site = self.site(account, &request.pool, request.image.as_deref()).await?;
@@ -147,7 +155,13 @@ async fn remove_templates(
         for template in page.launch_templates() {
             let expires = fleet::mark(template.tags(), names::EXPIRES).and_then(|time| time.parse().ok());
             let Some(id) = template.launch_template_id().filter(|_| goes(expires)) else { continue };
-            match client.delete_launch_template().launch_template_id(id).send().await.map_err(|error| account.error(region, &error)) {
+            match client
+                .delete_launch_template()
+                .launch_template_id(id)
+                .send()
+                .await
+                .map_err(|error| account.error(region, &error))
+            {
                 Err(SourceError::Refused { code, .. }) if code == NO_TEMPLATE => {}
                 gone => drop(gone.map_err(launch_error)?),
             }
@@ -165,7 +179,8 @@ fn allowed(request: &CreateRequest) -> Vec<Pool> {
 
 /// A subnet for each zone that was named, or one in every zone of the network.
 fn subnets(pools: &[Pool], site: &Site) -> Result<Vec<Subnet>, LaunchError> {
-    let is_wanted = |subnet: &&Subnet| pools.iter().any(|pool| pool.zone_id.as_ref().is_none_or(|zone| *zone == subnet.zone_id));
+    let is_wanted =
+        |subnet: &&Subnet| pools.iter().any(|pool| pool.zone_id.as_ref().is_none_or(|zone| *zone == subnet.zone_id));
     let mut found: Vec<Subnet> = Vec::new();
     for subnet in site.subnets.iter().filter(is_wanted) {
         if !found.iter().any(|known| known.zone_id == subnet.zone_id) {
@@ -173,7 +188,9 @@ fn subnets(pools: &[Pool], site: &Site) -> Result<Vec<Subnet>, LaunchError> {
         }
     }
     if found.is_empty() {
-        return Err(LaunchError::NotSold { code: format!("no subnet in any of the zones in the network of `{}`", site::MACHINE) });
+        return Err(LaunchError::NotSold {
+            code: format!("no subnet in any of the zones in the network of `{}`", site::MACHINE),
+        });
     }
     Ok(found)
 }

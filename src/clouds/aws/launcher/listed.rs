@@ -1,6 +1,8 @@
 //! A machine as EC2 describes it.
 
-use aws_sdk_ec2::types::{Instance, InstanceLifecycleType, InstanceState, InstanceStateName, InstanceType, StateReason, Tag};
+use aws_sdk_ec2::types::{
+    Instance, InstanceLifecycleType, InstanceState, InstanceStateName, InstanceType, StateReason, Tag,
+};
 use jiff::Timestamp;
 
 use crate::clouds::aws::CLOUD;
@@ -77,7 +79,13 @@ mod tests {
 
     #[test]
     fn it_is_the_machine_that_was_ordered() {
-        let tags = [(names::RUN, "r"), (names::EPOCH, "7"), (names::NODE, "1"), (names::EXPIRES, "2026-11-22T00:00:00Z"), (ZONE, "")];
+        let tags = [
+            (names::RUN, "r"),
+            (names::EPOCH, "7"),
+            (names::NODE, "1"),
+            (names::EXPIRES, "2026-11-22T00:00:00Z"),
+            (ZONE, ""),
+        ];
         let machine = machine(&found(InstanceStateName::Running, "", &tags), "us-east-1").unwrap();
         assert_eq!((machine.run.as_str(), machine.epoch, machine.node, machine.token.as_str()), ("r", 7, 1, "token"));
         assert_eq!(machine.pool.to_string(), "aws/us-east-1/g5.xlarge spot", "any zone was asked for");
@@ -93,7 +101,10 @@ mod tests {
         };
         assert_eq!(of(InstanceStateName::Pending, "pending"), (MachineState::Starting, false));
         assert_eq!(of(InstanceStateName::ShuttingDown, "Server.SpotInstanceTermination"), (MachineState::Ending, true));
-        assert_eq!(of(InstanceStateName::Terminated, "Server.InsufficientInstanceCapacity"), (MachineState::Gone, true));
+        assert_eq!(
+            of(InstanceStateName::Terminated, "Server.InsufficientInstanceCapacity"),
+            (MachineState::Gone, true)
+        );
         assert_eq!(of(InstanceStateName::Terminated, "Client.UserInitiatedShutdown"), (MachineState::Gone, false));
         assert_eq!(of(InstanceStateName::Terminated, "Client.InstanceInitiatedShutdown"), (MachineState::Gone, false));
         assert_eq!(of(InstanceStateName::Stopped, "Client.UserInitiatedShutdown"), (MachineState::Ending, false));
@@ -102,7 +113,9 @@ mod tests {
 
     #[test]
     fn a_machine_without_its_marks_is_found_all_the_same() {
-        let bare = machine(&found(InstanceStateName::Running, "", &[(names::RUN, "r"), (names::EPOCH, "x")]), "us-east-1").unwrap();
+        let bare =
+            machine(&found(InstanceStateName::Running, "", &[(names::RUN, "r"), (names::EPOCH, "x")]), "us-east-1")
+                .unwrap();
         assert_eq!((bare.epoch, bare.expires_at), (0, bare.created_at));
         assert_eq!(bare.pool.zone_id.as_deref(), Some("use1-az6"));
         assert!(machine(&found(InstanceStateName::Running, "", &[]), "us-east-1").is_none(), "it is not ours");

@@ -3,9 +3,10 @@
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
 use aws_sdk_ec2::types::{
     BlockDeviceMapping, CapacityReservationSpecification, CapacityReservationTarget, EbsBlockDevice, HttpTokensState,
-    IamInstanceProfileSpecification, InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceMetadataEndpointState,
-    InstanceMetadataOptionsRequest, InstanceNetworkInterfaceSpecification, InstanceType, MarketType, Placement, ResourceType,
-    ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification, VolumeType,
+    IamInstanceProfileSpecification, InstanceInterruptionBehavior, InstanceMarketOptionsRequest,
+    InstanceMetadataEndpointState, InstanceMetadataOptionsRequest, InstanceNetworkInterfaceSpecification, InstanceType,
+    MarketType, Placement, ResourceType, ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification,
+    VolumeType,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -81,9 +82,13 @@ pub fn order(
         .tag_specifications(tagged(ResourceType::Volume))
         .set_placement(group.map(|group| Placement::builder().group_name(group).build()));
     let order = match request.pool.market {
-        Market::Spot => order.instance_market_options(spot(request)).tag_specifications(tagged(ResourceType::SpotInstancesRequest)),
+        Market::Spot => {
+            order.instance_market_options(spot(request)).tag_specifications(tagged(ResourceType::SpotInstancesRequest))
+        }
         Market::OnDemand => order,
-        Market::CapacityBlock => order.instance_market_options(in_block()).capacity_reservation_specification(stands_on(request)?),
+        Market::CapacityBlock => {
+            order.instance_market_options(in_block()).capacity_reservation_specification(stands_on(request)?)
+        }
     };
     let interfaces = subnet.map(|subnet| fabric(request, site, subnet)).unwrap_or_default();
     Ok(if interfaces.is_empty() {
@@ -95,7 +100,8 @@ pub fn order(
 
 pub fn fitting(boot: String) -> Result<String, LaunchError> {
     if boot.len() > LARGEST_BOOT {
-        let detail = format!("the boot script has {} bytes, EC2 takes {LARGEST_BOOT}; make the command shorter", boot.len());
+        let detail =
+            format!("the boot script has {} bytes, EC2 takes {LARGEST_BOOT}; make the command shorter", boot.len());
         return Err(LaunchError::Request { code: "large boot script".to_owned(), detail });
     }
     Ok(boot)
@@ -128,8 +134,12 @@ fn in_block() -> InstanceMarketOptionsRequest {
 }
 
 fn stands_on(request: &CreateRequest) -> Result<CapacityReservationSpecification, LaunchError> {
-    let missing = || LaunchError::Request { code: "no block".to_owned(), detail: "no capacity block was bought for it".to_owned() };
-    let target = CapacityReservationTarget::builder().capacity_reservation_id(request.reservation.as_ref().ok_or_else(missing)?);
+    let missing = || LaunchError::Request {
+        code: "no block".to_owned(),
+        detail: "no capacity block was bought for it".to_owned(),
+    };
+    let target =
+        CapacityReservationTarget::builder().capacity_reservation_id(request.reservation.as_ref().ok_or_else(missing)?);
     Ok(CapacityReservationSpecification::builder().capacity_reservation_target(target.build()).build())
 }
 
@@ -216,10 +226,16 @@ mod tests {
         assert_eq!(order.get_client_token().as_ref().unwrap().len(), 64);
         assert_eq!(order.get_instance_initiated_shutdown_behavior(), &Some(ShutdownBehavior::Terminate));
         let metadata = order.get_metadata_options().clone().unwrap();
-        assert_eq!((metadata.http_tokens(), metadata.http_put_response_hop_limit()), (Some(&HttpTokensState::Required), Some(2)));
+        assert_eq!(
+            (metadata.http_tokens(), metadata.http_put_response_hop_limit()),
+            (Some(&HttpTokensState::Required), Some(2))
+        );
         let disk = order.get_block_device_mappings().as_ref().unwrap()[0].clone();
         let ebs = disk.ebs().unwrap();
-        assert_eq!((disk.device_name(), ebs.volume_size(), ebs.encrypted()), (Some("/dev/sda1"), Some(100), Some(true)));
+        assert_eq!(
+            (disk.device_name(), ebs.volume_size(), ebs.encrypted()),
+            (Some("/dev/sda1"), Some(100), Some(true))
+        );
         assert_eq!(ebs.delete_on_termination(), Some(true));
         let spot = order.get_instance_market_options().as_ref().unwrap().spot_options().unwrap().clone();
         assert_eq!((spot.max_price(), spot.spot_instance_type()), (Some("33.55"), Some(&SpotInstanceType::OneTime)));
@@ -228,7 +244,10 @@ mod tests {
         assert_eq!(kinds, ["instance", "volume", "spot-instances-request"]);
         for tags in tags {
             let value = |key: &str| tags.tags().iter().find(|tag| tag.key() == Some(key)).and_then(Tag::value).unwrap();
-            assert_eq!([value(names::RUN), value(names::EPOCH), value(names::NODE), value(names::OWNER)], ["r", "3", "1", "me"]);
+            assert_eq!(
+                [value(names::RUN), value(names::EPOCH), value(names::NODE), value(names::OWNER)],
+                ["r", "3", "1", "me"]
+            );
             assert_eq!((value(names::EXPIRES), value(ZONE)), ("2026-11-22T00:00:00Z", "use1-az1"));
         }
         assert_eq!((order.get_subnet_id().as_deref(), order.get_network_interfaces()), (Some("subnet-1"), &None));
@@ -251,23 +270,34 @@ mod tests {
         let order = ordered(&CreateRequest { nodes: 2, ..request() });
         let interfaces = order.get_network_interfaces().clone().unwrap();
         assert_eq!((interfaces.len(), order.get_subnet_id(), order.get_security_group_ids()), (32, &None, &None));
-        let kinds: Vec<_> = interfaces.iter().filter_map(InstanceNetworkInterfaceSpecification::interface_type).collect();
+        let kinds: Vec<_> =
+            interfaces.iter().filter_map(InstanceNetworkInterfaceSpecification::interface_type).collect();
         assert!(kinds[0] == "efa" && kinds[1..].iter().all(|kind| *kind == "efa-only"), "{kinds:?}");
-        let devices: Vec<_> = interfaces.iter().filter_map(InstanceNetworkInterfaceSpecification::device_index).collect();
+        let devices: Vec<_> =
+            interfaces.iter().filter_map(InstanceNetworkInterfaceSpecification::device_index).collect();
         assert!(devices[0] == 0 && devices[1..].iter().all(|device| *device == 1), "{devices:?}");
         assert!(interfaces.iter().all(|one| one.groups() == ["sg-1"] && one.subnet_id() == Some("subnet-1")));
     }
 
     #[test]
     fn what_cannot_be_ordered_is_refused_before_it_is() {
-        let refused = |request: &CreateRequest| order(request, &site(), None, None, "me").map(|_| ()).unwrap_err().to_string();
+        let refused =
+            |request: &CreateRequest| order(request, &site(), None, None, "me").map(|_| ()).unwrap_err().to_string();
         let large = CreateRequest { boot: "x".repeat(LARGEST_BOOT + 1), ..request() };
         assert!(refused(&large).contains("16385 bytes"), "{}", refused(&large));
-        assert!(order(&CreateRequest { boot: "x".repeat(LARGEST_BOOT), ..request() }, &site(), None, None, "me").is_ok());
+        assert!(
+            order(&CreateRequest { boot: "x".repeat(LARGEST_BOOT), ..request() }, &site(), None, None, "me").is_ok()
+        );
         let marked = CreateRequest { tags: vec![(names::RUN.to_owned(), "another".to_owned())], ..request() };
         assert!(refused(&marked).contains("`gpuplan:run`"));
         let owned = CreateRequest { tags: vec![(names::OWNER.to_owned(), "team".to_owned())], ..request() };
         let tags = tags(&owned, "me").unwrap();
-        assert_eq!(tags.iter().filter(|tag| tag.key() == Some(names::OWNER)).map(|tag| tag.value().unwrap()).collect::<Vec<_>>(), ["team"]);
+        assert_eq!(
+            tags.iter()
+                .filter(|tag| tag.key() == Some(names::OWNER))
+                .map(|tag| tag.value().unwrap())
+                .collect::<Vec<_>>(),
+            ["team"]
+        );
     }
 }

@@ -4,8 +4,8 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::types::{
-    ArchitectureType, BlockDeviceMapping, EfaInfo, InstanceType, InstanceTypeInfo, PlacementGroupInfo, PlacementGroupStrategy,
-    ProcessorInfo,
+    ArchitectureType, BlockDeviceMapping, EfaInfo, InstanceType, InstanceTypeInfo, PlacementGroupInfo,
+    PlacementGroupStrategy, ProcessorInfo,
 };
 
 use crate::clouds::aws::errors::{launch_error, not_set_up};
@@ -60,7 +60,12 @@ pub struct Image {
 }
 
 /// Asks EC2; `image` is the user's own.
-pub async fn find(account: &Account, region: &str, instance_type: &str, image: Option<&str>) -> Result<Site, LaunchError> {
+pub async fn find(
+    account: &Account,
+    region: &str,
+    instance_type: &str,
+    image: Option<&str>,
+) -> Result<Site, LaunchError> {
     let ask = Ask { account, client: &account.ec2(region), region };
     let hardware = async {
         let machine = ask.machine_type(instance_type).await?;
@@ -81,7 +86,10 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn refused<E: ProvideErrorMetadata + std::error::Error + 'static>(&self, error: SdkError<E, HttpResponse>) -> LaunchError {
+    fn refused<E: ProvideErrorMetadata + std::error::Error + 'static>(
+        &self,
+        error: SdkError<E, HttpResponse>,
+    ) -> LaunchError {
         launch_error(self.account.error(self.region, &error))
     }
 
@@ -92,20 +100,31 @@ impl Ask<'_> {
         let (group, network) = match answer.security_groups() {
             [one] => (one.group_id().unwrap_or_default(), one.vpc_id().unwrap_or_default()),
             // Another region may have one, so only this one is out.
-            [] => return Err(not_set_up(format!("{} has no security group `{MACHINE}`", self.region), Some(self.region), Reach::Region)),
+            [] => {
+                return Err(not_set_up(
+                    format!("{} has no security group `{MACHINE}`", self.region),
+                    Some(self.region),
+                    Reach::Region,
+                ));
+            }
             more => {
                 let detail = format!("{} has {} security groups `{MACHINE}`; keep one", self.region, more.len());
                 return Err(LaunchError::Request { code: "ambiguous network".to_owned(), detail });
             }
         };
-        let question = self.client.describe_subnets().filters(filter("vpc-id", network)).filters(filter("state", "available"));
+        let question =
+            self.client.describe_subnets().filters(filter("vpc-id", network)).filters(filter("state", "available"));
         let mut pages = question.into_paginator().send();
         let mut found = Vec::new();
         while let Some(page) = pages.next().await {
             found.extend(page.map_err(|error| self.refused(error))?.subnets().iter().filter_map(subnet));
         }
         if found.is_empty() {
-            return Err(not_set_up(format!("the network {network} of `{MACHINE}` has no subnet"), Some(self.region), Reach::Region));
+            return Err(not_set_up(
+                format!("the network {network} of `{MACHINE}` has no subnet"),
+                Some(self.region),
+                Reach::Region,
+            ));
         }
         found.sort();
         Ok((group.to_owned(), found.into_iter().map(|(_, _, _, subnet)| subnet).collect()))
@@ -115,8 +134,11 @@ impl Ask<'_> {
         // A filter, unlike a name, is no error where the region does not know it.
         let answer = self.client.describe_instance_types().filters(filter("instance-type", name)).send().await;
         let answer = answer.map_err(|error| self.refused(error))?;
-        let known = answer.instance_types().iter().find(|known| known.instance_type().map(InstanceType::as_str) == Some(name));
-        known.map(machine_type).ok_or_else(|| LaunchError::NotSold { code: format!("{} does not know {name}", self.region) })
+        let known =
+            answer.instance_types().iter().find(|known| known.instance_type().map(InstanceType::as_str) == Some(name));
+        known
+            .map(machine_type)
+            .ok_or_else(|| LaunchError::NotSold { code: format!("{} does not know {name}", self.region) })
     }
 
     async fn image(&self, id: &str) -> Result<Image, LaunchError> {
@@ -131,7 +153,9 @@ impl Ask<'_> {
     async fn newest_image(&self, instance_type: &str, is_arm: bool) -> Result<Image, LaunchError> {
         let family = instance_type.split('.').next().unwrap_or_default();
         if TOO_OLD_FOR_IMAGE.contains(&family) {
-            let detail = format!("the images of AWS do not drive the GPUs of {family} any more; name one that does with --image");
+            let detail = format!(
+                "the images of AWS do not drive the GPUs of {family} any more; name one that does with --image"
+            );
             return Err(LaunchError::Request { code: "no image".to_owned(), detail });
         }
         let name = if is_arm { ARM_IMAGE } else { IMAGE };
@@ -156,7 +180,8 @@ impl Ask<'_> {
 fn subnet(found: &aws_sdk_ec2::types::Subnet) -> Option<(bool, bool, bool, Subnet)> {
     let is_default = found.default_for_az().unwrap_or_default();
     let is_tagged = found.tags().iter().any(|tag| tag.key() == Some(crate::launch::names::OWNER));
-    let subnet = Subnet { id: found.subnet_id()?.to_owned(), zone_id: found.availability_zone_id()?.to_owned(), is_default };
+    let subnet =
+        Subnet { id: found.subnet_id()?.to_owned(), zone_id: found.availability_zone_id()?.to_owned(), is_default };
     Some((!is_tagged, !is_default, !found.map_public_ip_on_launch().unwrap_or_default(), subnet))
 }
 
@@ -179,7 +204,11 @@ fn machine_type(known: &InstanceTypeInfo) -> MachineType {
 /// `None` where the image is not on a disk of its own, which a machine that ends cannot have.
 fn image(found: &aws_sdk_ec2::types::Image) -> Option<Image> {
     let root = found.root_device_name()?;
-    let disk = found.block_device_mappings().iter().find(|disk| disk.device_name() == Some(root)).and_then(BlockDeviceMapping::ebs)?;
+    let disk = found
+        .block_device_mappings()
+        .iter()
+        .find(|disk| disk.device_name() == Some(root))
+        .and_then(BlockDeviceMapping::ebs)?;
     Some(Image { id: found.image_id()?.to_owned(), root: root.to_owned(), disk_gib: disk.volume_size()? })
 }
 
@@ -204,11 +233,21 @@ mod tests {
     #[test]
     fn an_image_needs_the_room_of_its_root_disk() {
         let disk = |name: &str, size| {
-            BlockDeviceMapping::builder().device_name(name).ebs(EbsBlockDevice::builder().volume_size(size).build()).build()
+            BlockDeviceMapping::builder()
+                .device_name(name)
+                .ebs(EbsBlockDevice::builder().volume_size(size).build())
+                .build()
         };
         let found = aws_sdk_ec2::types::Image::builder().image_id("ami-1").root_device_name("/dev/sda1");
-        let with_disks = found.clone().block_device_mappings(disk("/dev/sdb", 900)).block_device_mappings(disk("/dev/sda1", 75)).build();
-        assert_eq!(image(&with_disks).unwrap(), Image { id: "ami-1".to_owned(), root: "/dev/sda1".to_owned(), disk_gib: 75 });
+        let with_disks = found
+            .clone()
+            .block_device_mappings(disk("/dev/sdb", 900))
+            .block_device_mappings(disk("/dev/sda1", 75))
+            .build();
+        assert_eq!(
+            image(&with_disks).unwrap(),
+            Image { id: "ami-1".to_owned(), root: "/dev/sda1".to_owned(), disk_gib: 75 }
+        );
         assert_eq!(image(&found.build()), None);
     }
 }

@@ -4,7 +4,8 @@ use google_cloud_compute_v1::model::metadata::Items;
 use google_cloud_compute_v1::model::network_interface::NicType;
 use google_cloud_compute_v1::model::scheduling::{InstanceTerminationAction, OnHostMaintenance, ProvisioningModel};
 use google_cloud_compute_v1::model::{
-    AttachedDisk, AttachedDiskInitializeParams, Duration, Instance, Metadata, NetworkInterface, Scheduling, ServiceAccount,
+    AttachedDisk, AttachedDiskInitializeParams, Duration, Instance, Metadata, NetworkInterface, Scheduling,
+    ServiceAccount,
 };
 use jiff::Timestamp;
 
@@ -60,7 +61,10 @@ impl Frame<'_> {
         Ok(Instance::new()
             .set_name(name)
             .set_machine_type(format!("zones/{}/machineTypes/{}", self.zone, request.pool.instance_type))
-            .set_metadata(Metadata::new().set_items([item("startup-script", self.startup(request, project, name)), item(ITEM, exact)]))
+            .set_metadata(
+                Metadata::new()
+                    .set_items([item("startup-script", self.startup(request, project, name)), item(ITEM, exact)]),
+            )
             .set_disks([self.disk(&labels)])
             .set_labels(labels)
             .set_scheduling(scheduling(request, Timestamp::now())?)

@@ -49,7 +49,8 @@ pub fn seen(instance: &Instance) -> Result<Option<Seen>, LaunchError> {
     let name = instance.name.as_deref().ok_or_else(|| unreadable("name"))?;
     let created = instance.creation_timestamp.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
     let created_at = created.ok_or_else(|| unreadable("time of its creation"))?;
-    let labels: BTreeMap<&str, &str> = instance.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let labels: BTreeMap<&str, &str> =
+        instance.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let mut items = instance.metadata.iter().flat_map(|metadata| &metadata.items);
     let item = items.find(|item| item.key.as_deref() == Some(ITEM)).and_then(|item| item.value.as_deref());
     let pool = Pool {
@@ -88,7 +89,9 @@ fn state(instance: &Instance) -> (MachineState, Option<String>) {
     let stopped = || Some("it stopped, and its disk is still there".to_owned());
     match &instance.status {
         Some(Status::Pending | Status::Provisioning | Status::Staging) => (MachineState::Starting, None),
-        Some(Status::Stopping | Status::PendingStop | Status::Suspending | Status::Deprovisioning) => (MachineState::Ending, None),
+        Some(Status::Stopping | Status::PendingStop | Status::Suspending | Status::Deprovisioning) => {
+            (MachineState::Ending, None)
+        }
         Some(Status::Terminated | Status::Stopped | Status::Suspended) => (MachineState::Ending, stopped()),
         // A word that this program does not know may well be paid for.
         _ => (MachineState::Running, None),
@@ -109,7 +112,11 @@ fn answered_everywhere(page: &InstanceAggregatedList) -> Result<(), LaunchError>
     }
     silent.sort();
     silent.dedup();
-    if silent.is_empty() { Ok(()) } else { Err(LaunchError::Unclear { code: format!("no answer of {}", silent.join(", ")) }) }
+    if silent.is_empty() {
+        Ok(())
+    } else {
+        Err(LaunchError::Unclear { code: format!("no answer of {}", silent.join(", ")) })
+    }
 }
 
 impl GcpLauncher {
@@ -124,7 +131,9 @@ impl GcpLauncher {
             answered_everywhere(&page)?;
             for instance in page.items.into_values().flat_map(|scope| scope.instances) {
                 let is_wanted = |seen: &Seen| run.is_none_or(|run| seen.machine.run == run);
-                machines.extend(seen(&instance)?.map(|seen| called(seen, run)).filter(is_wanted).map(|seen| self.remember(seen)));
+                machines.extend(
+                    seen(&instance)?.map(|seen| called(seen, run)).filter(is_wanted).map(|seen| self.remember(seen)),
+                );
             }
         }
         machines.sort_by(|a, b| a.id.cmp(&b.id));
@@ -135,18 +144,23 @@ impl GcpLauncher {
     pub(super) async fn vanished(&self, run: Option<&str>, listed: &[Machine]) -> Vec<Machine> {
         let mut missing = BTreeMap::<String, Vec<Seen>>::new();
         for seen in self.seen().values().filter(|seen| run.is_none_or(|run| seen.machine.run == run)) {
-            if let Some((zone, _)) = place_of(&seen.machine.id).filter(|_| !listed.iter().any(|machine| machine.id == seen.machine.id)) {
+            if let Some((zone, _)) =
+                place_of(&seen.machine.id).filter(|_| !listed.iter().any(|machine| machine.id == seen.machine.id))
+            {
                 missing.entry(zone.to_owned()).or_default().push(seen.clone());
             }
         }
         let mut gone = Vec::new();
         for (zone, machines) in missing {
-            let (known, open): (Vec<Seen>, Vec<Seen>) = machines.into_iter().partition(|seen| seen.machine.state == MachineState::Gone);
+            let (known, open): (Vec<Seen>, Vec<Seen>) =
+                machines.into_iter().partition(|seen| seen.machine.state == MachineState::Gone);
             gone.extend(known.into_iter().map(|seen| seen.machine));
             let ends = if open.is_empty() { Vec::new() } else { self.operations_on(&zone, &open).await };
             for mut seen in open {
                 let told = |(kind, was_taken): &(&str, bool)| {
-                    let is_it = |end: &Operation| end.target_id == Some(seen.number) && end.operation_type.as_deref() == Some(*kind);
+                    let is_it = |end: &Operation| {
+                        end.target_id == Some(seen.number) && end.operation_type.as_deref() == Some(*kind)
+                    };
                     ends.iter().any(is_it).then(|| ((*kind).to_owned(), *was_taken))
                 };
                 if let Some((kind, was_taken)) = ENDS.iter().find_map(told) {
@@ -161,7 +175,8 @@ impl GcpLauncher {
 
     /// What was done to these machines of a zone; nothing, where that is not answered.
     async fn operations_on(&self, zone: &str, machines: &[Seen]) -> Vec<Operation> {
-        let names: Vec<&str> = machines.iter().filter_map(|seen| place_of(&seen.machine.id)).map(|(_, name)| name).collect();
+        let names: Vec<&str> =
+            machines.iter().filter_map(|seen| place_of(&seen.machine.id)).map(|(_, name)| name).collect();
         let filter = format!(r#"targetLink eq ".*/instances/({})""#, names.join("|"));
         let (Ok(clients), Ok(project)) = (self.clients().await, self.id()) else { return Vec::new() };
         let mut pages = clients.operations.list().set_project(project).set_zone(zone).set_filter(filter).by_page();

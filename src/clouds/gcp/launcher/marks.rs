@@ -53,7 +53,8 @@ impl Marks {
 
     /// Those of the run, over those of the user's tags that a label can hold.
     pub fn labels(&self, tags: &[(String, String)]) -> BTreeMap<String, String> {
-        let mut labels: BTreeMap<String, String> = tags.iter().filter(|(name, value)| is_label(name, value)).cloned().collect();
+        let mut labels: BTreeMap<String, String> =
+            tags.iter().filter(|(name, value)| is_label(name, value)).cloned().collect();
         labels.extend([
             (RUN.to_owned(), label(&self.run)),
             (EPOCH.to_owned(), self.epoch.to_string()),
@@ -102,7 +103,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn marks(run: &str, tags: &[(&str, &str)]) -> (Marks, Vec<(String, String)>) {
-        let tags: Vec<(String, String)> = tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let tags: Vec<(String, String)> =
+            tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let pool = Pool {
             cloud: "gcp".to_owned(),
             region: "us-central1".to_owned(),
@@ -136,9 +138,13 @@ mod tests {
 
     #[test]
     fn what_a_label_cannot_hold_is_in_the_metadata() {
-        let (marks, tags) = marks("Llama_3.1", &[("team", "vision"), ("Cost Centre", "42"), ("note", "A/B"), (RUN, "stolen")]);
+        let (marks, tags) =
+            marks("Llama_3.1", &[("team", "vision"), ("Cost Centre", "42"), ("note", "A/B"), (RUN, "stolen")]);
         let labels = marks.labels(&tags);
-        assert_eq!((labels["team"].as_str(), labels[RUN].as_str(), labels[OWNER].as_str()), ("vision", "llama_3-1", "ann-example-com"));
+        assert_eq!(
+            (labels["team"].as_str(), labels[RUN].as_str(), labels[OWNER].as_str()),
+            ("vision", "llama_3-1", "ann-example-com")
+        );
         assert_eq!(labels.len(), 6, "{labels:?}");
         assert_eq!(marks.tags.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["Cost Centre", "note"]);
     }

@@ -49,7 +49,11 @@ pub fn objection(operation: &Operation) -> Option<Objection> {
         let exceeded = quota.map(|quota| Exceeded {
             id: quota.limit_name.clone().unwrap_or_default(),
             limit: quota.limit.unwrap_or_default(),
-            dimensions: quota.dimensions.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<BTreeMap<_, _>>(),
+            dimensions: quota
+                .dimensions
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect::<BTreeMap<_, _>>(),
         });
         return Some(Objection {
             code: error.code.clone().unwrap_or_default(),
@@ -82,8 +86,12 @@ pub fn how_to_ask(exceeded: &Exceeded, request: &CreateRequest, project: &str) -
 pub fn source_error(error: &SourceError) -> LaunchError {
     let detail = error.to_string();
     match error {
-        SourceError::MissingCredentials { variable } => LaunchError::Credentials { code: (*variable).to_owned(), detail },
-        SourceError::Refused { code, .. } if code.ends_with("401") || code.ends_with("403") || code == "GPUPLAN_GCP_ENDPOINT" => {
+        SourceError::MissingCredentials { variable } => {
+            LaunchError::Credentials { code: (*variable).to_owned(), detail }
+        }
+        SourceError::Refused { code, .. }
+            if code.ends_with("401") || code.ends_with("403") || code == "GPUPLAN_GCP_ENDPOINT" =>
+        {
             LaunchError::Credentials { code: code.clone(), detail }
         }
         _ => LaunchError::Unclear { code: detail },

@@ -3,7 +3,8 @@
 /// Image families of Google's Deep Learning VM: Ubuntu 22.04, CUDA 12.9 and driver 580, no framework. Family and project as
 /// cloud.google.com/deep-learning-vm/docs/images lists them (2026); `gcloud compute images list --project
 /// deeplearning-platform-release` shows those of the day.
-const X86_64_IMAGE: &str = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580";
+const X86_64_IMAGE: &str =
+    "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580";
 
 const PERSISTENT: &str = "pd-balanced";
 const HYPERDISK: &str = "hyperdisk-balanced";

@@ -44,15 +44,23 @@ pub struct Points {
 
 impl Points {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
-        let legend = [(Mark::Best, "recommended"), (Mark::Frontier, "on the frontier"), (Mark::Other, "best of another GPU")];
-        let legend: Vec<_> = legend.into_iter().filter(|(mark, _)| self.points.iter().any(|point| point.mark == *mark)).collect();
+        let legend =
+            [(Mark::Best, "recommended"), (Mark::Frontier, "on the frontier"), (Mark::Other, "best of another GPU")];
+        let legend: Vec<_> =
+            legend.into_iter().filter(|(mark, _)| self.points.iter().any(|point| point.mark == *mark)).collect();
         let top = TOP + legend_height(legend.iter().map(|(_, words)| *words), width);
         let x = Scale::over(self.points.iter().map(|point| point.hours), Quantity::Hours, (LEFT, width - RIGHT))?;
         let y = Scale::over(self.points.iter().map(|point| point.usd), Quantity::Usd, (top + HEIGHT, top))?;
-        draw_legend(svg, width, legend.iter().map(|(_, words)| *words), |svg, at, index| mark(svg, legend[index].0, at));
+        draw_legend(svg, width, legend.iter().map(|(_, words)| *words), |svg, at, index| {
+            mark(svg, legend[index].0, at)
+        });
         frame(svg, (&x, &y), (width, top), (&format!("{}{}", self.across, x.note()), &self.up));
-        let mut joined: Vec<(f64, f64)> =
-            self.points.iter().filter(|point| point.mark != Mark::Other).map(|point| (x.at(point.hours), y.at(point.usd))).collect();
+        let mut joined: Vec<(f64, f64)> = self
+            .points
+            .iter()
+            .filter(|point| point.mark != Mark::Other)
+            .map(|point| (x.at(point.hours), y.at(point.usd)))
+            .collect();
         joined.sort_by(|a, b| a.0.total_cmp(&b.0));
         svg.path("join", &joined);
         let mut taken: Vec<(f64, f64)> = Vec::new();
@@ -63,8 +71,9 @@ impl Points {
             let at = (x.at(point.hours), y.at(point.usd));
             let is_last = at.0 > width - RIGHT - 2.0 * CHARACTER;
             let label = (at.0 + if is_last { -9.0 } else { 9.0 }, at.1 - 7.0);
-            let is_free =
-                taken.iter().all(|other: &(f64, f64)| (other.0 - label.0).abs() > LABEL_ROOM || (other.1 - label.1).abs() > LABEL_ROOM);
+            let is_free = taken.iter().all(|other: &(f64, f64)| {
+                (other.0 - label.0).abs() > LABEL_ROOM || (other.1 - label.1).abs() > LABEL_ROOM
+            });
             if is_free {
                 taken.push(label);
                 svg.text(if is_last { "v e" } else { "v" }, label, &point.label);
@@ -128,7 +137,11 @@ impl Lines {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         let x = Scale::from_zero(all().map(|point| point.0), Quantity::Hours, ends)?;
         let values = all().map(|point| point.1);
-        let y = if self.begins_at_zero { Scale::from_zero(values, Quantity::Usd, rise) } else { Scale::over(values, Quantity::Usd, rise) }?;
+        let y = if self.begins_at_zero {
+            Scale::from_zero(values, Quantity::Usd, rise)
+        } else {
+            Scale::over(values, Quantity::Usd, rise)
+        }?;
         draw_legend(svg, width, names(), |svg, at, index| {
             svg.line(self.lines[index].stroke.class(), (at.0 - 10.0, at.1), (at.0 + 10.0, at.1));
         });
@@ -153,7 +166,11 @@ fn frame(svg: &mut Svg, (x, y): (&Scale, &Scale), (width, top): (f64, f64), (acr
         let half = label.chars().count() as f64 * CHARACTER / 2.0;
         if at - half > last {
             let is_last = at + half > width - 2.0;
-            svg.text(if is_last { "t e" } else { "t m" }, (if is_last { width - 2.0 } else { at }, top + HEIGHT + 19.0), &label);
+            svg.text(
+                if is_last { "t e" } else { "t m" },
+                (if is_last { width - 2.0 } else { at }, top + HEIGHT + 19.0),
+                &label,
+            );
             last = at + half + 4.0;
         }
     }
@@ -180,7 +197,12 @@ fn legend_height<'a>(names: impl Iterator<Item = &'a str>, width: f64) -> f64 {
     legend_places(names, width).last().map_or(0.0, |(_, y)| y + LEGEND_ROW / 2.0)
 }
 
-fn draw_legend<'a>(svg: &mut Svg, width: f64, names: impl Iterator<Item = &'a str> + Clone, sample: impl Fn(&mut Svg, (f64, f64), usize)) {
+fn draw_legend<'a>(
+    svg: &mut Svg,
+    width: f64,
+    names: impl Iterator<Item = &'a str> + Clone,
+    sample: impl Fn(&mut Svg, (f64, f64), usize),
+) {
     for (index, ((x, y), name)) in legend_places(names.clone(), width).into_iter().zip(names).enumerate() {
         sample(svg, (x + 10.0, y), index);
         svg.text("l", (x + 26.0, y + 4.0), name);
@@ -202,8 +224,11 @@ mod tests {
     #[test]
     fn points_that_coincide_share_one_label_and_the_best_keeps_its_own() {
         let mut svg = Svg::default();
-        let same =
-            points(vec![point(1.0, 10.0, Mark::Frontier, "7"), point(1.0, 10.0, Mark::Best, "8"), point(9.0, 2.0, Mark::Other, "9")]);
+        let same = points(vec![
+            point(1.0, 10.0, Mark::Frontier, "7"),
+            point(1.0, 10.0, Mark::Best, "8"),
+            point(9.0, 2.0, Mark::Other, "9"),
+        ]);
         let height = same.draw(&mut svg, 320.0).unwrap();
         let drawn = svg.finish("narrow", "a", (320.0, height), "", "");
         assert!(!drawn.contains(">7</text>") && drawn.contains(">8</text>") && drawn.contains(">9</text>"), "{drawn}");

@@ -52,7 +52,9 @@ impl Chart {
                 Kind::Lines(lines) => lines.draw(&mut svg, width),
                 Kind::Stays(stays) => stays.draw(&mut svg, width),
             };
-            height.map(|height| svg.finish(class, &format!("{id}-{class}"), (width, height), &self.title, &self.description))
+            height.map(|height| {
+                svg.finish(class, &format!("{id}-{class}"), (width, height), &self.title, &self.description)
+            })
         });
         each.into_iter().flatten().collect()
     }

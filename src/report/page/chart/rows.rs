@@ -96,7 +96,11 @@ pub struct Stays {
 
 impl Stays {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
-        let x = Scale::from_zero(self.rows.iter().map(|row| row.to).chain([self.until]), Quantity::Hours, (SIDE, width - 20.0))?;
+        let x = Scale::from_zero(
+            self.rows.iter().map(|row| row.to).chain([self.until]),
+            Quantity::Hours,
+            (SIDE, width - 20.0),
+        )?;
         let bottom = TOP + self.rows.len() as f64 * ROW;
         axis(svg, &x, bottom, width);
         for (index, row) in self.rows.iter().enumerate() {

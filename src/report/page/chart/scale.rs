@@ -83,13 +83,15 @@ impl Scale {
     fn by_ratio(low: f64, high: f64, quantity: Quantity, (from, to): (f64, f64)) -> Self {
         let room = most_ticks(from, to) as usize;
         let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
-        let digits =
-            |digits: &[f64]| decades.clone().flat_map(|decade| digits.iter().map(move |digit| digit * 10_f64.powi(decade))).collect();
+        let digits = |digits: &[f64]| {
+            decades.clone().flat_map(|decade| digits.iter().map(move |digit| digit * 10_f64.powi(decade))).collect()
+        };
         let mut choices: Vec<Vec<f64>> = vec![digits(&[1.0, 2.0, 5.0]), digits(&[1.0, 3.0]), digits(&[1.0])];
         if quantity == Quantity::Hours && low >= LENGTHS[0] && high <= LENGTHS[LENGTHS.len() - 1] {
             choices.splice(..0, [LENGTHS.to_vec(), FEW_LENGTHS.to_vec()]);
         }
-        let round = choices.iter().find(|choice| choice.iter().filter(|tick| (low..=high).contains(*tick)).count() <= room);
+        let round =
+            choices.iter().find(|choice| choice.iter().filter(|tick| (low..=high).contains(*tick)).count() <= room);
         let round = round.unwrap_or(&choices[0]);
         // The axis begins and ends at round numbers too.
         let begin = round.iter().copied().rfind(|tick| *tick <= low).unwrap_or(low);
@@ -118,7 +120,8 @@ impl Scale {
     }
 
     fn words(&self, value: f64) -> String {
-        let step = if self.is_logarithmic { value } else { self.ticks.get(1).map_or(value, |second| second - self.ticks[0]) };
+        let step =
+            if self.is_logarithmic { value } else { self.ticks.get(1).map_or(value, |second| second - self.ticks[0]) };
         match self.quantity {
             Quantity::Usd => dollars(value, step),
             Quantity::Hours if self.is_logarithmic => Hours(value).to_string(),
@@ -205,7 +208,10 @@ mod tests {
         let scale = Scale::over([8.5, 188.0].into_iter(), Quantity::Usd, (0.0, 600.0)).unwrap();
         assert_eq!(labels(&scale), ["$5", "$10", "$20", "$50", "$100", "$200"]);
         let times = Scale::over([0.43, 130.0].into_iter(), Quantity::Hours, (0.0, 640.0)).unwrap();
-        assert_eq!(labels(&times), ["20 min", "30 min", "1 h", "2 h", "4 h", "8 h", "12 h", "24 h", "48 h", "4 d", "7 d"]);
+        assert_eq!(
+            labels(&times),
+            ["20 min", "30 min", "1 h", "2 h", "4 h", "8 h", "12 h", "24 h", "48 h", "4 d", "7 d"]
+        );
         let narrow = Scale::over([0.43, 130.0].into_iter(), Quantity::Hours, (0.0, 240.0)).unwrap();
         assert_eq!(labels(&narrow), ["10 min", "1 h", "6 h", "24 h", "7 d"]);
         assert!(scale.note().contains("multiple"));

@@ -41,7 +41,10 @@ impl Svg {
 
     pub fn bar(&mut self, class: &str, (x, y): (f64, f64), width: f64, height: f64) {
         let width = width.max(1.0);
-        let _ = write!(self.body, r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}"/>"#);
+        let _ = write!(
+            self.body,
+            r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}"/>"#
+        );
     }
 
     pub fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64) {

@@ -38,7 +38,8 @@ fn lines(run: &RunFacts) -> Vec<Line> {
 }
 
 fn add(lines: &mut Vec<Line>, line: Line) {
-    match lines.iter_mut().find(|known| known.item == line.item && known.unit == line.unit && known.basis == line.basis) {
+    match lines.iter_mut().find(|known| known.item == line.item && known.unit == line.unit && known.basis == line.basis)
+    {
         None => lines.push(line),
         Some(known) => {
             known.price = known.price.filter(|price| line.price == Some(*price));
@@ -78,7 +79,8 @@ fn of_machine(machine: &Rented, hours: f64) -> Vec<Line> {
 }
 
 fn of_charge(charge: &Charge) -> Line {
-    let place = [Some(charge.cloud.as_str()), charge.region.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let place =
+        [Some(charge.cloud.as_str()), charge.region.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
     let item = match charge.item {
         Item::Disk => format!("disks in {place}"),
         Item::CheckpointStorage => format!("checkpoint storage in {place}"),
@@ -98,19 +100,31 @@ fn basis(charge: &Charge) -> String {
 pub fn section(run: &RunFacts) -> Section {
     let lines = lines(run);
     let total: Usd = lines.iter().map(|line| line.cost).sum();
-    let bars = lines.iter().map(|line| Row { name: line.item.clone(), value: line.cost.dollars(), words: format::usd(line.cost) });
+    let bars = lines.iter().map(|line| Row {
+        name: line.item.clone(),
+        value: line.cost.dollars(),
+        words: format::usd(line.cost),
+    });
     let chart = Chart::new(
         "The bill by item",
         format!("{} items that add up to {}.", lines.len(), format::usd(total)),
         Kind::Bars(Bars { rows: bars.collect() }),
     );
-    let price = |line: &Line| line.price.map_or_else(Cell::none, |price| Cell::new(format!("${price}"), price.to_string()));
+    let price =
+        |line: &Line| line.price.map_or_else(Cell::none, |price| Cell::new(format!("${price}"), price.to_string()));
     let row = |line: &Line| {
         let (quantity, cost) = (Cell::count(line.quantity), Cell::usd(line.cost));
         vec![Cell::text(&*line.item), quantity, Cell::text(&*line.unit), price(line), cost, Cell::text(&*line.basis)]
     };
     let mut rows: Vec<Vec<Cell>> = lines.iter().map(row).collect();
-    rows.push(vec![Cell::text("total"), Cell::none(), Cell::none(), Cell::none(), Cell::usd(total), Cell::text("the sum of the lines")]);
+    rows.push(vec![
+        Cell::text("total"),
+        Cell::none(),
+        Cell::none(),
+        Cell::none(),
+        Cell::usd(total),
+        Cell::text("the sum of the lines"),
+    ]);
     let table = Table {
         id: "bill",
         caption: "What was paid: quantity times unit price".to_owned(),
@@ -133,12 +147,21 @@ pub fn section(run: &RunFacts) -> Section {
         .sum();
     let mut text = vec![format!("The lines add up to what the run has spent, {}.", format::usd(total))];
     if lost > Usd::ZERO {
-        text.push(format!("{} of it bought no progress: machines that waited, and work that was lost and done again.", format::usd(lost)));
+        text.push(format!(
+            "{} of it bought no progress: machines that waited, and work that was lost and done again.",
+            format::usd(lost)
+        ));
     }
     if run.beside.iter().any(|one| one.is_open) {
         text.push("Of what is stored, this month's part still grows, until `gpuplan down` deletes it.".to_owned());
     }
-    Section { id: "bill", heading: "The bill", text, figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
+    Section {
+        id: "bill",
+        heading: "The bill",
+        text,
+        figures: vec![Figure { chart: Some(chart), table }],
+        ..Section::default()
+    }
 }
 
 #[cfg(test)]
