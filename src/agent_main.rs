@@ -1,5 +1,5 @@
 //! The agent alone: `gpuplan agent` for machines that need nothing else of the program.
 
 fn main() -> std::process::ExitCode {
-    gpuplan::cli::agent::alone()
+    gpuplan_cli::agent::alone()
 }

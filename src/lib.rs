@@ -1,58 +1,25 @@
 //! gpuplan: which cloud GPUs to rent for a run, what it costs, when it ends.
 //!
-//! ```text
-//!   what to run          what exists          what it costs
-//!   +----------+        +----------+         +----------+
-//!   | workload |        | hardware |-------->|  market  |
-//!   +----+-----+        +----+-----+         +----+-----+
-//!        |                   |                    |
-//!        |                   |               +----v-----+
-//!        +--------+  +-------+               |   spot   |
-//!                 v  v                       +----+-----+
-//!            +-------------+                      |
-//!            | calibration |                      |
-//!            +------+------+                      |
-//!                   v                             |
-//!            +-------------+                      |
-//!            |  estimate   |---------.            |
-//!            +------+------+         v            v
-//!                   v           +----------------------+
-//!            +-------------+    |         plan         |
-//!            |  accuracy   |    +----------+-----------+
-//!            +------+------+               v
-//!                   |           +----------------------+
-//!                   '---------->|        report        |
-//!                               +----------------------+
-//!   units and embedded: under everything.     cli: over everything, the only one that prints or exits.
-//!   calibration (between hardware and estimate): what this machine's own GPUs are.
-//!   telemetry (under workload): counters and findings of a run, which `plan::what_if` prices.
-//!   budget (between plan and report): many runs and money over time, expected and spent; it knows runs from runstore.
-//!   import (below hardware) reads a job that exists, of which `plan::from` says the price.
-//!   export (below plan) writes a plan as a file for an engine that keeps the run alive instead.
-//!   launch (below plan) rents and leads a run; agent keeps it alive on its machine; both know it from runstore.
-//!   clouds (at the side, no stage imports it): adapters behind the ports that stages own, such as `market::PriceSource`
-//!   and `launch::Launcher`.
-//! ```
-//! Data flows down the page; a stage imports only stages above it (`tests/architecture.rs` proves it). The middle is
-//! pure: no clock, file, network or environment between `units` and `report`. See `docs/design.md`.
+//! Every stage is a crate of its own in its folder of `src/`, re-exported here under its short name. The picture of how
+//! data flows between them stands in `docs/design.md`, and `tests/architecture.rs` proves what the compiler cannot.
 
-pub mod accuracy;
-pub mod agent;
-pub mod budget;
-pub mod calibration;
-pub mod cli;
-pub mod clouds;
-pub mod embedded;
-pub mod estimate;
-pub mod export;
-pub mod hardware;
-pub mod import;
-pub mod launch;
-pub mod market;
-pub mod plan;
-pub mod report;
-pub mod runstore;
-pub mod spot;
-pub mod telemetry;
-pub mod units;
-pub mod workload;
+pub use gpuplan_accuracy as accuracy;
+pub use gpuplan_agent as agent;
+pub use gpuplan_budget as budget;
+pub use gpuplan_calibration as calibration;
+pub use gpuplan_cli as cli;
+pub use gpuplan_clouds as clouds;
+pub use gpuplan_embedded as embedded;
+pub use gpuplan_estimate as estimate;
+pub use gpuplan_export as export;
+pub use gpuplan_hardware as hardware;
+pub use gpuplan_import as import;
+pub use gpuplan_launch as launch;
+pub use gpuplan_market as market;
+pub use gpuplan_plan as plan;
+pub use gpuplan_report as report;
+pub use gpuplan_runstore as runstore;
+pub use gpuplan_spot as spot;
+pub use gpuplan_telemetry as telemetry;
+pub use gpuplan_units as units;
+pub use gpuplan_workload as workload;

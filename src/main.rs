@@ -1,5 +1,5 @@
 //! The program: everything lives in the library.
 
 fn main() -> std::process::ExitCode {
-    gpuplan::cli::run()
+    gpuplan_cli::run()
 }

@@ -5,41 +5,44 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails loudly, its parts too")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Each stage and the stages it may import, earlier ones only. Stages that the plan knows may stand here before they exist.
-const STAGES: &[(&str, &str)] = &[
+/// Each crate (`clouds-aws` is `gpuplan-clouds-aws` in `src/clouds/aws/`), and the crates of this workspace that it imports.
+/// The compiler sees to it that nothing else can be imported; that a row says no more than is imported, a test does.
+const CRATES: &[(&str, &str)] = &[
     ("embedded", ""),
     ("units", ""),
-    ("workload", "units"),
-    ("hardware", "units"),
+    ("workload", "embedded units"),
+    ("hardware", "embedded units"),
     ("import", "units workload hardware"),
     ("calibration", "units workload hardware"),
     ("estimate", "units workload hardware calibration"),
-    ("accuracy", "units workload hardware calibration estimate"),
-    ("market", "units hardware"),
+    ("accuracy", "embedded units workload hardware estimate"),
+    ("market", "embedded units hardware"),
     ("spot", "units market"),
-    ("plan", "units workload hardware import calibration estimate market spot"),
+    ("plan", "units workload hardware import estimate market spot"),
     ("runstore", "units"),
-    ("budget", "units workload hardware calibration estimate market spot plan runstore"),
-    ("report", "units workload hardware import calibration estimate accuracy market spot plan runstore budget"),
-    ("export", "units workload hardware calibration estimate market spot plan"),
+    ("budget", "units workload hardware estimate plan runstore"),
+    ("report", "units workload hardware import calibration estimate accuracy market spot plan budget"),
+    ("export", "units workload hardware"),
     ("telemetry", "units workload"),
-    ("launch", "units workload hardware calibration estimate market spot plan export runstore"),
+    ("launch", "units workload market spot runstore"),
     ("agent", "units workload runstore telemetry"),
-    ("clouds", "units workload hardware calibration estimate market spot plan export runstore launch agent"),
+    ("clouds-http", "market agent"),
+    ("clouds-aws", "units hardware market runstore launch agent clouds-http"),
+    ("clouds-gcp-clients", ""),
+    ("clouds-gcp", "units hardware market launch agent clouds-http clouds-gcp-clients"),
+    ("clouds", "units hardware market runstore launch agent clouds-http clouds-aws clouds-gcp"),
     (
         "cli",
-        "units workload hardware import calibration estimate accuracy market spot plan runstore budget report export telemetry launch agent clouds",
+        "embedded units workload hardware import calibration estimate accuracy market spot plan runstore budget report export telemetry launch agent clouds-http clouds",
     ),
 ];
 
-/// Packed catalogs, shared with the build script: everybody may import it and it imports nothing.
-const FREE_FOR_ALL: &str = "embedded";
-
 /// The only files and folders that may touch files, network, processes, threads, clocks, the environment or chance.
-const EDGE: &str = "main.rs agent_main.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
+const EDGE: &str = "main.rs agent_main.rs embedded/build.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
     launch/journal.rs launch/execute.rs runstore/store.rs runstore/store/ budget/ledger.rs telemetry/nvml.rs telemetry/smi.rs telemetry/host.rs \
     agent/claim.rs agent/control_group.rs agent/heart.rs agent/hold.rs agent/logs.rs agent/program.rs agent/rendezvous.rs agent/restore.rs agent/sample.rs agent/scan.rs agent/shares.rs agent/signals.rs agent/staging.rs agent/staging/ \
     agent/supervise.rs agent/supervise/ agent/sweep.rs agent/team.rs agent/tree.rs agent/upload.rs";
@@ -76,7 +79,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("aws_sdk", "clouds/aws/"),
     ("aws_config", "clouds/aws/"),
     ("google_cloud", "clouds/gcp/"),
-    ("reqwest", "clouds/http.rs clouds/metadata.rs"),
+    ("reqwest", "clouds/http/"),
     ("nvml_wrapper", "telemetry/nvml.rs"),
     ("object_store", "runstore/store.rs runstore/store/"),
     ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),
@@ -97,7 +100,9 @@ const OWNERS: &[(&str, &str)] = &[
 /// Physics does not know money: a rule for the stages under `market`.
 const WITHOUT_MONEY: &str = "workload hardware calibration estimate telemetry";
 
-const PANICS: &str = ".unwrap() .expect( panic! todo! unimplemented! unreachable!";
+const PANICS: &str = ".unwrap() panic! todo! unimplemented! unreachable!";
+/// An `expect` says in so many words why it cannot happen.
+const LEAST_WORDS_OF_A_REASON: usize = 3;
 
 const EMPTY_NAMES: &str = "util utils helper helpers common manager misc";
 
@@ -117,22 +122,24 @@ impl Source {
         Self { path: path.to_owned(), text: text.to_owned(), code: without_tests(&without_comments_and_texts(text)) }
     }
 
-    /// `None` for the roots `lib.rs`, `main.rs` and `agent_main.rs`.
-    fn stage(&self) -> Option<&str> {
-        match self.path.split_once('/') {
-            Some((stage, _)) => Some(stage),
-            None => self.path.strip_suffix(".rs").filter(|stem| !["lib", "main", "agent_main"].contains(stem)),
-        }
-    }
-
-    fn is_root_of_stage(&self) -> bool {
-        self.stage().is_some_and(|stage| self.path == format!("{stage}/mod.rs") || self.path == format!("{stage}.rs"))
+    /// The crate whose folder the file lies in. `None` for the roots `lib.rs`, `main.rs` and `agent_main.rs`.
+    fn stage(&self) -> Option<&'static str> {
+        let inside = |name: &&str| self.path.starts_with(&format!("{}/", folder(name)));
+        CRATES.iter().map(|(name, _)| *name).filter(inside).max_by_key(|name| name.len())
     }
 
     fn is_in(&self, places: &str) -> bool {
         places
             .split_whitespace()
             .any(|place| if place.ends_with('/') { self.path.starts_with(place) } else { self.path == place })
+    }
+
+    /// What stands behind the `expect` here is a text of some words, on its line or the next.
+    fn has_reason(&self, expect: usize) -> bool {
+        let from = self.text.lines().skip(line(&self.code, expect) - 1).take(3).collect::<Vec<_>>().join("\n");
+        let reason = from.split_once(".expect(").map_or("", |(_, rest)| rest.trim_start());
+        let quoted = reason.strip_prefix('"').and_then(|rest| rest.split('"').next()).unwrap_or_default();
+        quoted.split_whitespace().count() >= LEAST_WORDS_OF_A_REASON
     }
 
     /// One finding for each place where the code has `word`.
@@ -144,6 +151,11 @@ impl Source {
     fn at(&self, position: usize, what: &str) -> String {
         format!("src/{}:{}: {what}", self.path, line(&self.code, position))
     }
+}
+
+/// Of a crate, in `src/`.
+fn folder(name: &str) -> String {
+    name.replace('-', "/")
 }
 
 /// Where `word` stands and is not the end of a longer name.
@@ -306,72 +318,72 @@ fn hold(rule: Rule, bad: &[(&str, &str)], good: &[(&str, &str)]) {
     complain(&sources().iter().flat_map(rule).collect::<Vec<_>>());
 }
 
-fn allowed(stage: &str, import: &str) -> bool {
-    let row = STAGES.iter().find(|(name, _)| *name == stage);
-    import == stage || import == FREE_FOR_ALL || row.is_some_and(|(_, imports)| has_word(imports, import))
+/// Crates of this workspace in a table of a manifest, without `gpuplan-`.
+fn imported(manifest: &toml::Table, table: &str) -> BTreeSet<String> {
+    let names = manifest.get(table).and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
+    names.filter_map(|name| Some(name.strip_prefix("gpuplan-")?.to_owned())).collect()
 }
 
-fn circles(table: &[(&str, &str)]) -> Vec<String> {
+/// What a row, the manifest and the code of one crate say differently.
+fn disagreements(name: &str, row: &str, manifest: &toml::Table, code: &str) -> Vec<String> {
+    let at = format!("src/{}/Cargo.toml", folder(name));
     let mut problems = Vec::new();
-    for (index, (stage, imports)) in table.iter().enumerate() {
-        for import in imports.split_whitespace() {
-            if !table[..index].iter().any(|(earlier, _)| *earlier == import) {
-                problems.push(format!(
-                    "`{stage}` imports `{import}`, which does not stand above it in the table: move it up or drop the import"
-                ));
-            }
+    let listed: BTreeSet<String> = row.split_whitespace().map(str::to_owned).collect();
+    let dependencies = imported(manifest, "dependencies");
+    for import in listed.symmetric_difference(&dependencies) {
+        problems.push(format!("{at}: `{import}` stands in only one of the manifest and the row of CRATES"));
+    }
+    for import in &dependencies {
+        if positions(code, &format!("gpuplan_{}", import.replace('-', "_"))).next().is_none() {
+            problems.push(format!("{at}: no code imports `{import}`: drop the dependency"));
         }
+    }
+    for import in imported(manifest, "dev-dependencies") {
+        problems.push(format!(
+            "{at}: tests of `{name}` need `{import}`: they belong to a crate that may import it, or to tests/"
+        ));
     }
     problems
 }
 
 #[test]
-fn the_table_of_stages_has_no_circle() {
-    assert_eq!(circles(&[("a", "b"), ("b", "a")]).len(), 1);
-    assert_eq!(circles(&[("a", "a")]).len(), 1);
-    complain(&circles(STAGES));
+fn the_table_of_crates_is_what_is_imported() {
+    let manifest = |text: &str| text.parse::<toml::Table>().unwrap();
+    let market = manifest("[dependencies]\ngpuplan-units.workspace = true\nserde.workspace = true\n");
+    assert!(disagreements("market", "units", &market, "use gpuplan_units::Usd;").is_empty());
+    assert_eq!(disagreements("market", "units", &market, "use gpuplan_units_of_old::Usd;").len(), 1);
+    assert_eq!(disagreements("market", "units hardware", &market, "use gpuplan_units::Usd;").len(), 1);
+    assert_eq!(disagreements("market", "", &market, "use gpuplan_units::Usd;").len(), 1);
+    let tests = manifest("[dev-dependencies]\ngpuplan-plan.workspace = true\n");
+    assert_eq!(disagreements("market", "", &tests, "").len(), 1);
+
+    let (sources, mut problems) = (sources(), Vec::new());
+    for (name, row) in CRATES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder(name)).join("Cargo.toml");
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let code: String =
+            sources.iter().filter(|source| source.stage() == Some(name)).map(|source| source.code.as_str()).collect();
+        problems.extend(disagreements(name, row, &manifest(&text), &code));
+    }
+    complain(&problems);
 }
 
 #[test]
-fn stages_import_only_earlier_stages() {
+fn every_file_belongs_to_a_crate() {
     hold(
         |source| {
-            let Some(stage) = source.stage() else {
-                let others =
-                    positions(&source.code, "gpuplan::").filter(|at| !source.code[at + 9..].starts_with("cli::"));
-                return others
-                    .map(|at| source.at(at, "the program starts `gpuplan::cli` and nothing else; put the code there"))
-                    .collect();
-            };
-            if !STAGES.iter().any(|(name, _)| *name == stage) {
-                return vec![format!(
-                    "src/{}: `{stage}` is no stage; put the code into one, or add a row to STAGES and docs/design.md",
-                    source.path
-                )];
+            let root = ["lib.rs", "main.rs", "agent_main.rs"].contains(&source.path.as_str());
+            let advice = "put the code into a crate, or add a row to CRATES and docs/design.md";
+            match source.stage() {
+                None if !root => vec![format!("src/{}: it belongs to no crate; {advice}", source.path)],
+                None => {
+                    source.each("gpuplan::", "the program starts `gpuplan_cli` and nothing else; put the code there")
+                }
+                Some(_) => Vec::new(),
             }
-            let imports = positions(&source.code, "crate::").map(|at| (at, name_at(&source.code[at + 7..])));
-            imports
-                .filter(|(_, import)| !import.is_empty() && !allowed(stage, import))
-                .map(|(at, import)| {
-                    let advice =
-                        "move the code to a stage that may, or take what it needs as an argument or a trait of its own";
-                    source.at(at, &format!("`{stage}` may not import `{import}`: {advice}"))
-                })
-                .collect()
         },
-        &[
-            ("market/offer.rs", "use crate::workload::Model;"),
-            ("embedded.rs", "use crate::units::Usd;"),
-            ("estimate/step.rs", "fn f() -> crate::market::Offer {}"),
-            ("extras/mod.rs", "//! A stage that is in no table."),
-            ("main.rs", "fn main() { gpuplan::plan::plan() }"),
-        ],
-        &[
-            ("market/offer.rs", "use crate::hardware::Gpu;\nuse crate::embedded::Table;\nuse crate::market::Quote;"),
-            ("market/offer.rs", "/* crate::plan */ const A: &str = \"crate::plan\"; // crate::plan"),
-            ("market/offer.rs", "#[cfg(test)]\nmod tests { use crate::plan::Plan; }"),
-            ("main.rs", "fn main() { gpuplan::cli::run() }"),
-        ],
+        &[("extras/lib.rs", "//! A crate that is in no table."), ("main.rs", "fn main() { gpuplan::plan::plan() }")],
+        &[("clouds/aws/lib.rs", ""), ("main.rs", "fn main() { gpuplan_cli::run() }")],
     );
 }
 
@@ -379,27 +391,17 @@ fn stages_import_only_earlier_stages() {
 fn imports_are_written_so_that_they_can_be_checked() {
     hold(
         |source| {
-            let advice = "write `use crate::stage::...`, one stage a line";
-            let mut problems: Vec<String> = ["crate::{", "crate::*", "crate as ", "super::super", "extern crate"]
-                .iter()
-                .flat_map(|word| source.each(word, advice))
-                .collect();
-            if source.is_root_of_stage() || source.stage().is_none() {
-                problems.extend(source.each(
-                    "super::",
-                    "above a stage's own root there are only other stages; write `use crate::stage::...`",
-                ));
-            }
-            problems
+            let advice = "write `use crate::module::...`, one module a line";
+            let words = ["crate::{", "crate::*", "crate as ", "super::super", "extern crate"];
+            words.iter().flat_map(|word| source.each(word, advice)).collect()
         },
         &[
-            ("plan/mod.rs", "use crate::{estimate, market};"),
+            ("plan/lib.rs", "use crate::{bill, run};"),
             ("plan/run.rs", "use super::super::report::table;"),
-            ("plan/mod.rs", "use super::report::table;"),
             ("plan/run.rs", "use crate as all;"),
             ("plan/run.rs", "extern crate self as gpuplan;"),
         ],
-        &[("plan/run.rs", "use crate::estimate::{Machine, Setting};\nuse super::bill::Bill;\npub(crate) fn f() {}")],
+        &[("plan/run.rs", "use crate::bill::{Bill, Line};\nuse super::bill::Bill;\npub(crate) fn f() {}")],
     );
 }
 
@@ -486,7 +488,16 @@ fn nothing_panics_outside_tests() {
     hold(
         |source| {
             let advice = "give a `Result` with an error variant that says what the caller does next, or a value that cannot fail";
-            PANICS.split_whitespace().flat_map(|word| source.each(word, advice)).collect()
+            let mut problems: Vec<String> =
+                PANICS.split_whitespace().flat_map(|word| source.each(word, advice)).collect();
+            let unexplained = positions(&source.code, ".expect(").filter(|at| !source.has_reason(*at));
+            problems.extend(unexplained.map(|at| {
+                source.at(
+                    at,
+                    "`.expect`: say why it cannot happen, and have a test or a constructor prove it; else an error",
+                )
+            }));
+            problems
         },
         &[
             ("units/money.rs", "text.parse().unwrap()"),
@@ -495,6 +506,7 @@ fn nothing_panics_outside_tests() {
         ],
         &[
             ("units/money.rs", "text.parse().unwrap_or_default()"),
+            ("units/money.rs", "LAST.parse()\n    .expect(\"a test reads every constant\")"),
             (
                 "units/money.rs",
                 "/// `x.unwrap()`\n#[cfg(test)]\nmod tests { fn f() { x.unwrap(); } }\nconst A: u8 = 1;",
@@ -579,7 +591,7 @@ fn names_of_files_mean_something() {
                 })
                 .collect()
         },
-        &[("plan/utils.rs", ""), ("common/mod.rs", ""), ("cli/test_helpers.rs", "")],
+        &[("plan/utils.rs", ""), ("common/lib.rs", ""), ("cli/test_helpers.rs", "")],
         &[("plan/commonplace.rs", ""), ("plan/run.rs", "")],
     );
 }

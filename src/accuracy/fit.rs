@@ -9,15 +9,15 @@ use nalgebra::DVector;
 use rayon::prelude::*;
 use serde_json::Value;
 
-use crate::accuracy::least_squares::{Minimum, minimise, robust};
-use crate::accuracy::prediction::Prediction;
-use crate::accuracy::published::Run;
-use crate::estimate::answer::prepared_estimate;
-use crate::estimate::case::Prepared;
-use crate::estimate::constants::{Constants, PARAMETERS};
-use crate::estimate::parameters::{Parameter, Scale};
-use crate::hardware::{Gpu, Hardware};
-use crate::workload::Models;
+use crate::least_squares::{Minimum, minimise, robust};
+use crate::prediction::Prediction;
+use crate::published::Run;
+use gpuplan_estimate::answer::prepared_estimate;
+use gpuplan_estimate::case::Prepared;
+use gpuplan_estimate::constants::{Constants, PARAMETERS};
+use gpuplan_estimate::parameters::{Parameter, Scale};
+use gpuplan_hardware::{Gpu, Hardware};
+use gpuplan_workload::Models;
 
 /// A source counts as this many runs, however many it has.
 const RUNS_PER_SOURCE: f64 = 25.0;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use crate::accuracy::fit::{FitRun, fit};
-use crate::estimate::Regime;
-use crate::estimate::constants::RegimeBand;
-use crate::workload::{ModelKind, Task};
+use crate::fit::{FitRun, fit};
+use gpuplan_estimate::Regime;
+use gpuplan_estimate::constants::RegimeBand;
+use gpuplan_workload::{ModelKind, Task};
 
 /// Groups of fewer runs are predicted and not averaged, as in scoring.
 const FEWEST_RUNS: usize = 8;

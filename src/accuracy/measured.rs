@@ -1,9 +1,9 @@
 //! `Measured`: what a source measured, in one unit a kind, and what a prediction says of it.
 
-use crate::accuracy::prediction::Prediction;
-use crate::accuracy::published::{Quality, Run};
-use crate::units::{Band, Bytes};
-use crate::workload::{Measure, Task};
+use crate::prediction::Prediction;
+use crate::published::{Quality, Run};
+use gpuplan_units::{Band, Bytes};
+use gpuplan_workload::{Measure, Task};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measured {

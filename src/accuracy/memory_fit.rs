@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 
 use nalgebra::DVector;
 
-use crate::accuracy::least_squares::{minimise, robust};
-use crate::accuracy::published::Run;
-use crate::estimate::case::Prepared;
-use crate::estimate::defaults;
-use crate::estimate::memory::MemoryInput;
-use crate::estimate::memory_constants::{FittedMemory, HeldOutSource, MEMORY_PARAMETERS, MemoryConstants};
-use crate::estimate::parameters::Parameter;
-use crate::estimate::{Setting, Subject};
-use crate::hardware::Hardware;
-use crate::workload::Models;
+use crate::least_squares::{minimise, robust};
+use crate::published::Run;
+use gpuplan_estimate::case::Prepared;
+use gpuplan_estimate::defaults;
+use gpuplan_estimate::memory::MemoryInput;
+use gpuplan_estimate::memory_constants::{FittedMemory, HeldOutSource, MEMORY_PARAMETERS, MemoryConstants};
+use gpuplan_estimate::parameters::Parameter;
+use gpuplan_estimate::{Setting, Subject};
+use gpuplan_hardware::Hardware;
+use gpuplan_workload::Models;
 
 /// Scatter of a published peak around a perfect model.
 const NOISE: f64 = 0.06;
@@ -118,8 +118,8 @@ fn constants(at: &[f64], fitted: &[&Parameter<MemoryConstants>]) -> MemoryConsta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accuracy::published::Published;
-    use crate::workload::{Measure, Recompute};
+    use crate::published::Published;
+    use gpuplan_workload::{Measure, Recompute};
 
     fn world() -> (Published, Hardware, Models) {
         (Published::embedded().unwrap(), Hardware::embedded().unwrap(), Models::embedded().unwrap())
@@ -144,7 +144,7 @@ mod tests {
         let (published, hardware, models) = world();
         let mut met = 0;
         for run in &published.runs {
-            let crate::accuracy::Measured::PeakMemory { bytes, summed: true } = run.measured else { continue };
+            let crate::Measured::PeakMemory { bytes, summed: true } = run.measured else { continue };
             let prepared = run.case.prepare(&hardware, &models).unwrap();
             assert_eq!(prepared.measure, Measure::Analytic, "{}", run.id);
             let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());

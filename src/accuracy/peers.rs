@@ -8,8 +8,8 @@
 
 use serde::Serialize;
 
-use crate::accuracy::published::Run;
-use crate::workload::{ModelKind, Precision, Task};
+use crate::published::Run;
+use gpuplan_workload::{ModelKind, Precision, Task};
 
 /// Mean absolute errors of iteration time on one source, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -71,7 +71,7 @@ pub fn asked(run: &Run) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accuracy::published::Published;
+    use crate::published::Published;
 
     #[test]
     fn the_peers_were_asked_for_these_very_runs() {

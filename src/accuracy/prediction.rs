@@ -3,12 +3,12 @@
 use rayon::prelude::*;
 use serde_json::Value;
 
-use crate::accuracy::published::Published;
-use crate::estimate::Regime;
-use crate::estimate::answer::{CaseEstimate, estimate};
-use crate::hardware::Hardware;
-use crate::units::Band;
-use crate::workload::Models;
+use crate::published::Published;
+use gpuplan_estimate::Regime;
+use gpuplan_estimate::answer::{CaseEstimate, estimate};
+use gpuplan_hardware::Hardware;
+use gpuplan_units::Band;
+use gpuplan_workload::Models;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {

@@ -2,11 +2,9 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::accuracy::measured::Measured;
-use crate::embedded::{Archive, EmbeddedError, Table};
-use crate::estimate::case::Case;
-
-static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/published.bin"));
+use crate::measured::Measured;
+use gpuplan_embedded::{Archive, EmbeddedError, Table};
+use gpuplan_estimate::case::Case;
 
 /// Sources that share one code base: what one teaches, the other cannot test.
 const GROUPS: [(&str, &str); 4] = [
@@ -67,7 +65,7 @@ pub struct Run {
 impl Published {
     /// The runs inside this binary.
     pub fn embedded() -> Result<Self, PublishedError> {
-        Self::from_archive(&Archive::unpack(EMBEDDED)?)
+        Self::from_archive(&Archive::unpack(gpuplan_embedded::PUBLISHED)?)
     }
 
     pub fn from_archive(archive: &Archive) -> Result<Self, PublishedError> {
@@ -202,7 +200,7 @@ fn run(source: &str, row: &Row) -> Result<Run, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{FsdpStyle, Measure, ModelKind};
+    use gpuplan_workload::{FsdpStyle, Measure, ModelKind};
 
     const HEAD: &str = "id,quality,locator,metric,value,unit,flops_def,longest_example,gpu_model,precision_label,shard_label,recompute_label,\
         optimizer_label,gpu_mem_gb,notes,model.kind,hardware.gpu,hardware.gpus,training.fsdp,training.lora_targets,training.measure";

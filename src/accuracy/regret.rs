@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::accuracy::prediction::Prediction;
-use crate::accuracy::published::Run;
+use crate::prediction::Prediction;
+use crate::published::Run;
 
 /// A sweep needs this many runs, and this many different layouts and times, to be a choice.
 const FEWEST_RUNS: usize = 4;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::accuracy::measured::Measured;
-use crate::accuracy::prediction::Prediction;
-use crate::accuracy::published::{Published, Run};
-use crate::accuracy::regret::Regret;
-use crate::units::Band;
+use crate::measured::Measured;
+use crate::prediction::Prediction;
+use crate::published::{Published, Run};
+use crate::regret::Regret;
+use gpuplan_units::Band;
 
 /// A group with fewer answers says too little to weigh as much as the others.
 const FEWEST_OF_A_GROUP: usize = 8;
@@ -233,8 +233,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::Archive;
-    use crate::estimate::Regime;
+    use gpuplan_embedded::Archive;
+    use gpuplan_estimate::Regime;
 
     const RUNS: &str = "\
 id,quality,locator,metric,value,unit,flops_def,longest_example,gpu_model,precision_label,shard_label,recompute_label,optimizer_label,gpu_mem_gb,notes,model.kind,hardware.gpu,hardware.gpus

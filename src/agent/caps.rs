@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::runstore::Billing;
-use crate::units::{Usd, UsdPerHour};
+use gpuplan_runstore::Billing;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Shares of the budget at which the user is told, percent.
 const TOLD_AT: [u32; 3] = [50, 80, 100];

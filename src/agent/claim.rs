@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::agent::supervise::Talk;
-use crate::agent::team::{self, Place};
-use crate::agent::tree;
-use crate::runstore::epoch::{Sight, takeover};
-use crate::runstore::{Epoch, Owner, Run, Start, StoreError, Takeover};
+use crate::supervise::Talk;
+use crate::team::{self, Place};
+use crate::tree;
+use gpuplan_runstore::epoch::{Sight, takeover};
+use gpuplan_runstore::{Epoch, Owner, Run, Start, StoreError, Takeover};
 
 /// Heartbeats that a broken object may claim to have are not believed beyond this.
 const LONGEST_HEARTBEAT: f64 = 120.0;

@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
-use crate::agent::caps::Caps;
-use crate::agent::notice::{Notice, NoticeSource, Urgency};
-use crate::agent::scan::{Over, Ready, Settling, scan};
-use crate::agent::team::Place;
-use crate::agent::upload::{Shipped, Shipper};
-use crate::agent::worth::Worth;
-use crate::runstore::billed::Saved;
-use crate::runstore::status::{Finding, Staged};
-use crate::runstore::{Billed, Leaving, ManifestName, Phase, Run, Status, StoreError};
-use crate::telemetry::Sample;
-use crate::units::{BillingRule, Usd};
+use crate::caps::Caps;
+use crate::notice::{Notice, NoticeSource, Urgency};
+use crate::scan::{Over, Ready, Settling, scan};
+use crate::team::Place;
+use crate::upload::{Shipped, Shipper};
+use crate::worth::Worth;
+use gpuplan_runstore::billed::Saved;
+use gpuplan_runstore::status::{Finding, Staged};
+use gpuplan_runstore::{Billed, Leaving, ManifestName, Phase, Run, Status, StoreError};
+use gpuplan_telemetry::Sample;
+use gpuplan_units::{BillingRule, Usd};
 
 /// Between two looks at the checkpoint folder; longer where a look takes long.
 const LOOK: Duration = Duration::from_millis(200);

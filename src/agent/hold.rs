@@ -7,8 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::agent::checkpoint::Entry;
-use crate::agent::scan::entry;
+use crate::checkpoint::Entry;
+use crate::scan::entry;
 
 /// Folder for them in the agent's own, which lies on the same file system.
 const NAME: &str = "sending";

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::agent::heart::{Shared, with};
-use crate::agent::supervise::{Stream, Talk};
-use crate::runstore::{Run, StoreError};
+use crate::heart::{Shared, with};
+use crate::supervise::{Stream, Talk};
+use gpuplan_runstore::{Run, StoreError};
 
 /// A log of so many bytes becomes a chunk at once, and any other after this time.
 const CHUNK: u64 = 256 << 10;
@@ -207,8 +207,8 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runstore::Store;
-    use crate::runstore::layout::Layout;
+    use gpuplan_runstore::Store;
+    use gpuplan_runstore::layout::Layout;
 
     fn run(folder: &Path) -> Run {
         Run::new(Store::open(&folder.join("store").display().to_string()).unwrap(), Layout::new("t").unwrap())

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::agent::notice::BoxFuture;
-use crate::units::Usd;
+use crate::notice::BoxFuture;
+use gpuplan_units::Usd;
 
 /// Why somebody is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -10,8 +10,8 @@ pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, kill_process_group};
 use tokio::process::{Child, Command};
 
-use crate::agent::control_group::ControlGroup;
-use crate::agent::outcome::Exit;
+use crate::control_group::ControlGroup;
+use crate::outcome::Exit;
 
 /// Programs that pass SIGTERM on to their workers themselves: to signal the workers too would run their handlers twice.
 const LAUNCHERS: [&str; 8] =

@@ -6,9 +6,9 @@ use std::env;
 use std::io;
 use std::net::{IpAddr, TcpListener, UdpSocket};
 
-use crate::agent::supervise::Talk;
-use crate::agent::team::Place;
-use crate::runstore::Rendezvous;
+use crate::supervise::Talk;
+use crate::team::Place;
+use gpuplan_runstore::Rendezvous;
 
 /// Addresses for documentation (RFC 5737, RFC 3849), with the local one to look from. Nothing is ever sent to them.
 const ELSEWHERE: [(&str, &str); 2] = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::agent::outcome::Exit;
+use crate::outcome::Exit;
 
 /// Crashes without progress in between after which it is given up.
 const MOST_CRASHES: u32 = 3;

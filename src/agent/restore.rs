@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::agent::checkpoint::{Completeness, Framework, step_of};
-use crate::agent::scan::{entry, scan};
-use crate::agent::supervise::Talk;
-use crate::agent::upload::FILES_AT_ONCE;
-use crate::runstore::store::hash_file;
-use crate::runstore::{Manifest, ManifestName, Run, StoreError, StoredFile};
+use crate::checkpoint::{Completeness, Framework, step_of};
+use crate::scan::{entry, scan};
+use crate::supervise::Talk;
+use crate::upload::FILES_AT_ONCE;
+use gpuplan_runstore::store::hash_file;
+use gpuplan_runstore::{Manifest, ManifestName, Run, StoreError, StoredFile};
 
 /// Checkpoints of which nobody knows whether they are whole. Hidden, so that no framework resumes from them.
 pub const QUARANTINE: &str = ".quarantine";

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
-use crate::agent::window::Window;
-use crate::runstore::status;
-use crate::telemetry::gpus::GpuCounters;
-use crate::telemetry::host::{HostCounters, cores};
-use crate::telemetry::{GpuSample, Sample};
-use crate::workload::profile::Finding;
+use crate::window::Window;
+use gpuplan_runstore::status;
+use gpuplan_telemetry::gpus::GpuCounters;
+use gpuplan_telemetry::host::{HostCounters, cores};
+use gpuplan_telemetry::{GpuSample, Sample};
+use gpuplan_workload::profile::Finding;
 
 /// Processes that a sample names, the busiest first.
 const MOST_PROCESSES: usize = 8;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::agent::checkpoint::{
+use crate::checkpoint::{
     Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, Seen, is_temporary, step_of,
 };
 

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
-use crate::agent::checkpoint::{Completeness, Entry, Framework, Seen};
-use crate::agent::heart::{Event, Finish, Shared, out_of_time, with};
-use crate::agent::scan::{Over, Ready, entry, scan};
-use crate::agent::team;
-use crate::agent::upload::Shipper;
-use crate::runstore::{Part, Run, StoreError, Wanted};
+use crate::checkpoint::{Completeness, Entry, Framework, Seen};
+use crate::heart::{Event, Finish, Shared, out_of_time, with};
+use crate::scan::{Over, Ready, entry, scan};
+use crate::team;
+use crate::upload::Shipper;
+use gpuplan_runstore::{Part, Run, StoreError, Wanted};
 
 /// Between two looks for what is asked.
 const LOOK: Duration = Duration::from_millis(500);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::agent::heart::Event;
-use crate::agent::notice::{Notice, Urgency};
+use crate::heart::Event;
+use crate::notice::{Notice, Urgency};
 
 type Kind = fn() -> SignalKind;
 

@@ -1,7 +1,7 @@
 //! `Slots`: which run of a sweep is started next and where, and what becomes of one that ended. Pure: codes go in, starts come out.
 
-use crate::agent::outcome::{CAP_REACHED, FENCED, INTERRUPTED};
-use crate::runstore::sweep::RunState;
+use crate::outcome::{CAP_REACHED, FENCED, INTERRUPTED};
+use gpuplan_runstore::sweep::RunState;
 
 /// A run that ends as interrupted although nobody asked it to could not make its last checkpoint safe. So often it is started again.
 const MOST_AGAIN: u32 = 3;

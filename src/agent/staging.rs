@@ -19,10 +19,10 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::runstore::status::Staged;
-use crate::runstore::store::Held;
-use crate::runstore::{Contents, Store, StoreError};
-use crate::units::Bytes;
+use gpuplan_runstore::status::Staged;
+use gpuplan_runstore::store::Held;
+use gpuplan_runstore::{Contents, Store, StoreError};
+use gpuplan_units::Bytes;
 
 /// Of one request. A large file is fetched in so many at once as there is room for.
 const PIECE: u64 = 8 << 20;

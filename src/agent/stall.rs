@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::runstore::ManifestName;
+use gpuplan_runstore::ManifestName;
 
 /// Less than this share of one core is no work: a program that waits for ever still looks at its clock.
 const IDLE_SHARE: f64 = 0.05;

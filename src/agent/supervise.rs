@@ -15,32 +15,32 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::agent::caps::Caps;
-use crate::agent::checkpoint::Framework;
-use crate::agent::claim::{Claim, ClaimError};
-use crate::agent::control_group::ControlGroup;
-use crate::agent::heart::{Event, Heart, Pulse, Shared, listen, with};
-use crate::agent::logs::{CHUNK_AGE, Logs};
-use crate::agent::notice::{NoticeSource, Urgency};
-use crate::agent::notify::{Notifier, Occasion};
-use crate::agent::outcome::{Asked, Exit, Outcome};
-use crate::agent::program::Signal;
-use crate::agent::rendezvous;
-use crate::agent::restart::{Crash, Decision, History};
-use crate::agent::restore::{Restore, Restored};
-use crate::agent::sample::Sampler;
-use crate::agent::signals;
-use crate::agent::staging::{Data, StagingError};
-use crate::agent::stall::{OnStall, Stall};
-use crate::agent::supervise::attend::OWNER_FILE;
-use crate::agent::sweep;
-use crate::agent::team::{self, Place};
-use crate::agent::tree;
-use crate::agent::worth::{Question, Worth};
-use crate::runstore::history::Keep;
-use crate::runstore::spec::command_of;
-use crate::runstore::{Owner, Phase, Rendezvous, Run, Spec, Start, StoreError};
-use crate::telemetry::host::Strangers;
+use crate::caps::Caps;
+use crate::checkpoint::Framework;
+use crate::claim::{Claim, ClaimError};
+use crate::control_group::ControlGroup;
+use crate::heart::{Event, Heart, Pulse, Shared, listen, with};
+use crate::logs::{CHUNK_AGE, Logs};
+use crate::notice::{NoticeSource, Urgency};
+use crate::notify::{Notifier, Occasion};
+use crate::outcome::{Asked, Exit, Outcome};
+use crate::program::Signal;
+use crate::rendezvous;
+use crate::restart::{Crash, Decision, History};
+use crate::restore::{Restore, Restored};
+use crate::sample::Sampler;
+use crate::signals;
+use crate::staging::{Data, StagingError};
+use crate::stall::{OnStall, Stall};
+use crate::supervise::attend::OWNER_FILE;
+use crate::sweep;
+use crate::team::{self, Place};
+use crate::tree;
+use crate::worth::{Question, Worth};
+use gpuplan_runstore::history::Keep;
+use gpuplan_runstore::spec::command_of;
+use gpuplan_runstore::{Owner, Phase, Rendezvous, Run, Spec, Start, StoreError};
+use gpuplan_telemetry::host::Strangers;
 
 /// Between two looks at caps and progress.
 const TICK: Duration = Duration::from_millis(250);
@@ -445,7 +445,7 @@ impl Supervisor {
         match (&restored.name, &restored.path) {
             (Some(name), _) => self.talk.say(&format!("restored step {} of epoch {}", name.step, name.epoch)),
             (None, Some(path)) => {
-                self.talk.say(&format!("nothing is committed; {} is complete and used", path.display()))
+                self.talk.say(&format!("nothing is committed; {} is complete and used", path.display()));
             }
             (None, None) => self.talk.say("nothing to restore: the program starts from nothing"),
         }

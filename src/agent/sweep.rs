@@ -15,13 +15,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::agent::outcome::{AGENT_FAULT, INTERRUPTED};
-use crate::agent::slots::{Before, Slots};
-use crate::agent::supervise::Talk;
-use crate::runstore::layout::RunNameError;
-use crate::runstore::sweep::{RunState, SweepStatus, SweptRun};
-use crate::runstore::{Phase, Run, StoreError};
-use crate::workload::Sweep;
+use crate::outcome::{AGENT_FAULT, INTERRUPTED};
+use crate::slots::{Before, Slots};
+use crate::supervise::Talk;
+use gpuplan_runstore::layout::RunNameError;
+use gpuplan_runstore::sweep::{RunState, SweepStatus, SweptRun};
+use gpuplan_runstore::{Phase, Run, StoreError};
+use gpuplan_workload::Sweep;
 
 /// Where the folders of the runs are, below that of the job.
 const FOLDER: &str = "sweep";
@@ -207,7 +207,7 @@ impl Carrying {
 
     /// Into the store, where it has changed, and to the agent of the sweep. Nothing depends on it but what people see.
     async fn tell(&mut self) {
-        let of = |((turn, run), step): ((&crate::agent::slots::Turn, &Run), &u64)| SweptRun {
+        let of = |((turn, run), step): ((&crate::slots::Turn, &Run), &u64)| SweptRun {
             run: run.name().to_owned(),
             state: turn.state,
             step: *step,
@@ -266,7 +266,7 @@ fn cards(sweep: &Sweep, slot: u32, visible: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::GpuCount;
+    use gpuplan_units::GpuCount;
 
     #[test]
     fn cards_are_those_that_may_be_seen() {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use crate::agent::heart::{Event, Shared, with};
-use crate::agent::supervise::Talk;
-use crate::runstore::epoch::SILENT_HEARTBEATS;
-use crate::runstore::team::union;
-use crate::runstore::{Leaving, Member, Owner, Phase, Run, Start, StoreError, StoredFile, Wanted};
+use crate::heart::{Event, Shared, with};
+use crate::supervise::Talk;
+use gpuplan_runstore::epoch::SILENT_HEARTBEATS;
+use gpuplan_runstore::team::union;
+use gpuplan_runstore::{Leaving, Member, Owner, Phase, Run, Start, StoreError, StoredFile, Wanted};
 
 /// Between two looks at what the others say. A notice may leave 30 s for everything.
 pub const LOOK: Duration = Duration::from_secs(1);

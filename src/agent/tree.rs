@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid};
 
-use crate::agent::control_group::{ControlGroup, end_left_behind};
-use crate::runstore::Owner;
-use crate::telemetry::host::Strangers;
+use crate::control_group::{ControlGroup, end_left_behind};
+use gpuplan_runstore::Owner;
+use gpuplan_telemetry::host::Strangers;
 
 /// Variable that every process below an agent inherits, in whatever session: run, store, machine and agent.
 pub const MARK: &str = "GPUPLAN_MARK";

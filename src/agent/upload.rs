@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 
-use crate::agent::hold::Hold;
-use crate::agent::scan::{Ready, entry};
-use crate::agent::team::{Place, collect};
-use crate::runstore::history::{Keep, to_prune};
-use crate::runstore::layout::data_key;
-use crate::runstore::store::hash_file;
-use crate::runstore::{Manifest, ManifestName, Run, StoreError, StoredFile, Wanted};
+use crate::hold::Hold;
+use crate::scan::{Ready, entry};
+use crate::team::{Place, collect};
+use gpuplan_runstore::history::{Keep, to_prune};
+use gpuplan_runstore::layout::data_key;
+use gpuplan_runstore::store::hash_file;
+use gpuplan_runstore::{Manifest, ManifestName, Run, StoreError, StoredFile, Wanted};
 
 /// Files under way at the same time.
 pub const FILES_AT_ONCE: usize = 2;

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use jiff::Timestamp;
 
-use crate::runstore::status;
-use crate::telemetry::{Facts, Sample, Summary, find};
-use crate::workload::profile::{Finding, Profile, Rule};
+use gpuplan_runstore::status;
+use gpuplan_telemetry::{Facts, Sample, Summary, find};
+use gpuplan_workload::profile::{Finding, Profile, Rule};
 
 /// Samples that findings rest on: five minutes at the usual pace of ten seconds. Judged: a checkpoint or an evaluation should
 /// not look like a slow loader, and advice should come while most of the run is still to be paid.
@@ -82,7 +82,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::{GpuSample, HostSample};
+    use gpuplan_telemetry::{GpuSample, HostSample};
 
     /// A GPU with full memory, busy for that share of the time beside a host that idles.
     fn sample(busy: f64, step: Option<u64>) -> Sample {

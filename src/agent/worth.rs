@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use regex_lite::Regex;
 
-use crate::units::Usd;
+use gpuplan_units::Usd;
 
 /// The newest part of the spending that is compared with as much before it.
 const WINDOW: f64 = 0.2;

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::budget::charge::{Charge, Costs, Item, Nature, Waste};
-use crate::runstore::{AllRented, Billed, Epoch, Expected, Rented, Stored};
-use crate::units::{Usd, UsdPerHour};
+use crate::charge::{Charge, Costs, Item, Nature, Waste};
+use gpuplan_runstore::{AllRented, Billed, Epoch, Expected, Rented, Stored};
+use gpuplan_units::{Usd, UsdPerHour};
 
 const NANOS_PER_HOUR: f64 = 3.6e12;
 /// An agent whose successor began so long ago writes no bill any more: it looks for a successor at every heartbeat.
@@ -154,7 +154,7 @@ impl RunFacts {
             .collect()
     }
 
-    fn price(&self, place: &str) -> Option<&crate::runstore::ExpectedPrice> {
+    fn price(&self, place: &str) -> Option<&gpuplan_runstore::ExpectedPrice> {
         self.expected.as_ref()?.prices.iter().find(|price| price.place == place)
     }
 
@@ -329,10 +329,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::runstore::ManifestName;
-    use crate::runstore::billed::Saved;
-    use crate::runstore::epoch::Owner;
-    use crate::units::BillingRule;
+    use gpuplan_runstore::ManifestName;
+    use gpuplan_runstore::billed::Saved;
+    use gpuplan_runstore::epoch::Owner;
+    use gpuplan_units::BillingRule;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_790_000_000 + second).unwrap()

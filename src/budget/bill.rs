@@ -12,8 +12,8 @@ use std::io::BufRead;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::bill::sums::Sums;
-use crate::budget::charge::Charge;
+use crate::bill::sums::Sums;
+use crate::charge::Charge;
 
 /// One account, one month, of one import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

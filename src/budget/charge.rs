@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::units::Usd;
+use gpuplan_units::Usd;
 
 /// Whether money has gone out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,16 +73,16 @@ pub enum Waste {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Costs {
     /// At the published price.
-    #[serde(with = "crate::units::money::signed_usd")]
+    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub list: Usd,
     /// At the price that was negotiated.
-    #[serde(with = "crate::units::money::signed_usd")]
+    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub contracted: Usd,
     /// With commitments paid before spread over their hours.
-    #[serde(with = "crate::units::money::signed_usd")]
+    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub effective: Usd,
     /// On an invoice; `None` while it is only expected.
-    #[serde(with = "crate::units::money::signed_usd_or_none")]
+    #[serde(with = "gpuplan_units::money::signed_usd_or_none")]
     pub billed: Option<Usd>,
 }
 
@@ -116,7 +116,7 @@ pub struct Charge {
     /// Of the quantity: `hour`, `GiB-month`, `GiB`.
     pub unit: String,
     /// At which the quantity was charged.
-    #[serde(with = "crate::units::money::signed_usd")]
+    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub unit_price: Usd,
     pub costs: Costs,
     pub waste: Option<Waste>,

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::budget::guardrail::Rented;
-use crate::budget::portfolio::planned::Inputs;
-use crate::units::Usd;
+use crate::guardrail::Rented;
+use crate::portfolio::planned::Inputs;
+use gpuplan_units::Usd;
 
 /// What two documents of one kind differ in.
 #[derive(Clone, Debug, Serialize)]
@@ -220,7 +220,7 @@ fn changed(
     for old in before {
         match in_after.get(&old.key).map(|at| &after[*at]) {
             Some(new) if (new.cost, new.unit_price, &new.machines) == (old.cost, old.unit_price, &old.machines) => {
-                unchanged += 1
+                unchanged += 1;
             }
             Some(new) => lines.push(both(old, new, cause(Some(old), Some(new)))),
             None => lines.push(one(Mark::Removed, old, cause(Some(old), None))),

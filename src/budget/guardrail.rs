@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::budget::diff::Diff;
-use crate::hardware::Hardware;
-use crate::plan::Policy;
-use crate::plan::policy::{Broken, Rule};
-use crate::units::Usd;
-use crate::workload::file::Scalar;
+use crate::diff::Diff;
+use gpuplan_hardware::Hardware;
+use gpuplan_plan::Policy;
+use gpuplan_plan::policy::{Broken, Rule};
+use gpuplan_units::Usd;
+use gpuplan_workload::file::Scalar;
 
 /// Limits of a change; a missing one allows everything.
 #[derive(Clone, Debug, Default, PartialEq)]

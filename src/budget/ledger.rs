@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::budget::bill::ImportedBill;
-use crate::budget::charge::Charge;
-use crate::budget::spent::RunKnown;
+use crate::bill::ImportedBill;
+use crate::charge::Charge;
+use crate::spent::RunKnown;
 
 /// Of the tables below. Another one is never touched.
 const VERSION: i64 = 1;
@@ -133,7 +133,7 @@ impl Ledger {
                 }
                 Some(kept) if is_same(&charge.id, &kept, charge)? => entered.known += 1,
                 Some(kept) => {
-                    entered.differing.push(Differing { kept: read(&charge.id, &kept)?, found: charge.clone() })
+                    entered.differing.push(Differing { kept: read(&charge.id, &kept)?, found: charge.clone() });
                 }
             }
         }
@@ -254,8 +254,8 @@ fn read<T: DeserializeOwned>(id: &str, text: &str) -> Result<T, LedgerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::charge::{Costs, Item, Nature, Waste};
-    use crate::units::Usd;
+    use crate::charge::{Costs, Item, Nature, Waste};
+    use gpuplan_units::Usd;
 
     fn charge(id: &str, dollars: &str) -> Charge {
         let amount = Usd::parse_signed(dollars).unwrap();

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::budget::spent::{REHEARSAL, RunKnown};
-use crate::estimate::OwnRun;
-use crate::estimate::own_runs::Program;
-use crate::runstore::ForecastBasis;
-use crate::units::Usd;
+use crate::spent::{REHEARSAL, RunKnown};
+use gpuplan_estimate::OwnRun;
+use gpuplan_estimate::own_runs::Program;
+use gpuplan_runstore::ForecastBasis;
+use gpuplan_units::Usd;
 
 /// One completed run that was launched from a plan. A ratio is actual over forecast.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -200,9 +200,9 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::spent::Actual;
-    use crate::runstore::Expected;
-    use crate::units::Quantiles;
+    use crate::spent::Actual;
+    use gpuplan_runstore::Expected;
+    use gpuplan_units::Quantiles;
 
     fn run(name: &str, work: f64, cost: &str, outcome: &str, cloud: &str) -> RunKnown {
         let usd = |text: &str| Usd::parse(text).unwrap();

@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::commitment::Commitment;
-use crate::units::{Hours, Quantiles, Usd, UsdPerHour};
-use crate::workload::file::LimitsSection;
+use crate::portfolio::calendar::Month;
+use crate::portfolio::commitment::Commitment;
+use gpuplan_units::{Hours, Quantiles, Usd, UsdPerHour};
+use gpuplan_workload::file::LimitsSection;
 
 /// What is asked, complete and checked.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl PortfolioError {
 }
 
 /// Of a workload or plan that nobody put into a portfolio.
-pub(in crate::budget) const NO_TEAM: &str = "not stated";
+pub(crate) const NO_TEAM: &str = "not stated";
 
 impl Portfolio {
     /// One run, once, in one month: what a workload or a plan costs, in the form of a budget.

@@ -6,11 +6,11 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::budget::actual::RunFacts;
-use crate::budget::bill::ImportedBill;
-use crate::budget::charge::{Charge, Costs, Item, Waste};
-use crate::runstore::Expected;
-use crate::units::Usd;
+use crate::actual::RunFacts;
+use crate::bill::ImportedBill;
+use crate::charge::{Charge, Costs, Item, Waste};
+use gpuplan_runstore::Expected;
+use gpuplan_units::Usd;
 
 /// Cloud of runs that rehearse: nothing of theirs was paid.
 pub const REHEARSAL: &str = "fake";
@@ -49,13 +49,13 @@ pub struct Actual {
     pub work_hours: f64,
     pub planned_work_hours: f64,
     pub nodes: u32,
-    #[serde(with = "crate::units::money::signed_usd")]
+    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub cost_usd: Usd,
     /// Of it, for machines; `None`: all of it, as an older version counted.
     #[serde(default)]
     pub machines_usd: Option<Usd>,
     /// Of one machine, at the place that the plan chose.
-    #[serde(with = "crate::units::money::signed_usd")]
+    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub planned_rate_usd: Usd,
     pub interruptions: u32,
 }
@@ -381,7 +381,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::budget::charge::Nature;
+    use crate::charge::Nature;
 
     fn charge(run: &str, start: i64, end: i64, nanos: i128, waste: Option<Waste>) -> Charge {
         let amount = Usd::from_nanos(nanos);
@@ -419,8 +419,8 @@ mod tests {
             gpu: String::new(),
             gpus_per_node: 1.0,
             framework: String::new(),
-            cost_usd: crate::units::Quantiles::default(),
-            hours: crate::units::Quantiles::default(),
+            cost_usd: gpuplan_units::Quantiles::default(),
+            hours: gpuplan_units::Quantiles::default(),
             interruptions: 0.0,
             tokens: Some(tokens),
             prices: Vec::new(),

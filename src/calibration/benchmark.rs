@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hardware::NumberFormat;
+use gpuplan_hardware::NumberFormat;
 
 /// What is timed. Sizes are elements unless the name says bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -184,7 +184,7 @@ pub fn word_of(format: NumberFormat) -> &'static str {
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = |bytes: u64| crate::units::Bytes(bytes as f64).to_string();
+        let size = |bytes: u64| gpuplan_units::Bytes(bytes as f64).to_string();
         match *self {
             Self::Matmul { m, n, k, format, .. } => write!(f, "{m} x {n} x {k} {}", word_of(format)),
             Self::Attention { heads, sequence, head_size, format } => {

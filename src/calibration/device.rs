@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::benchmark::Work;
-use crate::calibration::readings::Readings;
-use crate::hardware::{Gpu, GpuId, Hardware};
-use crate::units::Bytes;
+use crate::benchmark::Work;
+use crate::readings::Readings;
+use gpuplan_hardware::{Gpu, GpuId, Hardware};
+use gpuplan_units::Bytes;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalGpu {

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::benchmark::Benchmark;
-use crate::calibration::device::DeviceFacts;
-use crate::calibration::host::HostRates;
-use crate::calibration::readings::Readings;
-use crate::calibration::suite::{NotRun, Sampled};
+use crate::benchmark::Benchmark;
+use crate::device::DeviceFacts;
+use crate::host::HostRates;
+use crate::readings::Readings;
+use crate::suite::{NotRun, Sampled};
 
 /// Of the file's layout; a file of another version is refused.
 pub const VERSION: u32 = 1;
@@ -41,7 +41,7 @@ pub struct Calibration {
 #[serde(deny_unknown_fields)]
 pub struct MeasuredWorkload {
     pub model: String,
-    pub precision: crate::workload::Precision,
+    pub precision: gpuplan_workload::Precision,
     /// In words, such as `FSDP x8`.
     pub layout: String,
     pub micro_batch: u32,
@@ -97,9 +97,9 @@ impl Calibration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::device::Device;
-    use crate::calibration::simulated::tests::simulated;
-    use crate::calibration::suite::{self, Suite};
+    use crate::device::Device;
+    use crate::simulated::tests::simulated;
+    use crate::suite::{self, Suite};
     use proptest::prelude::*;
 
     fn made() -> Calibration {

@@ -11,7 +11,7 @@ use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 
-use crate::units::Bytes;
+use gpuplan_units::Bytes;
 
 /// What the host was measured to do; `None` where it could not be, with a line in `waived`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => open.push(entry.path()),
                 Ok(kind) if kind.is_file() => {
-                    found.push((entry.metadata().map_or(0, |metadata| metadata.len()), entry.path()))
+                    found.push((entry.metadata().map_or(0, |metadata| metadata.len()), entry.path()));
                 }
                 _ => {}
             }

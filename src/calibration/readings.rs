@@ -41,7 +41,7 @@ impl Readings {
         let number =
             |index: usize| cells.get(index).and_then(|cell| cell.parse::<f64>().ok()).filter(|value| value.is_finite());
         let most = |kept: &mut Option<f64>, index: usize| {
-            *kept = [*kept, number(index)].into_iter().flatten().reduce(f64::max)
+            *kept = [*kept, number(index)].into_iter().flatten().reduce(f64::max);
         };
         most(&mut self.clock_mhz, 0);
         most(&mut self.clock_limit_mhz, 1);

@@ -2,7 +2,7 @@
 //!
 //! `benchmarks/on_gpu.sh` writes one; it counts once it is listed here. A simulated one is none.
 
-use crate::calibration::file::Calibration;
+use crate::file::Calibration;
 
 /// Texts of `benchmarks/results/<gpu id>.json`. No card has been recorded so far.
 const RECORDED: &[&str] = &[];

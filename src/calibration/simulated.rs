@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::calibration::benchmark::{Kernel, Work, word_of};
-use crate::calibration::device::{Device, DeviceFacts, Waived};
-use crate::calibration::readings::Readings;
-use crate::hardware::{Gpu, GpuLink, NumberFormat, gpu::RateTable};
-use crate::units::BytesPerSecond;
-use crate::units::draw::Draws;
+use crate::benchmark::{Kernel, Work, word_of};
+use crate::device::{Device, DeviceFacts, Waived};
+use crate::readings::Readings;
+use gpuplan_hardware::{Gpu, GpuLink, NumberFormat, gpu::RateTable};
+use gpuplan_units::BytesPerSecond;
+use gpuplan_units::draw::Draws;
 
 /// Share of one-way PCIe that a pinned copy reaches; a pageable one goes through a buffer of the driver. Judged.
 const PINNED: f64 = 0.80;
@@ -145,7 +145,7 @@ impl Device for SimulatedDevice {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::hardware::Hardware;
+    use gpuplan_hardware::Hardware;
 
     /// Four fifths of the peaks and nine tenths of the bandwidth.
     pub(crate) fn simulated(gpu: &str, seed: u64) -> SimulatedDevice {
@@ -172,18 +172,13 @@ pub(crate) mod tests {
             n: 8192,
             k: 8192,
             format: NumberFormat::Bf16,
-            pass: crate::calibration::benchmark::Pass::Forward,
+            pass: crate::benchmark::Pass::Forward,
         };
         let seconds = device.sample(&product, 0.0).unwrap();
         let rate = product.flops() / seconds;
         assert!(rate < 0.8 * 312e12 * 1.03 && rate > 0.5 * 312e12, "{rate}");
-        let fp8 = Work::Matmul {
-            m: 16,
-            n: 16,
-            k: 16,
-            format: NumberFormat::Fp8,
-            pass: crate::calibration::benchmark::Pass::Forward,
-        };
+        let fp8 =
+            Work::Matmul { m: 16, n: 16, k: 16, format: NumberFormat::Fp8, pass: crate::benchmark::Pass::Forward };
         assert!(device.prepare(&fp8).unwrap_err().0.contains("no fp8 units"));
     }
 }

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::benchmark::{Benchmark, Kernel, Pass, Work, word_of};
-use crate::calibration::device::{Device, DeviceFacts};
-use crate::calibration::statistics::{Statistics, six_figures};
-use crate::hardware::NumberFormat;
-use crate::units::Bytes;
-use crate::workload::operators::{Gemm, head_product, layer_products};
-use crate::workload::{Layout, Model, Precision, Task};
+use crate::benchmark::{Benchmark, Kernel, Pass, Work, word_of};
+use crate::device::{Device, DeviceFacts};
+use crate::statistics::{Statistics, six_figures};
+use gpuplan_hardware::NumberFormat;
+use gpuplan_units::Bytes;
+use gpuplan_workload::operators::{Gemm, head_product, layer_products};
+use gpuplan_workload::{Layout, Model, Precision, Task};
 
 static QUICK: &str = include_str!("../../benchmarks/suites/quick.toml");
 static FULL: &str = include_str!("../../benchmarks/suites/full.toml");
@@ -313,11 +313,12 @@ fn drop_what_no_time_is_left_for(suite: &Suite, elapsed: f64, ready: &mut Vec<Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::simulated::tests::simulated;
-    use crate::workload::model::tests::llama_2_7b;
+    use crate::simulated::tests::simulated;
+    use gpuplan_workload::Models;
 
     fn outcome(suite: &Suite, gpu: &str, seed: u64) -> (Outcome, f64) {
-        let (model, mut device) = (llama_2_7b(), simulated(gpu, seed));
+        let (model, mut device) =
+            (Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model(), simulated(gpu, seed));
         let shapes = Shapes {
             model: &model,
             task: Task::Pretrain,

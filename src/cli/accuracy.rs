@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::accuracy::{By, Published, Scores, predict};
-use crate::cli::args::OutputFormat;
-use crate::cli::costs::mine;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::refit;
-use crate::cli::settings::Settings;
-use crate::estimate::constants::Fitted;
-use crate::estimate::memory_constants::FittedMemory;
-use crate::report::accuracy as report;
+use crate::args::OutputFormat;
+use crate::costs::mine;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::refit;
+use crate::settings::Settings;
+use gpuplan_accuracy::{By, Published, Scores, predict};
+use gpuplan_estimate::constants::Fitted;
+use gpuplan_estimate::memory_constants::FittedMemory;
+use gpuplan_report::accuracy as report;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum AccuracyGrouping {

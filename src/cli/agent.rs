@@ -11,21 +11,21 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use regex_lite::Regex;
 
-use crate::agent::claim::ClaimError;
-use crate::agent::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
-use crate::agent::supervise::{Fault, Settings, Stream, Talk, supervise};
-use crate::agent::{Caps, Data, Framework, NoticeSource, Notifier, OnStall, Place, Question, Signal};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::clouds::notices;
-use crate::clouds::webhook::Webhook;
-use crate::runstore::history::Keep;
-use crate::runstore::layout::Layout;
-use crate::runstore::{HandOff, Run, Store, StoreError};
-use crate::telemetry::gpus::NVIDIA_SMI;
-use crate::units::money::MoneyError;
-use crate::units::{Hours, Seconds, Usd, UsdPerHour};
-use crate::workload::sweep::MOST_RUNS;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use gpuplan_agent::claim::ClaimError;
+use gpuplan_agent::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
+use gpuplan_agent::supervise::{Fault, Settings, Stream, Talk, supervise};
+use gpuplan_agent::{Caps, Data, Framework, NoticeSource, Notifier, OnStall, Place, Question, Signal};
+use gpuplan_clouds::notices;
+use gpuplan_clouds::webhook::Webhook;
+use gpuplan_runstore::history::Keep;
+use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::{HandOff, Run, Store, StoreError};
+use gpuplan_telemetry::gpus::NVIDIA_SMI;
+use gpuplan_units::money::MoneyError;
+use gpuplan_units::{Hours, Seconds, Usd, UsdPerHour};
+use gpuplan_workload::sweep::MOST_RUNS;
 
 #[derive(Debug, Args)]
 pub struct AgentArguments {

@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::cli::accuracy::AccuracyArguments;
-use crate::cli::agent::AgentArguments;
-use crate::cli::bench::BenchArguments;
-use crate::cli::budget::BudgetArguments;
-use crate::cli::calibrations::MeasuredArguments;
-use crate::cli::costs::CostsArguments;
-use crate::cli::diff::DiffArguments;
-use crate::cli::ending::{DownArguments, GcArguments, StopArguments};
-use crate::cli::explain::ExplainArguments;
-use crate::cli::export::ExportArguments;
-use crate::cli::launch::LaunchArguments;
-use crate::cli::launch::adopt::AdoptArguments;
-use crate::cli::launch::leading::{ResumeArguments, WatchArguments};
-use crate::cli::profile::ProfileCommand;
-use crate::cli::report::ReportArguments;
-use crate::cli::runs::{FetchArguments, LogsArguments, SshArguments, StatusArguments};
-use crate::cli::snapshot::{CatalogRefreshArguments, ImportArguments};
+use crate::accuracy::AccuracyArguments;
+use crate::agent::AgentArguments;
+use crate::bench::BenchArguments;
+use crate::budget::BudgetArguments;
+use crate::calibrations::MeasuredArguments;
+use crate::costs::CostsArguments;
+use crate::diff::DiffArguments;
+use crate::ending::{DownArguments, GcArguments, StopArguments};
+use crate::explain::ExplainArguments;
+use crate::export::ExportArguments;
+use crate::launch::LaunchArguments;
+use crate::launch::adopt::AdoptArguments;
+use crate::launch::leading::{ResumeArguments, WatchArguments};
+use crate::profile::ProfileCommand;
+use crate::report::ReportArguments;
+use crate::runs::{FetchArguments, LogsArguments, SshArguments, StatusArguments};
+use crate::snapshot::{CatalogRefreshArguments, ImportArguments};
 
 /// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
 #[derive(Debug, Parser)]

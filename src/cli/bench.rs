@@ -5,26 +5,26 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::calibration::device::Device;
-use crate::calibration::file::{self, MeasuredWorkload};
-use crate::calibration::statistics::six_figures;
-use crate::calibration::suite::{self, Shapes};
-use crate::calibration::{Calibration, SimulatedDevice, Suite, host, local_gpus, match_catalog};
-use crate::cli::args::{OutputFormat, WorkloadArguments};
-use crate::cli::calibrations;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::estimate::{chip, shape};
-use crate::cli::here::nothing_to_measure_on;
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::estimate::measured::{measured_gpu, roof};
-use crate::estimate::{Machine, Setting, Subject};
-use crate::hardware::{GpuId, Hardware};
-use crate::plan::physics::best_setting;
-use crate::report::bench_text;
-use crate::workload::file::Scalar;
-use crate::workload::{Layout, Precision, Recompute, Workload};
+use crate::args::{OutputFormat, WorkloadArguments};
+use crate::calibrations;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::estimate::{chip, shape};
+use crate::here::nothing_to_measure_on;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::workload;
+use gpuplan_calibration::device::Device;
+use gpuplan_calibration::file::{self, MeasuredWorkload};
+use gpuplan_calibration::statistics::six_figures;
+use gpuplan_calibration::suite::{self, Shapes};
+use gpuplan_calibration::{Calibration, SimulatedDevice, Suite, host, local_gpus, match_catalog};
+use gpuplan_estimate::measured::{measured_gpu, roof};
+use gpuplan_estimate::{Machine, Setting, Subject};
+use gpuplan_hardware::{GpuId, Hardware};
+use gpuplan_plan::physics::best_setting;
+use gpuplan_report::bench_text;
+use gpuplan_workload::file::Scalar;
+use gpuplan_workload::{Layout, Precision, Recompute, Workload};
 
 /// What `--simulate` without a name simulates: the GPU that most published runs of today used.
 const USUAL: &str = "h100-sxm5-80";
@@ -187,7 +187,7 @@ fn open(arguments: &BenchArguments, settings: &Settings, hardware: &Hardware) ->
     }
     let unable = |error| nothing_to_measure_on(error).hint("`gpuplan bench --simulate` runs the same on a made-up GPU");
     let gpus = local_gpus().map_err(unable)?;
-    let device = crate::calibration::open_device().map_err(unable)?;
+    let device = gpuplan_calibration::open_device().map_err(unable)?;
     Ok(Target { device, gpu: gpus.first().and_then(|local| match_catalog(local, hardware)), simulated: false })
 }
 

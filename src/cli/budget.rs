@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::planned::{Inputs, Once, PlanDocument, PlannedError};
-use crate::budget::portfolio::{Phase, Portfolio, PortfolioError, What};
-use crate::budget::{Budget, Charge, budget, charges};
-use crate::cli::args::{OutputFormat, PriceArguments, WorkloadArguments};
-use crate::cli::calibrations::{MeasuredArguments, Measurements};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::plan::{compute, context, nothing_fits};
-use crate::cli::printer::Printer;
-use crate::cli::settings::{Settings, sha256};
-use crate::cli::workload;
-use crate::report::focus::{FocusVersion, write};
-use crate::report::{budget_json, budget_text, plan_json};
-use crate::workload::file::{LimitsSection, WorkloadFile};
+use crate::args::{OutputFormat, PriceArguments, WorkloadArguments};
+use crate::calibrations::{MeasuredArguments, Measurements};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::plan::{compute, context, nothing_fits};
+use crate::printer::Printer;
+use crate::settings::{Settings, sha256};
+use crate::workload;
+use gpuplan_budget::portfolio::calendar::Month;
+use gpuplan_budget::portfolio::planned::{Inputs, Once, PlanDocument, PlannedError};
+use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, What};
+use gpuplan_budget::{Budget, Charge, budget, charges};
+use gpuplan_report::focus::{FocusVersion, write};
+use gpuplan_report::{budget_json, budget_text, plan_json};
+use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 /// Clouds that answered for one workload of a portfolio are not asked again for the next.
 const ASKED_LATELY: &str = "1h";
@@ -78,7 +78,7 @@ pub fn answer(arguments: &BudgetArguments, settings: &Settings, printer: &Printe
     let inputs = Inputs {
         catalog_sha256,
         offers_sha256,
-        constants_version: crate::estimate::constants::Fitted::embedded().version.clone(),
+        constants_version: gpuplan_estimate::constants::Fitted::embedded().version.clone(),
         measured_sha256: measured.sha256(),
         own_runs: measured.own_runs(printer).map(|own| own.runs().to_vec()).unwrap_or_default(),
         policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),

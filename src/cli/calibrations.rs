@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::budget::mine::{Usable, compare, usable};
-use crate::calibration::Calibration;
-use crate::cli::costs;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::profile;
-use crate::cli::settings::{Settings, sha256};
-use crate::estimate::constants::Fitted;
-use crate::estimate::measured::measured_gpu;
-use crate::estimate::{Correction, OwnRun, OwnRuns};
-use crate::hardware::Hardware;
-use crate::workload::Precision;
-use crate::workload::profile::Profile;
+use crate::costs;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::profile;
+use crate::settings::{Settings, sha256};
+use gpuplan_budget::mine::{Usable, compare, usable};
+use gpuplan_calibration::Calibration;
+use gpuplan_estimate::constants::Fitted;
+use gpuplan_estimate::measured::measured_gpu;
+use gpuplan_estimate::{Correction, OwnRun, OwnRuns};
+use gpuplan_hardware::Hardware;
+use gpuplan_workload::Precision;
+use gpuplan_workload::profile::Profile;
 
 /// Folder of the set, among the settings.
 const FOLDER: &str = "calibrations";

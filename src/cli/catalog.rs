@@ -3,20 +3,20 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::cli::args::{CatalogCommand, OutputFormat};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::here;
-use crate::cli::printer::Printer;
-use crate::cli::settings::{Catalogs, Settings};
-use crate::cli::snapshot;
-use crate::hardware::names::{did_you_mean, plain};
-use crate::hardware::rules::{self, Finding, Severity};
-use crate::hardware::{CloudId, GpuId, GpuSelector};
-use crate::market::check;
-use crate::plan::limits;
-use crate::report::catalog::{self, CheckReport, InstanceLine, ModelLine};
-use crate::report::hosts::{self, HostLine};
-use crate::workload::Models;
+use crate::args::{CatalogCommand, OutputFormat};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::here;
+use crate::printer::Printer;
+use crate::settings::{Catalogs, Settings};
+use crate::snapshot;
+use gpuplan_hardware::names::{did_you_mean, plain};
+use gpuplan_hardware::rules::{self, Finding, Severity};
+use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
+use gpuplan_market::check;
+use gpuplan_plan::limits;
+use gpuplan_report::catalog::{self, CheckReport, InstanceLine, ModelLine};
+use gpuplan_report::hosts::{self, HostLine};
+use gpuplan_workload::Models;
 
 pub fn run(what: &CatalogCommand, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     match what {

@@ -5,9 +5,9 @@ use std::path::Path;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::args::Arguments;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
+use crate::args::Arguments;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
 
 pub fn completions(shell: Shell, printer: &Printer) -> Result<Exit, Diagnostic> {
     let mut script = Vec::new();

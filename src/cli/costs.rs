@@ -11,21 +11,21 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use crate::budget::ledger::{Differing, Ledger, LedgerError};
-use crate::budget::spent::{Asked, By, Line, RunKnown, Spent};
-use crate::budget::{Charge, Item};
-use crate::cli::args::OutputFormat;
-use crate::cli::budget::focus;
-use crate::cli::costs::gather::{Gathered, from_journal, from_store, of_run};
-use crate::cli::costs::import::ImportArguments;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::patience::meanwhile;
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::report::costs::{self as report, Shown};
-use crate::report::focus::FocusVersion;
-use crate::report::format::usd;
-use crate::runstore::Run;
+use crate::args::OutputFormat;
+use crate::budget::focus;
+use crate::costs::gather::{Gathered, from_journal, from_store, of_run};
+use crate::costs::import::ImportArguments;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::patience::meanwhile;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_budget::ledger::{Differing, Ledger, LedgerError};
+use gpuplan_budget::spent::{Asked, By, Line, RunKnown, Spent};
+use gpuplan_budget::{Charge, Item};
+use gpuplan_report::costs::{self as report, Shown};
+use gpuplan_report::focus::FocusVersion;
+use gpuplan_report::format::usd;
+use gpuplan_runstore::Run;
 
 /// File of the ledger, among what is remembered.
 pub const LEDGER: &str = "ledger.sqlite";
@@ -153,7 +153,7 @@ fn differ(differing: &[Differing]) -> Diagnostic {
         .hint("nothing is ever priced again: see who changed or copied the store of the run")
 }
 
-fn words(amount: crate::units::Usd, hours: f64) -> String {
+fn words(amount: gpuplan_units::Usd, hours: f64) -> String {
     format!("{} for {hours:.3} h", usd(amount))
 }
 

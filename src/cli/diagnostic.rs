@@ -4,14 +4,14 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::embedded::EmbeddedError;
-use crate::hardware::catalog::HardwareError;
-use crate::hardware::selector::SelectorError;
-use crate::market::snapshot::MarketError;
-use crate::plan::limits::LimitsError;
-use crate::workload::file::WorkloadFileError;
-use crate::workload::huggingface::ConfigError;
-use crate::workload::safetensors::IndexError;
+use gpuplan_embedded::EmbeddedError;
+use gpuplan_hardware::catalog::HardwareError;
+use gpuplan_hardware::selector::SelectorError;
+use gpuplan_market::snapshot::MarketError;
+use gpuplan_plan::limits::LimitsError;
+use gpuplan_workload::file::WorkloadFileError;
+use gpuplan_workload::huggingface::ConfigError;
+use gpuplan_workload::safetensors::IndexError;
 
 /// Exit codes are part of the interface: scripts and schedulers read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

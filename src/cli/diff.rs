@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use crate::budget::diff::{Diff, DiffError, diff};
-use crate::budget::guardrail::{self, Guardrail};
-use crate::cli::args::OutputFormat;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::plan::Policy;
-use crate::plan::policy::Broken;
-use crate::report::{diff_text, prices};
+use crate::args::OutputFormat;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_budget::diff::{Diff, DiffError, diff};
+use gpuplan_budget::guardrail::{self, Guardrail};
+use gpuplan_plan::Policy;
+use gpuplan_plan::policy::Broken;
+use gpuplan_report::{diff_text, prices};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: gpuplan diff before.json after.json --policy policy.toml --output markdown")]

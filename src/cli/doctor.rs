@@ -2,19 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::args::{DoctorArguments, OutputFormat, PriceArguments};
-use crate::cli::calibrations::MeasuredArguments;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::plan::{self, Answered};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::clouds::{Sources, ask, sources};
-use crate::hardware::CloudId;
-use crate::market::{AccountSource, BoxFuture, Identity, Permission, Purchase, Quota, QuotaNeed, SourceError, Verdict};
-use crate::plan::{Plan, limits};
-use crate::report::doctor::{self, AccountRow, Check};
-use crate::workload::file::WorkloadFile;
+use crate::args::{DoctorArguments, OutputFormat, PriceArguments};
+use crate::calibrations::MeasuredArguments;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::plan::{self, Answered};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::workload;
+use gpuplan_clouds::{Sources, ask, sources};
+use gpuplan_hardware::CloudId;
+use gpuplan_market::{
+    AccountSource, BoxFuture, Identity, Permission, Purchase, Quota, QuotaNeed, SourceError, Verdict,
+};
+use gpuplan_plan::{Plan, limits};
+use gpuplan_report::doctor::{self, AccountRow, Check};
+use gpuplan_workload::file::WorkloadFile;
 
 /// Plans whose quotas are looked up: the recommended one and the next ones on the list.
 const PLANS_CHECKED: usize = 8;
@@ -24,7 +26,7 @@ const PLANS_CHECKED: usize = 8;
 struct Machines {
     cloud: CloudId,
     region: String,
-    instance: crate::hardware::InstanceId,
+    instance: gpuplan_hardware::InstanceId,
     purchase: Purchase,
     nodes: u32,
 }
@@ -107,9 +109,9 @@ fn check(
     cloud: &CloudId,
     sources: &Sources,
     wanted: &[Machines],
-    hardware: &crate::hardware::Hardware,
+    hardware: &gpuplan_hardware::Hardware,
 ) -> Result<Check, Diagnostic> {
-    let public = sources.prices.iter().filter(|source| source.about().access == crate::market::Access::Public).count();
+    let public = sources.prices.iter().filter(|source| source.about().access == gpuplan_market::Access::Public).count();
     let row = |account: AccountRow| Check {
         cloud: cloud.to_string(),
         public_sources: public,
@@ -147,7 +149,7 @@ fn check(
 fn quotas(
     account: &dyn AccountSource,
     mine: &[&Machines],
-    hardware: &crate::hardware::Hardware,
+    hardware: &gpuplan_hardware::Hardware,
     check: &mut Check,
 ) -> Result<(), Diagnostic> {
     for machines in mine {

@@ -5,21 +5,21 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cli::args::OutputFormat;
-use crate::cli::costs;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::renters::{Launchers, clock, launchers, of_run};
-use crate::cli::launch::{confirm, journal, keep_alive, store, store_of};
-use crate::cli::launch_on;
-use crate::cli::patience::meanwhile;
-use crate::cli::printer::Printer;
-use crate::cli::runs::standing::swept;
-use crate::cli::runs::{journal_said, kept, listed, runtime};
-use crate::cli::settings::Settings;
-use crate::clouds::{self, fake};
-use crate::launch::journal::{Kept, Said};
-use crate::launch::rented;
-use crate::launch::{End, Group, Journal, LaunchError, Machine, MachineState};
+use crate::args::OutputFormat;
+use crate::costs;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::renters::{Launchers, clock, launchers, of_run};
+use crate::launch::{confirm, journal, keep_alive, store, store_of};
+use crate::launch_on;
+use crate::patience::meanwhile;
+use crate::printer::Printer;
+use crate::runs::standing::swept;
+use crate::runs::{journal_said, kept, listed, runtime};
+use crate::settings::Settings;
+use gpuplan_clouds::fake;
+use gpuplan_launch::journal::{Kept, Said};
+use gpuplan_launch::rented;
+use gpuplan_launch::{End, Group, Journal, LaunchError, Machine, MachineState};
 
 /// Looks at what is left after machines were told to end, and the pause between them. A cloud takes a minute or two.
 const LOOKS: u32 = 60;
@@ -137,7 +137,7 @@ pub fn down(arguments: &DownArguments, settings: &Settings, printer: &Printer) -
 
 pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let clouds = if arguments.clouds.is_empty() {
-        launchers(clouds::with_account(), settings)?
+        launchers(gpuplan_clouds::with_account(), settings)?
     } else {
         launchers(arguments.clouds.iter().map(String::as_str), settings)?
     };

@@ -9,20 +9,20 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 
-use crate::cli::args::{EstimateArguments, OutputFormat};
-use crate::cli::calibrations::Measurements;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::profile;
-use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::estimate::answer::answer;
-use crate::estimate::{Machine, Misfit, Subject};
-use crate::hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
-use crate::plan::filters::Why;
-use crate::plan::physics::best_setting;
-use crate::report::{estimate as report, format, plan_text};
-use crate::units::{Bytes, BytesPerSecond, GpuCount};
+use crate::args::{EstimateArguments, OutputFormat};
+use crate::calibrations::Measurements;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::profile;
+use crate::settings::Settings;
+use crate::workload;
+use gpuplan_estimate::answer::answer;
+use gpuplan_estimate::{Machine, Misfit, Subject};
+use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
+use gpuplan_plan::filters::Why;
+use gpuplan_plan::physics::best_setting;
+use gpuplan_report::{estimate as report, format, plan_text};
+use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
 /// Work shorter than this needs no progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -153,8 +153,8 @@ pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(N
     let devices = (1..=most.min(count)).rev().find(|devices| count.is_multiple_of(*devices)).unwrap_or(1);
     let link =
         hardware.gpu_link(gpu, &gpu.link, devices).map_err(|detail| Diagnostic::new(Exit::Unexpected, detail))?;
-    let network: BytesPerSecond = crate::estimate::machine::usual_network(gpu);
-    let fabric = (count > devices).then_some(crate::hardware::Fabric { bandwidth: network, rdma: true });
+    let network: BytesPerSecond = gpuplan_estimate::machine::usual_network(gpu);
+    let fabric = (count > devices).then_some(gpuplan_hardware::Fabric { bandwidth: network, rdma: true });
     let shape = NodeShape { gpu: id, gpus: GpuCount::whole(devices as u16), gpu_memory: gpu.memory(), link, fabric };
     Ok((shape, count / devices))
 }

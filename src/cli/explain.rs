@@ -3,20 +3,20 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
-use crate::cli::calibrations::MeasuredArguments;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::plan::{self, Answered};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::estimate::scaling::Scaling;
-use crate::plan::choose::World;
-use crate::plan::explain::{find, plan_id, what_would_change, why_not};
-use crate::plan::{Limits, Plan, PlanSet};
-use crate::report::explain as report;
-use crate::report::plan_json::plan_json;
-use crate::workload::file::WorkloadFile;
+use crate::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
+use crate::calibrations::MeasuredArguments;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::plan::{self, Answered};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::workload;
+use gpuplan_estimate::scaling::Scaling;
+use gpuplan_plan::choose::World;
+use gpuplan_plan::explain::{find, plan_id, what_would_change, why_not};
+use gpuplan_plan::{Limits, Plan, PlanSet};
+use gpuplan_report::explain as report;
+use gpuplan_report::plan_json::plan_json;
+use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
@@ -78,7 +78,7 @@ fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, settings: &Sett
     let mut limits = Limits::read(&file.limits, world.hardware, settings.now)?;
     let mut nodes = None;
     if let Some((cloud, place, machine, count, purchase)) = parse_id(name) {
-        let section = crate::workload::file::LimitsSection {
+        let section = gpuplan_workload::file::LimitsSection {
             clouds: vec![cloud.to_owned()],
             regions: if place == "any" { Vec::new() } else { vec![place.to_owned()] },
             purchase: Some(purchase.to_owned()),
@@ -97,10 +97,10 @@ fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, settings: &Sett
     {
         limits.regions = vec![name.to_owned()];
     } else {
-        limits.gpus = vec![crate::hardware::GpuSelector::parse(name, world.hardware)?];
+        limits.gpus = vec![gpuplan_hardware::GpuSelector::parse(name, world.hardware)?];
     }
     limits.seed = settings.seed;
-    let set = crate::plan::plan(world, &answered.resolved.workload, &limits);
+    let set = gpuplan_plan::plan(world, &answered.resolved.workload, &limits);
     let wanted = |set: &PlanSet| match nodes {
         None => set.recommendation.clone(),
         Some(count) => set.frontier.iter().chain(&set.alternatives).find(|plan| plan.nodes == count).cloned(),

@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::args::{LimitsArguments, PriceArguments, WorkloadArguments};
-use crate::cli::calibrations::MeasuredArguments;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::plan::{compute, context, nothing_fits};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::export::{ExportError, Job, Target, Wishes, export};
-use crate::hardware::{CloudId, Hardware};
-use crate::report::plan_json::document;
-use crate::workload::file::{LimitsSection, WorkloadFile};
+use crate::args::{LimitsArguments, PriceArguments, WorkloadArguments};
+use crate::calibrations::MeasuredArguments;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::plan::{compute, context, nothing_fits};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::workload;
+use gpuplan_export::{ExportError, Job, Target, Wishes, export};
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_report::plan_json::document;
+use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 #[derive(Debug, Args)]
 pub struct ExportArguments {

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::calibration::{DeviceError, LocalGpu, local_gpus, match_catalog};
-use crate::cli::args::OutputFormat;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::hardware::Hardware;
-use crate::report::table::{Column, render};
+use crate::args::OutputFormat;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_calibration::{DeviceError, LocalGpu, local_gpus, match_catalog};
+use gpuplan_hardware::Hardware;
+use gpuplan_report::table::{Column, render};
 
 const COLUMNS: [Column; 5] = [
     Column::right("INDEX", 0),
@@ -68,7 +68,7 @@ fn text(rows: &[Row], settings: &Settings) -> Result<String, Diagnostic> {
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let memory = crate::units::Bytes(row.memory_bytes as f64);
+    let memory = gpuplan_units::Bytes(row.memory_bytes as f64);
     let gpu = row.gpu.clone().unwrap_or_else(|| "not in the catalog".to_owned());
     vec![row.index.to_string(), row.name.clone(), memory.to_string(), row.compute_capability.clone(), gpu]
 }
@@ -84,9 +84,9 @@ pub fn nothing_to_measure_on(error: DeviceError) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::Arguments;
-    use crate::units::Bytes;
+    use crate::args::Arguments;
     use clap::Parser;
+    use gpuplan_units::Bytes;
 
     #[test]
     fn every_format_names_the_catalog_id() {

@@ -17,35 +17,34 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use jiff::Timestamp;
 
-use crate::cli::args::{LimitsArguments, PriceArguments, WorkloadArguments};
-use crate::cli::calibrations::MeasuredArguments;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::agreed::{Chosen, run_name, store_address};
-use crate::cli::launch::delivery::{Delivery, DeliveryArguments, Receiver};
-use crate::cli::launch::keep_alive::KeepAlive;
-use crate::cli::launch::leading::led;
-use crate::cli::launch::on::OnArguments;
-use crate::cli::launch::renters::{fake_cloud, no_launcher, of_run};
-use crate::cli::patience::{before_asking, meanwhile};
-use crate::cli::plan::{Answered, compute, nothing_fits};
-use crate::cli::printer::Printer;
-use crate::cli::runs::runtime;
-use crate::cli::settings::Settings;
-use crate::cli::workload::{self, Recorded};
-use crate::clouds;
-use crate::clouds::fake::{self, Scenario};
-use crate::launch::{Journal, RunSpec};
-use crate::plan::Plan;
-use crate::plan::choose::World;
-use crate::plan::explain::{find, plan_id};
-use crate::report::format::{rate, seen, usd};
-use crate::report::plan_text::wrap;
-use crate::runstore::layout::Layout;
-use crate::runstore::sweep::name as swept;
-use crate::runstore::{Run, Store, StoreError};
-use crate::spot::AvailabilityModel;
-use crate::units::{Bytes, Hours, UsdPerHour};
-use crate::workload::file::WorkloadFile;
+use crate::args::{LimitsArguments, PriceArguments, WorkloadArguments};
+use crate::calibrations::MeasuredArguments;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::agreed::{Chosen, run_name, store_address};
+use crate::launch::delivery::{Delivery, DeliveryArguments, Receiver};
+use crate::launch::keep_alive::KeepAlive;
+use crate::launch::leading::led;
+use crate::launch::on::OnArguments;
+use crate::launch::renters::{fake_cloud, no_launcher, of_run};
+use crate::patience::{before_asking, meanwhile};
+use crate::plan::{Answered, compute, nothing_fits};
+use crate::printer::Printer;
+use crate::runs::runtime;
+use crate::settings::Settings;
+use crate::workload::{self, Recorded};
+use gpuplan_clouds::fake::{self, Scenario};
+use gpuplan_launch::{Journal, RunSpec};
+use gpuplan_plan::Plan;
+use gpuplan_plan::choose::World;
+use gpuplan_plan::explain::{find, plan_id};
+use gpuplan_report::format::{rate, seen, usd};
+use gpuplan_report::plan_text::wrap;
+use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::sweep::name as swept;
+use gpuplan_runstore::{Run, Store, StoreError};
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_units::{Bytes, Hours, UsdPerHour};
+use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]
 pub struct LaunchArguments {
@@ -197,7 +196,7 @@ fn may_be_rented(chosen: &Chosen, settings: &Settings, accept_stale: bool) -> Re
             .hint("gpuplan refresh")
             .hint("--accept-stale-prices launches all the same"));
     }
-    if clouds::LAUNCHERS.contains(&cloud) { Ok(()) } else { Err(no_launcher(cloud)) }
+    if gpuplan_clouds::LAUNCHERS.contains(&cloud) { Ok(()) } else { Err(no_launcher(cloud)) }
 }
 
 /// Everything that a yes means.
@@ -316,7 +315,8 @@ fn scenario(name: &str) -> Result<Scenario, Diagnostic> {
 pub fn journal(settings: &Settings) -> Result<Journal, Diagnostic> {
     let path = settings.home.state_file("launches.sqlite").ok_or_else(no_home)?;
     let journal = Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))?;
-    Ok(journal.dies_after(clouds::variable("GPUPLAN_DIE_AFTER_STEPS").and_then(|steps| steps.parse().ok())))
+    Ok(journal
+        .dies_after(gpuplan_clouds::http::variable("GPUPLAN_DIE_AFTER_STEPS").and_then(|steps| steps.parse().ok())))
 }
 
 fn no_home() -> Diagnostic {
@@ -333,7 +333,7 @@ pub fn store(spec: &RunSpec) -> Result<Run, Diagnostic> {
 }
 
 pub fn open(address: &str, run: &str) -> Result<Run, Diagnostic> {
-    let keys = if address.starts_with("s3://") { runtime()?.block_on(clouds::store_keys()) } else { None };
+    let keys = if address.starts_with("s3://") { runtime()?.block_on(gpuplan_clouds::store_keys()) } else { None };
     let store = Store::signed(address, keys).map_err(|error| store_of(&error))?;
     Ok(Run::new(store, Layout::new(run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?))
 }

@@ -5,18 +5,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::ending::DownArguments;
-use crate::cli::launch::on::of_engine;
-use crate::cli::launch::{confirm, journal, open, store_of, unknown_run};
-use crate::cli::patience::meanwhile;
-use crate::cli::printer::Printer;
-use crate::cli::runs::{FOLLOW, LogsArguments, journal_said, runtime};
-use crate::cli::settings::Settings;
-use crate::clouds;
-use crate::launch::journal::handed::KeptJob;
-use crate::launch::{Engine, JobId, JobState, JobStatus, Journal};
-use crate::units::Usd;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::ending::DownArguments;
+use crate::launch::on::of_engine;
+use crate::launch::{confirm, journal, open, store_of, unknown_run};
+use crate::patience::meanwhile;
+use crate::printer::Printer;
+use crate::runs::{FOLLOW, LogsArguments, journal_said, runtime};
+use crate::settings::Settings;
+use gpuplan_launch::journal::handed::KeptJob;
+use gpuplan_launch::{Engine, JobId, JobState, JobStatus, Journal};
+use gpuplan_units::Usd;
 
 /// Looks at a job that was told to end, and the pause between them: it has its grace to save.
 const LOOKS: u32 = 300;
@@ -32,7 +31,8 @@ fn found(run: &str, journal: &Journal) -> Result<KeptJob, Diagnostic> {
 
 fn engine_of(kept: &KeptJob) -> Result<Box<dyn Engine>, Diagnostic> {
     let name = &kept.work.engine;
-    clouds::engine(name).ok_or_else(|| Diagnostic::new(Exit::Usage, format!("this program knows no engine `{name}`")))
+    gpuplan_clouds::engine(name)
+        .ok_or_else(|| Diagnostic::new(Exit::Usage, format!("this program knows no engine `{name}`")))
 }
 
 /// The engine's name of the job; of a submission without an answer it is looked for. `None`: the engine never got it.

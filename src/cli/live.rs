@@ -4,15 +4,15 @@ use std::cell::RefCell;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::clouds::{Sources, ask, sources};
-use crate::hardware::{CloudId, Hardware};
-use crate::market::{
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_clouds::{Sources, ask, sources};
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_market::{
     About, Answer, BoxFuture, Cache, CacheError, Market, OfferQuery, RiskAnswer, SourceError, SourceNote,
 };
-use crate::units::Hours;
+use gpuplan_units::Hours;
 
 /// What is wanted of the clouds.
 #[derive(Clone, Debug, Default)]
@@ -255,7 +255,7 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::Arguments;
+    use crate::args::Arguments;
     use clap::Parser;
 
     #[test]

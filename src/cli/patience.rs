@@ -4,7 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cli::printer::Printer;
+use crate::printer::Printer;
 
 /// Between two words. People are promised one every five seconds; a busy machine needs some of them.
 const WORD: Duration = Duration::from_secs(4);

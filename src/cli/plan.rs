@@ -5,24 +5,24 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cli::args::{OutputFormat, PlanArguments, PriceArguments};
-use crate::cli::calibrations::{MeasuredArguments, Measurements};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::live;
-use crate::cli::plan_from;
-use crate::cli::plan_phases;
-use crate::cli::plan_processing;
-use crate::cli::printer::Printer;
-use crate::cli::profile;
-use crate::cli::settings::{Catalogs, Settings};
-use crate::cli::workload;
-use crate::estimate::{Correction, OwnRun};
-use crate::plan::choose::World;
-use crate::plan::what_if;
-use crate::plan::{Limits, PlanSet, Rejection};
-use crate::report::plan_json::{Context, document};
-use crate::report::{plan_csv, plan_text};
-use crate::workload::file::{LimitsSection, Resolved, WorkloadFile};
+use crate::args::{OutputFormat, PlanArguments, PriceArguments};
+use crate::calibrations::{MeasuredArguments, Measurements};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::live;
+use crate::plan_from;
+use crate::plan_phases;
+use crate::plan_processing;
+use crate::printer::Printer;
+use crate::profile;
+use crate::settings::{Catalogs, Settings};
+use crate::workload;
+use gpuplan_estimate::{Correction, OwnRun};
+use gpuplan_plan::choose::World;
+use gpuplan_plan::what_if;
+use gpuplan_plan::{Limits, PlanSet, Rejection};
+use gpuplan_report::plan_json::{Context, document};
+use gpuplan_report::{plan_csv, plan_text};
+use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
 
 pub fn run(arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     match (&arguments.locked, &arguments.from) {
@@ -83,10 +83,10 @@ pub fn compute_on(
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
     let mut resolved = workload::resolve(file, &settings.models()?)?;
-    resolved.assumed.extend(crate::estimate::feeding::assumed(&resolved.workload));
+    resolved.assumed.extend(gpuplan_estimate::feeding::assumed(&resolved.workload));
     let correction = profile::correction(measured, &resolved, &catalogs.hardware, settings, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
-    let mut set = crate::plan::plan(world, &resolved.workload, &limits);
+    let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);
     if let Some(profile) = measured.profile() {
         set.findings =
             what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
@@ -230,7 +230,7 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
     (settings.now, settings.seed, settings.output) = (made_at, seed, OutputFormat::Json);
     let (catalog, offers) = settings.catalog_sha256(&settings.catalogs(printer)?)?;
     let now = [("catalog", "/inputs/catalog_sha256", catalog), ("offers", "/inputs/offers_sha256", offers)];
-    let version = crate::estimate::constants::Fitted::embedded().version.clone();
+    let version = gpuplan_estimate::constants::Fitted::embedded().version.clone();
     let mut gone = Vec::new();
     for (what, pointer, current) in
         now.into_iter().chain([("estimate constants", "/inputs/constants_version", version)])

@@ -3,20 +3,20 @@
 use std::fs;
 use std::path::Path;
 
-use crate::cli::args::{OutputFormat, PlanArguments};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::plan::{Answered, compute, context, gathered, nothing_fits, pretty};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::hardware::Hardware;
-use crate::import::{self, Asked, ImportError, Names, chips};
-use crate::plan::choose::World;
-use crate::plan::from::{baseline, narrowed, price};
-use crate::report::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
-use crate::report::plan_json::{Context, document};
-use crate::report::plan_text;
-use crate::workload::file::{LimitsSection, ModelSection, WorkloadFile};
+use crate::args::{OutputFormat, PlanArguments};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::plan::{Answered, compute, context, gathered, nothing_fits, pretty};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::workload;
+use gpuplan_hardware::Hardware;
+use gpuplan_import::{Asked, ImportError, Names, chips};
+use gpuplan_plan::choose::World;
+use gpuplan_plan::from::{baseline, narrowed, price};
+use gpuplan_report::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
+use gpuplan_report::plan_json::{Context, document};
+use gpuplan_report::plan_text;
+use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     if settings.output == OutputFormat::Csv {
@@ -25,8 +25,8 @@ pub fn run(path: &Path, arguments: &PlanArguments, settings: &Settings, printer:
     }
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     let (hardware, models) = (settings.hardware()?, settings.models()?);
-    let asked =
-        import::read(&text, Names { hardware: &hardware, models: &models }).map_err(|error| of_file(path, &error))?;
+    let asked = gpuplan_import::read(&text, Names { hardware: &hardware, models: &models })
+        .map_err(|error| of_file(path, &error))?;
     let mut limits = workload::limits(&arguments.limits);
     let asked = named(asked, &mut limits, &hardware).map_err(|error| of_file(path, &error))?;
     let is_given = workload::is_given(&arguments.workload);
@@ -126,7 +126,7 @@ fn beside(
     let market = narrowed(asked, &catalogs.market, &catalogs.hardware);
     let own = baseline(asked, &offers, &catalogs.market, &catalogs.hardware, limits);
     let world = World { market: &market, ..whole.world };
-    let set = crate::plan::plan(world, &answered.resolved.workload, &own);
+    let set = gpuplan_plan::plan(world, &answered.resolved.workload, &own);
     let narrow = Context { world, ..whole.clone() };
     let (was, best) = (set.recommendation.as_ref().map(|plan| (plan, &narrow)), answered.set.recommendation.as_ref());
     if settings.output == OutputFormat::Json {
@@ -141,7 +141,7 @@ fn beside(
     match (was, best) {
         (Some(was), Some(best)) => text.push_str(&beside_text(asked, was, (best, &whole), settings.width)),
         (None, _) if offers.is_empty() => {
-            text.push_str("No place offers what the job asks for: there is nothing to compare with.\n")
+            text.push_str("No place offers what the job asks for: there is nothing to compare with.\n");
         }
         (None, _) => {
             let why = set.nearest.first().map_or_else(String::new, |nearest| format!(": {}", nearest.detail));

@@ -1,18 +1,18 @@
 //! `plan` of a workload with phases: each on its own machines, near the data that the one before it leaves, and all of them together.
 
-use crate::cli::args::{OutputFormat, PlanArguments};
-use crate::cli::calibrations::Measurements;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::plan::{Answered, compute_on, context, gathered, nothing_fits, pretty};
-use crate::cli::plan_processing;
-use crate::cli::printer::Printer;
-use crate::cli::settings::{Catalogs, Settings};
-use crate::plan::Limits;
-use crate::plan::phases::{Taken, Total, shares};
-use crate::report::phases::{Answer, Whole, document, text};
-use crate::report::{format, plan_json};
-use crate::units::Hours;
-use crate::workload::file::{Phase, WorkloadFile};
+use crate::args::{OutputFormat, PlanArguments};
+use crate::calibrations::Measurements;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::plan::{Answered, compute_on, context, gathered, nothing_fits, pretty};
+use crate::plan_processing;
+use crate::printer::Printer;
+use crate::settings::{Catalogs, Settings};
+use gpuplan_plan::Limits;
+use gpuplan_plan::phases::{Taken, Total, shares};
+use gpuplan_report::phases::{Answer, Whole, document, text};
+use gpuplan_report::{format, plan_json};
+use gpuplan_units::Hours;
+use gpuplan_workload::file::{Phase, WorkloadFile};
 
 pub fn run(
     file: &WorkloadFile,

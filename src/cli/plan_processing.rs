@@ -2,23 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::args::{OutputFormat, PlanArguments};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::plan::{gathered, pretty};
-use crate::cli::printer::Printer;
-use crate::cli::settings::{Catalogs, Settings};
-use crate::estimate::constants::Fitted;
-use crate::estimate::processing::assumed;
-use crate::hardware::CloudId;
-use crate::plan::Limits;
-use crate::plan::phases::Taken;
-use crate::plan::processing::{ProcessingSet, plan};
-use crate::report::format;
-use crate::report::phases::Answer;
-use crate::report::plan_json::Inputs;
-use crate::report::processing::{self, Context};
-use crate::units::Hours;
-use crate::workload::file::{Phase, ResolvedProcessing, WorkloadFile};
+use crate::args::{OutputFormat, PlanArguments};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::plan::{gathered, pretty};
+use crate::printer::Printer;
+use crate::settings::{Catalogs, Settings};
+use gpuplan_estimate::constants::Fitted;
+use gpuplan_estimate::processing::assumed;
+use gpuplan_hardware::CloudId;
+use gpuplan_plan::Limits;
+use gpuplan_plan::phases::Taken;
+use gpuplan_plan::processing::{ProcessingSet, plan};
+use gpuplan_report::format;
+use gpuplan_report::phases::Answer;
+use gpuplan_report::plan_json::Inputs;
+use gpuplan_report::processing::{self, Context};
+use gpuplan_units::Hours;
+use gpuplan_workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 
 /// Candidates named where nothing fits.
 const NAMED: usize = 3;
@@ -130,7 +130,8 @@ fn notes(limits: &Limits) -> Vec<String> {
             .to_owned(),
     ];
     if limits.deadline.is_none() {
-        notes.push(format!("no deadline given: plans that end within {} are preferred", crate::plan::choose::PATIENCE));
+        notes
+            .push(format!("no deadline given: plans that end within {} are preferred", gpuplan_plan::choose::PATIENCE));
     }
     notes
 }

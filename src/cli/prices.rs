@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::cli::args::{OutputFormat, PricesArguments};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::live;
-use crate::cli::printer::Printer;
-use crate::cli::settings::{Catalogs, Settings};
-use crate::hardware::names::did_you_mean;
-use crate::hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
-use crate::market::trend::{self, Trend};
-use crate::market::{Cache, HostOffer, Offer, PricePoint, Purchase};
-use crate::plan::limits;
-use crate::report::catalog;
-use crate::report::history::{self, PoolTrend};
-use crate::report::hosts::{self, HostPrice};
-use crate::report::prices::{self, PriceTable};
+use crate::args::{OutputFormat, PricesArguments};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::live;
+use crate::printer::Printer;
+use crate::settings::{Catalogs, Settings};
+use gpuplan_hardware::names::did_you_mean;
+use gpuplan_hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
+use gpuplan_market::trend::{self, Trend};
+use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase};
+use gpuplan_plan::limits;
+use gpuplan_report::catalog;
+use gpuplan_report::history::{self, PoolTrend};
+use gpuplan_report::hosts::{self, HostPrice};
+use gpuplan_report::prices::{self, PriceTable};
 
 /// Alternatives named where a filter leaves nothing.
 const MOST_ALTERNATIVES: usize = 8;

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
+use crate::diagnostic::{Diagnostic, Exit};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Printer;

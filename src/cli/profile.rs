@@ -11,24 +11,24 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::args::OutputFormat;
-use crate::cli::calibrations::Measurements;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::estimate::{chip, shape};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::estimate::{Correction, Machine, Setting, Subject};
-use crate::hardware::{GpuId, GpuLink, Hardware};
-use crate::plan::measured::{UnusableProfile, catalog_gpu, measured};
-use crate::report::profile_text;
-use crate::telemetry::gpus::NVIDIA_SMI;
-use crate::telemetry::{Facts, find};
-use crate::units::{Hours, Seconds};
-use crate::workload::file::{Resolved, WorkloadFile};
-use crate::workload::profile::{Profile, ProfiledGpu};
-use crate::workload::trace::{self, SQLITE, nsight};
-use crate::workload::{Layout, Recompute};
+use crate::args::OutputFormat;
+use crate::calibrations::Measurements;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::estimate::{chip, shape};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::workload;
+use gpuplan_estimate::{Correction, Machine, Setting, Subject};
+use gpuplan_hardware::{GpuId, GpuLink, Hardware};
+use gpuplan_plan::measured::{UnusableProfile, catalog_gpu, measured};
+use gpuplan_report::profile_text;
+use gpuplan_telemetry::gpus::NVIDIA_SMI;
+use gpuplan_telemetry::{Facts, find};
+use gpuplan_units::{Hours, Seconds};
+use gpuplan_workload::file::{Resolved, WorkloadFile};
+use gpuplan_workload::profile::{Profile, ProfiledGpu};
+use gpuplan_workload::trace::{self, SQLITE, nsight};
+use gpuplan_workload::{Layout, Recompute};
 
 /// A profile larger than this is none.
 const LARGEST_PROFILE: u64 = 64 << 20;
@@ -259,7 +259,7 @@ fn of_profile(
     resolved: &Resolved,
     hardware: &Hardware,
     settings: &Settings,
-) -> Result<Result<crate::estimate::MeasuredGpu, UnusableProfile>, Diagnostic> {
+) -> Result<Result<gpuplan_estimate::MeasuredGpu, UnusableProfile>, Diagnostic> {
     let Some(gpu) = &profile.gpu else { return Ok(Err(UnusableProfile::NoGpu)) };
     let Some(id) = catalog_gpu(&gpu.name, gpu.memory_bytes, hardware) else {
         return Ok(Err(UnusableProfile::UnknownGpu(gpu.name.clone())));

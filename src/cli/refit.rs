@@ -5,18 +5,18 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::accuracy::fit::{Fit, FitRun, fit};
-use crate::accuracy::held_out::{self, HeldOut};
-use crate::accuracy::memory_fit::{self, MemoryRun};
-use crate::accuracy::{Published, Run};
-use crate::cli::accuracy::AccuracyArguments;
-use crate::cli::args::OutputFormat;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::estimate::constants::{Fitted, HeldOutError, HeldOutInference};
-use crate::report::accuracy as report;
-use crate::units::names::did_you_mean;
+use crate::accuracy::AccuracyArguments;
+use crate::args::OutputFormat;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_accuracy::fit::{Fit, FitRun, fit};
+use gpuplan_accuracy::held_out::{self, HeldOut};
+use gpuplan_accuracy::memory_fit::{self, MemoryRun};
+use gpuplan_accuracy::{Published, Run};
+use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
+use gpuplan_report::accuracy as report;
+use gpuplan_units::names::did_you_mean;
 
 /// Fits on every group but one and shows the errors of that one.
 pub fn leave_out(group: &str, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
@@ -74,7 +74,9 @@ pub fn refit(arguments: &AccuracyArguments, settings: &Settings, printer: &Print
     printer.data(&report::held_out(&fitted, &memory, settings.width))
 }
 
-fn inputs(settings: &Settings) -> Result<(Published, crate::hardware::Hardware, crate::workload::Models), Diagnostic> {
+fn inputs(
+    settings: &Settings,
+) -> Result<(Published, gpuplan_hardware::Hardware, gpuplan_workload::Models), Diagnostic> {
     let published = Published::embedded().map_err(|error| Diagnostic::unexpected(&error))?;
     Ok((published, settings.hardware()?, settings.models()?))
 }

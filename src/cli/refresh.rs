@@ -1,13 +1,13 @@
 //! `refresh`: asks every source at once, keeps what they say, and tells what each said.
 
-use crate::cli::args::{OutputFormat, RefreshArguments};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::live::{self, Asked, Outcome, Wanted};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::market::{Access, SourceError};
-use crate::plan::limits;
-use crate::report::refresh::{self, SourceRow, Word};
+use crate::args::{OutputFormat, RefreshArguments};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::live::{self, Asked, Outcome, Wanted};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_market::{Access, SourceError};
+use gpuplan_plan::limits;
+use gpuplan_report::refresh::{self, SourceRow, Word};
 
 pub fn run(arguments: &RefreshArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let catalogs = settings.snapshot()?;

@@ -8,25 +8,25 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::cli::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
-use crate::cli::calibrations::MeasuredArguments;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::{journal, unknown_run};
-use crate::cli::plan::{compute, context, nothing_fits};
-use crate::cli::printer::Printer;
-use crate::cli::runs::journal_said;
-use crate::cli::settings::{Catalogs, Settings};
-use crate::cli::workload;
-use crate::hardware::{CloudId, Hardware};
-use crate::launch::journal::Kept;
-use crate::market::{PricePoint, Purchase, trend};
-use crate::report::page::budget::{Budget, is_budget};
-use crate::report::page::document::Report;
-use crate::report::page::plan::Around;
-use crate::report::page::recorded::{Document, Plan, RecordedError};
-use crate::report::page::{self, csv, html, markdown};
-use crate::report::plan_json::document;
-use crate::workload::file::{LimitsSection, WorkloadFile};
+use crate::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
+use crate::calibrations::MeasuredArguments;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::{journal, unknown_run};
+use crate::plan::{compute, context, nothing_fits};
+use crate::printer::Printer;
+use crate::runs::journal_said;
+use crate::settings::{Catalogs, Settings};
+use crate::workload;
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_launch::journal::Kept;
+use gpuplan_market::{PricePoint, Purchase, trend};
+use gpuplan_report::page::budget::{Budget, is_budget};
+use gpuplan_report::page::document::Report;
+use gpuplan_report::page::plan::Around;
+use gpuplan_report::page::recorded::{Document, Plan, RecordedError};
+use gpuplan_report::page::{self, csv, html, markdown};
+use gpuplan_report::plan_json::document;
+use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 /// What a report is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use crate::cli::args::{GlobalArguments, OutputFormat, OutputWord};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::home::Home;
-use crate::cli::printer::Printer;
-use crate::embedded::{ARCHIVES, Archive};
-use crate::hardware::Hardware;
-use crate::market::{Cache, Capacity, Market};
-use crate::plan::Policy;
-use crate::units::Hours;
-use crate::workload::Models;
+use crate::args::{GlobalArguments, OutputFormat, OutputWord};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::home::Home;
+use crate::printer::Printer;
+use gpuplan_embedded::{ARCHIVES, Archive};
+use gpuplan_hardware::Hardware;
+use gpuplan_market::{Cache, Capacity, Market};
+use gpuplan_plan::Policy;
+use gpuplan_units::Hours;
+use gpuplan_workload::Models;
 
 /// A table narrower than this cannot be read.
 const NARROWEST: u16 = 60;
@@ -226,7 +226,7 @@ fn archive(folder: &Path, name: &str) -> Result<Archive, Diagnostic> {
     for table in contents.folders {
         let within = folder.join(table);
         // Catalogs of before know no machines without GPU.
-        if crate::embedded::MAY_BE_ABSENT.contains(table) && !within.exists() {
+        if gpuplan_embedded::MAY_BE_ABSENT.contains(table) && !within.exists() {
             continue;
         }
         let entries = fs::read_dir(&within).map_err(|error| Diagnostic::file(&within, &error))?;

@@ -6,11 +6,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::cli::args::{SetupArguments, SetupCloud};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::clouds::{aws, gcp};
+use crate::args::{SetupArguments, SetupCloud};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_clouds::{aws, gcp};
 
 /// Programs that apply it, in the order in which they are looked for.
 const PROGRAMS: [&str; 2] = ["tofu", "terraform"];
@@ -114,7 +114,7 @@ fn is_there(program: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::SetupCloud;
+    use crate::args::SetupCloud;
 
     fn asked(region: Option<&str>) -> SetupArguments {
         let region = region.map(str::to_owned);

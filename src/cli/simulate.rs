@@ -7,15 +7,15 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 
-use crate::cli::args::{OutputFormat, SimulateArguments};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::report::simulate as report;
-use crate::spot::availability::AvailabilityModel;
-use crate::spot::case::Simulator;
-use crate::spot::evaluate::evaluate;
-use crate::spot::trace::Trace;
+use crate::args::{OutputFormat, SimulateArguments};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_report::simulate as report;
+use gpuplan_spot::availability::AvailabilityModel;
+use gpuplan_spot::case::Simulator;
+use gpuplan_spot::evaluate::evaluate;
+use gpuplan_spot::trace::Trace;
 
 /// Text larger than this, unpacked, is no file of traces or cases.
 const LARGEST_TEXT: u64 = 1 << 30;

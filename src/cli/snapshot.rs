@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::live::{self, Wanted};
-use crate::cli::printer::Printer;
-use crate::cli::settings::{Catalogs, Settings, sha256};
-use crate::hardware::CloudId;
-use crate::market::import::{self, CatalogFile};
-use crate::market::{Answer, Offer};
-use crate::plan::limits;
-use crate::report::snapshot::{self, Changes, ROW_FLOOR};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::live::{self, Wanted};
+use crate::printer::Printer;
+use crate::settings::{Catalogs, Settings, sha256};
+use gpuplan_hardware::CloudId;
+use gpuplan_market::import::{self, CatalogFile};
+use gpuplan_market::{Answer, Offer};
+use gpuplan_plan::limits;
+use gpuplan_report::snapshot::{self, Changes, ROW_FLOOR};
 
 #[derive(Debug, Args)]
 pub struct CatalogRefreshArguments {
@@ -140,7 +140,7 @@ fn line(cloud: &CloudId, changes: &Changes) -> String {
 fn note_sources(
     cloud: &CloudId,
     offers: &[Offer],
-    hardware: &crate::hardware::Hardware,
+    hardware: &gpuplan_hardware::Hardware,
     settings: &Settings,
     addresses: &BTreeMap<String, String>,
     sources: &mut BTreeMap<String, (String, usize, String)>,

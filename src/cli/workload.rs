@@ -6,11 +6,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cli::args::{LimitsArguments, WorkloadArguments};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::units::UsdPerHour;
-use crate::workload::file::{DataSection, LimitsSection, ModelSection, Resolved, Scalar, WorkloadFile};
-use crate::workload::{Model, Models, huggingface, safetensors};
+use crate::args::{LimitsArguments, WorkloadArguments};
+use crate::diagnostic::{Diagnostic, Exit};
+use gpuplan_units::UsdPerHour;
+use gpuplan_workload::file::{DataSection, LimitsSection, ModelSection, Resolved, Scalar, WorkloadFile};
+use gpuplan_workload::{Model, Models, huggingface, safetensors};
 
 /// The file, with flags laid over it. Paths inside a file are relative to the file.
 pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::market::{Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The longest that one source may take; what it had not said by then is lost. A source keeps to less by itself.
 const LONGEST: Duration = Duration::from_secs(75);
@@ -40,8 +40,8 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::hardware::Hardware;
-    use crate::market::{About, SourceNote};
+    use gpuplan_hardware::Hardware;
+    use gpuplan_market::{About, SourceNote};
 
     struct Canned(Result<Answer, SourceError>);
 

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::launch::engine::EngineError;
+use gpuplan_launch::engine::EngineError;
 
 /// A question may take so long.
 pub const QUICK: Duration = Duration::from_mins(2);

@@ -11,9 +11,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::hardware::{CloudId, GpuId, Hardware, InstanceId};
-use crate::market::{Answer, Availability, Offer, Place, Purchase, SourceError, SourceNote, Suspicion};
-use crate::units::{GpuCount, UsdPerHour};
+use gpuplan_hardware::{CloudId, GpuId, Hardware, InstanceId};
+use gpuplan_market::{Answer, Availability, Offer, Place, Purchase, SourceError, SourceNote, Suspicion};
+use gpuplan_units::{GpuCount, UsdPerHour};
 
 /// The longest that a source may take for the whole question.
 const WHOLE: Duration = Duration::from_secs(50);

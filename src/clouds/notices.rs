@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::agent::{NoticeError, NoticeSource};
-use crate::clouds::{aws, azure, gcp, variable};
+use crate::{aws, azure, gcp};
+use gpuplan_agent::{NoticeError, NoticeSource};
+use gpuplan_clouds_http::variable;
 
 type Make = fn() -> Result<Arc<dyn NoticeSource>, NoticeError>;
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::units::{Usd, UsdPerHour};
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// A share in nano-units, as `amount` reads a quantity.
 pub const NANO: i128 = 1_000_000_000;

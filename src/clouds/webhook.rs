@@ -1,9 +1,9 @@
 //! `Webhook`: sends messages of a run as JSON to an address of the user, such as a chat's incoming hook.
 
-use crate::agent::notice::BoxFuture;
-use crate::agent::notify::{Message, Notifier};
-use crate::clouds::http::{Http, Request};
-use crate::market::SourceError;
+use gpuplan_agent::notice::BoxFuture;
+use gpuplan_agent::notify::{Message, Notifier};
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_market::SourceError;
 
 pub struct Webhook {
     http: Http,

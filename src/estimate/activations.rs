@@ -3,8 +3,8 @@
 //! Checks: SwiGLU with flash attention, compiled, full training gives h(12 + 4k/a) + 8f; GPT with dropout and eager
 //! attention gives 34h + 5as (Korthikanti et al. 2022, arXiv 2205.05198, section 4).
 
-use crate::estimate::memory_constants::MemoryConstants;
-use crate::workload::{Model, NormKind, Recompute, Training};
+use crate::memory_constants::MemoryConstants;
+use gpuplan_workload::{Model, NormKind, Recompute, Training};
 
 /// What a stack's own layers do, which decides the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,12 +152,12 @@ fn feed_forward(model: &Model, training: &Training, constants: &MemoryConstants)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::model::tests::llama_2_7b;
-    use crate::workload::{AttentionKernel, Framework, MlpKind, Task};
+    use gpuplan_workload::Models;
+    use gpuplan_workload::{AttentionKernel, Framework, MlpKind, Task};
 
     #[test]
     fn the_compiled_llama_layer_is_twelve_h_plus_eight_f() {
-        let model = llama_2_7b();
+        let model = Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model();
         let mut training = Training::new(Task::Pretrain, 4096);
         training.compile = true;
         let (h, f) = (4096.0, 11008.0);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_gpt_layer_with_dropout_is_korthikanti_s() {
-        let mut model = llama_2_7b();
+        let mut model = Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model();
         (model.mlp, model.norm, model.ffn_hidden) = (MlpKind::Gelu, NormKind::Layer, 4 * 4096);
         let mut training = Training::new(Task::Pretrain, 2048);
         (training.dropout, training.attention) = (true, Some(AttentionKernel::Eager));

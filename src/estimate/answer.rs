@@ -3,16 +3,16 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::estimate::band::Regime;
-use crate::estimate::case::{Case, Prepared};
-use crate::estimate::constants::Constants;
-use crate::estimate::defaults;
-use crate::estimate::memory::MemoryBreakdown;
-use crate::estimate::step::Bound;
-use crate::estimate::subject::{Misfit, StepEstimate, Subject};
-use crate::hardware::Hardware;
-use crate::units::Band;
-use crate::workload::{Measure, Models, Task};
+use crate::band::Regime;
+use crate::case::{Case, Prepared};
+use crate::constants::Constants;
+use crate::defaults;
+use crate::memory::MemoryBreakdown;
+use crate::step::Bound;
+use crate::subject::{Misfit, StepEstimate, Subject};
+use gpuplan_hardware::Hardware;
+use gpuplan_units::Band;
+use gpuplan_workload::{Measure, Models, Task};
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use crate::estimate::constants::Fitted;
-use crate::estimate::correction::Certainty;
-use crate::estimate::own_runs::Experience;
-use crate::estimate::step::TimeBreakdown;
-use crate::workload::{ModelKind, Precision, Training};
+use crate::constants::Fitted;
+use crate::correction::Certainty;
+use crate::own_runs::Experience;
+use crate::step::TimeBreakdown;
+use gpuplan_workload::{ModelKind, Precision, Training};
 
 /// Kind of run, by what its error looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 
-use crate::estimate::defaults::Request;
-use crate::estimate::machine::{Machine, usual_network};
-use crate::hardware::{Gpu, GpuLink, Hardware};
-use crate::units::{Bytes, BytesPerSecond};
-use crate::workload::catalog::ModelRow;
-use crate::workload::model::Experts;
-use crate::workload::{
+use crate::defaults::Request;
+use crate::machine::{Machine, usual_network};
+use gpuplan_hardware::{Gpu, GpuLink, Hardware};
+use gpuplan_units::{Bytes, BytesPerSecond};
+use gpuplan_workload::catalog::ModelRow;
+use gpuplan_workload::model::Experts;
+use gpuplan_workload::{
     AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, Measure, MlpKind, Model, ModelKind,
     Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
 };

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::estimate::parameters::{Parameter, Scale, constants};
-use crate::hardware::Architecture;
+use crate::parameters::{Parameter, Scale, constants};
+use gpuplan_hardware::Architecture;
 
 /// Values of the last fit, with what it rested on.
 static FITTED: &str = include_str!("../../benchmarks/results/constants.toml");

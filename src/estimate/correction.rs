@@ -8,14 +8,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::estimate::curve::{Curve, Reading};
-use crate::estimate::device::DeviceRates;
-use crate::estimate::input::MeasuredHost;
-use crate::estimate::machine::Machine;
-use crate::estimate::own_runs::OwnRuns;
-use crate::estimate::step::TimeBreakdown;
-use crate::hardware::{Architecture, Gpu, GpuLink};
-use crate::units::{Bytes, BytesPerSecond};
+use crate::curve::{Curve, Reading};
+use crate::device::DeviceRates;
+use crate::input::MeasuredHost;
+use crate::machine::Machine;
+use crate::own_runs::OwnRuns;
+use crate::step::TimeBreakdown;
+use gpuplan_hardware::{Architecture, Gpu, GpuLink};
+use gpuplan_units::{Bytes, BytesPerSecond};
 
 /// Work that the same thing speeds up or slows down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -400,11 +400,11 @@ pub struct Certainty {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::case::Case;
-    use crate::estimate::curve::Point;
-    use crate::estimate::{Setting, StepEstimate, Subject};
-    use crate::hardware::Hardware;
-    use crate::workload::{Layout, Models, Recompute, Shard};
+    use crate::case::Case;
+    use crate::curve::Point;
+    use crate::{Setting, StepEstimate, Subject};
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::{Layout, Models, Recompute, Shard};
     use proptest::prelude::*;
 
     fn slow_hopper(time: f64) -> Correction {

@@ -1,8 +1,8 @@
 //! What a sensible user would have chosen where nothing was said: a small search, listed under `assumed`.
 
-use crate::estimate::setting::Setting;
-use crate::estimate::subject::{Misfit, StepEstimate, Subject};
-use crate::workload::{AttentionKernel, Layout, Recompute, Shard};
+use crate::setting::Setting;
+use crate::subject::{Misfit, StepEstimate, Subject};
+use gpuplan_workload::{AttentionKernel, Layout, Recompute, Shard};
 
 /// What is fixed; the rest is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,8 +1,8 @@
 //! `DeviceRates`: what one GPU sustains for one precision, from its spec sheet, measured ceilings and fitted constants.
 
-use crate::estimate::constants::{self as c, Constants};
-use crate::hardware::{Architecture, Gpu, NumberFormat};
-use crate::workload::Precision;
+use crate::constants::{self as c, Constants};
+use gpuplan_hardware::{Architecture, Gpu, NumberFormat};
+use gpuplan_workload::Precision;
 
 /// Sustained rates. FLOP/s and bytes/s of one device.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,13 +3,13 @@
 //! Reading, decoding and copying run beside the step and beside each other, so the slowest of the four counts. Fetching ahead
 //! evens out what varies from sample to sample; it does not make the slowest any faster.
 
-use crate::estimate::input::{MeasuredHost, bytes_of_a_sample};
-use crate::estimate::input_constants as c;
-use crate::estimate::storage::{Read, StorageRate};
-use crate::estimate::vision::fed;
-use crate::hardware::{Architecture, Gpu, Host, InstanceType};
-use crate::units::Bytes;
-use crate::workload::{DataKind, DataSet, Decoder, Model, Reading, Storage, Training, Workload};
+use crate::input::{MeasuredHost, bytes_of_a_sample};
+use crate::input_constants as c;
+use crate::storage::{Read, StorageRate};
+use crate::vision::fed;
+use gpuplan_hardware::{Architecture, Gpu, Host, InstanceType};
+use gpuplan_units::Bytes;
+use gpuplan_workload::{DataKind, DataSet, Decoder, Model, Reading, Storage, Training, Workload};
 
 /// A machine that loads samples.
 #[derive(Clone, Copy, Debug)]
@@ -317,9 +317,9 @@ pub(super) fn figures(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
-    use crate::workload::Models;
-    use crate::workload::file::WorkloadFile;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::Models;
+    use gpuplan_workload::file::WorkloadFile;
 
     const IMAGES: &str = "model = { preset = \"resnet-50\" }\ntraining = { epochs = 90, global_batch = 2048 }\n[data]\nsamples = 1281167\n";
 

@@ -1,8 +1,8 @@
 //! [F3], [F4] Time of one matrix product: roofline with tile and wave quantisation and short-reduction loss.
 
-use crate::estimate::correction::Factors;
-use crate::estimate::device::DeviceRates;
-use crate::workload::Gemm;
+use crate::correction::Factors;
+use crate::device::DeviceRates;
+use gpuplan_workload::Gemm;
 
 /// Output tile of a kernel and its rate relative to the largest one.
 /// NVIDIA Deep Learning Performance guide, matrix multiplication chapter.

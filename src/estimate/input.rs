@@ -1,7 +1,7 @@
 //! `MeasuredHost`: what the host beside a measured GPU does with samples.
 
-use crate::units::Bytes;
-use crate::workload::DataSet;
+use gpuplan_units::Bytes;
+use gpuplan_workload::DataSet;
 
 /// The host of the machine that was measured.
 #[derive(Clone, Debug, PartialEq)]

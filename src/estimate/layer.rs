@@ -4,14 +4,14 @@ use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
 
-use crate::estimate::constants::{self as c, Constants};
-use crate::estimate::correction::{Corrected, Factors};
-use crate::estimate::device::DeviceRates;
-use crate::estimate::gemm;
-use crate::estimate::machine::Machine;
-use crate::estimate::setting::Setting;
-use crate::workload::operators::{head_product, layer_products};
-use crate::workload::{Gemm, Model, ModelKind, Recompute, Shard, Task, Training};
+use crate::constants::{self as c, Constants};
+use crate::correction::{Corrected, Factors};
+use crate::device::DeviceRates;
+use crate::gemm;
+use crate::machine::Machine;
+use crate::setting::Setting;
+use gpuplan_workload::operators::{head_product, layer_products};
+use gpuplan_workload::{Gemm, Model, ModelKind, Recompute, Shard, Task, Training};
 
 /// Passes over a layer in one micro-step.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! What a load makes of one replica: how many sequences run, how long people wait, and how much it can be given.
 
-use crate::estimate::serving::{Held, Parts, Replica, Served};
-use crate::estimate::subject::Misfit;
-use crate::units::{Quantiles, Seconds};
+use crate::serving::{Held, Parts, Replica, Served};
+use crate::subject::Misfit;
+use gpuplan_units::{Quantiles, Seconds};
 
 /// Load that a replica is planned for, of what it can do at most: the rest is for bursts and for what the estimate is off by.
 pub const HEADROOM: f64 = 0.8;
@@ -202,11 +202,11 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::estimate::{Correction, Machine};
-    use crate::hardware::{GpuLink, Hardware};
-    use crate::units::{BytesPerSecond, Hours};
-    use crate::workload::file::WorkloadFile;
-    use crate::workload::{Layout, Models, Workload};
+    use crate::{Correction, Machine};
+    use gpuplan_hardware::{GpuLink, Hardware};
+    use gpuplan_units::{BytesPerSecond, Hours};
+    use gpuplan_workload::file::WorkloadFile;
+    use gpuplan_workload::{Layout, Models, Workload};
 
     /// Figures that engines published; nothing is fitted on them.
     static PUBLISHED: &str = include_str!("../../benchmarks/serving/published.csv");

@@ -1,8 +1,8 @@
 //! `Machine`: one kind of machine as the estimate needs it, from a catalog shape or from what a case states.
 
-use crate::estimate::constants::Constants;
-use crate::hardware::{Architecture, Gpu, GpuLink, NodeShape};
-use crate::units::{Bytes, BytesPerSecond};
+use crate::constants::Constants;
+use gpuplan_hardware::{Architecture, Gpu, GpuLink, NodeShape};
+use gpuplan_units::{Bytes, BytesPerSecond};
 
 /// A GPU with the links around it.
 #[derive(Clone, Copy, Debug)]

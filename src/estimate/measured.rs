@@ -1,22 +1,22 @@
 //! From a calibration to what it corrects: measured over expected time by class and size, relative to the recorded reference of
 //! the same GPU where there is one, else to what the constants expect of a benchmark on that GPU.
 
-use crate::calibration::Calibration;
-use crate::calibration::benchmark::Work;
-use crate::calibration::recorded;
-use crate::calibration::simulated::Roof;
-use crate::calibration::suite::{Sampled, layer_format};
-use crate::estimate::constants::Constants;
-use crate::estimate::correction::{MeasuredGpu, TOLD_APART, WorkClass};
-use crate::estimate::curve::{Curve, Point};
-use crate::estimate::device::DeviceRates;
-use crate::estimate::gemm;
-use crate::estimate::input::MeasuredHost;
-use crate::estimate::machine::Machine;
-use crate::hardware::gpu::RateTable;
-use crate::hardware::{Gpu, GpuLink, Hardware, NodeShape, NumberFormat};
-use crate::units::{BytesPerSecond, GpuCount};
-use crate::workload::{Gemm, Precision};
+use crate::constants::Constants;
+use crate::correction::{MeasuredGpu, TOLD_APART, WorkClass};
+use crate::curve::{Curve, Point};
+use crate::device::DeviceRates;
+use crate::gemm;
+use crate::input::MeasuredHost;
+use crate::machine::Machine;
+use gpuplan_calibration::Calibration;
+use gpuplan_calibration::benchmark::Work;
+use gpuplan_calibration::recorded;
+use gpuplan_calibration::simulated::Roof;
+use gpuplan_calibration::suite::{Sampled, layer_format};
+use gpuplan_hardware::gpu::RateTable;
+use gpuplan_hardware::{Gpu, GpuLink, Hardware, NodeShape, NumberFormat};
+use gpuplan_units::{BytesPerSecond, GpuCount};
+use gpuplan_workload::{Gemm, Precision};
 
 /// What a simulated card of this model may not exceed: the ceilings that the constants expect of a benchmark.
 pub fn roof(gpu: &Gpu) -> Roof {
@@ -300,15 +300,15 @@ fn precision_of(format: NumberFormat) -> Option<Precision> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibration::SimulatedDevice;
-    use crate::calibration::benchmark::Pass;
-    use crate::calibration::device::Device;
-    use crate::calibration::file::VERSION;
-    use crate::calibration::host::HostRates;
-    use crate::calibration::suite::{self, Shapes, Suite};
-    use crate::estimate::case::Case;
-    use crate::estimate::{Correction, Setting, Subject};
-    use crate::workload::{Layout, Models, Recompute, Task};
+    use crate::case::Case;
+    use crate::{Correction, Setting, Subject};
+    use gpuplan_calibration::SimulatedDevice;
+    use gpuplan_calibration::benchmark::Pass;
+    use gpuplan_calibration::device::Device;
+    use gpuplan_calibration::file::VERSION;
+    use gpuplan_calibration::host::HostRates;
+    use gpuplan_calibration::suite::{self, Shapes, Suite};
+    use gpuplan_workload::{Layout, Models, Recompute, Task};
     use proptest::prelude::*;
 
     fn simulated(gpu: &str, gpus: u32, precision: Precision) -> Calibration {

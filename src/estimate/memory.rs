@@ -3,15 +3,15 @@
 //! `allocated = static + max(at the loss, at the first layer's backward, at the end of the backward)`: gradients grow
 //! while activations die, so a plain sum of everything over-predicts by a tenth.
 
-use crate::estimate::activations;
-use crate::estimate::machine::Machine;
-use crate::estimate::memory_constants::MemoryConstants;
-use crate::estimate::memory_states::{Shares, Static};
-use crate::estimate::setting::Setting;
-use crate::units::Bytes;
-use crate::workload::{FsdpStyle, LossKernel, Measure, Model, ModelKind, Offload, Recompute, Shard, Training};
+use crate::activations;
+use crate::machine::Machine;
+use crate::memory_constants::MemoryConstants;
+use crate::memory_states::{Shares, Static};
+use crate::setting::Setting;
+use gpuplan_units::Bytes;
+use gpuplan_workload::{FsdpStyle, LossKernel, Measure, Model, ModelKind, Offload, Recompute, Shard, Training};
 
-pub use crate::estimate::memory_states::adapter_parameters;
+pub use crate::memory_states::adapter_parameters;
 
 /// Bytes of one rank by what holds them, at the fullest moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::estimate::parameters::{Parameter, Scale, constants};
+use crate::parameters::{Parameter, Scale, constants};
 
 /// Values of the last fit, with what it rested on.
 static FITTED: &str = include_str!("../../benchmarks/results/memory_constants.toml");

@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use crate::estimate::memory::{MemoryBreakdown, MemoryInput};
-use crate::estimate::setting::Setting;
-use crate::workload::model::tests::llama_2_7b;
-use crate::workload::training::LoraTargets;
-use crate::workload::{
+use crate::memory::{MemoryBreakdown, MemoryInput};
+use crate::setting::Setting;
+use gpuplan_workload::Models;
+use gpuplan_workload::training::LoraTargets;
+use gpuplan_workload::{
     AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, MlpKind, Model, NormKind, Offload,
     Optimizer, Precision, Recompute, Shard, Task, Training,
 };
@@ -33,7 +33,7 @@ prop_compose! {
             ffn_hidden: hidden * ffn_tenths / 10,
             mlp: if gated { MlpKind::Glu } else { MlpKind::Gelu },
             norm: if rms { NormKind::Rms } else { NormKind::Layer },
-            ..llama_2_7b()
+            ..Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model()
         };
         model.parameters = model.counted_parameters();
         model

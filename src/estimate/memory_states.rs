@@ -1,8 +1,8 @@
 //! What a rank holds for the whole run: its share of weights, gradients and optimizer states, and quantised weights.
 
-use crate::estimate::memory::MemoryInput;
-use crate::estimate::memory_constants::MemoryConstants;
-use crate::workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, Precision, Shard, Training};
+use crate::memory::MemoryInput;
+use crate::memory_constants::MemoryConstants;
+use gpuplan_workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, Precision, Shard, Training};
 
 /// Parameters of one rank after tensor, pipeline and expert division, before data-parallel sharding.
 pub(super) struct Shares {

@@ -3,13 +3,13 @@
 //! An engine merges what stands around a product or a convolution into it: bias, activation, normalisation that is a scale by then,
 //! and the sum with a shortcut (NVIDIA, TensorRT developer guide, "Layer Fusion"). What is left goes through memory once.
 
-use crate::estimate::device::DeviceRates;
-use crate::estimate::serving::{ENGINE_BYTES, Held, KERNEL_SECONDS, Parts, Replica};
-use crate::estimate::setting::Setting;
-use crate::estimate::subject::Misfit;
-use crate::estimate::vision::{self, VisionStep};
-use crate::hardware::{Gpu, NumberFormat};
-use crate::workload::{Layout, Model, ModelKind, Recompute, Serving, StoredFormat};
+use crate::device::DeviceRates;
+use crate::serving::{ENGINE_BYTES, Held, KERNEL_SECONDS, Parts, Replica};
+use crate::setting::Setting;
+use crate::subject::Misfit;
+use crate::vision::{self, VisionStep};
+use gpuplan_hardware::{Gpu, NumberFormat};
+use gpuplan_workload::{Layout, Model, ModelKind, Recompute, Serving, StoredFormat};
 
 /// Samples of one pass. Larger batches gain nothing that the estimate knows of; judged.
 const MOST_SAMPLES: u32 = 256;
@@ -123,7 +123,7 @@ impl Replica<'_> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use crate::estimate::load::tests::{on, workload};
+    use crate::load::tests::{on, workload};
 
     /// Figures that engines published; nothing is fitted on them.
     static PUBLISHED: &str = include_str!("../../benchmarks/serving/one_pass.csv");

@@ -12,8 +12,8 @@
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 
-use crate::hardware::Gpu;
-use crate::workload::{Model, Training};
+use gpuplan_hardware::Gpu;
+use gpuplan_workload::{Model, Training};
 
 /// What is run: code of one kind on one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,8 +197,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::estimate::band::{Doubts, Regime, time_band};
-    use crate::estimate::correction::Certainty;
+    use crate::band::{Doubts, Regime, time_band};
+    use crate::correction::Certainty;
 
     fn run(model: &str, gpu: &str, time_ratio: f64) -> OwnRun {
         let program = Program { model: model.to_owned(), task: "pretrain".to_owned(), framework: "fsdp".to_owned() };

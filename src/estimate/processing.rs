@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::estimate::feeding::{cores, figures, of_sound_or_film, sound_or_film};
-use crate::estimate::input_constants as c;
-use crate::estimate::storage::StorageRate;
-use crate::hardware::Host;
-use crate::units::{Band, Bytes};
-use crate::workload::{DataKind, Processing, Storage};
+use crate::feeding::{cores, figures, of_sound_or_film, sound_or_film};
+use crate::input_constants as c;
+use crate::storage::StorageRate;
+use gpuplan_hardware::Host;
+use gpuplan_units::{Band, Bytes};
+use gpuplan_workload::{DataKind, Processing, Storage};
 
 /// 90th percentile of the time over the best guess, and the best guess over the 10th. Judged: cores of two generations differ by
 /// as much, and a rate of one is taken for all; what takes longest of reading, working and storing is nearly all of it.
@@ -127,8 +127,8 @@ pub fn assumed(work: &Processing) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::{CloudId, Hardware};
-    use crate::workload::file::WorkloadFile;
+    use gpuplan_hardware::{CloudId, Hardware};
+    use gpuplan_workload::file::WorkloadFile;
 
     const IMAGES: &str = "[data]\nfiles = \"shards\"\nkind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\n[processing]\nwrites = \"170GB\"\n";
 

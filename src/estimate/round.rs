@@ -1,14 +1,14 @@
 //! A served model's round as a `StepEstimate`: time by parts, memory, what bounds it, and how far to trust it.
 
-use crate::estimate::band::{Doubts, Regime};
-use crate::estimate::load::{Flow, State};
-use crate::estimate::memory::MemoryBreakdown;
-use crate::estimate::serving::{Parts, Replica, Served};
-use crate::estimate::setting::Setting;
-use crate::estimate::step::{Bound, TimeBreakdown};
-use crate::estimate::subject::{Misfit, StepEstimate};
-use crate::hardware::Architecture;
-use crate::workload::{Layout, Recompute, StoredFormat};
+use crate::band::{Doubts, Regime};
+use crate::load::{Flow, State};
+use crate::memory::MemoryBreakdown;
+use crate::serving::{Parts, Replica, Served};
+use crate::setting::Setting;
+use crate::step::{Bound, TimeBreakdown};
+use crate::subject::{Misfit, StepEstimate};
+use gpuplan_hardware::Architecture;
+use gpuplan_workload::{Layout, Recompute, StoredFormat};
 
 /// Host and kernels that begin and end take more of a round than this: it is bound by them, and its band is theirs.
 const LAUNCH_SHARE: f64 = 0.4;

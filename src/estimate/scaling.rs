@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::estimate::subject::StepEstimate;
+use crate::subject::StepEstimate;
 
 /// Efficiency of several GPUs over as many alone, and where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -75,10 +75,10 @@ pub fn text(step: &StepEstimate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::case::Case;
-    use crate::estimate::{Setting, Subject};
-    use crate::hardware::Hardware;
-    use crate::workload::{Layout, Models, Recompute};
+    use crate::case::Case;
+    use crate::{Setting, Subject};
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::{Layout, Models, Recompute};
 
     fn scaling(gpus: u32, gbit: u32) -> Option<Scaling> {
         let case = format!(

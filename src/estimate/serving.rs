@@ -5,16 +5,16 @@
 //! of [F4] with stored weights, plus reading keys and values. In a steady state `b` sequences run where requests come at
 //! `b / (A D(b) + b P)` a second: each takes `P` of the GPUs for its prompt and a `b`th of `A` passes `D(b)` for its answer.
 
-use crate::estimate::constants::{self as c, Constants};
-use crate::estimate::correction::{Correction, Factors};
-use crate::estimate::device::DeviceRates;
-use crate::estimate::gemm;
-use crate::estimate::machine::Machine;
-use crate::estimate::one_pass;
-use crate::estimate::subject::Misfit;
-use crate::units::{Bytes, Quantiles};
-use crate::workload::operators::{head_product, layer_products};
-use crate::workload::{Gemm, Layout, Model, ModelKind, Precision, Serving, StoredFormat, Training, Workload};
+use crate::constants::{self as c, Constants};
+use crate::correction::{Correction, Factors};
+use crate::device::DeviceRates;
+use crate::gemm;
+use crate::machine::Machine;
+use crate::one_pass;
+use crate::subject::Misfit;
+use gpuplan_units::{Bytes, Quantiles};
+use gpuplan_workload::operators::{head_product, layer_products};
+use gpuplan_workload::{Gemm, Layout, Model, ModelKind, Precision, Serving, StoredFormat, Training, Workload};
 
 /// Share of a GPU's memory that an engine takes: the default of vLLM (`gpu_memory_utilization`) and, of what weights leave, of
 /// TensorRT-LLM (`free_gpu_memory_fraction`).

@@ -1,6 +1,6 @@
 //! `Setting`: one complete way to run a workload, with nothing left open.
 
-use crate::workload::{Layout, Recompute};
+use gpuplan_workload::{Layout, Recompute};
 
 /// Layout, micro batch and recompute: what a search varies.
 #[derive(Clone, Copy, Debug, PartialEq)]

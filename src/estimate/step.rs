@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::estimate::constants::{self as c, Constants};
-use crate::estimate::correction::{Corrected, Factors, WorkClass};
-use crate::estimate::device::DeviceRates;
-use crate::estimate::layer::{LayerInput, LayerTime, Passes, Products};
-use crate::estimate::machine::Machine;
-use crate::estimate::setting::Setting;
-use crate::workload::{Model, Optimizer, Precision, Shard, Task, Training};
+use crate::constants::{self as c, Constants};
+use crate::correction::{Corrected, Factors, WorkClass};
+use crate::device::DeviceRates;
+use crate::layer::{LayerInput, LayerTime, Passes, Products};
+use crate::machine::Machine;
+use crate::setting::Setting;
+use gpuplan_workload::{Model, Optimizer, Precision, Shard, Task, Training};
 
 /// What a step waits for most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -387,12 +387,12 @@ impl TimeBreakdown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::case::Case;
-    use crate::estimate::correction::{Correction, MeasuredGpu};
-    use crate::estimate::curve::{Curve, Point};
-    use crate::estimate::subject::Subject;
-    use crate::hardware::Hardware;
-    use crate::workload::{Layout, Models, Recompute};
+    use crate::case::Case;
+    use crate::correction::{Correction, MeasuredGpu};
+    use crate::curve::{Curve, Point};
+    use crate::subject::Subject;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::{Layout, Models, Recompute};
 
     /// Data-parallel seconds of a 7B model on two machines of eight A100 joined by 100 Gb/s.
     fn exposed(shard: Shard, change: impl Fn(&mut Training)) -> f64 {

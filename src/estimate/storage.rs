@@ -1,9 +1,9 @@
 //! `StorageRate`: what a disk or a store gives a loader, by kind and size.
 
-use crate::estimate::input_constants as c;
-use crate::hardware::Host;
-use crate::units::Bytes;
-use crate::workload::{DiskKind, FileLayout, Reading};
+use crate::input_constants as c;
+use gpuplan_hardware::Host;
+use gpuplan_units::Bytes;
+use gpuplan_workload::{DiskKind, FileLayout, Reading};
 
 /// Bytes and reads of a second, as far as both are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -150,7 +150,7 @@ fn usual_disk(cloud: &str) -> Option<DiskKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::{Hardware, InstanceType};
+    use gpuplan_hardware::{Hardware, InstanceType};
 
     fn instance(hardware: &Hardware, cloud: &str, name: &str) -> InstanceType {
         hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap().clone()

@@ -2,22 +2,22 @@
 
 use serde::Serialize;
 
-use crate::estimate::band::{Doubts, Regime, time_band};
-use crate::estimate::constants::Constants;
-use crate::estimate::correction::{Certainty, Correction, Factors};
-use crate::estimate::device::DeviceRates;
-use crate::estimate::feeding::{Feeding, InputLimit};
-use crate::estimate::layer::Products;
-use crate::estimate::machine::Machine;
-use crate::estimate::memory::{MemoryBreakdown, MemoryInput};
-use crate::estimate::own_runs::Experience;
-use crate::estimate::serving::Served;
-use crate::estimate::setting::Setting;
-use crate::estimate::step::{Bound, StepInput, TimeBreakdown};
-use crate::estimate::vision;
-use crate::hardware::Architecture;
-use crate::units::{Band, Bytes, Seconds};
-use crate::workload::{Model, ModelKind, Training};
+use crate::band::{Doubts, Regime, time_band};
+use crate::constants::Constants;
+use crate::correction::{Certainty, Correction, Factors};
+use crate::device::DeviceRates;
+use crate::feeding::{Feeding, InputLimit};
+use crate::layer::Products;
+use crate::machine::Machine;
+use crate::memory::{MemoryBreakdown, MemoryInput};
+use crate::own_runs::Experience;
+use crate::serving::Served;
+use crate::setting::Setting;
+use crate::step::{Bound, StepInput, TimeBreakdown};
+use crate::vision;
+use gpuplan_hardware::Architecture;
+use gpuplan_units::{Band, Bytes, Seconds};
+use gpuplan_workload::{Model, ModelKind, Training};
 
 /// Why a setting cannot run. A value, since most settings of a search cannot.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,12 +3,12 @@
 //! `step = m (b (F / rate + traffic / bandwidth) + host) + optimizer + reduction`; F and traffic are of forward and backward.
 //! Rates are limited by the card's power: leaving that out doubles the error on unseen cards.
 
-use crate::estimate::constants::Constants;
-use crate::estimate::device::DeviceRates;
-use crate::estimate::machine::Machine;
-use crate::estimate::setting::Setting;
-use crate::hardware::GpuLink;
-use crate::workload::{Model, ModelKind, Training};
+use crate::constants::Constants;
+use crate::device::DeviceRates;
+use crate::machine::Machine;
+use crate::setting::Setting;
+use gpuplan_hardware::GpuLink;
+use gpuplan_workload::{Model, ModelKind, Training};
 
 /// One family, fitted on single-GPU rows; a sample is an image, a sequence or an utterance.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::export::framework::{Told, configuration_path};
-use crate::export::job::Job;
-use crate::export::{ExportError, yaml};
-use crate::workload::{Precision, Recompute, Shard};
+use crate::framework::{Told, configuration_path};
+use crate::job::Job;
+use crate::{ExportError, yaml};
+use gpuplan_workload::{Precision, Recompute, Shard};
 
 const FILE: &str = "accelerate.yaml";
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::export::ExportError;
-use crate::export::framework::{Told, configuration_path, flag, torchrun};
-use crate::export::job::Job;
-use crate::workload::{Precision, Recompute, Shard};
+use crate::ExportError;
+use crate::framework::{Told, configuration_path, flag, torchrun};
+use crate::job::Job;
+use gpuplan_workload::{Precision, Recompute, Shard};
 
 pub const FILE: &str = "deepspeed.json";
 
@@ -60,7 +60,9 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
         }
         Precision::Fp32 | Precision::Tf32 => {}
         _ => {
-            return Err(job.misfit("deepspeed", "it has no key for 8 bits and less; --framework megatron has arguments"));
+            return Err(
+                job.misfit("deepspeed", "it has no key for 8 bits and less; --framework megatron has arguments")
+            );
         }
     }
     if plan.recompute == Recompute::Offload {

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::export::job::{Job, Terms};
-use crate::export::machine::dstack_backend;
-use crate::export::script::{Position, script};
-use crate::export::{ExportError, Target, yaml};
-use crate::units::UsdPerHour;
+use crate::job::{Job, Terms};
+use crate::machine::dstack_backend;
+use crate::script::{Position, script};
+use crate::{ExportError, Target, yaml};
+use gpuplan_units::UsdPerHour;
 
 /// A machine may cost so much more than the plan said before nothing is rented: prices move between planning and renting. Judgement.
 const PRICE_ROOM: f64 = 1.2;
@@ -36,7 +36,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
         // Code 75 is an error to dstack, so errors are retried too; the agent has given up crash loops itself.
         "retry": { "on_events": ["no-capacity", "interruption", "error"], "duration": format!("{}h", job.likely_hours()) },
         "max_duration": format!("{}h", job.lifetime_hours()),
-        "stop_duration": job.grace_seconds() + crate::export::job::MARGIN,
+        "stop_duration": job.grace_seconds() + crate::job::MARGIN,
     });
     if plan.nodes > 1 {
         task["startup_order"] = json!("master-first");

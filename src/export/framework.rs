@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::export::job::Job;
-use crate::export::{ExportError, accelerate, deepspeed, lightning, megatron, plain, torchtitan, trainer};
-use crate::workload::Layout;
+use crate::job::Job;
+use crate::{ExportError, accelerate, deepspeed, lightning, megatron, plain, torchtitan, trainer};
+use gpuplan_workload::Layout;
 
 /// Frameworks with flags of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::export::framework::Framework;
-use crate::export::{ExportError, Target};
-use crate::hardware::{Gpu, InstanceType};
-use crate::units::{Band, Quantiles, Usd, UsdPerHour};
-use crate::workload::{Layout, Optimizer, Precision, Recompute, Shard};
+use crate::framework::Framework;
+use crate::{ExportError, Target};
+use gpuplan_hardware::{Gpu, InstanceType};
+use gpuplan_units::{Band, Quantiles, Usd, UsdPerHour};
+use gpuplan_workload::{Layout, Optimizer, Precision, Recompute, Shard};
 
 /// The fields of a plan (contract section 3) that an engine needs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

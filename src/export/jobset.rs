@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::export::job::Job;
-use crate::export::kubernetes::LONGEST_NAME;
-use crate::export::pod::{self, INTERRUPTED, on_disruption, on_exit_codes};
-use crate::export::{ExportError, Target, yaml};
+use crate::job::Job;
+use crate::kubernetes::LONGEST_NAME;
+use crate::pod::{self, INTERRUPTED, on_disruption, on_exit_codes};
+use crate::{ExportError, Target, yaml};
 
 const MACHINES: &str = "machines";
 

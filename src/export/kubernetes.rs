@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::export::job::Job;
-use crate::export::pod::{self, CAPPED, INTERRUPTED, on_disruption, on_exit_codes};
-use crate::export::{ExportError, Target, yaml};
+use crate::job::Job;
+use crate::pod::{self, CAPPED, INTERRUPTED, on_disruption, on_exit_codes};
+use crate::{ExportError, Target, yaml};
 
 /// Longest name of which pods and their host names can still be made.
 pub const LONGEST_NAME: usize = 40;

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::export::job::Job;
-use crate::export::machine::{Nodes, gpu_resource, nodes, selector, topology};
-use crate::export::network::efa_adapters;
-use crate::export::{ExportError, Target, kubernetes, pod, yaml};
+use crate::job::Job;
+use crate::machine::{Nodes, gpu_resource, nodes, selector, topology};
+use crate::network::efa_adapters;
+use crate::{ExportError, Target, kubernetes, pod, yaml};
 
 pub fn text(job: &Job) -> Result<String, ExportError> {
     let (name, mut object) = kubernetes::object(job, Target::Kueue)?;

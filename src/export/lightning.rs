@@ -1,9 +1,9 @@
 //! Lightning: the layout as arguments of the Trainer, as LightningCLI reads them behind its sub-command.
 
-use crate::export::ExportError;
-use crate::export::framework::{Told, flag, torchrun};
-use crate::export::job::Job;
-use crate::workload::{Precision, Shard};
+use crate::ExportError;
+use crate::framework::{Told, flag, torchrun};
+use crate::job::Job;
+use gpuplan_workload::{Precision, Shard};
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     job.only_data_parallel("lightning")?;

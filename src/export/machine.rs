@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::export::job::{Job, Terms};
+use crate::job::{Job, Terms};
 
 /// Labels that a node has to have, and taints that a pod has to bear, for machines of this plan.
 pub struct Nodes {

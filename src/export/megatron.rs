@@ -1,9 +1,9 @@
 //! Megatron-LM: the layout as arguments of its `megatron/training/arguments.py`.
 
-use crate::export::ExportError;
-use crate::export::framework::{Told, flag, torchrun};
-use crate::export::job::Job;
-use crate::workload::{Optimizer, Precision, Recompute, Shard};
+use crate::ExportError;
+use crate::framework::{Told, flag, torchrun};
+use crate::job::Job;
+use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);
@@ -81,7 +81,9 @@ fn precision(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
             flag(flags, "fp8-recipe", "mxfp8");
         }
         Precision::Nvfp4 => {
-            return Err(job.misfit("megatron", "its arguments for nvfp4 are not known here; --precision mxfp8 has some"));
+            return Err(
+                job.misfit("megatron", "its arguments for nvfp4 are not known here; --precision mxfp8 has some")
+            );
         }
     }
     Ok(())

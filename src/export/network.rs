@@ -1,6 +1,6 @@
 //! What collectives have to be told about the network between machines of a type, with the source of each word.
 
-use crate::export::job::Job;
+use crate::job::Job;
 
 /// Lines of shell for one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

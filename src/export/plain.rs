@@ -1,8 +1,8 @@
 //! PyTorch without a framework: the program reads the layout from variables and builds DDP or FSDP of it.
 
-use crate::export::ExportError;
-use crate::export::framework::{Told, torchrun};
-use crate::export::job::Job;
+use crate::ExportError;
+use crate::framework::{Told, torchrun};
+use crate::job::Job;
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     job.only_data_parallel("fsdp")?;

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::export::ExportError;
-use crate::export::job::{Job, MARGIN};
-use crate::export::machine::{Nodes, gpu_resource, nodes, selector};
-use crate::export::network::efa_adapters;
-use crate::export::script::{PORT, Position, script};
+use crate::ExportError;
+use crate::job::{Job, MARGIN};
+use crate::machine::{Nodes, gpu_resource, nodes, selector};
+use crate::network::efa_adapters;
+use crate::script::{PORT, Position, script};
 
 pub const CONTAINER: &str = "train";
 /// The agent's exit codes (docs/agent.md).

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::export::ExportError;
-use crate::export::job::Job;
-use crate::export::script::{Position, script};
+use crate::ExportError;
+use crate::job::Job;
+use crate::script::{Position, script};
 
 pub fn text(job: &Job) -> Result<String, ExportError> {
     let position = Position { node: "\"$RAY_MACHINE\"", nodes: "\"$RAY_MACHINES\"", first: "\"$RAY_FIRST\"" };

@@ -1,9 +1,9 @@
 //! The script that every job target runs on each machine: variables, configuration, then the agent around the training command.
 
-use crate::export::ExportError;
-use crate::export::framework::configuration_path;
-use crate::export::job::Job;
-use crate::export::network::between_machines;
+use crate::ExportError;
+use crate::framework::configuration_path;
+use crate::job::Job;
+use crate::network::between_machines;
 
 /// Port of the first machine where the others meet it; torchrun's default.
 pub const PORT: u16 = 29500;

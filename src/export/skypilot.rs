@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::export::job::{Job, PlannedPool, Terms};
-use crate::export::machine::{skypilot_cloud, skypilot_gpu};
-use crate::export::pod::INTERRUPTED;
-use crate::export::script::{Position, script};
-use crate::export::{ExportError, Target, yaml};
+use crate::job::{Job, PlannedPool, Terms};
+use crate::machine::{skypilot_cloud, skypilot_gpu};
+use crate::pod::INTERRUPTED;
+use crate::script::{Position, script};
+use crate::{ExportError, Target, yaml};
 
 /// Places to try, of which each is one candidate.
 const MOST_PLACES: usize = 10;

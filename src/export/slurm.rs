@@ -1,8 +1,8 @@
 //! A batch script of Slurm (`sbatch FILE`): one agent a machine under `srun`, put back into the queue as often as it is interrupted.
 
-use crate::export::job::{Job, MARGIN, Terms, lines};
-use crate::export::script::{Position, script};
-use crate::export::{ExportError, Target};
+use crate::job::{Job, MARGIN, Terms, lines};
+use crate::script::{Position, script};
+use crate::{ExportError, Target};
 
 pub fn text(job: &Job) -> Result<String, ExportError> {
     let plan = &job.plan;
@@ -94,7 +94,7 @@ fn limit(hours: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::pod::INTERRUPTED;
+    use crate::pod::INTERRUPTED;
 
     #[test]
     fn a_limit_is_in_days_and_hours() {

@@ -1,9 +1,9 @@
 //! Terraform for the machines of a plan on AWS or Google Cloud (`terraform apply`), each of which runs the agent at boot and ends itself.
 
-use crate::export::job::{Job, Terms};
-use crate::export::network::efa_adapters;
-use crate::export::script::{Position, script};
-use crate::export::{ExportError, Target};
+use crate::job::{Job, Terms};
+use crate::network::efa_adapters;
+use crate::script::{Position, script};
+use crate::{ExportError, Target};
 
 /// Provider that `terraform validate` of this text was tried with.
 const AWS_PROVIDER: &str = "5.100.0";

@@ -1,8 +1,8 @@
 //! A script for machines that are there already: started by hand or by any tool, once on each.
 
-use crate::export::ExportError;
-use crate::export::job::Job;
-use crate::export::script::{Position, script};
+use crate::ExportError;
+use crate::job::Job;
+use crate::script::{Position, script};
 
 pub fn text(job: &Job) -> Result<String, ExportError> {
     let mut how = Vec::new();

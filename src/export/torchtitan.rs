@@ -1,9 +1,9 @@
 //! torchtitan: the layout as keys of its configuration, given on the command line, where they win over the user's own TOML file.
 
-use crate::export::ExportError;
-use crate::export::framework::{Told, flag, torchrun};
-use crate::export::job::Job;
-use crate::workload::{Precision, Recompute, Shard};
+use crate::ExportError;
+use crate::framework::{Told, flag, torchrun};
+use crate::job::Job;
+use gpuplan_workload::{Precision, Recompute, Shard};
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);

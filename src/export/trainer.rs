@@ -1,9 +1,9 @@
 //! Hugging Face transformers: the layout as TrainingArguments, which `HfArgumentParser` reads from the command line.
 
-use crate::export::framework::{Told, configuration_path, flag, torchrun};
-use crate::export::job::Job;
-use crate::export::{ExportError, deepspeed};
-use crate::workload::{Optimizer, Precision, Recompute, Shard};
+use crate::framework::{Told, configuration_path, flag, torchrun};
+use crate::job::Job;
+use crate::{ExportError, deepspeed};
+use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     job.only_data_parallel("hf-trainer")?;

@@ -3,17 +3,15 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::embedded::{Archive, EmbeddedError, Table};
-use crate::hardware::cloud::CloudId;
-use crate::hardware::gpu::{Gpu, GpuId};
-use crate::hardware::host::{self, DiskLink, HostId, HostType};
-use crate::hardware::instance::{InstanceId, InstanceType, SoldAs};
-use crate::hardware::link::{Link, LinkKind, Topology};
-use crate::hardware::names::plain;
-use crate::hardware::node::{Fabric, GpuLink, NodeShape};
-use crate::units::{Bytes, BytesPerSecond, GpuCount};
-
-static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hardware.bin"));
+use crate::cloud::CloudId;
+use crate::gpu::{Gpu, GpuId};
+use crate::host::{self, DiskLink, HostId, HostType};
+use crate::instance::{InstanceId, InstanceType, SoldAs};
+use crate::link::{Link, LinkKind, Topology};
+use crate::names::plain;
+use crate::node::{Fabric, GpuLink, NodeShape};
+use gpuplan_embedded::{Archive, EmbeddedError, Table};
+use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
 /// Why catalog text cannot be used. The row is counted from 1 after the header.
 #[derive(Debug, thiserror::Error)]
@@ -50,12 +48,12 @@ struct LinkDocument {
 impl Hardware {
     /// The packed catalog, for a hash of what an answer rests on.
     pub fn embedded_bytes() -> &'static [u8] {
-        EMBEDDED
+        gpuplan_embedded::HARDWARE
     }
 
     /// The catalog inside this binary.
     pub fn embedded() -> Result<Self, HardwareError> {
-        Self::from_archive(&Archive::unpack(EMBEDDED)?)
+        Self::from_archive(&Archive::unpack(gpuplan_embedded::HARDWARE)?)
     }
 
     pub fn from_archive(archive: &Archive) -> Result<Self, HardwareError> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Bytes, BytesPerSecond};
+use gpuplan_units::{Bytes, BytesPerSecond};
 
 /// Position of a GPU in the catalog it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

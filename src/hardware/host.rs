@@ -2,11 +2,11 @@
 //!
 //! These machines have a table of their own, so that nothing that is planned on GPUs can meet one.
 
-use crate::embedded::Table;
-use crate::hardware::catalog::{HardwareError, optional};
-use crate::hardware::cloud::CloudId;
-use crate::hardware::instance::{InstanceType, SoldAs};
-use crate::units::Bytes;
+use crate::catalog::{HardwareError, optional};
+use crate::cloud::CloudId;
+use crate::instance::{InstanceType, SoldAs};
+use gpuplan_embedded::Table;
+use gpuplan_units::Bytes;
 
 /// Position of a machine without GPU in the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,7 +142,7 @@ pub fn read(cloud: &CloudId, file: &str, table: &Table) -> Result<Vec<HostType>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
+    use crate::Hardware;
 
     const HEAD: &str = "instance_type,vcpus,threads_per_core,memory_mib,local_nvme_gb,host_network_gbit_per_s,processor,cpu_architecture,\
         sold_as,notes,source,as_of\n";

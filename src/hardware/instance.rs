@@ -1,9 +1,9 @@
 //! `InstanceType`: what is sold, as one row of `catalogs/instances/<cloud>.csv`.
 
-use crate::hardware::cloud::CloudId;
-use crate::hardware::host::DiskLink;
-use crate::hardware::node::NodeShape;
-use crate::units::Bytes;
+use crate::cloud::CloudId;
+use crate::host::DiskLink;
+use crate::node::NodeShape;
+use gpuplan_units::Bytes;
 
 /// Position of an instance type in the catalog it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,3 +1,3 @@
 //! Finding things by the names people use, and suggesting the nearest one.
 
-pub use crate::units::names::{did_you_mean, plain};
+pub use gpuplan_units::names::{did_you_mean, plain};

@@ -1,7 +1,7 @@
 //! `NodeShape`: the hardware of one machine as the estimate sees it. Many instance types share one shape.
 
-use crate::hardware::gpu::GpuId;
-use crate::units::{Bytes, BytesPerSecond, GpuCount};
+use crate::gpu::GpuId;
+use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
 /// GPU-to-GPU link inside a machine. Bandwidths are per GPU, one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]

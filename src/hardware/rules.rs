@@ -1,7 +1,7 @@
 //! Integrity rules over the hardware catalog: what must hold in every row, checked by a command and by the tests.
 
-use crate::hardware::catalog::Hardware;
-use crate::hardware::gpu::Gpu;
+use crate::catalog::Hardware;
+use crate::gpu::Gpu;
 
 /// A row that breaks a rule. `Error` must be mended; `Note` is true, odd and worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq)]

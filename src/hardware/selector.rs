@@ -2,9 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use crate::hardware::catalog::Hardware;
-use crate::hardware::gpu::{Gpu, GpuId};
-use crate::hardware::names::{did_you_mean, plain};
+use crate::catalog::Hardware;
+use crate::gpu::{Gpu, GpuId};
+use crate::names::{did_you_mean, plain};
 
 /// Which GPUs, with how much memory, how many. Empty names mean any chip.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
-use crate::hardware::gpu::GpuId;
-use crate::hardware::{CloudId, Hardware, InstanceType};
-use crate::import::ImportError;
-use crate::units::Hours;
-use crate::workload::file::WorkloadFile;
+use crate::ImportError;
+use gpuplan_hardware::gpu::GpuId;
+use gpuplan_hardware::{CloudId, Hardware, InstanceType};
+use gpuplan_units::Hours;
+use gpuplan_workload::file::WorkloadFile;
 
 /// The engine that a job was written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

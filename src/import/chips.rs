@@ -1,9 +1,9 @@
 //! Which chips a name means, as engines and their administrators write it: `a100`, `A100-80GB`, `nvidia-h100-mega-80gb`, `NVIDIA-L40S`.
 
-use crate::hardware::Hardware;
-use crate::hardware::gpu::{Gpu, GpuId};
-use crate::hardware::names::plain;
-use crate::import::Chips;
+use crate::Chips;
+use gpuplan_hardware::Hardware;
+use gpuplan_hardware::gpu::{Gpu, GpuId};
+use gpuplan_hardware::names::plain;
 
 /// Words that tell no chip from another: vendors, brands, memory types, a network.
 const SAY_NOTHING: [&str; 14] = [

@@ -1,7 +1,7 @@
 //! What a training command says of its workload: flags of Hugging Face's Trainer, Megatron-LM, TRL, torchtune's and others' usual words.
 
-use crate::import::{Asked, Names, words};
-use crate::workload::file::{Scalar, WorkloadFile};
+use crate::{Asked, Names, words};
+use gpuplan_workload::file::{Scalar, WorkloadFile};
 
 /// What became of a flag.
 enum Outcome {
@@ -245,9 +245,9 @@ fn model(value: Option<&str>, file: &mut WorkloadFile, names: Names) -> Outcome 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
-    use crate::import::Kind;
-    use crate::workload::Models;
+    use crate::Kind;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::Models;
 
     fn asked(script: &str) -> Asked {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
@@ -256,7 +256,7 @@ mod tests {
         asked
     }
 
-    fn keys(said: &[crate::import::Said]) -> Vec<&str> {
+    fn keys(said: &[crate::Said]) -> Vec<&str> {
         said.iter().map(|one| one.key.as_str()).collect()
     }
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::import::labels::narrow;
-use crate::import::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, command, invalid};
-use crate::units::Hours;
+use crate::labels::narrow;
+use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, command, invalid};
+use gpuplan_units::Hours;
 
 /// Objects that may stand beside a job and cost nothing of themselves.
 const BESIDE: [&str; 13] = [
@@ -307,9 +307,9 @@ fn word<'a>(object: &'a Value, key: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
-    use crate::import::yaml;
-    use crate::workload::Models;
+    use crate::yaml;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::Models;
 
     fn asked(text: &str) -> Result<Asked, ImportError> {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());

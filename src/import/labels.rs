@@ -1,20 +1,20 @@
 //! Labels by which pods choose nodes: what the managed Kubernetes of clouds and the vendors' plugins call machines, places and cards.
 
-use crate::hardware::CloudId;
-use crate::import::{Asked, Choice, Names, chips};
+use crate::{Asked, Choice, Names, chips};
+use gpuplan_hardware::CloudId;
 
 /// Narrows a choice by one label. Labels of Kubernetes: "Well-Known Labels"; the clouds' as in export/machine.rs; cards by GPU Feature
 /// Discovery (`nvidia.com/gpu.product`), GKE (`cloud.google.com/gke-accelerator`) and Karpenter (`karpenter.k8s.aws/instance-gpu-name`).
 pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut Asked, names: Names) {
     match key {
         "node.kubernetes.io/instance-type" | "beta.kubernetes.io/instance-type" => {
-            choice.instance_type = Some(value.to_owned())
+            choice.instance_type = Some(value.to_owned());
         }
         "topology.kubernetes.io/region" | "failure-domain.beta.kubernetes.io/region" => {
-            choice.region = Some(value.to_owned())
+            choice.region = Some(value.to_owned());
         }
         "topology.kubernetes.io/zone" | "failure-domain.beta.kubernetes.io/zone" => {
-            choice.zone = Some(value.to_owned())
+            choice.zone = Some(value.to_owned());
         }
         "karpenter.sh/capacity-type" | "eks.amazonaws.com/capacityType" => {
             choice.is_spot = value.eq_ignore_ascii_case("spot");

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::hardware::CloudId;
-use crate::import::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid};
+use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid};
+use gpuplan_hardware::CloudId;
 
 /// Known keys of a task that change neither machines nor price.
 const BESIDE: [&str; 11] = [
@@ -107,14 +107,14 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
             "instance_type" => choice.instance_type = Some(word.clone()),
             "use_spot" => {
                 choice.is_spot =
-                    value.as_bool().ok_or_else(|| invalid(key, format!("`{word}` is neither true nor false")))?
+                    value.as_bool().ok_or_else(|| invalid(key, format!("`{word}` is neither true nor false")))?;
             }
             "infra" => infra(&word, &mut choice, names)?,
             "cloud" => choice.cloud = Some(cloud(key, &word, names)?),
             "region" => choice.region = Some(word.clone()),
             "zone" => choice.zone = Some(word.clone()),
             known => {
-                let seen = |list: &[crate::import::Said]| list.iter().any(|said| said.key == known);
+                let seen = |list: &[crate::Said]| list.iter().any(|said| said.key == known);
                 if seen(&asked.beside) || seen(&asked.unread) {
                     // Said of an earlier candidate.
                 } else if BESIDE_MACHINES.contains(&known) {
@@ -204,9 +204,9 @@ fn text(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
-    use crate::import::yaml;
-    use crate::workload::Models;
+    use crate::yaml;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::Models;
 
     fn asked(text: &str) -> Result<Asked, ImportError> {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
@@ -232,7 +232,7 @@ mod tests {
         let task =
             asked("resources:\n  accelerators: L4\n  max_hourly_cost: 3\n  disk_size: 100\nservice: {}\nsetup: x\n")
                 .unwrap();
-        let keys = |said: &[crate::import::Said]| said.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
+        let keys = |said: &[crate::Said]| said.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
         assert_eq!(
             (keys(&task.unread), keys(&task.beside)),
             (

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use crate::import::{Asked, Chips, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid, words};
-use crate::units::Hours;
+use crate::{Asked, Chips, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid, words};
+use gpuplan_units::Hours;
 
 /// Short options and their long names.
 const SHORT: [(char, &str); 20] = [
@@ -160,7 +160,7 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
         "job-name" => asked.name = Some(value.to_owned()),
         "nodes" => {
             options.nodes =
-                Some(range(value).ok_or_else(|| invalid(key, format!("`{value}` is no number of machines")))?)
+                Some(range(value).ok_or_else(|| invalid(key, format!("`{value}` is no number of machines")))?);
         }
         "ntasks" => options.tasks = Some(number()?),
         "ntasks-per-node" => options.tasks_per_node = Some(number()?),
@@ -173,7 +173,7 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
             for one in value.split(',') {
                 match one.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':')) {
                     Some(rest) => {
-                        options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, names)?)
+                        options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, names)?);
                     }
                     None => asked.leave_unread("--gres", one),
                 }
@@ -184,14 +184,14 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
         }
         "mem" => options.memory = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?),
         "mem-per-cpu" => {
-            options.memory_per_cpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?)
+            options.memory_per_cpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?);
         }
         "mem-per-gpu" => {
-            options.memory_per_gpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?)
+            options.memory_per_gpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?);
         }
         "time" => {
             asked.hours =
-                time(value).map_err(|()| invalid(key, format!("`{value}` is no time of Slurm, such as 2-12:00:00")))?
+                time(value).map_err(|()| invalid(key, format!("`{value}` is no time of Slurm, such as 2-12:00:00")))?;
         }
         // Administrators name nodes by their cards.
         "constraint" => match chips::find(value, names.hardware) {
@@ -323,8 +323,8 @@ fn put_together(options: Options, asked: &mut Asked) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
-    use crate::workload::Models;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::Models;
 
     fn asked(text: &str) -> Result<Asked, ImportError> {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());

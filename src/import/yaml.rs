@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::import::ImportError;
+use crate::ImportError;
 
 /// Every document of a file. What is too deep, too large or says a key twice is refused.
 pub fn documents(text: &str) -> Result<Vec<Value>, ImportError> {

@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::launch::launcher::LaunchError;
-use crate::market::BoxFuture;
-use crate::units::Usd;
+use crate::launcher::LaunchError;
+use gpuplan_market::BoxFuture;
+use gpuplan_units::Usd;
 
 /// Machines of a block end so long before it does (EC2 user guide, "Capacity Blocks for ML": instances are terminated beginning
 /// 30 minutes before the end).

@@ -1,7 +1,7 @@
 //! Places that said no: for how long they are not asked again.
 
-use crate::launch::events::Choice;
-use crate::launch::launcher::{LaunchError, Pool, Reach};
+use crate::events::Choice;
+use crate::launcher::{LaunchError, Pool, Reach};
 
 /// A pool without capacity is asked again after ten minutes, and after twice as long each time it says no again (reference of
 /// EC2's capacity errors; the length is judgement). Seconds.
@@ -82,7 +82,7 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::launcher::Market;
+    use crate::launcher::Market;
 
     fn pool(cloud: &str, zone: &str, name: &str, market: Market) -> Pool {
         Pool {

@@ -1,9 +1,9 @@
 //! The boot script: the first thing that a rented machine runs. Its first line arms the end of the machine.
 
-use crate::launch::events::Order;
-use crate::launch::job::Data;
-use crate::launch::spec::RunSpec;
-use crate::runstore::store::Link;
+use crate::events::Order;
+use crate::job::Data;
+use crate::spec::RunSpec;
+use gpuplan_runstore::store::Link;
 
 /// What every boot script says alike: how to fetch, to fail and to end.
 const PRELUDE: &str = include_str!("boot.sh");
@@ -182,11 +182,11 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::launch::events::Choice;
-    use crate::launch::job::{Job, Parcel, Secret};
-    use crate::launch::launcher::{Market, Pool};
-    use crate::units::{BillingRule, GpuCount, Usd, UsdPerHour};
-    use crate::workload::Sweep;
+    use crate::events::Choice;
+    use crate::job::{Job, Parcel, Secret};
+    use crate::launcher::{Market, Pool};
+    use gpuplan_units::{BillingRule, GpuCount, Usd, UsdPerHour};
+    use gpuplan_workload::Sweep;
 
     fn spec() -> RunSpec {
         let parcel = |name: &str| Parcel::Stored { key: name.to_owned(), sha256: "ab".to_owned() };

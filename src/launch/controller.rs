@@ -5,15 +5,15 @@
 
 mod orders;
 
-use crate::launch::blocks::Blocks;
-use crate::launch::events::{Action, End, Event, Outcome, Past, Report, Terms};
-use crate::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Pool};
-use crate::launch::phase::{Gang, Next, Phase, Which};
-use crate::launch::rental::{Rental, Rentals};
-use crate::spot::policy::reason::Reason;
-use crate::spot::policy::{self, Observation, State};
-use crate::spot::watch::Watch;
-use crate::units::Hours;
+use crate::blocks::Blocks;
+use crate::events::{Action, End, Event, Outcome, Past, Report, Terms};
+use crate::launcher::{LaunchError, Machine, MachineId, MachineState, Pool};
+use crate::phase::{Gang, Next, Phase, Which};
+use crate::rental::{Rental, Rentals};
+use gpuplan_spot::policy::reason::Reason;
+use gpuplan_spot::policy::{self, Observation, State};
+use gpuplan_spot::watch::Watch;
+use gpuplan_units::Hours;
 
 /// Pauses between repeats of a call without a clear answer, doubled each time. Seconds.
 const FIRST_PAUSE: f64 = 5.0;
@@ -344,7 +344,7 @@ impl Controller {
             Some(Outcome::Interrupted) => self.lost(now, &gang, "interrupted, its work is saved", actions),
             // One agent alone has started its program again; those of several machines leave that to us.
             Some(Outcome::Failed(why)) if self.terms.nodes > 1 => {
-                self.came_to_nothing(now, &gang, "its program failed", &why, actions)
+                self.came_to_nothing(now, &gang, "its program failed", &why, actions);
             }
             Some(Outcome::Failed(why)) => self.end_all(now, Next::End(End::Failed(why)), actions),
         }

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::market::BoxFuture;
-use crate::units::{Usd, UsdPerHour};
+use gpuplan_market::BoxFuture;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// What is handed over. Written into the journal before the engine is called, so that a lost answer can be looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! What a run is, what its controller hears and what it wants: the words between the state machine and the world.
 
-use crate::launch::launcher::{LaunchError, Machine, MachineId, Pool};
-use crate::launch::rental::Rentals;
-use crate::spot::policy::{Limits, Policy};
-use crate::units::{BillingRule, UsdPerHour};
+use crate::launcher::{LaunchError, Machine, MachineId, Pool};
+use crate::rental::Rentals;
+use gpuplan_spot::policy::{Limits, Policy};
+use gpuplan_units::{BillingRule, UsdPerHour};
 
 /// A place to rent at, and one machine's rate.
 #[derive(Clone, Debug, PartialEq)]

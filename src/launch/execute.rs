@@ -10,18 +10,18 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::launch::boot::{self, Boot, Source};
-use crate::launch::controller::Controller;
-use crate::launch::events::{Action, Choice, End, Event, Order, Outcome, Report};
-use crate::launch::job::Parcel;
-use crate::launch::journal::{Journal, JournalError, Said};
-use crate::launch::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
-use crate::launch::rented;
-use crate::launch::spec::RunSpec;
-use crate::runstore::status::Staged;
-use crate::runstore::{Phase, Run, Status, StoreError, SweepStatus};
-use crate::spot::policy::Policy;
-use crate::units::{Bytes, Usd};
+use crate::boot::{self, Boot, Source};
+use crate::controller::Controller;
+use crate::events::{Action, Choice, End, Event, Order, Outcome, Report};
+use crate::job::Parcel;
+use crate::journal::{Journal, JournalError, Said};
+use crate::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
+use crate::rented;
+use crate::spec::RunSpec;
+use gpuplan_runstore::status::Staged;
+use gpuplan_runstore::{Phase, Run, Status, StoreError, SweepStatus};
+use gpuplan_spot::policy::Policy;
+use gpuplan_units::{Bytes, Usd};
 
 /// A call to a cloud that takes longer has no clear answer.
 const CALL: Duration = Duration::from_mins(1);

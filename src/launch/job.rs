@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::Sweep;
+use gpuplan_workload::Sweep;
 
 /// Everything that a machine needs beside the run's store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

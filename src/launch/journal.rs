@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::launch::events::{Choice, End, Order, Past};
-use crate::launch::launcher::{Machine, MachineId, Pool};
-use crate::launch::rental::{Rental, Rentals};
-use crate::launch::spec::{RunSpec, SpecError};
-use crate::units::{BillingRule, UsdPerHour};
+use crate::events::{Choice, End, Order, Past};
+use crate::launcher::{Machine, MachineId, Pool};
+use crate::rental::{Rental, Rentals};
+use crate::spec::{RunSpec, SpecError};
+use gpuplan_units::{BillingRule, UsdPerHour};
 
 const VERSION: i64 = 1;
 /// How long another process may hold the file.

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::launch::launcher::{CreateRequest, LaunchError, Pool};
-use crate::market::BoxFuture;
+use crate::launcher::{CreateRequest, LaunchError, Pool};
+use gpuplan_market::BoxFuture;
 
 /// A group of one machine to make.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::launch::block::Seller;
-use crate::launch::keeper::Keeper;
-use crate::market::BoxFuture;
-use crate::units::UsdPerHour;
+use crate::block::Seller;
+use crate::keeper::Keeper;
+use gpuplan_market::BoxFuture;
+use gpuplan_units::UsdPerHour;
 
 /// The cloud's own name of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Where a run stands: choosing, creating a gang, running, ending machines, ended.
 
-use crate::launch::events::{End, Order};
-use crate::launch::launcher::MachineId;
+use crate::events::{End, Order};
+use crate::launcher::MachineId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {

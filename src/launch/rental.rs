@@ -1,7 +1,7 @@
 //! `Rental`: a machine that is paid for, from when, at which rate; and what all of them cost.
 
-use crate::launch::launcher::MachineId;
-use crate::units::{BillingRule, Usd, UsdPerHour};
+use crate::launcher::MachineId;
+use gpuplan_units::{BillingRule, Usd, UsdPerHour};
 
 /// A machine from its creation to its end, in seconds of the run.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! What the journal knows of a run's machines, in the words of the run's store: there it counts for everybody who adds up money.
 
-use crate::launch::execute::Clock;
-use crate::launch::journal::Kept;
-use crate::runstore::rented::VERSION;
-use crate::runstore::{AllRented, Rented};
+use crate::execute::Clock;
+use crate::journal::Kept;
+use gpuplan_runstore::rented::VERSION;
+use gpuplan_runstore::{AllRented, Rented};
 
 /// Every machine that was rented, with how the run ended.
 pub fn all(kept: &Kept, clock: &Clock) -> AllRented {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::launch::block::BlockOrder;
-use crate::launch::events::{Choice, Terms};
-use crate::launch::job::Job;
-use crate::launch::launcher::Pool;
-use crate::runstore::Expected;
-use crate::spot::AvailabilityModel;
-use crate::spot::policy::semi_markov::Tables;
-use crate::spot::policy::{Limits, Policy, PoolTerms};
-use crate::units::{BillingRule, Usd, UsdPerHour};
+use crate::block::BlockOrder;
+use crate::events::{Choice, Terms};
+use crate::job::Job;
+use crate::launcher::Pool;
+use gpuplan_runstore::Expected;
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_spot::policy::semi_markov::Tables;
+use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
+use gpuplan_units::{BillingRule, Usd, UsdPerHour};
 
 pub const VERSION: u32 = 1;
 /// Between two decisions of the policy: the probes that its model is fitted on. Seconds.

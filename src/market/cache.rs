@@ -7,11 +7,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::hardware::{CloudId, Hardware, InstanceId};
-use crate::market::cached_rows::{self, RowsError};
-use crate::market::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
-use crate::market::source::{Answer, PricePoint, RiskAnswer};
-use crate::units::UsdPerHour;
+use crate::cached_rows::{self, RowsError};
+use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
+use crate::source::{Answer, PricePoint, RiskAnswer};
+use gpuplan_hardware::{CloudId, Hardware, InstanceId};
+use gpuplan_units::UsdPerHour;
 
 /// Version of the tables. A file of another version is emptied: it holds nothing that cannot be asked again.
 const VERSION: i64 = 1;
@@ -316,8 +316,8 @@ impl<'a> Cell<'a> for rusqlite::types::ValueRef<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::offer::Availability;
-    use crate::market::quote::Origin;
+    use crate::offer::Availability;
+    use crate::quote::Origin;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -336,7 +336,7 @@ mod tests {
         let mut kept = offer(&hardware, "us-east-1", "use1-az4", "12.345678901", "2026-11-20T10:00:00Z");
         kept.availability = Availability::Listed;
         kept.signals = vec![Signal::PlacementScore(3)];
-        kept.suspicions = vec![crate::market::Suspicion::LocalZone];
+        kept.suspicions = vec![crate::Suspicion::LocalZone];
         kept.flags = "in_force_since=yesterday".into();
         let answer = Answer { offers: vec![kept.clone()], ..Answer::default() };
         cache.store("aws-spot-history", &cloud, &answer, &hardware, at("2026-11-20T10:00:01Z")).unwrap();

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::hardware::{CloudId, Hardware, InstanceId};
-use crate::market::import::IMPORTED;
-use crate::market::offer::{Availability, Offer, Place, Purchase, RiskEvidence, Signal, Suspicion};
-use crate::market::quote::{Origin, Quote};
-use crate::market::source::RiskAnswer;
-use crate::units::UsdPerHour;
+use crate::import::IMPORTED;
+use crate::offer::{Availability, Offer, Place, Purchase, RiskEvidence, Signal, Suspicion};
+use crate::quote::{Origin, Quote};
+use crate::source::RiskAnswer;
+use gpuplan_hardware::{CloudId, Hardware, InstanceId};
+use gpuplan_units::UsdPerHour;
 
 /// Why bytes are no rows.
 #[derive(Debug, thiserror::Error)]

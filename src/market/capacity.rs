@@ -5,11 +5,11 @@ use std::sync::Arc;
 use jiff::{Timestamp, civil, tz::TimeZone};
 use serde::Deserialize;
 
-use crate::hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
-use crate::market::offer::{Offer, Place, Purchase};
-use crate::market::quote::{Origin, Quote};
-use crate::market::snapshot::Market;
-use crate::units::{Bytes, BytesPerSecond, GpuCount, UsdPerHour};
+use crate::offer::{Offer, Place, Purchase};
+use crate::quote::{Origin, Quote};
+use crate::snapshot::Market;
+use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
+use gpuplan_units::{Bytes, BytesPerSecond, GpuCount, UsdPerHour};
 
 /// Name that own machines have in place of a cloud.
 pub const OWN: &str = "own";

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::embedded::Table;
-use crate::hardware::CloudId;
-use crate::units::Usd;
+use gpuplan_embedded::Table;
+use gpuplan_hardware::CloudId;
+use gpuplan_units::Usd;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChargeKind {

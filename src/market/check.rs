@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::hardware::Hardware;
-use crate::hardware::rules::{Finding, Severity};
-use crate::market::offer::{Offer, Suspicion};
-use crate::market::snapshot::Market;
+use crate::offer::{Offer, Suspicion};
+use crate::snapshot::Market;
+use gpuplan_hardware::Hardware;
+use gpuplan_hardware::rules::{Finding, Severity};
 
 /// Offers named as examples of a finding.
 const EXAMPLES: usize = 2;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::embedded::Table;
-use crate::hardware::{CloudId, Hardware, HostId};
-use crate::market::offer::{Place, Purchase, Suspicion};
-use crate::market::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
-use crate::market::snapshot::{MarketError, stated, timestamp};
-use crate::units::UsdPerHour;
+use crate::offer::{Place, Purchase, Suspicion};
+use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
+use crate::snapshot::{MarketError, stated, timestamp};
+use gpuplan_embedded::Table;
+use gpuplan_hardware::{CloudId, Hardware, HostId};
+use gpuplan_units::UsdPerHour;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostOffer {
@@ -87,7 +87,7 @@ fn mark(offers: &mut [HostOffer]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::Market;
+    use crate::Market;
 
     #[test]
     fn embedded_prices_are_sourced_and_plausible() {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::embedded::{EmbeddedError, Table};
-use crate::hardware::{CloudId, Hardware, InstanceId};
-use crate::market::offer::{Offer, Place, Purchase, Suspicion};
-use crate::market::quote::Origin;
-use crate::market::source::SourceNote;
-use crate::units::{Usd, UsdPerHour};
+use crate::offer::{Offer, Place, Purchase, Suspicion};
+use crate::quote::Origin;
+use crate::source::SourceNote;
+use gpuplan_embedded::{EmbeddedError, Table};
+use gpuplan_hardware::{CloudId, Hardware, InstanceId};
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Beginning of the name that an imported file has among the sources: what it says is the user's own word.
 pub const IMPORTED: &str = "import:";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::market::offer::Offer;
+use crate::offer::Offer;
 
 /// One number for each name, in the order of the offers.
 pub struct Numbers {

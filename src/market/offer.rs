@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use crate::hardware::InstanceId;
-use crate::market::capacity::Owned;
-use crate::market::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
-use crate::units::UsdPerHour;
+use crate::capacity::Owned;
+use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
+use gpuplan_hardware::InstanceId;
+use gpuplan_units::UsdPerHour;
 
 /// Position of an offer in its market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

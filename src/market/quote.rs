@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::units::{Hours, UsdPerHour};
+use gpuplan_units::{Hours, UsdPerHour};
 
 /// Where a rate came from. A failed refresh changes none of these: old data stays old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

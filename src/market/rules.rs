@@ -5,10 +5,10 @@
 
 use rustc_hash::FxHashMap as HashMap;
 
-use crate::hardware::{GpuId, Hardware, InstanceId};
-use crate::market::numbers::Numbers;
-use crate::market::offer::{Offer, Purchase, Suspicion};
-use crate::units::Hours;
+use crate::numbers::Numbers;
+use crate::offer::{Offer, Purchase, Suspicion};
+use gpuplan_hardware::{GpuId, Hardware, InstanceId};
+use gpuplan_units::Hours;
 
 /// On-demand rates of one machine type differ by at most this factor from their median over regions (list prices of the
 /// three large clouds stay within 1.6).
@@ -267,10 +267,10 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::CloudId;
-    use crate::market::offer::Place;
-    use crate::market::quote::Origin;
-    use crate::units::UsdPerHour;
+    use crate::offer::Place;
+    use crate::quote::Origin;
+    use gpuplan_hardware::CloudId;
+    use gpuplan_units::UsdPerHour;
 
     fn offer(hardware: &Hardware, region: &str, zone: &str, purchase: Purchase, source: &str, rate: &str) -> Offer {
         let instance = hardware.find_instance(&CloudId::new("gcp"), "a3-highgpu-8g").unwrap();

@@ -7,18 +7,16 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
 
-use crate::embedded::{Archive, EmbeddedError, Table};
-use crate::hardware::{CloudId, Hardware, InstanceId};
-use crate::market::cached_rows::{self, RowsError};
-use crate::market::charges::Charges;
-use crate::market::host_offer::{self, HostOffer};
-use crate::market::numbers::Numbers;
-use crate::market::offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
-use crate::market::quote::{Origin, Quote};
-use crate::market::rules;
-use crate::units::UsdPerHour;
-
-static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/market.bin"));
+use crate::cached_rows::{self, RowsError};
+use crate::charges::Charges;
+use crate::host_offer::{self, HostOffer};
+use crate::numbers::Numbers;
+use crate::offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
+use crate::quote::{Origin, Quote};
+use crate::rules;
+use gpuplan_embedded::{Archive, EmbeddedError, Table};
+use gpuplan_hardware::{CloudId, Hardware, InstanceId};
+use gpuplan_units::UsdPerHour;
 
 /// Region of rows whose source names none.
 const ANYWHERE: &str = "any";
@@ -68,12 +66,12 @@ pub struct Market {
 impl Market {
     /// The packed catalog, for a hash of what an answer rests on.
     pub fn embedded_bytes() -> &'static [u8] {
-        EMBEDDED
+        gpuplan_embedded::MARKET
     }
 
     /// The market inside this binary.
     pub fn embedded(hardware: &Hardware) -> Result<Self, MarketError> {
-        Self::from_archive(&Archive::unpack(EMBEDDED)?, hardware)
+        Self::from_archive(&Archive::unpack(gpuplan_embedded::MARKET)?, hardware)
     }
 
     pub fn from_archive(archive: &Archive, hardware: &Hardware) -> Result<Self, MarketError> {

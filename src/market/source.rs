@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::hardware::{CloudId, Hardware, InstanceId, InstanceType};
-use crate::market::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
-use crate::market::snapshot::Market;
-use crate::units::UsdPerHour;
+use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
+use crate::snapshot::Market;
+use gpuplan_hardware::{CloudId, Hardware, InstanceId, InstanceType};
+use gpuplan_units::UsdPerHour;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -57,7 +57,7 @@ impl<'a> OfferQuery<'a> {
 }
 
 fn is_known_pool(offer: &Offer) -> bool {
-    use crate::market::offer::Suspicion::ZoneUnverified;
+    use crate::offer::Suspicion::ZoneUnverified;
     matches!(offer.purchase, Purchase::OnDemand | Purchase::Spot | Purchase::CapacityBlock)
         && !offer.suspicions.contains(&ZoneUnverified)
         && !offer.needs_special_account()
@@ -259,4 +259,14 @@ pub enum SourceError {
     /// The answer is not what its interface promises. Worth a report.
     #[error("unexpected value of `{field}`: {detail}")]
     Malformed { field: String, detail: String },
+}
+
+/// Everything that can be asked of one cloud, as the environment names its addresses and credentials.
+#[derive(Default)]
+pub struct Sources {
+    pub prices: Vec<Box<dyn PriceSource>>,
+    pub risks: Vec<Box<dyn RiskSource>>,
+    pub account: Option<Box<dyn AccountSource>>,
+    /// The feature without which this binary cannot ask the cloud's account.
+    pub needs_feature: Option<&'static str>,
 }

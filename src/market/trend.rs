@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::market::source::PricePoint;
-use crate::units::UsdPerHour;
+use crate::source::PricePoint;
+use gpuplan_units::UsdPerHour;
 
 /// What is looked back on.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -63,8 +63,8 @@ fn deviation(logs: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::InstanceId;
-    use crate::market::offer::{Place, Purchase};
+    use crate::offer::{Place, Purchase};
+    use gpuplan_hardware::InstanceId;
 
     fn points(rows: &[(&str, &str)]) -> Vec<PricePoint> {
         let place = Place { region: "r".into(), zone_id: Some("z".into()) };

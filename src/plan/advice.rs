@@ -1,17 +1,17 @@
 //! Reasons for a choice, and advice where it applies: batch, recompute, precision, alignment, loader, slices, network.
 
-use crate::estimate::{Bound, StepEstimate};
-use crate::hardware::{Architecture, InstanceType};
-use crate::market::Purchase;
-use crate::plan::bill::PlaceCharges;
-use crate::plan::candidate::Plan;
-use crate::plan::choose::{PATIENCE, PlanSet, World};
-use crate::plan::limits::{Limits, Objective};
-use crate::plan::loading;
-use crate::plan::serving_advice;
-use crate::plan::spot::Outlook;
-use crate::units::{Bytes, Hours, Usd};
-use crate::workload::{Optimizer, Recompute, Shard, Workload};
+use crate::bill::PlaceCharges;
+use crate::candidate::Plan;
+use crate::choose::{PATIENCE, PlanSet, World};
+use crate::limits::{Limits, Objective};
+use crate::loading;
+use crate::serving_advice;
+use crate::spot::Outlook;
+use gpuplan_estimate::{Bound, StepEstimate};
+use gpuplan_hardware::{Architecture, InstanceType};
+use gpuplan_market::Purchase;
+use gpuplan_units::{Bytes, Hours, Usd};
+use gpuplan_workload::{Optimizer, Recompute, Shard, Workload};
 
 /// Tokens in a step beyond which published runs needed warm-up and tuned learning rates: GPT-3 175B used 3.2M
 /// (arXiv 2005.14165, table 2.1).
@@ -69,7 +69,7 @@ pub fn annotate(world: World, workload: &Workload, limits: &Limits, plans: usize
                 .chain(&set.alternatives)
                 .filter(|plan| world.market.offer(plan.offer).purchase == Purchase::OnDemand);
             if let Some(firm) = firm.min_by_key(|plan| plan.cost.expected) {
-                let name = crate::plan::explain::plan_id(world, firm);
+                let name = crate::explain::plan_id(world, firm);
                 set.notes.push(format!(
                     "capacity that is not taken back costs ${:.2}: {name} (--on-demand)",
                     firm.cost.expected.dollars()
@@ -92,7 +92,7 @@ fn sooner_for_little(world: World, limits: &Limits, set: &PlanSet) -> Option<Str
         "{} sooner for ${:.2} more: {} (--value-of-time {:.2} would choose it)",
         Hours(best.run.hours.expected - plan.run.hours.expected),
         plan.cost.expected.dollars() - best.cost.expected.dollars(),
-        crate::plan::explain::plan_id(world, plan),
+        crate::explain::plan_id(world, plan),
         // Rounded up, so that it does.
         (an_hour(&plan) * 100.0).ceil() / 100.0,
     ))
@@ -297,7 +297,7 @@ fn machine_advice(workload: &Workload, plan: &Plan, instance: &InstanceType, sai
                 ));
             }
             Some(nvme) if nvme.0 > 0.0 => {
-                said.push("the data does not fit on local NVMe: stream it, or shard it over machines".to_owned())
+                said.push("the data does not fit on local NVMe: stream it, or shard it over machines".to_owned());
             }
             _ => {}
         }

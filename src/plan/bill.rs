@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::hardware::InstanceType;
-use crate::market::{Charge, ChargeKind, Charges, Offer};
-use crate::plan::run::RunTime;
-use crate::units::{BillingRule, Bytes, Usd};
-use crate::workload::{DataSet, Storage};
+use crate::run::RunTime;
+use gpuplan_hardware::InstanceType;
+use gpuplan_market::{Charge, ChargeKind, Charges, Offer};
+use gpuplan_units::{BillingRule, Bytes, Usd};
+use gpuplan_workload::{DataSet, Storage};
 
 /// Hours of a billing month, as the clouds count it.
 pub const HOURS_PER_MONTH: f64 = 730.0;
@@ -112,7 +112,7 @@ impl PlaceCharges {
             data.and_then(|data| data.place.as_deref()).map(|place| place.split_once('/').unwrap_or((place, "*")));
         let leaves = from.filter(|(cloud, _)| *cloud != instance.cloud.as_str());
         let egress = leaves.and_then(|(cloud, region)| {
-            charges.find(ChargeKind::EgressInternet, &crate::hardware::CloudId::new(cloud), region).map(Rate::new)
+            charges.find(ChargeKind::EgressInternet, &gpuplan_hardware::CloudId::new(cloud), region).map(Rate::new)
         });
         let moved = data.map(|data| Bytes(data.size.0 * times));
         Self {

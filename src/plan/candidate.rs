@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::estimate::StepEstimate;
-use crate::hardware::InstanceId;
-use crate::market::{OfferId, Purchase};
-use crate::plan::bill::Bill;
-use crate::plan::cures::Cure;
-use crate::plan::run::RunTime;
-use crate::plan::service::Standby;
-use crate::plan::spot::Outlook;
-use crate::units::{Hours, Quantiles, Usd};
+use crate::bill::Bill;
+use crate::cures::Cure;
+use crate::run::RunTime;
+use crate::service::Standby;
+use crate::spot::Outlook;
+use gpuplan_estimate::StepEstimate;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{OfferId, Purchase};
+use gpuplan_units::{Hours, Quantiles, Usd};
 
 /// A way to carry out the workload. Cheap to clone: the physics is shared.
 #[derive(Clone, Debug)]

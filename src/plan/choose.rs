@@ -3,26 +3,26 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::estimate::{Correction, StepEstimate};
-use crate::hardware::{Hardware, InstanceId};
-use crate::market::{Market, Offer, OfferId, Origin, Purchase};
-use crate::plan::advice;
-use crate::plan::candidate::Plan;
-use crate::plan::cures;
-use crate::plan::filters::{Rejection, Why, count_is_asked, refuse_offer};
-use crate::plan::limits::Limits;
-use crate::plan::loading;
-use crate::plan::outlook;
-use crate::plan::physics::{NODE_COUNTS, Physics};
-use crate::plan::price::Pricer;
-use crate::plan::refused::Refused;
-use crate::plan::service::needs_network;
-use crate::plan::shown;
-use crate::plan::spot::Forecaster;
-use crate::plan::terms::{self, Terms};
-use crate::plan::what_if::PricedFinding;
-use crate::units::Hours;
-use crate::workload::Workload;
+use crate::advice;
+use crate::candidate::Plan;
+use crate::cures;
+use crate::filters::{Rejection, Why, count_is_asked, refuse_offer};
+use crate::limits::Limits;
+use crate::loading;
+use crate::outlook;
+use crate::physics::{NODE_COUNTS, Physics};
+use crate::price::Pricer;
+use crate::refused::Refused;
+use crate::service::needs_network;
+use crate::shown;
+use crate::spot::Forecaster;
+use crate::terms::{self, Terms};
+use crate::what_if::PricedFinding;
+use gpuplan_estimate::{Correction, StepEstimate};
+use gpuplan_hardware::{Hardware, InstanceId};
+use gpuplan_market::{Market, Offer, OfferId, Origin, Purchase};
+use gpuplan_units::Hours;
+use gpuplan_workload::Workload;
 
 /// Without a deadline, plans that end within this are preferred: nobody waits a year to save a dollar.
 pub const PATIENCE: Hours = Hours(30.0 * 24.0);

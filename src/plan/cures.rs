@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::estimate::input_constants::{RAW_BYTES, SIDE};
-use crate::hardware::InstanceId;
-use crate::market::OfferId;
-use crate::plan::bill::fits_on_local_disks;
-use crate::plan::candidate::Plan;
-use crate::plan::filters::count_is_asked;
-use crate::plan::loading::{self, Waiting};
-use crate::plan::price::Pricer;
-use crate::plan::staging::Staging;
-use crate::plan::what_if::fastest;
-use crate::units::{Bytes, Hours, Usd};
-use crate::workload::{DataKind, DataSet, Decoder, FileLayout, Storage, Workload};
+use crate::bill::fits_on_local_disks;
+use crate::candidate::Plan;
+use crate::filters::count_is_asked;
+use crate::loading::{self, Waiting};
+use crate::price::Pricer;
+use crate::staging::Staging;
+use crate::what_if::fastest;
+use gpuplan_estimate::input_constants::{RAW_BYTES, SIDE};
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::OfferId;
+use gpuplan_units::{Bytes, Hours, Usd};
+use gpuplan_workload::{DataKind, DataSet, Decoder, FileLayout, Storage, Workload};
 
 /// A cure leaves less than this of the waiting, or it is none.
 const LEAST_EFFECT: f64 = 0.95;
@@ -43,7 +43,7 @@ pub fn of(pricer: &Pricer, kept: &[OfferId], plan: &Plan) -> Vec<Cure> {
     let Some(case) = Case::new(pricer, plan) else { return Vec::new() };
     let mut cures: Vec<Cure> = [case.decoded_once(), case.on_the_gpu(), case.staged()].into_iter().flatten().collect();
     // What leaves the slowest part as it is cures nothing.
-    let waits = plan.step.feeding.as_ref().map_or(0.0, crate::estimate::Feeding::waiting_share);
+    let waits = plan.step.feeding.as_ref().map_or(0.0, gpuplan_estimate::Feeding::waiting_share);
     cures.retain(|cure| cure.waiting_share < waits * LEAST_EFFECT);
     cures.extend(case.other_machines(kept, "more-vcpus"));
     cures.extend(case.other_machines(kept, "fewer-gpus"));
@@ -69,7 +69,7 @@ impl<'a> Case<'a> {
         Cure {
             cure,
             what,
-            waiting_share: after.step.feeding.as_ref().map_or(0.0, crate::estimate::Feeding::waiting_share),
+            waiting_share: after.step.feeding.as_ref().map_or(0.0, gpuplan_estimate::Feeding::waiting_share),
             run_hours: after.run.hours.expected,
             saves_usd: self.before - after.cost.expected,
         }
@@ -176,8 +176,7 @@ impl<'a> Case<'a> {
             }
         }
         let after = plans.into_iter().min_by_key(|plan| plan.cost.expected)?;
-        let what =
-            format!("{}, {:.0} vCPUs a GPU", crate::plan::explain::plan_id(world, &after), vcpus(after.instance));
+        let what = format!("{}, {:.0} vCPUs a GPU", crate::explain::plan_id(world, &after), vcpus(after.instance));
         Some(self.cure(cure, what, &after))
     }
 }

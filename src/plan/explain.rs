@@ -1,7 +1,7 @@
 //! Why one candidate lost, and what would change the answer.
 
-use crate::plan::candidate::Plan;
-use crate::plan::choose::{COST_TOLERANCE, PlanSet, World};
+use crate::candidate::Plan;
+use crate::choose::{COST_TOLERANCE, PlanSet, World};
 
 /// What would make `other` win over the recommendation.
 pub fn what_would_change(set: &PlanSet, other: &Plan) -> Vec<String> {

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::estimate::Misfit;
-use crate::estimate::load::FIRST;
-use crate::hardware::{Hardware, InstanceType};
-use crate::market::{Availability, Offer, Purchase, Suspicion};
-use crate::plan::limits::{Limits, MOST_NODES, PurchaseChoice};
-use crate::plan::policy::Broken;
-use crate::units::{Hours, Seconds, Usd};
+use crate::limits::{Limits, MOST_NODES, PurchaseChoice};
+use crate::policy::Broken;
+use gpuplan_estimate::Misfit;
+use gpuplan_estimate::load::FIRST;
+use gpuplan_hardware::{Hardware, InstanceType};
+use gpuplan_market::{Availability, Offer, Purchase, Suspicion};
+use gpuplan_units::{Hours, Seconds, Usd};
 
 /// Word of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-use crate::hardware::gpu::Gpu;
-use crate::hardware::{GpuSelector, Hardware, InstanceType};
-use crate::import::{Asked, Chips, Choice, Gpus};
-use crate::market::quote::LIST_FRESH;
-use crate::market::{Market, Offer, OfferId, Purchase};
-use crate::plan::filters::refuse_offer;
-use crate::plan::limits::{Limits, PurchaseChoice};
-use crate::units::{Hours, Usd};
+use crate::filters::refuse_offer;
+use crate::limits::{Limits, PurchaseChoice};
+use gpuplan_hardware::gpu::Gpu;
+use gpuplan_hardware::{GpuSelector, Hardware, InstanceType};
+use gpuplan_import::{Asked, Chips, Choice, Gpus};
+use gpuplan_market::quote::LIST_FRESH;
+use gpuplan_market::{Market, Offer, OfferId, Purchase};
+use gpuplan_units::{Hours, Usd};
 
 /// Machines of one offer that run the job.
 #[derive(Clone, Debug, PartialEq)]
@@ -270,8 +270,8 @@ fn faster(other: &Gpu, own: &Gpu) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::{self, Names};
-    use crate::workload::Models;
+    use gpuplan_import::Names;
+    use gpuplan_workload::Models;
 
     struct Told {
         hardware: Hardware,
@@ -283,7 +283,8 @@ mod tests {
     fn told(text: &str) -> Told {
         let hardware = Hardware::embedded().unwrap();
         let (market, models) = (Market::embedded(&hardware).unwrap(), Models::embedded().unwrap());
-        let asked = import::read(text, Names { hardware: &hardware, models: &models }).unwrap().named(None).unwrap();
+        let asked =
+            gpuplan_import::read(text, Names { hardware: &hardware, models: &models }).unwrap().named(None).unwrap();
         let priced = price(&asked, &market, &hardware, &Limits::default());
         Told { hardware, market, asked, priced }
     }

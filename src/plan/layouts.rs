@@ -1,7 +1,7 @@
 //! Legal layouts of a workload on a number of GPUs, as a training team would consider them.
 
-use crate::estimate::Machine;
-use crate::workload::{Layout, Model, Recompute, Shard, Task, Training};
+use gpuplan_estimate::Machine;
+use gpuplan_workload::{Layout, Model, Recompute, Shard, Task, Training};
 
 /// Sequences longer than this are worth splitting over GPUs.
 const CONTEXT_PARALLEL_FROM: u32 = 32_768;

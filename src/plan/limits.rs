@@ -3,10 +3,10 @@
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
 
-use crate::hardware::{CloudId, GpuSelector, Hardware, selector::SelectorError};
-use crate::plan::policy::Policy;
-use crate::units::{Hours, Usd};
-use crate::workload::file::LimitsSection;
+use crate::policy::Policy;
+use gpuplan_hardware::{CloudId, GpuSelector, Hardware, selector::SelectorError};
+use gpuplan_units::{Hours, Usd};
+use gpuplan_workload::file::LimitsSection;
 
 /// What to aim for among plans that keep every limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

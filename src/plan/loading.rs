@@ -1,14 +1,14 @@
 //! Samples that a machine cannot load as fast as its GPUs train on them: the part of a step that waits for them, and its price.
 
-use crate::estimate::input::bytes_of_a_sample;
-use crate::estimate::{Demand, Feeder, Feeding, StepEstimate, feeding};
-use crate::hardware::InstanceId;
-use crate::plan::bill::{BillItem, disk, fits_on_local_disks};
-use crate::plan::candidate::Plan;
-use crate::plan::choose::World;
-use crate::plan::packing::Packing;
-use crate::units::Usd;
-use crate::workload::{Amount, DataKind, FileLayout, Storage, Workload};
+use crate::bill::{BillItem, disk, fits_on_local_disks};
+use crate::candidate::Plan;
+use crate::choose::World;
+use crate::packing::Packing;
+use gpuplan_estimate::input::bytes_of_a_sample;
+use gpuplan_estimate::{Demand, Feeder, Feeding, StepEstimate, feeding};
+use gpuplan_hardware::InstanceId;
+use gpuplan_units::Usd;
+use gpuplan_workload::{Amount, DataKind, FileLayout, Storage, Workload};
 
 /// A GET of S3 Standard in us-east-1 (Amazon S3 pricing, recalled).
 const S3_REQUEST_USD: f64 = 0.0004 / 1000.0;
@@ -160,7 +160,7 @@ pub fn passed_over(world: World, plans: &[Plan], best: &Plan) -> Option<String> 
         "input decides: {} x {gpu} ({}) would be cheaper at about ${:.2} if samples were always at hand, and costs ${:.2}, since its GPUs \
          wait {:.0} % of a step ({limit})",
         other.gpus(),
-        crate::plan::explain::plan_id(world, other),
+        crate::explain::plan_id(world, other),
         unfed(other),
         other.cost.expected.dollars(),
         waiting.share * 100.0,
@@ -250,12 +250,12 @@ fn of_measured_host(world: World, workload: &Workload, instance: InstanceId) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::{Correction, Machine, MeasuredGpu, MeasuredHost, Subject};
-    use crate::hardware::{Hardware, InstanceType};
-    use crate::market::Market;
-    use crate::plan::physics::best_setting;
-    use crate::workload::Models;
-    use crate::workload::file::WorkloadFile;
+    use crate::physics::best_setting;
+    use gpuplan_estimate::{Correction, Machine, MeasuredGpu, MeasuredHost, Subject};
+    use gpuplan_hardware::{Hardware, InstanceType};
+    use gpuplan_market::Market;
+    use gpuplan_workload::Models;
+    use gpuplan_workload::file::WorkloadFile;
 
     const IMAGES: &str = "model = { preset = \"resnet-50\" }\ntraining = { task = \"train\", epochs = 1, global_batch = 2048 }\n\
         data = { size = \"150GB\", samples = 1281167 }";

@@ -1,10 +1,10 @@
 //! What a profile says of the GPU it was made on, against what the estimate has for the same run: a correction for every GPU.
 
-use crate::estimate::{Curve, Machine, MeasuredGpu, StepEstimate, Subject, WorkClass};
-use crate::hardware::{GpuId, Hardware, NodeShape};
-use crate::plan::physics::best_setting;
-use crate::workload::Workload;
-use crate::workload::profile::{Cause, Mended, OperatorClass, Operators, Profile, StepTimes};
+use crate::physics::best_setting;
+use gpuplan_estimate::{Curve, Machine, MeasuredGpu, StepEstimate, Subject, WorkClass};
+use gpuplan_hardware::{GpuId, Hardware, NodeShape};
+use gpuplan_workload::Workload;
+use gpuplan_workload::profile::{Cause, Mended, OperatorClass, Operators, Profile, StepTimes};
 
 /// Device memory as drivers tell it and as the catalog has it may differ by so much (a T4 with error correction: a tenth).
 const MEMORY_TOLERANCE: f64 = 0.12;
@@ -65,7 +65,7 @@ pub fn measured(
     let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), nodes);
     let expected = outcome.map_err(|misfit| UnusableProfile::Misfit {
         on: on.clone(),
-        why: crate::plan::filters::Why::Misfit(misfit).detail(),
+        why: crate::filters::Why::Misfit(misfit).detail(),
     })?;
     let step = profile.step.as_ref().ok_or(UnusableProfile::NoSteps)?;
     let left = without_faults(profile);
@@ -157,10 +157,10 @@ fn milliseconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::GpuCount;
-    use crate::workload::Models;
-    use crate::workload::file::WorkloadFile;
-    use crate::workload::profile::{ClassTime, Finding, ProfiledGpu, Rule};
+    use gpuplan_units::GpuCount;
+    use gpuplan_workload::Models;
+    use gpuplan_workload::file::WorkloadFile;
+    use gpuplan_workload::profile::{ClassTime, Finding, ProfiledGpu, Rule};
 
     fn workload() -> Workload {
         let text = "model = { preset = \"llama-2-7b\" }\ntraining = { task = \"pretrain\", tokens = \"1B\", sequence_length = 4096, global_batch = 64, micro_batch = 1, precision = \"bf16\" }";

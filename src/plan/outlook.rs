@@ -1,10 +1,10 @@
 //! What a plan on spot says beside its figures: places to try, the promise and its conditions, when on-demand is cheaper.
 
-use crate::market::{OfferId, Purchase};
-use crate::plan::candidate::Plan;
-use crate::plan::choose::World;
-use crate::plan::price::Pricer;
-use crate::plan::spot::{Forecaster, Pool, ceiling};
+use crate::candidate::Plan;
+use crate::choose::World;
+use crate::price::Pricer;
+use crate::spot::{Forecaster, Pool, ceiling};
+use gpuplan_market::{OfferId, Purchase};
 
 /// Places that are listed.
 const MOST_POOLS: usize = 5;

@@ -1,9 +1,9 @@
 //! Runs of a sweep on one machine: the part of it that each run has, and how often the machine is filled.
 
-use crate::estimate::Misfit;
-use crate::hardware::{GpuLink, NodeShape};
-use crate::units::Bytes;
-use crate::workload::Sweep;
+use gpuplan_estimate::Misfit;
+use gpuplan_hardware::{GpuLink, NodeShape};
+use gpuplan_units::Bytes;
+use gpuplan_workload::Sweep;
 
 /// How a machine carries a sweep. Without one it carries one run, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub fn part(shape: &NodeShape, sweep: Option<&Sweep>) -> Result<NodeShape, Misfi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
-    use crate::units::GpuCount;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_units::GpuCount;
 
     fn sweep(gpus: &str) -> Sweep {
         Sweep { runs: 20, parallel: 8, gpus_per_run: GpuCount::parse(gpus).unwrap() }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::units::{Hours, Quantiles, Usd};
+use gpuplan_units::{Hours, Quantiles, Usd};
 
 /// What a phase takes by its plan.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use rayon::prelude::*;
 
-use crate::estimate::{Machine, Misfit, Products, Setting, StepEstimate, Subject};
-use crate::hardware::{InstanceId, NodeShape};
-use crate::plan::choose::World;
-use crate::plan::layouts;
-use crate::plan::packing;
-use crate::plan::serving;
-use crate::units::Bytes;
-use crate::workload::{Layout, Recompute, Workload};
+use crate::choose::World;
+use crate::layouts;
+use crate::packing;
+use crate::serving;
+use gpuplan_estimate::{Machine, Misfit, Products, Setting, StepEstimate, Subject};
+use gpuplan_hardware::{InstanceId, NodeShape};
+use gpuplan_units::Bytes;
+use gpuplan_workload::{Layout, Recompute, Workload};
 
 /// Node counts worth looking at: powers of two and one step between.
 pub const NODE_COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];

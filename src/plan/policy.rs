@@ -3,10 +3,10 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::hardware::{CloudId, GpuSelector, Hardware, InstanceType};
-use crate::market::{Offer, Place, Purchase};
-use crate::plan::limits::cloud;
-use crate::units::Usd;
+use crate::limits::cloud;
+use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceType};
+use gpuplan_market::{Offer, Place, Purchase};
+use gpuplan_units::Usd;
 
 /// One rule and the line where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,7 +194,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::Market;
+    use gpuplan_market::Market;
 
     #[test]
     fn every_rule_refuses_with_its_line() {

@@ -3,24 +3,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::estimate::{Machine, Misfit, StepEstimate};
-use crate::hardware::InstanceId;
-use crate::market::{Offer, OfferId, Purchase, Quote};
-use crate::plan::bill::{BillInput, PlaceCharges, Used};
-use crate::plan::candidate::Plan;
-use crate::plan::choose::World;
-use crate::plan::filters::{Why, refuse_offer};
-use crate::plan::limits::{Limits, PurchaseChoice};
-use crate::plan::loading::reads_from_afar;
-use crate::plan::packing::Packing;
-use crate::plan::run::{Notice, RunInput, RunTime, deviations, point};
-use crate::plan::service;
-use crate::plan::spot::{self, Division, Job, Outlook, Pool};
-use crate::plan::staging::Staging;
-use crate::spot::forecast::Forecast;
-use crate::spot::{AvailabilityModel, hardware_failure_rate, spot_rate};
-use crate::units::{Bytes, Hours, Quantiles, Usd, UsdPerHour};
-use crate::workload::Workload;
+use crate::bill::{BillInput, PlaceCharges, Used};
+use crate::candidate::Plan;
+use crate::choose::World;
+use crate::filters::{Why, refuse_offer};
+use crate::limits::{Limits, PurchaseChoice};
+use crate::loading::reads_from_afar;
+use crate::packing::Packing;
+use crate::run::{Notice, RunInput, RunTime, deviations, point};
+use crate::service;
+use crate::spot::{self, Division, Job, Outlook, Pool};
+use crate::staging::Staging;
+use gpuplan_estimate::{Machine, Misfit, StepEstimate};
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Offer, OfferId, Purchase, Quote};
+use gpuplan_spot::forecast::Forecast;
+use gpuplan_spot::{AvailabilityModel, hardware_failure_rate, spot_rate};
+use gpuplan_units::{Bytes, Hours, Quantiles, Usd, UsdPerHour};
+use gpuplan_workload::Workload;
 
 pub struct Pricer<'a> {
     pub world: World<'a>,

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::estimate::input_constants::UNKNOWN_HOST_GBIT;
-use crate::estimate::processing::{ROOT, Work};
-use crate::hardware::{CloudId, Hardware};
-use crate::market::{ChargeKind, Market, Purchase};
-use crate::plan::bill::{Bill, BillItem, HOURS_PER_MONTH, Rate, line};
-use crate::plan::choose::{COST_TOLERANCE, PATIENCE, node_counts};
-use crate::plan::filters::{Rejection, Why};
-use crate::plan::limits::{Limits, Objective};
-use crate::plan::price::beyond_counting;
-use crate::plan::run::{NORMAL_90, START, deviations, normal_distribution};
-use crate::plan::work_offers::{Rented, WorkOffers};
-use crate::spot::AvailabilityModel;
-use crate::spot::evidence::assumed_availability;
-use crate::units::{Band, BillingRule, Hours, Quantiles, Seconds, Usd};
-use crate::workload::{Processing, Storage};
+use crate::bill::{Bill, BillItem, HOURS_PER_MONTH, Rate, line};
+use crate::choose::{COST_TOLERANCE, PATIENCE, node_counts};
+use crate::filters::{Rejection, Why};
+use crate::limits::{Limits, Objective};
+use crate::price::beyond_counting;
+use crate::run::{NORMAL_90, START, deviations, normal_distribution};
+use crate::work_offers::{Rented, WorkOffers};
+use gpuplan_estimate::input_constants::UNKNOWN_HOST_GBIT;
+use gpuplan_estimate::processing::{ROOT, Work};
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_market::{ChargeKind, Market, Purchase};
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_spot::evidence::assumed_availability;
+use gpuplan_units::{Band, BillingRule, Hours, Quantiles, Seconds, Usd};
+use gpuplan_workload::{Processing, Storage};
 
 /// How often spot machines without GPU are lost is published nowhere.
 const AS_GPUS: &str = "nothing is known of machines without GPU: as those with, in AWS probes of 2022";
@@ -405,7 +405,7 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::file::WorkloadFile;
+    use gpuplan_workload::file::WorkloadFile;
 
     const LARGE: &str = "[data]\nkind = \"jpeg\"\nfiles = \"shards\"\nsize = \"15TB\"\nsamples = 128116700\nplace = \"gcp/us-central1\"\n\
         [processing]\nwrites = \"17TB\"\n";
@@ -463,14 +463,14 @@ mod tests {
 
     #[test]
     fn what_is_lost_with_a_machine_is_its_shard() {
-        let spot = Limits { purchase: crate::plan::PurchaseChoice::Spot, ..Limits::default() };
+        let spot = Limits { purchase: crate::PurchaseChoice::Spot, ..Limits::default() };
         let stretch = std::cell::Cell::new(0.0);
         with(LARGE, &spot, |set| stretch.set(set.recommendation.as_ref().unwrap().losses.unwrap().stretch));
         with(&LARGE.replace("writes", "shard = \"4h\"\nwrites"), &spot, |set| {
             let losses = set.recommendation.as_ref().unwrap().losses.unwrap();
             assert!(losses.stretch > stretch.get() && stretch.get() > 1.0, "{losses:?}");
         });
-        let firm = Limits { purchase: crate::plan::PurchaseChoice::OnDemand, ..Limits::default() };
+        let firm = Limits { purchase: crate::PurchaseChoice::OnDemand, ..Limits::default() };
         with(LARGE, &firm, |set| assert!(set.recommendation.as_ref().unwrap().losses.is_none()));
     }
 
@@ -484,7 +484,7 @@ mod tests {
             assert!(egress.cost.dollars() > 750.0);
         });
         with(LARGE, &Limits::default(), |set| {
-            assert_eq!(set.recommendation.as_ref().unwrap().on.region(), "gcp/us-central1")
+            assert_eq!(set.recommendation.as_ref().unwrap().on.region(), "gcp/us-central1");
         });
         // The same cloud elsewhere is no gift either; where nobody says in which region they lie, it is not counted.
         let oregon =
@@ -493,7 +493,7 @@ mod tests {
             set.recommendation.as_ref().unwrap().bill.lines.iter().any(|line| line.item == BillItem::Egress)
         };
         with(LARGE, &oregon, |set| {
-            assert!(egress(set) && set.because.iter().any(|line| line.contains("as to the internet")))
+            assert!(egress(set) && set.because.iter().any(|line| line.contains("as to the internet")));
         });
         with(&LARGE.replace("gcp/us-central1", "gcp"), &oregon, |set| assert!(!egress(set)));
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::hardware::{Hardware, InstanceId};
-use crate::market::{Offer, OfferId, Purchase};
-use crate::plan::choose::{PlanSet, World};
-use crate::plan::filters::{Reason, Rejection, Why};
+use crate::choose::{PlanSet, World};
+use crate::filters::{Reason, Rejection, Why};
+use gpuplan_hardware::{Hardware, InstanceId};
+use gpuplan_market::{Offer, OfferId, Purchase};
 
 /// Cheaper offers with a doubtful price that are named one by one.
 const MOST_NAMED: usize = 4;

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::estimate::{Machine, StepEstimate, memory::adapter_parameters};
-use crate::plan::packing::Packing;
-use crate::plan::staging::Staging;
-use crate::spot::policy::WORST_CHANGEOVER_RATIO;
-use crate::spot::{CheckpointPlan, InterruptionRate, hardware_failure_rate, optimal_interval};
-use crate::units::{Band, Bytes, Hours, Quantiles, Seconds};
-use crate::workload::{Optimizer, Precision, Workload};
+use crate::packing::Packing;
+use crate::staging::Staging;
+use gpuplan_estimate::{Machine, StepEstimate, memory::adapter_parameters};
+use gpuplan_spot::policy::WORST_CHANGEOVER_RATIO;
+use gpuplan_spot::{CheckpointPlan, InterruptionRate, hardware_failure_rate, optimal_interval};
+use gpuplan_units::{Band, Bytes, Hours, Quantiles, Seconds};
+use gpuplan_workload::{Optimizer, Precision, Workload};
 
 /// From asking for a machine to the first step: boot, image, environment. Measured 11 to 18 minutes for jobs of the
 /// "Can't Be Late" paper (NSDI 2024); the middle of the shorter ones.

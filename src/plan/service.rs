@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::estimate::StepEstimate;
-use crate::market::{Offer, OfferId, Purchase};
-use crate::plan::bill::{Bill, BillInput, Used};
-use crate::plan::candidate::Plan;
-use crate::plan::filters::Why;
-use crate::plan::packing::Packing;
-use crate::plan::price::{Counter, Pricer, basis, beyond_counting};
-use crate::plan::run::{NORMAL_90, RunTime, START, Saving};
-use crate::plan::spot::{Outlook, Pool};
-use crate::spot::{InterruptionRate, hardware_failure_rate};
-use crate::units::{Band, Bytes, Hours, Quantiles, Usd};
-use crate::workload::Load;
+use crate::bill::{Bill, BillInput, Used};
+use crate::candidate::Plan;
+use crate::filters::Why;
+use crate::packing::Packing;
+use crate::price::{Counter, Pricer, basis, beyond_counting};
+use crate::run::{NORMAL_90, RunTime, START, Saving};
+use crate::spot::{Outlook, Pool};
+use gpuplan_estimate::StepEstimate;
+use gpuplan_market::{Offer, OfferId, Purchase};
+use gpuplan_spot::{InterruptionRate, hardware_failure_rate};
+use gpuplan_units::{Band, Bytes, Hours, Quantiles, Usd};
+use gpuplan_workload::Load;
 
 /// Correlation of the states of two pools of one type in two zones of a region, as probes of October 2022 had it on average
 /// (`spot::availability`). A loss counts as one of all places with this share of its chance, and as one of its place alone else.

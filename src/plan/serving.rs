@@ -1,8 +1,8 @@
 //! Physics of a served model on one shape: how to split it, how many replicas a load needs, what a job's machines do.
 
-use crate::estimate::{Correction, Flow, Machine, Misfit, Replica, StepEstimate, round};
-use crate::plan::physics::Best;
-use crate::workload::{Layout, Load, Serving, Workload};
+use crate::physics::Best;
+use gpuplan_estimate::{Correction, Flow, Machine, Misfit, Replica, StepEstimate, round};
+use gpuplan_workload::{Layout, Load, Serving, Workload};
 
 /// Splits that are looked at: of matrices among GPUs of a machine, and of layers among GPUs or machines.
 const TENSOR: [u32; 5] = [1, 2, 4, 8, 16];

@@ -1,12 +1,12 @@
 //! Reasons and advice for plans of a served model: what bounds it, what its figures leave out, which formats its GPU lacks.
 
-use crate::estimate::load::HEADROOM;
-use crate::estimate::{Bound, StepEstimate};
-use crate::plan::candidate::Plan;
-use crate::plan::choose::World;
-use crate::plan::filters::milliseconds;
-use crate::units::{Bytes, Seconds};
-use crate::workload::{Serving, StoredFormat, Workload};
+use crate::candidate::Plan;
+use crate::choose::World;
+use crate::filters::milliseconds;
+use gpuplan_estimate::load::HEADROOM;
+use gpuplan_estimate::{Bound, StepEstimate};
+use gpuplan_units::{Bytes, Seconds};
+use gpuplan_workload::{Serving, StoredFormat, Workload};
 
 /// Why this plan; `aim` is what was aimed for.
 pub fn because(

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::market::Purchase;
-use crate::plan::candidate::Plan;
-use crate::plan::choose::{COST_TOLERANCE, PATIENCE, World};
-use crate::plan::filters::Why;
-use crate::plan::limits::{Limits, Objective};
-use crate::plan::price::Pricer;
-use crate::plan::refused::Refused;
-use crate::plan::spot::{Forecaster, Job};
-use crate::units::Usd;
+use crate::candidate::Plan;
+use crate::choose::{COST_TOLERANCE, PATIENCE, World};
+use crate::filters::Why;
+use crate::limits::{Limits, Objective};
+use crate::price::Pricer;
+use crate::refused::Refused;
+use crate::spot::{Forecaster, Job};
+use gpuplan_market::Purchase;
+use gpuplan_units::Usd;
 
 /// Rounds of choosing and forecasting. A forecast corrects the guesses of its kind, so that few rounds change anything.
 const MOST_ROUNDS: usize = 12;
@@ -130,7 +130,7 @@ fn forecast(
             open.iter().filter_map(|index| Some((*index, pricer.job(&plans[*index])?))).collect();
         let just_jobs: Vec<Job> = jobs.iter().map(|(_, job)| job.clone()).collect();
         let forecasts = forecaster.forecasts(&just_jobs).into_iter();
-        let settle = |(index, forecast): (usize, Result<_, crate::spot::replay::ReplayError>)| {
+        let settle = |(index, forecast): (usize, Result<_, gpuplan_spot::replay::ReplayError>)| {
             let plan = forecast.map_err(|error| Why::NoForecast { detail: error.to_string() });
             (index, plan.and_then(|forecast| pricer.settle(&plans[index], forecast)))
         };

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::market::{Offer, OfferId};
-use crate::plan::run::{RunTime, deviations, point};
-use crate::spot::AvailabilityModel;
-use crate::spot::evidence::assumed_availability;
-use crate::spot::expected_cost::{Table, Terms};
-use crate::spot::forecast::{DRAWS, Forecast, Futures, summary};
-use crate::spot::policy::semi_markov::Tables;
-use crate::spot::policy::{Limits, Policy, PoolTerms};
-use crate::spot::replay::{Outcome, ReplayError};
-use crate::spot::watch::Watch;
-use crate::units::{Hours, Usd, UsdPerHour};
+use crate::run::{RunTime, deviations, point};
+use gpuplan_market::{Offer, OfferId};
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_spot::evidence::assumed_availability;
+use gpuplan_spot::expected_cost::{Table, Terms};
+use gpuplan_spot::forecast::{DRAWS, Forecast, Futures, summary};
+use gpuplan_spot::policy::semi_markov::Tables;
+use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
+use gpuplan_spot::replay::{Outcome, ReplayError};
+use gpuplan_spot::watch::Watch;
+use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// Time between two decisions: the probes that the model is fitted on. Longer for long runs, which need no finer look. Seconds.
 const TICK: f64 = 600.0;

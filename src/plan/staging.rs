@@ -1,10 +1,10 @@
 //! How long a launch takes to bring the data to each machine, and what that rests on.
 
-use crate::estimate::input_constants::{NETWORK_SHARE, UNKNOWN_HOST_GBIT};
-use crate::hardware::InstanceType;
-use crate::plan::bill::fits_on_local_disks;
-use crate::units::{Bytes, Seconds};
-use crate::workload::{DataSet, Storage};
+use crate::bill::fits_on_local_disks;
+use gpuplan_estimate::input_constants::{NETWORK_SHARE, UNKNOWN_HOST_GBIT};
+use gpuplan_hardware::InstanceType;
+use gpuplan_units::{Bytes, Seconds};
+use gpuplan_workload::{DataSet, Storage};
 
 /// What one program is taken to reach, whatever the network: 10 Gb/s, for which Amazon S3's performance design patterns (user guide)
 /// advise 15 requests at once. The agent has twice as many under way and two threads to decrypt them; not measured yet. Bytes/s.
@@ -60,8 +60,8 @@ impl Staging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::Hardware;
-    use crate::workload::Reading;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::Reading;
 
     #[test]
     fn the_slowest_of_network_program_and_disk_decides() {

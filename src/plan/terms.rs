@@ -1,12 +1,12 @@
 //! The recommended machines on every way to buy them: what the same run would cost, and what one would be bound to.
 
-use crate::market::{Offer, OfferId, Purchase};
-use crate::plan::candidate::Plan;
-use crate::plan::filters::{Why, refuse_offer};
-use crate::plan::limits::{Limits, PurchaseChoice};
-use crate::plan::price::Pricer;
-use crate::plan::spot::Forecaster;
-use crate::units::Usd;
+use crate::candidate::Plan;
+use crate::filters::{Why, refuse_offer};
+use crate::limits::{Limits, PurchaseChoice};
+use crate::price::Pricer;
+use crate::spot::Forecaster;
+use gpuplan_market::{Offer, OfferId, Purchase};
+use gpuplan_units::Usd;
 
 /// Hours of a year of a commitment, as the clouds sell it.
 const HOURS_PER_YEAR: f64 = 8760.0;

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::estimate::{Machine, StepEstimate, Subject};
-use crate::hardware::InstanceId;
-use crate::plan::candidate::Plan;
-use crate::plan::choose::World;
-use crate::plan::limits::Limits;
-use crate::plan::loading;
-use crate::plan::packing;
-use crate::plan::physics::best_setting;
-use crate::plan::price::Pricer;
-use crate::units::Usd;
-use crate::workload::Workload;
-use crate::workload::profile::{Cause, Finding, Mended};
+use crate::candidate::Plan;
+use crate::choose::World;
+use crate::limits::Limits;
+use crate::loading;
+use crate::packing;
+use crate::physics::best_setting;
+use crate::price::Pricer;
+use gpuplan_estimate::{Machine, StepEstimate, Subject};
+use gpuplan_hardware::InstanceId;
+use gpuplan_units::Usd;
+use gpuplan_workload::Workload;
+use gpuplan_workload::profile::{Cause, Finding, Mended};
 
 /// A finding and what mending it would save of this run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -114,14 +114,14 @@ pub fn fastest(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::Correction;
-    use crate::hardware::Hardware;
-    use crate::market::Market;
-    use crate::plan::plan;
-    use crate::workload::Models;
-    use crate::workload::Precision;
-    use crate::workload::file::WorkloadFile;
-    use crate::workload::profile::Rule;
+    use crate::plan;
+    use gpuplan_estimate::Correction;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_market::Market;
+    use gpuplan_workload::Models;
+    use gpuplan_workload::Precision;
+    use gpuplan_workload::file::WorkloadFile;
+    use gpuplan_workload::profile::Rule;
 
     fn finding(cause: Cause, mended: Mended) -> Finding {
         let (evidence, advice) = (String::new(), String::new());

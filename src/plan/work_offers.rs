@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::hardware::{Hardware, Host};
-use crate::market::{Availability, HostOffer, Market, Offer, Place, Purchase, Quote, RiskEvidence, Signal, Suspicion};
-use crate::plan::filters::{Why, refuse_offer};
-use crate::plan::limits::{Limits, PurchaseChoice};
+use crate::filters::{Why, refuse_offer};
+use crate::limits::{Limits, PurchaseChoice};
+use gpuplan_hardware::{Hardware, Host};
+use gpuplan_market::{Availability, HostOffer, Market, Offer, Place, Purchase, Quote, RiskEvidence, Signal, Suspicion};
 
 /// A machine in a place on terms at a quote, with GPUs or without.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +118,7 @@ impl<'a> WorkOffers<'a> {
 
 /// As `refuse_offer`, for a machine that has no GPU to be asked for. Machines that are lost are replaced, so falling back to
 /// on-demand is no way to buy of its own here: both are looked at.
-fn refuse(rented: &Rented, sold_as: crate::hardware::SoldAs, limits: &Limits) -> Option<Why> {
+fn refuse(rented: &Rented, sold_as: gpuplan_hardware::SoldAs, limits: &Limits) -> Option<Why> {
     let region_named = limits.regions.iter().any(|region| rented.place.region.starts_with(region.as_str()));
     let zone_named = rented.place.zone_id.as_deref().is_some_and(|zone| limits.regions.iter().any(|name| name == zone));
     if !limits.clouds.is_empty() && !limits.clouds.contains(rented.host.cloud) {

@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::accuracy::held_out::{GroupError, HeldOut};
-use crate::accuracy::{By, Line, Scores, peers};
-use crate::estimate::constants::{Fitted, HeldOutError, HeldOutInference};
-use crate::estimate::memory_constants::FittedMemory;
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, render};
+use crate::plan_text::wrap;
+use crate::table::{Column, render};
+use gpuplan_accuracy::held_out::{GroupError, HeldOut};
+use gpuplan_accuracy::{By, Line, Scores, peers};
+use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
+use gpuplan_estimate::memory_constants::FittedMemory;
 
 /// Every grouping with its word.
 const GROUPINGS: [(&str, By); 5] =

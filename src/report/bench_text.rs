@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use crate::calibration::Calibration;
-use crate::calibration::benchmark::Work;
-use crate::calibration::suite::Sampled;
-use crate::estimate::MeasuredGpu;
-use crate::hardware::{Gpu, GpuLink, Hardware};
-use crate::report::format;
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, render};
-use crate::units::Bytes;
+use crate::format;
+use crate::plan_text::wrap;
+use crate::table::{Column, render};
+use gpuplan_calibration::Calibration;
+use gpuplan_calibration::benchmark::Work;
+use gpuplan_calibration::suite::Sampled;
+use gpuplan_estimate::MeasuredGpu;
+use gpuplan_hardware::{Gpu, GpuLink, Hardware};
+use gpuplan_units::Bytes;
 
 const COLUMNS: [Column; 7] = [
     Column::left("what", 100),

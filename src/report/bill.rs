@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::budget::bill::ImportedBill;
-use crate::budget::bill::compare::{Difference, Reason};
-use crate::report::costs::signed;
-use crate::report::format::{thousands, three_figures};
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, render};
-use crate::units::Usd;
+use crate::costs::signed;
+use crate::format::{thousands, three_figures};
+use crate::plan_text::wrap;
+use crate::table::{Column, render};
+use gpuplan_budget::bill::ImportedBill;
+use gpuplan_budget::bill::compare::{Difference, Reason};
+use gpuplan_units::Usd;
 
 /// What was read, and how it compares.
 pub struct Read<'a> {

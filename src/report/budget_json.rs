@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::budget::Budget;
-use crate::budget::portfolio::lines::Line;
+use gpuplan_budget::Budget;
+use gpuplan_budget::portfolio::lines::Line;
 
 /// The whole document. Its lines add up to `total.cost_usd.expected` to the nano-dollar.
 pub fn document(budget: &Budget) -> Value {

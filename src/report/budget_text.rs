@@ -1,13 +1,13 @@
 //! A budget for a person: the sum and its chance first, then by month, team, cloud and GPU, then what would change it.
 //! The same tables serve the terminal and Markdown.
 
-use crate::budget::Budget;
-use crate::budget::portfolio::Part;
-use crate::budget::portfolio::terms::{Promise, is_reachable};
-use crate::report::format;
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, footer, render};
-use crate::units::Hours;
+use crate::format;
+use crate::plan_text::wrap;
+use crate::table::{Column, footer, render};
+use gpuplan_budget::Budget;
+use gpuplan_budget::portfolio::Part;
+use gpuplan_budget::portfolio::terms::{Promise, is_reachable};
+use gpuplan_units::Hours;
 
 /// One titled table.
 struct Section {

@@ -3,14 +3,14 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::hardware::rules::{Finding, Severity};
-use crate::hardware::{Gpu, Hardware, InstanceType};
-use crate::report::fit::{ALWAYS, WIDE, Wish, fit, shorten, wrap};
-use crate::report::format::{count, thousands, three_figures};
-use crate::report::table::{Column, render};
-use crate::units::{Bytes, GpuCount};
-use crate::workload::catalog::ModelRow;
-use crate::workload::model::ModelKind;
+use crate::fit::{ALWAYS, WIDE, Wish, fit, shorten, wrap};
+use crate::format::{count, thousands, three_figures};
+use crate::table::{Column, render};
+use gpuplan_hardware::rules::{Finding, Severity};
+use gpuplan_hardware::{Gpu, Hardware, InstanceType};
+use gpuplan_units::{Bytes, GpuCount};
+use gpuplan_workload::catalog::ModelRow;
+use gpuplan_workload::model::ModelKind;
 
 /// Longest text of a source in a table.
 const SOURCE_LENGTH: usize = 48;

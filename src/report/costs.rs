@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::budget::spent::{Asked, By, Line, Row, Spent, day};
-use crate::budget::{Item, Waste};
-use crate::report::format::{three_figures, usd};
-use crate::report::table::{Column, render};
-use crate::units::Usd;
+use crate::format::{three_figures, usd};
+use crate::table::{Column, render};
+use gpuplan_budget::spent::{Asked, By, Line, Row, Spent, day};
+use gpuplan_budget::{Item, Waste};
+use gpuplan_units::Usd;
 
 /// What is shown, and what was asked.
 pub struct Shown<'a> {
@@ -113,7 +113,7 @@ fn foot(shown: &Shown, total: &Row, width: u16) -> String {
     if let By::Tag(name) = shown.by {
         lines.insert(0, format!("Rows by the tag `{name}`."));
     }
-    lines.iter().map(|line| crate::report::plan_text::wrap(line, width, "") + "\n").collect()
+    lines.iter().map(|line| crate::plan_text::wrap(line, width, "") + "\n").collect()
 }
 
 pub fn json(shown: &Shown) -> String {

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::budget::diff::{Change, ChangedLine, Diff};
-use crate::plan::policy::Broken;
-use crate::report::budget_text::markdown_table;
-use crate::report::format;
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, footer, render};
-use crate::units::Usd;
+use crate::budget_text::markdown_table;
+use crate::format;
+use crate::plan_text::wrap;
+use crate::table::{Column, footer, render};
+use gpuplan_budget::diff::{Change, ChangedLine, Diff};
+use gpuplan_plan::policy::Broken;
+use gpuplan_units::Usd;
 
 /// What is compared, and the rules that the second breaks.
 pub struct Context<'a> {

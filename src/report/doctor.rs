@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::market::{Permission, Quota, Verdict};
-use crate::report::fit::wrap;
-use crate::report::table::{Column, render};
+use crate::fit::wrap;
+use crate::table::{Column, render};
+use gpuplan_market::{Permission, Quota, Verdict};
 
 /// Credentials of one cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::estimate::{MemoryBreakdown, StepEstimate, Subject, TimeBreakdown};
-use crate::report::format;
-use crate::report::table::{Column, render};
-use crate::units::{Band, Bytes};
-use crate::workload::Measure;
+use crate::format;
+use crate::table::{Column, render};
+use gpuplan_estimate::{MemoryBreakdown, StepEstimate, Subject, TimeBreakdown};
+use gpuplan_units::{Band, Bytes};
+use gpuplan_workload::Measure;
 
 /// Parts of a step with their names, largest kinds first.
 pub fn time_parts(time: &TimeBreakdown) -> Vec<(&'static str, f64)> {

@@ -1,14 +1,14 @@
 //! One candidate in full for a person: time, memory, bill, why it lost and what would change that.
 
-use crate::estimate::scaling;
-use crate::plan::Plan;
-use crate::report::estimate::breakdown;
-use crate::report::format;
-use crate::report::input;
-use crate::report::plan_json::{Context, plan_json};
-use crate::report::plan_text::{bill, wrap};
-use crate::report::serving_text;
-use crate::report::spot_text;
+use crate::estimate::breakdown;
+use crate::format;
+use crate::input;
+use crate::plan_json::{Context, plan_json};
+use crate::plan_text::{bill, wrap};
+use crate::serving_text;
+use crate::spot_text;
+use gpuplan_estimate::scaling;
+use gpuplan_plan::Plan;
 
 pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context, width: u16) -> String {
     let json = plan_json(plan, context);
@@ -49,7 +49,7 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
         row(name, value);
     }
     row(if json.serving.is_some() { "round" } else { "step" }, format::step_band(json.step_seconds));
-    row("run", format!("{} expected, {} at 90 %", plan.hours(), crate::units::Hours(plan.run.hours.p90)));
+    row("run", format!("{} expected, {} at 90 %", plan.hours(), gpuplan_units::Hours(plan.run.hours.p90)));
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);
     }

@@ -1,6 +1,6 @@
 //! How a table gives way on a narrow terminal: which columns go, and which names lose their middle.
 
-use crate::report::table::Column;
+use crate::table::Column;
 
 /// Terminal width from which names and titles are written in full.
 pub const WIDE: u16 = 120;

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use crate::market::Quote;
-use crate::plan::staging::Staging;
-use crate::units::{Band, Bytes, Hours, Usd, UsdPerHour};
+use gpuplan_market::Quote;
+use gpuplan_plan::staging::Staging;
+use gpuplan_units::{Band, Bytes, Hours, Usd, UsdPerHour};
 
 /// Dollars with cents below a thousand, whole dollars with separators above.
 pub fn usd(amount: Usd) -> String {

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::hardware::{Hardware, InstanceId};
-use crate::market::Place;
-use crate::market::trend::Trend;
-use crate::report::fit::{Wish, fit};
-use crate::report::format::rate;
-use crate::report::table::{Column, render};
-use crate::units::UsdPerHour;
+use crate::fit::{Wish, fit};
+use crate::format::rate;
+use crate::table::{Column, render};
+use gpuplan_hardware::{Hardware, InstanceId};
+use gpuplan_market::Place;
+use gpuplan_market::trend::Trend;
+use gpuplan_units::UsdPerHour;
 
 /// Eight heights of a character cell.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

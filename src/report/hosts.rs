@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::hardware::{Hardware, HostType};
-use crate::market::{HostOffer, Origin};
-use crate::report::format;
-use crate::report::table::{Column, footer, render};
-use crate::units::{Bytes, UsdPerHour};
+use crate::format;
+use crate::table::{Column, footer, render};
+use gpuplan_hardware::{Hardware, HostType};
+use gpuplan_market::{HostOffer, Origin};
+use gpuplan_units::{Bytes, UsdPerHour};
 
 /// A machine under the names of the catalog.
 #[derive(Serialize)]

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::hardware::InstanceType;
-use crate::plan::Plan;
-use crate::plan::cures::Cure;
-use crate::plan::loading::Waiting;
-use crate::report::format;
-use crate::units::{Hours, Usd};
+use crate::format;
+use gpuplan_hardware::InstanceType;
+use gpuplan_plan::Plan;
+use gpuplan_plan::cures::Cure;
+use gpuplan_plan::loading::Waiting;
+use gpuplan_units::{Hours, Usd};
 
 /// Seconds are those of a machine for the samples of one step.
 #[derive(Clone, Debug, Serialize)]

@@ -3,18 +3,18 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::hardware::Hardware;
-use crate::import::{Asked, Said};
-use crate::market::Market;
-use crate::plan::Plan;
-use crate::plan::explain::plan_id;
-use crate::plan::from::{Better, Change, JobOffer, Priced};
-use crate::report::fit::{ALWAYS, Wish, fit};
-use crate::report::format::{rate, seen, three_figures, usd};
-use crate::report::plan_json::{Context, plan_json};
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, footer, render};
-use crate::units::{Hours, Usd};
+use crate::fit::{ALWAYS, Wish, fit};
+use crate::format::{rate, seen, three_figures, usd};
+use crate::plan_json::{Context, plan_json};
+use crate::plan_text::wrap;
+use crate::table::{Column, footer, render};
+use gpuplan_hardware::Hardware;
+use gpuplan_import::{Asked, Said};
+use gpuplan_market::Market;
+use gpuplan_plan::Plan;
+use gpuplan_plan::explain::plan_id;
+use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
+use gpuplan_units::{Hours, Usd};
 
 /// A plan and the market that its offer stands in.
 pub type Placed<'a> = (&'a Plan, &'a Context<'a>);
@@ -31,9 +31,9 @@ pub struct Named<'a> {
 pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
     let name = asked.name.as_deref().unwrap_or("without a name");
     let kind = match asked.kind {
-        crate::import::Kind::Slurm => "Slurm",
-        crate::import::Kind::Skypilot => "SkyPilot",
-        crate::import::Kind::Kubernetes => "Kubernetes",
+        gpuplan_import::Kind::Slurm => "Slurm",
+        gpuplan_import::Kind::Skypilot => "SkyPilot",
+        gpuplan_import::Kind::Kubernetes => "Kubernetes",
     };
     let mut lines = vec![format!("Job {name} ({kind})")];
     let mut row = |title: &str, text: String| lines.push(wrap(&format!("  {title:<9} {text}"), width, "            "));

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::budget::mine::{Compared, Group, Pair, groups};
-use crate::report::format::three_figures;
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, render};
+use crate::format::three_figures;
+use crate::plan_text::wrap;
+use crate::table::{Column, render};
+use gpuplan_budget::mine::{Compared, Group, Pair, groups};
 
 /// `1.18 x`: how many times the forecast came.
 fn times(ratio: Option<f64>) -> String {

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::plan::phases::{Taken, Total};
-use crate::report::format;
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, render};
-use crate::units::{Bytes, Hours, UsdPerHour};
-use crate::workload::file::WorkloadFile;
+use crate::format;
+use crate::plan_text::wrap;
+use crate::table::{Column, render};
+use gpuplan_plan::phases::{Taken, Total};
+use gpuplan_units::{Bytes, Hours, UsdPerHour};
+use gpuplan_workload::file::WorkloadFile;
 
 /// What is recommended for one phase.
 pub struct Answer {
@@ -49,10 +49,10 @@ pub fn document(whole: &Whole) -> Value {
     let costliest = whole.answers.iter().max_by_key(|answer| answer.taken.cost.expected);
     let mut document = costliest.map_or_else(|| json!({}), |answer| answer.document.clone());
     if let Some(workload) = document.get_mut("workload") {
-        workload["file"] = crate::report::plan_json::stated(whole.file);
+        workload["file"] = crate::plan_json::stated(whole.file);
         workload["name"] = json!(whole.name);
     }
-    document["limits"] = crate::report::plan_json::stated(&whole.file.limits);
+    document["limits"] = crate::plan_json::stated(&whole.file.limits);
     document["phases"] = whole.answers.iter().map(phase).collect();
     document["total"] = json!(whole.total);
     document["total"]["deadline_hours"] = json!(whole.deadline);

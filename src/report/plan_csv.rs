@@ -1,7 +1,7 @@
 //! Plans as CSV: the frontier and the best of the other GPUs, one a row, units in the column names.
 
-use crate::plan::{Plan, PlanSet};
-use crate::report::plan_json::{Context, plan_json};
+use crate::plan_json::{Context, plan_json};
+use gpuplan_plan::{Plan, PlanSet};
 
 pub const COLUMNS: [&str; 22] = [
     "id",

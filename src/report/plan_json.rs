@@ -4,24 +4,24 @@ use jiff::{Timestamp, ToSpan};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::estimate::{Machine, OwnRun, Subject, constants};
-use crate::market::{Origin, Suspicion};
-use crate::plan::bill::BillLine;
-use crate::plan::choose::World;
-use crate::plan::explain::plan_id;
-use crate::plan::loading;
-use crate::plan::packing;
-use crate::plan::run::{Notice, Saving};
-use crate::plan::staging::Staging;
-use crate::plan::terms::Terms;
-use crate::plan::{Plan, PlanSet};
-use crate::report::estimate::time_parts;
-use crate::report::input::{InputJson, input_json};
-use crate::report::serving_json::{ServingJson, asked, serving_json};
-use crate::report::spot_json::{SpotJson, WaitJson, spot_json, wait};
-use crate::units::{Band, GpuCount, Quantiles, Usd, UsdPerHour};
-use crate::workload::file::WorkloadFile;
-use crate::workload::{Layout, Sweep, Workload};
+use crate::estimate::time_parts;
+use crate::input::{InputJson, input_json};
+use crate::serving_json::{ServingJson, asked, serving_json};
+use crate::spot_json::{SpotJson, WaitJson, spot_json, wait};
+use gpuplan_estimate::{Machine, OwnRun, Subject, constants};
+use gpuplan_market::{Origin, Suspicion};
+use gpuplan_plan::bill::BillLine;
+use gpuplan_plan::choose::World;
+use gpuplan_plan::explain::plan_id;
+use gpuplan_plan::loading;
+use gpuplan_plan::packing;
+use gpuplan_plan::run::{Notice, Saving};
+use gpuplan_plan::staging::Staging;
+use gpuplan_plan::terms::Terms;
+use gpuplan_plan::{Plan, PlanSet};
+use gpuplan_units::{Band, GpuCount, Quantiles, Usd, UsdPerHour};
+use gpuplan_workload::file::WorkloadFile;
+use gpuplan_workload::{Layout, Sweep, Workload};
 
 /// What a plan was made from; `plan --locked` starts again from here.
 #[derive(Clone, Debug, Serialize)]
@@ -121,7 +121,7 @@ pub struct LayoutJson {
     pub micro_batch: u32,
     pub global_batch: f64,
     pub grad_accumulation: f64,
-    pub recompute: crate::workload::Recompute,
+    pub recompute: gpuplan_workload::Recompute,
     pub label: String,
 }
 
@@ -194,7 +194,7 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
     };
     // A plan rests on prices; on-demand ones are fresh for thirty days, spot ones for an hour.
     let fresh = set.recommendation.as_ref().map(|plan| context.world.market.offer(plan.offer).purchase);
-    let hours: i64 = if fresh == Some(crate::market::Purchase::Spot) { 1 } else { 24 };
+    let hours: i64 = if fresh == Some(gpuplan_market::Purchase::Spot) { 1 } else { 24 };
     json!({
         "version": 1,
         "generated_at": context.now,
@@ -269,7 +269,7 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
     let step = plan.step.step_seconds();
     let units = subject.units_per_step(setting);
     let counts_samples = context.workload.model.kind.counts_samples();
-    let (low, high) = crate::estimate::MemoryBreakdown::band(crate::workload::Measure::Allocated);
+    let (low, high) = gpuplan_estimate::MemoryBreakdown::band(gpuplan_workload::Measure::Allocated);
     let flops = subject.model_flops_per_step(setting);
     PlanJson {
         id: plan_id(world, plan),

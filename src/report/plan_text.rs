@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::market::Offer;
-use crate::plan::explain::plan_id;
-use crate::plan::filters::Reason;
-use crate::plan::{Bill, Plan, PlanSet, Rejection};
-use crate::report::format;
-use crate::report::input;
-use crate::report::plan_json::{Context, PlanJson, SweepJson, plan_json};
-use crate::report::profile_text;
-use crate::report::serving_text;
-use crate::report::spot_text;
-use crate::report::table::{Column, footer, render};
-use crate::units::{Bytes, Hours, Usd};
-use crate::workload::{Amount, Workload};
+use crate::format;
+use crate::input;
+use crate::plan_json::{Context, PlanJson, SweepJson, plan_json};
+use crate::profile_text;
+use crate::serving_text;
+use crate::spot_text;
+use crate::table::{Column, footer, render};
+use gpuplan_market::Offer;
+use gpuplan_plan::explain::plan_id;
+use gpuplan_plan::filters::Reason;
+use gpuplan_plan::{Bill, Plan, PlanSet, Rejection};
+use gpuplan_units::{Bytes, Hours, Usd};
+use gpuplan_workload::{Amount, Workload};
 
 /// Reasons shown before the rest is counted.
 const REJECTIONS_SHOWN: usize = 6;
@@ -344,7 +344,7 @@ fn plan_row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         seen(offer, context),
         plan.step.setting.layout.to_string(),
         format::step_seconds(plan.step.time.total),
-        crate::plan::loading::bound_word(&plan.step),
+        gpuplan_plan::loading::bound_word(&plan.step),
         plan.hours().to_string(),
         format::usd(plan.cost.expected),
         format::usd(plan.cost.p90),

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use crate::hardware::{Hardware, InstanceType};
-use crate::market::{Offer, Origin, Purchase, Suspicion};
-use crate::report::catalog::machine;
-use crate::report::fit::{ALWAYS, WIDE, Wish, fit, wrap};
-use crate::report::format::{rate, seen};
-use crate::report::table::{Column, footer, render};
-use crate::units::{GpuCount, UsdPerHour};
+use crate::catalog::machine;
+use crate::fit::{ALWAYS, WIDE, Wish, fit, wrap};
+use crate::format::{rate, seen};
+use crate::table::{Column, footer, render};
+use gpuplan_hardware::{Hardware, InstanceType};
+use gpuplan_market::{Offer, Origin, Purchase, Suspicion};
+use gpuplan_units::{GpuCount, UsdPerHour};
 
 /// What is said around the rows of a table.
 #[derive(Clone, Debug, Default)]
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn csv_and_json_have_the_same_columns() {
         let hardware = Hardware::embedded().unwrap();
-        let market = crate::market::Market::embedded(&hardware).unwrap();
+        let market = gpuplan_market::Market::embedded(&hardware).unwrap();
         let offers: Vec<&Offer> =
             market.offers().iter().filter(|offer| offer.risk.is_some() && offer.is_suspect()).take(1).collect();
         let json: serde_json::Value = serde_json::from_str(&json(&offers, &hardware).unwrap()).unwrap();

@@ -3,15 +3,15 @@
 use jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 
-use crate::market::Purchase;
-use crate::plan::processing::{ProcessingPlan, ProcessingSet};
-use crate::report::format;
-use crate::report::plan_json::{Inputs, bill_line, stated};
-use crate::report::plan_text::{bill_table, rejected, wrap};
-use crate::report::table::{Column, footer, render};
-use crate::units::Hours;
-use crate::workload::Processing;
-use crate::workload::file::WorkloadFile;
+use crate::format;
+use crate::plan_json::{Inputs, bill_line, stated};
+use crate::plan_text::{bill_table, rejected, wrap};
+use crate::table::{Column, footer, render};
+use gpuplan_market::Purchase;
+use gpuplan_plan::processing::{ProcessingPlan, ProcessingSet};
+use gpuplan_units::Hours;
+use gpuplan_workload::Processing;
+use gpuplan_workload::file::WorkloadFile;
 
 /// Everything beside the plans.
 pub struct Context<'a> {
@@ -44,7 +44,7 @@ pub fn document(set: &ProcessingSet, context: &Context) -> Value {
             "task": "processing",
             "processing": {
                 "samples": context.work.samples,
-                "cpu_seconds_per_sample": crate::estimate::processing::cpu_seconds(context.work),
+                "cpu_seconds_per_sample": gpuplan_estimate::processing::cpu_seconds(context.work),
                 "reads_bytes": context.work.reads,
                 "writes_bytes": context.work.writes,
                 "shard_seconds": context.work.shard,

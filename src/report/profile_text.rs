@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::plan::what_if::PricedFinding;
-use crate::report::format;
-use crate::report::plan_text::wrap;
-use crate::report::table::{Column, render};
-use crate::units::{Bytes, Hours};
-use crate::workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
+use crate::format;
+use crate::plan_text::wrap;
+use crate::table::{Column, render};
+use gpuplan_plan::what_if::PricedFinding;
+use gpuplan_units::{Bytes, Hours};
+use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
 
 /// Names longer than this are cut: kernels carry their template arguments.
 const LONGEST_NAME: usize = 60;
@@ -174,7 +174,7 @@ fn operators_text(found: &Operators, width: u16) -> String {
         })
         .collect();
     let mut row = |name: &str, seconds: f64| {
-        rows.push(vec![name.to_owned(), String::new(), format::step_seconds(seconds), share(seconds)])
+        rows.push(vec![name.to_owned(), String::new(), format::step_seconds(seconds), share(seconds)]);
     };
     if found.devices > 0 {
         row("busy (overlaps once)", found.busy_seconds);
@@ -319,7 +319,7 @@ pub fn csv(profile: &Profile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::profile::StepTimes;
+    use gpuplan_workload::profile::StepTimes;
 
     #[test]
     fn a_profile_fits_its_terminal_and_says_what_was_not_found() {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::report::fit::wrap;
-use crate::report::table::{Column, render};
+use crate::fit::wrap;
+use crate::table::{Column, render};
 
 /// Notes of a source that are printed; the rest are counted. JSON has all.
 const NOTES_SHOWN: usize = 5;

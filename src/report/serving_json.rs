@@ -3,11 +3,11 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::plan::Plan;
-use crate::plan::service::Standby;
-use crate::report::plan_json::Context;
-use crate::units::{Quantiles, Usd, UsdPerHour};
-use crate::workload::{Load, Serving};
+use crate::plan_json::Context;
+use gpuplan_plan::Plan;
+use gpuplan_plan::service::Standby;
+use gpuplan_units::{Quantiles, Usd, UsdPerHour};
+use gpuplan_workload::{Load, Serving};
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ServingJson {

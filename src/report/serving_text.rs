@@ -1,13 +1,13 @@
 //! A plan of a served model for a person: what is asked, what it does, and tables by latency instead of hours.
 
-use crate::plan::explain::plan_id;
-use crate::plan::{Plan, PlanSet};
-use crate::report::format;
-use crate::report::plan_json::Context;
-use crate::report::serving_json::{ServingJson, serving_json};
-use crate::report::table::{Column, footer, render};
-use crate::units::{Bytes, Usd};
-use crate::workload::{Load, Serving, Workload};
+use crate::format;
+use crate::plan_json::Context;
+use crate::serving_json::{ServingJson, serving_json};
+use crate::table::{Column, footer, render};
+use gpuplan_plan::explain::plan_id;
+use gpuplan_plan::{Plan, PlanSet};
+use gpuplan_units::{Bytes, Usd};
+use gpuplan_workload::{Load, Serving, Workload};
 
 /// One line that says what is to be served.
 pub fn workload_line(workload: &Workload, serving: &Serving) -> String {

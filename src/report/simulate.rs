@@ -1,7 +1,7 @@
 //! The evaluation of spot policies as text.
 
-use crate::report::table::{Column, render};
-use crate::spot::evaluate::{Evaluation, MatrixRow};
+use crate::table::{Column, render};
+use gpuplan_spot::evaluate::{Evaluation, MatrixRow};
 
 /// Tables of all sections, the matrix in one line a shape that matters, and the notes.
 pub fn text(done: &Evaluation, width: u16) -> String {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::hardware::{CloudId, Hardware};
-use crate::market::{Offer, Origin, Purchase, Suspicion};
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_market::{Offer, Origin, Purchase, Suspicion};
 
 /// Version of the way in which rows are written; a manifest entry carries it.
 pub const PARSER: &str = concat!("gpuplan ", env!("CARGO_PKG_VERSION"));
@@ -130,7 +130,7 @@ fn keyed(text: &str) -> Result<BTreeMap<String, i64>, csv::Error> {
     for record in csv::Reader::from_reader(text.as_bytes()).records() {
         let record = record?;
         let key = record.iter().take(5).collect::<Vec<_>>().join("|");
-        let rate = record.get(5).and_then(|rate| crate::units::UsdPerHour::parse(rate).ok()).unwrap_or_default();
+        let rate = record.get(5).and_then(|rate| gpuplan_units::UsdPerHour::parse(rate).ok()).unwrap_or_default();
         rows.insert(key, rate.nanos());
     }
     Ok(rows)
@@ -139,7 +139,7 @@ fn keyed(text: &str) -> Result<BTreeMap<String, i64>, csv::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::Market;
+    use gpuplan_market::Market;
 
     #[test]
     fn what_is_written_says_what_was_read_and_a_change_is_seen() {

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::market::{Availability, Signal};
-use crate::plan::Plan;
-use crate::plan::choose::World;
-use crate::plan::spot::{Outlook, Pool};
-use crate::spot::forecast::Forecast;
-use crate::units::{Usd, UsdPerHour};
+use gpuplan_market::{Availability, Signal};
+use gpuplan_plan::Plan;
+use gpuplan_plan::choose::World;
+use gpuplan_plan::spot::{Outlook, Pool};
+use gpuplan_spot::forecast::Forecast;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Bars of the histogram of the cost.
 const BARS: usize = 8;

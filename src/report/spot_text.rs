@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use crate::plan::Plan;
-use crate::plan::spot::Outlook;
-use crate::report::format;
-use crate::report::plan_json::Context;
-use crate::report::plan_text::wrap;
-use crate::report::spot_json::histogram;
-use crate::report::table::{Column, render};
-use crate::spot::forecast::Forecast;
-use crate::units::Hours;
+use crate::format;
+use crate::plan_json::Context;
+use crate::plan_text::wrap;
+use crate::spot_json::histogram;
+use crate::table::{Column, render};
+use gpuplan_plan::Plan;
+use gpuplan_plan::spot::Outlook;
+use gpuplan_spot::forecast::Forecast;
+use gpuplan_units::Hours;
 
 /// Length of the longest bar.
 const BAR_CHARACTERS: f64 = 40.0;

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::run::Run;
-use crate::runstore::store::StoreError;
-use crate::units::Usd;
+use crate::run::Run;
+use crate::store::StoreError;
+use gpuplan_units::Usd;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

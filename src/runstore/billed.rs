@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::units::{BillingRule, Usd, UsdPerHour};
+use gpuplan_units::{BillingRule, Usd, UsdPerHour};
 
 const NANOS_PER_HOUR: i128 = 3_600_000_000_000;
 const NANOS_PER_SECOND: i128 = 1_000_000_000;

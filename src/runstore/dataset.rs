@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::runstore::run::Run;
-use crate::runstore::store::{Held, StoreError};
+use crate::run::Run;
+use crate::store::{Held, StoreError};
 
 /// The same data has the same digest on every machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::layout::ManifestName;
-use crate::runstore::status::Phase;
+use crate::layout::ManifestName;
+use crate::status::Phase;
 
 /// A living owner writes a status at every heartbeat; after so many without one it is taken to be gone.
 pub const SILENT_HEARTBEATS: u32 = 3;

@@ -1,8 +1,8 @@
 //! What a run takes besides checkpoints: chunks of the log, and the words between the machines of an epoch.
 
-use crate::runstore::run::Run;
-use crate::runstore::store::StoreError;
-use crate::runstore::team::{Leaving, Member, Part, Start, Wanted};
+use crate::run::Run;
+use crate::store::StoreError;
+use crate::team::{Leaving, Member, Part, Start, Wanted};
 
 impl Run {
     /// Adds a chunk of the log. False if the number is taken by other bytes.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::billed::Billing;
-use crate::units::{Usd, UsdPerHour};
+use crate::billed::Billing;
+use gpuplan_units::{Usd, UsdPerHour};
 
 const VERSION: u32 = 1;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::runstore::layout::ManifestName;
+use crate::layout::ManifestName;
 
 /// What an epoch that committed anything had started from.
 pub type Origins = BTreeMap<u64, Option<ManifestName>>;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::layout::{ManifestName, data_prefix, is_plain_key};
+use crate::layout::{ManifestName, data_prefix, is_plain_key};
 
 const VERSION: u32 = 1;
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::runstore::run::Run;
-use crate::runstore::store::{Link, StoreError};
+use crate::run::Run;
+use crate::store::{Link, StoreError};
 
 impl Run {
     /// Where the agent lies, for all runs of the store.

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::beside::SidePrice;
-use crate::runstore::run::Run;
-use crate::runstore::store::StoreError;
-use crate::units::{BillingRule, Quantiles, Usd, UsdPerHour};
+use crate::beside::SidePrice;
+use crate::run::Run;
+use crate::store::StoreError;
+use gpuplan_units::{BillingRule, Quantiles, Usd, UsdPerHour};
 
 /// One machine, from the time that it was created until it cost nothing any more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,8 +135,8 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runstore::layout::Layout;
-    use crate::runstore::store::Store;
+    use crate::layout::Layout;
+    use crate::store::Store;
 
     #[tokio::test]
     async fn the_newest_word_stands_and_another_version_is_not_guessed_at() {

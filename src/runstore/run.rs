@@ -6,19 +6,19 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::runstore::billed::Billed;
-use crate::runstore::epoch::Epoch;
-use crate::runstore::history::{Origins, restore_order};
-use crate::runstore::layout::{Layout, ManifestName};
-use crate::runstore::manifest::{Manifest, ManifestError};
-use crate::runstore::status::Status;
-use crate::runstore::store::{Sent, Store, StoreError};
-use crate::units::Usd;
+use crate::billed::Billed;
+use crate::epoch::Epoch;
+use crate::history::{Origins, restore_order};
+use crate::layout::{Layout, ManifestName};
+use crate::manifest::{Manifest, ManifestError};
+use crate::status::Status;
+use crate::store::{Sent, Store, StoreError};
+use gpuplan_units::Usd;
 
 #[derive(Clone, Debug)]
 pub struct Run {
-    pub(in crate::runstore) store: Store,
-    pub(in crate::runstore) layout: Layout,
+    pub(crate) store: Store,
+    pub(crate) layout: Layout,
 }
 
 /// What was found where a manifest should be.
@@ -167,7 +167,7 @@ impl Run {
             match zstd::decode_all(packed.as_slice()) {
                 Ok(text) => output.extend(text),
                 Err(error) => {
-                    output.extend(format!("[chunk {number} of epoch {epoch} cannot be read: {error}]\n").into_bytes())
+                    output.extend(format!("[chunk {number} of epoch {epoch} cannot be read: {error}]\n").into_bytes());
                 }
             }
         }
@@ -207,16 +207,16 @@ impl Run {
     }
 
     /// An object that cannot be read is the same as none: whoever asks has an answer for that.
-    pub(in crate::runstore) async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+    pub(crate) async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
         Ok(self.store.read(key).await?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// An answer may be lost on the way and the question repeated, so what is there already may be our own.
-    pub(in crate::runstore) async fn create<T: Serialize>(&self, key: &str, what: &T) -> Result<bool, StoreError> {
+    pub(crate) async fn create<T: Serialize>(&self, key: &str, what: &T) -> Result<bool, StoreError> {
         self.create_bytes(key, text(what)).await
     }
 
-    pub(in crate::runstore) async fn create_bytes(&self, key: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
+    pub(crate) async fn create_bytes(&self, key: &str, bytes: Vec<u8>) -> Result<bool, StoreError> {
         if self.store.create(key, bytes.clone()).await? {
             return Ok(true);
         }

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::billed::Billing;
-use crate::runstore::run::Run;
-use crate::runstore::store::StoreError;
-use crate::units::{Usd, UsdPerHour};
+use crate::billed::Billing;
+use crate::run::Run;
+use crate::store::StoreError;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// `spec.json` as an agent writes it where no launch has: what it was started with. A launch writes its own, which says more
 /// and names the command in the same way.
@@ -55,8 +55,8 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runstore::layout::Layout;
-    use crate::runstore::store::Store;
+    use crate::layout::Layout;
+    use crate::store::Store;
 
     #[tokio::test]
     async fn the_first_spec_stands() {

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::layout::ManifestName;
-use crate::units::Usd;
+use crate::layout::ManifestName;
+use gpuplan_units::Usd;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -20,13 +20,13 @@ use object_store::path::Path as Location;
 use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use tokio::task::spawn_blocking;
 
-pub use crate::runstore::store::held::Held;
-use crate::runstore::store::keys::Signing;
-pub use crate::runstore::store::keys::{KeySource, Keys};
-pub use crate::runstore::store::link::Link;
-use crate::runstore::store::link::Linker;
-pub use crate::runstore::store::send::hash_file;
-use crate::runstore::store::send::{Hash, Room};
+pub use crate::store::held::Held;
+use crate::store::keys::Signing;
+pub use crate::store::keys::{KeySource, Keys};
+pub use crate::store::link::Link;
+use crate::store::link::Linker;
+pub use crate::store::send::hash_file;
+use crate::store::send::{Hash, Room};
 
 /// Smallest part of a large object. S3 wants at least 5 MiB and at most 10,000 parts.
 const PART: u64 = 8 << 20;
@@ -186,9 +186,8 @@ impl Store {
         Self::signed(address, signing)
     }
 
-    /// On any objects, such as ones that fail.
-    #[cfg(test)]
-    pub fn of(objects: Arc<dyn ObjectStore>) -> Self {
+    /// Over any objects, such as those of a test that fail.
+    pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
         Self { objects, root: Location::default(), linker: Linker::None, room: Room::default() }
     }
 

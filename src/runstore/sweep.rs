@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::layout::{Layout, RunNameError};
-use crate::runstore::run::Run;
-use crate::runstore::store::StoreError;
+use crate::layout::{Layout, RunNameError};
+use crate::run::Run;
+use crate::store::StoreError;
 
 /// Digits of an index in the name of a run, at least: names sort as the indices do.
 const DIGITS: usize = 3;
@@ -81,7 +81,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runstore::store::Store;
+    use crate::store::Store;
 
     #[test]
     fn names_sort_as_indices_do() {

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::runstore::epoch::Owner;
-use crate::runstore::layout::ManifestName;
-use crate::runstore::manifest::{Manifest, StoredFile};
+use crate::epoch::Owner;
+use crate::layout::ManifestName;
+use crate::manifest::{Manifest, StoredFile};
 
 /// `nodes/eN/NODE.json`: a machine takes part in an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,10 @@
 //! How availability goes on: the rate of leaving up or down by the age of the spell and by recent availability.
 
-use crate::spot::policy::PoolView;
-use crate::spot::spells::Spells;
-use crate::spot::watch::{SeenPool, Watch};
-use crate::units::Hours;
-use crate::units::draw::Draws;
+use crate::policy::PoolView;
+use crate::spells::Spells;
+use crate::watch::{SeenPool, Watch};
+use gpuplan_units::Hours;
+use gpuplan_units::draw::Draws;
 
 /// Starts of the bins of age, in hours. Rates fall with age by more than ten times, so the bins widen.
 pub const AGES: [f64; 7] = [0.0, 0.08, 0.25, 0.75, 2.0, 6.0, 16.0];

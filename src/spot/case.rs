@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::spot::availability::AvailabilityModel;
-use crate::spot::forecast::{self, Forecast};
-use crate::spot::omniscient::least_cost;
-use crate::spot::policy::semi_markov::Tables;
-use crate::spot::policy::{Action, Limits, Policy, PoolTerms, WORST_CHANGEOVER_RATIO};
-use crate::spot::replay::{Outcome, Stretch, World, look_back, replay};
-use crate::spot::trace::Trace;
-use crate::spot::watch::Watch;
-use crate::units::{Usd, UsdPerHour};
+use crate::availability::AvailabilityModel;
+use crate::forecast::{self, Forecast};
+use crate::omniscient::least_cost;
+use crate::policy::semi_markov::Tables;
+use crate::policy::{Action, Limits, Policy, PoolTerms, WORST_CHANGEOVER_RATIO};
+use crate::replay::{Outcome, Stretch, World, look_back, replay};
+use crate::trace::Trace;
+use crate::watch::Watch;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Slices of the time-sliced rule, as NSDI'24 compares it.
 const SLICES: u32 = 8;

@@ -1,8 +1,8 @@
 //! The availability of a pool as a Markov chain over regime, state and age, in steps of fixed length.
 
-use crate::spot::availability::{AGES, AvailabilityModel, REGIMES, bins};
-use crate::spot::policy::PoolView;
-use crate::spot::watch::HALF_LIFE_HOURS;
+use crate::availability::{AGES, AvailabilityModel, REGIMES, bins};
+use crate::policy::PoolView;
+use crate::watch::HALF_LIFE_HOURS;
 
 pub const PHASES: usize = REGIMES.len() * 2 * AGES.len();
 

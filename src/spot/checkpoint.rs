@@ -1,6 +1,6 @@
 //! How often to save, and how much longer a run takes when machines are lost.
 
-use crate::units::Seconds;
+use gpuplan_units::Seconds;
 
 /// Interval, cost of one save and what is lost to interruptions.
 #[derive(Clone, Copy, Debug, PartialEq)]

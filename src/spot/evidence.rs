@@ -3,9 +3,9 @@
 //! Clouds publish shares of a month, scores and ratios of causes. None of them is a rate an hour, so none enters a rate: they
 //! choose the recent availability that a forecast starts from, until probes say it themselves.
 
-use crate::market::{RiskEvidence, Signal};
-use crate::spot::availability::{AGES, AvailabilityModel, bin};
-use crate::spot::watch::PRIOR_AVAILABILITY;
+use crate::availability::{AGES, AvailabilityModel, bin};
+use crate::watch::PRIOR_AVAILABILITY;
+use gpuplan_market::{RiskEvidence, Signal};
 
 /// Middles of a poor, a middling and a good regime: below 0.35, to 0.7, above, the edges of the fit on AWS probes of 2022.
 const POOR: f64 = 0.2;

@@ -1,7 +1,7 @@
 //! The least expected cost of a job on one pool: a dynamic programme over time left, slack and the phase of the pool.
 
-use crate::spot::availability::{AGES, AvailabilityModel};
-use crate::spot::chain::{Onward, PHASES, onward};
+use crate::availability::{AGES, AvailabilityModel};
+use crate::chain::{Onward, PHASES, onward};
 
 /// Cells of slack. With 121 instead, jobs with a changeover of half an hour cost up to 1 % more on the development traces and
 /// the others the same: a coarse grid blurs the value of waiting, and so is careful where the model is too sure.
@@ -221,8 +221,8 @@ fn shifted(row: &Row, cells: f64) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spot::chain::phase;
-    use crate::spot::policy::PoolView;
+    use crate::chain::phase;
+    use crate::policy::PoolView;
 
     const TERMS: Terms = Terms {
         work: 48.0 * 3600.0,

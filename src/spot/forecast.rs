@@ -3,13 +3,13 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::spot::availability::{AvailabilityModel, Future};
-use crate::spot::policy::{Limits, Policy};
-use crate::spot::replay::{Outcome, ReplayError, World, replay};
-use crate::spot::spells::spot_only;
-use crate::spot::watch::Watch;
-use crate::units::draw::Draws;
-use crate::units::{Quantiles, Usd};
+use crate::availability::{AvailabilityModel, Future};
+use crate::policy::{Limits, Policy};
+use crate::replay::{Outcome, ReplayError, World, replay};
+use crate::spells::spot_only;
+use crate::watch::Watch;
+use gpuplan_units::draw::Draws;
+use gpuplan_units::{Quantiles, Usd};
 
 /// Futures drawn for one forecast: the 90th percentile then rests on thirty draws above it.
 pub const DRAWS: usize = 300;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::spot::availability::AvailabilityModel;
-use crate::units::Hours;
+use crate::availability::AvailabilityModel;
+use gpuplan_units::Hours;
 
 /// Failures of one GPU per hour: 419 unexpected interruptions of 16,384 H100 in 54 days (Llama 3 report,
 /// arXiv 2407.21783, section 3.3.4). Published range 1e-5 to 4e-5.

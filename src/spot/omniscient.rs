@@ -1,8 +1,8 @@
 //! The cheapest way through a known trace: the reference that no rule can beat.
 
-use crate::spot::policy::{Action, Limits};
-use crate::spot::replay::World;
-use crate::units::Usd;
+use crate::policy::{Action, Limits};
+use crate::replay::World;
+use gpuplan_units::Usd;
 
 /// Progress is counted in at most this many steps, so that the table stays small when tick and changeovers have no large
 /// common measure.

@@ -1,9 +1,9 @@
 //! Replays a policy on traces, tick by tick: a tick is paid in full, a start makes no progress while it changes over.
 
-use crate::spot::policy::reason::Reason;
-use crate::spot::policy::{Action, Decision, Limits, Observation, Policy, State, decide};
-use crate::spot::watch::Watch;
-use crate::units::Usd;
+use crate::policy::reason::Reason;
+use crate::policy::{Action, Decision, Limits, Observation, Policy, State, decide};
+use crate::watch::Watch;
+use gpuplan_units::Usd;
 
 /// Work below this is done.
 pub const DONE: f64 = 1e-6;

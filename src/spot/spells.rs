@@ -1,7 +1,7 @@
 //! Spot alone on one pool, spell by spell: what `replay` finds tick by tick, many times sooner. Long runs without a deadline need it.
 
-use crate::spot::policy::{Action, Limits};
-use crate::spot::replay::{DONE, Outcome, ReplayError};
+use crate::policy::{Action, Limits};
+use crate::replay::{DONE, Outcome, ReplayError};
 
 /// Availability as the ticks at which it changes.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +54,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::spot::policy::{Policy, PoolTerms};
-    use crate::spot::replay::{World, replay};
-    use crate::spot::watch::Watch;
-    use crate::units::{Usd, UsdPerHour};
+    use crate::policy::{Policy, PoolTerms};
+    use crate::replay::{World, replay};
+    use crate::watch::Watch;
+    use gpuplan_units::{Usd, UsdPerHour};
 
     proptest! {
         #[test]

@@ -1,6 +1,6 @@
 //! What is known about the pools from probes: up or down, for how long, how often lately.
 
-use crate::spot::policy::PoolView;
+use crate::policy::PoolView;
 
 /// Half-life of the weights of past availability, and what is assumed before the first probe: up 60 % of the time, with the
 /// weight of six hours of probes.

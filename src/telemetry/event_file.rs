@@ -3,8 +3,8 @@
 //! A frame is length, its checksum, data, its checksum, all little-endian ("TFRecord and tf.train.Example", TensorFlow guide).
 //! Fields of the messages are those of `tensorflow/core/util/event.proto` and `tensorflow/core/framework/summary.proto`.
 
-use crate::telemetry::metrics::metrics;
-use crate::telemetry::samples::Sample;
+use crate::metrics::metrics;
+use crate::samples::Sample;
 
 /// The first record of a file; readers refuse one without it.
 pub fn header(at_unix_seconds: f64) -> Vec<u8> {
@@ -101,7 +101,7 @@ fn bytes(into: &mut Vec<u8>, field: u64, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::metrics::example;
+    use crate::metrics::example;
 
     #[test]
     fn checksums_are_those_of_the_standard() {

@@ -5,7 +5,7 @@
 mod operators;
 mod usage;
 
-use crate::workload::profile::{Cause, Finding, Mended, Profile, Rule};
+use gpuplan_workload::profile::{Cause, Finding, Mended, Profile, Rule};
 
 /// A GPU that works less than this is not used well; the line that the plan draws, too. Judged.
 pub const BUSY: f64 = 0.70;

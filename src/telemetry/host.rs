@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Instant;
 
-use crate::telemetry::host_text::{Counters, KernelUnits, between, family, io, network, stat};
-use crate::telemetry::samples::HostSample;
+use crate::host_text::{Counters, KernelUnits, between, family, io, network, stat};
+use crate::samples::HostSample;
 
 /// Counters of a run, from one look to the next.
 pub struct HostCounters {

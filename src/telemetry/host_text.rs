@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::telemetry::samples::HostSample;
+use crate::samples::HostSample;
 
 /// Counters of one process (`proc_pid_stat(5)`, `proc_pid_io(5)`).
 #[derive(Clone, Debug, Default, PartialEq)]

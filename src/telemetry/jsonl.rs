@@ -1,6 +1,6 @@
 //! Samples as JSON lines.
 
-use crate::telemetry::samples::Sample;
+use crate::samples::Sample;
 
 /// One sample, one line.
 pub fn line(sample: &Sample) -> Result<String, serde_json::Error> {
@@ -10,7 +10,7 @@ pub fn line(sample: &Sample) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::metrics::example;
+    use crate::metrics::example;
 
     #[test]
     fn a_sample_is_one_line() {

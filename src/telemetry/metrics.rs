@@ -1,6 +1,6 @@
 //! A sample as named numbers: the one list that every export writes.
 
-use crate::telemetry::samples::Sample;
+use crate::samples::Sample;
 
 /// A number with its name, in base units: `gpuplan_gpu_power_watts`.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +73,7 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
 
 #[cfg(test)]
 pub(crate) fn example() -> Sample {
-    use crate::telemetry::samples::{GpuSample, HostSample};
+    use crate::samples::{GpuSample, HostSample};
     let gpu = |index| GpuSample {
         index,
         name: "Fake GPU".to_owned(),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::telemetry::metrics::metrics;
-use crate::telemetry::samples::Sample;
+use crate::metrics::metrics;
+use crate::samples::Sample;
 
 /// The experiment that MLflow itself makes first.
 pub const EXPERIMENT: &str = "0";
@@ -73,7 +73,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::metrics::example;
+    use crate::metrics::example;
 
     #[test]
     fn a_run_is_told_with_its_state() {

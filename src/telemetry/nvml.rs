@@ -19,8 +19,8 @@ use nvml_wrapper::sys_exports::field_id::{
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{nvmlFieldValue_t, nvmlValue_t};
 
-use crate::telemetry::nvlink::{KIB, LinkRates};
-use crate::telemetry::samples::GpuSample;
+use crate::nvlink::{KIB, LinkRates};
+use crate::samples::GpuSample;
 
 /// A driver that is asked at a fixed pace, and what it last said of each GPU.
 pub struct NvmlCounters {

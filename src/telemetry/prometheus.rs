@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::telemetry::metrics::metrics;
-use crate::telemetry::samples::Sample;
+use crate::metrics::metrics;
+use crate::samples::Sample;
 
 /// The whole file ("Exposition formats", text-based format, version 0.0.4): help and type before all values of a name.
 pub fn text(sample: &Sample) -> String {
@@ -28,7 +28,7 @@ pub fn text(sample: &Sample) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::metrics::example;
+    use crate::metrics::example;
 
     #[test]
     fn every_name_is_explained_once() {

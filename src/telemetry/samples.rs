@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::workload::profile::{GpuUsage, HostUsage, Links, ProcessUsage, Usage};
+use gpuplan_workload::profile::{GpuUsage, HostUsage, Links, ProcessUsage, Usage};
 
 /// Why a clock is held down, as bits (NVML, `nvmlClocksThrottleReasons`, in the NVML API reference).
 pub mod reason {

@@ -6,10 +6,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::telemetry::nvlink::{LinkRates, link_bytes};
-use crate::telemetry::samples::GpuSample;
-use crate::telemetry::smi_text::{line, links, queries, refuses_a_field};
-use crate::workload::profile::Links;
+use crate::nvlink::{LinkRates, link_bytes};
+use crate::samples::GpuSample;
+use crate::smi_text::{line, links, queries, refuses_a_field};
+use gpuplan_workload::profile::Links;
 
 /// A running `nvidia-smi` and what it last said of each GPU.
 pub struct Smi {

@@ -1,7 +1,7 @@
 //! What `nvidia-smi` prints: a line of counters for a GPU, and the matrix of links.
 
-use crate::telemetry::samples::GpuSample;
-use crate::workload::profile::Links;
+use crate::samples::GpuSample;
+use gpuplan_workload::profile::Links;
 
 /// Asked of `nvidia-smi --query-gpu`, in this order (`nvidia-smi --help-query-gpu`).
 const FIELDS: &str = "index,name,utilization.gpu,utilization.memory,memory.used,memory.total,power.draw,power.limit,\

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use regex_lite::{Captures, Regex};
 
-use crate::workload::profile::StepTimes;
+use gpuplan_workload::profile::StepTimes;
 
 /// Formats and their patterns, the more certain first; a line counts for the first that fits.
 ///

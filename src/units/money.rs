@@ -264,7 +264,7 @@ impl Sum for Usd {
     }
 }
 
-/// For amounts that may be negative: `#[serde(with = "crate::units::money::signed_usd")]`.
+/// For amounts that may be negative: `#[serde(with = "crate::money::signed_usd")]`.
 pub mod signed_usd {
     use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 

@@ -1,7 +1,7 @@
 //! `Amount` of work, the `DataSet` it reads and the `Checkpoint` it writes.
 
-use crate::units::{Bytes, Seconds};
-use crate::workload::data::Reading;
+use crate::data::Reading;
+use gpuplan_units::{Bytes, Seconds};
 
 /// How much is to be trained.
 #[derive(Clone, Copy, Debug, PartialEq)]

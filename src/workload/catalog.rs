@@ -2,10 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::embedded::{Archive, EmbeddedError};
-use crate::workload::model::{Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind};
-
-static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/models.bin"));
+use crate::model::{Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind};
+use gpuplan_embedded::{Archive, EmbeddedError};
 
 /// One row of `catalogs/models.toml`.
 #[derive(Clone, Debug, Deserialize)]
@@ -73,12 +71,12 @@ struct Document {
 impl Models {
     /// The packed catalog, for a hash of what an answer rests on.
     pub fn embedded_bytes() -> &'static [u8] {
-        EMBEDDED
+        gpuplan_embedded::MODELS
     }
 
     /// The models inside this binary.
     pub fn embedded() -> Result<Self, EmbeddedError> {
-        Self::from_archive(&Archive::unpack(EMBEDDED)?)
+        Self::from_archive(&Archive::unpack(gpuplan_embedded::MODELS)?)
     }
 
     pub fn from_archive(archive: &Archive) -> Result<Self, EmbeddedError> {

@@ -12,13 +12,13 @@ mod settings;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::names::did_you_mean;
-pub use crate::workload::file::phases::{Phase, PhaseSection};
-pub use crate::workload::file::processing::{ProcessingSection, ResolvedProcessing};
-pub use crate::workload::file::resolve::Resolved;
-pub use crate::workload::file::scalar::Scalar;
-use crate::workload::file::scalar::{optional_words, plain_text, switch_or_rate, words};
-pub use crate::workload::file::serving::ServingSection;
+pub use crate::file::phases::{Phase, PhaseSection};
+pub use crate::file::processing::{ProcessingSection, ResolvedProcessing};
+pub use crate::file::resolve::Resolved;
+pub use crate::file::scalar::Scalar;
+use crate::file::scalar::{optional_words, plain_text, switch_or_rate, words};
+pub use crate::file::serving::ServingSection;
+use gpuplan_units::names::did_you_mean;
 
 /// Why a workload file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -314,9 +314,9 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> WorkloadFileError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::catalog::Models;
-    use crate::workload::huggingface::read_config;
-    use crate::workload::training::Task;
+    use crate::catalog::Models;
+    use crate::huggingface::read_config;
+    use crate::training::Task;
     use proptest::prelude::*;
 
     const PRETRAIN: &str = r#"

@@ -1,20 +1,16 @@
 //! Reads a Hugging Face `config.json`: the sizes of a published model, whatever its authors call them.
 
 mod families;
-pub(in crate::workload) mod fields;
+pub(crate) mod fields;
 
 use std::io::{BufRead, Read};
 
 use serde_json::{Map, Value};
 
-use crate::units::names::did_you_mean;
-use crate::workload::huggingface::families::{
-    ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel,
-};
-use crate::workload::huggingface::fields::{
-    CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH,
-};
-use crate::workload::model::{Experts, LatentAttention, MlpKind, Model, ModelKind};
+use crate::huggingface::families::{ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel};
+use crate::huggingface::fields::{CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH};
+use crate::model::{Experts, LatentAttention, MlpKind, Model, ModelKind};
+use gpuplan_units::names::did_you_mean;
 
 /// The largest published configurations are tens of kilobytes.
 const LARGEST_BYTES: u64 = 4 << 20;

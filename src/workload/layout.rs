@@ -82,7 +82,7 @@ impl fmt::Display for Layout {
             (_, 1) if words.is_empty() => words.push("1 GPU".to_owned()),
             (_, 1) => {}
             (Shard::None, data) => {
-                words.push(if words.is_empty() { format!("DDP x{data}") } else { format!("DP{data}") })
+                words.push(if words.is_empty() { format!("DDP x{data}") } else { format!("DP{data}") });
             }
             (Shard::Zero3, data) => words.push(format!("FSDP x{data}")),
             (Shard::Hsdp, data) => words.push(format!("HSDP {}x{}", self.sharded_over(), data / self.sharded_over())),

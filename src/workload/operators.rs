@@ -1,7 +1,7 @@
 //! The matrix products of a transformer on one rank under a layout: what the estimate times and a calibration measures.
 
-use crate::workload::layout::Layout;
-use crate::workload::model::Model;
+use crate::layout::Layout;
+use crate::model::Model;
 
 /// `count` products of M x K by K x N.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,7 +92,7 @@ pub fn head_product(model: &Model, layout: &Layout, tokens: f64) -> Option<Produ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::model::{Experts, tests::llama_2_7b};
+    use crate::model::{Experts, tests::llama_2_7b};
 
     fn flops(model: &Model, layout: &Layout) -> f64 {
         layer_products(model, layout, 4096.0).map(|product| product.gemm.flops()).sum()

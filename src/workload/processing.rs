@@ -1,7 +1,7 @@
 //! `Processing`: work on samples that needs processors and no GPU, such as decoding, filtering or splitting into tokens.
 
-use crate::units::{Bytes, Seconds};
-use crate::workload::data::Reading;
+use crate::data::Reading;
+use gpuplan_units::{Bytes, Seconds};
 
 /// Each sample is worked on by itself, so any number of machines can share them.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::file::WorkloadFile;
-use crate::workload::precision::Precision;
+use crate::file::WorkloadFile;
+use crate::precision::Precision;
 
 /// Version of the file. A later one is refused, since a figure read in another meaning would be worse than none.
 pub const VERSION: u32 = 1;

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 
-use crate::units::Bytes;
+use gpuplan_units::Bytes;
 
 #[derive(Deserialize)]
 struct Index {

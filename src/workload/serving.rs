@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Hours, Seconds};
+use gpuplan_units::{Hours, Seconds};
 
 /// How much is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

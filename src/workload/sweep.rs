@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::GpuCount;
+use gpuplan_units::GpuCount;
 
 /// Runs that one sweep may have: each has objects of its own in the store, which are asked after one by one. Judgement.
 pub const MOST_RUNS: u32 = 10_000;

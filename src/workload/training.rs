@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::precision::{BaseWeights, Precision};
+use crate::precision::{BaseWeights, Precision};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -101,8 +101,10 @@ fn read(stream: &TcpStream) -> Option<Request> {
             "content-length" => length = value.parse().ok()?,
             "if-none-match" => only_if_new = value == "*",
             "range" => {
-                range =
-                    value.strip_prefix("bytes=")?.split_once('-').map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap()))
+                range = value
+                    .strip_prefix("bytes=")?
+                    .split_once('-')
+                    .map(|(a, b)| (a.parse().unwrap(), b.parse().unwrap()));
             }
             _ => {}
         }

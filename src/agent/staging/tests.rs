@@ -113,7 +113,7 @@ async fn fill(objects: &dyn ObjectStore) -> u64 {
 
 async fn staged(objects: &Arc<Moody>, folder: &Path) -> Result<Contents, StagingError> {
     let data = Data { address: "s3://b".to_owned(), folder: folder.join("data") };
-    stage_from(Store::of(objects.clone()), &data, PAUSE, &|_| (), |_| ()).await
+    stage_from(Store::new(objects.clone()), &data, PAUSE, &|_| (), |_| ()).await
 }
 
 fn is_whole(folder: &Path) {
@@ -177,7 +177,7 @@ async fn cut_off_anywhere_it_goes_on_inside_a_file_too() {
     is_whole(folder.path());
     assert!(kept.fetched.load(Ordering::SeqCst) < 80, "what had arrived stayed");
     // Two of three pieces are there; the third alone is asked for.
-    let one = &Store::of(kept.clone()).held().await.unwrap()[101];
+    let one = &Store::new(kept.clone()).held().await.unwrap()[101];
     assert_eq!(one.path, "train/large.tar");
     let beside = folder.path().join("data.staging");
     let whole = fs::read(folder.path().join("data/train/large.tar")).unwrap();
@@ -215,7 +215,7 @@ async fn what_is_wrong_is_said_by_what_to_do() {
 async fn an_object_that_changes_is_never_mixed() {
     let objects = Moody::new(u64::MAX);
     fill(&objects.objects).await;
-    let store = Store::of(objects.clone());
+    let store = Store::new(objects.clone());
     let one = store.held().await.unwrap().pop().unwrap();
     objects
         .objects

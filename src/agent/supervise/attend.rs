@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::agent::heart::{Finish, Shipping, with};
-use crate::agent::hold;
-use crate::agent::outcome::{Asked, Exit};
-use crate::agent::program::Program;
-use crate::agent::rendezvous;
-use crate::agent::restore::Restored;
-use crate::agent::scan::{Over, Settling};
-use crate::agent::shares::Sharing;
-use crate::agent::stall::Stall;
-use crate::agent::supervise::{Fault, RECORDING, Stream, Supervisor, TICK};
-use crate::agent::team::{self, Place};
-use crate::agent::tree;
-use crate::agent::upload::Shipper;
+use crate::heart::{Finish, Shipping, with};
+use crate::hold;
+use crate::outcome::{Asked, Exit};
+use crate::program::Program;
+use crate::rendezvous;
+use crate::restore::Restored;
+use crate::scan::{Over, Settling};
+use crate::shares::Sharing;
+use crate::stall::Stall;
+use crate::supervise::{Fault, RECORDING, Stream, Supervisor, TICK};
+use crate::team::{self, Place};
+use crate::tree;
+use crate::upload::Shipper;
 
 /// A store that is away at the end of a run that nobody hurries is waited for so long; the machine costs money meanwhile.
 const FINAL_PATIENCE: Duration = Duration::from_mins(15);

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::agent::heart::{Event, with};
-use crate::agent::notice::{Notice, Urgency, grace};
-use crate::agent::notify::{Message, Occasion};
-use crate::agent::outcome::{Asked, Exit};
-use crate::agent::program::Program;
-use crate::agent::restore::Restored;
-use crate::agent::stall::{OnStall, Signs};
-use crate::agent::supervise::Supervisor;
-use crate::agent::tree;
-use crate::agent::worth::Worth;
-use crate::runstore::{Leaving, Phase};
-use crate::units::Bytes;
+use crate::heart::{Event, with};
+use crate::notice::{Notice, Urgency, grace};
+use crate::notify::{Message, Occasion};
+use crate::outcome::{Asked, Exit};
+use crate::program::Program;
+use crate::restore::Restored;
+use crate::stall::{OnStall, Signs};
+use crate::supervise::Supervisor;
+use crate::tree;
+use crate::worth::Worth;
+use gpuplan_runstore::{Leaving, Phase};
+use gpuplan_units::Bytes;
 
 /// Between two looks at the table of processes, to collect orphans that ended and to see who works.
 const TABLE: Duration = Duration::from_secs(5);
@@ -207,7 +207,7 @@ impl Supervisor {
         }
         let (findings, free) = (self.sampler.findings(), self.free_bytes());
         with(&self.pulse, |pulse| {
-            (pulse.sample, pulse.findings, pulse.disk_free_bytes) = (Some(look.sample), findings, free)
+            (pulse.sample, pulse.findings, pulse.disk_free_bytes) = (Some(look.sample), findings, free);
         });
         let is_short = free.is_some_and(|free| (free as f64) < needed as f64 * ROOM);
         if is_short && !mem::replace(&mut self.is_short_of_disk, true) {

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::agent::heart::with;
-use crate::agent::notify::Occasion;
-use crate::agent::outcome::{Asked, Outcome};
-use crate::agent::supervise::{RECORDING, Supervisor};
-use crate::runstore::Phase;
+use crate::heart::with;
+use crate::notify::Occasion;
+use crate::outcome::{Asked, Outcome};
+use crate::supervise::{RECORDING, Supervisor};
+use gpuplan_runstore::Phase;
 
 impl Supervisor {
     /// What became of the run. The outcome stands whether or not the store takes the record.

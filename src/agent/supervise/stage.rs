@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::heart::{Event, with};
-use crate::agent::outcome::{Exit, Outcome};
-use crate::agent::staging::{Data, stage};
-use crate::agent::supervise::{Fault, Supervisor, Talk};
-use crate::runstore::{Contents, Phase};
-use crate::units::Bytes;
+use crate::heart::{Event, with};
+use crate::outcome::{Exit, Outcome};
+use crate::staging::{Data, stage};
+use crate::supervise::{Fault, Supervisor, Talk};
+use gpuplan_runstore::{Contents, Phase};
+use gpuplan_units::Bytes;
 
 /// Before a request that was refused is made again, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

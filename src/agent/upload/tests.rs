@@ -15,13 +15,13 @@ use object_store::{
 };
 
 use super::*;
-use crate::agent::checkpoint::Framework;
-use crate::agent::restore::Restore;
-use crate::agent::scan::{Over, Settling, scan};
-use crate::agent::supervise::{Stream, Talk};
-use crate::agent::team::Place;
-use crate::runstore::Store;
-use crate::runstore::layout::Layout;
+use crate::checkpoint::Framework;
+use crate::restore::Restore;
+use crate::scan::{Over, Settling, scan};
+use crate::supervise::{Stream, Talk};
+use crate::team::Place;
+use gpuplan_runstore::Store;
+use gpuplan_runstore::layout::Layout;
 
 /// Objects that live on while the machine has so many changes left to make.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Talk for Silent {
 
 fn run_on(objects: &Arc<InMemory>, changes: i64) -> Run {
     let vanishing = Vanishing { objects: objects.clone(), left: AtomicI64::new(changes) };
-    Run::new(Store::of(Arc::new(vanishing)), Layout::new("t").unwrap())
+    Run::new(Store::new(Arc::new(vanishing)), Layout::new("t").unwrap())
 }
 
 fn save(folder: &Path, step: u64) {

@@ -4,11 +4,11 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::budget::actual::{Found, NANOS_PER_HOUR, RunFacts, Seen};
-use crate::budget::charge::{Charge, Costs, Item, Nature};
-use crate::plan::bill::HOURS_PER_MONTH;
-use crate::runstore::{Rented, Side, SidePrice};
-use crate::units::Usd;
+use crate::actual::{Found, NANOS_PER_HOUR, RunFacts, Seen};
+use crate::charge::{Charge, Costs, Item, Nature};
+use gpuplan_plan::bill::HOURS_PER_MONTH;
+use gpuplan_runstore::{Rented, Side, SidePrice};
+use gpuplan_units::Usd;
 
 const BYTES_PER_GIB: f64 = 1_073_741_824.0;
 
@@ -130,8 +130,8 @@ fn month(at: Timestamp) -> Option<(String, Timestamp)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runstore::{AllRented, Billed, Expected, Stored};
-    use crate::units::{BillingRule, Quantiles, UsdPerHour};
+    use gpuplan_runstore::{AllRented, Billed, Expected, Stored};
+    use gpuplan_units::{BillingRule, Quantiles, UsdPerHour};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()

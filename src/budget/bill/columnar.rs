@@ -13,12 +13,12 @@ use csv::StringRecord;
 use parquet::basic::Compression;
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
 
-use crate::budget::bill::columnar::cells::Cells;
-use crate::budget::bill::columnar::fields::Field;
-use crate::budget::bill::columns::Header;
-use crate::budget::bill::sums::Sums;
-use crate::budget::bill::table::Table;
-use crate::budget::bill::{At, BillError, Format};
+use crate::bill::columnar::cells::Cells;
+use crate::bill::columnar::fields::Field;
+use crate::bill::columns::Header;
+use crate::bill::sums::Sums;
+use crate::bill::table::Table;
+use crate::bill::{At, BillError, Format};
 
 /// Beginning of the file, and of one whose list of columns is encrypted.
 pub const BEGINNINGS: [[u8; 4]; 2] = [*b"PAR1", *b"PARE"];

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::budget::bill::{At, BillError, Format, is_run, plain};
+use crate::bill::{At, BillError, Format, is_run, plain};
 
 /// Columns of a header by their plain names.
 pub struct Header {

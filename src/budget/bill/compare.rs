@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::budget::bill::ImportedBill;
-use crate::budget::charge::{Charge, Item};
-use crate::units::Usd;
+use crate::bill::ImportedBill;
+use crate::charge::{Charge, Item};
+use gpuplan_units::Usd;
 
 /// Why a bill differs from what was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -136,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::budget::charge::{Costs, Nature};
+    use crate::charge::{Costs, Nature};
 
     fn charge(run: &str, item: Item, amount: Usd, hours: Option<f64>, is_billed: bool) -> Charge {
         Charge {

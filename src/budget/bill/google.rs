@@ -4,11 +4,11 @@ use std::io::BufRead;
 
 use serde_json::Value;
 
-use crate::budget::bill::BillError;
-use crate::budget::bill::sums::{BillLine, Sums};
-use crate::budget::bill::table::{google_item, moment, run_among};
-use crate::budget::charge::Item;
-use crate::units::FineUsd;
+use crate::bill::BillError;
+use crate::bill::sums::{BillLine, Sums};
+use crate::bill::table::{google_item, moment, run_among};
+use crate::charge::Item;
+use gpuplan_units::FineUsd;
 
 /// A row with its labels is far smaller; a file that is no JSON lines may be one long line.
 const LONGEST_LINE: u64 = 16 << 20;

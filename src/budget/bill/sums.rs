@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::budget::bill::ImportedBill;
-use crate::budget::charge::{Charge, Costs, Item, Nature};
-use crate::budget::spent::day;
-use crate::units::{FineUsd, Usd};
+use crate::bill::ImportedBill;
+use crate::charge::{Charge, Costs, Item, Nature};
+use crate::spent::day;
+use gpuplan_units::{FineUsd, Usd};
 
 /// One line of a bill that bears the mark of a run.
 #[derive(Clone, Debug)]

@@ -8,12 +8,12 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::budget::bill::columns::{Columns, Header};
-use crate::budget::bill::google::quoted;
-use crate::budget::bill::sums::{BillLine, Sums};
-use crate::budget::bill::{At, BillError, Format, is_run, plain};
-use crate::budget::charge::Item;
-use crate::units::FineUsd;
+use crate::bill::columns::{Columns, Header};
+use crate::bill::google::quoted;
+use crate::bill::sums::{BillLine, Sums};
+use crate::bill::{At, BillError, Format, is_run, plain};
+use crate::charge::Item;
+use gpuplan_units::FineUsd;
 
 /// Whose export it is, and where it keeps what.
 pub struct Table<'a> {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::budget::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
-use crate::budget::guardrail::Rented;
-use crate::budget::portfolio::NO_TEAM;
-use crate::budget::portfolio::planned::Inputs;
-use crate::units::{Quantiles, Usd};
+use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
+use crate::guardrail::Rented;
+use crate::portfolio::NO_TEAM;
+use crate::portfolio::planned::Inputs;
+use gpuplan_units::{Quantiles, Usd};
 
 /// What this comparison reads of `budget --output json`.
 #[derive(Deserialize)]

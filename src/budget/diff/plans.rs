@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::budget::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
-use crate::budget::guardrail::Rented;
-use crate::budget::portfolio::planned::{BillRecord, MACHINE_HOUR, PlanDocument, PlanRecord};
-use crate::units::Usd;
+use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
+use crate::guardrail::Rented;
+use crate::portfolio::planned::{BillRecord, MACHINE_HOUR, PlanDocument, PlanRecord};
+use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     let read = |side, document: &Value| {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::budget::diff::{Amount, Cause, Diff, Mark, Reason, changed};
-use crate::units::Usd;
+use crate::diff::{Amount, Cause, Diff, Mark, Reason, changed};
+use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Diff {
     let (old, new) = (amounts(before), amounts(after));

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::budget::guardrail::Guardrail;
+use crate::guardrail::Guardrail;
 
 /// A plan document as `plan --output json` has it, with one bill line of these hours.
 fn plan(rate: &str, hours: f64, change: impl Fn(&mut Value)) -> Value {

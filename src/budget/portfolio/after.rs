@@ -1,8 +1,8 @@
 //! Which phase comes when: months of their own, or those after what they wait for. Circles and overlaps are refused.
 
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::{Phase, PortfolioError};
-use crate::units::names::did_you_mean;
+use crate::portfolio::calendar::Month;
+use crate::portfolio::{Phase, PortfolioError};
+use gpuplan_units::names::did_you_mean;
 
 /// A phase before its months are known.
 pub struct Draft {

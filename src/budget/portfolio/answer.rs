@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::commitment::CommitmentFigures;
-use crate::budget::portfolio::groups::{By, within};
-use crate::budget::portfolio::lines::{Costed, Line, Lines, Of};
-use crate::budget::portfolio::planned::{Inputs, Once};
-use crate::budget::portfolio::sensitivity::{Bar, bars};
-use crate::budget::portfolio::simulation::{
+use crate::portfolio::calendar::Month;
+use crate::portfolio::commitment::CommitmentFigures;
+use crate::portfolio::groups::{By, within};
+use crate::portfolio::lines::{Costed, Line, Lines, Of};
+use crate::portfolio::planned::{Inputs, Once};
+use crate::portfolio::sensitivity::{Bar, bars};
+use crate::portfolio::simulation::{
     AVAILABILITY_IN_COMMON, DRAWS, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
 };
-use crate::budget::portfolio::terms::{ElsewhereCost, Promise, elsewhere, promises};
-use crate::budget::portfolio::{Part, Portfolio, quantiles};
-use crate::budget::{Charge, Costs, Nature};
-use crate::units::{Quantiles, Usd};
+use crate::portfolio::terms::{ElsewhereCost, Promise, elsewhere, promises};
+use crate::portfolio::{Part, Portfolio, quantiles};
+use crate::{Charge, Costs, Nature};
+use gpuplan_units::{Quantiles, Usd};
 
 #[derive(Clone, Debug)]
 pub struct Budget {

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::budget::Item;
-use crate::budget::portfolio::Portfolio;
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::planned::{MACHINE_HOUR, Once, OnceLine};
-use crate::units::{Usd, UsdPerHour};
+use crate::Item;
+use crate::portfolio::Portfolio;
+use crate::portfolio::calendar::Month;
+use crate::portfolio::planned::{MACHINE_HOUR, Once, OnceLine};
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Paid for every hour of its months, used or not.
 #[derive(Clone, Debug, PartialEq)]

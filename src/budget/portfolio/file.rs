@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use toml::Spanned;
 
-use crate::budget::portfolio::after::{Draft, order};
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::commitment::{Commitment, Kind};
-use crate::budget::portfolio::file::keys::{CommitmentSection, File, Section, TeamSection};
-use crate::budget::portfolio::{Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team, What};
-use crate::units::names::did_you_mean;
-use crate::units::{Hours, Usd, UsdPerHour};
-use crate::workload::file::Scalar;
+use crate::portfolio::after::{Draft, order};
+use crate::portfolio::calendar::Month;
+use crate::portfolio::commitment::{Commitment, Kind};
+use crate::portfolio::file::keys::{CommitmentSection, File, Section, TeamSection};
+use crate::portfolio::{Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team, What};
+use gpuplan_units::names::did_you_mean;
+use gpuplan_units::{Hours, Usd, UsdPerHour};
+use gpuplan_workload::file::Scalar;
 
 /// Longest time that a portfolio spans.
 const MOST_MONTHS: i64 = 120;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::lines::Line;
-use crate::budget::portfolio::simulation::DRAWS;
-use crate::budget::portfolio::{Part, Tax, Team, quantiles};
-use crate::units::Usd;
+use crate::portfolio::calendar::Month;
+use crate::portfolio::lines::Line;
+use crate::portfolio::simulation::DRAWS;
+use crate::portfolio::{Part, Tax, Team, quantiles};
+use gpuplan_units::Usd;
 
 /// What belongs to no team: commitments that all share.
 pub const SHARED: &str = "shared";

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::budget::Item;
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::commitment::{ASSUMPTION, Commitment, Kind};
-use crate::budget::portfolio::planned::{MACHINE_HOUR, Once, OnceLine};
-use crate::budget::portfolio::{Phase, Portfolio, Tax};
-use crate::units::Usd;
+use crate::Item;
+use crate::portfolio::calendar::Month;
+use crate::portfolio::commitment::{ASSUMPTION, Commitment, Kind};
+use crate::portfolio::planned::{MACHINE_HOUR, Once, OnceLine};
+use crate::portfolio::{Phase, Portfolio, Tax};
+use gpuplan_units::Usd;
 
 /// A phase and what doing it once costs.
 #[derive(Clone, Copy, Debug)]

@@ -4,14 +4,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::budget::Item;
-use crate::budget::portfolio::Rate;
-use crate::budget::portfolio::shape::Shape;
-use crate::budget::portfolio::simulation::AVAILABILITY_IN_COMMON;
-use crate::estimate::OwnRun;
-use crate::plan::bill::BillItem;
-use crate::plan::run::NORMAL_90;
-use crate::units::{Band, Quantiles, Usd, UsdPerHour};
+use crate::Item;
+use crate::portfolio::Rate;
+use crate::portfolio::shape::Shape;
+use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
+use gpuplan_estimate::OwnRun;
+use gpuplan_plan::bill::BillItem;
+use gpuplan_plan::run::NORMAL_90;
+use gpuplan_units::{Band, Quantiles, Usd, UsdPerHour};
 
 /// What this program reads of a document of `plan --output json`.
 #[derive(Clone, Debug, Deserialize)]

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::budget::Item;
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::lines::Costed;
-use crate::budget::portfolio::simulation::{SPOT_PRICE_STEP, months_ahead};
-use crate::budget::portfolio::{Portfolio, Tax};
-use crate::plan::run::NORMAL_90;
-use crate::units::Usd;
+use crate::Item;
+use crate::portfolio::calendar::Month;
+use crate::portfolio::lines::Costed;
+use crate::portfolio::simulation::{SPOT_PRICE_STEP, months_ahead};
+use crate::portfolio::{Portfolio, Tax};
+use gpuplan_plan::run::NORMAL_90;
+use gpuplan_units::Usd;
 
 /// On-demand prices do not drift, they are changed: by this share either way. Judged; AWS cut those of its P4 and P5 machines by up
 /// to 45 % in June 2025.

@@ -1,7 +1,7 @@
 //! `Shape`: how the cost of a run spreads, through the percentiles of its plan and with the plan's own mean.
 
-use crate::plan::run::{NORMAL_90, normal_distribution};
-use crate::units::Quantiles;
+use gpuplan_plan::run::{NORMAL_90, normal_distribution};
+use gpuplan_units::Quantiles;
 
 /// Deviations of a logarithm beyond this describe nothing that a plan says.
 const WIDEST: f64 = 8.0;
@@ -81,7 +81,7 @@ fn bisect(from: f64, holds: impl Fn(f64) -> bool) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::draw::Draws;
+    use gpuplan_units::draw::Draws;
 
     fn drawn(shape: Shape) -> (f64, f64, f64) {
         let mut draws = Draws::new(7, 0);

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use crate::budget::Item;
-use crate::budget::portfolio::calendar::Month;
-use crate::budget::portfolio::commitment::Commitment;
-use crate::budget::portfolio::groups::Groups;
-use crate::budget::portfolio::lines::Costed;
-use crate::budget::portfolio::{Portfolio, quantiles};
-use crate::units::draw::Draws;
-use crate::units::{Quantiles, Usd};
+use crate::Item;
+use crate::portfolio::calendar::Month;
+use crate::portfolio::commitment::Commitment;
+use crate::portfolio::groups::Groups;
+use crate::portfolio::lines::Costed;
+use crate::portfolio::{Portfolio, quantiles};
+use gpuplan_units::draw::Draws;
+use gpuplan_units::{Quantiles, Usd};
 
 pub const DRAWS: usize = 10_000;
 

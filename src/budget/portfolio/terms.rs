@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::budget::portfolio::lines::Costed;
-use crate::budget::portfolio::planned::TermRecord;
-use crate::budget::portfolio::{Portfolio, Tax};
-use crate::units::{Quantiles, Usd};
+use crate::portfolio::lines::Costed;
+use crate::portfolio::planned::TermRecord;
+use crate::portfolio::{Portfolio, Tax};
+use gpuplan_units::{Quantiles, Usd};
 
 /// Hours of a year of a commitment, as the clouds sell it.
 const HOURS_PER_YEAR: f64 = 8760.0;
@@ -124,8 +124,8 @@ pub fn is_reachable(promise: &Promise) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::portfolio::shape::Shape;
-    use crate::units::draw::Draws;
+    use crate::portfolio::shape::Shape;
+    use gpuplan_units::draw::Draws;
 
     #[test]
     fn repeats_even_out_as_draws_of_them_do() {

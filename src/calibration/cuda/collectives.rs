@@ -6,9 +6,9 @@ use std::ffi::{c_int, c_void};
 
 use libloading::Library;
 
-use crate::calibration::cuda::libraries::{COLLECTIVES, load};
-use crate::calibration::cuda::session::{Memory, Session};
-use crate::calibration::device::Waived;
+use crate::cuda::libraries::{COLLECTIVES, load};
+use crate::cuda::session::{Memory, Session};
+use crate::device::Waived;
 
 /// `ncclBfloat16` and `ncclSum` of `nccl.h`.
 const BFLOAT16: c_int = 9;

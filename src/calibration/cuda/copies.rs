@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
 
-use crate::calibration::cuda::session::{Memory, Session, refused};
-use crate::calibration::device::Waived;
+use crate::cuda::session::{Memory, Session, refused};
+use crate::device::Waived;
 
 /// Memory of the host: locked by the driver, or as any program has it.
 pub enum HostMemory {

@@ -7,19 +7,19 @@ use std::time::Instant;
 use cudarc::driver::result::{device, graph, stream};
 use cudarc::driver::sys::{self, CUdevice_attribute, CUgraphExec, CUgraphInstantiate_flags, CUstreamCaptureMode};
 
-use crate::calibration::benchmark::{Pass, Work, bytes_of};
-use crate::calibration::cuda::collectives::Ring;
-use crate::calibration::cuda::compiler::Compiler;
-use crate::calibration::cuda::copies::{HostMemory, Peers};
-use crate::calibration::cuda::kernels::{Argument, Kernels, arguments};
-use crate::calibration::cuda::libraries::{self, load};
-use crate::calibration::cuda::local::local_gpus;
-use crate::calibration::cuda::product::{Product, Products, Shape};
-use crate::calibration::cuda::session::{Memory, Session, refused};
-use crate::calibration::cuda::watch::{Watch, of_driver};
-use crate::calibration::device::{Device, DeviceError, DeviceFacts, LocalGpu, Waived};
-use crate::calibration::readings::Readings;
-use crate::hardware::NumberFormat;
+use crate::benchmark::{Pass, Work, bytes_of};
+use crate::cuda::collectives::Ring;
+use crate::cuda::compiler::Compiler;
+use crate::cuda::copies::{HostMemory, Peers};
+use crate::cuda::kernels::{Argument, Kernels, arguments};
+use crate::cuda::libraries::{self, load};
+use crate::cuda::local::local_gpus;
+use crate::cuda::product::{Product, Products, Shape};
+use crate::cuda::session::{Memory, Session, refused};
+use crate::cuda::watch::{Watch, of_driver};
+use crate::device::{Device, DeviceError, DeviceFacts, LocalGpu, Waived};
+use crate::readings::Readings;
+use gpuplan_hardware::NumberFormat;
 
 /// Launches of an empty kernel in one graph.
 const GRAPH_NODES: u32 = 100;

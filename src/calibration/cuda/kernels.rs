@@ -5,11 +5,11 @@ use std::ffi::{CString, c_uint, c_void};
 use cudarc::driver::result::{self, module};
 use cudarc::driver::sys::{CUfunction, CUmodule};
 
-use crate::calibration::benchmark::Kernel;
-use crate::calibration::cuda::compiler::{Compiler, SOURCES};
-use crate::calibration::cuda::session::{Session, refused};
-use crate::calibration::device::Waived;
-use crate::hardware::NumberFormat;
+use crate::benchmark::Kernel;
+use crate::cuda::compiler::{Compiler, SOURCES};
+use crate::cuda::session::{Session, refused};
+use crate::device::Waived;
+use gpuplan_hardware::NumberFormat;
 
 /// Threads of a block; `training.cu` has the same number.
 const THREADS: c_uint = 256;

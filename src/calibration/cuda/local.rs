@@ -6,8 +6,8 @@ use cudarc::driver::result::device;
 use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute, CUresult};
 use cudarc::driver::{DriverError, result};
 
-use crate::calibration::device::{DeviceError, LocalGpu};
-use crate::units::Bytes;
+use crate::device::{DeviceError, LocalGpu};
+use gpuplan_units::Bytes;
 
 /// The library panics where the driver or one of its functions is missing, so its presence is asked first and the calls
 /// are fenced: a machine without a GPU is an ordinary machine.

@@ -9,10 +9,10 @@ use cudarc::cublaslt::sys::{
     cublasLtMatrixLayoutAttribute_t, cudaDataType,
 };
 
-use crate::calibration::benchmark::Pass;
-use crate::calibration::cuda::session::{Memory, Session};
-use crate::calibration::device::Waived;
-use crate::hardware::NumberFormat;
+use crate::benchmark::Pass;
+use crate::cuda::session::{Memory, Session};
+use crate::device::Waived;
+use gpuplan_hardware::NumberFormat;
 
 /// What NVIDIA advises for Hopper (cuBLAS documentation, "cublasSetWorkspace"); more than older chips need.
 pub const WORKSPACE_BYTES: u64 = 32 << 20;

@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
 };
 use libloading::Library;
 
-use crate::calibration::device::Waived;
+use crate::device::Waived;
 
 /// Calls in a row of one sample at most: a launch takes some microseconds, and a sample some milliseconds.
 const MOST_CALLS: f64 = 20_000.0;

@@ -6,16 +6,16 @@ use std::time::Instant;
 
 use cudarc::driver::result;
 
-use crate::calibration::benchmark::{Pass, Work};
-use crate::calibration::cuda::CudaDevice;
-use crate::calibration::device::Device;
-use crate::calibration::suite::{self, Shapes, Suite};
-use crate::hardware::NumberFormat;
-use crate::workload::model::tests::llama_2_7b;
-use crate::workload::{Layout, Precision, Task};
+use crate::benchmark::{Pass, Work};
+use crate::cuda::CudaDevice;
+use crate::device::Device;
+use crate::suite::{self, Shapes, Suite};
+use gpuplan_hardware::NumberFormat;
+use gpuplan_workload::Models;
+use gpuplan_workload::{Layout, Precision, Task};
 
 fn outcome(device: &mut CudaDevice) -> suite::Outcome {
-    let model = llama_2_7b();
+    let model = Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model();
     let shapes = Shapes {
         model: &model,
         task: Task::Pretrain,

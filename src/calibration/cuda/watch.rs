@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-use crate::calibration::readings::{Readings, query};
+use crate::readings::{Readings, query};
 
 pub struct Watch {
     child: Option<Child>,

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::sweep::{Carrier, carry};
-use crate::cli::agent::{AgentArguments, ON_STALL, SIGNALS};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::clouds::variable;
-use crate::runstore::layout::Layout;
-use crate::runstore::{Run, Store};
-use crate::units::GpuCount;
-use crate::workload::Sweep;
+use crate::agent::{AgentArguments, ON_STALL, SIGNALS};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use gpuplan_agent::sweep::{Carrier, carry};
+use gpuplan_clouds_http::variable;
+use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::{Run, Store};
+use gpuplan_units::GpuCount;
+use gpuplan_workload::Sweep;
 
 /// The agent of the sweep knows how long the machine still has, and ends all in time; its runs may use what it has. The two minutes of AWS, the
 /// longest notice of any cloud, with a little to record.
@@ -36,7 +36,7 @@ fn sweep(arguments: &AgentArguments) -> Result<Option<Sweep>, Diagnostic> {
 pub fn carrier(arguments: &AgentArguments, run: &str) -> Result<Option<Vec<String>>, Diagnostic> {
     let Some(sweep) = sweep(arguments)? else { return Ok(None) };
     // A name that is too long for the last run is told before the first one starts.
-    Layout::new(&crate::runstore::sweep::name(run, sweep.runs - 1, sweep.runs)).map_err(|error| wrong(&error))?;
+    Layout::new(&gpuplan_runstore::sweep::name(run, sweep.runs - 1, sweep.runs)).map_err(|error| wrong(&error))?;
     let Sweep { runs, parallel, gpus_per_run } = sweep;
     let numbers = [
         "--sweep",

@@ -7,19 +7,18 @@ use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::budget::actual::{Found, RunFacts};
-use crate::budget::spent::{Actual, RunKnown};
-use crate::budget::{Charge, Item};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::renters::clock;
-use crate::cli::launch::{journal, store_of};
-use crate::cli::runs::{journal_said, runtime};
-use crate::cli::settings::{Settings, sha256};
-use crate::clouds;
-use crate::launch::RunSpec;
-use crate::runstore::layout::Layout;
-use crate::runstore::{Phase, Run, Store, StoreError};
-use crate::units::Usd;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::renters::clock;
+use crate::launch::{journal, store_of};
+use crate::runs::{journal_said, runtime};
+use crate::settings::{Settings, sha256};
+use gpuplan_budget::actual::{Found, RunFacts};
+use gpuplan_budget::spent::{Actual, RunKnown};
+use gpuplan_budget::{Charge, Item};
+use gpuplan_launch::RunSpec;
+use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::{Phase, Run, Store, StoreError};
+use gpuplan_units::Usd;
 
 /// Runs that are read at the same time.
 const AT_ONCE: usize = 16;
@@ -77,7 +76,7 @@ pub fn from_journal(settings: &Settings) -> Result<Gathered, Diagnostic> {
         match read.and_then(|run| runtime.block_on(facts(run)).map_err(|error| store_of(&error))) {
             Ok(facts) => gathered.add(&facts, settings.now),
             Err(error) => {
-                gathered.notes.push(format!("warning: {name} is shown as the ledger has it: {}", error.message))
+                gathered.notes.push(format!("warning: {name} is shown as the ledger has it: {}", error.message));
             }
         }
     }
@@ -112,7 +111,7 @@ fn reading(address: &str, settings: &Settings) -> Result<Store, Diagnostic> {
     if settings.offline && address.contains("://") && !address.starts_with("file://") {
         return Err(Diagnostic::new(Exit::Usage, format!("{address} cannot be read with --offline")));
     }
-    let keys = if address.starts_with("s3://") { runtime()?.block_on(clouds::store_keys()) } else { None };
+    let keys = if address.starts_with("s3://") { runtime()?.block_on(gpuplan_clouds::store_keys()) } else { None };
     Store::reading(address, keys).map_err(|error| match error {
         StoreError::Missing { .. } => Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan costs --store URI"),
         error => store_of(&error),

@@ -10,19 +10,19 @@ use clap::Args;
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-use crate::budget::bill::compare::compare;
-use crate::budget::bill::sums::Sums;
-use crate::budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
-use crate::budget::spent::{Asked, Line};
-use crate::budget::{Charge, Ledger};
-use crate::cli::args::OutputFormat;
-use crate::cli::costs::gather::from_journal;
-use crate::cli::costs::{enter, ledger_said, open, spent};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::patience::meanwhile;
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::report::bill as report;
+use crate::args::OutputFormat;
+use crate::costs::gather::from_journal;
+use crate::costs::{enter, ledger_said, open, spent};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::patience::meanwhile;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_budget::bill::compare::compare;
+use gpuplan_budget::bill::sums::Sums;
+use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
+use gpuplan_budget::spent::{Asked, Line};
+use gpuplan_budget::{Charge, Ledger};
+use gpuplan_report::bill as report;
 
 /// Read at once from a file.
 const BUFFER: usize = 1 << 20;

@@ -1,13 +1,13 @@
 //! `accuracy --mine`: how wrong the forecasts of this user's own runs were.
 
-use crate::budget::mine::compare;
-use crate::cli::args::OutputFormat;
-use crate::cli::costs::gather::from_journal;
-use crate::cli::costs::{enter, ledger_said, open};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::report::mine as report;
+use crate::args::OutputFormat;
+use crate::costs::gather::from_journal;
+use crate::costs::{enter, ledger_said, open};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_budget::mine::compare;
+use gpuplan_report::mine as report;
 
 pub fn run(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let gathered = from_journal(settings)?;

@@ -2,16 +2,16 @@
 
 use clap::Args;
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::renters::{clock, of_run};
-use crate::cli::launch::{journal, open, store_of};
-use crate::cli::printer::Printer;
-use crate::cli::runs::{journal_said, listed, runtime};
-use crate::cli::settings::Settings;
-use crate::launch::journal::Adopted;
-use crate::launch::rental::Rental;
-use crate::launch::{Choice, Clock, Machine, MachineId, MachineState, RunSpec};
-use crate::runstore::Billed;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::renters::{clock, of_run};
+use crate::launch::{journal, open, store_of};
+use crate::printer::Printer;
+use crate::runs::{journal_said, listed, runtime};
+use crate::settings::Settings;
+use gpuplan_launch::journal::Adopted;
+use gpuplan_launch::rental::Rental;
+use gpuplan_launch::{Choice, Clock, Machine, MachineId, MachineState, RunSpec};
+use gpuplan_runstore::Billed;
 
 /// Epochs that a lost journal may have ordered without a trace in store or clouds: refused everywhere, or gone before a word.
 const UNSEEN_EPOCHS: u64 = 1000;

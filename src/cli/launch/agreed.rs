@@ -1,26 +1,26 @@
 //! From a plan to what a launch agrees on: places to rent at, limits, and where the run is kept.
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::LaunchArguments;
-use crate::cli::plan::Answered;
-use crate::cli::settings::Settings;
-use crate::clouds::{aws, fake};
-use crate::estimate::constants::Fitted;
-use crate::estimate::own_runs::Program;
-use crate::hardware::CloudId;
-use crate::launch::job::DOCKER;
-use crate::launch::spec::{Offered, VERSION};
-use crate::launch::{Job, Market, Pool, RunSpec};
-use crate::market::{ChargeKind, Offer, OfferId, Purchase};
-use crate::plan::choose::World;
-use crate::plan::explain::plan_id;
-use crate::plan::filters::refuse_offer;
-use crate::plan::{Limits, Plan};
-use crate::runstore::layout::Layout;
-use crate::runstore::{Expected, ExpectedPrice, ForecastBasis, Side, SidePrice};
-use crate::units::{BillingRule, Hours, Usd, UsdPerHour};
-use crate::workload::file::WorkloadFile;
-use crate::workload::{DataSet, Sweep};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::LaunchArguments;
+use crate::plan::Answered;
+use crate::settings::Settings;
+use gpuplan_clouds::{aws, fake};
+use gpuplan_estimate::constants::Fitted;
+use gpuplan_estimate::own_runs::Program;
+use gpuplan_hardware::CloudId;
+use gpuplan_launch::job::DOCKER;
+use gpuplan_launch::spec::{Offered, VERSION};
+use gpuplan_launch::{Job, Market, Pool, RunSpec};
+use gpuplan_market::{ChargeKind, Offer, OfferId, Purchase};
+use gpuplan_plan::choose::World;
+use gpuplan_plan::explain::plan_id;
+use gpuplan_plan::filters::refuse_offer;
+use gpuplan_plan::{Limits, Plan};
+use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::{Expected, ExpectedPrice, ForecastBasis, Side, SidePrice};
+use gpuplan_units::{BillingRule, Hours, Usd, UsdPerHour};
+use gpuplan_workload::file::WorkloadFile;
+use gpuplan_workload::{DataSet, Sweep};
 
 /// Places that a run fails over to, of each kind.
 const MOST_PLACES: usize = 10;
@@ -110,7 +110,7 @@ impl Chosen<'_> {
     /// Root disk as the bill of the plan has it. GiB.
     fn disk_gib(&self) -> u32 {
         let hardware = &self.answered.catalogs.hardware;
-        let bytes = crate::plan::bill::disk(
+        let bytes = gpuplan_plan::bill::disk(
             hardware.instance(self.plan.instance),
             self.answered.resolved.workload.data.as_ref(),
         );

@@ -1,8 +1,8 @@
 //! `--any-zone`: spot places that differ by their zone alone are one place, and the cloud chooses among its zones.
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::launch::RunSpec;
-use crate::launch::spec::Offered;
+use crate::diagnostic::{Diagnostic, Exit};
+use gpuplan_launch::RunSpec;
+use gpuplan_launch::spec::Offered;
 
 /// Each region and machine type once, at the dearest rate of the zones that the plan named; no other zone may be taken. One whose
 /// price nobody knew, since it was planned for the whole region, leaves every zone open, below the same highest price.
@@ -34,8 +34,8 @@ pub fn collapsed(spec: RunSpec, is_wanted: bool) -> Result<RunSpec, Diagnostic> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::launch::keep_alive::tests::spec;
-    use crate::units::UsdPerHour;
+    use crate::launch::keep_alive::tests::spec;
+    use gpuplan_units::UsdPerHour;
 
     #[test]
     fn zones_of_a_region_are_one_place_at_the_dearest_rate() {

@@ -4,21 +4,21 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::agreed::Chosen;
-use crate::cli::launch::leading::exit_of;
-use crate::cli::launch::renters::{Launchers, of_run};
-use crate::cli::patience::meanwhile;
-use crate::cli::printer::Printer;
-use crate::cli::runs::{journal_said, runtime};
-use crate::cli::settings::Settings;
-use crate::clouds::aws;
-use crate::launch::block::{BlockOrder, BlockWish, LAST_MINUTES, Seller, hours_for};
-use crate::launch::spec::Offered;
-use crate::launch::{Journal, LaunchError, Market, Pool, RunSpec};
-use crate::market::Purchase;
-use crate::report::format::usd;
-use crate::units::{BillingRule, Hours, UsdPerHour};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::agreed::Chosen;
+use crate::launch::leading::exit_of;
+use crate::launch::renters::{Launchers, of_run};
+use crate::patience::meanwhile;
+use crate::printer::Printer;
+use crate::runs::{journal_said, runtime};
+use crate::settings::Settings;
+use gpuplan_clouds::aws;
+use gpuplan_launch::block::{BlockOrder, BlockWish, LAST_MINUTES, Seller, hours_for};
+use gpuplan_launch::spec::Offered;
+use gpuplan_launch::{Journal, LaunchError, Market, Pool, RunSpec};
+use gpuplan_market::Purchase;
+use gpuplan_report::format::usd;
+use gpuplan_units::{BillingRule, Hours, UsdPerHour};
 
 /// Between two looks at a journal in which somebody may have stopped the run, and two words while its block is awaited.
 const LOOK: Duration = Duration::from_secs(5);
@@ -172,7 +172,7 @@ pub fn bought(
         }
         Err(error) => {
             journal
-                .end(&spec.run, &crate::launch::End::Stopped, Timestamp::now())
+                .end(&spec.run, &gpuplan_launch::End::Stopped, Timestamp::now())
                 .map_err(|error| journal_said(&error))?;
             Err(said(&spec.run, &error))
         }
@@ -242,9 +242,9 @@ fn said(run: &str, error: &LaunchError) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::launch::keep_alive::tests::spec;
-    use crate::launch::block::BlockOffer;
-    use crate::units::Usd;
+    use crate::launch::keep_alive::tests::spec;
+    use gpuplan_launch::block::BlockOffer;
+    use gpuplan_units::Usd;
 
     fn order(starts_in: i64) -> BlockOrder {
         let starts_at = spec().started_at + SignedDuration::from_hours(starts_in);

@@ -5,18 +5,17 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::delivery::Receiver;
-use crate::cli::launch::store_of;
-use crate::cli::printer::Printer;
-use crate::cli::runs::runtime;
-use crate::clouds;
-use crate::clouds::fake;
-use crate::launch::Data;
-use crate::runstore::store::Held;
-use crate::runstore::{Contents, Run, Store, StoreError};
-use crate::units::Bytes;
-use crate::workload::{DataSet, Storage};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::delivery::Receiver;
+use crate::launch::store_of;
+use crate::printer::Printer;
+use crate::runs::runtime;
+use gpuplan_clouds::fake;
+use gpuplan_launch::Data;
+use gpuplan_runstore::store::Held;
+use gpuplan_runstore::{Contents, Run, Store, StoreError};
+use gpuplan_units::Bytes;
+use gpuplan_workload::{DataSet, Storage};
 
 /// Files under way at the same time.
 const FILES_AT_ONCE: usize = 8;
@@ -94,7 +93,7 @@ fn address(location: &str, cloud: &str) -> Result<(String, Option<PathBuf>), Dia
 fn look(address: &str) -> Result<Result<Vec<Held>, StoreError>, Diagnostic> {
     let runtime = runtime()?;
     Ok(runtime.block_on(async {
-        let keys = if address.starts_with("s3://") { clouds::store_keys().await } else { None };
+        let keys = if address.starts_with("s3://") { gpuplan_clouds::store_keys().await } else { None };
         Store::reading(address, keys)?.held().await
     }))
 }

@@ -11,17 +11,17 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::data::{Upload, found_data};
-use crate::cli::launch::store_of;
-use crate::cli::printer::Printer;
-use crate::cli::runs::runtime;
-use crate::clouds;
-use crate::clouds::{fake, variable};
-use crate::launch::job::{DOCKER, container, variable_name};
-use crate::launch::{Job, Parcel, Secret};
-use crate::runstore::Run;
-use crate::workload::DataSet;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::data::{Upload, found_data};
+use crate::launch::store_of;
+use crate::printer::Printer;
+use crate::runs::runtime;
+use gpuplan_clouds::fake;
+use gpuplan_clouds::http::variable;
+use gpuplan_launch::job::{DOCKER, container, variable_name};
+use gpuplan_launch::{Job, Parcel, Secret};
+use gpuplan_runstore::Run;
+use gpuplan_workload::DataSet;
 
 /// What a program for Linux starts with, and where it says for which processor.
 const ELF: &[u8] = b"\x7fELF";
@@ -185,7 +185,7 @@ fn region(cloud: &str) -> Result<Vec<(String, String)>, Diagnostic> {
     let named = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
     let region = match named {
         Some(region) => Some(region),
-        None => runtime()?.block_on(clouds::store_keys()).map(|(region, _)| region),
+        None => runtime()?.block_on(gpuplan_clouds::store_keys()).map(|(region, _)| region),
     };
     let region = region.ok_or_else(|| {
         Diagnostic::new(Exit::Usage, "the region of the bucket is not known")

@@ -5,25 +5,25 @@ use std::time::Duration;
 use clap::ValueEnum;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::ending::ended_as;
-use crate::cli::launch::leading::exit_of;
-use crate::cli::launch::renters::{Launchers, clock, of_run};
-use crate::cli::launch::{journal, store, store_of};
-use crate::cli::printer::Printer;
-use crate::cli::runs::{journal_said, kept, listed, runtime};
-use crate::cli::settings::Settings;
-use crate::clouds::aws;
-use crate::launch::boot::{self, Boot, Source};
-use crate::launch::events::Order;
-use crate::launch::journal::{Kept, Said, words};
-use crate::launch::spec::Offered;
-use crate::launch::{
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::ending::ended_as;
+use crate::launch::leading::exit_of;
+use crate::launch::renters::{Launchers, clock, of_run};
+use crate::launch::{journal, store, store_of};
+use crate::printer::Printer;
+use crate::runs::{journal_said, kept, listed, runtime};
+use crate::settings::Settings;
+use gpuplan_clouds::aws;
+use gpuplan_launch::boot::{self, Boot, Source};
+use gpuplan_launch::events::Order;
+use gpuplan_launch::journal::{Kept, Said, words};
+use gpuplan_launch::spec::Offered;
+use gpuplan_launch::{
     Choice, CreateRequest, End, Group, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel,
     RunSpec, names,
 };
-use crate::report::format::usd;
-use crate::runstore::{Phase, Run};
+use gpuplan_report::format::usd;
+use gpuplan_runstore::{Phase, Run};
 
 /// Between two looks at a run that is kept.
 const LOOK: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ pub fn handed_over(
         journal.answer(&order.token, &words, is_clear).map_err(|error| journal_said(&error))?;
         match answer {
             Ok(group) => {
-                printer.note(&format!("gpuplan: {} keeps {run} alive until {:.0}", group.id, group.expires_at))
+                printer.note(&format!("gpuplan: {} keeps {run} alive until {:.0}", group.id, group.expires_at));
             }
             Err(error @ LaunchError::Unclear { .. }) => return Err(refused(run, &error)),
             Err(error) => {
@@ -113,7 +113,7 @@ fn refused(run: &str, error: &LaunchError) -> Diagnostic {
         .hint(format!("gpuplan stop {run}"))
 }
 
-fn keeper(launchers: &Launchers) -> Result<&dyn crate::launch::Keeper, Diagnostic> {
+fn keeper(launchers: &Launchers) -> Result<&dyn gpuplan_launch::Keeper, Diagnostic> {
     launchers
         .iter()
         .find_map(|launcher| launcher.keeper())
@@ -154,7 +154,7 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
         node: order.node,
         nodes: 1,
         // The group goes where there is one: no zone of its own.
-        pool: crate::launch::Pool { zone_id: None, market: Market::Spot, ..order.choice.pool.clone() },
+        pool: gpuplan_launch::Pool { zone_id: None, market: Market::Spot, ..order.choice.pool.clone() },
         token: order.token.clone(),
         name: order.name.clone(),
         expires_at: Timestamp::now() + life,
@@ -280,7 +280,7 @@ fn noted(before: &Kept, machines: &[Machine], journal: &mut Journal, settings: &
 }
 
 /// Share of the work that is safe, and how the run ended, where its agent says so.
-async fn said(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), crate::runstore::StoreError> {
+async fn said(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), gpuplan_runstore::StoreError> {
     let Some(status) = store.status(0).await? else { return Ok((0.0, None)) };
     let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
     let done = (step / spec.steps.max(1.0)).min(1.0);
@@ -318,8 +318,8 @@ pub async fn dissolve(clouds: &Launchers, groups: &[Group]) -> Result<(), Launch
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::launch::Pool;
-    use crate::units::{BillingRule, Usd, UsdPerHour};
+    use gpuplan_launch::Pool;
+    use gpuplan_units::{BillingRule, Usd, UsdPerHour};
 
     fn offered(region: &str, zone: &str, rate: &str) -> Offered {
         let pool = Pool {
@@ -345,7 +345,7 @@ pub mod tests {
             sweep: None,
         };
         RunSpec {
-            version: crate::launch::spec::VERSION,
+            version: gpuplan_launch::spec::VERSION,
             run: "r".to_owned(),
             started_at: Timestamp::UNIX_EPOCH,
             stand_in: None,

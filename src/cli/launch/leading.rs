@@ -7,18 +7,18 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::watch;
 
-use crate::cli::costs;
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::renters::{Launchers, clock, of_run};
-use crate::cli::launch::{block, journal, keep_alive, store, unknown_run};
-use crate::cli::patience::meanwhile;
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
-use crate::launch::execute::LeadError;
-use crate::launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
-use crate::report::format::usd;
-use crate::spot::AvailabilityModel;
-use crate::spot::policy::Policy;
+use crate::costs;
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::renters::{Launchers, clock, of_run};
+use crate::launch::{block, journal, keep_alive, store, unknown_run};
+use crate::patience::meanwhile;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use gpuplan_launch::execute::LeadError;
+use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
+use gpuplan_report::format::usd;
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_spot::policy::Policy;
 
 /// Between two pictures of the line that says where a run stands.
 const TICK: Duration = Duration::from_millis(250);

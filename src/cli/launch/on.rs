@@ -3,19 +3,18 @@
 use clap::Args;
 use jiff::Timestamp;
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::export::{Question, job_of};
-use crate::cli::launch::{LaunchArguments, confirm, journal};
-use crate::cli::patience::meanwhile;
-use crate::cli::printer::Printer;
-use crate::cli::runs::{journal_said, runtime};
-use crate::cli::settings::{Settings, sha256};
-use crate::clouds;
-use crate::export::{Job, Target, Wishes, export};
-use crate::launch::{EngineError, Handed};
-use crate::report::format::{rate, usd};
-use crate::report::plan_text::wrap;
-use crate::units::{Hours, UsdPerHour};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::export::{Question, job_of};
+use crate::launch::{LaunchArguments, confirm, journal};
+use crate::patience::meanwhile;
+use crate::printer::Printer;
+use crate::runs::{journal_said, runtime};
+use crate::settings::{Settings, sha256};
+use gpuplan_export::{Job, Target, Wishes, export};
+use gpuplan_launch::{EngineError, Handed};
+use gpuplan_report::format::{rate, usd};
+use gpuplan_report::plan_text::wrap;
+use gpuplan_units::{Hours, UsdPerHour};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "On a cluster of your own")]
@@ -42,14 +41,14 @@ pub fn run(
     settings: &Settings,
     printer: &Printer,
 ) -> Result<Exit, Diagnostic> {
-    let known = clouds::engine(engine).zip(engine.parse::<Target>().ok());
+    let known = gpuplan_clouds::engine(engine).zip(engine.parse::<Target>().ok());
     let (client, target) = known.ok_or_else(|| {
-        let choices = clouds::ENGINES.join(", ");
+        let choices = gpuplan_clouds::ENGINES.join(", ");
         Diagnostic::new(
             Exit::Usage,
             format!("`{engine}` is no engine that runs can be handed to; choose among {choices}"),
         )
-        .hint(format!("gpuplan launch FILE --on {} --store URI -- COMMAND", clouds::ENGINES[0]))
+        .hint(format!("gpuplan launch FILE --on {} --store URI -- COMMAND", gpuplan_clouds::ENGINES[0]))
         .hint("`gpuplan export FILE --to TARGET` writes files for more engines")
     })?;
     let job = planned(target, arguments, settings, printer)?;

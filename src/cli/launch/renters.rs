@@ -1,10 +1,9 @@
 //! Who rents the machines of a run, and how fast its time passes.
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::settings::Settings;
-use crate::clouds;
-use crate::clouds::fake::{self, FakeCloud};
-use crate::launch::{Clock, Launcher, RunSpec};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::settings::Settings;
+use gpuplan_clouds::fake::{self, FakeCloud};
+use gpuplan_launch::{Clock, Launcher, RunSpec};
 
 pub type Launchers = Vec<Box<dyn Launcher>>;
 
@@ -26,7 +25,7 @@ pub fn launchers<'a>(clouds: impl IntoIterator<Item = &'a str>, settings: &Setti
             _ if settings.offline => {
                 return Err(Diagnostic::new(Exit::Usage, format!("{cloud} cannot be asked with --offline")));
             }
-            _ => clouds::launcher(cloud).ok_or_else(|| no_launcher(cloud))?,
+            _ => gpuplan_clouds::launcher(cloud).ok_or_else(|| no_launcher(cloud))?,
         });
     }
     Ok(launchers)
@@ -34,7 +33,7 @@ pub fn launchers<'a>(clouds: impl IntoIterator<Item = &'a str>, settings: &Setti
 
 pub fn no_launcher(cloud: &str) -> Diagnostic {
     Diagnostic::new(Exit::Usage, format!("machines of {cloud} are planned and not rented yet"))
-        .hint(format!("machines are rented of: {}", clouds::LAUNCHERS.join(", ")))
+        .hint(format!("machines are rented of: {}", gpuplan_clouds::LAUNCHERS.join(", ")))
         .hint("--cloud fake shows the whole life of a run")
 }
 

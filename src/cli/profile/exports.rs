@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::profile::RunArguments;
-use crate::cli::settings::sha256;
-use crate::telemetry::mlflow::{EXPERIMENT, MlflowRun, experiment_meta, metric_lines};
-use crate::telemetry::{Sample, event_file, jsonl, prometheus};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::profile::RunArguments;
+use crate::settings::sha256;
+use gpuplan_telemetry::mlflow::{EXPERIMENT, MlflowRun, experiment_meta, metric_lines};
+use gpuplan_telemetry::{Sample, event_file, jsonl, prometheus};
 
 /// Open exports; none unless asked for.
 #[derive(Default)]

@@ -10,18 +10,18 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::profile::exports::Exports;
-use crate::cli::profile::{RunArguments, complete, write};
-use crate::cli::settings::Settings;
-use crate::report::profile_text;
-use crate::telemetry::gpus::GpuCounters;
-use crate::telemetry::host::{HostCounters, cores};
-use crate::telemetry::smi::topology;
-use crate::telemetry::steps::Lines;
-use crate::telemetry::{Sample, Step, StepFinder, Summary};
-use crate::workload::profile::{Profile, ProfiledGpu};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::profile::exports::Exports;
+use crate::profile::{RunArguments, complete, write};
+use crate::settings::Settings;
+use gpuplan_report::profile_text;
+use gpuplan_telemetry::gpus::GpuCounters;
+use gpuplan_telemetry::host::{HostCounters, cores};
+use gpuplan_telemetry::smi::topology;
+use gpuplan_telemetry::steps::Lines;
+use gpuplan_telemetry::{Sample, Step, StepFinder, Summary};
+use gpuplan_workload::profile::{Profile, ProfiledGpu};
 
 /// What a shell says where a program cannot be started (POSIX, "Exit Status for Commands").
 const NOT_FOUND: u8 = 127;
@@ -275,7 +275,7 @@ impl Watched {
                 profile.notes.push("no GPU counters: nvidia-smi ended, so there is no driver or no GPU".to_owned());
             }
             Ok(_) if self.gpus.is_empty() => {
-                profile.notes.push("no GPU counters: nvidia-smi said nothing in time".to_owned())
+                profile.notes.push("no GPU counters: nvidia-smi said nothing in time".to_owned());
             }
             Ok(_) => {}
         }

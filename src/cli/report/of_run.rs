@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::budget::Charge;
-use crate::cli::costs::gather::launched;
-use crate::cli::costs::{LEDGER, open};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::journal;
-use crate::cli::launch::renters::clock;
-use crate::cli::patience::meanwhile;
-use crate::cli::printer::Printer;
-use crate::cli::report::ReportArguments;
-use crate::cli::runs::journal_said;
-use crate::cli::settings::Settings;
-use crate::cli::workload;
-use crate::launch::Market;
-use crate::launch::journal::Kept;
-use crate::report::page::document::Report;
-use crate::report::page::run::{self as page, Beside, Rented, RunFacts};
-use crate::units::Usd;
-use crate::workload::file::LimitsSection;
+use crate::costs::gather::launched;
+use crate::costs::{LEDGER, open};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::journal;
+use crate::launch::renters::clock;
+use crate::patience::meanwhile;
+use crate::printer::Printer;
+use crate::report::ReportArguments;
+use crate::runs::journal_said;
+use crate::settings::Settings;
+use crate::workload;
+use gpuplan_budget::Charge;
+use gpuplan_launch::Market;
+use gpuplan_launch::journal::Kept;
+use gpuplan_report::page::document::Report;
+use gpuplan_report::page::run::{self as page, Beside, Rented, RunFacts};
+use gpuplan_units::Usd;
+use gpuplan_workload::file::LimitsSection;
 
 pub fn report(
     kept: &Kept,
@@ -84,7 +84,7 @@ fn money(kept: &Kept, settings: &Settings, printer: &Printer) -> Result<Money, D
             }
         }
         Err(error) => {
-            missing = Some(format!("Of charges beside machines only what the ledger has is shown: {}", error.message))
+            missing = Some(format!("Of charges beside machines only what the ledger has is shown: {}", error.message));
         }
     }
     Ok(Money { charges, open, missing })

@@ -5,13 +5,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::launch::store;
-use crate::cli::runs::runtime;
-use crate::cli::settings::Settings;
-use crate::launch::journal::Kept;
-use crate::runstore::sweep::{RunState, SweepStatus, SweptRun};
-use crate::runstore::{Phase, Run, Status};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::launch::store;
+use crate::runs::runtime;
+use crate::settings::Settings;
+use gpuplan_launch::journal::Kept;
+use gpuplan_runstore::sweep::{RunState, SweepStatus, SweptRun};
+use gpuplan_runstore::{Phase, Run, Status};
 
 /// A store that takes longer is not waited for: the journal knows the rest.
 const PATIENCE: Duration = Duration::from_secs(3);

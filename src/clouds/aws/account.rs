@@ -3,12 +3,12 @@
 use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType, InstanceType};
 use aws_sdk_servicequotas::types::ServiceQuota;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::permissions;
-use crate::clouds::aws::session::{Account, Session};
-use crate::clouds::aws::vcpu_quotas::{Bought, counts, likely_code, request};
-use crate::hardware::CloudId;
-use crate::market::{AccountSource, BoxFuture, Identity, Permission, Quota, QuotaNeed, SourceError};
+use crate::CLOUD;
+use crate::permissions;
+use crate::session::{Account, Session};
+use crate::vcpu_quotas::{Bought, counts, likely_code, request};
+use gpuplan_hardware::CloudId;
+use gpuplan_market::{AccountSource, BoxFuture, Identity, Permission, Quota, QuotaNeed, SourceError};
 
 /// STS and the rest answer everywhere; this is asked where no region is configured.
 const ANY_REGION: &str = "us-east-1";

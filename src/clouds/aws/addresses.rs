@@ -1,6 +1,6 @@
 //! Where the public documents of AWS lie, and when they may be asked for at all.
 
-use crate::clouds::variable;
+use gpuplan_clouds_http::variable;
 
 /// Base addresses; the paths behind them are the same everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]

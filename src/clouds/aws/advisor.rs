@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::hardware::InstanceId;
-use crate::market::{Place, RiskAnswer, RiskEvidence, SourceNote};
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Place, RiskAnswer, RiskEvidence, SourceNote};
 
 /// Id of this source in a risk.
 pub const SOURCE: &str = "aws-spot-advisor";

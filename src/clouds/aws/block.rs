@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::clouds::aws::spot::Region;
-use crate::hardware::InstanceId;
-use crate::market::{Availability, Offer, Place, Purchase, SourceNote};
-use crate::units::{Usd, UsdPerHour};
+use crate::spot::Region;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Availability, Offer, Place, Purchase, SourceNote};
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "aws-capacity-blocks";
@@ -72,7 +72,7 @@ pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>
                 }
             }
             Err(detail) => {
-                notes.push(SourceNote { place: format!("{}, {}", block.zone_name, block.instance_type), detail })
+                notes.push(SourceNote { place: format!("{}, {}", block.zone_name, block.instance_type), detail });
             }
         }
     }

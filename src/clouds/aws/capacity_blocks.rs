@@ -6,15 +6,15 @@ use aws_sdk_ec2::Client;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::addresses::service;
-use crate::clouds::aws::block::{self, Block};
-use crate::clouds::aws::gather::gather;
-use crate::clouds::aws::session::{Account, Session};
-use crate::clouds::aws::spot::Region;
-use crate::clouds::aws::zones::zone_ids;
-use crate::hardware::InstanceId;
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::CLOUD;
+use crate::addresses::service;
+use crate::block::{self, Block};
+use crate::gather::gather;
+use crate::session::{Account, Session};
+use crate::spot::Region;
+use crate::zones::zone_ids;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The shortest block (documentation of Capacity Blocks for ML: one day). Longer ones cost about as much an hour.
 const HOURS: i32 = 24;

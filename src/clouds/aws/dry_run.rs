@@ -1,6 +1,6 @@
 //! What the answer to a dry run means. Names no SDK.
 
-use crate::market::{SourceError, Verdict};
+use gpuplan_market::{SourceError, Verdict};
 
 /// A dry run never succeeds: the code of its refusal is the answer.
 pub fn verdict(error: &SourceError) -> Verdict {

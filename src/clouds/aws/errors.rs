@@ -1,7 +1,7 @@
 //! Error codes of AWS that a question or a launch can meet, and what each means for what comes next.
 
-use crate::launch::{LaunchError, Reach as Missed};
-use crate::market::SourceError;
+use gpuplan_launch::{LaunchError, Reach as Missed};
+use gpuplan_market::SourceError;
 
 /// How far a refusal reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

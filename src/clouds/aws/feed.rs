@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::clouds::aws::spot::positive;
-use crate::hardware::InstanceId;
-use crate::market::{Answer, Offer, Place, Purchase, SourceNote};
+use crate::spot::positive;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Answer, Offer, Place, Purchase, SourceNote};
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "aws-spot-feed";

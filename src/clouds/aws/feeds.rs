@@ -7,14 +7,14 @@ use futures_util::stream;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::addresses::Addresses;
-use crate::clouds::aws::gather::gather;
-use crate::clouds::aws::offer_file::OfferFile;
-use crate::clouds::aws::price_list::{ListPrice, ListPrices};
-use crate::clouds::aws::{advisor, feed, offer_file};
-use crate::clouds::http::{Http, Request};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, RiskAnswer, RiskSource, SourceError};
+use crate::CLOUD;
+use crate::addresses::Addresses;
+use crate::gather::gather;
+use crate::offer_file::OfferFile;
+use crate::price_list::{ListPrice, ListPrices};
+use crate::{advisor, feed, offer_file};
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, RiskAnswer, RiskSource, SourceError};
 
 /// Price files read at the same time; each is some hundred megabytes.
 const LANES: usize = 4;

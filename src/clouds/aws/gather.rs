@@ -1,7 +1,7 @@
 //! `gather`: many parts of one question, of which some may have failed.
 
-use crate::clouds::aws::errors::{Reach, reach};
-use crate::market::{SourceError, SourceNote};
+use crate::errors::{Reach, reach};
+use gpuplan_market::{SourceError, SourceNote};
 
 /// The parts that were answered. A failure is a note and costs only its own part, unless it voids the credentials everywhere;
 /// where every part failed, the first failure is that of the whole.

@@ -9,8 +9,8 @@ use aws_sdk_ec2::config::{Credentials, ProvideCredentials};
 use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::clouds::root_cause;
-use crate::runstore::store::{KeySource, Keys};
+use gpuplan_clouds_http::root_cause;
+use gpuplan_runstore::store::{KeySource, Keys};
 
 /// Before their end keys are found anew, so that no request is signed with ones that end on the way.
 const MARGIN: Duration = Duration::from_mins(5);

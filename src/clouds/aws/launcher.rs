@@ -17,18 +17,18 @@ use aws_sdk_ec2::types::{Filter, Instance, Reservation};
 use futures_util::future::{join_all, try_join_all};
 use jiff::Timestamp;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::account::{find, running};
-use crate::clouds::aws::errors::launch_error;
-use crate::clouds::aws::launcher::gang::Group;
-use crate::clouds::aws::launcher::site::{Site, Subnet};
-use crate::clouds::aws::offerings::listed as listed_in_zones;
-use crate::clouds::aws::session::{Account, Session};
-use crate::clouds::aws::vcpu_quotas::{Bought, counts, request as request_quota};
-use crate::launch::block::Seller;
-use crate::launch::names;
-use crate::launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct};
-use crate::market::{BoxFuture, SourceError};
+use crate::CLOUD;
+use crate::account::{find, running};
+use crate::errors::launch_error;
+use crate::launcher::gang::Group;
+use crate::launcher::site::{Site, Subnet};
+use crate::offerings::listed as listed_in_zones;
+use crate::session::{Account, Session};
+use crate::vcpu_quotas::{Bought, counts, request as request_quota};
+use gpuplan_launch::block::Seller;
+use gpuplan_launch::names;
+use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct};
+use gpuplan_market::{BoxFuture, SourceError};
 
 /// Answers everywhere; asked where no region is configured.
 const ANY_REGION: &str = "us-east-1";

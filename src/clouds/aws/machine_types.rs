@@ -1,7 +1,7 @@
 //! Holds a row of the catalog against what EC2 says of the same machine type. Names no SDK.
 
-use crate::hardware::InstanceType;
-use crate::units::Bytes;
+use gpuplan_hardware::InstanceType;
+use gpuplan_units::Bytes;
 
 /// Figures of EC2 and of the catalog may differ by this share before somebody must look; they come from the same interface.
 const TOLERANCE: f64 = 0.01;
@@ -43,7 +43,7 @@ fn gpus(cards: &Cards) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::{CloudId, Hardware};
+    use gpuplan_hardware::{CloudId, Hardware};
     use proptest::prelude::*;
 
     fn check(name: &str, count: i32, partition: Option<f64>, memory_mib: Option<i32>) -> Option<String> {

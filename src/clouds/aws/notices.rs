@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::agent::notice::LONGEST;
-use crate::agent::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
-use crate::clouds::endpoint;
-use crate::clouds::metadata::{Metadata, Said, Way};
+use gpuplan_agent::notice::LONGEST;
+use gpuplan_agent::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
+use gpuplan_clouds_http::endpoint;
+use gpuplan_clouds_http::metadata::{Metadata, Said, Way};
 
 pub const ENDPOINT: &str = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
 const BASE: &str = "http://169.254.169.254";

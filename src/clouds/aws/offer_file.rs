@@ -1,8 +1,8 @@
 //! Reads the price list of one region as a CSV file line by line. The file is too large to keep.
 
-use crate::clouds::aws::price_list::ListPrice;
-use crate::clouds::aws::spot::positive;
-use crate::units::UsdPerHour;
+use crate::price_list::ListPrice;
+use crate::spot::positive;
+use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "aws-offer-files";

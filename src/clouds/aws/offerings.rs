@@ -3,11 +3,11 @@
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Filter, GpuDeviceInfo, GpuDeviceMemoryInfo, InstanceType, LocationType};
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::machine_types::{Cards, difference};
-use crate::clouds::aws::session::Account;
-use crate::hardware::{CloudId, Hardware};
-use crate::market::{SourceError, SourceNote};
+use crate::CLOUD;
+use crate::machine_types::{Cards, difference};
+use crate::session::Account;
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_market::{SourceError, SourceNote};
 
 /// A filter, unlike a list of names, is no error where a region does not know one of them.
 fn named(types: &[impl ToString]) -> Filter {

@@ -6,12 +6,12 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::Timestamp;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::addresses::service;
-use crate::clouds::aws::gather::gather;
-use crate::clouds::aws::price_list::{self, ListPrices, PLAIN};
-use crate::clouds::aws::session::{Account, Session};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::CLOUD;
+use crate::addresses::service;
+use crate::gather::gather;
+use crate::price_list::{self, ListPrices, PLAIN};
+use crate::session::{Account, Session};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The interface stands in three regions and answers for all of them (documentation of the Price List API).
 const REGION: &str = "us-east-1";

@@ -11,11 +11,11 @@ use aws_sdk_ec2::types::{
     RequestLaunchTemplateData, ResourceType, Tag, TagSpecification, TargetCapacitySpecificationRequest,
 };
 
-use crate::clouds::aws::dry_run::verdict;
-use crate::clouds::aws::launcher::site::MACHINE as ROLE;
-use crate::clouds::aws::session::Account;
-use crate::launch::names;
-use crate::market::{Permission, Verdict};
+use crate::dry_run::verdict;
+use crate::launcher::site::MACHINE as ROLE;
+use crate::session::Account;
+use gpuplan_launch::names;
+use gpuplan_market::{Permission, Verdict};
 
 /// An image such as a launch starts, named by its public parameter, so that a dry run needs no lookup of its own.
 const IMAGE: &str =

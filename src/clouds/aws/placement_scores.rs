@@ -7,11 +7,11 @@ use aws_sdk_ec2::Client;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::gather::gather;
-use crate::clouds::aws::session::{Account, Session};
-use crate::hardware::InstanceId;
-use crate::market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError, SourceNote};
+use crate::CLOUD;
+use crate::gather::gather;
+use crate::session::{Account, Session};
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError, SourceNote};
 
 const SOURCE: &str = "aws-placement-scores";
 /// Regions of one question (documentation of GetSpotPlacementScores: at most ten).

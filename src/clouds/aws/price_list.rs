@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::clouds::aws::spot::positive;
-use crate::hardware::InstanceId;
-use crate::market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
-use crate::units::UsdPerHour;
+use crate::spot::positive;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
+use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "aws-price-list";
@@ -131,7 +131,7 @@ impl<'a> ListPrices<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::{CloudId, Hardware};
+    use gpuplan_hardware::{CloudId, Hardware};
     use proptest::prelude::*;
     use serde_json::json;
 

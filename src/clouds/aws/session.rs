@@ -13,10 +13,10 @@ use aws_sdk_ec2::config::{Credentials, ProvideCredentials, SharedCredentialsProv
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use tokio::time::Instant;
 
-use crate::clouds::aws::errors::explanation;
-use crate::clouds::aws::whole::{BROKEN, WholeAnswers};
-use crate::clouds::{one_line, root_cause};
-use crate::market::SourceError;
+use crate::errors::explanation;
+use crate::whole::{BROKEN, WholeAnswers};
+use gpuplan_clouds_http::{one_line, root_cause};
+use gpuplan_market::SourceError;
 
 /// How long to wait. A region that hangs must not hold up the others.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::hardware::InstanceId;
-use crate::market::{Availability, Offer, Place, Purchase, SourceNote, Suspicion};
-use crate::units::UsdPerHour;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Availability, Offer, Place, Purchase, SourceNote, Suspicion};
+use gpuplan_units::UsdPerHour;
 
 /// Machine type and zone id: what has one spot price.
 pub type Pool = (InstanceId, Arc<str>);
@@ -56,7 +56,7 @@ impl Region<'_> {
                 }
                 Ok(_) => {}
                 Err(detail) => {
-                    notes.push(SourceNote { place: format!("{}, {}", row.zone_name, row.instance_type), detail })
+                    notes.push(SourceNote { place: format!("{}, {}", row.zone_name, row.instance_type), detail });
                 }
             }
         }
@@ -111,7 +111,7 @@ fn is_local_zone(zone_id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::Origin;
+    use gpuplan_market::Origin;
     use proptest::prelude::*;
 
     const ANSWERED: &str = "2026-08-01T00:00:00Z";

@@ -9,16 +9,16 @@ use aws_sdk_ec2::types::{InstanceType, SpotPrice};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::addresses::service;
-use crate::clouds::aws::gather::gather;
-use crate::clouds::aws::offerings::{differences, listed};
-use crate::clouds::aws::session::{Account, Session};
-use crate::clouds::aws::spot::{self, Pool, Region, Row};
-use crate::clouds::aws::spot_series::Series;
-use crate::clouds::aws::zones::zone_ids;
-use crate::hardware::{Hardware, InstanceId};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
+use crate::CLOUD;
+use crate::addresses::service;
+use crate::gather::gather;
+use crate::offerings::{differences, listed};
+use crate::session::{Account, Session};
+use crate::spot::{self, Pool, Region, Row};
+use crate::spot_series::Series;
+use crate::zones::zone_ids;
+use gpuplan_hardware::{Hardware, InstanceId};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
 
 /// Both are asked for: accounts of before 2014 have the first, all others the second.
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];

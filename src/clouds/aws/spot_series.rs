@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::clouds::aws::spot::{Pool, Region, Row};
-use crate::market::{Place, PricePoint, Purchase};
-use crate::units::UsdPerHour;
+use crate::spot::{Pool, Region, Row};
+use gpuplan_market::{Place, PricePoint, Purchase};
+use gpuplan_units::UsdPerHour;
 
 /// At most one point a pool in so many seconds: six hours. Spot prices of GPUs move by a few percent in a week.
 const BUCKET_SECONDS: i64 = 6 * 3600;
@@ -42,7 +42,7 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::InstanceId;
+    use gpuplan_hardware::InstanceId;
     use std::collections::HashMap;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which quota of EC2 a machine counts against. Known by code, believed by name: AWS splits families now and then.
 
-use crate::launch::Market;
-use crate::market::Purchase;
+use gpuplan_launch::Market;
+use gpuplan_market::Purchase;
 
 /// How machines of a quota are bought: each family has one quota for on-demand and one or more for spot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use aws_sdk_ec2::Client;
 
-use crate::clouds::aws::session::Account;
-use crate::market::SourceNote;
+use crate::session::Account;
+use gpuplan_market::SourceNote;
 
 /// Without an answer nothing is misplaced: whoever needs an id drops the row.
 pub async fn zone_ids(

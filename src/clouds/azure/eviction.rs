@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::Rows;
-use crate::hardware::{CloudId, Hardware};
-use crate::market::{Place, RiskAnswer, Signal, SourceNote};
+use crate::listing::Rows;
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_market::{Place, RiskAnswer, Signal, SourceNote};
 
 /// Id of this source.
 pub const SOURCE: &str = "azure-eviction-rates";
@@ -72,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clouds::listing::HARDWARE;
+    use crate::listing::HARDWARE;
 
     fn read(rows: Value) -> RiskAnswer {
         let page: Page = serde_json::from_value(json!({ "data": rows })).unwrap();

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::clouds::azure::CLOUD;
-use crate::clouds::azure::eviction::{self, Page, SOURCE};
-use crate::clouds::http::{Http, Request};
-use crate::clouds::listing::{deadline, within};
-use crate::clouds::{endpoint, variable};
-use crate::hardware::CloudId;
-use crate::market::{About, BoxFuture, OfferQuery, RiskAnswer, RiskSource, SourceError};
+use crate::azure::CLOUD;
+use crate::azure::eviction::{self, Page, SOURCE};
+use crate::listing::{deadline, within};
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_clouds_http::{endpoint, variable};
+use gpuplan_hardware::CloudId;
+use gpuplan_market::{About, BoxFuture, OfferQuery, RiskAnswer, RiskSource, SourceError};
 
 const BASE: &str = "https://management.azure.com";
 const PATH: &str = "/providers/Microsoft.ResourceGraph/resources?api-version=2024-04-01";

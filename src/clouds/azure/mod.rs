@@ -6,7 +6,7 @@ pub mod notices;
 pub mod retail;
 pub mod retail_prices;
 
-use crate::clouds::Sources;
+use gpuplan_market::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "azure";

@@ -10,9 +10,9 @@ use jiff::fmt::rfc2822;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::agent::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
-use crate::clouds::endpoint;
-use crate::clouds::metadata::{Metadata, Way};
+use gpuplan_agent::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
+use gpuplan_clouds_http::endpoint;
+use gpuplan_clouds_http::metadata::{Metadata, Way};
 
 pub const ENDPOINT: &str = "GPUPLAN_AZURE_METADATA_ENDPOINT";
 const BASE: &str = "http://169.254.169.254";

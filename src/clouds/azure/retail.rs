@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::{Listing, Rows};
-use crate::clouds::price;
-use crate::market::Purchase;
-use crate::units::UsdPerHour;
+use crate::listing::{Listing, Rows};
+use crate::price;
+use gpuplan_market::Purchase;
+use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "azure-retail-prices";
@@ -165,8 +165,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clouds::listing::HARDWARE;
-    use crate::market::Answer;
+    use crate::listing::HARDWARE;
+    use gpuplan_market::Answer;
 
     const NOW: &str = "2026-08-01T00:00:00Z";
 

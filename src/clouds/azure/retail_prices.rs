@@ -5,12 +5,12 @@ use futures_util::stream;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::clouds::azure::CLOUD;
-use crate::clouds::azure::retail::{self, Page, Row, SOURCE};
-use crate::clouds::http::{Http, Reply, Request};
-use crate::clouds::listing::{Listing, Rows, deadline, within};
-use crate::clouds::{endpoint, one_line};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
+use crate::azure::CLOUD;
+use crate::azure::retail::{self, Page, Row, SOURCE};
+use crate::listing::{Listing, Rows, deadline, within};
+use gpuplan_clouds_http::{Http, Reply, Request};
+use gpuplan_clouds_http::{endpoint, one_line};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
 
 const BASE: &str = "https://prices.azure.com";
 const PATH: &str = "/api/retail/prices";

@@ -1,6 +1,6 @@
 //! Crusoe: its interface tells capacities and no prices, and an offer without a price is none, so no live source stands here.
 
-use crate::clouds::Sources;
+use gpuplan_market::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "crusoe";

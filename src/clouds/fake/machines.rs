@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::clouds::fake::CLOUD;
-use crate::clouds::fake::scenario::Scenario;
-use crate::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
-use crate::market::BoxFuture;
+use crate::fake::CLOUD;
+use crate::fake::scenario::Scenario;
+use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
+use gpuplan_market::BoxFuture;
 
 /// Of the names of its machines.
 const PREFIX: &str = "fake-";
@@ -265,7 +265,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::launch::{Market, Pool};
+    use gpuplan_launch::{Market, Pool};
 
     #[test]
     fn machines_of_one_name_in_two_clouds_end_alone() {

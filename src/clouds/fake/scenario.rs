@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::launch::LaunchError;
+use gpuplan_launch::LaunchError;
 
 /// Times are real seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

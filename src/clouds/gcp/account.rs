@@ -2,15 +2,15 @@
 
 use google_cloud_compute_v1::model;
 
-use crate::clouds::gcp::CLOUD;
-use crate::clouds::gcp::identity;
-use crate::clouds::gcp::permissions::{GROUPS, Granted, Group};
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::quotas::{self, ALL_REGIONS, FAMILY_QUOTA, Limit, Metric, QuotaInfo};
-use crate::clouds::gcp::sdk::{access, not_built, refusal, signed};
-use crate::clouds::http::{Http, Request};
-use crate::hardware::CloudId;
-use crate::market::{AccountSource, BoxFuture, Identity, Permission, Quota, QuotaNeed, SourceError};
+use crate::CLOUD;
+use crate::identity;
+use crate::permissions::{GROUPS, Granted, Group};
+use crate::project::Project;
+use crate::quotas::{self, ALL_REGIONS, FAMILY_QUOTA, Limit, Metric, QuotaInfo};
+use crate::sdk::{access, not_built, refusal, signed};
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_hardware::CloudId;
+use gpuplan_market::{AccountSource, BoxFuture, Identity, Permission, Quota, QuotaNeed, SourceError};
 
 const RESOURCE_MANAGER: &str = "https://cloudresourcemanager.googleapis.com";
 const CLOUD_QUOTAS: &str = "https://cloudquotas.googleapis.com";

@@ -1,9 +1,9 @@
 //! From a recommendation of capacity to signals of a pool. Names no SDK.
 
-use crate::clouds::gcp::pools::Pool;
-use crate::clouds::gcp::zones::last_segment;
-use crate::hardware::InstanceId;
-use crate::market::{Place, Signal};
+use crate::pools::Pool;
+use crate::zones::last_segment;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Place, Signal};
 
 /// A recommendation as the interface words it; every field may be missing.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::clouds::gcp::compose::{self, Parts};
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::{CLOUD, sdk, skus};
-use crate::clouds::http::{Http, Request};
-use crate::clouds::variable;
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
+use crate::compose::{self, Parts};
+use crate::project::Project;
+use crate::{CLOUD, sdk, skus};
+use gpuplan_clouds_http::variable;
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
 
 /// The one secret that the price list needs, and the easiest to have.
 const KEY: &str = "GPUPLAN_GCP_API_KEY";

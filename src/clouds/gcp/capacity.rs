@@ -9,14 +9,14 @@ use google_cloud_compute_v1::model::{
     CapacityAdviceRequestInstancePropertiesScheduling, CapacityAdviceResponseRecommendation,
 };
 
-use crate::clouds::gcp::CLOUD;
-use crate::clouds::gcp::advice::{self, Recommendation};
-use crate::clouds::gcp::pools::{Failure, Pool, ask_each, sold_as_spot};
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::sdk::failure;
-use crate::clouds::gcp::spot_prices::client;
-use crate::hardware::InstanceId;
-use crate::market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError};
+use crate::CLOUD;
+use crate::advice::{self, Recommendation};
+use crate::pools::{Failure, Pool, ask_each, sold_as_spot};
+use crate::project::Project;
+use crate::sdk::failure;
+use crate::spot_prices::client;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError};
 
 /// What the question needs.
 const PERMISSION: &str = "compute.advice.capacity";

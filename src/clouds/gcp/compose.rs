@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::clouds::gcp::skus::{
+use crate::skus::{
     A2, A3, A3_MEGA, A3_ULTRA, A100_40, A100_80, B200, G2, G4, H100, H100_MEGA, H200, L4, Part, PartRate, Priced,
     RTX_PRO_6000, RTX_PRO_6000_EIGHTH, Unit,
 };
-use crate::hardware::{InstanceId, InstanceType};
-use crate::market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
-use crate::units::UsdPerHour;
+use gpuplan_hardware::{InstanceId, InstanceType};
+use gpuplan_market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
+use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "gcp-skus";
@@ -215,8 +215,8 @@ pub fn listed(regions: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clouds::gcp::skus;
-    use crate::hardware::{CloudId, Hardware};
+    use crate::skus;
+    use gpuplan_hardware::{CloudId, Hardware};
     use proptest::prelude::*;
 
     /// Rows whose sums are the recorded prices of machines; which figures are recorded stands beside them in the file.

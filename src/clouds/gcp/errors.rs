@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::launch::{LaunchError, Reach as Missed};
+use gpuplan_launch::{LaunchError, Reach as Missed};
 
 /// What a refusal means for the rest of the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::clouds::gcp::pools::Pool;
-use crate::market::{Offer, PricePoint, Purchase, SourceNote};
-use crate::units::UsdPerHour;
+use crate::pools::Pool;
+use gpuplan_market::{Offer, PricePoint, Purchase, SourceNote};
+use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "gcp-capacity-history";
@@ -78,7 +78,7 @@ pub fn daily_preemption_share(days: &[Option<f64>]) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::InstanceId;
+    use gpuplan_hardware::InstanceId;
     use proptest::prelude::*;
 
     fn pool() -> Pool {

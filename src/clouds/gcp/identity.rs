@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::clouds::variable;
+use gpuplan_clouds_http::variable;
 
 /// Who is named by a file of credentials, and where it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

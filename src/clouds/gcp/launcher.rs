@@ -22,18 +22,18 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::clouds::gcp::CLOUD;
-use crate::clouds::gcp::identity;
-use crate::clouds::gcp::launcher::body::Frame;
-use crate::clouds::gcp::launcher::found::{Seen, place_of};
-use crate::clouds::gcp::launcher::refused::{call_error, operation_error, source_error};
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::sdk::{access, not_built, signed, zones};
-use crate::clouds::gcp::zones::Zones;
-use crate::clouds::http::{Http, Request};
-use crate::clouds::variable;
-use crate::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
-use crate::market::{BoxFuture, SourceError};
+use crate::CLOUD;
+use crate::identity;
+use crate::launcher::body::Frame;
+use crate::launcher::found::{Seen, place_of};
+use crate::launcher::refused::{call_error, operation_error, source_error};
+use crate::project::Project;
+use crate::sdk::{access, not_built, signed, zones};
+use crate::zones::Zones;
+use gpuplan_clouds_http::variable;
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
+use gpuplan_market::{BoxFuture, SourceError};
 
 /// An operation that takes longer has no clear answer yet; asked again with the same token, it is waited for again. Below the time
 /// that whoever leads a run gives a call.
@@ -350,7 +350,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_name_fits_and_tells_tokens_apart(run in "[A-Za-z0-9._-]{1,80}", epoch in 0_u64..1_000_000, token in ".{0,64}") {
-            let order = crate::launch::names::machine(&run, epoch, 0);
+            let order = gpuplan_launch::names::machine(&run, epoch, 0);
             let name = machine_name(&order, &token);
             prop_assert!(name.len() <= 63 && name.starts_with("gpuplan-"), "{}", name);
             prop_assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", name);

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crate::agent::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
-use crate::clouds::metadata::{Metadata, Said, Way};
-use crate::clouds::variable;
+use gpuplan_agent::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
+use gpuplan_clouds_http::metadata::{Metadata, Said, Way};
+use gpuplan_clouds_http::variable;
 
 pub const ENDPOINT: &str = "GCE_METADATA_HOST";
 const HOST: &str = "metadata.google.internal";

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::market::{Permission, SourceError, Verdict};
+use gpuplan_market::{Permission, SourceError, Verdict};
 
 /// Where a permission is usually granted. What a project does not grant, something smaller in it still may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use crate::clouds::gcp::CLOUD;
-use crate::hardware::InstanceId;
-use crate::market::{OfferQuery, Place, SourceError, SourceNote};
+use crate::CLOUD;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{OfferQuery, Place, SourceError, SourceNote};
 
 /// Questions under way at a time.
 const LANES: usize = 12;

@@ -2,12 +2,12 @@
 
 use google_cloud_compute_v1::model::capacity_history_request::Types;
 
-use crate::clouds::gcp::CLOUD;
-use crate::clouds::gcp::history::daily_preemption_share;
-use crate::clouds::gcp::pools::{Failure, ask_each, sold_as_spot};
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::spot_prices::{client, history_of, zone};
-use crate::market::{About, BoxFuture, OfferQuery, RiskAnswer, RiskSource, Signal, SourceError};
+use crate::CLOUD;
+use crate::history::daily_preemption_share;
+use crate::pools::{Failure, ask_each, sold_as_spot};
+use crate::project::Project;
+use crate::spot_prices::{client, history_of, zone};
+use gpuplan_market::{About, BoxFuture, OfferQuery, RiskAnswer, RiskSource, Signal, SourceError};
 
 /// The preemption history, some thirty days of it, read with the application default credentials.
 pub struct Preemptions {

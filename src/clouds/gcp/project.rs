@@ -1,7 +1,7 @@
 //! `Project`: which project is asked, and at which address. Names no SDK.
 
-use crate::clouds::{is_loopback, variable};
-use crate::market::SourceError;
+use gpuplan_clouds_http::{is_loopback, variable};
+use gpuplan_market::SourceError;
 
 /// A project of Google Cloud as the environment names it.
 #[derive(Clone, Debug, Default)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::clouds::gcp::zones::last_segment;
-use crate::market::{Purchase, Quota, QuotaNeed, SourceError};
+use crate::zones::last_segment;
+use gpuplan_market::{Purchase, Quota, QuotaNeed, SourceError};
 
 /// Every GPU of a project counts against it, spot machines included.
 pub const ALL_REGIONS: &str = "GPUS_ALL_REGIONS";
@@ -155,7 +155,7 @@ fn request(id: &str, value: f64, dimensions: &str, project: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::{CloudId, Hardware};
+    use gpuplan_hardware::{CloudId, Hardware};
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use compute_clients::Access;
 use google_cloud_auth::credentials::{self, CacheableResource, Credentials, anonymous};
 use google_cloud_compute_v1::Error as CallError;
 use google_cloud_compute_v1::model::MachineType;
 use google_cloud_compute_v1::model::deprecation_status::State;
 use google_cloud_gax::client_builder::Error as BuildError;
 use google_cloud_gax::paginator::Paginator;
+use gpuplan_clouds_gcp_clients::Access;
 
-use crate::clouds::gcp::errors::{Reach, explained, reach};
-use crate::clouds::gcp::pools::Failure;
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::zones::{Listing, Zones, last_segment};
-use crate::clouds::http::Request;
-use crate::clouds::{one_line, root_cause};
-use crate::market::SourceError;
+use crate::errors::{Reach, explained, reach};
+use crate::pools::Failure;
+use crate::project::Project;
+use crate::zones::{Listing, Zones, last_segment};
+use gpuplan_clouds_http::Request;
+use gpuplan_clouds_http::{one_line, root_cause};
+use gpuplan_market::SourceError;
 
 /// One call and its answer.
 const ATTEMPT: Duration = Duration::from_secs(15);

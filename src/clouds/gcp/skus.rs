@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::market::{Purchase, SourceNote};
+use gpuplan_market::{Purchase, SourceNote};
 
 /// Something that a machine is billed for. The text is for people and the same for every name of the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

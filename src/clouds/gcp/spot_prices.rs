@@ -9,13 +9,13 @@ use google_cloud_compute_v1::model::{
 };
 use jiff::Timestamp;
 
-use crate::clouds::gcp::CLOUD;
-use crate::clouds::gcp::history::{self, Record};
-use crate::clouds::gcp::pools::{Failure, Pool, ask_each, sold_as_spot};
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::sdk::{access, failure, not_built};
-use crate::clouds::gcp::zones::last_segment;
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::CLOUD;
+use crate::history::{self, Record};
+use crate::pools::{Failure, Pool, ask_each, sold_as_spot};
+use crate::project::Project;
+use crate::sdk::{access, failure, not_built};
+use crate::zones::last_segment;
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// What the question needs.
 const PERMISSION: &str = "compute.advice.capacityHistory";

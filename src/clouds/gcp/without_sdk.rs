@@ -1,9 +1,9 @@
 //! In the place of `sdk.rs` in a build without Google's SDK: an API key is then the only way to be answered.
 
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::zones::Zones;
-use crate::clouds::http::Request;
-use crate::market::SourceError;
+use crate::project::Project;
+use crate::zones::Zones;
+use gpuplan_clouds_http::Request;
+use gpuplan_market::SourceError;
 
 const KEY: SourceError = SourceError::MissingCredentials { variable: "GPUPLAN_GCP_API_KEY" };
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::clouds::gcp::compose::listed;
-use crate::hardware::Hardware;
-use crate::market::{Availability, Offer, SourceNote, Suspicion};
+use crate::compose::listed;
+use gpuplan_hardware::Hardware;
+use gpuplan_market::{Availability, Offer, SourceNote, Suspicion};
 
 /// A machine type in a zone, as the list of all zones says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,9 +90,9 @@ pub fn last_segment(address: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::CloudId;
-    use crate::market::{Place, Purchase};
-    use crate::units::UsdPerHour;
+    use gpuplan_hardware::CloudId;
+    use gpuplan_market::{Place, Purchase};
+    use gpuplan_units::UsdPerHour;
 
     fn listing(zone: &str, machine_type: &str, is_deprecated: bool) -> Listing {
         Listing { zone: zone.to_owned(), machine_type: machine_type.to_owned(), is_deprecated }

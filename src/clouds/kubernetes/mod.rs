@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::clouds::client::{Client, QUICK};
-use crate::launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
-use crate::market::BoxFuture;
+use crate::client::{Client, QUICK};
+use gpuplan_launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
+use gpuplan_market::BoxFuture;
 
 pub const ENGINE: &str = "kubernetes";
 const INSTALL: &str = "kubectl (kubernetes.io/docs/tasks/tools) with a context for your cluster";

@@ -1,11 +1,11 @@
 //! `InstanceTypes`: asks Lambda for its machine types, one question for all regions.
 
-use crate::clouds::http::{Http, Request};
-use crate::clouds::lambda::CLOUD;
-use crate::clouds::lambda::types::{self, SOURCE};
-use crate::clouds::listing::{Listing, deadline, within};
-use crate::clouds::{endpoint, variable};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::lambda::CLOUD;
+use crate::lambda::types::{self, SOURCE};
+use crate::listing::{Listing, deadline, within};
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_clouds_http::{endpoint, variable};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://cloud.lambda.ai";
 const PATH: &str = "/api/v1/instance-types";

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::Listing;
-use crate::clouds::price;
-use crate::market::{Availability, Purchase};
+use crate::listing::Listing;
+use crate::price;
+use gpuplan_market::{Availability, Purchase};
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "lambda-instance-types";
@@ -88,8 +88,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clouds::listing::HARDWARE;
-    use crate::market::{Answer, Suspicion};
+    use crate::listing::HARDWARE;
+    use gpuplan_market::{Answer, Suspicion};
 
     fn read(text: &str) -> Answer {
         let mut listing = Listing::new(&HARDWARE, "lambda", SOURCE, Timestamp::UNIX_EPOCH);

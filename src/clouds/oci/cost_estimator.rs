@@ -1,11 +1,11 @@
 //! `CostEstimator`: asks for the two public documents behind Oracle's cost estimator.
 
-use crate::clouds::endpoint;
-use crate::clouds::http::{Http, Request};
-use crate::clouds::listing::{Listing, deadline, within};
-use crate::clouds::oci::CLOUD;
-use crate::clouds::oci::shapes::{self, Document, Product, SOURCE, Shape};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::listing::{Listing, deadline, within};
+use crate::oci::CLOUD;
+use crate::oci::shapes::{self, Document, Product, SOURCE, Shape};
+use gpuplan_clouds_http::endpoint;
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://www.oracle.com";
 const PATH: &str = "/a/ocom/docs/cloudestimator2/data";

@@ -3,7 +3,7 @@
 pub mod cost_estimator;
 pub mod shapes;
 
-use crate::clouds::Sources;
+use gpuplan_market::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "oci";

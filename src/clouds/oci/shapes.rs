@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::{Listing, Rows};
-use crate::clouds::price::{self, NANO};
-use crate::market::Purchase;
-use crate::units::{Usd, UsdPerHour};
+use crate::listing::{Listing, Rows};
+use crate::price::{self, NANO};
+use gpuplan_market::Purchase;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "oci-cost-estimator";
@@ -154,8 +154,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clouds::listing::HARDWARE;
-    use crate::market::{Answer, Suspicion};
+    use crate::listing::HARDWARE;
+    use gpuplan_market::{Answer, Suspicion};
 
     fn read(shapes: Value, products: Value) -> Answer {
         let shapes: Document<Shape> = serde_json::from_value(json!({ "items": shapes })).unwrap();

@@ -6,12 +6,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::clouds::http::{Http, Reply, Request};
-use crate::clouds::listing::{Listing, deadline, within};
-use crate::clouds::runpod::CLOUD;
-use crate::clouds::runpod::stock::{self, DataCenters, SOURCE};
-use crate::clouds::{endpoint, one_line, variable};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::listing::{Listing, deadline, within};
+use crate::runpod::CLOUD;
+use crate::runpod::stock::{self, DataCenters, SOURCE};
+use gpuplan_clouds_http::{Http, Reply, Request};
+use gpuplan_clouds_http::{endpoint, one_line, variable};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://api.runpod.io";
 const PATH: &str = "/graphql";

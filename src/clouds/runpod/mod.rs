@@ -3,7 +3,7 @@
 pub mod gpu_types;
 pub mod stock;
 
-use crate::clouds::Sources;
+use gpuplan_market::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "runpod";

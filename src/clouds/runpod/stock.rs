@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::{Listing, Rows};
-use crate::clouds::price;
-use crate::hardware::InstanceId;
-use crate::market::{Availability, Purchase, Suspicion};
-use crate::units::UsdPerHour;
+use crate::listing::{Listing, Rows};
+use crate::price;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Availability, Purchase, Suspicion};
+use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "runpod-gpu-types";
@@ -127,8 +127,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clouds::listing::HARDWARE;
-    use crate::market::Answer;
+    use crate::listing::HARDWARE;
+    use gpuplan_market::Answer;
 
     fn read(rows: Value) -> Answer {
         let reply: Reply<GpuTypes> = serde_json::from_value(json!({ "data": { "gpuTypes": rows } })).unwrap();

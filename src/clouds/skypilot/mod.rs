@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use serde_json::Value;
 
-use crate::clouds::client::{Client, SLOW};
-use crate::launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
-use crate::market::BoxFuture;
+use crate::client::{Client, SLOW};
+use gpuplan_launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
+use gpuplan_market::BoxFuture;
 
 pub const ENGINE: &str = "skypilot";
 const INSTALL: &str = "SkyPilot (`pip install skypilot`), and `sky check` for your clouds";

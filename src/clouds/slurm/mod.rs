@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use crate::clouds::client::{Client, SLOW};
-use crate::launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
-use crate::market::BoxFuture;
+use crate::client::{Client, SLOW};
+use gpuplan_launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
+use gpuplan_market::BoxFuture;
 
 pub const ENGINE: &str = "slurm";
 const INSTALL: &str = "the Slurm client of your cluster (Debian: slurm-client), or a login node of it";

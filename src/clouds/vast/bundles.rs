@@ -3,10 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::{Listing, Rows};
-use crate::clouds::price;
-use crate::market::{Availability, Purchase, Suspicion};
-use crate::units::UsdPerHour;
+use crate::listing::{Listing, Rows};
+use crate::price;
+use gpuplan_market::{Availability, Purchase, Suspicion};
+use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "vast-bundles";
@@ -132,8 +132,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clouds::listing::HARDWARE;
-    use crate::market::Answer;
+    use crate::listing::HARDWARE;
+    use gpuplan_market::Answer;
 
     fn read(rows: Value) -> Answer {
         let bundles: Bundles = serde_json::from_value(json!({ "offers": rows })).unwrap();

@@ -1,11 +1,11 @@
 //! `Machines`: asks Vast for everything on its marketplace, in one question. A key is not needed.
 
-use crate::clouds::endpoint;
-use crate::clouds::http::{Http, Request};
-use crate::clouds::listing::{Listing, deadline, within};
-use crate::clouds::vast::CLOUD;
-use crate::clouds::vast::bundles::{self, Bundles, SOURCE};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use crate::listing::{Listing, deadline, within};
+use crate::vast::CLOUD;
+use crate::vast::bundles::{self, Bundles, SOURCE};
+use gpuplan_clouds_http::endpoint;
+use gpuplan_clouds_http::{Http, Request};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://console.vast.ai";
 const PATH: &str = "/api/v0/bundles/";

@@ -3,7 +3,7 @@
 pub mod bundles;
 pub mod machines;
 
-use crate::clouds::Sources;
+use gpuplan_market::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "vast";

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::clouds::http::{Http, Reply, Request};
-use crate::clouds::listing::{Listing, Rows, deadline, within};
-use crate::clouds::verda::CLOUD;
-use crate::clouds::verda::types::{self, Location, SOURCE, Type};
-use crate::clouds::{endpoint, variable};
-use crate::market::{About, Answer, BoxFuture, OfferQuery, PriceSource, Purchase, SourceError};
+use crate::listing::{Listing, Rows, deadline, within};
+use crate::verda::CLOUD;
+use crate::verda::types::{self, Location, SOURCE, Type};
+use gpuplan_clouds_http::{Http, Reply, Request};
+use gpuplan_clouds_http::{endpoint, variable};
+use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, Purchase, SourceError};
 
 const BASE: &str = "https://api.verda.com";
 const CLIENT: &str = "VERDA_CLIENT_ID";

@@ -3,7 +3,7 @@
 pub mod instance_types;
 pub mod types;
 
-use crate::clouds::Sources;
+use gpuplan_market::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "verda";

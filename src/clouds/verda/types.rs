@@ -3,10 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::clouds::listing::{Listing, Rows};
-use crate::clouds::price;
-use crate::hardware::InstanceId;
-use crate::market::{Availability, Purchase};
+use crate::listing::{Listing, Rows};
+use crate::price;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Availability, Purchase};
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "verda-instance-types";
@@ -104,8 +104,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::clouds::listing::HARDWARE;
-    use crate::market::{Answer, Suspicion};
+    use crate::listing::HARDWARE;
+    use gpuplan_market::{Answer, Suspicion};
 
     fn recorded(file: &str, key: &str) -> Value {
         serde_json::from_str::<Value>(file).unwrap()[key].clone()

@@ -1,13 +1,13 @@
 //! Orders of a gang: one machine after the other, repeated until the answer is clear, and given back where nobody waits for it.
 
-use crate::launch::controller::{Controller, FIRST_PAUSE, STRAYS};
-use crate::launch::events::{Action, Choice, Order};
-use crate::launch::launcher::{LaunchError, Machine, MachineId};
-use crate::launch::names;
-use crate::launch::phase::{Gang, Next, Open, Phase, Which};
-use crate::launch::rental::Rental;
-use crate::spot::policy::reason::Reason;
-use crate::units::UsdPerHour;
+use crate::controller::{Controller, FIRST_PAUSE, STRAYS};
+use crate::events::{Action, Choice, Order};
+use crate::launcher::{LaunchError, Machine, MachineId};
+use crate::names;
+use crate::phase::{Gang, Next, Open, Phase, Which};
+use crate::rental::Rental;
+use gpuplan_spot::policy::reason::Reason;
+use gpuplan_units::UsdPerHour;
 
 const LONGEST_PAUSE: f64 = 60.0;
 /// Calls without a clear answer before the next place is tried.

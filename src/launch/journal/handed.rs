@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::launch::engine::{Handed, JobId};
-use crate::launch::journal::{Journal, JournalError};
+use crate::engine::{Handed, JobId};
+use crate::journal::{Journal, JournalError};
 
 pub const TABLE: &str = "
     CREATE TABLE IF NOT EXISTS handed (

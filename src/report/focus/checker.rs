@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::focus::FocusVersion;
+use crate::focus::FocusVersion;
 
 const COLUMNS: &str = include_str!("../../../tests/fixtures/focus/columns.csv");
 

@@ -11,8 +11,8 @@ mod words;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::budget::Charge;
-use crate::report::focus::row::Row;
+use crate::focus::row::Row;
+use gpuplan_budget::Charge;
 
 /// A version of the specification whose columns are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,10 +5,10 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
-use crate::budget::{Charge, Item, Nature, Waste};
-use crate::report::focus::FocusError;
-use crate::report::focus::words::{self, Service};
-use crate::units::Usd;
+use crate::focus::FocusError;
+use crate::focus::words::{self, Service};
+use gpuplan_budget::{Charge, Item, Nature, Waste};
+use gpuplan_units::Usd;
 
 /// Digits of a unit price that had to be worked out from a cost and a quantity: below a billionth of a cent.
 const DIGITS: usize = 12;

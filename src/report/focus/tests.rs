@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::budget::{Charge, Costs, Item, Nature, Waste};
-use crate::report::focus::checker::problems;
-use crate::report::focus::{FocusError, FocusVersion, write};
-use crate::units::Usd;
+use crate::focus::checker::problems;
+use crate::focus::{FocusError, FocusVersion, write};
+use gpuplan_budget::{Charge, Costs, Item, Nature, Waste};
+use gpuplan_units::Usd;
 
 const VERSIONS: [FocusVersion; 3] = [FocusVersion::V1_2, FocusVersion::V1_3, FocusVersion::V1_4];
 

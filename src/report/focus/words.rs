@@ -1,7 +1,7 @@
 //! The words of FOCUS for what a charge bought: service, provider, unit.
 
-use crate::budget::Item;
-use crate::hardware::CloudId;
+use gpuplan_budget::Item;
+use gpuplan_hardware::CloudId;
 
 /// Category and subcategory are of the specification's list ("Service Subcategory", allowed values).
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::report::format;
-use crate::report::page::chart::{Chart, Kind, Spread, Spreads};
-use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
-use crate::report::page::recorded::RecordedError;
-use crate::units::{Quantiles, Usd};
+use crate::format;
+use crate::page::chart::{Chart, Kind, Spread, Spreads};
+use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
+use crate::page::recorded::RecordedError;
+use gpuplan_units::{Quantiles, Usd};
 
 /// The version that is read.
 const VERSION: u64 = 1;

@@ -1,6 +1,6 @@
 //! A report as CSV: one fact a line, exact figures, the unit at the end of the field's name.
 
-use crate::report::page::document::Report;
+use crate::page::document::Report;
 
 pub const COLUMNS: [&str; 5] = ["section", "part", "row", "field", "value"];
 

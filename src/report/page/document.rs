@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::report::format;
-use crate::report::page::chart::Chart;
-use crate::units::{Hours, Usd, UsdPerHour};
+use crate::format;
+use crate::page::chart::Chart;
+use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {

@@ -1,12 +1,12 @@
 //! The charts of a plan, each with its table; or why there is none.
 
-use crate::market::trend::Trend;
-use crate::report::format;
-use crate::report::page::chart::{Bars, Chart, Kind, Line, Lines, Mark, Point, Points, Row, Spread, Spreads, Stroke};
-use crate::report::page::document::{Cell, Column, Figure, Section, Table, day};
-use crate::report::page::plan::Around;
-use crate::report::page::recorded::{Document, Plan};
-use crate::units::{Hours, Usd};
+use crate::format;
+use crate::page::chart::{Bars, Chart, Kind, Line, Lines, Mark, Point, Points, Row, Spread, Spreads, Stroke};
+use crate::page::document::{Cell, Column, Figure, Section, Table, day};
+use crate::page::plan::Around;
+use crate::page::recorded::{Document, Plan};
+use gpuplan_market::trend::Trend;
+use gpuplan_units::{Hours, Usd};
 
 /// Plans whose spread of cost is drawn.
 const SPREADS: usize = 8;
@@ -250,8 +250,8 @@ fn ways(document: &Document) -> Found {
     if document.terms.len() < 2 {
         return Err("the market sells these machines on one kind of terms only");
     }
-    let row = |terms: &crate::report::page::recorded::Terms| {
-        let cost = |pick: fn(&crate::units::Quantiles<Usd>) -> Usd| {
+    let row = |terms: &crate::page::recorded::Terms| {
+        let cost = |pick: fn(&gpuplan_units::Quantiles<Usd>) -> Usd| {
             terms.cost_usd.as_ref().map_or_else(Cell::none, |cost| Cell::usd(pick(cost)))
         };
         vec![
@@ -394,9 +394,9 @@ fn history(around: &Around) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::{Hardware, InstanceId};
-    use crate::market::{Market, Place, PricePoint, Purchase};
-    use crate::units::UsdPerHour;
+    use gpuplan_hardware::{Hardware, InstanceId};
+    use gpuplan_market::{Market, Place, PricePoint, Purchase};
+    use gpuplan_units::UsdPerHour;
 
     #[test]
     fn a_price_is_drawn_as_steps_up_to_now_and_one_price_is_no_history() {

@@ -1,7 +1,7 @@
 //! What a profile of the run found, with what mending each would save of the planned one.
 
-use crate::report::page::document::{Cell, Column, Figure, Section, Table};
-use crate::report::page::recorded::Finding;
+use crate::page::document::{Cell, Column, Figure, Section, Table};
+use crate::page::recorded::Finding;
 
 /// `None`: nothing was found, or the plan goes by no profile.
 pub fn section(findings: &[Finding]) -> Option<Section> {

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::report::page::chart::svg::escape;
-use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
+use crate::page::chart::svg::escape;
+use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
 
 const STYLE: &str = include_str!("style.css");
 

@@ -1,6 +1,6 @@
 //! A report as Markdown: the same words and tables, without charts.
 
-use crate::report::page::document::{Report, Section, Table, day_and_time};
+use crate::page::document::{Report, Section, Table, day_and_time};
 
 pub fn markdown(report: &Report) -> String {
     let mut out = format!("# {}\n\n{}\n\n", escape(&report.title), escape(&report.lead));

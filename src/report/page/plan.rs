@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 
-use crate::hardware::{CloudId, Hardware};
-use crate::market::{Market, PricePoint};
-use crate::report::format;
-use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
-use crate::report::page::figures;
-use crate::report::page::findings;
-use crate::report::page::recorded::{Document, Latency, Plan, Rejected, Served};
-use crate::units::Hours;
+use crate::format;
+use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
+use crate::page::figures;
+use crate::page::findings;
+use crate::page::recorded::{Document, Latency, Plan, Rejected, Served};
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_market::{Market, PricePoint};
+use gpuplan_units::Hours;
 
 /// Below this chance, ending late is one of the things that could go wrong.
 const LIKELY: f64 = 0.9;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::units::{Band, Quantiles, Usd, UsdPerHour};
+use gpuplan_units::{Band, Quantiles, Usd, UsdPerHour};
 
 /// The version that is read (contract section 3).
 const VERSION: u64 = 1;

@@ -4,11 +4,11 @@ pub mod bill;
 
 use jiff::Timestamp;
 
-use crate::budget::Charge;
-use crate::report::format;
-use crate::report::page::chart::{Chart, Kind, Line, Lines, Stay, Stays, Stroke};
-use crate::report::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
-use crate::units::{Hours, Usd, UsdPerHour};
+use crate::format;
+use crate::page::chart::{Chart, Kind, Line, Lines, Stay, Stays, Stroke};
+use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
+use gpuplan_budget::Charge;
+use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// Machines that are drawn; the table has all.
 const MACHINES: usize = 40;
@@ -415,7 +415,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::budget::{Costs, Item, Nature};
+    use gpuplan_budget::{Costs, Item, Nature};
 
     /// From the first to the third hour, on spot.
     pub(super) fn rented(cost: &str) -> Rented {

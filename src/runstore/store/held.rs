@@ -7,8 +7,8 @@ use futures_util::TryStreamExt;
 use object_store::path::Path as Location;
 use object_store::{Error, GetOptions, ObjectMeta, ObjectStoreExt};
 
-use crate::runstore::store::link::Linker;
-use crate::runstore::store::{Store, StoreError, refused};
+use crate::store::link::Linker;
+use crate::store::{Store, StoreError, refused};
 
 /// An object below an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_lies_below_an_address_is_listed_without_the_folders_of_consoles() {
-        let store = Store::of(Arc::new(InMemory::new()));
+        let store = Store::new(Arc::new(InMemory::new()));
         for (key, text) in [("d/a", ""), ("d/a/x", "12345"), ("d/a.txt", "1"), ("d/empty", ""), ("other", "1")] {
             store.write(key, text.as_bytes().to_vec()).await.unwrap();
         }

@@ -31,8 +31,7 @@ pub enum Linker {
         base: Option<String>,
         bucket: String,
     },
-    /// Objects of a test.
-    #[cfg(test)]
+    /// Objects that no other machine can reach, such as those in memory.
     None,
 }
 
@@ -49,9 +48,9 @@ impl Linker {
                     at.as_ref().replace('/', "%2F")
                 ))
             }
-            #[cfg(test)]
             Self::None => {
-                return Err(Error::NotImplemented { operation: "link".to_owned(), implementer: "test".to_owned() });
+                let (operation, implementer) = ("link".to_owned(), "a store that only this program reaches".to_owned());
+                return Err(Error::NotImplemented { operation, implementer });
             }
         })
     }

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio::try_join;
 
-use crate::runstore::store::{PART, Sent, Store, StoreError, in_background, refused};
+use crate::store::{PART, Sent, Store, StoreError, in_background, refused};
 
 /// S3 takes at most 10,000 parts.
 const MOST_PARTS: u64 = 9_000;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::spot::availability::AvailabilityModel;
-use crate::spot::evaluate::field::{Field, Part, Shape};
-use crate::spot::forecast::forecast;
-use crate::spot::policy::Policy;
-use crate::spot::policy::semi_markov::Tables;
-use crate::spot::replay::{World, look_back, replay};
-use crate::spot::watch::Watch;
+use crate::availability::AvailabilityModel;
+use crate::evaluate::field::{Field, Part, Shape};
+use crate::forecast::forecast;
+use crate::policy::Policy;
+use crate::policy::semi_markov::Tables;
+use crate::replay::{World, look_back, replay};
+use crate::watch::Watch;
 
 /// Windows of a trace.
 const WINDOWS: usize = 40;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::spot::availability::AvailabilityModel;
-use crate::spot::policy::semi_markov::Tables;
-use crate::spot::policy::{Limits, Policy, PoolTerms};
-use crate::spot::trace::Trace;
-use crate::units::{Usd, UsdPerHour};
+use crate::availability::AvailabilityModel;
+use crate::policy::semi_markov::Tables;
+use crate::policy::{Limits, Policy, PoolTerms};
+use crate::trace::Trace;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// The on-demand rate of every job: that of the traces' instance type. Only ratios are shown.
 const ON_DEMAND: UsdPerHour = UsdPerHour::from_nanos(3_060_000_000);

@@ -6,10 +6,10 @@ pub mod score;
 
 use serde::Serialize;
 
-use crate::spot::evaluate::calibration::{Calibration, calibrate_pairs, calibrate_pools};
-use crate::spot::evaluate::field::{Entrant, Field, Part, Shape};
-use crate::spot::evaluate::score::{Row, Run, rows};
-use crate::spot::trace::Trace;
+use crate::evaluate::calibration::{Calibration, calibrate_pairs, calibrate_pools};
+use crate::evaluate::field::{Entrant, Field, Part, Shape};
+use crate::evaluate::score::{Row, Run, rows};
+use crate::trace::Trace;
 
 /// The job shapes of the tables: work, deadline and changeover in hours.
 const SHAPES: [(f64, f64, f64); 3] = [(48.0, 52.0, 0.2), (48.0, 60.0, 0.2), (48.0, 70.0, 0.2)];
@@ -181,9 +181,9 @@ fn pairs(field: &Field) -> Vec<Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spot::availability::{AvailabilityModel, Future};
-    use crate::spot::watch::Watch;
-    use crate::units::draw::Draws;
+    use crate::availability::{AvailabilityModel, Future};
+    use crate::watch::Watch;
+    use gpuplan_units::draw::Draws;
 
     #[test]
     fn drawn_traces_go_through_the_whole_protocol() {

@@ -3,12 +3,12 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::spot::evaluate::field::{Entrant, Field, Part, Pool, Shape};
-use crate::spot::omniscient::least_cost;
-use crate::spot::policy::{Limits, Policy};
-use crate::spot::replay::{World, look_back, replay};
-use crate::spot::watch::Watch;
-use crate::units::draw::Draws;
+use crate::evaluate::field::{Entrant, Field, Part, Pool, Shape};
+use crate::omniscient::least_cost;
+use crate::policy::{Limits, Policy};
+use crate::replay::{World, look_back, replay};
+use crate::watch::Watch;
+use gpuplan_units::draw::Draws;
 
 /// Samples of an interval.
 const SAMPLES: usize = 1000;

@@ -11,9 +11,9 @@ pub mod slack_reserve;
 
 use std::sync::Arc;
 
-use crate::spot::policy::reason::Reason;
-use crate::spot::policy::semi_markov::Tables;
-use crate::units::{Usd, UsdPerHour};
+use crate::policy::reason::Reason;
+use crate::policy::semi_markov::Tables;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Of the expected changeover, where nothing worse is declared: the 99th percentile of set-ups of which one in ten takes three
 /// times as long.

@@ -1,6 +1,6 @@
 //! Which of several pools to start in: the cheapest for the hours it may last, then the one that has been up longest.
 
-use crate::spot::policy::{Action, Limits, Observation, State};
+use crate::policy::{Action, Limits, Observation, State};
 
 /// Mean hours that a spot machine is held, over which the costs of moving are spread: mean up-spell of the eight AWS pools
 /// probed in October 2022 (1.78 h).

@@ -1,8 +1,8 @@
 //! The published rules, exactly as their public code has them: baselines, and references for the golden vectors.
 
-use crate::spot::policy::reason::Reason;
-use crate::spot::policy::safety::{is_safe, published_net, whole_ticks_down, whole_ticks_up};
-use crate::spot::policy::{Action, Decision, Limits, Observation, PoolView, State, pools};
+use crate::policy::reason::Reason;
+use crate::policy::safety::{is_safe, published_net, whole_ticks_down, whole_ticks_up};
+use crate::policy::{Action, Decision, Limits, Observation, PoolView, State, pools};
 
 pub fn on_demand(limits: &Limits) -> Decision {
     Decision { action: limits.cheapest_on_demand(), reason: Reason::AlwaysOnDemand }

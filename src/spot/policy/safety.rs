@@ -1,7 +1,7 @@
 //! Whether the deadline still holds after a tick if everything that may go wrong does.
 
-use crate::spot::policy::reason::Reason;
-use crate::spot::policy::{Action, Decision, Limits, Observation, State};
+use crate::policy::reason::Reason;
+use crate::policy::{Action, Decision, Limits, Observation, State};
 
 /// Rounding errors of sums of seconds stay far below this.
 const EPSILON: f64 = 1e-6;

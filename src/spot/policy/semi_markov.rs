@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::spot::availability::AvailabilityModel;
-use crate::spot::chain::phase;
-use crate::spot::expected_cost::{Start, Table, Terms};
-use crate::spot::policy::reason::Reason;
-use crate::spot::policy::safety::keep_deadline;
-use crate::spot::policy::{Action, Decision, Limits, Observation, State, pools};
-use crate::units::UsdPerHour;
+use crate::availability::AvailabilityModel;
+use crate::chain::phase;
+use crate::expected_cost::{Start, Table, Terms};
+use crate::policy::reason::Reason;
+use crate::policy::safety::keep_deadline;
+use crate::policy::{Action, Decision, Limits, Observation, State, pools};
+use gpuplan_units::UsdPerHour;
 
 /// A table for each spot rate among the pools of a job.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Slack reserve with an age gate: wait while there is more slack than a reserve, leave on-demand only for spot that has lasted.
 
-use crate::spot::policy::reason::Reason;
-use crate::spot::policy::safety::keep_deadline;
-use crate::spot::policy::{Action, Decision, Limits, Observation, State, pools};
+use crate::policy::reason::Reason;
+use crate::policy::safety::keep_deadline;
+use crate::policy::{Action, Decision, Limits, Observation, State, pools};
 
 /// The three tuned numbers, from a grid of 32 points over seven job shapes on the AWS probes of October 2022; the best four
 /// points lay within 0.25 % of each other. Reserve: this many changeovers and this share of the work left.

@@ -1,8 +1,8 @@
 //! Rules on the operators of a trace.
 
-use crate::telemetry::findings::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
-use crate::workload::Precision;
-use crate::workload::profile::{Cause, Finding, Mended, OperatorClass, Operators, Rule};
+use crate::findings::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
+use gpuplan_workload::Precision;
+use gpuplan_workload::profile::{Cause, Finding, Mended, OperatorClass, Operators, Rule};
 
 /// Share of a trace's span from which waiting for input counts. Judged: prefetching hides all of it in a sound run.
 const INPUT_WAIT: f64 = 0.05;

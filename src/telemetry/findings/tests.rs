@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 use super::*;
-use crate::workload::profile::{
+use gpuplan_workload::profile::{
     ClassTime, CopyKind, GpuUsage, HostUsage, Links, OperatorClass, Operators, Products, StepTimes, Usage,
 };
 
@@ -203,7 +203,7 @@ fn fp16_wants_a_scaler() {
 fn pageable_copies_are_told_by_their_time() {
     let copies = |kind: &str, seconds| {
         of_trace(|operators| {
-            operators.copies = vec![CopyKind { kind: kind.to_owned(), calls: 10, bytes: 1e9, seconds }]
+            operators.copies = vec![CopyKind { kind: kind.to_owned(), calls: 10, bytes: 1e9, seconds }];
         })
     };
     assert_eq!(copies("HtoD pageable", 1.1), [Rule::PageableCopies]);

@@ -1,9 +1,9 @@
 //! Rules on sampled counters.
 
-use crate::telemetry::findings::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
-use crate::telemetry::samples::HOST_FULL;
-use crate::units::Bytes;
-use crate::workload::profile::{Cause, Finding, GpuUsage, Mended, Rule, Usage, median};
+use crate::findings::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
+use crate::samples::HOST_FULL;
+use gpuplan_units::Bytes;
+use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Rule, Usage, median};
 
 /// Memory that is nearly full. Judged: allocators keep some in reserve.
 const FULL: f64 = 0.80;

@@ -1,11 +1,11 @@
 //! Sequences of an optimizer step: stated, counted from tokens, or what published recipes use.
 
-use crate::workload::file::TrainingSection;
-use crate::workload::file::WorkloadFileError;
-use crate::workload::file::resolve::Assumed;
-use crate::workload::file::scalar::{conflict, count, invalid, whole};
-use crate::workload::model::Model;
-use crate::workload::training::Task;
+use crate::file::TrainingSection;
+use crate::file::WorkloadFileError;
+use crate::file::resolve::Assumed;
+use crate::file::scalar::{conflict, count, invalid, whole};
+use crate::model::Model;
+use crate::training::Task;
 
 /// Batch in tokens by model size, each up to so many parameters: Brown et al. 2020 (arXiv 2005.14165) table 2.1.
 const PRETRAINING_TOKENS: [(f64, f64, &str); 4] =

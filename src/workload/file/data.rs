@@ -1,11 +1,11 @@
 //! `[data]` of a workload file: read, checked, and completed with defaults that are listed.
 
-use crate::units::{Bytes, Seconds};
-use crate::workload::amount::DataSet;
-use crate::workload::data::{DataKind, Decoder, FileLayout, Reading};
-use crate::workload::file::resolve::{Assumed, bytes};
-use crate::workload::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
-use crate::workload::file::{DataSection, WorkloadFileError};
+use crate::amount::DataSet;
+use crate::data::{DataKind, Decoder, FileLayout, Reading};
+use crate::file::resolve::{Assumed, bytes};
+use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
+use crate::file::{DataSection, WorkloadFileError};
+use gpuplan_units::{Bytes, Seconds};
 
 /// No host starts more loaders for a GPU.
 const MOST_WORKERS: u32 = 1024;
@@ -129,9 +129,9 @@ pub(super) fn complete(section: &DataSection, reading: &mut Reading, is_staged: 
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::Models;
-    use crate::workload::data::{DataKind, FileLayout, Storage};
-    use crate::workload::file::{Resolved, WorkloadFile, WorkloadFileError};
+    use crate::Models;
+    use crate::data::{DataKind, FileLayout, Storage};
+    use crate::file::{Resolved, WorkloadFile, WorkloadFileError};
 
     fn resolved(data: &str) -> Result<Resolved, WorkloadFileError> {
         let text = format!("model = {{ preset = \"resnet-50\" }}\ntraining = {{ steps = 10 }}\n[data]\n{data}");

@@ -1,12 +1,12 @@
 //! The model of a workload file: a preset or a configuration, with single sizes replaced, or the sizes alone.
 
-use crate::units::names::did_you_mean;
-use crate::workload::catalog::Models;
-use crate::workload::file::resolve::Assumed;
-use crate::workload::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
-use crate::workload::file::{ModelSection, WorkloadFileError};
-use crate::workload::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
-use crate::workload::model::{Experts, MlpKind, Model, ModelKind, NormKind};
+use crate::catalog::Models;
+use crate::file::resolve::Assumed;
+use crate::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
+use crate::file::{ModelSection, WorkloadFileError};
+use crate::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
+use crate::model::{Experts, MlpKind, Model, ModelKind, NormKind};
+use gpuplan_units::names::did_you_mean;
 
 /// Stated parameters may differ from those counted from the sizes by this factor, not more.
 const PARAMETERS_FACTOR: f64 = 2.0;
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     fn resolved(toml: &str) -> Result<(Model, Vec<String>), WorkloadFileError> {
-        let file = crate::workload::file::WorkloadFile::parse(toml)?;
+        let file = crate::file::WorkloadFile::parse(toml)?;
         let mut assumed = Assumed::default();
         let network = resolve(&file.model, &Models::embedded().unwrap(), None, &mut assumed)?;
         Ok((network.model, assumed.into_lines()))

@@ -2,13 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::Bytes;
-use crate::workload::file::resolve::bytes;
-use crate::workload::file::scalar::{conflict, invalid, missing, shown};
-use crate::workload::file::{
-    CheckpointSection, DataSection, LimitsSection, ModelSection, ProcessingSection, ServingSection,
-};
-use crate::workload::file::{SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
+use crate::file::resolve::bytes;
+use crate::file::scalar::{conflict, invalid, missing, shown};
+use crate::file::{CheckpointSection, DataSection, LimitsSection, ModelSection, ProcessingSection, ServingSection};
+use crate::file::{SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
+use gpuplan_units::Bytes;
 
 /// More phases than this are a portfolio (`gpuplan budget`).
 const MOST_PHASES: usize = 50;

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Bytes, Hours, Seconds};
-use crate::workload::data::{DataKind, Decoder, Reading, Storage};
-use crate::workload::file::data::{complete, reading};
-use crate::workload::file::resolve::{Assumed, bytes};
-use crate::workload::file::scalar::{conflict, count, invalid, missing, plain_text, shown, whole};
-use crate::workload::file::{
+use crate::data::{DataKind, Decoder, Reading, Storage};
+use crate::file::data::{complete, reading};
+use crate::file::resolve::{Assumed, bytes};
+use crate::file::scalar::{conflict, count, invalid, missing, plain_text, shown, whole};
+use crate::file::{
     CheckpointSection, DataSection, ModelSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile,
     WorkloadFileError,
 };
-use crate::workload::processing::Processing;
+use crate::processing::Processing;
+use gpuplan_units::{Bytes, Hours, Seconds};
 
 /// Side of pictures where nothing is said: what classifiers are trained on.
 const PIXELS: u32 = 224;

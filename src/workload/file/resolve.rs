@@ -2,17 +2,15 @@
 
 use std::fmt;
 
-use crate::units::{Bytes, GpuCount, Hours, Seconds};
-use crate::workload::amount::{Amount, Checkpoint};
-use crate::workload::catalog::Models;
-use crate::workload::file::scalar::{conflict, count, invalid, missing, shown};
-use crate::workload::file::{
-    CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
-};
-use crate::workload::file::{data, network, serving, settings};
-use crate::workload::model::{Model, ModelKind};
-use crate::workload::sweep::MOST_RUNS;
-use crate::workload::{Sweep, Task, Workload};
+use crate::amount::{Amount, Checkpoint};
+use crate::catalog::Models;
+use crate::file::scalar::{conflict, count, invalid, missing, shown};
+use crate::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
+use crate::file::{data, network, serving, settings};
+use crate::model::{Model, ModelKind};
+use crate::sweep::MOST_RUNS;
+use crate::{Sweep, Task, Workload};
+use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
 
 /// A workload that is complete, and what nobody stated in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,7 +202,7 @@ fn checkpoint(section: &CheckpointSection, task: Task, assumed: &mut Assumed) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::quantity::parse_count;
+    use gpuplan_units::quantity::parse_count;
     use proptest::prelude::*;
 
     const MODEL: &str = "[model]\npreset = \"llama-3.1-8b\"\n";
@@ -293,11 +291,11 @@ mod tests {
         ) {
             let mut file = WorkloadFile::parse(MODEL).unwrap();
             file.training.task = Some("lora".to_owned());
-            file.training.sequence_length = Some(crate::workload::file::Scalar::Whole(length % 200_000));
-            file.training.global_batch = Some(crate::workload::file::Scalar::Whole(batch));
+            file.training.sequence_length = Some(crate::file::Scalar::Whole(length % 200_000));
+            file.training.global_batch = Some(crate::file::Scalar::Whole(batch));
             file.training.micro_batch = Some(micro.into());
-            file.training.lora.rank = Some(crate::workload::file::Scalar::Whole(rank));
-            file.training.tokens = Some(crate::workload::file::Scalar::Real(tokens));
+            file.training.lora.rank = Some(crate::file::Scalar::Whole(rank));
+            file.training.tokens = Some(crate::file::Scalar::Real(tokens));
             if let Ok(resolved) = file.resolve(&Models::embedded().unwrap(), None) {
                 let training = resolved.workload.training;
                 prop_assert!(training.sequence_length > 0 && training.global_batch.unwrap() > 0);

@@ -7,9 +7,9 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::units::names::did_you_mean;
-use crate::units::quantity::parse_count;
-use crate::workload::file::WorkloadFileError;
+use crate::file::WorkloadFileError;
+use gpuplan_units::names::did_you_mean;
+use gpuplan_units::quantity::parse_count;
 
 /// `128`, `1.5e9` or `"300B"`. Whether it is a possible value is checked with the name of its key, on resolving.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -203,7 +203,7 @@ impl serde::de::Error for Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::precision::Precision;
+    use crate::precision::Precision;
     use proptest::prelude::*;
 
     #[test]

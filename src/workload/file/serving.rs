@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Bytes, Hours, Seconds};
-use crate::workload::file::network::Network;
-use crate::workload::file::resolve::{Assumed, Resolved};
-use crate::workload::file::scalar::{choice, conflict, count, invalid, missing, plain_text, shown, whole};
-use crate::workload::file::{DataSection, Scalar, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
-use crate::workload::model::{Model, ModelKind};
-use crate::workload::{Amount, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
+use crate::file::network::Network;
+use crate::file::resolve::{Assumed, Resolved};
+use crate::file::scalar::{choice, conflict, count, invalid, missing, plain_text, shown, whole};
+use crate::file::{DataSection, Scalar, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
+use crate::model::{Model, ModelKind};
+use crate::{Amount, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
+use gpuplan_units::{Bytes, Hours, Seconds};
 
 /// Hours of a billing month, as the clouds count it.
 const MONTH: Hours = Hours(730.0);
@@ -363,7 +363,7 @@ fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Assumed) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Models;
+    use crate::Models;
 
     fn resolved(model: &str, serving: &str) -> Result<Resolved, WorkloadFileError> {
         let text = format!("[model]\npreset = \"{model}\"\n[serving]\n{serving}");

@@ -1,13 +1,13 @@
 //! The training settings of a workload file: read, checked, and completed with defaults that are listed.
 
-use crate::workload::file::batch::{Local, global_batch};
-use crate::workload::file::network::Network;
-use crate::workload::file::resolve::Assumed;
-use crate::workload::file::scalar::{choice, invalid, missing, not_among, whole};
-use crate::workload::file::{LoraSection, TrainingSection, WorkloadFileError};
-use crate::workload::model::Model;
-use crate::workload::precision::{BaseWeights, Precision};
-use crate::workload::training::{Framework, Lora, LoraTargets, Optimizer, Overlap, Task, Training};
+use crate::file::batch::{Local, global_batch};
+use crate::file::network::Network;
+use crate::file::resolve::Assumed;
+use crate::file::scalar::{choice, invalid, missing, not_among, whole};
+use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
+use crate::model::Model;
+use crate::precision::{BaseWeights, Precision};
+use crate::training::{Framework, Lora, LoraTargets, Optimizer, Overlap, Task, Training};
 
 /// Longest sequence that a file may state, in tokens.
 const LONGEST_SEQUENCE: u32 = 16_777_216;
@@ -228,9 +228,9 @@ fn lora(section: &LoraSection, task: Task, assumed: &mut Assumed) -> Result<Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::catalog::Models;
-    use crate::workload::file::{Resolved, WorkloadFile};
-    use crate::workload::training::{AttentionKernel, FsdpStyle, LossKernel, Offload, Recompute};
+    use crate::catalog::Models;
+    use crate::file::{Resolved, WorkloadFile};
+    use crate::training::{AttentionKernel, FsdpStyle, LossKernel, Offload, Recompute};
 
     fn resolved(preset: &str, training: &str) -> Result<Resolved, WorkloadFileError> {
         let toml = format!("[model]\npreset = \"{preset}\"\n[training]\nsteps = 10\n{training}");

@@ -2,7 +2,7 @@
 //!
 //! Key names and class defaults: huggingface/transformers `models/<type>/configuration_<type>.py`, releases 4.51 and 5.23.
 
-use crate::workload::model::{MlpKind, ModelKind, NormKind};
+use crate::model::{MlpKind, ModelKind, NormKind};
 
 /// Keys of a size; the first that is present counts.
 pub(super) type Keys = &'static [&'static str];

@@ -4,16 +4,16 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::workload::huggingface::ConfigError;
+use crate::huggingface::ConfigError;
 
-pub(in crate::workload) const WIDTH: RangeInclusive<u32> = 1..=1 << 24;
-pub(in crate::workload) const LAYERS: RangeInclusive<u32> = 1..=10_000;
-pub(in crate::workload) const HEADS: RangeInclusive<u32> = 1..=4096;
-pub(in crate::workload) const HEAD_DIM: RangeInclusive<u32> = 1..=1 << 16;
-pub(in crate::workload) const VOCABULARY: RangeInclusive<u32> = 1..=10_000_000;
-pub(in crate::workload) const CONTEXT: RangeInclusive<u32> = 1..=1 << 30;
-pub(in crate::workload) const EXPERTS: RangeInclusive<u32> = 1..=100_000;
-pub(in crate::workload) const IMAGE_SIDE: RangeInclusive<u32> = 1..=1 << 14;
+pub(crate) const WIDTH: RangeInclusive<u32> = 1..=1 << 24;
+pub(crate) const LAYERS: RangeInclusive<u32> = 1..=10_000;
+pub(crate) const HEADS: RangeInclusive<u32> = 1..=4096;
+pub(crate) const HEAD_DIM: RangeInclusive<u32> = 1..=1 << 16;
+pub(crate) const VOCABULARY: RangeInclusive<u32> = 1..=10_000_000;
+pub(crate) const CONTEXT: RangeInclusive<u32> = 1..=1 << 30;
+pub(crate) const EXPERTS: RangeInclusive<u32> = 1..=100_000;
+pub(crate) const IMAGE_SIDE: RangeInclusive<u32> = 1..=1 << 14;
 
 pub(super) struct Fields<'a> {
     pub map: &'a Map<String, Value>,

@@ -5,10 +5,10 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 
-use crate::workload::profile::ProfiledGpu;
-use crate::workload::trace::event::{Event, product};
-use crate::workload::trace::scan::{Scan, TraceError};
-use crate::workload::trace::tally::{Counted, Tally, Work};
+use crate::profile::ProfiledGpu;
+use crate::trace::event::{Event, product};
+use crate::trace::scan::{Scan, TraceError};
+use crate::trace::tally::{Counted, Tally, Work};
 
 /// A step that NVIDIA's guide calls aligned: sizes in multiples of eight halves (Deep Learning Performance Guide, "Matrix
 /// Multiplication", requirements to use tensor cores).
@@ -298,7 +298,7 @@ fn without_place(error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::profile::OperatorClass;
+    use crate::profile::OperatorClass;
     use proptest::prelude::*;
 
     const TRACE: &str = r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85e9}],

@@ -1,6 +1,6 @@
 //! What kind of work an operator is, by the name that profilers give it.
 
-use crate::workload::profile::OperatorClass;
+use crate::profile::OperatorClass;
 
 /// Parts of the names of collectives: NCCL and RCCL kernels, XLA's operators, what stacks write themselves.
 const COMMUNICATION: [&str; 14] = [

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, Row};
 
-use crate::workload::profile::ProfiledGpu;
-use crate::workload::trace::chrome::ChromeTrace;
-use crate::workload::trace::tally::{Tally, Work};
+use crate::profile::ProfiledGpu;
+use crate::trace::chrome::ChromeTrace;
+use crate::trace::tally::{Tally, Work};
 
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::workload::profile::{
-    ClassTime, CopyKind, OperatorClass, OperatorTime, Operators, Products, StepTimes, median,
-};
-use crate::workload::trace::classes::{self, Unit};
-use crate::workload::trace::host::HostOperators;
-use crate::workload::trace::timeline::{Launches, Span, Timeline, Totals};
+use crate::profile::{ClassTime, CopyKind, OperatorClass, OperatorTime, Operators, Products, StepTimes, median};
+use crate::trace::classes::{self, Unit};
+use crate::trace::host::HostOperators;
+use crate::trace::timeline::{Launches, Span, Timeline, Totals};
 
 /// Different names remembered; XLA and Triton give each fusion a name of its own.
 const MOST_NAMES: usize = 20_000;

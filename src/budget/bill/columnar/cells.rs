@@ -9,8 +9,8 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::RowGroupReader;
 use serde_json::Value;
 
-use crate::budget::bill::columnar::fields::{Field, Shape};
-use crate::budget::bill::columnar::text::{Kind, Written};
+use crate::bill::columnar::fields::{Field, Shape};
+use crate::bill::columnar::text::{Kind, Written};
 
 /// One column of a bill.
 pub enum Cells {

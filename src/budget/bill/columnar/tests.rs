@@ -16,7 +16,7 @@ use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
 use super::*;
-use crate::budget::bill::{ImportedBill, table};
+use crate::bill::{ImportedBill, table};
 
 type Tags = Option<Vec<(String, Option<String>)>>;
 

@@ -176,7 +176,7 @@ fn bytes(bytes: &[u8], kind: Kind, into: &mut String) -> Result<(), String> {
     match kind {
         Kind::Plain => into.push_str(std::str::from_utf8(bytes).map_err(|error| format!("it is no text: {error}"))?),
         Kind::Decimal(digits) => {
-            decimal(big_endian(bytes).ok_or("it has more digits than this program counts")?, digits, into)
+            decimal(big_endian(bytes).ok_or("it has more digits than this program counts")?, digits, into);
         }
         Kind::Unsigned | Kind::Time(_) | Kind::Date => return Err(kind.unlike()),
     }

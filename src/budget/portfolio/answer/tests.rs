@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::budget::portfolio::What;
-use crate::units::UsdPerHour;
+use crate::portfolio::What;
+use gpuplan_units::UsdPerHour;
 
 fn now() -> Timestamp {
     "2026-12-15T00:00:00Z".parse().unwrap()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::workload::file::{LimitsSection, Scalar};
+use gpuplan_workload::file::{LimitsSection, Scalar};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

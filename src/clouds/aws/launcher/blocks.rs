@@ -8,13 +8,13 @@ use aws_sdk_ec2::types::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use crate::clouds::aws::errors::launch_error;
-use crate::clouds::aws::launcher::{AwsLauncher, filter};
-use crate::clouds::aws::zones::zone_ids;
-use crate::launch::block::{BlockOffer, BlockOrder, BlockWish, Seller};
-use crate::launch::{LaunchError, names};
-use crate::market::BoxFuture;
-use crate::units::Usd;
+use crate::errors::launch_error;
+use crate::launcher::{AwsLauncher, filter};
+use crate::zones::zone_ids;
+use gpuplan_launch::block::{BlockOffer, BlockOrder, BlockWish, Seller};
+use gpuplan_launch::{LaunchError, names};
+use gpuplan_market::BoxFuture;
+use gpuplan_units::Usd;
 
 /// States of a reservation that can carry machines now or later (EC2 API reference, `CapacityReservation`).
 const ALIVE: [CapacityReservationState; 6] = [

@@ -14,9 +14,9 @@ use aws_sdk_ec2::types::{
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::clouds::aws::launcher::order::{HOPS, TOKEN, ZONE, fitting, root_size, tags};
-use crate::clouds::aws::launcher::site::{MACHINE, Site, Subnet};
-use crate::launch::{CreateRequest, LaunchError, names};
+use crate::launcher::order::{HOPS, TOKEN, ZONE, fitting, root_size, tags};
+use crate::launcher::site::{MACHINE, Site, Subnet};
+use gpuplan_launch::{CreateRequest, LaunchError, names};
 
 /// How a machine ends the fleet that would start the next one: it finds it by its mark, with the role of machines and the `aws`
 /// program of the image.
@@ -162,9 +162,9 @@ pub fn mark<'a>(tags: &'a [Tag], key: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clouds::aws::launcher::site::{Image, MachineType};
-    use crate::launch::{Market, Pool};
-    use crate::units::UsdPerHour;
+    use crate::launcher::site::{Image, MachineType};
+    use gpuplan_launch::{Market, Pool};
+    use gpuplan_units::UsdPerHour;
 
     fn request() -> CreateRequest {
         CreateRequest {

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use aws_sdk_ec2::types::{PlacementGroup, PlacementStrategy, ResourceType, Tag, TagSpecification};
 use jiff::Timestamp;
 
-use crate::clouds::aws::errors::launch_error;
-use crate::clouds::aws::launcher::filter;
-use crate::clouds::aws::launcher::order::tags;
-use crate::clouds::aws::session::Account;
-use crate::launch::names;
-use crate::launch::{CreateRequest, LaunchError, Machine, MachineState};
-use crate::market::SourceError;
+use crate::errors::launch_error;
+use crate::launcher::filter;
+use crate::launcher::order::tags;
+use crate::session::Account;
+use gpuplan_launch::names;
+use gpuplan_launch::{CreateRequest, LaunchError, Machine, MachineState};
+use gpuplan_market::SourceError;
 
 /// Of one epoch of one run, in one region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ mod tests {
             let instance = aws_sdk_ec2::types::Instance::builder().instance_id("i-1");
             let tag = |key: &str, value: &str| Tag::builder().key(key).value(value).build();
             let tagged = instance.tags(tag(names::RUN, "r")).tags(tag(names::EPOCH, epoch)).build();
-            Machine { state, ..crate::clouds::aws::launcher::listed::machine(&tagged, "us-east-1").unwrap() }
+            Machine { state, ..crate::launcher::listed::machine(&tagged, "us-east-1").unwrap() }
         };
         assert!(!group.is_over(&[]), "its machines may not be listed yet");
         assert!(!group.is_over(&[machine("1", MachineState::Gone)]));

@@ -7,14 +7,14 @@ use aws_sdk_ec2::types::{
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::errors::launch_error;
-use crate::clouds::aws::launcher::site::{self, Site, Subnet};
-use crate::clouds::aws::launcher::{AwsLauncher, filter, fleet};
-use crate::clouds::aws::session::Account;
-use crate::launch::keeper::{Group, KeepRequest, Keeper};
-use crate::launch::{CreateRequest, LaunchError, Machine, MachineId, MachineState, Pool, names};
-use crate::market::{BoxFuture, SourceError};
+use crate::CLOUD;
+use crate::errors::launch_error;
+use crate::launcher::site::{self, Site, Subnet};
+use crate::launcher::{AwsLauncher, filter, fleet};
+use crate::session::Account;
+use gpuplan_launch::keeper::{Group, KeepRequest, Keeper};
+use gpuplan_launch::{CreateRequest, LaunchError, Machine, MachineId, MachineState, Pool, names};
+use gpuplan_market::{BoxFuture, SourceError};
 
 /// States in which a fleet starts machines (EC2 API reference, `DescribeFleets`).
 const AT_WORK: [FleetStateCode; 3] = [FleetStateCode::Submitted, FleetStateCode::Active, FleetStateCode::Modifying];

@@ -5,11 +5,11 @@ use aws_sdk_ec2::types::{
 };
 use jiff::Timestamp;
 
-use crate::clouds::aws::CLOUD;
-use crate::clouds::aws::errors::was_taken;
-use crate::clouds::aws::launcher::order::{TOKEN, ZONE};
-use crate::launch::names;
-use crate::launch::{Machine, MachineId, MachineState, Market, Pool};
+use crate::CLOUD;
+use crate::errors::was_taken;
+use crate::launcher::order::{TOKEN, ZONE};
+use gpuplan_launch::names;
+use gpuplan_launch::{Machine, MachineId, MachineState, Market, Pool};
 
 /// `None` without an id or the tag of a run. Other marks that somebody took off leave a machine that is still listed, so that it is
 /// found and ended: of epoch 0, without a token, past its time.

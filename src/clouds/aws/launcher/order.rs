@@ -11,9 +11,9 @@ use aws_sdk_ec2::types::{
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::clouds::aws::launcher::site::{MACHINE, Site, Subnet};
-use crate::launch::names;
-use crate::launch::{CreateRequest, LaunchError, Market};
+use crate::launcher::site::{MACHINE, Site, Subnet};
+use gpuplan_launch::names;
+use gpuplan_launch::{CreateRequest, LaunchError, Market};
 
 /// The zone that was asked for, empty where any would do: a list has to give the pool as it was ordered.
 pub const ZONE: &str = "gpuplan:zone";
@@ -173,9 +173,9 @@ fn fabric(request: &CreateRequest, site: &Site, subnet: &Subnet) -> Vec<Instance
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clouds::aws::launcher::site::{Image, MachineType};
-    use crate::launch::Pool;
-    use crate::units::UsdPerHour;
+    use crate::launcher::site::{Image, MachineType};
+    use gpuplan_launch::Pool;
+    use gpuplan_units::UsdPerHour;
 
     fn request() -> CreateRequest {
         CreateRequest {

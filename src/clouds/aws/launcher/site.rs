@@ -8,10 +8,10 @@ use aws_sdk_ec2::types::{
     PlacementGroupStrategy, ProcessorInfo,
 };
 
-use crate::clouds::aws::errors::{launch_error, not_set_up};
-use crate::clouds::aws::launcher::filter;
-use crate::clouds::aws::session::Account;
-use crate::launch::{LaunchError, Reach};
+use crate::errors::{launch_error, not_set_up};
+use crate::launcher::filter;
+use crate::session::Account;
+use gpuplan_launch::{LaunchError, Reach};
 
 /// As `setup.tf` names the security group and the role of machines.
 pub const MACHINE: &str = "gpuplan-machine";
@@ -179,7 +179,7 @@ impl Ask<'_> {
 /// Those that the setup tagged first, then those that AWS made, then those that give a machine an address of its own.
 fn subnet(found: &aws_sdk_ec2::types::Subnet) -> Option<(bool, bool, bool, Subnet)> {
     let is_default = found.default_for_az().unwrap_or_default();
-    let is_tagged = found.tags().iter().any(|tag| tag.key() == Some(crate::launch::names::OWNER));
+    let is_tagged = found.tags().iter().any(|tag| tag.key() == Some(gpuplan_launch::names::OWNER));
     let subnet =
         Subnet { id: found.subnet_id()?.to_owned(), zone_id: found.availability_zone_id()?.to_owned(), is_default };
     Some((!is_tagged, !is_default, !found.map_public_ip_on_launch().unwrap_or_default(), subnet))

@@ -9,11 +9,11 @@ use google_cloud_compute_v1::model::{
 };
 use jiff::Timestamp;
 
-use crate::clouds::gcp::launcher::marks::{ITEM, Marks};
-use crate::clouds::gcp::launcher::shape::Shape;
-use crate::clouds::gcp::project::Project;
-use crate::clouds::gcp::zones::region;
-use crate::launch::{CreateRequest, LaunchError, Market};
+use crate::launcher::marks::{ITEM, Marks};
+use crate::launcher::shape::Shape;
+use crate::project::Project;
+use crate::zones::region;
+use gpuplan_launch::{CreateRequest, LaunchError, Market};
 
 /// What the account may do is said by its roles, not by a scope (cloud.google.com/compute/docs/access/service-accounts, "Best practice").
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";

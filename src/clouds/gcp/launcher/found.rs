@@ -10,12 +10,12 @@ use google_cloud_compute_v1::model::{Instance, InstanceAggregatedList, Operation
 use google_cloud_gax::paginator::Paginator;
 use jiff::Timestamp;
 
-use crate::clouds::gcp::CLOUD;
-use crate::clouds::gcp::launcher::GcpLauncher;
-use crate::clouds::gcp::launcher::marks::{ITEM, Marks, RUN, label};
-use crate::clouds::gcp::launcher::refused::call_error;
-use crate::clouds::gcp::zones::{last_segment, region};
-use crate::launch::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
+use crate::CLOUD;
+use crate::launcher::GcpLauncher;
+use crate::launcher::marks::{ITEM, Marks, RUN, label};
+use crate::launcher::refused::call_error;
+use crate::zones::{last_segment, region};
+use gpuplan_launch::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 
 /// Types of operations that end a machine, and whether the cloud took it away (cloud.google.com/compute/docs/logging/audit-logging,
 /// "System event audit logs"; "Create and use Spot VMs" finds preemptions by the first).

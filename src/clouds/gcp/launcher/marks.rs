@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::launch::{CreateRequest, Pool};
+use gpuplan_launch::{CreateRequest, Pool};
 
 /// The tags of `launch::names`, without their colons: a label's name has none.
 pub const RUN: &str = "gpuplan_run";
@@ -99,7 +99,7 @@ fn is_label(name: &str, value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::Market;
+    use gpuplan_launch::Market;
     use proptest::prelude::*;
 
     fn marks(run: &str, tags: &[(&str, &str)]) -> (Marks, Vec<(String, String)>) {

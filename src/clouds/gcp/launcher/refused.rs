@@ -6,13 +6,13 @@ use google_cloud_compute_v1::Error as CallError;
 use google_cloud_compute_v1::model::Operation;
 use google_cloud_gax::error::rpc::StatusDetails;
 
-use crate::clouds::gcp::CLOUD;
-use crate::clouds::gcp::errors::{Exceeded, Objection, launch_error};
-use crate::clouds::gcp::quotas;
-use crate::clouds::{one_line, root_cause};
-use crate::hardware::{CloudId, Hardware};
-use crate::launch::{CreateRequest, LaunchError};
-use crate::market::SourceError;
+use crate::CLOUD;
+use crate::errors::{Exceeded, Objection, launch_error};
+use crate::quotas;
+use gpuplan_clouds_http::{one_line, root_cause};
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_launch::{CreateRequest, LaunchError};
+use gpuplan_market::SourceError;
 
 /// A call that had no answer, or one that is no answer, leaves everything open.
 pub fn call_error(error: &CallError, how_to_ask: impl FnOnce(&Exceeded) -> String) -> LaunchError {

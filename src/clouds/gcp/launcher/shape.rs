@@ -47,7 +47,7 @@ pub fn image_path(image: &str, project: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hardware::{CloudId, Hardware};
+    use gpuplan_hardware::{CloudId, Hardware};
 
     #[test]
     fn every_machine_type_of_the_catalog_has_a_shape() {

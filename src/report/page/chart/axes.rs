@@ -1,7 +1,7 @@
 //! Charts with two axes: plans by cost and time, and money or a price over time.
 
-use crate::report::page::chart::scale::{Quantity, Scale};
-use crate::report::page::chart::svg::{CHARACTER, Svg};
+use crate::page::chart::scale::{Quantity, Scale};
+use crate::page::chart::svg::{CHARACTER, Svg};
 
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 18.0;
@@ -52,7 +52,7 @@ impl Points {
         let x = Scale::over(self.points.iter().map(|point| point.hours), Quantity::Hours, (LEFT, width - RIGHT))?;
         let y = Scale::over(self.points.iter().map(|point| point.usd), Quantity::Usd, (top + HEIGHT, top))?;
         draw_legend(svg, width, legend.iter().map(|(_, words)| *words), |svg, at, index| {
-            mark(svg, legend[index].0, at)
+            mark(svg, legend[index].0, at);
         });
         frame(svg, (&x, &y), (width, top), (&format!("{}{}", self.across, x.note()), &self.up));
         let mut joined: Vec<(f64, f64)> = self

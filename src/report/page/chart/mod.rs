@@ -8,7 +8,7 @@ pub mod svg;
 pub use axes::{Line, Lines, Mark, Point, Points, Stroke};
 pub use rows::{Bars, Row, Spread, Spreads, Stay, Stays};
 
-use crate::report::page::chart::svg::Svg;
+use crate::page::chart::svg::Svg;
 
 /// Pixels of a drawing beside text on a desk, and of one on a telephone.
 pub const WIDE: f64 = 720.0;

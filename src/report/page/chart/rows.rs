@@ -1,7 +1,7 @@
 //! Charts of rows, each with its words above its bar: nothing has to be turned or cut, however narrow the page.
 
-use crate::report::page::chart::scale::{Quantity, Scale};
-use crate::report::page::chart::svg::{CHARACTER, Svg, fitted};
+use crate::page::chart::scale::{Quantity, Scale};
+use crate::page::chart::svg::{CHARACTER, Svg, fitted};
 
 const TOP: f64 = 8.0;
 /// One row: a line of words, the bar, a gap. Pixels.

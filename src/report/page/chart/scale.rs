@@ -1,7 +1,7 @@
 //! `Scale`: from values to places along an axis, with ticks at round numbers.
 
-use crate::report::format;
-use crate::units::Hours;
+use crate::format;
+use gpuplan_units::Hours;
 
 /// What is counted along an axis, which decides how a tick is written.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,11 +1,11 @@
 //! The bill of a run: machine time by place and by what it was good for, then what was paid beside it.
 
-use crate::budget::{Charge, Item, Waste};
-use crate::report::format;
-use crate::report::page::chart::{Bars, Chart, Kind, Row};
-use crate::report::page::document::{Cell, Column, Figure, Section, Table, day};
-use crate::report::page::run::{Rented, RunFacts};
-use crate::units::Usd;
+use crate::format;
+use crate::page::chart::{Bars, Chart, Kind, Row};
+use crate::page::document::{Cell, Column, Figure, Section, Table, day};
+use crate::page::run::{Rented, RunFacts};
+use gpuplan_budget::{Charge, Item, Waste};
+use gpuplan_units::Usd;
 
 /// What is charged alike is one line.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,7 +167,7 @@ pub fn section(run: &RunFacts) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::page::run::tests::{beside, charge, facts, rented};
+    use crate::page::run::tests::{beside, charge, facts, rented};
 
     #[test]
     fn the_lines_are_told_apart_and_add_up() {

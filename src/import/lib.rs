@@ -12,8 +12,8 @@ mod yaml;
 
 pub use ask::{Asked, Chips, Choice, Gpus, Kind, Need, Said};
 
-use crate::hardware::Hardware;
-use crate::workload::Models;
+use gpuplan_hardware::Hardware;
+use gpuplan_workload::Models;
 
 /// Why a file cannot be read as a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

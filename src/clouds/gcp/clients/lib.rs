@@ -4,6 +4,8 @@
 //! by the crate that builds it. Most are never made, yet they were a sixth of gpuplan's own code, optimised, and compiled
 //! once more for its tests. Here they are compiled once and without optimising (`Cargo.toml` of gpuplan).
 
+#![cfg(feature = "gcp")]
+
 use std::pin::Pin;
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
-use crate::agent::NoticeError;
-use crate::clouds::{one_line, root_cause};
+use crate::{one_line, root_cause};
+use gpuplan_agent::NoticeError;
 
 /// The service answers from the host below; AWS's own handler of notices allows it as much.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);

@@ -1,22 +1,23 @@
-//! Packs the reviewed text of `catalogs/` and `benchmarks/published/` into one archive a stage. Knows no schema: see `src/embedded.rs`.
+//! Packs the reviewed text of `catalogs/` and `benchmarks/published/` into one archive a stage. Knows no schema: see
+//! `archive.rs`.
 
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 #[allow(dead_code, reason = "the build script uses the writing half only")]
-#[path = "src/embedded.rs"]
-mod embedded;
+mod archive;
 
-use embedded::{ARCHIVES, Archive};
+use archive::{ARCHIVES, Archive};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=catalogs");
-    println!("cargo::rerun-if-changed=benchmarks/published");
-    println!("cargo::rerun-if-changed=src/embedded.rs");
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    println!("cargo::rerun-if-changed=archive.rs");
+    println!("cargo::rerun-if-changed=../../catalogs");
+    println!("cargo::rerun-if-changed=../../benchmarks/published");
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     for contents in ARCHIVES {
-        let root = Path::new(contents.root);
+        let root = project.join(contents.root);
         let mut archive = Archive::default();
         for document in contents.documents {
             let path = root.join(document).with_extension("toml");

@@ -43,10 +43,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::args::{Arguments, Command};
-use crate::cli::diagnostic::{Diagnostic, Exit};
-use crate::cli::printer::Printer;
-use crate::cli::settings::Settings;
+use crate::args::{Arguments, Command};
+use crate::diagnostic::{Diagnostic, Exit};
+use crate::printer::Printer;
+use crate::settings::Settings;
 
 /// Runs the program and gives its exit code.
 pub fn run() -> ExitCode {

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use serde::de::DeserializeOwned;
 
-use crate::clouds::{one_line, root_cause};
-use crate::market::SourceError;
+use crate::{one_line, root_cause};
+use gpuplan_market::SourceError;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Without a byte for so long, an answer is given up.

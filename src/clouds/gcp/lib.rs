@@ -26,7 +26,7 @@ pub mod skus;
 pub mod spot_prices;
 pub mod zones;
 
-use crate::clouds::Sources;
+use gpuplan_market::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "gcp";

@@ -40,9 +40,9 @@ pub mod whole;
 #[cfg(feature = "aws")]
 pub mod zones;
 
-use crate::clouds::Sources;
-use crate::clouds::aws::addresses::Addresses;
-use crate::clouds::variable;
+use crate::addresses::Addresses;
+use gpuplan_clouds_http::variable;
+use gpuplan_market::Sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "aws";

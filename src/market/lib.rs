@@ -24,5 +24,5 @@ pub use quote::{Origin, Quote};
 pub use snapshot::{Market, Source};
 pub use source::{
     About, Access, AccountSource, Answer, BoxFuture, Identity, OfferQuery, Permission, PricePoint, PriceSource, Quota,
-    QuotaNeed, RiskAnswer, RiskSource, SourceError, SourceNote, Verdict,
+    QuotaNeed, RiskAnswer, RiskSource, SourceError, SourceNote, Sources, Verdict,
 };
