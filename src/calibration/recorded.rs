@@ -20,7 +20,7 @@ mod tests {
 
     #[test]
     fn every_recorded_card_is_listed_and_real() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benchmarks/results");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benchmarks/results");
         let texts = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let texts = texts
             .filter(|path| path.extension().is_some_and(|end| end == "json"))

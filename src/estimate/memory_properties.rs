@@ -1,5 +1,7 @@
 //! Properties of the memory model over random plausible models and settings. Tests only.
 
+#![cfg(test)]
+
 use proptest::prelude::*;
 
 use crate::memory::{MemoryBreakdown, MemoryInput};

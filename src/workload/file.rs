@@ -393,7 +393,7 @@ fsdp = 2
     #[test]
     fn every_type_of_example_resolves() {
         let models = Models::embedded().unwrap();
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/huggingface/llama.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/huggingface/llama.json");
         let read = || Some(read_config(&std::fs::read(path).unwrap()[..], "local").unwrap());
         for (text, task, name) in [
             (PRETRAIN, Task::Pretrain, "my-8b"),

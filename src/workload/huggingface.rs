@@ -287,7 +287,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn fixture(file: &str) -> Vec<u8> {
-        let path = format!("{}/tests/fixtures/huggingface/{file}.json", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/../../tests/fixtures/huggingface/{file}.json", env!("CARGO_MANIFEST_DIR"));
         std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
