@@ -19,8 +19,6 @@ mod faults;
 mod frameworks;
 #[path = "agent/lives.rs"]
 mod lives;
-#[path = "testbed/moto.rs"]
-mod moto;
 #[path = "agent/notices.rs"]
 mod notices;
 #[path = "agent/owners.rs"]
@@ -29,8 +27,6 @@ mod owners;
 mod s3;
 #[path = "agent/samples.rs"]
 mod samples;
-#[path = "contracts/server.rs"]
-mod server;
 #[path = "agent/speed.rs"]
 mod speed;
 #[path = "agent/staging.rs"]

@@ -401,7 +401,10 @@ fn imports_are_written_so_that_they_can_be_checked() {
             ("plan/run.rs", "use crate as all;"),
             ("plan/run.rs", "extern crate self as gpuplan;"),
         ],
-        &[("plan/run.rs", "use crate::bill::{Bill, Line};\nuse crate::{Plan, World};\nuse super::bill::Bill;\npub(crate) fn f() {}")],
+        &[(
+            "plan/run.rs",
+            "use crate::bill::{Bill, Line};\nuse crate::{Plan, World};\nuse super::bill::Bill;\npub(crate) fn f() {}",
+        )],
     );
 }
 

@@ -8,56 +8,21 @@
 )]
 
 #[cfg(feature = "aws")]
-#[path = "testbed/answers.rs"]
-mod answers;
-#[cfg(feature = "aws")]
 #[path = "contracts/aws.rs"]
 mod aws;
-#[path = "engines/clients.rs"]
-#[allow(dead_code, reason = "the tests of the program use more of it")]
-mod clients;
-#[cfg(feature = "aws")]
-#[path = "testbed/cloud_box.rs"]
-#[allow(dead_code, reason = "the tests of the program use more of it")]
-mod cloud_box;
 #[path = "contracts/engines.rs"]
 mod engines;
 #[cfg(feature = "gcp")]
-#[path = "testbed/fake_gce.rs"]
-mod fake_gce;
-#[cfg(feature = "aws")]
-#[path = "testbed/fleets.rs"]
-#[allow(dead_code, reason = "the tests of the program use more of it")]
-mod fleets;
-#[cfg(feature = "gcp")]
-#[path = "testbed/gce_machines.rs"]
-mod gce_machines;
-#[cfg(feature = "gcp")]
 #[path = "contracts/gcp.rs"]
 mod gcp;
-#[cfg(feature = "gcp")]
-#[path = "testbed/gcp_project.rs"]
-mod gcp_project;
 #[cfg(feature = "aws")]
 #[path = "contracts/launch_aws.rs"]
 mod launch_aws;
 #[cfg(feature = "gcp")]
 #[path = "contracts/launch_google.rs"]
 mod launch_google;
-#[cfg(feature = "aws")]
-#[path = "testbed/machines.rs"]
-#[allow(dead_code, reason = "the tests of the program use more of it")]
-mod machines;
-#[cfg(feature = "aws")]
-#[path = "testbed/moto.rs"]
-mod moto;
-#[cfg(feature = "aws")]
-#[path = "testbed/proxy.rs"]
-mod proxy;
 #[path = "contracts/public.rs"]
 mod public;
-#[path = "contracts/server.rs"]
-mod server;
 
 mod prices {
     use std::collections::BTreeMap;
@@ -111,7 +76,8 @@ mod prices {
 #[cfg(feature = "aws")]
 #[test]
 fn aws_prices_keep_the_contract() {
-    let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(aws::account));
+    let (hardware, server) =
+        (gpuplan::hardware::Hardware::embedded().unwrap(), gpuplan_testbed::server::Server::start(aws::account));
     let source = gpuplan::clouds::aws::spot_prices::SpotPrices::new(aws::session(&server.endpoint, aws::quick()));
     prices::keep_the_contract(&source, &hardware, &aws::TYPES, &["us-east-1", "us-west-1"], &aws::KEYS);
 }
@@ -128,8 +94,10 @@ fn aws_other_prices_keep_the_contract() {
 #[cfg(feature = "gcp")]
 #[test]
 fn gcp_prices_keep_the_contract() {
-    let (hardware, server) =
-        (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(gcp::sells_in_us_central1_only));
+    let (hardware, server) = (
+        gpuplan::hardware::Hardware::embedded().unwrap(),
+        gpuplan_testbed::server::Server::start(gcp::sells_in_us_central1_only),
+    );
     let project = gpuplan::clouds::gcp::project::Project::at(&server.endpoint, "some-project");
     let source = gpuplan::clouds::gcp::spot_prices::SpotPrices { project };
     prices::keep_the_contract(&source, &hardware, &["a2-highgpu-1g"], &["us-central1", "europe-west9"], &[]);
@@ -137,12 +105,13 @@ fn gcp_prices_keep_the_contract() {
 
 /// The source of a cloud that is asked over plain HTTP, at a server with these answers.
 fn keeps_the_contract(
-    answers: fn(&server::Request) -> server::Reply,
+    answers: fn(&gpuplan_testbed::server::Request) -> gpuplan_testbed::server::Reply,
     source: impl Fn(&str) -> Box<dyn gpuplan::market::PriceSource>,
     types: &[&str],
     regions: &[&str],
 ) {
-    let (hardware, server) = (gpuplan::hardware::Hardware::embedded().unwrap(), server::Server::start(answers));
+    let (hardware, server) =
+        (gpuplan::hardware::Hardware::embedded().unwrap(), gpuplan_testbed::server::Server::start(answers));
     prices::keep_the_contract(&*source(&server.endpoint), &hardware, types, regions, &[public::KEY, public::CLIENT]);
 }
 
@@ -205,8 +174,10 @@ fn crusoe_has_no_price_interface_and_claims_none() {
 #[cfg(feature = "gcp")]
 #[test]
 fn gcp_price_list_keeps_the_contract() {
-    let (hardware, fake) =
-        (gpuplan::hardware::Hardware::embedded().unwrap(), fake_gce::FakeGce::start(gcp_project::project));
+    let (hardware, fake) = (
+        gpuplan::hardware::Hardware::embedded().unwrap(),
+        gpuplan_testbed::fake_gce::FakeGce::start(gpuplan_testbed::gcp_project::project),
+    );
     let project = gpuplan::clouds::gcp::project::Project::at(&fake.endpoint, "some-project");
     let source = gpuplan::clouds::gcp::billing::SkuPrices::at(project, Some(gcp::SECRET));
     prices::keep_the_contract(
@@ -307,7 +278,7 @@ fn gcp_keeps_the_contract_of_a_launcher() {
         let (folder, pool) =
             (tempfile::tempdir().unwrap(), launchers::pool("gcp", "us-central1", zone, "g2-standard-4"));
         // Google's shortest life, half a minute, takes a third of a second.
-        let machines = gce_machines::Machines::start(folder.path(), 100.0);
+        let machines = gpuplan_testbed::gce_machines::Machines::start(folder.path(), 100.0);
         launch_google::run(launchers::keep_the_contract(&launch_google::launcher(&machines), &pool));
     }
 }

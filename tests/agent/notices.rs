@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bench::{Agent, Bench, TRAINER, undisturbed};
-use crate::server::{Reply, Request, Server};
+use gpuplan_testbed::server::{Reply, Request, Server};
 
 fn text(status: u16, body: &str) -> Reply {
     Reply::Text(status, "text/plain", body.to_owned())

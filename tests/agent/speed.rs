@@ -16,8 +16,8 @@ use object_store::{ClientOptions, MultipartUpload, ObjectStore, ObjectStoreExt};
 use tokio::task::JoinSet;
 
 use crate::bench::Bench;
-use crate::moto::Moto;
 use crate::s3::{environment, make_bucket};
+use gpuplan_testbed::moto::Moto;
 
 const MIB: usize = 1 << 20;
 const PART: usize = 8 * MIB;

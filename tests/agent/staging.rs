@@ -3,8 +3,8 @@
 use std::fs;
 
 use crate::bench::{Bench, TRAINER};
-use crate::moto::Moto;
 use crate::s3::{environment, make_bucket};
+use gpuplan_testbed::moto::Moto;
 
 fn data_of(bench: &Bench) -> String {
     let folder = bench.path("data-set");

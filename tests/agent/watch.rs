@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::bench::{Bench, TRAINER, kill_programs};
-use crate::server::{Reply, Server};
+use gpuplan_testbed::server::{Reply, Server};
 
 /// Counts in words that compress well, on both streams.
 const COUNTING: &str = "i=0; while [ $i -lt COUNT ]; do echo \"line $i of the program\"; i=$((i+1)); PAUSE; done";

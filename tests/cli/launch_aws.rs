@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::cloud_box::{CloudBox, KEYS};
-use crate::machines::Seen;
-use crate::proxy::{Fault, Rule};
 use crate::support::Ran;
+use gpuplan_testbed::cloud_box::{CloudBox, KEYS};
+use gpuplan_testbed::machines::Seen;
+use gpuplan_testbed::proxy::{Fault, Rule};
 
 const QUESTION: [&str; 12] = [
     "examples/resnet-50-imagenet.toml",

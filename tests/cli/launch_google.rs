@@ -17,9 +17,9 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use crate::fake_gcs::FakeGcs;
-use crate::gce_machines::{Machines, PROJECT, TOKEN, later};
 use crate::support::Ran;
+use gpuplan_testbed::fake_gcs::FakeGcs;
+use gpuplan_testbed::gce_machines::{Machines, PROJECT, TOKEN, later};
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 /// A minute of the run in a second.
@@ -196,7 +196,7 @@ fn a_machine_whose_job_cannot_start_deletes_itself() {
     let (end, said) = led(&spec, folder.path(), &machines, async |_| {});
     assert!(matches!(&end, End::Failed(why) if why.contains("3 times in a row")), "{end:?}: {said:?}");
     let calls = machines.fake.calls();
-    let own = |call: &&crate::fake_gce::Call| {
+    let own = |call: &&gpuplan_testbed::fake_gce::Call| {
         call.headers.get("authorization").is_some_and(|key| *key == format!("Bearer {TOKEN}"))
     };
     let deleted: Vec<&str> = calls.iter().filter(own).map(|call| call.method.as_str()).collect();

@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::answers_of_aws::{self as answers, Spot};
-use crate::moto::Moto;
-use crate::proxy::{Fault, Proxy, Rule};
-use crate::server::{Reply, Server};
 use crate::support::Ran;
+use gpuplan_testbed::answers::{self as answers, Spot};
+use gpuplan_testbed::moto::Moto;
+use gpuplan_testbed::proxy::{Fault, Proxy, Rule};
+use gpuplan_testbed::server::{Reply, Server};
 
 const KEY: &str = "AKIAPLANTEDPLANTED00";
 const SECRET: &str = "planted/secret/of/the/account/0123456789";

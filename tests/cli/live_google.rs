@@ -4,9 +4,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::fake_gce::FakeGce;
-use crate::gcp_project::project;
 use crate::support::Ran;
+use gpuplan_testbed::fake_gce::FakeGce;
+use gpuplan_testbed::gcp_project::project;
 
 const QUESTION: [&str; 9] = [
     "examples/llama-3.1-8b-finetune.toml",

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::clients::Clients;
 use crate::support::Ran;
+use gpuplan_testbed::clients::Clients;
 
 const PLAN: &str = "tests/fixtures/plans/one-node.json";
 

@@ -21,10 +21,10 @@ use gpuplan::market::{
 use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::answers::{self, Spot, ec2};
-use crate::moto::Moto;
-use crate::proxy::{Fault, Proxy, Rule};
-use crate::server::{Reply, Request, Server};
+use gpuplan_testbed::answers::{self, Spot, ec2};
+use gpuplan_testbed::moto::Moto;
+use gpuplan_testbed::proxy::{Fault, Proxy, Rule};
+use gpuplan_testbed::server::{Reply, Request, Server};
 
 pub const TYPES: [&str; 2] = ["p5.48xlarge", "g5.xlarge"];
 
@@ -442,7 +442,7 @@ fn a_code_that_aws_gave_to_another_family_is_looked_up_by_name() {
 
 /// Documents that anybody may read.
 fn public_documents() -> Vec<Rule> {
-    let file = |text: &'static str| move |call: &crate::proxy::Call| call.reply(text.to_owned());
+    let file = |text: &'static str| move |call: &gpuplan_testbed::proxy::Call| call.reply(text.to_owned());
     let feed: serde_json::Value = serde_json::from_str(include_str!("../fixtures/aws/spot_feed.json")).unwrap();
     let mut region = serde_json::json!({"region": "us-east", "instanceTypes": feed["instanceTypes_fragment"]});
     region["instanceTypes"][0]["sizes"] = serde_json::json!([

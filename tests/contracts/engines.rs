@@ -5,7 +5,7 @@ use std::fs;
 use gpuplan::launch::{Engine, EngineError, Handed, JobId, JobState};
 use jiff::Timestamp;
 
-use crate::clients::Clients;
+use gpuplan_testbed::clients::Clients;
 
 /// An engine over these clients, a file that it takes, and its words for running and for being made anew.
 pub struct Case {

@@ -18,9 +18,9 @@ use gpuplan::market::{
 };
 use serde_json::{Value, json};
 
-use crate::fake_gce::{self, FakeGce};
-use crate::gcp_project::project;
-use crate::server::{Reply, Request, Server};
+use gpuplan_testbed::fake_gce::{self, FakeGce};
+use gpuplan_testbed::gcp_project::project;
+use gpuplan_testbed::server::{Reply, Request, Server};
 
 /// Planted wherever a key can be planted; it may come out nowhere.
 pub const SECRET: &str = "AIzaPlantedKey";

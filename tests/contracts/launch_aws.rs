@@ -14,10 +14,10 @@ use gpuplan::launch::{
 use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::answers;
 use crate::aws::quick;
-use crate::cloud_box::{CloudBox, IMAGE, KEYS};
-use crate::proxy::{Call, Fault, Rule};
+use gpuplan_testbed::answers;
+use gpuplan_testbed::cloud_box::{CloudBox, IMAGE, KEYS};
+use gpuplan_testbed::proxy::{Call, Fault, Rule};
 
 fn limits() -> TimeLimits {
     TimeLimits { rent: Duration::from_secs(20), ..quick() }

@@ -10,8 +10,8 @@ use gpuplan::clouds::gcp::project::Project;
 use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
 use serde_json::{Value, json};
 
-use crate::gce_machines::{Fault, Machines, PROJECT, later};
 use crate::launchers;
+use gpuplan_testbed::gce_machines::{Fault, Machines, PROJECT, later};
 
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)

@@ -13,7 +13,7 @@ use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{Answer, Availability, OfferQuery, PriceSource, Purchase, RiskSource, Signal, SourceError};
 use serde_json::{Value, json};
 
-use crate::server::{Reply, Request, Server};
+use gpuplan_testbed::server::{Reply, Request, Server};
 
 /// A planted key, which no answer may repeat.
 pub const KEY: &str = "planted-key-7f3a";

@@ -1,6 +1,4 @@
 //! A cloud in a box: moto behind the fault proxy, where an accepted RunInstances is a real machine that runs its boot script.
-//!
-//! To use it from another test program, mount `fleets.rs`, `moto.rs`, `proxy.rs`, `machines.rs` and `contracts/server.rs` beside it at the root.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use gpuplan::launch::Market;
+use gpuplan_launch::Market;
 
 use crate::fleets::Fleets;
 use crate::machines::{Machines, Seen, Start, TAKEN};

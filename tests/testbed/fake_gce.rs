@@ -2,7 +2,7 @@
 //!
 //! Routes, parameters and messages come from the discovery document in `tests/fixtures/gcp`. A test says what a method
 //! answers; an answer that Google could not give is refused too. Other interfaces of Google at the same address, such as
-//! billing, are not checked: they come to the test as `GET /path`. Other test binaries take this file with `#[path]`.
+//! billing, are not checked: they come to the test as `GET /path`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use gpuplan::launch::Market;
+use gpuplan_launch::Market;
 use jiff::Timestamp;
 
 use crate::cloud_box::{ask, ec2, value};

@@ -122,7 +122,6 @@ impl Machines {
     }
 
     /// A variable of every machine to come.
-    #[allow(dead_code, reason = "only where the program itself is tested there is a bucket")]
     pub fn tells(&self, name: &str, value: &str) {
         self.shared.known.lock().unwrap().push((name.to_owned(), value.to_owned()));
     }

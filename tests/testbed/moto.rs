@@ -1,6 +1,4 @@
 //! moto, a fake AWS, as a process of its own on a loopback port. Installed once into the target folder.
-//!
-//! To use it from another test program: `#[path = "testbed/moto.rs"] mod moto;`.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,7 +19,6 @@ pub struct Moto {
     /// Host and port.
     pub address: String,
     /// The interpreter that it runs in.
-    #[allow(dead_code, reason = "only machines of a cloud in a box are started with it")]
     pub python: PathBuf,
 }
 
@@ -47,7 +44,7 @@ fn say(line: &str) {
 
 /// The folder with moto in it, made by whoever comes first while the others wait.
 fn installed() -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto");
+    let folder = target_folder()?.join("tmp/moto");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
@@ -63,6 +60,16 @@ fn installed() -> Result<PathBuf, String> {
         fs::write(ready, "").map_err(|error| error.to_string())?;
     }
     Ok(folder)
+}
+
+/// Test programs lie in `deps/` of the folder of their profile.
+fn target_folder() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    program
+        .ancestors()
+        .nth(3)
+        .map(Path::to_owned)
+        .ok_or_else(|| format!("{} is in no target folder", program.display()))
 }
 
 fn run(command: &mut Command) -> Result<(), String> {

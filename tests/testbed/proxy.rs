@@ -1,6 +1,4 @@
 //! A proxy in front of a fake AWS that goes wrong on purpose: by action, region and number of the call.
-//!
-//! To use it from another test program, mount `contracts/server.rs` as `server` beside it at the root.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

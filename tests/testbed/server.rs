@@ -23,13 +23,10 @@ pub enum Reply {
     /// Status, content type, body.
     Text(u16, &'static str, String),
     /// Status and body, with the time of the answer as a metadata service gives it.
-    #[allow(dead_code, reason = "not every test program has machines")]
     Dated(u16, String),
     /// Ends the connection without a word.
-    #[allow(dead_code, reason = "the clouds that are tested with it may be left out of a build")]
     Hangup,
     /// Keeps the connection open and says nothing.
-    #[allow(dead_code, reason = "the clouds that are tested with it may be left out of a build")]
     Silence,
 }
 
