@@ -218,7 +218,7 @@ mod launchers {
             expires_at,
             // As every boot script begins.
             boot: format!(
-                "#!/bin/sh\n(sleep {lives_seconds}; ${{GPUPLAN_END_MACHINE:-shutdown -P now}}) &\nsleep 60\n"
+                "#!/bin/sh\n(sleep {lives_seconds}; ${{GPUPLAN_END_MACHINE:-shutdown -P now}}) &\nsleep 3600\n"
             ),
             image: None,
             disk_gib: 100,
@@ -254,7 +254,7 @@ mod launchers {
         assert_eq!(state(&other.id).await, Some(MachineState::Running));
         assert!(launcher.self_destruct().is_some());
         let short = launcher.create(request("token-c-0123456789", 0)).await.unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_mins(3);
         while !matches!(state(&short.id).await, None | Some(MachineState::Gone)) {
             assert!(Instant::now() < until, "nobody has to end what is past its time");
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -302,11 +302,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_is_judged(name in ".{0,30}", file in ".{0,30}") {
+        fn a_name_without_a_step_is_never_complete(name in ".{0,30}", file in ".{0,30}") {
             for (_, framework) in FRAMEWORKS {
                 let judged = framework.judge(&entry(&name, &[&file]), &BTreeMap::new());
                 prop_assert!(judged == Completeness::Incomplete || step_of(&name).is_some());
             }
+        }
+
+        #[test]
+        fn the_step_is_the_last_number_of_a_name(before in "[a-z]{0,6}[-_]", step: u64, after in "([-_][a-z]{1,6})?(\\.[a-z0-9]{1,5})?") {
+            prop_assert_eq!(step_of(&format!("{before}{step}{after}")), Some(step));
+            prop_assert_eq!(step_of(&format!("{before}{step}b{after}")), None, "the number is a part of a word");
         }
     }
 }

@@ -32,8 +32,8 @@ pub enum ClaimError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Exit as fenced.
-    #[error("epoch {epoch} of the run is alive on {host}, process {pid}")]
-    Alive { epoch: u64, host: String, pid: i32 },
+    #[error("epoch {epoch} of the run is alive on {owner}")]
+    Alive { epoch: u64, owner: String },
     #[error("{0}")]
     Predecessor(io::Error),
 }
@@ -43,9 +43,9 @@ impl Claim<'_> {
     pub async fn take(&self) -> Result<u64, ClaimError> {
         loop {
             let highest = self.run.highest_epoch().await?;
-            let former = if highest == 0 { None } else { self.run.epoch(highest).await? };
-            if let Some(former) = &former {
-                self.watch(highest, former).await?;
+            let former = if highest == 0 { None } else { self.owner_of(highest).await? };
+            if highest > 0 {
+                self.watch(highest, former.as_ref()).await?;
             }
             let restored_from = self.run.restore_order().await?.first().copied();
             let heartbeat_seconds = self.heartbeat.as_secs_f64();
@@ -69,7 +69,11 @@ impl Claim<'_> {
     /// Joins the epoch of the first machine. Afterwards no process of an earlier agent for this node runs on this machine.
     pub async fn join(&self, place: Place) -> Result<(u64, Start), ClaimError> {
         let highest = self.run.highest_epoch().await?;
-        let former = if highest == 0 { None } else { self.run.member(highest, place.node).await? };
+        let former = match self.run.member(highest, place.node).await {
+            // On this machine it is found by its mark.
+            Err(StoreError::Unreadable { .. }) => None,
+            former => former?,
+        };
         let same_machine = former.map(|former| former.owner).filter(|owner| owner.machine == self.me.machine);
         // One that still lives sees by itself that its epoch is over.
         while same_machine.as_ref().is_some_and(tree::is_alive) {
@@ -79,17 +83,35 @@ impl Claim<'_> {
         Ok(team::join(self.run, place, self.me, self.talk).await?)
     }
 
-    /// Returns when the former owner may be replaced.
-    async fn watch(&self, number: u64, former: &Epoch) -> Result<(), ClaimError> {
-        let same_machine = former.owner.machine == self.me.machine;
-        let pace = Duration::from_secs_f64(former.heartbeat_seconds.clamp(0.01, LONGEST_HEARTBEAT));
+    /// `None`: nobody can tell who it is.
+    async fn owner_of(&self, number: u64) -> Result<Option<Epoch>, StoreError> {
+        match self.run.epoch(number).await {
+            Err(error @ StoreError::Unreadable { .. }) => {
+                self.talk.say(&format!("warning: who owns the run is not known: {error}"));
+                Ok(None)
+            }
+            former => former,
+        }
+    }
+
+    /// Returns when the former owner may be replaced. One that is not known may live anywhere, with a heart like ours.
+    async fn watch(&self, number: u64, former: Option<&Epoch>) -> Result<(), ClaimError> {
+        let same_machine = former.is_some_and(|former| former.owner.machine == self.me.machine);
+        let pace = former.map_or(self.heartbeat, |former| {
+            Duration::from_secs_f64(former.heartbeat_seconds.clamp(0.01, LONGEST_HEARTBEAT))
+        });
+        let host = former.map_or("an unknown host", |former| former.owner.host.as_str());
         let mut sight = Sight { same_machine, alive: false, phase: None, silent: 0, beats: false, force: self.force };
         let mut last = None;
         loop {
-            let status = self.run.status(0).await?.filter(|status| status.epoch == number);
+            let status = match self.run.status(0).await {
+                // What cannot be read is no sign of life.
+                Err(StoreError::Unreadable { .. }) => None,
+                status => status?.filter(|status| status.epoch == number),
+            };
             let beat = status.as_ref().map(|status| status.beat);
             sight.phase = status.map(|status| status.phase);
-            sight.alive = same_machine && tree::is_alive(&former.owner);
+            sight.alive = same_machine && former.is_some_and(|former| tree::is_alive(&former.owner));
             if let Some(last) = last.replace(beat) {
                 sight.beats = last != beat;
                 sight.silent = if sight.beats { 0 } else { sight.silent + 1 };
@@ -97,15 +119,11 @@ impl Claim<'_> {
             match takeover(sight) {
                 Takeover::Now => return Ok(()),
                 Takeover::Refuse => {
-                    return Err(ClaimError::Alive {
-                        epoch: number,
-                        host: former.owner.host.clone(),
-                        pid: former.owner.pid,
-                    });
+                    let process = former.map_or_else(String::new, |former| format!(", process {}", former.owner.pid));
+                    return Err(ClaimError::Alive { epoch: number, owner: format!("{host}{process}") });
                 }
                 Takeover::Watch => {
                     if sight.silent == 0 {
-                        let host = &former.owner.host;
                         self.talk.say(&format!(
                             "epoch {number} may still run on {host}; watching for its heartbeat ({pace:?})"
                         ));
@@ -114,5 +132,81 @@ impl Claim<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::supervise::Stream;
+    use gpuplan_runstore::layout::Layout;
+    use gpuplan_runstore::{Phase, Status, Store};
+
+    /// An owner that beats whenever somebody says that it is watched for, if it lives.
+    struct Watched {
+        status: PathBuf,
+        is_alive: bool,
+        beat: AtomicU64,
+    }
+
+    impl Watched {
+        fn beat(&self) {
+            let (beat, at) = (self.beat.fetch_add(1, Ordering::SeqCst), Timestamp::now());
+            let status = Status {
+                epoch: 1,
+                phase: Phase::Running,
+                beat,
+                at,
+                committed: None,
+                progress: None,
+                starts: 1,
+                backlog_bytes: 0,
+                upload_bytes_per_second: None,
+                spent_usd: None,
+                staged: None,
+                is_done: None,
+                warnings: Vec::new(),
+                sample: None,
+                findings: Vec::new(),
+                disk_free_bytes: None,
+            };
+            std::fs::create_dir_all(self.status.parent().unwrap()).unwrap();
+            std::fs::write(&self.status, serde_json::to_vec(&status).unwrap()).unwrap();
+        }
+    }
+
+    impl Talk for Watched {
+        fn say(&self, line: &str) {
+            if line.contains("watching for its heartbeat") && self.is_alive {
+                self.beat();
+            }
+        }
+
+        fn pass(&self, _: Stream, _: &[u8]) {}
+    }
+
+    /// What comes of a claim where the object that names the owner is torn.
+    async fn claimed(is_alive: bool) -> Result<u64, ClaimError> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().display().to_string()).unwrap();
+        store.write("runs/t/epochs/1", b"{\"owner\"".to_vec()).await.unwrap();
+        let run = Run::new(store, Layout::new("t").unwrap());
+        let talk = Watched { status: folder.path().join("runs/t/status/0.json"), is_alive, beat: AtomicU64::new(1) };
+        talk.beat();
+        let (me, prefix) = (tree::myself(Some("here")).unwrap(), format!("{}|", folder.path().display()));
+        let heartbeat = Duration::from_millis(1);
+        let claim =
+            Claim { run: &run, me: &me, mark: "mine", prefix: &prefix, heartbeat, force: false, nodes: 1, talk: &talk };
+        claim.take().await
+    }
+
+    #[tokio::test]
+    async fn an_owner_that_nobody_can_name_is_watched_and_left_alone_while_it_lives() {
+        let refused = claimed(true).await.unwrap_err();
+        assert_eq!(refused.to_string(), "epoch 1 of the run is alive on an unknown host");
+        assert_eq!(claimed(false).await.unwrap(), 2, "one that is silent is replaced");
     }
 }

@@ -1,6 +1,7 @@
 //! What runs beside the program: the heartbeat with its look for a higher epoch, the notices, and the sending of checkpoints.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,14 +10,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 
 use crate::caps::Caps;
+use crate::checkpoint::step_of;
 use crate::notice::{Notice, NoticeSource, Urgency};
-use crate::scan::{Over, Ready, Settling, scan};
+use crate::scan::{Over, Ready, Settling, scan, unless_gone};
 use crate::team::Place;
 use crate::upload::{Shipped, Shipper};
 use crate::worth::Worth;
 use gpuplan_runstore::billed::Saved;
 use gpuplan_runstore::status::{Finding, Staged};
-use gpuplan_runstore::{Billed, Leaving, ManifestName, Phase, Run, Status, StoreError};
+use gpuplan_runstore::{Billed, Leaving, ManifestName, Phase, Run, Spent, Status, StoreError};
 use gpuplan_telemetry::Sample;
 use gpuplan_units::{BillingRule, Usd};
 
@@ -70,10 +72,10 @@ pub struct Pulse {
     /// Bytes of the newest complete checkpoint: what the last one will have, too.
     pub checkpoint_bytes: u64,
     pub upload_bytes_per_second: Option<f64>,
-    /// Spent by all other machines and epochs, as last read.
-    pub spent_besides: Usd,
-    /// Of the whole run, as last worked out; `None` without a price.
-    pub spent: Option<Usd>,
+    /// By all other machines and epochs, as last read; `None` before the store has answered.
+    pub spent_besides: Option<Spent>,
+    /// Of the whole run, as last worked out from the bills that could be read; `None` without a price.
+    pub spent_at_least: Option<Usd>,
     /// The cloud takes this machine away.
     pub is_taken: bool,
     /// All machines take part, so who is silent is missed.
@@ -95,7 +97,7 @@ pub struct Pulse {
 impl Pulse {
     /// A line of the program's output.
     pub fn read(&mut self, line: &str) {
-        if let Some((worth, spent)) = self.worth.as_mut().zip(self.spent) {
+        if let Some((worth, spent)) = self.worth.as_mut().zip(self.spent_at_least) {
             worth.read(line, spent);
         }
     }
@@ -146,26 +148,45 @@ impl Heart {
         }
         self.run.write_status(self.place.node, &self.status(beat)).await?;
         if self.caps.rate.is_some() && billed_at.is_none_or(|at| at.elapsed() >= BILL) {
-            self.bill().await?;
+            if let Some(warning) = self.bill().await? {
+                let _ = self.events.send(Event::Warning(warning)).await;
+            }
             *billed_at = Some(Instant::now());
         }
         Ok(true)
     }
 
-    /// Writes what this machine costs so far and reads what all others did.
-    pub async fn bill(&self) -> Result<(), StoreError> {
-        if let Some(billed) = self.billed() {
-            self.run.write_billed(&billed).await?;
-            let besides = self.run.spent_besides(self.epoch, self.place.node).await?;
-            with(&self.pulse, |pulse| pulse.spent_besides = besides);
+    /// Writes what this machine costs so far and reads what all others did. Gives a warning where that is newly not known.
+    pub async fn bill(&self) -> Result<Option<String>, StoreError> {
+        let Some(billed) = self.billed() else { return Ok(None) };
+        self.run.write_billed(&billed).await?;
+        let besides = self.run.spent_besides(self.epoch, self.place.node).await?;
+        let unreadable = besides.unreadable.clone();
+        let before = with(&self.pulse, |pulse| pulse.spent_besides.replace(besides));
+        if unreadable.is_empty() || before.is_some_and(|before| before.unreadable == unreadable) {
+            return Ok(None);
         }
-        Ok(())
+        let bills = unreadable.join(", ");
+        Ok(Some(match self.caps.budget {
+            Some(budget) => format!(
+                "the budget of ${budget} is kept by what is known alone: bills in the store cannot be read: {bills}"
+            ),
+            None => format!("what the run cost is not known: bills in the store cannot be read: {bills}"),
+        }))
     }
 
-    /// Of all machines and epochs up to now; `None` without a price.
+    /// Of all machines and epochs up to now; `None` without a price, or while a bill of another cannot be read.
     pub fn spent(&self) -> Option<Usd> {
         let own = self.billed()?.cost();
-        Some(own + with(&self.pulse, |pulse| pulse.spent_besides))
+        Some(own + with(&self.pulse, |pulse| pulse.spent_besides.as_ref().and_then(Spent::known))?)
+    }
+
+    /// The same, of the bills that could be read: by this a budget stops the run. `None` without a price.
+    pub fn spent_at_least(&self) -> Option<Usd> {
+        let own = self.billed()?.cost();
+        Some(
+            own + with(&self.pulse, |pulse| pulse.spent_besides.as_ref().map_or(Usd::ZERO, |besides| besides.at_least)),
+        )
     }
 
     fn billed(&self) -> Option<Billed> {
@@ -205,7 +226,10 @@ impl Heart {
             spent_usd,
             is_done: pulse.is_done,
             warnings: pulse.warnings.clone(),
-            sample: pulse.sample.as_ref().and_then(|sample| serde_json::to_value(sample).ok()),
+            sample: pulse
+                .sample
+                .as_ref()
+                .map(|sample| serde_json::to_value(sample).expect("a sample is texts, numbers and lists of them")),
             findings: pulse.findings.clone(),
             disk_free_bytes: pulse.disk_free_bytes,
         })
@@ -276,8 +300,8 @@ impl Shipping {
             let newest = self.newest(last.map(|finish| finish.over)).await;
             let pace = if self.settling.has_news() { SECOND_LOOK } else { LOOK };
             let mut wait = pace.max(looked.elapsed() * SHARE_OF_LOOKING);
-            let shipped = match &newest {
-                None if last.is_some() => {
+            let shipped = match newest {
+                Ok(None) if last.is_some() => {
                     if is_cut && last.is_some_and(|finish| finish.over == Over::Orderly) {
                         tokio::select! {
                             () = self.prune() => {}
@@ -286,9 +310,10 @@ impl Shipping {
                     }
                     return (self, true);
                 }
-                None => Ok(Shipped::Changed),
-                Some(ready) => tokio::select! {
-                    shipped = self.ship(ready) => shipped,
+                Ok(None) => Ok(Shipped::Changed),
+                Err(error) => Err(error),
+                Ok(Some(ready)) => tokio::select! {
+                    shipped = self.ship(&ready) => shipped,
                     () = out_of_time(clock.clone()) => return (self, false),
                 },
             };
@@ -339,18 +364,31 @@ impl Shipping {
         Ok(shipped)
     }
 
-    /// The newest complete checkpoint that is not safe. Intermediate ones that were overtaken are passed over.
-    async fn newest(&mut self, over: Option<Over>) -> Option<Ready> {
-        let folder = self.folder.clone();
-        let scanned = spawn_blocking(move || scan(&folder)).await.ok()?;
-        let ready = self.settling.ready(scanned.ok()?, self.begun.elapsed(), over);
-        let newest = ready.into_iter().next_back()?;
-        let is_new = self.shipper.safe().is_none_or(|safe| newest.step > safe.step);
-        with(&self.pulse, |pulse| {
-            pulse.checkpoint_bytes = newest.entry.bytes();
-            pulse.backlog_bytes = if is_new { newest.entry.bytes() } else { 0 };
-        });
-        is_new.then_some(newest)
+    /// The newest complete checkpoint that is not safe. Intermediate ones that were overtaken are passed over. An error where nobody
+    /// can tell whether there is one: that is not to be taken for none.
+    async fn newest(&mut self, over: Option<Over>) -> Result<Option<Ready>, StoreError> {
+        let (folder, safe) = (self.folder.clone(), self.shipper.safe().map(|safe| safe.step));
+        let local = |path: &Path, source| StoreError::Local { path: path.display().to_string(), source };
+        let scanned = spawn_blocking(move || unless_gone(scan(&folder))).await;
+        let scanned = scanned
+            .map_err(io::Error::other)
+            .and_then(|scanned| scanned)
+            .map_err(|error| local(&self.folder, error))?;
+        let listing = scanned.unwrap_or_default();
+        let hidden = listing.unreadable.iter().find(|(name, _)| step_of(name) > safe);
+        let hidden = hidden.map(|(name, why)| local(&self.folder.join(name), io::Error::other(why.clone())));
+        let newest = self.settling.ready(listing, self.begun.elapsed(), over).into_iter().next_back();
+        let is_new = newest.as_ref().is_some_and(|newest| Some(newest.step) > safe);
+        if let Some(newest) = &newest {
+            with(&self.pulse, |pulse| {
+                pulse.checkpoint_bytes = newest.entry.bytes();
+                pulse.backlog_bytes = if is_new { newest.entry.bytes() } else { 0 };
+            });
+        }
+        match hidden {
+            Some(error) if !is_new => Err(error),
+            _ => Ok(newest.filter(|_| is_new)),
+        }
     }
 
     /// Deletes what is no longer kept. Nothing depends on it, so an error is a warning.
@@ -385,18 +423,4 @@ pub async fn out_of_time(mut finish: watch::Receiver<Option<Finish>>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_notice_shortens_the_time_after_the_program() {
-        let (say, finish) = watch::channel(None);
-        let waiting = tokio::spawn(out_of_time(finish));
-        let within = |span| Some(Finish { until: Instant::now() + span, over: Over::Orderly });
-        say.send(within(Duration::from_hours(1))).unwrap();
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(!waiting.is_finished());
-        say.send(within(Duration::ZERO)).unwrap();
-        tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
-    }
-}
+mod tests;

@@ -98,7 +98,16 @@ impl Logs {
         let logs = self.clone();
         thread::spawn(move || {
             let (mut block, mut line) = (vec![0; 64 << 10], Vec::new());
-            while let Ok(length @ 1..) = from.read(&mut block) {
+            loop {
+                let length = match from.read(&mut block) {
+                    Ok(0) => break,
+                    Ok(length) => length,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(_) => {
+                        with(&pulse, |pulse| pulse.output_lost = true);
+                        break;
+                    }
+                };
                 // Kept before it is shown, so that the store has all that anybody saw. Without room on the disk it is only shown.
                 let is_kept = logs.log().append(&block[..length]).is_ok();
                 talk.pass(stream, &block[..length]);

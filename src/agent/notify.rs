@@ -29,7 +29,7 @@ pub struct Message {
     pub epoch: u64,
     pub node: u32,
     pub text: String,
-    /// Of the whole run; `None` without a price.
+    /// Of the whole run; `None` without a price, or while a bill in the store cannot be read.
     pub spent_usd: Option<Usd>,
 }
 

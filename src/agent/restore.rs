@@ -101,7 +101,8 @@ impl Restore<'_> {
             Some(Ok(manifest)) => {
                 Ok(Ok(Restored { name: Some(name), path: Some(self.folder.join(manifest.name)), rejected: Vec::new() }))
             }
-            _ => Ok(Err("its manifest is gone".to_owned())),
+            Some(Err(error)) => Ok(Err(error.to_string())),
+            None => Ok(Err("its manifest is gone".to_owned())),
         }
     }
 
@@ -181,9 +182,10 @@ impl Restore<'_> {
 
     /// Frameworks resume from the highest step they find, so nothing newer than what was restored may stay.
     fn settle(&self, manifest: &Manifest) -> io::Result<()> {
-        for found in scan(self.folder)?.entries {
-            if step_of(&found.name).is_some_and(|step| step > manifest.step) {
-                self.put_aside(&found.name)?;
+        let listing = scan(self.folder)?;
+        for name in listing.entries.iter().map(|found| &found.name).chain(listing.unreadable.keys()) {
+            if step_of(name).is_some_and(|step| step > manifest.step) {
+                self.put_aside(name)?;
             }
         }
         let framework: Framework = manifest.framework.parse().unwrap_or(self.framework);
@@ -199,6 +201,7 @@ impl Restore<'_> {
     /// been killed while it wrote, only with a marker.
     fn adopt(&self) -> io::Result<Option<PathBuf>> {
         let listing = scan(self.folder)?;
+        listing.unreadable.keys().try_for_each(|name| self.put_aside(name))?;
         let mut newest = None;
         for found in listing.entries {
             match self.framework.judge(&found, &listing.trackers) {

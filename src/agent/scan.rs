@@ -19,6 +19,8 @@ const DEEPEST: usize = 16;
 pub struct Listing {
     pub entries: Vec<Entry>,
     pub trackers: BTreeMap<String, String>,
+    /// Names of entries that may be checkpoints too, and why nobody can tell.
+    pub unreadable: BTreeMap<String, String>,
 }
 
 /// Looks at every entry that may be a checkpoint. What vanishes meanwhile was none.
@@ -28,16 +30,31 @@ pub fn scan(folder: &Path) -> io::Result<Listing> {
         let found = found?;
         let Ok(name) = found.file_name().into_string() else { continue };
         if [DEEPSPEED_LATEST, MEGATRON_LATEST].contains(&name.as_str()) {
-            if fs::metadata(found.path()).is_ok_and(|file| file.is_file() && file.len() <= LONGEST_TRACKER) {
-                listing.trackers.insert(name, fs::read_to_string(found.path()).unwrap_or_default());
-            }
+            listing.trackers.extend(tracker(&found.path())?.map(|text| (name, text)));
         } else if !is_temporary(&name) && step_of(&name).is_some() {
-            let entry = entry(&found.path(), name);
-            listing.entries.extend(entry.unwrap_or(None));
+            match unless_gone(entry(&found.path(), name.clone())) {
+                Ok(entry) => listing.entries.extend(entry.flatten()),
+                Err(error) => drop(listing.unreadable.insert(name, error.to_string())),
+            }
         }
     }
     listing.entries.sort_by_cached_key(|entry| (step_of(&entry.name), entry.name.clone()));
     Ok(listing)
+}
+
+/// What is gone by the time that it is looked at is `None`.
+pub fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// `None` for what is no tracker, as a folder of that name.
+fn tracker(path: &Path) -> io::Result<Option<String>> {
+    let is_one = unless_gone(fs::metadata(path))?.is_some_and(|file| file.is_file() && file.len() <= LONGEST_TRACKER);
+    let bytes = if is_one { unless_gone(fs::read(path))? } else { None };
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// `None` for what cannot be kept: a name that is no text, or something that is neither file nor folder.

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::checkpoint::{Completeness, Entry, Framework, Seen};
 use crate::heart::{Event, Finish, Shared, out_of_time, with};
-use crate::scan::{Over, Ready, entry, scan};
+use crate::scan::{Over, Ready, entry, scan, unless_gone};
 use crate::team;
 use crate::upload::Shipper;
 use gpuplan_runstore::{Part, Run, StoreError, Wanted};
@@ -83,7 +83,7 @@ impl Sharing {
         let Some(wanted) = self.run.wanted(self.epoch).await?.filter(|wanted| *given < Some(wanted.step)) else {
             return Ok(());
         };
-        let found = if self.shares_a_folder { Found::Nothing } else { self.look(&wanted, sight, over) };
+        let found = if self.shares_a_folder { Found::Nothing } else { self.look(&wanted, sight, over)? };
         let files = match found {
             Found::Unsettled => return Ok(()),
             Found::Nothing => Vec::new(),
@@ -108,26 +108,29 @@ impl Sharing {
     ///
     /// Where the first machine's marker is written after all shards of all machines (DCP, Trainer, DeepSpeed, Megatron, Orbax), it
     /// speaks for this machine's files, too. Where each machine writes a checkpoint of its own, each has to be complete here.
-    fn look(&self, wanted: &Wanted, sight: &mut Option<Sight>, over: Option<Over>) -> Found {
+    /// What cannot be read is an error: without its files the checkpoint would be committed as if there were none.
+    fn look(&self, wanted: &Wanted, sight: &mut Option<Sight>, over: Option<Over>) -> Result<Found, StoreError> {
         let framework = wanted.framework.parse().unwrap_or(self.framework);
-        let found = entry(&self.folder.join(&wanted.name), wanted.name.clone())
-            .ok()
+        let place = self.folder.join(&wanted.name);
+        let local = |source| StoreError::Local { path: place.display().to_string(), source };
+        let found = unless_gone(entry(&place, wanted.name.clone()))
+            .map_err(local)?
             .flatten()
             .filter(|entry| !entry.files.is_empty());
         let files = found.as_ref().map(|entry| entry.files.clone());
         let before = sight.take().filter(|sight| sight.step == wanted.step && sight.files == files);
         let (since, looks) = before.map_or((Instant::now(), 1), |before| (before.since, before.looks + 1));
         *sight = Some(Sight { step: wanted.step, files, since, looks });
-        let trackers = scan(&self.folder).map(|listing| listing.trackers).unwrap_or_default();
+        let trackers = unless_gone(scan(&self.folder)).map_err(local)?.unwrap_or_default().trackers;
         let one_speaks_for_all = !matches!(framework, Framework::Auto | Framework::Files | Framework::Lightning);
         let is_marked = found.as_ref().is_some_and(|entry| framework.judge(entry, &trackers) == Completeness::Marked);
         let is_settled = since.elapsed() >= self.settle || over == Some(Over::Orderly);
         let is_complete = if one_speaks_for_all || is_marked { looks > 1 || over.is_some() } else { is_settled };
-        match found {
+        Ok(match found {
             Some(entry) if is_complete => Found::Complete(entry),
             // Nothing to be seen of it is an answer only when nothing can come any more.
             None if is_settled || over.is_some() || one_speaks_for_all && looks > 1 => Found::Nothing,
             _ => Found::Unsettled,
-        }
+        })
     }
 }

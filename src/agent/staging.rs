@@ -76,7 +76,9 @@ impl StagingError {
     fn of(address: &str, error: StoreError) -> Self {
         let (address, detail) = (address.to_owned(), error.to_string());
         match error {
-            StoreError::Missing { .. } | StoreError::Address { .. } => Self::Missing { address, detail },
+            StoreError::Missing { .. } | StoreError::Address { .. } | StoreError::Unreadable { .. } => {
+                Self::Missing { address, detail }
+            }
             StoreError::Denied { .. } => Self::Denied { address, detail },
             StoreError::Changed { key } => Self::Changed { address, path: key },
             StoreError::Local { path, source } => Self::Disk { path, source },

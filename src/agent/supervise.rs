@@ -48,7 +48,9 @@ const TICK: Duration = Duration::from_millis(250);
 const RECORDING: Duration = Duration::from_secs(2);
 /// Messages to people are waited for so long at the end.
 const TELLING: Duration = Duration::from_secs(5);
-const RESTORE_TRIES: u32 = 5;
+/// Before a restore that the store refused is tried again.
+const RESTORE_PAUSES: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
 
 /// Where the program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +176,7 @@ pub async fn supervise(settings: Settings, talk: Arc<dyn Talk>) -> Result<Outcom
     tree::adopt_orphans();
     let (sender, events) = mpsc::channel(64);
     signals::listen(settings.grace, sender.clone())?;
-    let mut me = tree::myself(settings.machine.as_deref());
+    let mut me = tree::myself(settings.machine.as_deref())?;
     let group = ControlGroup::make(me.pid, me.start_ticks, tree::is_running);
     me.control_group = group.as_ref().map(ControlGroup::path);
     let outcome = own_and_live(settings, talk, me, group.clone(), (sender, events)).await;
@@ -320,17 +322,23 @@ impl Supervisor {
             budget_usd: caps.budget,
             lifetime_seconds: caps.lifetime.map(|lifetime| lifetime.as_secs()),
         };
-        // Of texts and numbers only, so it can always be written.
-        let text = serde_json::to_string_pretty(&spec).unwrap_or_default();
-        match run.keep_spec(&text).await {
-            Ok(Some(other)) if command_of(&other).is_some_and(|other| other != *command) => {
-                self.talk.say(
-                    "this run was begun with another command (spec.json in the store); for a new run give --run NAME",
-                );
-            }
-            Ok(_) => {}
-            Err(error) => self.hear(Event::Warning(format!("spec.json is not kept: {error}")), None),
-        }
+        let text = serde_json::to_string_pretty(&spec)
+            .expect("a spec is texts and numbers, and writing to memory does not fail");
+        let warning = match run.keep_spec(&text).await {
+            Ok(None) => return,
+            Ok(Some(other)) => match command_of(&other) {
+                Ok(other) if other == *command => return,
+                Ok(_) => {
+                    self.talk.say("this run was begun with another command (spec.json in the store); for a new run give --run NAME");
+                    return;
+                }
+                Err(error) => format!(
+                    "spec.json in the store cannot be read, so what the run was begun with is not known: {error}"
+                ),
+            },
+            Err(error) => format!("spec.json is not kept: {error}"),
+        };
+        self.hear(Event::Warning(warning), None);
     }
 
     async fn start_again_and_again(&mut self) -> Result<Outcome, Fault> {
@@ -408,29 +416,25 @@ impl Supervisor {
         let (run, folder, talk) = (self.settings.run.clone(), self.settings.folder.clone(), self.talk.clone());
         let (framework, epoch, node) = (self.settings.framework, self.epoch, self.settings.place.node);
         let (restart_from_nothing, start, shares_a_folder) =
-            (self.settings.restart_from_nothing, self.start.clone(), self.shares_a_folder());
+            (self.settings.restart_from_nothing, self.start.clone(), self.shares_a_folder()?);
         let work = async move {
             let restore =
                 Restore { run: &run, folder: &folder, framework, epoch, node, restart_from_nothing, talk: &*talk };
-            let mut pause = Duration::from_secs(1);
-            for number in 1.. {
+            let mut pauses = RESTORE_PAUSES.into_iter();
+            loop {
                 let done = match &start {
                     None => restore.newest().await.map(Ok),
                     Some(start) if shares_a_folder => restore.there(start.restored).await,
                     Some(start) => restore.exactly(start.restored).await,
                 };
-                match done {
-                    Err(error @ (StoreError::Unavailable { .. } | StoreError::Denied { .. }))
-                        if number < RESTORE_TRIES =>
-                    {
+                match (done, pauses.next()) {
+                    (Err(error @ (StoreError::Unavailable { .. } | StoreError::Denied { .. })), Some(pause)) => {
                         talk.say(&format!("warning: {error}; tried again in {} s", pause.as_secs()));
                         tokio::time::sleep(pause).await;
-                        pause *= 2;
                     }
-                    done => return done,
+                    (done, _) => return done,
                 }
             }
-            Ok(Err("it was never tried".to_owned()))
         };
         let Some(restored) = self.unless_asked(work).await.transpose()? else { return Ok(None) };
         let restored = restored.map_err(Fault::Apart)?;

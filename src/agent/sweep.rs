@@ -98,7 +98,8 @@ impl Carrying {
         let runs: Vec<Run> = (0..carrier.sweep.runs)
             .map(|index| carrier.run.swept(index, carrier.sweep.runs))
             .collect::<Result<_, _>>()?;
-        let known: Vec<(Before, u64)> = stream::iter(&runs).map(before).buffered(AT_ONCE).try_collect().await?;
+        let known: Vec<(Before, u64)> =
+            stream::iter(&runs).map(|run| before(run, &*talk)).buffered(AT_ONCE).try_collect().await?;
         let (before, steps): (Vec<Before>, Vec<u64>) = known.into_iter().unzip();
         let slots = Slots::new(&before, carrier.sweep.parallel);
         let completed = slots.count(RunState::Completed);
@@ -133,7 +134,14 @@ impl Carrying {
             tokio::select! {
                 Some((index, status)) = ended.next() => {
                     self.agents.retain(|(running, _)| *running != index);
-                    self.slots.ended(index, status.ok().and_then(|status| status.code()));
+                    let code = match status {
+                        Ok(status) => status.code(),
+                        Err(error) => {
+                            self.talk.say(&format!("run {}: how it ended is not known: {error}", self.runs[index as usize].name()));
+                            Some(i32::from(AGENT_FAULT))
+                        }
+                    };
+                    self.slots.ended(index, code);
                     self.read_step(index).await;
                     self.say_how(index);
                 }
@@ -230,8 +238,19 @@ impl Carrying {
     }
 }
 
-/// What an earlier machine left of a run, and its newest step.
-async fn before(run: &Run) -> Result<(Before, u64), StoreError> {
+/// What an earlier machine left of a run, and its newest step. Where that cannot be read, the run is started: what is safe of it is
+/// found then.
+async fn before(run: &Run, talk: &dyn Talk) -> Result<(Before, u64), StoreError> {
+    match left_of(run).await {
+        Err(error @ StoreError::Unreadable { .. }) => {
+            talk.say(&format!("warning: what became of run {} is not known, so it is started: {error}", run.name()));
+            Ok((Before::Nothing, 0))
+        }
+        known => known,
+    }
+}
+
+async fn left_of(run: &Run) -> Result<(Before, u64), StoreError> {
     let Some(status) = run.status(0).await? else { return Ok((Before::Nothing, 0)) };
     let step = status.committed.map(|name| name.step).unwrap_or_default();
     let before = match (status.phase, status.is_done) {

@@ -1,6 +1,7 @@
 //! Several machines on one run: the first owns the epoch and commits; the others join it, start from the same checkpoint and give
 //! their files of each. Whoever has to leave, all leave; who falls silent is missed by the others.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use crate::heart::{Event, Shared, with};
 use crate::supervise::Talk;
 use gpuplan_runstore::epoch::SILENT_HEARTBEATS;
 use gpuplan_runstore::team::union;
-use gpuplan_runstore::{Leaving, Member, Owner, Phase, Run, Start, StoreError, StoredFile, Wanted};
+use gpuplan_runstore::{Leaving, Member, Owner, Phase, Run, Start, Status, StoreError, StoredFile, Wanted};
 
 /// Between two looks at what the others say. A notice may leave 30 s for everything.
 pub const LOOK: Duration = Duration::from_secs(1);
@@ -18,6 +19,9 @@ pub const LOOK: Duration = Duration::from_secs(1);
 const PARTS_WITHIN: Duration = Duration::from_mins(5);
 /// Between two looks for them.
 const PART_LOOK: Duration = Duration::from_millis(250);
+/// Looks in a row without a new heartbeat before a machine is missed, however long they took: where this machine stood still, the
+/// others may have, too, and are about to speak.
+const SILENT_LOOKS: u32 = SILENT_HEARTBEATS + 2;
 
 /// Folder of the first machine's agent among the checkpoints; others' have their number behind it.
 const OWN_FOLDER: &str = ".gpuplan";
@@ -56,11 +60,8 @@ pub async fn join(run: &Run, place: Place, me: &Owner, talk: &dyn Talk) -> Resul
     let (mut seen, mut joined) = (None, None);
     loop {
         let epoch = run.highest_epoch().await?;
-        let beat = run
-            .status(0)
-            .await?
-            .filter(|status| status.epoch == epoch && status.phase == Phase::Running)
-            .map(|status| status.beat);
+        let status = status_of(run, epoch, 0).await?;
+        let beat = status.filter(|status| status.phase == Phase::Running).map(|status| status.beat);
         let now = beat.map(|beat| (epoch, beat));
         // A status that stays the same may be of a machine that is gone; one that changed is of a machine that works.
         let is_alive =
@@ -97,6 +98,48 @@ pub async fn gather(run: &Run, epoch: u64, place: Place, talk: &dyn Talk) -> Res
     Ok(())
 }
 
+/// The last news of a machine.
+struct Sight {
+    node: u32,
+    beat: Option<u64>,
+    since: Instant,
+    /// Looks since then.
+    looks: u32,
+}
+
+impl Sight {
+    fn new(node: u32, beat: Option<u64>) -> Self {
+        Self { node, beat, since: Instant::now(), looks: 0 }
+    }
+
+    fn is_silent(&self, heartbeat: Duration) -> bool {
+        self.looks >= SILENT_LOOKS && self.since.elapsed() > heartbeat * SILENT_HEARTBEATS + LOOK * 2
+    }
+}
+
+/// Of a machine in this epoch. `None`: it has not come yet, or what it says cannot be read, which is no sign of life.
+async fn status_of(run: &Run, epoch: u64, node: u32) -> Result<Option<Status>, StoreError> {
+    match run.status(node).await {
+        Err(StoreError::Unreadable { .. }) => Ok(None),
+        status => Ok(status?.filter(|status| status.epoch == epoch)),
+    }
+}
+
+/// Why all leave, where any other machine does. A store that is away says nothing.
+pub async fn leaving(run: &Run, epoch: u64, place: Place) -> Option<(u32, Leaving)> {
+    let leaves = |from: &str| Leaving { from: from.to_owned(), seconds_left: 0.0, is_cap: false, is_failure: false };
+    for node in place.others() {
+        match run.leaving(epoch, node).await {
+            Ok(Some(leaving)) => return Some((node, leaving)),
+            Err(error @ StoreError::Unreadable { .. }) => {
+                return Some((node, leaves(&format!("has to leave ({error})"))));
+            }
+            Ok(None) | Err(_) => {}
+        }
+    }
+    None
+}
+
 /// Hears what the other machines say: the first hears all, the others hear all about leaving and watch the first.
 pub async fn listen(
     run: Run,
@@ -105,51 +148,79 @@ pub async fn listen(
     heartbeat: Duration,
     (pulse, events): (Shared, mpsc::Sender<Event>),
 ) {
-    let watched: Vec<u32> = place.others().filter(|node| place.is_first() || *node == 0).collect();
-    let mut sights: Vec<(u32, Option<u64>, Instant)> =
-        watched.into_iter().map(|node| (node, None, Instant::now())).collect();
+    let watched = place.others().filter(|node| place.is_first() || *node == 0);
+    let mut sights: Vec<Sight> = watched.map(|node| Sight::new(node, None)).collect();
     loop {
-        for node in place.others() {
-            if let Ok(Some(leaving)) = run.leaving(epoch, node).await {
-                let _ = events.send(Event::PeerLeaves { node, leaving }).await;
-                return;
-            }
+        if let Some((node, leaving)) = leaving(&run, epoch, place).await {
+            let _ = events.send(Event::PeerLeaves { node, leaving }).await;
+            return;
         }
-        for (node, last, changed) in &mut sights {
+        for sight in &mut sights {
             // A store that is away says nothing about the machine.
-            let Ok(status) = run.status(*node).await else {
-                *changed = Instant::now();
+            let Ok(status) = status_of(&run, epoch, sight.node).await else {
+                *sight = Sight::new(sight.node, sight.beat);
                 continue;
             };
-            let status = status.filter(|status| status.epoch == epoch);
             let beat = status.as_ref().map(|status| status.beat);
             // Machines boot at different times: who has not come yet is not missed.
             let may_still_come = beat.is_none() && !with(&pulse, |pulse| pulse.is_assembled);
-            if beat != *last || may_still_come {
-                (*last, *changed) = (beat, Instant::now());
+            let is_done =
+                status.as_ref().is_some_and(|status| status.phase == Phase::Ended && status.is_done == Some(true));
+            if beat != sight.beat || may_still_come || is_done {
+                *sight = Sight::new(sight.node, beat);
             }
+            sight.looks += 1;
             let why = match status {
-                Some(status) if status.phase == Phase::Ended && status.is_done == Some(true) => {
-                    *changed = Instant::now();
-                    continue;
-                }
-                Some(status) if status.phase == Phase::Ended => "failed",
-                _ if changed.elapsed() > heartbeat * SILENT_HEARTBEATS + LOOK * 2 => "has fallen silent",
+                Some(status) if status.phase == Phase::Ended && !is_done => "failed",
+                _ if sight.is_silent(heartbeat) => "has fallen silent",
                 _ => continue,
             };
             let leaving = Leaving { from: why.to_owned(), seconds_left: 0.0, is_cap: false, is_failure: false };
-            let _ = events.send(Event::PeerLeaves { node: *node, leaving }).await;
+            let _ = events.send(Event::PeerLeaves { node: sight.node, leaving }).await;
             return;
         }
         tokio::time::sleep(LOOK.min(heartbeat)).await;
     }
 }
 
+/// Returns when every other machine that takes part has been seen to work on, or to be done, since the call. Who is told to leave, or is
+/// gone, never is: then `listen` says so.
+///
+/// A status that is there at the first look may have been written before, and the next one may have been under way; the one after that
+/// was not.
+pub async fn all_work_on(run: &Run, epoch: u64, place: Place, heartbeat: Duration) {
+    let mut first: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut waiting: Vec<u32> = place.others().collect();
+    while !waiting.is_empty() {
+        let mut still = Vec::new();
+        for node in waiting {
+            let works_on = match run.status(node).await {
+                Ok(Some(status)) if status.epoch == epoch => match (status.phase, status.is_done) {
+                    (Phase::Ended, Some(true)) => true,
+                    (Phase::Running | Phase::Staging, _) => {
+                        *first.entry(node).or_insert(status.beat) + 2 <= status.beat
+                    }
+                    _ => false,
+                },
+                // It has not come yet, so it has not gone.
+                Ok(_) => true,
+                Err(_) => false,
+            };
+            if !works_on {
+                still.push(node);
+            }
+        }
+        waiting = still;
+        if !waiting.is_empty() {
+            tokio::time::sleep(LOOK.min(heartbeat)).await;
+        }
+    }
+}
+
 /// Whether the first machine has ended, so that nobody will ask for files any more.
 pub async fn first_has_ended(run: &Run, epoch: u64) -> bool {
-    let status = run.status(0).await;
-    let has_ended =
-        status.is_ok_and(|status| status.is_some_and(|status| status.epoch == epoch && status.phase == Phase::Ended));
+    let status = status_of(run, epoch, 0).await;
+    let has_ended = status.is_ok_and(|status| status.is_some_and(|status| status.phase == Phase::Ended));
     has_ended || run.has_epoch(epoch + 1).await.unwrap_or(false)
 }
 
@@ -178,4 +249,65 @@ pub async fn collect(
         }
     }
     Ok(union(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use gpuplan_runstore::Store;
+    use gpuplan_runstore::layout::Layout;
+
+    fn status(phase: Phase, beat: u64) -> Status {
+        Status {
+            epoch: 1,
+            phase,
+            beat,
+            at: Timestamp::UNIX_EPOCH,
+            committed: None,
+            progress: None,
+            starts: 1,
+            backlog_bytes: 0,
+            upload_bytes_per_second: None,
+            spent_usd: None,
+            staged: None,
+            is_done: (phase == Phase::Ended).then_some(true),
+            warnings: Vec::new(),
+            sample: None,
+            findings: Vec::new(),
+            disk_free_bytes: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_machine_works_on_if_it_is_heard_of_anew_and_who_was_told_to_leave_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("t").unwrap());
+        let place = Place { node: 0, nodes: 4 };
+        // The third is done, and the fourth has not come yet.
+        run.write_status(1, &status(Phase::Running, 5)).await.unwrap();
+        run.write_status(2, &status(Phase::Ended, 0)).await.unwrap();
+        let looking = all_work_on(&run, 1, place, Duration::from_millis(1));
+        tokio::pin!(looking);
+        for (phase, beat) in [(Phase::Running, 5), (Phase::Running, 6), (Phase::Draining, 9)] {
+            run.write_status(1, &status(phase, beat)).await.unwrap();
+            let a_while = tokio::time::timeout(Duration::from_millis(50), looking.as_mut()).await;
+            assert!(a_while.is_err(), "{phase:?} {beat}");
+        }
+        run.write_status(1, &status(Phase::Running, 10)).await.unwrap();
+        tokio::time::timeout(Duration::from_mins(3), looking).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_word_of_leaving_that_cannot_be_read_is_one_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().display().to_string()).unwrap();
+        let run = Run::new(store.clone(), Layout::new("t").unwrap());
+        let place = Place { node: 0, nodes: 3 };
+        assert_eq!(leaving(&run, 1, place).await, None);
+        store.write("runs/t/leaving/e1/2.json", b"{".to_vec()).await.unwrap();
+        let (node, told) = leaving(&run, 1, place).await.unwrap();
+        assert!(node == 2 && told.from.contains("leaving/e1/2.json") && !told.is_failure, "{told:?}");
+    }
 }

@@ -13,6 +13,10 @@ use gpuplan_telemetry::host::Strangers;
 
 /// Variable that every process below an agent inherits, in whatever session: run, store, machine and agent.
 pub const MARK: &str = "GPUPLAN_MARK";
+/// Another after every start of the machine (random(4)).
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// Another in every container that counts its processes from 1 (pid_namespaces(7)).
+const NAMESPACE: &str = "/proc/self/ns/pid";
 /// A killed process is gone within milliseconds unless it waits for a broken disk.
 const DIES_WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -39,19 +43,30 @@ pub fn adopt_orphans() {
     }
 }
 
-/// This process, without a control group. `machine` replaces boot and namespace, for tests.
-pub fn myself(machine: Option<&str>) -> Owner {
-    let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
-    let namespace = fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default();
+/// This process, without a control group. `machine` replaces boot and namespace, for tests. An error where the kernel does not say
+/// which boot and process this is: by a made-up answer two machines would take each other for the same.
+pub fn myself(machine: Option<&str>) -> io::Result<Owner> {
+    let named = |path: &str, error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
+    let line =
+        |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|error| named(path, error));
+    let boot = || {
+        Ok::<_, io::Error>(format!(
+            "{}/{}",
+            line(BOOT)?,
+            fs::read_link(NAMESPACE).map_err(|error| named(NAMESPACE, error))?.display()
+        ))
+    };
     let pid = std::process::id() as i32;
-    Owner {
-        machine: machine
-            .map_or_else(|| format!("{}/{namespace}", line("/proc/sys/kernel/random/boot_id")), str::to_owned),
-        host: line("/proc/sys/kernel/hostname"),
+    let own =
+        look(pid).ok_or_else(|| io::Error::other("/proc/self/stat: it does not say when this process was started"))?;
+    Ok(Owner {
+        machine: machine.map_or_else(boot, |machine| Ok(machine.to_owned()))?,
+        // Only people read it.
+        host: line("/proc/sys/kernel/hostname").unwrap_or_else(|_| "a host without a name".to_owned()),
         pid,
-        start_ticks: look(pid).map_or(0, |process| process.start_ticks),
+        start_ticks: own.start_ticks,
         control_group: None,
-    }
+    })
 }
 
 /// Whether this very process still runs, here.
@@ -69,8 +84,8 @@ pub fn end_descendants(group: Option<&ControlGroup>) -> io::Result<()> {
     end("processes below this one", descendants_of_this)
 }
 
-fn descendants_of_this() -> Vec<Process> {
-    descendants(std::process::id() as i32, &without_tools(processes()))
+fn descendants_of_this() -> io::Result<Vec<Process>> {
+    Ok(descendants(std::process::id() as i32, &without_tools(processes()?)))
 }
 
 /// What this agent runs for itself, as `nvidia-smi`: its own children in its own process group. The program has another group,
@@ -108,24 +123,30 @@ pub fn end_predecessor(owner: Option<&Owner>, prefix: &str, own_mark: &str) -> i
                 owner.is_some_and(|owner| (owner.pid, owner.start_ticks) == (process.pid, process.start_ticks));
             is_owner || mark_of(process.pid).is_some_and(|mark| mark != own_mark && mark.starts_with(prefix))
         };
-        processes().into_iter().filter(|process| !process.is_dead && process.pid != own && is_former(process)).collect()
+        Ok(processes()?
+            .into_iter()
+            .filter(|process| !process.is_dead && process.pid != own && is_former(process))
+            .collect())
     })?;
     owner.and_then(|owner| owner.control_group.as_deref()).map_or(Ok(()), end_left_behind)
 }
 
-/// Kills what `find` finds until it finds nothing: while one is killed another may be born.
-fn end(what: &str, find: impl Fn() -> Vec<Process>) -> io::Result<()> {
+/// Kills what `find` finds until it finds nothing: while one is killed another may be born. A table that cannot be read is not empty.
+fn end(what: &str, find: impl Fn() -> io::Result<Vec<Process>>) -> io::Result<()> {
     let begun = Instant::now();
     loop {
         let found = find();
-        if found.is_empty() {
-            return Ok(());
+        let is_late = begun.elapsed() > DIES_WITHIN;
+        match &found {
+            Ok(found) if found.is_empty() => return Ok(()),
+            Ok(found) if is_late => {
+                let pids: Vec<i32> = found.iter().map(|process| process.pid).collect();
+                return Err(io::Error::other(format!("{what} cannot be killed: {pids:?}")));
+            }
+            Err(error) if is_late => return Err(io::Error::other(format!("{what} cannot be found: /proc: {error}"))),
+            Ok(found) => found.iter().for_each(kill),
+            Err(_) => {}
         }
-        if begun.elapsed() > DIES_WITHIN {
-            let pids: Vec<i32> = found.iter().map(|process| process.pid).collect();
-            return Err(io::Error::other(format!("{what} cannot be killed: {pids:?}")));
-        }
-        found.iter().for_each(kill);
         std::thread::sleep(PAUSE);
     }
 }
@@ -147,9 +168,10 @@ pub fn memory_kills() -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|count| count.trim().parse().ok())
 }
 
-fn processes() -> Vec<Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?)).collect()
+/// A process that ends while the table is read is not in it.
+fn processes() -> io::Result<Vec<Process>> {
+    let entries = fs::read_dir("/proc")?.collect::<io::Result<Vec<_>>>()?;
+    Ok(entries.iter().filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?)).collect())
 }
 
 fn look(pid: i32) -> Option<Process> {
@@ -228,7 +250,7 @@ mod tests {
 
     #[test]
     fn this_process_is_alive_and_its_namesake_is_not() {
-        let me = myself(None);
+        let me = myself(None).unwrap();
         assert!(is_alive(&me) && me.machine.len() > 10);
         assert!(!is_alive(&Owner { start_ticks: me.start_ticks + 1, ..me }));
     }

@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 
 use crate::hold::Hold;
-use crate::scan::{Ready, entry};
+use crate::scan::{Ready, entry, unless_gone};
 use crate::team::{Place, collect};
 use gpuplan_runstore::history::{Keep, to_prune};
 use gpuplan_runstore::layout::data_key;
@@ -141,7 +141,11 @@ impl Shipper {
 
     /// Nothing was written into it or beside it meanwhile. The program may have deleted what is held.
     fn is_the_same(&self, ready: &Ready, hold: Option<&Hold>) -> bool {
-        let now = entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone()).ok().flatten();
+        // Of what cannot be looked at nobody can tell.
+        let Ok(now) = unless_gone(entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone())) else {
+            return false;
+        };
+        let now = now.flatten();
         match hold {
             None => now.as_ref() == Some(&ready.entry),
             Some(hold) => {

@@ -159,11 +159,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_output_is_read(lines in proptest::collection::vec((".{0,40}", 0.0_f64..1e6), 0..50)) {
-            let mut worth = worth("1.00", false);
-            for (line, spent) in lines {
+        fn whoever_is_advised_paid_more_than_it_is_worth(
+            lines in proptest::collection::vec(("-?[0-9]{1,4}(\\.[0-9]{1,4})?(e[0-9]{1,3})?|.{0,20}", 0.0_f64..1e3), 0..200),
+            higher_is_better: bool,
+        ) {
+            let (mut worth, mut spent) = (worth("1.00", higher_is_better), 0.0);
+            for (line, more) in lines {
+                spent += more;
                 worth.read(&format!("loss: {line}"), dollars(spent));
-                worth.advice();
+                if let Some(Advice { improvement_percent, spent: window }) = worth.advice() {
+                    prop_assert!(window > 0.0 && window <= spent && !improvement_percent.is_nan());
+                    prop_assert!(improvement_percent <= 0.0 || window / improvement_percent > 1.0, "{window} for {improvement_percent} %");
+                    prop_assert_eq!(worth.advice(), None, "once");
+                }
             }
         }
     }

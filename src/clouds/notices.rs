@@ -40,7 +40,16 @@ fn maker() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn every_source_is_looked_at_as_often_as_aws_advises() {
+        for (cloud, .., make) in KNOWN {
+            assert!(make().unwrap().pace() <= Duration::from_secs(5), "{cloud}");
+        }
+    }
 
     #[test]
     fn a_cloud_is_known_or_refused() {

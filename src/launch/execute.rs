@@ -10,13 +10,12 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::boot::{self, Boot, Source};
 use crate::controller::Controller;
 use crate::events::{Action, Choice, End, Event, Order, Outcome, Report};
-use crate::job::Parcel;
 use crate::journal::{Journal, JournalError, Said};
-use crate::launcher::{CreateRequest, LaunchError, Launcher, MachineId};
+use crate::launcher::{LaunchError, Launcher, MachineId};
 use crate::rented;
+use crate::request::{boot_script, request};
 use crate::spec::RunSpec;
 use gpuplan_runstore::status::Staged;
 use gpuplan_runstore::{Phase, Run, Status, StoreError, SweepStatus};
@@ -27,8 +26,6 @@ use gpuplan_units::{Bytes, Usd};
 const CALL: Duration = Duration::from_mins(1);
 /// The store is told what was paid for so far; nothing waits for it longer.
 const TELLING: Duration = Duration::from_secs(5);
-/// A machine that starts fetches its files within this.
-const LINKS: Duration = Duration::from_hours(2);
 /// Between two looks into the run's store, and at most between two words of the clock. Seconds of the run.
 const READ: f64 = 10.0;
 /// Agents of a gang end within about a second of the first one, and then send the last that their programs said. Real time.
@@ -59,7 +56,8 @@ impl Clock {
 
     pub fn at(&self, seconds: f64) -> Timestamp {
         let real = Duration::from_secs_f64((seconds / self.speed).clamp(0.0, 1e9));
-        self.started_at.checked_add(jiff::SignedDuration::try_from(real).unwrap_or_default()).unwrap_or(Timestamp::MAX)
+        let real = jiff::SignedDuration::try_from(real).expect("a span of thirty years can be counted");
+        self.started_at.checked_add(real).unwrap_or(Timestamp::MAX)
     }
 }
 
@@ -118,8 +116,9 @@ struct Leader<'a, 'b> {
     wake: f64,
     /// Of this process, as the journal numbers those who lead.
     number: i64,
-    /// The highest epoch of the store before the gang was ordered: what a later one says is said by the gang.
-    store_epoch: u64,
+    /// The highest epoch of the store before the gang was ordered: what a later one says is said by the gang. `None`: the store has not
+    /// said it yet, so nobody can tell who speaks in it.
+    store_epoch: Option<u64>,
     gang_epoch: u64,
     /// What the agent last said about data that it fetches.
     staged: Option<Staged>,
@@ -155,15 +154,12 @@ pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, Lea
         calls,
         wake: now,
         number,
-        store_epoch: 0,
+        store_epoch: (gang_epoch == 0).then_some(0),
         gang_epoch,
         may_have_spoken: true,
         ended_at: None,
         staged: None,
     };
-    if gang_epoch > 0 {
-        leader.store_epoch = leader.wiring.store.highest_epoch().await.unwrap_or(1).saturating_sub(1);
-    }
     leader.hear(Event::Clock).await?;
     leader.follow().await
 }
@@ -326,14 +322,24 @@ impl<'a> Leader<'a, '_> {
     async fn create(&mut self, order: Order, now: f64) -> Result<(), LeadError> {
         self.leads()?;
         if order.epoch != self.gang_epoch {
-            (self.gang_epoch, self.ended_at) = (order.epoch, None);
             // A place that refuses costs one call, its own.
-            if std::mem::take(&mut self.may_have_spoken) {
-                self.store_epoch = self.wiring.store.highest_epoch().await.unwrap_or(self.store_epoch);
+            if self.may_have_spoken {
+                match self.wiring.store.highest_epoch().await {
+                    Ok(highest) => self.store_epoch = Some(highest),
+                    // Words of the last gang would be taken for those of this one: nothing is asked of the cloud, and the same order is
+                    // tried again.
+                    Err(error) => {
+                        let outcome = Err(LaunchError::Unclear { code: error.to_string() });
+                        self.calls.push(Box::pin(std::future::ready(Event::Answered { token: order.token, outcome })));
+                        return Ok(());
+                    }
+                }
+                self.may_have_spoken = false;
                 if order.epoch > 1 {
                     self.tell_rented().await?;
                 }
             }
+            (self.gang_epoch, self.ended_at) = (order.epoch, None);
         }
         let launcher = self.launcher(&order.choice.pool.cloud)?;
         self.wiring.journal.intend(&self.spec.run, order.epoch * 1000 + u64::from(order.node), &order, now)?;
@@ -387,7 +393,11 @@ impl<'a> Leader<'a, '_> {
     /// What the agent of the present gang says in the store; a store that does not answer says nothing.
     async fn report(&mut self) -> Word {
         let Ok(Some(status)) = self.wiring.store.status(0).await else { return Word::Nothing };
-        if status.epoch <= self.store_epoch {
+        if self.store_epoch.is_none() {
+            // A gang that was there when this process took the lead is the last that claimed the run.
+            self.store_epoch = self.wiring.store.highest_epoch().await.ok().map(|highest| highest.saturating_sub(1));
+        }
+        if self.store_epoch.is_none_or(|before| status.epoch <= before) {
             return Word::Nothing;
         }
         let Ok(outcome) = self.outcome(&status).await else { return Word::Nothing };
@@ -441,6 +451,7 @@ impl<'a> Leader<'a, '_> {
         if status.is_done == Some(true) {
             return Ok(Some(Outcome::Completed));
         }
+        // An agent that ended without a word about how left work to do.
         let result = self.wiring.store.result().await?.unwrap_or_default();
         Ok(Some(match result.get("outcome") {
             Some(serde_json::Value::String(outcome)) if outcome == "unprepared" => Outcome::Failed(
@@ -465,49 +476,5 @@ impl<'a> Leader<'a, '_> {
             }
         }
         Ok(false)
-    }
-}
-
-/// What the machine of an order runs as it starts, with links that are good for a while.
-async fn boot_script(spec: &RunSpec, order: &Order, store: &Run) -> Result<String, LaunchError> {
-    let agent = source(&spec.job.agent, store).await?;
-    let workdir = match &spec.job.workdir {
-        Some(parcel) => Some(source(parcel, store).await?),
-        None => None,
-    };
-    Ok(boot::script(&Boot { spec, order, agent, workdir }))
-}
-
-/// Without a link nothing was asked of the cloud yet: the same order is tried again.
-async fn source(parcel: &Parcel, store: &Run) -> Result<Source, LaunchError> {
-    Ok(match parcel {
-        Parcel::Here(path) => Source::Here(path.clone()),
-        Parcel::Address { url, sha256 } => Source::Fetched { from: url.clone(), sha256: sha256.clone() },
-        Parcel::Stored { key, sha256 } => {
-            let link =
-                store.link(key, LINKS).await.map_err(|error| LaunchError::Unclear { code: error.to_string() })?;
-            Source::linked(&link, sha256)
-        }
-    })
-}
-
-fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: String) -> CreateRequest {
-    let offered = spec.places().find(|offered| offered.pool == order.choice.pool);
-    CreateRequest {
-        run: spec.run.clone(),
-        epoch: order.epoch,
-        node: order.node,
-        nodes: spec.nodes,
-        pool: order.choice.pool.clone(),
-        token: order.token.clone(),
-        name: order.name.clone(),
-        expires_at,
-        boot,
-        image: spec.image.clone(),
-        disk_gib: spec.disk_gib,
-        tags: spec.tags.clone(),
-        most: offered.and_then(|offered| offered.most_usd_per_hour),
-        zones: offered.map(|offered| offered.zones.clone()).unwrap_or_default(),
-        reservation: spec.block.as_ref().and_then(|block| block.reservation.clone()),
     }
 }

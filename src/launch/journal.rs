@@ -46,6 +46,8 @@ pub enum JournalError {
     Spec(#[from] SpecError),
     #[error("the journal of launches: a row cannot be read: {0}")]
     Row(String),
+    #[error("the journal of launches has no run `{0}`")]
+    Unknown(String),
 }
 
 pub struct Journal {
@@ -292,7 +294,7 @@ impl Journal {
     /// Whoever leads from now on, by a number: the one before finds out, and orders nothing more.
     pub fn take_the_lead(&mut self, run: &str) -> Result<i64, JournalError> {
         self.write("UPDATE runs SET leader = leader + 1 WHERE run = ?1", [run])?;
-        Ok(self.leader(run)?.unwrap_or_default())
+        self.leader(run)?.ok_or_else(|| JournalError::Unknown(run.to_owned()))
     }
 
     /// `None`: there is no such run.
@@ -348,7 +350,7 @@ impl Journal {
                 until,
             });
         }
-        let ended_at = ended_at.and_then(|at| Timestamp::from_second(at).ok());
+        let ended_at = ended_at.map(time).transpose()?;
         Ok(Some(Kept { spec: RunSpec::read(&spec)?, past, end, ended_at, machines }))
     }
 
@@ -357,11 +359,7 @@ impl Journal {
         let mut rows = self.database.prepare("SELECT at, line FROM events WHERE run = ?1 ORDER BY rowid")?;
         let said =
             rows.query_map([run], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?.collect::<Result<Vec<_>, _>>()?;
-        said.into_iter()
-            .map(|(at, line)| {
-                Ok((Timestamp::from_second(at).map_err(|error| JournalError::Row(error.to_string()))?, line))
-            })
-            .collect()
+        said.into_iter().map(|(at, line)| Ok((time(at)?, line))).collect()
     }
 
     /// Whether any run knows this machine as one that still runs.
@@ -384,6 +382,10 @@ pub fn words(end: &End) -> &'static str {
         End::OutOfBudget => "out-of-budget",
         End::Refused { .. } => "refused",
     }
+}
+
+fn time(seconds: i64) -> Result<Timestamp, JournalError> {
+    Timestamp::from_second(seconds).map_err(|error| JournalError::Row(error.to_string()))
 }
 
 fn json(pool: &Pool) -> Result<String, JournalError> {

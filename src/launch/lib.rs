@@ -15,6 +15,7 @@ pub mod names;
 mod phase;
 pub mod rental;
 pub mod rented;
+mod request;
 pub mod spec;
 
 pub use controller::Controller;

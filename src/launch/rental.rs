@@ -3,6 +3,9 @@
 use crate::launcher::MachineId;
 use gpuplan_units::{BillingRule, Usd, UsdPerHour};
 
+/// What cannot be counted is more than any budget: where `Usd::from_dollars` stops.
+const BEYOND_COUNTING: Usd = Usd::from_nanos(10_i128.pow(30));
+
 /// A machine from its creation to its end, in seconds of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rental {
@@ -17,8 +20,7 @@ pub struct Rental {
 impl Rental {
     pub fn cost(&self, now: f64) -> Usd {
         let seconds = self.rule.billed_seconds((self.until.unwrap_or(now) - self.since).max(0.0));
-        // A rate times a few hours is an amount of money; a rate beyond counting was refused when the run began.
-        self.rate.for_hours(1, seconds / 3600.0).unwrap_or_default()
+        self.rate.for_hours(1, seconds / 3600.0).unwrap_or(BEYOND_COUNTING)
     }
 }
 
@@ -61,12 +63,13 @@ mod tests {
         let rule = BillingRule::PER_SECOND;
         let rental = |since, until| Rental {
             machine: MachineId("m".to_owned()),
-            rate: UsdPerHour::parse("3.60").unwrap_or_default(),
+            rate: UsdPerHour::parse("3.60").unwrap(),
             rule,
             since,
             until,
         };
         let all = Rentals(vec![rental(0.0, Some(1000.0)), rental(1000.0, None), rental(1990.0, None)]);
-        assert_eq!(all.spent(2000.0), Usd::from_dollars(1.0 + 1.0 + 0.06).unwrap_or_default());
+        assert_eq!(all.spent(2000.0), Usd::from_dollars(1.0 + 1.0 + 0.06).unwrap());
+        assert!(all.spent(f64::INFINITY).dollars() > 1e9, "what cannot be counted is not free");
     }
 }

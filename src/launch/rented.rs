@@ -8,10 +8,11 @@ use gpuplan_runstore::{AllRented, Rented};
 /// Every machine that was rented, with how the run ended.
 pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
     let now = clock.now();
-    let rented = kept.past.rentals.0.iter().filter_map(|rental| {
-        let machine = kept.machines.iter().find(|machine| machine.id == rental.machine)?;
+    let rented = kept.past.rentals.0.iter().map(|rental| {
+        let machine = kept.machines.iter().find(|machine| machine.id == rental.machine);
+        let machine = machine.expect("the journal reads a rental and its machine from one row");
         let pool = &machine.pool;
-        Some(Rented {
+        Rented {
             machine: rental.machine.0.clone(),
             epoch: machine.epoch,
             node: machine.node,
@@ -26,7 +27,7 @@ pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
             from: clock.at(rental.since),
             to: rental.until.map(|until| clock.at(until)),
             seconds: (rental.until.unwrap_or(now) - rental.since).max(0.0),
-        })
+        }
     });
     AllRented {
         version: VERSION,

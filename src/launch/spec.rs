@@ -165,6 +165,7 @@ impl RunSpec {
             switch_changeover: changeover,
         });
         let pools: Vec<PoolTerms> = pools.collect();
+        // A run without any place is refused as it is read.
         let dearest = pools.iter().map(|pool| pool.spot).max().unwrap_or_default();
         Limits {
             work: self.work_hours * 3600.0,

@@ -46,11 +46,11 @@ impl Run {
     /// Every object that lies in the store now. What was deleted before is not seen.
     pub async fn stored(&self) -> Result<Vec<Stored>, StoreError> {
         let objects = self.store.list(&self.layout.folder()).await?;
-        let of = |seconds| Timestamp::from_second(seconds).ok();
-        let stored = objects
-            .iter()
-            .filter_map(|object| Some(Stored { since: of(object.modified_seconds())?, bytes: object.bytes() }));
-        let mut stored: Vec<Stored> = stored.collect();
+        let stored = objects.iter().map(|object| match Timestamp::from_second(object.modified_seconds()) {
+            Ok(since) => Ok(Stored { since, bytes: object.bytes() }),
+            Err(error) => Err(StoreError::Unreadable { key: object.key().to_owned(), detail: error.to_string() }),
+        });
+        let mut stored: Vec<Stored> = stored.collect::<Result<_, _>>()?;
         // Sums of them are the same whoever asks.
         stored.sort_unstable();
         Ok(stored)

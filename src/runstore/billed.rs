@@ -51,6 +51,22 @@ pub struct Billed {
     pub saved: Option<Saved>,
 }
 
+/// What machines cost, as far as their bills can be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// By the bills that were read.
+    pub at_least: Usd,
+    /// Keys of the bills that could not: what they come to is not known.
+    pub unreadable: Vec<String>,
+}
+
+impl Spent {
+    /// `None` where a bill could not be read.
+    pub fn known(&self) -> Option<Usd> {
+        self.unreadable.is_empty().then_some(self.at_least)
+    }
+}
+
 /// Work that is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {

@@ -100,8 +100,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,80}") {
-            prop_assert!(HandOff::read(&text).is_err());
+        fn text_that_is_no_hand_off_is_refused_as_such(text in ".{0,80}") {
+            prop_assert!(matches!(HandOff::read(&text), Err(HandOffError::Malformed(_))));
+        }
+
+        #[test]
+        fn what_was_written_reads_back_and_no_part_of_it_does(
+            (rate, budget) in (1_i64..1_000_000_000_000, proptest::option::of(0_i64..1_000_000_000_000_000)),
+            (node, more) in (0_u32..1000, 1_u32..1000),
+            (run, notify) in (proptest::option::of(".{0,20}"), proptest::option::of(".{0,20}")),
+            (lifetime_seconds, cut) in (proptest::option::of(0_u64..10_000_000), 0.0_f64..1.0),
+        ) {
+            let written = HandOff {
+                version: VERSION,
+                run,
+                node,
+                nodes: node + more,
+                rate_usd_per_hour: Some(UsdPerHour::from_nanos(rate)),
+                billing: Billing::default(),
+                budget_usd: budget.map(|nanos| Usd::from_nanos(i128::from(nanos))),
+                lifetime_seconds,
+                notify,
+                at_end: None,
+            };
+            let text = serde_json::to_string(&written).unwrap();
+            prop_assert_eq!(HandOff::read(&text), Ok(written));
+            let part = text.char_indices().map(|(at, _)| at).nth((cut * text.chars().count() as f64) as usize);
+            prop_assert!(HandOff::read(&text[..part.unwrap_or(0)]).is_err());
         }
     }
 }

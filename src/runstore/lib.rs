@@ -19,7 +19,7 @@ pub mod sweep;
 pub mod team;
 
 pub use beside::{Side, SidePrice, Stored};
-pub use billed::{Billed, Billing};
+pub use billed::{Billed, Billing, Spent};
 pub use dataset::Contents;
 pub use epoch::{Epoch, Owner, Takeover};
 pub use hand_off::HandOff;

@@ -143,6 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::layout::data_key;
 
     const NAME: ManifestName = ManifestName { step: 5, epoch: 2 };
 
@@ -191,15 +192,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            prop_assert!(Manifest::read(&bytes, NAME).is_err());
+        fn bytes_that_are_no_manifest_are_refused_as_such(bytes: Vec<u8>) {
+            prop_assert!(matches!(Manifest::read(&bytes, NAME), Err(ManifestError::Malformed(_))));
         }
 
         #[test]
-        fn a_cut_manifest_is_refused(cut in 0_usize..100) {
-            let manifest = Manifest::new(NAME, "step-5", "files", None, vec![file("step-5/w", "data/e2/0/step-5/w")]);
-            let whole = serde_json::to_vec(&manifest).unwrap();
-            prop_assert!(Manifest::read(&whole[..whole.len() - 1 - cut], NAME).is_err());
+        fn files_of_any_name_read_back_and_no_part_of_the_list_does(
+            (step, epoch, cut) in (any::<u64>(), any::<u64>(), 0.0_f64..1.0),
+            files in proptest::collection::btree_map("[^/\\\\\0]{1,12}", (any::<u64>(), "[0-9a-f]{64}"), 1..6),
+        ) {
+            prop_assume!(!files.keys().any(|name| name == "." || name == ".."));
+            let id = ManifestName { step, epoch };
+            let files = files.into_iter().map(|(name, (size, sha256))| {
+                let path = format!("step/{name}");
+                StoredFile { key: data_key(epoch, 0, 1, &path), path, sha256, size, node: None }
+            });
+            let written = Manifest::new(id, "step", "files", None, files.collect());
+            let whole = serde_json::to_vec(&written).unwrap();
+            prop_assert_eq!(Manifest::read(&whole, id), Ok(written));
+            let part = &whole[..(cut * whole.len() as f64) as usize];
+            prop_assert!(matches!(Manifest::read(part, id), Err(ManifestError::Malformed(_))));
         }
     }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::beside::SidePrice;
-use crate::run::Run;
+use crate::run::{Run, text};
 use crate::store::StoreError;
 use gpuplan_units::{BillingRule, Quantiles, Usd, UsdPerHour};
 
@@ -109,9 +109,10 @@ pub struct ExpectedPrice {
 
 impl Run {
     /// The one object of a led run that says what its machines cost outside their agents: booting and ending included. What was
-    /// told of a machine that is gone stands: money was counted by it.
+    /// told of a machine that is gone stands: money was counted by it. What cannot be read, or is of a newer version, is not written
+    /// over.
     pub async fn tell_rented(&self, all: AllRented) -> Result<(), StoreError> {
-        let mut machines = self.rented().await?.unwrap_or_default().machines;
+        let mut machines = self.rented().await?.map_or_else(Vec::new, |told| told.machines);
         machines.retain(|told| told.to.is_some());
         let told = machines.clone();
         // Who adopted a run knows an earlier machine by epoch and node alone.
@@ -121,14 +122,21 @@ impl Run {
                 .any(|known| known.machine == machine.machine || (machine.machine.contains(' ') && same_place(known)))
         };
         machines.extend(all.machines.iter().filter(|machine| !is_told(machine)).cloned());
-        let text = serde_json::to_vec_pretty(&AllRented { machines, ..all }).unwrap_or_default();
-        self.store.write(&self.layout.rented(), text).await
+        self.store.write(&self.layout.rented(), text(&AllRented { machines, ..all })).await
     }
 
     /// `None`: nobody leads it, or did when this was not written yet.
     pub async fn rented(&self) -> Result<Option<AllRented>, StoreError> {
-        let found: Option<AllRented> = self.read(&self.layout.rented()).await?;
-        Ok(found.filter(|all| all.version == VERSION))
+        match self.read::<AllRented>(&self.layout.rented()).await? {
+            Some(all) if all.version != VERSION => {
+                let detail = format!(
+                    "it is of version {}, and this program reads {VERSION}: use the newest gpuplan",
+                    all.version
+                );
+                Err(StoreError::Unreadable { key: self.layout.rented(), detail })
+            }
+            found => Ok(found),
+        }
     }
 }
 
@@ -177,8 +185,12 @@ mod tests {
         let told: Vec<f64> =
             run.rented().await.unwrap().unwrap().machines.iter().map(|machine| machine.seconds).collect();
         assert_eq!(told, [2.0, 4.0]);
-        run.tell_rented(AllRented { version: 2, ..all }).await.unwrap();
-        assert_eq!(run.rented().await.unwrap(), None);
+        run.tell_rented(AllRented { version: 2, ..all.clone() }).await.unwrap();
+        let newer = store.read("runs/a/rented.json").await.unwrap();
+        let refused = run.rented().await.unwrap_err().to_string();
+        assert!(refused.contains("runs/a/rented.json") && refused.contains("version 2"), "{refused}");
+        assert!(run.tell_rented(all).await.is_err(), "a newer account is not written over");
+        assert_eq!(store.read("runs/a/rented.json").await.unwrap(), newer);
         assert_eq!(store.folders("runs").await.unwrap(), ["a"]);
         assert!(store.folders("none").await.unwrap().is_empty());
     }

@@ -1,12 +1,13 @@
 //! `Run`: the objects of one run, read and written by what they mean.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::billed::Billed;
+use crate::billed::{Billed, Spent};
 use crate::epoch::Epoch;
 use crate::history::{Origins, restore_order};
 use crate::layout::{Layout, ManifestName};
@@ -44,7 +45,7 @@ impl Run {
         Ok(numbers.iter().filter_map(|object| object.file_name().parse().ok()).collect())
     }
 
-    /// `None` for an epoch that is not there or cannot be read: its number counts all the same.
+    /// `None` for an epoch that is not there: its number counts all the same.
     pub async fn epoch(&self, number: u64) -> Result<Option<Epoch>, StoreError> {
         self.read(&self.layout.epoch(number)).await
     }
@@ -135,17 +136,20 @@ impl Run {
         Ok(all)
     }
 
-    /// What all other machines and epochs cost.
-    pub async fn spent_besides(&self, epoch: u64, node: u32) -> Result<Usd, StoreError> {
-        let (mut total, own) = (Usd::ZERO, self.layout.billed(epoch, node));
+    /// What all other machines and epochs cost. A bill that cannot be read is named, not counted as nothing.
+    pub async fn spent_besides(&self, epoch: u64, node: u32) -> Result<Spent, StoreError> {
+        let (mut spent, own) = (Spent::default(), self.layout.billed(epoch, node));
         for object in self.store.list(&self.layout.billed_all()).await? {
-            if object.key() != own
-                && let Some(billed) = self.read::<Billed>(object.key()).await?
-            {
-                total = total + billed.cost();
+            if object.key() == own {
+                continue;
+            }
+            match self.read::<Billed>(object.key()).await {
+                Ok(billed) => spent.at_least = spent.at_least + billed.map_or(Usd::ZERO, |billed| billed.cost()),
+                Err(StoreError::Unreadable { key, .. }) => spent.unreadable.push(key),
+                Err(error) => return Err(error),
             }
         }
-        Ok(total)
+        Ok(spent)
     }
 
     /// Something that happened, kept for people. Twice the same name is the same event.
@@ -163,8 +167,9 @@ impl Run {
         chunks.sort_unstable();
         let mut output = Vec::new();
         for ((epoch, number), key) in chunks {
-            let packed = self.store.read(key).await?.unwrap_or_default();
-            match zstd::decode_all(packed.as_slice()) {
+            let missing = || io::Error::from(io::ErrorKind::NotFound);
+            let packed = self.store.read(key).await?.ok_or_else(missing);
+            match packed.and_then(|packed| zstd::decode_all(packed.as_slice())) {
                 Ok(text) => output.extend(text),
                 Err(error) => {
                     output.extend(format!("[chunk {number} of epoch {epoch} cannot be read: {error}]\n").into_bytes());
@@ -206,9 +211,13 @@ impl Run {
         self.store.delete(&self.layout.wanted(name.epoch, name.step)).await
     }
 
-    /// An object that cannot be read is the same as none: whoever asks has an answer for that.
+    /// `None`: there is no such object. One that is there and cannot be read is an error.
     pub(crate) async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
-        Ok(self.store.read(key).await?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        let Some(bytes) = self.store.read(key).await? else { return Ok(None) };
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            let detail = format!("{error}; put a whole copy in its place, or delete it");
+            StoreError::Unreadable { key: key.to_owned(), detail }
+        })
     }
 
     /// An answer may be lost on the way and the question repeated, so what is there already may be our own.
@@ -224,7 +233,79 @@ impl Run {
     }
 }
 
-fn text<T: Serialize>(what: &T) -> Vec<u8> {
-    // Types of this stage have text keys only, so they can always be written.
-    serde_json::to_vec_pretty(what).unwrap_or_default()
+/// An object as it is stored.
+pub(crate) fn text<T: Serialize>(what: &T) -> Vec<u8> {
+    serde_json::to_vec_pretty(what)
+        .expect("maps of the types in this stage have text keys, and writing to memory does not fail")
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use gpuplan_units::{BillingRule, UsdPerHour};
+
+    fn billed(epoch: u64, seconds: u64) -> Billed {
+        Billed {
+            epoch,
+            node: 0,
+            rate_usd_per_hour: UsdPerHour::parse("3.60").unwrap(),
+            rule: BillingRule { step_seconds: 1, minimum_seconds: 0 },
+            from: Timestamp::UNIX_EPOCH,
+            elapsed_nanos: seconds * 1_000_000_000,
+            free_if_interrupted_within_seconds: 0,
+            is_interrupted: false,
+            started_after_nanos: None,
+            saved: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bill_that_cannot_be_read_is_unknown_and_not_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
+        for epoch in 1..=3 {
+            run.write_billed(&billed(epoch, epoch * 1000)).await.unwrap();
+        }
+        let whole = run.spent_besides(3, 0).await.unwrap();
+        assert_eq!(whole.known().map(|spent| spent.to_string()).as_deref(), Some("3.00"));
+        for torn in [&b"{"[..], b"", b"[]", br#"{"epoch": 2}"#] {
+            run.store.write("runs/a/billed/e2-0.json", torn.to_vec()).await.unwrap();
+            let spent = run.spent_besides(3, 0).await.unwrap();
+            assert_eq!(
+                (spent.known(), spent.at_least.to_string().as_str()),
+                (None, "1.00"),
+                "only the bill that was read counts"
+            );
+            assert_eq!(spent.unreadable, ["runs/a/billed/e2-0.json"]);
+            let refused = run.billed_all().await.unwrap_err().to_string();
+            assert!(refused.starts_with("runs/a/billed/e2-0.json cannot be read: "), "{refused}");
+        }
+        run.store.delete("runs/a/billed/e2-0.json").await.unwrap();
+        assert_eq!(
+            run.spent_besides(3, 0).await.unwrap().known().map(|spent| spent.to_string()).as_deref(),
+            Some("1.00")
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_none_and_what_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
+        assert!(run.status(0).await.unwrap().is_none() && run.result().await.unwrap().is_none());
+        for key in ["status/0.json", "result.json", "epochs/1", "leaving/e1/0.json", "sweep.json", "rented.json"] {
+            run.store.write(&format!("runs/a/{key}"), b"{\"torn".to_vec()).await.unwrap();
+        }
+        let errors = [
+            run.status(0).await.err(),
+            run.result().await.err(),
+            run.epoch(1).await.err(),
+            run.leaving(1, 0).await.err(),
+            run.sweep_status().await.err(),
+            run.rented().await.err(),
+        ];
+        assert!(errors.iter().all(|error| matches!(error, Some(StoreError::Unreadable { .. }))), "{errors:?}");
+        assert_eq!(run.epoch_numbers().await.unwrap(), [1], "its number counts all the same");
+    }
 }

@@ -32,8 +32,8 @@ struct Named {
 }
 
 /// The command of a spec, whoever wrote it.
-pub fn command_of(text: &str) -> Option<Vec<String>> {
-    serde_json::from_str::<Named>(text).ok().map(|named| named.command)
+pub fn command_of(text: &str) -> Result<Vec<String>, serde_json::Error> {
+    serde_json::from_str::<Named>(text).map(|named| named.command)
 }
 
 impl Run {
@@ -68,9 +68,9 @@ mod tests {
         assert_eq!(run.keep_spec(first).await.unwrap(), None, "the same again is no other");
         assert_eq!(run.keep_spec(second).await.unwrap().as_deref(), Some(first));
         assert_eq!(run.spec().await.unwrap().as_deref(), Some(first));
-        assert_eq!(command_of(first), Some(vec!["train".to_owned()]));
+        assert_eq!(command_of(first).unwrap(), ["train"]);
         for text in ["", "{", "[]", r#"{"command":3}"#] {
-            assert_eq!(command_of(text), None, "{text}");
+            assert!(command_of(text).is_err(), "{text}");
         }
     }
 }

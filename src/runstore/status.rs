@@ -34,7 +34,7 @@ pub struct Status {
     pub backlog_bytes: u64,
     /// Measured while sending; `None` before the first file.
     pub upload_bytes_per_second: Option<f64>,
-    /// Of all epochs; `None` without a price.
+    /// Of all epochs; `None` without a price, or while a bill of another machine is not known.
     pub spent_usd: Option<Usd>,
     /// While and after data is staged.
     #[serde(default, skip_serializing_if = "Option::is_none")]

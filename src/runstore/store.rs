@@ -80,6 +80,9 @@ pub enum StoreError {
     /// It was listed and is gone or was cut short.
     #[error("{key} is not in the store")]
     Missing { key: String },
+    /// It is there, and what is in it is not what it should be. Nobody may take it for nothing.
+    #[error("{key} cannot be read: {detail}")]
+    Unreadable { key: String, detail: String },
     /// It was listed and is another now.
     #[error("{key} was changed meanwhile")]
     Changed { key: String },

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{Layout, RunNameError};
-use crate::run::Run;
+use crate::run::{Run, text};
 use crate::store::StoreError;
 
 /// Digits of an index in the name of a run, at least: names sort as the indices do.
@@ -72,9 +72,7 @@ impl Run {
     }
 
     pub async fn write_sweep_status(&self, status: &SweepStatus) -> Result<(), StoreError> {
-        // Of texts and numbers only, so it can always be written.
-        let text = serde_json::to_vec_pretty(status).unwrap_or_default();
-        self.store.write(&self.layout.within("sweep.json"), text).await
+        self.store.write(&self.layout.within("sweep.json"), text(status)).await
     }
 }
 

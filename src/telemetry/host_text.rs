@@ -166,8 +166,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC*") {
-            let _ = (stat(&text), io(&text), network(&text));
+        fn counters_of_any_process_are_read_whatever_it_is_called(
+            (name, parent) in ("\\PC{0,15}", any::<i32>()),
+            (user, system) in (any::<u64>(), any::<u64>()),
+            (minor_faults, major_faults, resident_pages) in any::<(u64, u64, u64)>(),
+        ) {
+            let line = format!(
+                "42 ({name}) S {parent} 42 42 0 -1 4194560 {minor_faults} 0 {major_faults} 0 {user} {system} 0 0 20 0 1 0 4242 1 {resident_pages} 1"
+            );
+            let ticks = user.saturating_add(system);
+            let read = ProcessCounters { parent, name, ticks, minor_faults, major_faults, resident_pages, ..ProcessCounters::default() };
+            prop_assert_eq!(stat(&line), Some(read));
+        }
+
+        #[test]
+        fn bytes_are_read_from_their_lines_alone(bytes in any::<[u64; 4]>(), other in "[a-z]{1,8}") {
+            let [read, written, received, sent] = bytes;
+            prop_assert_eq!(io(&format!("{other}x: 7\nread_bytes: {read}\nwrite_bytes: {written}\n")), (read, written));
+            let interface = |name: &str| format!("  {name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n");
+            let both = interface("lo") + &interface(&format!("{other}0"));
+            prop_assert_eq!((network(&both), network(&interface("lo"))), ((received, sent), (0, 0)));
+        }
+
+        #[test]
+        fn text_that_is_no_line_of_the_kernel_has_no_counters(text in "[^:)]*") {
+            prop_assert_eq!((stat(&text), io(&text), network(&text)), (None, (0, 0), (0, 0)));
         }
     }
 }

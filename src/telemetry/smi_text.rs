@@ -117,11 +117,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC*") {
-            if let Some(gpu) = line(&text) {
-                prop_assert!(gpu.busy.is_none_or(|busy| (0.0..=1.0).contains(&busy)));
+        fn a_line_of_any_cells_has_only_what_can_be(cells in proptest::collection::vec("[0-9]{1,4}|-?[0-9.]{1,8}|[^,]{0,10}", 10..14)) {
+            let text = cells.join(",");
+            let index = cells[0].trim().parse::<u32>().ok().filter(|_| cells.len() == CELLS);
+            let read = line(&text);
+            prop_assert_eq!(read.as_ref().map(|gpu| gpu.index), index, "{}", text);
+            if let Some(gpu) = read {
+                prop_assert!([gpu.busy, gpu.memory_bus_busy].into_iter().flatten().all(|share| (0.0..=1.0).contains(&share)), "{gpu:?}");
+                let amounts = [gpu.memory_used_bytes, gpu.memory_total_bytes, gpu.power_watts, gpu.temperature_celsius, gpu.clock_mhz];
+                prop_assert!(amounts.into_iter().flatten().all(|amount| amount.is_finite() && amount >= 0.0), "{gpu:?}");
             }
-            let _ = links(&text);
+        }
+
+        #[test]
+        fn every_pair_of_a_matrix_counts_once(gpus in 0_usize..6, ways in proptest::collection::vec("NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS", 36)) {
+            let way = |one: usize, other: usize| if one == other { "X" } else { &ways[one.max(other) * 6 + one.min(other)] };
+            let row = |one: usize| format!("GPU{one}\t{}\t0-51", (0..gpus).map(|other| way(one, other)).collect::<Vec<_>>().join("\t"));
+            let heading = (0..gpus).map(|gpu| format!("\tGPU{gpu}")).collect::<String>();
+            let text = (0..gpus).fold(heading, |text, gpu| text + "\n" + &row(gpu));
+            let pairs = (0..gpus).flat_map(|one| (0..one).map(move |other| (one, other)));
+            let nvlink_pairs = pairs.clone().filter(|(one, other)| way(*one, *other).starts_with("NV")).count() as u32;
+            let pcie_pairs = pairs.count() as u32 - nvlink_pairs;
+            prop_assert_eq!(links(&text), (gpus > 1).then_some(Links { nvlink_pairs, pcie_pairs }), "{}", text);
+        }
+
+        #[test]
+        fn text_without_two_rows_has_no_links(text in "\\PC*") {
+            prop_assert_eq!(links(&text), None);
         }
     }
 }

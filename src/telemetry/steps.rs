@@ -261,11 +261,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_line_gives_no_time_that_is_none(lines in prop::collection::vec("\\PC{0,80}", 0..5), number in any::<u64>()) {
+        fn a_step_is_found_whatever_follows_and_no_time_is_none(lines in prop::collection::vec("\\PC{0,80}", 0..5), number in any::<u64>()) {
             let mut finder = StepFinder::new(None).unwrap();
             for (at, line) in lines.iter().enumerate() {
-                let _ = finder.line(at as f64, line);
-                let _ = finder.line(at as f64, &format!("step: {number} loss: {line}"));
+                let of_text = finder.line(at as f64, line);
+                let of_step = finder.line(at as f64, &format!("step: {number} loss: {line}"));
+                prop_assert_eq!(of_step.and_then(|step| step.number), Some(number));
+                let times = [of_text, of_step].into_iter().flatten().filter_map(|step| step.seconds);
+                prop_assert!(times.into_iter().all(|seconds| seconds.is_finite() && seconds > 0.0));
             }
             prop_assert!(finder.times().is_none_or(|times| times.median_seconds > 0.0));
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
 
-use crate::bench::{Bench, TRAINER, kill_programs, undisturbed};
+use crate::bench::{Agent, Bench, TRAINER, kill_programs, undisturbed};
 
 const WANTED: &str = "azurite@3.37.0";
 const STARTS_WITHIN: Duration = Duration::from_mins(3);
@@ -150,11 +150,14 @@ fn a_run_survives_on_azure() {
     third.ends_with(0);
     assert_eq!(third.result(), undisturbed());
     // Create-only holds there, too: of two that start at once one owns the run.
-    let mut codes: Vec<_> = ["x", "y"]
-        .map(|name| bench.start(name, &["--machine", name], &["sleep", "6"]))
-        .iter_mut()
-        .map(|agent| agent.wait().code().unwrap())
-        .collect();
+    let go = bench.path("go").display().to_string();
+    let script = format!("until [ -e {go} ]; do sleep 0.1; done");
+    let mut agents = ["x", "y"].map(|name| bench.start(name, &["--machine", name], &["sh", "-c", &script]));
+    while !agents.iter_mut().any(Agent::has_ended) {
+        sleep(Duration::from_millis(10));
+    }
+    fs::write(&go, "").unwrap();
+    let mut codes = agents.map(|mut agent| agent.wait().code().unwrap());
     codes.sort_unstable();
     assert_eq!(codes, [0, 76]);
 }

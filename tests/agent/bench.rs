@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 pub const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
-/// Long enough for a machine that does much else.
-const PATIENCE: Duration = Duration::from_mins(3);
+/// A wait that only waits: what it waits for comes, unless the agent is wrong. Shorter than an agent ever waits by itself for what does
+/// not come.
+const PATIENCE: Duration = Duration::from_mins(4);
 
 pub struct Bench {
     root: tempfile::TempDir,
@@ -175,12 +176,21 @@ impl Agent {
 
     /// Waits until this agent has committed that step or a later one.
     pub fn wait_until_safe(&mut self, step: u64) {
-        self.wait_until(&format!("step {step} safe"), |log| {
-            let said = log
-                .lines()
-                .filter_map(|line| line.strip_prefix("gpuplan: step ")?.strip_suffix(" is safe")?.parse::<u64>().ok());
-            said.max() >= Some(step)
-        });
+        self.wait_until(&format!("step {step} safe"), |log| newest_safe(log) >= Some(step));
+    }
+
+    /// The newest step that this agent has committed.
+    pub fn safe_step(&self) -> Option<u64> {
+        newest_safe(&self.log())
+    }
+
+    /// Waits until it holds, or the agent has ended.
+    pub fn lives_until(&mut self, holds: impl Fn(&Self) -> bool) {
+        let begun = Instant::now();
+        while !holds(self) && !self.has_ended() {
+            assert!(begun.elapsed() < PATIENCE, "nothing happens:\n{}", self.log());
+            sleep(Duration::from_millis(5));
+        }
     }
 
     pub fn has_ended(&mut self) -> bool {
@@ -212,6 +222,10 @@ impl Agent {
     pub fn result(&self) -> String {
         fs::read_to_string(self.folder.join("result.json")).unwrap_or_else(|error| panic!("{error}:\n{}", self.log()))
     }
+}
+
+fn newest_safe(log: &str) -> Option<u64> {
+    log.lines().filter_map(|line| line.strip_prefix("gpuplan: step ")?.strip_suffix(" is safe")?.parse().ok()).max()
 }
 
 impl Drop for Agent {

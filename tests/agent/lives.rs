@@ -1,9 +1,12 @@
 //! One agent after the other on the same run: finished, killed, interrupted, crashed.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
+
+/// Every second life commits a step of 120 at least, so there are no more.
+const MOST_LIVES: u64 = 250;
 
 #[test]
 fn an_undisturbed_run_is_not_changed_and_a_finished_one_finishes_again() {
@@ -26,24 +29,20 @@ fn an_undisturbed_run_is_not_changed_and_a_finished_one_finishes_again() {
     bench.assert_whole();
 }
 
-/// Kills the agent, and in every other life its program too, after more and more time, each life in an empty folder or in the
-/// one that the last left behind.
+/// Kills the agent, and in every other life its program too, some time after its start or after the next step is safe, each life in an
+/// empty folder or in the one that the last left behind.
 fn sweep(seed: u64, same_folder: bool) {
     let bench = Bench::new();
-    let (mut committed, begun) = (0, Instant::now());
+    let mut committed = 0;
     for life in 0_u64.. {
-        assert!(begun.elapsed() < Duration::from_mins(4), "it never ends");
+        assert!(life < MOST_LIVES, "it never ends");
         let folder = if same_folder { "a".to_owned() } else { format!("life-{life}") };
         let mut agent = bench.start(&folder, &["--keep-last", "2"], &[TRAINER, "--every", "3", "--keep", "4"]);
-        // Longer and longer, so that it ends on the busiest machine.
-        let span = (150 + (life * 137 + seed * 61) % 1900) * (10 + life) / 10;
-        let end = Instant::now() + Duration::from_millis(span);
-        let mut finished = false;
-        while Instant::now() < end && !finished {
-            finished = agent.has_ended();
-            sleep(Duration::from_millis(5));
+        if life % 2 == 1 {
+            agent.lives_until(|agent| agent.safe_step() > Some(committed));
         }
-        if finished {
+        sleep(Duration::from_millis((life * 137 + seed * 61) % 1900));
+        if agent.has_ended() {
             agent.ends_with(0);
             assert_eq!(agent.result(), undisturbed());
             break;
@@ -105,10 +104,11 @@ fn the_user_chooses_the_signal() {
 #[test]
 fn a_program_that_ignores_the_signal_is_killed_with_all_that_it_started() {
     let bench = Bench::new();
-    let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.1; done' & echo ready; while :; do sleep 0.1; done";
-    let mut agent = bench.start("a", &["--grace", "1s"], &["sh", "-c", script]);
+    let hidden = "setsid sh -c 'trap \"\" TERM; echo hidden; while :; do sleep 0.1; done'";
+    let script = format!("trap '' TERM; {hidden} & echo ready; while :; do sleep 0.1; done");
+    let mut agent = bench.start("a", &["--grace", "1s"], &["sh", "-c", &script]);
     agent.wait_for("ready");
-    sleep(Duration::from_millis(200));
+    agent.wait_for("hidden");
     let store = bench.path("store").display().to_string();
     assert!(processes_with(&store).len() >= 2);
     agent.signal("TERM");
@@ -170,7 +170,7 @@ fn a_crash_with_progress_is_started_again_and_one_without_is_not_for_ever() {
 #[test]
 fn a_cap_saves_and_stops() {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &["--lifetime", "3s"], &[TRAINER, "--hold-at", "10"]);
+    let mut agent = bench.start("a", &["--lifetime", "15s"], &[TRAINER, "--hold-at", "10"]);
     agent.ends_with(77);
     assert!(bench.committed().is_some());
     // The minimum of a minute at this price is the whole budget at once.

@@ -15,9 +15,7 @@ fn text(status: u16, body: &str) -> Reply {
 fn leaves(bench: &Bench, agent: &mut Agent, announced: &AtomicBool, word: &str) {
     agent.wait_until_safe(20);
     announced.store(true, Ordering::SeqCst);
-    let begun = Instant::now();
     agent.wait_for(word);
-    assert!(begun.elapsed() < Duration::from_secs(5), "noticed after {:?}", begun.elapsed());
     agent.ends_with(75);
     let mut next = bench.start("next", &["--notices", "none"], &[TRAINER]);
     next.ends_with(0);

@@ -27,7 +27,9 @@ fn a_stopped_owner_is_replaced_after_three_heartbeats_and_fenced_when_it_wakes()
 
 #[test]
 fn a_living_owner_is_left_alone() {
-    let bench = Bench::new();
+    let mut bench = Bench::new();
+    // Three of them without one mean that it is gone: none is so late, even on a busy machine.
+    bench.heartbeat("5s");
     let mut first = bench.start("a", &["--machine", "one"], &[TRAINER, "--hold-at", "20"]);
     first.wait_for("epoch 1");
     for machine in ["one", "two"] {
@@ -42,7 +44,8 @@ fn a_living_owner_is_left_alone() {
 
 #[test]
 fn of_two_that_start_at_once_one_owns_the_run() {
-    let bench = Bench::new();
+    let mut bench = Bench::new();
+    bench.heartbeat("5s");
     let mut agents: Vec<_> = (0..4)
         .map(|number| bench.start(&number.to_string(), &["--machine", &number.to_string()], &["sleep", "600"]))
         .collect();
@@ -67,10 +70,9 @@ fn after_the_agent_was_killed_its_program_is_ended_before_the_next_starts() {
     let orphans = processes_with(&store);
     agent.kill();
     assert!(!orphans.is_empty() && processes_with(&store) == orphans);
-    let begun = Instant::now();
     let mut next = bench.start("a", &[], &["sh", "-c", "echo resumed from $GPUPLAN_RESUME_FROM; sleep 600"]);
     next.wait_for("resumed from /");
-    assert!(begun.elapsed() < Duration::from_secs(2), "took {:?}", begun.elapsed());
+    assert!(!next.log().contains("watching for its heartbeat"), "it is known to be gone: {}", next.log());
     assert!(processes_with(&store).iter().all(|pid| !orphans.contains(pid)));
     next.signal("TERM");
     next.ends_with(75);

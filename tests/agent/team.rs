@@ -1,39 +1,46 @@
 //! Two machines on one run, as two agents with folders of their own: one epoch, one manifest, one step at which all stop.
 
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use crate::bench::{Agent, Bench, signal};
+use crate::bench::{Agent, Bench, processes_with, signal};
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/two_nodes.py");
 const STEPS: &str = "80";
 
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+/// A machine is missed after three heartbeats and two seconds: on a busy one a heartbeat may be late.
+fn team() -> Bench {
+    let mut bench = Bench::new();
+    bench.heartbeat("2s");
+    bench
 }
 
-/// Both machines of a life, in folders named after it, one some seconds after the other. They stay at the step `hold`.
-fn start(bench: &Bench, life: &str, port: &str, (hold, later): (&str, u64)) -> [Agent; 2] {
-    let command = ["python3", TRAINER, port, STEPS, "0.02", hold];
+/// Both machines of a life, in folders named after it. They stay at the step `hold`.
+fn start(bench: &Bench, life: &str, hold: &str) -> [Agent; 2] {
+    let meet = bench.path(&format!("{life}-port")).display().to_string();
     ["0", "1"].map(|node| {
-        if node == "1" {
-            sleep(Duration::from_secs(later));
-        }
         let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "5s"];
-        bench.start(&format!("{life}-{node}"), &options, &command)
+        bench.start(&format!("{life}-{node}"), &options, &["python3", TRAINER, &meet, STEPS, "0.02", hold])
     })
+}
+
+/// A machine with all that runs on it is gone.
+fn vanish(bench: &Bench, agent: &mut Agent, node: usize) {
+    let programs = processes_with(&format!("{}|{node}|n{node}|", bench.path("store").display()));
+    agent.kill();
+    for pid in programs {
+        signal(pid, "KILL");
+    }
 }
 
 /// What two programs without agents come to.
 fn undisturbed() -> [String; 2] {
-    let (root, port) = (tempfile::tempdir().unwrap(), free_port());
+    let root = tempfile::tempdir().unwrap();
+    let meet = root.path().join("port").display().to_string();
     let folders = ["0", "1"].map(|node| root.path().join(node));
     let children = [0, 1].map(|node: usize| {
         std::fs::create_dir_all(&folders[node]).unwrap();
         let mut command = Command::new("python3");
-        command.args([TRAINER, &port, STEPS, "0"]).current_dir(&folders[node]).stdout(Stdio::null());
+        command.args([TRAINER, &meet, STEPS, "0"]).current_dir(&folders[node]).stdout(Stdio::null());
         command.env("GPUPLAN_NODE", node.to_string()).env("GPUPLAN_NODES", "2").spawn().unwrap()
     });
     for mut child in children {
@@ -43,7 +50,7 @@ fn undisturbed() -> [String; 2] {
 }
 
 fn finish(bench: &Bench, life: &str) {
-    let mut agents = start(bench, life, &free_port(), (STEPS, 4));
+    let mut agents = start(bench, life, STEPS);
     for agent in &mut agents {
         agent.ends_with(0);
     }
@@ -57,7 +64,7 @@ fn newest_manifest(bench: &Bench) -> serde_json::Value {
 
 #[test]
 fn shards_of_all_machines_are_one_checkpoint() {
-    let bench = Bench::new();
+    let bench = team();
     finish(&bench, "only");
     let manifest = newest_manifest(&bench);
     let shown = |file: &serde_json::Value| {
@@ -71,9 +78,9 @@ fn shards_of_all_machines_are_one_checkpoint() {
 
 #[test]
 fn a_notice_on_any_machine_stops_all_at_the_same_step() {
-    let bench = Bench::new();
+    let bench = team();
     for (life, told, hold) in [("first", 1, "25"), ("second", 0, "45")] {
-        let mut agents = start(&bench, life, &free_port(), (hold, 0));
+        let mut agents = start(&bench, life, hold);
         agents[0].wait_for("is safe");
         agents[told].signal("TERM");
         for agent in &mut agents {
@@ -90,29 +97,73 @@ fn a_notice_on_any_machine_stops_all_at_the_same_step() {
 
 #[test]
 fn a_machine_that_vanishes_does_not_leave_the_others_hanging() {
-    let bench = Bench::new();
+    let bench = team();
     for (vanishing, hold) in [(1, "25"), (0, "45")] {
-        let mut agents = start(&bench, &format!("without-{vanishing}"), &free_port(), (hold, 0));
+        let mut agents = start(&bench, &format!("without-{vanishing}"), hold);
         agents[0].wait_for("is safe");
-        // The machine with all that runs on it.
-        let programs =
-            crate::bench::processes_with(&format!("{}|{vanishing}|n{vanishing}|", bench.path("store").display()));
-        agents[vanishing].kill();
-        for pid in programs {
-            signal(pid, "KILL");
-        }
-        let begun = Instant::now();
+        vanish(&bench, &mut agents[vanishing], vanishing);
         agents[1 - vanishing].ends_with(75);
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
         assert!(agents[1 - vanishing].log().contains("has fallen silent"), "{}", agents[1 - vanishing].log());
         bench.assert_whole();
     }
     finish(&bench, "last");
 }
 
+/// A program that loses its peer fails at once (`connection reset by peer`); that the other machine is gone shows only in its silence.
+/// It has not failed by itself, and files that will never come are not waited for.
+#[test]
+fn a_program_that_fails_because_its_peer_is_gone_is_interrupted() {
+    for vanishing in [1, 0] {
+        let bench = team();
+        let gone = bench.path("gone").display().to_string();
+        let script = format!(
+            "echo ready; until [ -e {gone} ]; do sleep 0.05; done; mkdir $GPUPLAN_CKPT_DIR/.aside; \
+             touch $GPUPLAN_CKPT_DIR/.aside/.complete; mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; \
+             echo connection reset by peer; exit 1"
+        );
+        let mut agents = ["0", "1"].map(|node| {
+            let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "2s"];
+            bench.start(node, &options, &["sh", "-c", &script])
+        });
+        for agent in &mut agents {
+            agent.wait_for("ready");
+        }
+        vanish(&bench, &mut agents[vanishing], vanishing);
+        std::fs::write(&gone, "").unwrap();
+        agents[1 - vanishing].ends_with(75);
+        let log = agents[1 - vanishing].log();
+        assert!(
+            log.contains("connection reset by peer") && log.contains(&format!("node {vanishing}: has fallen silent")),
+            "{log}"
+        );
+        if vanishing == 1 {
+            let result = bench.json("result.json");
+            assert_eq!((result["outcome"].as_str(), result["exit"]["code"].as_i64()), (Some("interrupted"), Some(1)));
+        }
+    }
+}
+
+/// Files that cannot be read are not none, so the checkpoint is not committed without them; and the machine that failed does not wait
+/// for them when the other one is gone.
+#[test]
+fn files_that_a_machine_cannot_read_are_missed_until_it_is_gone() {
+    let bench = team();
+    // A link to itself leads nowhere, whoever follows it.
+    let script = "if [ $GPUPLAN_NODE = 1 ]; then ln -s step-1 $GPUPLAN_CKPT_DIR/step-1; sleep 600; fi; mkdir $GPUPLAN_CKPT_DIR/.aside; \
+                  touch $GPUPLAN_CKPT_DIR/.aside/.complete; mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; exit 3";
+    let mut agents = ["0", "1"].map(|node| {
+        let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "5s"];
+        bench.start(node, &options, &["sh", "-c", script])
+    });
+    agents[0].ends_with(3);
+    agents[1].ends_with(75);
+    assert!(agents[1].log().contains("files of a checkpoint not sent yet"), "{}", agents[1].log());
+    assert_eq!(bench.committed(), None);
+}
+
 #[test]
 fn a_machine_whose_first_one_never_comes_can_be_told_to_go() {
-    let bench = Bench::new();
+    let bench = team();
     let mut alone = bench.start("1", &["--node", "1", "--nodes", "2"], &["true"]);
     alone.wait_for("waiting for the first machine");
     alone.signal("TERM");
@@ -122,11 +173,11 @@ fn a_machine_whose_first_one_never_comes_can_be_told_to_go() {
 /// A folder that all machines share is restored and sent once, by the first.
 #[test]
 fn what_lies_on_a_shared_disk_is_sent_once() {
-    let bench = Bench::new();
+    let bench = team();
     let folder = bench.path("shared").display().to_string();
     let script = "echo \"resumed from $GPUPLAN_RESUME_FROM\"; [ $GPUPLAN_NODE = 0 ] && [ ! -e $GPUPLAN_CKPT_DIR/step-1 ] && { \
                   mkdir $GPUPLAN_CKPT_DIR/.aside; echo w > $GPUPLAN_CKPT_DIR/.aside/weights; touch $GPUPLAN_CKPT_DIR/.aside/.complete; \
-                  mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; }; sleep 3";
+                  mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; }; echo done";
     for life in ["first", "second"] {
         let mut agents = ["0", "1"].map(|node| {
             let options = ["--node", node, "--nodes", "2", "--machine", node, "--checkpoints", &folder];
@@ -147,7 +198,7 @@ fn what_lies_on_a_shared_disk_is_sent_once() {
 #[test]
 fn a_program_that_fails_on_one_machine_ends_all() {
     for failing in [0, 1] {
-        let bench = Bench::new();
+        let bench = team();
         let script = format!("[ $GPUPLAN_NODE = {failing} ] && {{ sleep 1; exit 3; }}; sleep 600");
         let mut agents = ["0", "1"].map(|node| {
             let options = ["--node", node, "--nodes", "2", "--machine", node, "--grace", "2s"];
@@ -163,7 +214,7 @@ fn a_program_that_fails_on_one_machine_ends_all() {
 /// Shards of a machine that does not come back are restored by who is left; and who waits for it does not wait beyond its limits.
 #[test]
 fn a_run_goes_on_with_fewer_machines_or_waits_for_all() {
-    let bench = Bench::new();
+    let bench = team();
     let script = "echo resumed from $(ls $GPUPLAN_RESUME_FROM 2>/dev/null | tr '\\n' ' '); if [ -z \"$GPUPLAN_RESUME_FROM\" ]; then \
                   mkdir -p $GPUPLAN_CKPT_DIR/.aside; echo $GPUPLAN_NODE > $GPUPLAN_CKPT_DIR/.aside/shard-$GPUPLAN_NODE; \
                   touch $GPUPLAN_CKPT_DIR/.aside/.complete; mv $GPUPLAN_CKPT_DIR/.aside $GPUPLAN_CKPT_DIR/step-1; fi";
@@ -174,7 +225,7 @@ fn a_run_goes_on_with_fewer_machines_or_waits_for_all() {
     for mut agent in ["0", "1"].map(|node| start("both", node, "2", "1h")) {
         agent.ends_with(0);
     }
-    let mut waiting = start("waits", "0", "2", "2s");
+    let mut waiting = start("waits", "0", "2", "15s");
     waiting.ends_with(77);
     let log = waiting.log();
     assert!(log.contains("waiting for node 1 of 2; without it") && !log.contains("resumed"), "{log}");
@@ -187,7 +238,7 @@ fn a_run_goes_on_with_fewer_machines_or_waits_for_all() {
 /// Its last checkpoint waits for files that will never come: the others' silence shortens that, too.
 #[test]
 fn a_machine_that_vanishes_after_the_last_step_does_not_hold_up_the_end() {
-    let bench = Bench::new();
+    let bench = team();
     let go = bench.path("go").display().to_string();
     let script = format!(
         "until [ -e {go} ]; do sleep 0.05; done; mkdir $GPUPLAN_CKPT_DIR/.aside; touch $GPUPLAN_CKPT_DIR/.aside/.complete; \
@@ -200,14 +251,8 @@ fn a_machine_that_vanishes_after_the_last_step_does_not_hold_up_the_end() {
     for agent in &mut agents {
         agent.wait_for("ready");
     }
-    let programs = crate::bench::processes_with(&format!("{}|1|n1|", bench.path("store").display()));
-    agents[1].kill();
-    for pid in programs {
-        signal(pid, "KILL");
-    }
+    vanish(&bench, &mut agents[1], 1);
     std::fs::write(&go, "").unwrap();
-    let begun = Instant::now();
     agents[0].ends_with(75);
-    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     assert!(agents[0].log().contains("done") && agents[0].log().contains("has fallen silent"), "{}", agents[0].log());
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A trainer on several machines: each step it exchanges a number and the wish to stop, and each saves its own shard.
 
-Without a time limit on the exchange, as with most collective libraries: who loses its peer hangs. It stays at the step HOLD,
-if there is one, until told to stop.
+Without a time limit on the exchange, as with most collective libraries: who loses its peer hangs, or fails if the connection is
+reset. It stays at the step HOLD, if there is one, until told to stop. The first node writes its port into the file MEET.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 import time
 
 NODE, NODES = int(os.environ.get("GPUPLAN_NODE", "0")), int(os.environ.get("GPUPLAN_NODES", "1"))
-PORT, STEPS, PACE = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+MEET, STEPS, PACE = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 HOLD = int(sys.argv[4]) if len(sys.argv) > 4 else None
 FOLDER = os.environ.get("GPUPLAN_CKPT_DIR", "checkpoints")
 stop = []
@@ -22,14 +22,14 @@ signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
 
 def connect():
     if NODE == 0:
-        server = socket.create_server(("127.0.0.1", PORT), reuse_port=True)
+        server = socket.create_server(("127.0.0.1", 0))
+        with open(MEET + ".new", "w") as file:
+            file.write(str(server.getsockname()[1]))
+        os.rename(MEET + ".new", MEET)
         return [server.accept()[0].makefile("rw") for _ in range(NODES - 1)]
-    for _ in range(600):
-        try:
-            return [socket.create_connection(("127.0.0.1", PORT)).makefile("rw")]
-        except OSError:
-            time.sleep(0.05)
-    sys.exit("nobody listens")
+    while not os.path.exists(MEET):
+        time.sleep(0.02)
+    return [socket.create_connection(("127.0.0.1", int(open(MEET).read()))).makefile("rw")]
 
 
 def say(peer, what):

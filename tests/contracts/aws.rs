@@ -1,7 +1,7 @@
 //! Every source of AWS over canned answers, over faults, and over moto.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gpuplan::clouds::ask;
 use gpuplan::clouds::ask::all;
@@ -206,11 +206,9 @@ fn a_region_that_hangs_is_given_up_and_the_others_are_kept() {
     let hardware = Hardware::embedded().unwrap();
     let server =
         Server::start(|request| if region(request) == "eu-west-1" { Reply::Silence } else { account(request) });
-    let limits =
-        TimeLimits { attempt: Duration::from_millis(400), attempts: 2, answer: Duration::from_secs(2), ..quick() };
-    let started = Instant::now();
+    // Nobody would wait for the server to say something: it never does.
+    let limits = TimeLimits { attempt: Duration::from_secs(5), ..quick() };
     let answer = ask_spot(&hardware, &server.endpoint, &["eu-west-1", "us-east-1"], limits).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
     assert_eq!(answer.offers.len(), 3);
     assert!(
         answer.notes.iter().any(|note| note.place == "eu-west-1" && note.detail.contains("cannot reach")),
@@ -527,15 +525,19 @@ fn no_secret_stands_in_an_error_a_note_or_an_answer() {
     }
 }
 
+/// The first answer comes only when every region has been asked.
 #[test]
-fn all_regions_take_as_long_as_the_slowest_and_not_as_their_sum() {
-    const LATENCY: Duration = Duration::from_millis(50);
+fn all_regions_are_asked_at_the_same_time() {
     let hardware = Hardware::embedded().unwrap();
     let market = Market::embedded(&hardware).unwrap();
     let query = OfferQuery::known(&market, &hardware, &CloudId::new("aws"));
+    let regions = query.wanted.len();
+    let all_asked = std::sync::Barrier::new(regions);
     let rules = vec![
-        Rule::on("*", Fault::Late(LATENCY)),
-        Rule::answer("DescribeSpotPriceHistory", |call| {
+        Rule::answer("DescribeSpotPriceHistory", move |call| {
+            if call.number == 0 {
+                all_asked.wait();
+            }
             let rows = call.parameters("InstanceType").into_iter().map(|name| {
                 let zoned = format!("<availabilityZoneId>{}-az1</availabilityZoneId></item>", call.region);
                 item(&name, &format!("{}a", call.region), "1.25", 0).replace("</item>", &zoned)
@@ -546,19 +548,17 @@ fn all_regions_take_as_long_as_the_slowest_and_not_as_their_sum() {
         Rule::on("DescribeInstanceTypeOfferings", Fault::Refuse(403, "UnauthorizedOperation", "no")),
     ];
     let proxy = Proxy::start(None, rules);
-    let source = SpotPrices::new(session(&proxy.endpoint, quick()));
-    let regions = query.wanted.len();
-    let begun = Instant::now();
+    let patient = Duration::from_mins(1);
+    let source = SpotPrices::new(session(&proxy.endpoint, TimeLimits { attempt: patient, answer: patient, ..quick() }));
     let answer = ask(&[(&source, query.clone())]).unwrap().remove(0).unwrap();
-    let took = begun.elapsed();
-    let calls = proxy.calls().len();
-    println!(
-        "{regions} regions, {calls} calls of {LATENCY:?} each, {} offers: {took:?}; one after the other {:?}",
+    assert!(
+        regions > 10 && answer.offers.len() > regions,
+        "{} offers of {regions} regions: {:?}",
         answer.offers.len(),
-        LATENCY * calls as u32
+        answer.notes
     );
-    assert!(regions > 10 && answer.offers.len() > regions);
-    assert!(took < LATENCY * calls as u32 / 2, "{took:?}");
+    let answered: std::collections::BTreeSet<_> = answer.offers.iter().map(|offer| &offer.place.region).collect();
+    assert_eq!(answered.len(), regions, "{:?}", answer.notes);
 }
 
 /// All that needs moto, on one moto, since it takes seconds to start.
@@ -633,13 +633,10 @@ fn faults_cost_only_their_region(moto: &Moto, hardware: &Hardware) {
         answers::spot_history(zones.map(spot).to_vec(), 1000),
     ];
     let proxy = Proxy::start(Some(moto.address.clone()), rules);
-    let limits =
-        TimeLimits { attempts: 2, attempt: Duration::from_secs(8), answer: Duration::from_secs(12), ..quick() };
+    let limits = TimeLimits { attempts: 2, attempt: Duration::from_secs(15), ..quick() };
     let source = SpotPrices::new(session(&proxy.endpoint, limits));
     let regions = ["us-east-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1"];
-    let begun = Instant::now();
     let answer = ask(&[(&source, query(hardware, &["g5.xlarge"], &regions))]).unwrap().remove(0).unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(20));
     let mut answered: Vec<_> = answer.offers.iter().map(|offer| &*offer.place.region).collect();
     answered.sort_unstable();
     assert_eq!(answered, ["us-east-1", "us-west-2"], "a busy region is asked again: {:?}", answer.notes);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::heart::{Finish, Shipping, with};
+use crate::heart::{Event, Finish, Shipping, with};
 use crate::hold;
 use crate::outcome::{Asked, Exit};
 use crate::program::Program;
@@ -28,15 +28,17 @@ const FINAL_PATIENCE: Duration = Duration::from_mins(15);
 const UNTIL_THE_FIRST_ENDS: Duration = Duration::from_hours(24 * 30);
 /// torchrun kills its workers 30 s after SIGTERM unless it is told otherwise; the agent ends them in time by itself.
 const LAUNCHER_PATIENCE: Duration = Duration::from_mins(2);
-/// The last output of a program whose processes are all gone is read within so long.
+/// The last output of a program whose processes are all gone is waited for so long, since somebody else may hold its end open; and
+/// where nothing hurries the end of the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+const LAST_WORDS_UNHURRIED: Duration = Duration::from_secs(30);
 /// In the first machine's own folder: the mark of the first machine's agent, by which others see that they share the folder.
 pub const OWNER_FILE: &str = "owner";
 
 impl Supervisor {
     /// Until all that the program completed is safe or cannot be made so.
     pub(super) async fn attend(&mut self, restored: &Restored) -> Result<Exit, Fault> {
-        let own = self.own_folder()?;
+        let (own, shares_a_folder) = (self.own_folder()?, self.shares_a_folder()?);
         let starts = with(&self.pulse, |pulse| {
             (pulse.starts, pulse.progress) = (pulse.starts + 1, None);
             pulse.started_at.get_or_insert_with(Instant::now);
@@ -58,7 +60,7 @@ impl Supervisor {
             self.sampler.begin(pid);
         }
         let (finish, told) = watch::channel(None);
-        let shipping = self.shipping(restored, told);
+        let shipping = self.shipping(restored, shares_a_folder, told);
         let mut tick = tokio::time::interval(TICK);
         let exit = loop {
             tokio::select! {
@@ -74,10 +76,9 @@ impl Supervisor {
         self.sampler.end().await;
         // The program is gone; what it left behind goes, too, before its files are looked at for the last time.
         self.end_tree().await?;
-        let all_read = spawn_blocking(|| reading.into_iter().try_for_each(std::thread::JoinHandle::join));
-        let _ = tokio::time::timeout(LAST_WORDS, all_read).await;
+        self.read_the_rest(reading).await;
         self.read_progress();
-        self.hear_the_others().await;
+        self.hear_the_others(exit).await;
         self.exit = Some(exit);
         if exit != Exit::Code(0) && self.ending.asked.is_none() {
             self.warn_the_others(None, "its program failed", self.settings.grace);
@@ -117,16 +118,27 @@ impl Supervisor {
         }
     }
 
-    /// The programs of a team stop together, so this one may have ended before its agent heard why. How it ended depends on that.
-    async fn hear_the_others(&mut self) {
-        if self.settings.place.is_alone() {
+    /// The programs of a team stop together, so this one may have ended before its agent heard why. How it ended depends on that: a
+    /// program that lost its peer fails long before the silence of the other machine means anything, and has not failed by itself.
+    async fn hear_the_others(&mut self, exit: Exit) {
+        let (run, epoch, place, heartbeat) =
+            (self.settings.run.clone(), self.epoch, self.settings.place, self.settings.heartbeat);
+        if place.is_alone() {
             return;
         }
-        let until = Instant::now() + team::LOOK * 2;
-        while self.ending.asked.is_none()
-            && let Ok(Some(event)) = tokio::time::timeout_at(until.into(), self.events.recv()).await
-        {
+        let all_is_said = async move {
+            tokio::time::sleep(team::LOOK * 2).await;
+            if exit != Exit::Code(0) {
+                team::all_work_on(&run, epoch, place, heartbeat).await;
+            }
+            team::leaving(&run, epoch, place).await
+        };
+        let said = self.unless_asked(tokio::time::timeout(FINAL_PATIENCE, all_is_said)).await;
+        while let Ok(event) = self.events.try_recv() {
             self.hear(event, None);
+        }
+        if let Some(Ok(Some((node, leaving)))) = said {
+            self.hear(Event::PeerLeaves { node, leaving }, None);
         }
     }
 
@@ -135,13 +147,26 @@ impl Supervisor {
         spawn_blocking(move || tree::end_descendants(group.as_ref())).await.map_err(io::Error::other)?
     }
 
+    async fn read_the_rest(&mut self, reading: Vec<std::thread::JoinHandle<()>>) {
+        let limit = if self.ending.leave_by.is_some() { LAST_WORDS } else { LAST_WORDS_UNHURRIED };
+        let all_read = spawn_blocking(|| reading.into_iter().try_for_each(std::thread::JoinHandle::join));
+        let is_read = matches!(tokio::time::timeout(limit, all_read).await, Ok(Ok(Ok(()))));
+        with(&self.pulse, |pulse| pulse.output_lost |= !is_read);
+        self.tell_of_lost_output();
+    }
+
     fn read_output(&self, program: &mut Program) -> io::Result<Vec<std::thread::JoinHandle<()>>> {
         let Some((logs, (out, err))) = self.logs.as_ref().zip(program.output()?) else { return Ok(Vec::new()) };
         let follow = |from, stream| logs.follow(fs::File::from(from), stream, self.talk.clone(), self.pulse.clone());
         Ok(vec![follow(out, Stream::Out), follow(err, Stream::Err)])
     }
 
-    fn shipping(&self, restored: &Restored, told: watch::Receiver<Option<Finish>>) -> JoinHandle<bool> {
+    fn shipping(
+        &self,
+        restored: &Restored,
+        shares_a_folder: bool,
+        told: watch::Receiver<Option<Finish>>,
+    ) -> JoinHandle<bool> {
         let (run, folder, place) = (self.settings.run.clone(), self.settings.folder.clone(), self.settings.place);
         let shipper = Shipper::new(run.clone(), folder.clone(), (self.epoch, place), self.settings.keep, restored.name);
         let (pulse, events) = (self.pulse.clone(), self.sender.clone());
@@ -151,7 +176,6 @@ impl Supervisor {
             let shipping = Shipping { shipper, settling, folder, begun: self.begun, pulse, events };
             return tokio::spawn(async move { shipping.run(told).await.1 });
         }
-        let shares_a_folder = self.shares_a_folder();
         tokio::spawn(
             Sharing { run, shipper, folder, framework, settle, place, epoch, shares_a_folder, pulse, events }.run(told),
         )
@@ -177,9 +201,13 @@ impl Supervisor {
     }
 
     /// Whether the first machine's files are this machine's, too, on a shared disk.
-    pub(super) fn shares_a_folder(&self) -> bool {
-        let owner = fs::read_to_string(self.own_folder_of(0).join(OWNER_FILE)).ok();
-        self.start.as_ref().is_some_and(|start| owner.as_deref() == Some(start.folder_of.as_str()))
+    pub(super) fn shares_a_folder(&self) -> io::Result<bool> {
+        let Some(start) = &self.start else { return Ok(false) };
+        match fs::read_to_string(self.own_folder_of(0).join(OWNER_FILE)) {
+            Ok(owner) => Ok(owner == start.folder_of),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn environment(&self, restored: &Restored, starts: u32, own: &Path) -> Vec<(String, String)> {

@@ -34,12 +34,17 @@ impl Supervisor {
                 with(&self.pulse, |pulse| pulse.is_taken |= by_cloud && notice.urgency == Urgency::Leave);
                 self.heed(&notice, program);
             }
-            // Whose program failed has told the others, and hears only the echo.
-            Event::PeerLeaves { .. } if self.exit.is_some_and(|exit| exit != Exit::Code(0)) => {}
             Event::PeerLeaves { node, leaving } => {
                 let asked = if leaving.is_cap { Asked::Cap } else { Asked::Interruption };
                 let left =
                     Duration::try_from_secs_f64(leaving.seconds_left).unwrap_or_default().max(self.settings.grace);
+                if self.exit.is_some_and(|exit| exit != Exit::Code(0)) {
+                    // Whose program failed has told the others, and hears the echo. How it ended stands; what they have not sent when they
+                    // are gone never comes.
+                    let by = Instant::now() + left;
+                    self.ending.leave_by = Some(self.ending.leave_by.map_or(by, |known| known.min(by)));
+                    return;
+                }
                 self.drain(asked, &format!("node {node}: {}", leaving.from), left, program);
             }
             Event::Fenced => {
@@ -98,11 +103,12 @@ impl Supervisor {
         ));
         if is_first {
             self.ending.asked = Some(asked);
+            // Programs of a team may tell each other to stop, so the agents are told first.
+            self.warn_the_others(Some(asked), why, left);
             if let Some(program) = program {
                 program.ask_to_end(self.settings.signal);
             }
             self.tell(Occasion::Interrupted, &format!("{why}: the program saves and ends"));
-            self.warn_the_others(Some(asked), why, left);
         }
     }
 
@@ -133,14 +139,15 @@ impl Supervisor {
         if self.ending.asked.is_some() {
             return;
         }
-        let spent = self.heart().spent();
-        with(&self.pulse, |pulse| pulse.spent = spent);
+        let (spent, is_known) = (self.heart().spent_at_least(), self.heart().spent().is_some());
+        with(&self.pulse, |pulse| pulse.spent_at_least = spent);
         let passed = self.settings.caps.passed(spent);
         if passed > self.told
             && let Some((percent, spent)) = passed.zip(spent)
         {
             self.told = passed;
-            let text = format!("{percent} % of the budget are spent (${spent})");
+            let at_least = if is_known { "" } else { "at least " };
+            let text = format!("{at_least}{percent} % of the budget are spent (${spent})");
             self.talk.say(&text);
             self.tell(Occasion::Budget, &text);
         }
@@ -153,15 +160,7 @@ impl Supervisor {
     }
 
     fn look_for_life(&mut self, processor: Duration, program: Option<&Program>) {
-        if with(&self.pulse, |pulse| mem::take(&mut pulse.output_lost)) && !self.output_lost {
-            self.output_lost = true;
-            self.hear(
-                Event::Warning(
-                    "the disk takes no more of the program's output: the log in the store has gaps".to_owned(),
-                ),
-                None,
-            );
-        }
+        self.tell_of_lost_output();
         if self.settings.stall.is_none() {
             return;
         }
@@ -182,6 +181,17 @@ impl Supervisor {
                 self.talk.say("the program is killed, as --on-stall kill says");
                 self.ending.kill_at = Some(Instant::now());
             }
+        }
+    }
+
+    pub(super) fn tell_of_lost_output(&mut self) {
+        if with(&self.pulse, |pulse| mem::take(&mut pulse.output_lost)) && !mem::replace(&mut self.output_lost, true) {
+            self.hear(
+                Event::Warning(
+                    "not all of the program's output could be kept: the log in the store has gaps".to_owned(),
+                ),
+                None,
+            );
         }
     }
 

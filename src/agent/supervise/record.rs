@@ -1,5 +1,7 @@
 //! The end of a run on this machine: what is written into the store, and who is told.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -8,6 +10,9 @@ use crate::notify::Occasion;
 use crate::outcome::{Asked, Outcome};
 use crate::supervise::{RECORDING, Supervisor};
 use gpuplan_runstore::Phase;
+
+/// A store that is away is waited for so long, while the machine is there.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Supervisor {
     /// What became of the run. The outcome stands whether or not the store takes the record.
@@ -19,18 +24,20 @@ impl Supervisor {
             pulse.is_taken &= is_interrupted;
         });
         let (heart, run, node) = (self.heart(), self.settings.run.clone(), self.settings.place.node);
-        let status = heart.status(0);
-        let result = json!({
-            "outcome": outcome, "exit": self.exit, "why": self.why, "epoch": self.epoch, "committed": status.committed, "synced": self.synced,
-            "starts": status.starts, "spent_usd": status.spent_usd, "ended_at": Timestamp::now(),
-        });
         let logs = self.logs.take();
         let recording = async {
             if run.has_epoch(self.epoch + 1).await? {
                 return Ok(());
             }
-            heart.bill().await?;
+            if let Some(warning) = heart.bill().await? {
+                self.talk.say(&format!("warning: {warning}"));
+            }
+            let status = heart.status(0);
             if node == 0 {
+                let result = json!({
+                    "outcome": outcome, "exit": self.exit, "why": self.why, "epoch": self.epoch, "committed": status.committed,
+                    "synced": self.synced, "starts": status.starts, "spent_usd": status.spent_usd, "ended_at": Timestamp::now(),
+                });
                 run.write_result(&result).await?;
             }
             if let Some(logs) = &logs {
@@ -40,12 +47,17 @@ impl Supervisor {
             run.write_status(node, &status).await?;
             if let Some(logs) = &logs { logs.send().await } else { Ok(()) }
         };
-        if let Ok(Err(error)) = tokio::time::timeout(RECORDING * 2, recording).await {
-            self.talk.say(&format!("warning: the outcome is not recorded: {error}"));
+        let why = match tokio::time::timeout(PATIENCE, recording).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("the store does not answer within {} s", PATIENCE.as_secs())),
+        };
+        if let Some(why) = why {
+            self.talk.say(&format!("warning: the outcome is not recorded: {why}"));
         }
-        let safe = status
-            .committed
-            .map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
+        let committed = with(&self.pulse, |pulse| pulse.committed);
+        let safe =
+            committed.map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
         self.tell(Occasion::Finished, &format!("{}; {safe}", outcome.words()));
         if self.ending.asked == Some(Asked::Interruption) {
             for source in &self.settings.notices {

@@ -7,7 +7,7 @@ use crate::heart::{Event, with};
 use crate::outcome::{Exit, Outcome};
 use crate::staging::{Data, stage};
 use crate::supervise::{Fault, Supervisor, Talk};
-use gpuplan_runstore::{Contents, Phase};
+use gpuplan_runstore::{Contents, Phase, StoreError};
 use gpuplan_units::Bytes;
 
 /// Before a request that was refused is made again, doubled each time.
@@ -58,14 +58,20 @@ impl Supervisor {
 
     /// Data that changed between two machines of a run is told and used: whether it may, only a person knows.
     async fn compare(&mut self, contents: &Contents) -> Result<(), Fault> {
-        if let Some(first) = self.settings.run.keep_contents(contents).await? {
-            let shown = |contents: &Contents| {
-                format!("{} files, {}, at {}", contents.files, Bytes(contents.bytes as f64), contents.address)
-            };
-            let text =
-                format!("the data is not what this run began with: {} now, {} then", shown(contents), shown(&first));
-            self.hear(Event::Warning(text), None);
-        }
+        let warning = match self.settings.run.keep_contents(contents).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(first)) => {
+                let shown = |contents: &Contents| {
+                    format!("{} files, {}, at {}", contents.files, Bytes(contents.bytes as f64), contents.address)
+                };
+                format!("the data is not what this run began with: {} now, {} then", shown(contents), shown(&first))
+            }
+            Err(error @ StoreError::Unreadable { .. }) => {
+                format!("whether the data is what this run began with is not known: {error}")
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.hear(Event::Warning(warning), None);
         Ok(())
     }
 }

@@ -32,7 +32,7 @@ impl AwsAccount {
             account.sts(region).get_caller_identity().send().await.map_err(|error| account.error(region, &error))
         };
         let said = account.in_time(region, said).await?;
-        let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
+        let text = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
         Ok(Identity {
             account: text(said.account()),
             principal: text(said.arn()),
@@ -69,7 +69,8 @@ impl AwsAccount {
         };
         let used = running.map(counted);
         let needed = f64::from(need.instance.vcpus) * f64::from(need.nodes);
-        let request = request(&code, need.region, used.unwrap_or_default() + needed);
+        // Where nobody says how much is used, it may be all of it.
+        let request = request(&code, need.region, used.unwrap_or(limit) + needed);
         Ok(vec![Quota { code, name, region: need.region.to_owned(), unit: "vCPUs", limit, used, needed, request }])
     }
 }

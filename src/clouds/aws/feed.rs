@@ -142,8 +142,11 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_document_or_an_error(text in ".{0,60}") {
-            let _ = serde_json::from_str::<Document>(&text);
+        fn no_part_of_a_document_is_one(text in ".{0,60}", cut in 0.0_f64..1.0) {
+            prop_assert!(serde_json::from_str::<Document>(&text).is_err());
+            let whole = json!({"config": {"regions": [{"region": "us-east", "instanceTypes": group("1.00")}]}}).to_string();
+            prop_assert!(serde_json::from_str::<Document>(&whole).is_ok());
+            prop_assert!(serde_json::from_str::<Document>(&whole[..(cut * whole.len() as f64) as usize]).is_err());
         }
     }
 }

@@ -96,7 +96,8 @@ impl AwsLauncher {
         let region = account.home_region().unwrap_or(ANY_REGION);
         let said = account.sts(region).get_caller_identity().send().await;
         let said = said.map_err(|error| launch_error(account.error(region, &error)))?;
-        let owner = said.arn().unwrap_or_default().to_owned();
+        let unnamed = || LaunchError::Unclear { code: "sts:GetCallerIdentity names nobody".to_owned() };
+        let owner = said.arn().ok_or_else(unnamed)?.to_owned();
         self.known().owner = Some(owner.clone());
         Ok(owner)
     }
@@ -213,11 +214,15 @@ impl AwsLauncher {
             running(account, &pool.region, bought)
         );
         let Ok(quota) = quota else { return unsaid };
-        let (Some(of), Some(limit)) = (quota.quota_code(), quota.value()) else { return unsaid };
+        let (Some(of), Some(limit), Some(vcpus)) = (quota.quota_code(), quota.value(), site.machine.vcpus) else {
+            return unsaid;
+        };
         let name = quota.quota_name().unwrap_or_default();
-        let used = used.unwrap_or_default();
-        let used: f64 = used.iter().filter(|(machine, _)| counts(name, machine, bought)).map(|(_, vcpus)| vcpus).sum();
-        let needed = f64::from(site.machine.vcpus) * f64::from(request.nodes.max(1));
+        // Where nobody says how much is used, it may be all of it.
+        let used = used.map_or(limit, |used| {
+            used.iter().filter(|(machine, _)| counts(name, machine, bought)).map(|(_, vcpus)| vcpus).sum()
+        });
+        let needed = f64::from(vcpus) * f64::from(request.nodes.max(1));
         let code = format!("{of} of {limit} vCPUs in {} ({code})", pool.region);
         LaunchError::Quota { code, request: request_quota(of, &pool.region, used + needed) }
     }

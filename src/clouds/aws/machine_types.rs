@@ -67,8 +67,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_figures_are_compared(count in any::<i32>(), partition in any::<Option<f64>>(), memory in any::<Option<i32>>()) {
-            let _ = check("p5.48xlarge", count, partition, memory);
+        fn figures_agree_where_count_and_memory_do(count in 0..16, partition in any::<Option<f64>>(), memory in any::<Option<i32>>()) {
+            let said = check("p5.48xlarge", count, partition, memory);
+            let is_close = memory.is_none_or(|mib| (f64::from(mib) / 81_920.0 - 1.0).abs() <= TOLERANCE);
+            prop_assert_eq!(said.is_none(), (count == 8 || count == 0 && partition == Some(8.0)) && is_close, "{:?}", said);
+            prop_assert!(said.is_none_or(|said| said.contains("the catalog of this program")));
         }
     }
 }

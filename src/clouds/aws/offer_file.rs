@@ -159,7 +159,8 @@ mod tests {
             let header = SAMPLE.lines().nth(5).unwrap();
             let mut file = OfferFile::default();
             file.line(header, |_| true).unwrap();
-            let _ = file.line(&line, |_| true);
+            // Of a line with too few cells the price is missing, and a line of something else is none.
+            prop_assert!(matches!(file.line(&line, |_| true), Ok(None) | Err(_)), "{line}");
             if let Ok(Some(found)) = file.line(&SAMPLE.lines().nth(6).unwrap().replace("1.0060000000", &price), |_| true) {
                 prop_assert!(UsdPerHour::parse(&price) == Ok(found.rate) || price.contains('"'));
             }

@@ -133,9 +133,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_counts_or_not(name in ".{0,40}", machine in ".{0,12}") {
-            let _ = counts(&name, &machine, Bought::Spot);
-            let _ = likely_code(&machine, Bought::OnDemand);
+        fn a_quota_counts_the_families_that_it_names(family in "[a-z]{1,3}[0-9][a-z]{0,2}", name in ".{0,40}", machine in ".{0,12}") {
+            let (letters, sold) = (letters(&family).to_uppercase(), format!("{family}.48xlarge"));
+            // `gr` counts with `g`.
+            prop_assume!(letters != "GR");
+            let (spot, on_demand) = (format!("All {letters} Spot Instance Requests"), format!("Running On-Demand {letters} instances"));
+            prop_assert!(counts(&spot, &sold, Bought::Spot) && counts(&on_demand, &sold, Bought::OnDemand));
+            prop_assert!(!counts(&spot, &sold, Bought::OnDemand) && !counts(&on_demand, &sold, Bought::Spot));
+            prop_assert!(!counts(&name, &machine, Bought::Spot) || name.starts_with("All ") && name.ends_with(" Spot Instance Requests"));
+            prop_assert_eq!(likely_code(&sold, Bought::OnDemand).is_some(), ["G", "VT", "P"].contains(&letters.as_str()));
         }
     }
 }

@@ -20,9 +20,9 @@ const HOURS_OF_A_YEAR: i128 = 8760;
 /// Words in a product's or a meter's name that make it another product than a Linux machine that is ours alone.
 const OTHER_PRODUCTS: [&str; 5] = ["Windows", "CloudServices", "Cloud Services", "Dedicated", "Low Priority"];
 
-/// One page. Unknown fields are ignored, every field may be missing.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
+/// One page. Unknown fields are ignored; an answer without a list is none.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub struct Page {
     pub items: Rows<Row>,
     pub next_page_link: Option<String>,
@@ -284,8 +284,11 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_a_page_or_an_error(text in ".{0,200}") {
-            let _ = serde_json::from_str::<Page>(&text);
+        fn no_part_of_a_page_is_one(text in ".{0,200}", cut in 0.0_f64..1.0) {
+            prop_assert!(serde_json::from_str::<Page>(&text).is_err());
+            let whole = json!({ "Items": [row(json!({}))], "NextPageLink": null }).to_string();
+            prop_assert_eq!(serde_json::from_str::<Page>(&whole).unwrap().items.read.len(), 1);
+            prop_assert!(serde_json::from_str::<Page>(&whole[..(cut * whole.len() as f64) as usize]).is_err());
         }
     }
 }

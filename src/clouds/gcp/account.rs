@@ -87,11 +87,7 @@ impl Account {
 
 fn metrics(quotas: Vec<model::Quota>) -> Vec<Metric> {
     let metric = |quota: model::Quota| {
-        Some(Metric {
-            name: quota.metric?.name()?.to_owned(),
-            limit: quota.limit?,
-            usage: quota.usage.unwrap_or_default(),
-        })
+        Some(Metric { name: quota.metric?.name()?.to_owned(), limit: quota.limit?, usage: quota.usage })
     };
     quotas.into_iter().filter_map(metric).collect()
 }

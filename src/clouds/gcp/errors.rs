@@ -48,7 +48,8 @@ pub struct Objection {
 pub struct Exceeded {
     /// As Cloud Quotas calls it, such as `PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region`.
     pub id: String,
-    pub limit: f64,
+    /// `None`: Google does not say.
+    pub limit: Option<f64>,
     /// What the limit holds for, such as a region.
     pub dimensions: BTreeMap<String, String>,
 }
@@ -245,13 +246,14 @@ mod tests {
     fn a_quota_is_named_with_the_command_that_asks_for_more() {
         let exceeded = Exceeded {
             id: "PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region".to_owned(),
-            limit: 8.0,
+            limit: Some(8.0),
             ..Exceeded::default()
         };
         let objection =
             Objection { code: "QUOTA_EXCEEDED".to_owned(), quota: Some(exceeded.clone()), ..Objection::default() };
-        let error =
-            launch_error(&objection, |exceeded| format!("ask for {} more than {}", exceeded.id, exceeded.limit));
+        let error = launch_error(&objection, |exceeded| {
+            format!("ask for {} more than {}", exceeded.id, exceeded.limit.unwrap())
+        });
         let request = format!("ask for {} more than 8", exceeded.id);
         assert_eq!(error, LaunchError::Quota { code: exceeded.id, request });
         let shared = Exceeded { id: "GPUS-ALL-REGIONS-per-project".to_owned(), ..Exceeded::default() };
@@ -265,8 +267,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_objection_is_one_of_them(code in ".{0,30}", message in ".{0,80}", status in proptest::option::of(100_u16..600)) {
-            prop_assert!(!means(&code, status, &message).is_empty());
+        fn an_unknown_objection_is_named_and_goes_by_its_status(code in ".{0,30}", message in ".{0,80}", status in proptest::option::of(100_u16..600)) {
+            let objection = Objection { code: code.clone(), message: message.clone(), status, quota: None };
+            let said = launch_error(&objection, |_| String::new()).to_string();
+            prop_assert!(said.contains(&code), "{said}");
+            let expected = match status {
+                Some(401 | 403) => "credentials",
+                Some(408 | 429 | 500..=599) => "unclear",
+                _ => "request",
+            };
+            prop_assert_eq!(means(&format!("new-code {code}"), status, ""), expected);
         }
     }
 }

@@ -87,8 +87,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_unknown(text in ".{0,100}") {
-            prop_assert!(!principal(&text).is_empty());
+        fn text_that_is_no_file_of_credentials_names_nobody(text in ".{0,100}") {
+            prop_assert_eq!(principal(&text), "unknown");
+        }
+
+        #[test]
+        fn a_file_names_its_account_and_never_its_key(name in ".{0,30}", key in "[A-Z]{8}") {
+            let file = serde_json::json!({"type": "service_account", "client_email": name, "private_key": key}).to_string();
+            let expected = if name.is_empty() { "service_account, not named in the file".to_owned() } else { name };
+            prop_assert_eq!(principal(&file), expected);
         }
     }
 }

@@ -42,7 +42,8 @@ pub enum Limit {
 pub struct Metric {
     pub name: String,
     pub limit: f64,
-    pub usage: f64,
+    /// `None`: Google does not say.
+    pub usage: Option<f64>,
 }
 
 /// `quotaInfos.get` of Cloud Quotas, as far as it is read.
@@ -93,14 +94,15 @@ pub fn of_metric(name: &str, metrics: &[Metric], need: &QuotaNeed, project: &str
     } else {
         (format!("{}-per-project-region", name.replace('_', "-")), format!(" --dimensions=region={region}"))
     };
-    let missing = metric.usage + needed(need);
+    // Where nobody says how much is used, it may be all of it.
+    let missing = metric.usage.unwrap_or(metric.limit) + needed(need);
     Ok(Quota {
         code: name.to_owned(),
         name: name.to_lowercase().replace('_', " "),
         region: region.to_owned(),
         unit: "GPUs",
         limit: metric.limit,
-        used: Some(metric.usage),
+        used: metric.usage,
         needed: needed(need),
         request: request(&id, missing, &dimensions, project),
     })
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn a_zero_limit_blocks_and_says_how_to_ask_for_more() {
         let hardware = Hardware::embedded().unwrap();
-        let metrics = [Metric { name: "PREEMPTIBLE_NVIDIA_H100_GPUS".to_owned(), limit: 8.0, usage: 8.0 }];
+        let metrics = [Metric { name: "PREEMPTIBLE_NVIDIA_H100_GPUS".to_owned(), limit: 8.0, usage: Some(8.0) }];
         let need = need(&hardware, "a3-highgpu-8g", Purchase::Spot, 2);
         let quota = of_metric("PREEMPTIBLE_NVIDIA_H100_GPUS", &metrics, &need, "p").unwrap();
         assert!(quota.blocks());
@@ -196,12 +198,15 @@ mod tests {
              --quota-id=PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region --preferred-value=24 --dimensions=region=us-central1"
         );
         assert!(of_metric("NVIDIA_L4_GPUS", &metrics, &need, "p").is_err(), "no default is assumed");
-        let all = [Metric { name: ALL_REGIONS.to_owned(), limit: 64.0, usage: 0.0 }];
+        let all = [Metric { name: ALL_REGIONS.to_owned(), limit: 64.0, usage: Some(0.0) }];
         let quota = of_metric(ALL_REGIONS, &all, &need, "p").unwrap();
         assert!(
             !quota.blocks() && quota.request.ends_with("--quota-id=GPUS-ALL-REGIONS-per-project --preferred-value=16"),
             "{quota:?}"
         );
+        let unsaid = [Metric { usage: None, ..all[0].clone() }];
+        let quota = of_metric(ALL_REGIONS, &unsaid, &need, "p").unwrap();
+        assert!(quota.used.is_none() && quota.request.ends_with("--preferred-value=80"), "{quota:?}");
     }
 
     #[test]

@@ -410,13 +410,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_json_is_read_or_refused(text in ".{0,200}", units in any::<i64>(), nanos in any::<i64>(), unit in "[A-Za-z.]{0,8}") {
-            let _ = read(&Value::String(text.clone()), at());
-            let _ = read(&json!({"description": text.clone(), "category": text}), at());
+        fn what_is_no_row_of_a_part_is_none_and_a_part_has_a_price_or_a_note(
+            text in ".{0,200}", units in any::<i64>(), nanos in any::<i64>(), unit in "h|[A-Za-z.]{0,8}",
+        ) {
+            for row in [json!(text), json!({"description": text, "category": text})] {
+                prop_assert!(read(&row, at()).is_none(), "{row}");
+            }
             let gpu = row("Nvidia L4 GPU running in Americas", "OnDemand", &unit, &json!(units.to_string()), nanos);
-            if let Some(Ok(priced)) = read(&gpu, at()) {
-                prop_assert!(units >= 0 && (0..1_000_000_000).contains(&nanos) && unit == "h");
-                prop_assert_eq!(i128::from(priced.rate.nanos), i128::from(units) * 1_000_000_000 + i128::from(nanos));
+            let amount = i128::from(units) * 1_000_000_000 + i128::from(nanos);
+            let is_price = units >= 0 && (0..1_000_000_000).contains(&nanos) && (1..=i128::from(i64::MAX)).contains(&amount) && unit == "h";
+            match read(&gpu, at()) {
+                Some(Ok(priced)) => prop_assert!(is_price && i128::from(priced.rate.nanos) == amount),
+                Some(Err(note)) => prop_assert!(!is_price && note.place.contains("Nvidia L4 GPU")),
+                None => prop_assert!(false, "a GPU is a part"),
             }
         }
     }

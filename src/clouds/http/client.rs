@@ -167,21 +167,19 @@ impl Http {
 
     async fn begin(&self, request: &Request) -> Result<reqwest::Response, SourceError> {
         let mut wait = BACKOFF;
-        for attempt in 1.. {
-            let outcome = self.send(request).await;
-            let status = outcome.as_ref().map_or(0, |response| response.status().as_u16());
-            let may_repeat = attempt < ATTEMPTS && matches!(status, 0 | 429 | 500..=599);
-            match outcome {
-                Ok(response) if response.status().is_success() => return Ok(response),
-                Ok(response) if !may_repeat => return Err(refusal(request, response).await),
-                Err(error) if !may_repeat => return Err(request.unreachable(error)),
-                Ok(response) => wait = asked_wait(&response).unwrap_or(wait),
+        for _ in 1..ATTEMPTS {
+            match self.send(request).await {
+                Ok(response) if matches!(response.status().as_u16(), 429 | 500..=599) => {
+                    wait = asked_wait(&response).unwrap_or(wait)
+                }
+                Ok(response) => return accepted(request, response).await,
                 Err(_) => {}
             }
             tokio::time::sleep(wait).await;
             wait *= 2;
         }
-        Err(SourceError::Unreachable { place: request.place(), detail: "it was never asked".to_owned() })
+        let last = self.send(request).await.map_err(|error| request.unreachable(error))?;
+        accepted(request, last).await
     }
 
     async fn send(&self, request: &Request) -> Result<reqwest::Response, reqwest::Error> {
@@ -207,13 +205,17 @@ fn malformed(request: &Request, error: &dyn std::error::Error) -> SourceError {
     SourceError::Malformed { field: request.place(), detail: request.redacted(&error.to_string()) }
 }
 
-async fn refusal(request: &Request, response: reqwest::Response) -> SourceError {
-    let code = response.status().as_u16().to_string();
-    let body = response.text().await.unwrap_or_default();
-    SourceError::Refused {
-        code,
-        detail: request.redacted(if body.trim().is_empty() { "without a word" } else { &body }),
+async fn accepted(request: &Request, response: reqwest::Response) -> Result<reqwest::Response, SourceError> {
+    if response.status().is_success() {
+        return Ok(response);
     }
+    let code = response.status().as_u16().to_string();
+    let detail = match response.text().await {
+        Ok(body) if body.trim().is_empty() => "without a word".to_owned(),
+        Ok(body) => request.redacted(&body),
+        Err(error) => request.redacted(&format!("why cannot be read: {}", root_cause(&error.without_url()))),
+    };
+    Err(SourceError::Refused { code, detail })
 }
 
 /// Seconds of `Retry-After`, within reason.

@@ -59,11 +59,12 @@ impl Kubernetes {
                 words: "deleted".to_owned(),
             });
         };
-        let pods = self
-            .get(&["get", "pods", &format!("--selector={}", of_job(job)), "--output=json"], work)
-            .await?
-            .unwrap_or_default();
-        Ok(read(&found, &pods, Timestamp::now()))
+        let pods = self.get(&["get", "pods", &format!("--selector={}", of_job(job)), "--output=json"], work).await?;
+        let unsaid = || EngineError::Unclear {
+            engine: ENGINE,
+            detail: format!("kubectl says nothing of the pods of {}", job.0),
+        };
+        Ok(read(&found, &pods.ok_or_else(unsaid)?, Timestamp::now()))
     }
 
     async fn get(&self, arguments: &[&str], work: &Handed) -> Result<Option<Value>, EngineError> {
@@ -138,26 +139,25 @@ fn read(job: &Value, pods: &Value, now: Timestamp) -> JobStatus {
         pods["items"].as_array().into_iter().flatten().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
     let words = if why.is_empty() { places.join(",") } else { why.to_owned() };
     // Pods that are not counted as failures are not counted anywhere else either.
-    JobStatus { state, relaunches: None, machine_seconds: Some(container_seconds(pods, now)), words }
+    JobStatus { state, relaunches: None, machine_seconds: container_seconds(pods, now), words }
 }
 
-/// Of every pod that is still listed, which are all until the Job is deleted.
-fn container_seconds(pods: &Value, now: Timestamp) -> f64 {
+/// Of every pod that is still listed, which are all until the Job is deleted. `None` where one does not say from when to when it ran.
+fn container_seconds(pods: &Value, now: Timestamp) -> Option<f64> {
     let moment = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
-    let containers = pods["items"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|pod| pod["status"]["containerStatuses"].as_array())
-        .flatten();
+    // A pod that no machine has taken yet has no containers.
+    let containers =
+        pods["items"].as_array()?.iter().filter_map(|pod| pod["status"]["containerStatuses"].as_array()).flatten();
     let span = |container: &Value| {
-        let state = &container["state"];
-        if let Some(since) = moment(&state["running"]["startedAt"]) {
-            return now.duration_since(since).as_secs_f64().max(0.0);
-        }
-        let ended = &state["terminated"];
-        let (from, to) = (moment(&ended["startedAt"]), moment(&ended["finishedAt"]));
-        from.zip(to).map_or(0.0, |(from, to)| to.duration_since(from).as_secs_f64().max(0.0))
+        let (running, ended) = (&container["state"]["running"], &container["state"]["terminated"]);
+        let (from, to) = if running.is_object() {
+            (moment(&running["startedAt"])?, now)
+        } else if ended.is_object() {
+            (moment(&ended["startedAt"])?, moment(&ended["finishedAt"])?)
+        } else {
+            return Some(0.0);
+        };
+        Some(to.duration_since(from).as_secs_f64().max(0.0))
     };
     containers.map(span).sum()
 }
@@ -210,6 +210,13 @@ mod tests {
             { "status": { "containerStatuses": [{ "state": { "running": { "startedAt": "2026-08-02T12:00:00Z" } } }] } },
             { "status": { "containerStatuses": [{ "state": { "terminated": { "startedAt": "2026-08-02T11:00:00Z", "finishedAt": "2026-08-02T11:00:30Z" } } }] } },
         ] });
-        assert_eq!(container_seconds(&pods, now).round(), 630.0);
+        assert_eq!(container_seconds(&pods, now).map(f64::round), Some(630.0));
+        assert_eq!(container_seconds(&json!({ "items": [{ "status": { "phase": "Pending" } }] }), now), Some(0.0));
+        let lost = json!({ "items": [{ "status": { "containerStatuses": [{ "state": { "terminated": { "reason": "ContainerStatusUnknown" } } }] } }] });
+        assert_eq!(
+            (container_seconds(&lost, now), container_seconds(&json!({}), now)),
+            (None, None),
+            "what is not said is not nothing"
+        );
     }
 }

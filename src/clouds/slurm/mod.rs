@@ -90,19 +90,15 @@ fn of_scontrol(line: &str) -> JobStatus {
     let field = |key: &str| {
         line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default()
     };
-    let restarts: u32 = field("Restarts").parse().unwrap_or_default();
-    let nodes: f64 = field("NumNodes").split('-').next().and_then(|count| count.parse().ok()).unwrap_or_default();
+    let restarts: Option<u32> = field("Restarts").parse().ok();
+    let nodes: Option<f64> = field("NumNodes").split('-').next().and_then(|count| count.parse().ok());
     // Earlier lives are not in it.
-    let seconds = (restarts == 0).then(|| elapsed(field("RunTime"))).flatten();
-    let state = state(field("JobState"), restarts);
+    let seconds = elapsed(field("RunTime")).filter(|_| restarts == Some(0));
+    let state = state(field("JobState"), restarts.is_some_and(|restarts| restarts > 0));
     let place = field("NodeList");
     let words = if place.is_empty() || place == "(null)" { field("Reason") } else { place };
-    JobStatus {
-        state,
-        relaunches: Some(restarts),
-        machine_seconds: seconds.map(|seconds| seconds * nodes),
-        words: words.to_owned(),
-    }
+    let machine_seconds = seconds.zip(nodes).map(|(seconds, nodes)| seconds * nodes);
+    JobStatus { state, relaunches: restarts, machine_seconds, words: words.to_owned() }
 }
 
 /// A line a life, the last one last.
@@ -114,7 +110,7 @@ fn of_sacct(text: &str) -> Option<JobStatus> {
         lives.iter().map(|life| Some(life[1].parse::<f64>().ok()? * life[2].parse::<f64>().ok()?)).sum();
     let last = lives.last()?.first()?;
     Some(JobStatus {
-        state: state(last, restarts),
+        state: state(last, restarts > 0),
         relaunches: Some(restarts),
         machine_seconds: seconds,
         words: (*last).to_owned(),
@@ -122,9 +118,9 @@ fn of_sacct(text: &str) -> Option<JobStatus> {
 }
 
 /// States of squeue(1), "JOB STATE CODES". sacct says `CANCELLED by 0`.
-fn state(word: &str, restarts: u32) -> JobState {
+fn state(word: &str, has_run_before: bool) -> JobState {
     match word.split_whitespace().next().unwrap_or_default() {
-        "PENDING" if restarts == 0 => JobState::Waiting,
+        "PENDING" if !has_run_before => JobState::Waiting,
         "PENDING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" | "PREEMPTED" | "RESV_DEL_HOLD" => {
             JobState::Interrupted
         }
@@ -207,6 +203,17 @@ mod tests {
             (again.state, again.machine_seconds, again.words.as_str()),
             (JobState::Interrupted, None, "BeginTime")
         );
+        for (line, relaunches) in [
+            ("JobState=RUNNING RunTime=00:01:40 NumNodes=2", None),
+            ("JobState=RUNNING Restarts=0 RunTime=00:01:40", Some(0)),
+        ] {
+            let status = of_scontrol(line);
+            assert_eq!(
+                (status.relaunches, status.machine_seconds),
+                (relaunches, None),
+                "what is not said is not nothing: {line}"
+            );
+        }
     }
 
     #[test]

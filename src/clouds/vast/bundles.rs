@@ -89,7 +89,8 @@ pub fn list(rows: &Rows<Row>, listing: &mut Listing) {
             continue;
         };
         let Some(instance) = listing.with_gpus(&row.gpu_name, memory_gb, gpus) else { continue };
-        let flags = format!("offer={} disk_gb={DISK_GB}", row.id.as_u64().unwrap_or_default());
+        let id = row.id.as_u64().map_or_else(|| "unknown".to_owned(), |id| id.to_string());
+        let flags = format!("offer={id} disk_gb={DISK_GB}");
         if let Some(offer) = listing.offer(instance, row.country(), Purchase::OnDemand, row.with_disk(&row.dph_base)) {
             offer.availability = Availability::Seen;
             offer.flags = flags.as_str().into();
@@ -225,7 +226,7 @@ mod tests {
                 let answer = read(json!([row(json!({ "dph_base": price, "min_bid": price, "storage_cost": storage, "geolocation": text }))]));
                 prop_assert!(answer.offers.iter().all(|offer| offer.quote.rate.nanos() > 0));
             }
-            let _ = serde_json::from_str::<Bundles>(&text);
+            prop_assert!(serde_json::from_str::<Bundles>(&text).is_err());
         }
     }
 }

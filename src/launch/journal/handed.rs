@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::engine::{Handed, JobId};
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Journal, JournalError, time};
 
 pub const TABLE: &str = "
     CREATE TABLE IF NOT EXISTS handed (
@@ -81,7 +81,7 @@ impl Journal {
 
 fn kept(row: &Row) -> Result<KeptJob, JournalError> {
     let work = serde_json::from_str(&row.get::<_, String>(0)?).map_err(|error| JournalError::Row(error.to_string()))?;
-    let ended_at = row.get::<_, Option<i64>>(3)?.and_then(|at| Timestamp::from_second(at).ok());
+    let ended_at = row.get::<_, Option<i64>>(3)?.map(time).transpose()?;
     Ok(KeptJob {
         work,
         job: row.get::<_, Option<String>>(1)?.map(JobId),

@@ -39,8 +39,12 @@ impl AwsLauncher {
             let page = page.map_err(|error| launch_error(account.error(region, &error)))?;
             found.extend(page.capacity_block_offerings().iter().cloned());
         }
-        let zones =
-            if found.is_empty() { HashMap::new() } else { zone_ids(account, client, region, &mut Vec::new()).await };
+        let mut notes = Vec::new();
+        let zones = if found.is_empty() { HashMap::new() } else { zone_ids(account, client, region, &mut notes).await };
+        if let Some(note) = notes.first() {
+            // Blocks whose zone nobody can name would look like none for sale.
+            return Err(LaunchError::Unclear { code: note.to_string() });
+        }
         let of_zone = |block: &CapacityBlockOffering| zones.get(block.availability_zone()?).cloned();
         let mut offers: Vec<BlockOffer> = found.iter().filter_map(|block| offer(block, of_zone(block)?)).collect();
         offers.sort_by_key(|offer| (offer.starts_at, offer.upfront_usd));

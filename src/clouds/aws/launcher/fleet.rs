@@ -196,7 +196,7 @@ mod tests {
         Site {
             group: "sg-1".to_owned(),
             subnets: Vec::new(),
-            machine: MachineType { vcpus: 4, is_arm: false, fabric_cards: 0, stands_close: true },
+            machine: MachineType { vcpus: Some(4), is_arm: false, fabric_cards: 0, stands_close: true },
             image: Image { id: "ami-1".to_owned(), root: "/dev/sda1".to_owned(), disk_gib: 75 },
         }
     }

@@ -86,7 +86,8 @@ pub async fn sweep(account: &Account, region: &str, now: Timestamp) {
     // A list of machines is not given up for what costs nothing.
     let Ok(answer) = account.ec2(region).describe_placement_groups().filters(ours).send().await else { return };
     for group in answer.placement_groups().iter().filter(|group| is_past(group, now)) {
-        let (region, name) = (region.to_owned(), group.group_name().unwrap_or_default().to_owned());
+        let Some(name) = group.group_name() else { continue };
+        let (region, name) = (region.to_owned(), name.to_owned());
         is_removed(account, &Group { region, name, run: String::new(), epoch: 0 }).await;
     }
 }

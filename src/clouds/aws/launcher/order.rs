@@ -207,7 +207,7 @@ mod tests {
         Site {
             group: "sg-1".to_owned(),
             subnets: vec![subnet()],
-            machine: MachineType { vcpus: 192, is_arm: false, fabric_cards: 32, stands_close: true },
+            machine: MachineType { vcpus: Some(192), is_arm: false, fabric_cards: 32, stands_close: true },
             image: Image { id: "ami-1".to_owned(), root: "/dev/sda1".to_owned(), disk_gib: 75 },
         }
     }

@@ -42,7 +42,8 @@ pub struct Subnet {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineType {
-    pub vcpus: i32,
+    /// `None`: EC2 does not say.
+    pub vcpus: Option<i32>,
     pub is_arm: bool,
     /// Cards that can carry an Elastic Fabric Adapter; 0: none can.
     pub fabric_cards: i32,
@@ -98,7 +99,12 @@ impl Ask<'_> {
         let answer = self.client.describe_security_groups().filters(filter("group-name", MACHINE)).send().await;
         let answer = answer.map_err(|error| self.refused(error))?;
         let (group, network) = match answer.security_groups() {
-            [one] => (one.group_id().unwrap_or_default(), one.vpc_id().unwrap_or_default()),
+            [one] => {
+                let unnamed = || LaunchError::Unclear {
+                    code: format!("{} does not name the network of `{MACHINE}`", self.region),
+                };
+                one.group_id().zip(one.vpc_id()).ok_or_else(unnamed)?
+            }
             // Another region may have one, so only this one is out.
             [] => {
                 return Err(not_set_up(
@@ -194,7 +200,7 @@ fn machine_type(known: &InstanceTypeInfo) -> MachineType {
     let architectures = known.processor_info().map(ProcessorInfo::supported_architectures).unwrap_or_default();
     let strategies = known.placement_group_info().map(PlacementGroupInfo::supported_strategies).unwrap_or_default();
     MachineType {
-        vcpus: known.v_cpu_info().and_then(aws_sdk_ec2::types::VCpuInfo::default_v_cpus).unwrap_or_default(),
+        vcpus: known.v_cpu_info().and_then(aws_sdk_ec2::types::VCpuInfo::default_v_cpus),
         is_arm: architectures.contains(&ArchitectureType::Arm64),
         fabric_cards,
         stands_close: strategies.contains(&PlacementGroupStrategy::Cluster),
@@ -224,10 +230,13 @@ mod tests {
         let network = NetworkInfo::builder().efa_supported(true).efa_info(efa).maximum_network_cards(32).build();
         let close = PlacementGroupInfo::builder().supported_strategies(PlacementGroupStrategy::Cluster).build();
         let known = InstanceTypeInfo::builder().network_info(network).placement_group_info(close).build();
-        assert_eq!(machine_type(&known), MachineType { vcpus: 0, is_arm: false, fabric_cards: 32, stands_close: true });
+        assert_eq!(
+            machine_type(&known),
+            MachineType { vcpus: None, is_arm: false, fabric_cards: 32, stands_close: true }
+        );
         let arm = ProcessorInfo::builder().supported_architectures(ArchitectureType::Arm64).build();
         let plain = machine_type(&InstanceTypeInfo::builder().processor_info(arm).build());
-        assert_eq!(plain, MachineType { vcpus: 0, is_arm: true, fabric_cards: 0, stands_close: false });
+        assert_eq!(plain, MachineType { vcpus: None, is_arm: true, fabric_cards: 0, stands_close: false });
     }
 
     #[test]

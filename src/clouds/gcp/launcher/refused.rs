@@ -48,7 +48,7 @@ pub fn objection(operation: &Operation) -> Option<Objection> {
         let quota = error.error_details.iter().find_map(|detail| detail.quota_info.as_ref());
         let exceeded = quota.map(|quota| Exceeded {
             id: quota.limit_name.clone().unwrap_or_default(),
-            limit: quota.limit.unwrap_or_default(),
+            limit: quota.limit,
             dimensions: quota
                 .dimensions
                 .iter()
@@ -76,8 +76,8 @@ pub fn how_to_ask(exceeded: &Exceeded, request: &CreateRequest, project: &str) -
         let instance = hardware.find_instance(&CloudId::new(CLOUD), &request.pool.instance_type)?;
         Some(hardware.instance(instance).node.gpus.as_f64().ceil() * f64::from(request.nodes))
     });
-    match gpus {
-        Some(gpus) => quotas::request_of(&exceeded.id, exceeded.limit + gpus, &exceeded.dimensions, project),
+    match exceeded.limit.zip(gpus) {
+        Some((limit, gpus)) => quotas::request_of(&exceeded.id, limit + gpus, &exceeded.dimensions, project),
         None => "gpuplan doctor".to_owned(),
     }
 }
