@@ -261,6 +261,8 @@ proptest! {
         let answer = simulator.answer(&case(terms));
         if answer["unsupported"].is_null() {
             prop_assert!(usd(&answer).dollars() > 0.9999 * times[0] * 0.9731 - 1e-6, "{}", answer);
+        } else {
+            prop_assert!(answer["id"] == 1 && answer["unsupported"].as_str().is_some_and(|why| !why.is_empty()), "{}", answer);
         }
     }
 }

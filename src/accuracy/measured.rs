@@ -111,7 +111,7 @@ impl Run {
         match self.measured {
             Measured::StepSeconds(seconds) => Some(made.step_seconds.map(|predicted| predicted / seconds)),
             Measured::TeraflopsPerGpu { rate, counted } => {
-                let seconds = self.counted_flops(counted) / (rate * 1e12 * self.gpus());
+                let seconds = self.counted_flops(counted)? / (rate * 1e12 * self.gpus());
                 Some(made.step_seconds.map(|predicted| predicted / seconds))
             }
             Measured::TokensPerSecondPerGpu(measured) => {
@@ -142,25 +142,23 @@ impl Run {
         f64::from(self.case.hardware.gpus.unwrap_or(1).max(1))
     }
 
-    /// Operations of an optimizer step, as the source counts them.
-    fn counted_flops(&self, counted: CountedFlops) -> f64 {
-        let count = |value: Option<u32>| f64::from(value.unwrap_or(0));
-        let model = &self.case.model;
-        let (layers, hidden, vocab) = (count(model.layers), count(model.hidden), count(model.vocab));
-        let sequence = count(self.case.training.sequence_length);
-        let tokens = self.case.training.global_batch.unwrap_or(0.0) * sequence;
+    /// Operations of an optimizer step, as the source counts them. `None` where it leaves out a size that it counts with.
+    fn counted_flops(&self, counted: CountedFlops) -> Option<f64> {
+        let (model, training) = (&self.case.model, &self.case.training);
+        let (layers, hidden) = (f64::from(model.layers?), f64::from(model.hidden?));
+        let sequence = f64::from(training.sequence_length?);
+        let tokens = training.global_batch? * sequence;
         let attention = sequence / (6.0 * hidden);
-        match counted {
+        let vocab = || model.vocab.map(f64::from);
+        Some(match counted {
             CountedFlops::WithRecompute => {
-                96.0 * tokens * layers * hidden * hidden * (1.0 + attention + vocab / (16.0 * layers * hidden))
+                96.0 * tokens * layers * hidden * hidden * (1.0 + attention + vocab()? / (16.0 * layers * hidden))
             }
-            CountedFlops::SixPerParameter => {
-                tokens * (6.0 * model.params.unwrap_or(0.0) + 6.0 * layers * hidden * sequence)
-            }
+            CountedFlops::SixPerParameter => tokens * (6.0 * model.params? + 6.0 * layers * hidden * sequence),
             CountedFlops::Model => {
-                72.0 * tokens * layers * hidden * hidden * (1.0 + attention + vocab / (12.0 * layers * hidden))
+                72.0 * tokens * layers * hidden * hidden * (1.0 + attention + vocab()? / (12.0 * layers * hidden))
             }
-        }
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::prediction::Prediction;
 use crate::published::{Published, Run};
 use crate::regret::Regret;
 use gpuplan_units::Band;
+use gpuplan_units::names::word;
 
 /// A group with fewer answers says too little to weigh as much as the others.
 const FEWEST_OF_A_GROUP: usize = 8;
@@ -184,11 +185,6 @@ fn name(scored: &Scored, by: By) -> Option<String> {
         By::Gpu => run.case.hardware.gpu.clone(),
         By::Regime => scored.made.map(|made| word(made.regime)),
     }
-}
-
-/// A variant as it is written in files.
-fn word(variant: impl Serialize) -> String {
-    serde_json::to_value(variant).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn line<'a>(name: &str, scored: impl Iterator<Item = &'a Scored<'a>>) -> Line {

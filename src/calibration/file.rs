@@ -78,7 +78,8 @@ impl Calibration {
     }
 
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        serde_json::to_string_pretty(self).expect("numbers, texts and lists under keys of text can always be written")
+            + "\n"
     }
 
     /// The first figure that no measurement gives.
@@ -96,11 +97,15 @@ impl Calibration {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::device::Device;
     use crate::simulated::tests::simulated;
     use crate::suite::{self, Suite};
     use proptest::prelude::*;
+
+    static MADE: LazyLock<Calibration> = LazyLock::new(made);
 
     fn made() -> Calibration {
         let mut device = simulated("l4", 3);
@@ -152,15 +157,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,300}") {
-            let _ = Calibration::read(&text);
+        fn any_text_is_no_calibration(text in ".{0,300}") {
+            prop_assert!(matches!(Calibration::read(&text), Err(CalibrationError::Syntax(why)) if !why.is_empty()));
+        }
+
+        /// Another character somewhere: a whole calibration whose figures a clock could give, or an error.
+        #[test]
+        fn any_damage_is_read_or_refused(at in any::<prop::sample::Index>(), letter in "[-0-9a-z\",.:{}]") {
+            let mut text = MADE.json();
+            let at = at.index(text.len());
+            text.replace_range(at..=at, &letter);
+            match Calibration::read(&text) {
+                Ok(read) => {
+                    prop_assert!(read.results.iter().all(|one| one.statistics.is_sane() && one.benchmark.work.is_sane()), "{text}");
+                    prop_assert!(Calibration::read(&read.json()).is_ok_and(|again| again.results.len() == read.results.len()));
+                }
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
         }
 
         #[test]
         fn a_file_cut_short_is_refused(share in 0.0..0.999_f64) {
-            let text = made().json();
+            let text = MADE.json();
             let end = (text.len() as f64 * share) as usize;
-            prop_assert!(Calibration::read(text.get(..end).unwrap_or_default()).is_err());
+            prop_assert!(text.is_ascii() && Calibration::read(&text[..end]).is_err());
         }
     }
 }

@@ -45,15 +45,10 @@ const BUFFER: usize = 4 << 20;
 
 /// Measures for about `seconds` each; `folder` is where the data lies.
 pub fn measure(folder: Option<&Path>, seconds: f64) -> HostRates {
-    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut rates = HostRates { processor: processor(), cores: cores as u32, ..HostRates::default() };
+    let mut rates = HostRates { processor: processor(), ..HostRates::default() };
     let duration = Duration::from_secs_f64(seconds);
-    match packed_sample() {
-        Ok(packed) => {
-            rates.decode_bytes_per_second_one_core = Some(decode(&packed, 1, duration));
-            rates.decode_bytes_per_second = Some(decode(&packed, cores, duration));
-        }
-        Err(error) => rates.waived.push(format!("loader work: {error}")),
+    if let Err(error) = loader_work(&mut rates, duration) {
+        rates.waived.push(format!("loader work: {error}"));
     }
     match folder.map(|folder| read_rate(folder, duration)) {
         None => rates.waived.push("storage: no folder was named with --data".to_owned()),
@@ -61,6 +56,15 @@ pub fn measure(folder: Option<&Path>, seconds: f64) -> HostRates {
         Some(Ok((bytes, rate))) => (rates.read_bytes, rates.read_bytes_per_second) = (Some(bytes), Some(rate)),
     }
     rates
+}
+
+fn loader_work(rates: &mut HostRates, duration: Duration) -> Result<(), std::io::Error> {
+    let cores = thread::available_parallelism()?.get();
+    rates.cores = cores as u32;
+    let packed = packed_sample()?;
+    rates.decode_bytes_per_second_one_core = Some(decode(&packed, 1, duration)?);
+    rates.decode_bytes_per_second = Some(decode(&packed, cores, duration)?);
+    Ok(())
 }
 
 fn processor() -> Option<String> {
@@ -84,25 +88,26 @@ fn packed_sample() -> Result<Vec<u8>, std::io::Error> {
 }
 
 /// Bytes of decoded samples a second over `threads` threads.
-fn decode(packed: &[u8], threads: usize, duration: Duration) -> f64 {
+fn decode(packed: &[u8], threads: usize, duration: Duration) -> Result<f64, std::io::Error> {
     let begun = Instant::now();
     let bytes: usize = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| decode_until(packed, begun, duration))).collect();
-        workers.into_iter().filter_map(|worker| worker.join().ok()).sum()
-    });
-    bytes as f64 / begun.elapsed().as_secs_f64()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|_| Err(std::io::Error::other("a worker thread panicked"))))
+            .sum::<Result<usize, _>>()
+    })?;
+    Ok(bytes as f64 / begun.elapsed().as_secs_f64())
 }
 
 /// Inflates a sample, turns its rows into planes and shuffles an index, over and over.
-fn decode_until(packed: &[u8], begun: Instant, duration: Duration) -> usize {
+fn decode_until(packed: &[u8], begun: Instant, duration: Duration) -> Result<usize, std::io::Error> {
     let (mut values, mut planes) = (Vec::with_capacity(SAMPLE_BYTES), vec![0_u8; SAMPLE_BYTES]);
     let mut order: Vec<u32> = (0..1024).collect();
     let (mut done, mut random) = (0, 12345_u32);
     while begun.elapsed() < duration {
         values.clear();
-        if ZlibDecoder::new(packed).read_to_end(&mut values).is_err() {
-            break;
-        }
+        ZlibDecoder::new(packed).read_to_end(&mut values)?;
         let plane = SAMPLE_BYTES / 3;
         for (at, pixel) in values.chunks_exact(3).enumerate() {
             (planes[at], planes[plane + at], planes[2 * plane + at]) = (pixel[0], pixel[1], pixel[2]);
@@ -114,7 +119,7 @@ fn decode_until(packed: &[u8], begun: Instant, duration: Duration) -> usize {
         done += std::hint::black_box(&planes).len();
         std::hint::black_box(&order);
     }
-    done
+    Ok(done)
 }
 
 /// Bytes read and their rate.
@@ -139,8 +144,11 @@ fn read_rate(folder: &Path, duration: Duration) -> Result<(f64, f64), String> {
     };
     let bytes: usize = thread::scope(|scope| {
         let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(|| read(&mut vec![0; BUFFER]))).collect();
-        readers.into_iter().filter_map(|reader| reader.join().ok()).sum()
-    });
+        readers
+            .into_iter()
+            .map(|reader| reader.join().map_err(|_| "a reader thread panicked".to_owned()))
+            .sum::<Result<usize, String>>()
+    })?;
     if bytes < LEAST_READ {
         return Err(format!("{} has {} to read, too little for a rate", folder.display(), Bytes(bytes as f64)));
     }
@@ -193,6 +201,12 @@ mod tests {
         assert!(rates.decode_bytes_per_second_one_core.unwrap() > 1e6);
         assert_eq!(rates.read_bytes, Some(LEAST_READ as f64));
         assert!(rates.read_bytes_per_second.unwrap() > 0.0);
+    }
+
+    #[test]
+    fn damaged_samples_are_no_rate() {
+        let packed = packed_sample().unwrap();
+        assert!(decode(&packed[..packed.len() / 2], 2, Duration::from_secs(60)).is_err());
     }
 
     #[test]

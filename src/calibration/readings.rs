@@ -137,9 +137,25 @@ mod tests {
     }
 
     proptest! {
+        /// Cells that are numbers raise what was read before and never lower it; others change nothing.
         #[test]
-        fn any_line_is_read_without_panic(line in ".{0,200}") {
-            Readings::before(&line, &line).add(&line);
+        fn any_line_raises_or_leaves_what_is_known(
+            line in prop_oneof![".{0,200}", "(-?[0-9]{1,4}([.][0-9])?|\\[N/A\\])(, ?(-?[0-9]{1,4}|\\[N/A\\]|Active)){0,9}"],
+        ) {
+            let mut readings = Readings::before(&line, &line);
+            let others = readings.others;
+            readings.add("1000, 2000, 50, 300, 700, Active");
+            let before = readings.clone();
+            readings.add(&line);
+            let cells = line.split(',').map(|cell| cell.trim().parse::<f64>().ok().filter(|value| value.is_finite()));
+            let kept = [before.clock_mhz, before.clock_limit_mhz, before.temperature_celsius, before.power_watts, before.power_limit_watts];
+            let found =
+                [readings.clock_mhz, readings.clock_limit_mhz, readings.temperature_celsius, readings.power_watts, readings.power_limit_watts];
+            for ((kept, found), cell) in kept.into_iter().zip(found).zip(cells.chain(std::iter::repeat(None))) {
+                prop_assert_eq!(found, cell.map_or(kept, |cell| kept.map(|kept| kept.max(cell))), "{}", line);
+            }
+            prop_assert!(readings.throttled.starts_with(&before.throttled) && readings.throttled.len() <= THROTTLES.len());
+            prop_assert!(others as usize <= line.lines().count() && readings.others == others);
         }
     }
 }

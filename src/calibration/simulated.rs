@@ -45,16 +45,20 @@ pub struct SimulatedDevice {
     clock: f64,
 }
 
+/// Major and minor of `9.0`; zeros for a name such as `gfx942`, of a card that CUDA does not know.
+fn capability(text: &str) -> (u32, u32) {
+    let parts = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    parts.unwrap_or((0, 0))
+}
+
 impl SimulatedDevice {
     /// `link` joins the `gpus` of the made-up machine.
     pub fn new(gpu: &Gpu, roof: Roof, gpus: u32, link: GpuLink, seed: u64) -> Self {
         let mut draws = Draws::new(seed, 0x5EED);
-        let capability = gpu.compute_capability.split_once('.');
-        let number = |text: &str| text.parse().unwrap_or(0);
         let facts = DeviceFacts {
             name: format!("simulated {}", gpu.name),
             memory_bytes: gpu.memory().0 as u64,
-            compute_capability: capability.map_or((0, 0), |(major, minor)| (number(major), number(minor))),
+            compute_capability: capability(&gpu.compute_capability),
             gpus,
             versions: BTreeMap::from([
                 ("simulation".to_owned(), "roofline".to_owned()),

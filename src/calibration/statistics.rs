@@ -27,7 +27,7 @@ impl Statistics {
         if samples.is_empty() || samples.iter().any(|sample| !sample.is_finite() || *sample <= 0.0) {
             return None;
         }
-        let median = median(samples);
+        let median = median_of(samples.to_vec());
         let deviations: Vec<f64> = samples.iter().map(|sample| (sample - median).abs()).collect();
         let deviation = median_of(deviations.clone()) * MAD_TO_DEVIATION;
         let limit = OUTLIER * deviation.max(LEAST_DEVIATION * median);
@@ -51,22 +51,14 @@ impl Statistics {
 
 /// No clock knows more figures, and a file with so many reads back the same.
 pub fn six_figures(number: f64) -> f64 {
-    format!("{number:.5e}").parse().unwrap_or(number)
+    format!("{number:.5e}").parse().expect("a number is read as it was written")
 }
 
-/// Zero without a number.
-pub fn median(numbers: &[f64]) -> f64 {
-    median_of(numbers.to_vec())
-}
-
+/// Of at least one number.
 fn median_of(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let middle = numbers.len() / 2;
-    match numbers.len() {
-        0 => 0.0,
-        length if length.is_multiple_of(2) => f64::midpoint(numbers[middle - 1], numbers[middle]),
-        _ => numbers[middle],
-    }
+    if numbers.len().is_multiple_of(2) { f64::midpoint(numbers[middle - 1], numbers[middle]) } else { numbers[middle] }
 }
 
 #[cfg(test)]
@@ -92,6 +84,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn six_figures_are_near_any_number(number in prop_oneof![any::<f64>(), Just(f64::NAN), Just(f64::INFINITY), 1e-9..1e9_f64]) {
+            let near = six_figures(number);
+            prop_assert!(near == number || (near - number).abs() <= 1e-5 * number.abs() + f64::MIN_POSITIVE || number.is_nan(), "{near}");
+            prop_assert!(near.is_nan() == number.is_nan() && six_figures(near).to_bits() == near.to_bits());
+        }
+
         #[test]
         fn scaling_every_sample_scales_the_median_alone(samples in prop::collection::vec(1e-6..1e3_f64, 1..40), scale in 0.1..10.0_f64) {
             let (plain, scaled) = (Statistics::of(&samples).unwrap(), samples.iter().map(|s| s * scale).collect::<Vec<_>>());

@@ -14,7 +14,7 @@ use gpuplan_calibration::recorded;
 use gpuplan_calibration::simulated::Roof;
 use gpuplan_calibration::suite::{Sampled, layer_format};
 use gpuplan_hardware::gpu::RateTable;
-use gpuplan_hardware::{Gpu, GpuLink, Hardware, NodeShape, NumberFormat};
+use gpuplan_hardware::{Gpu, Hardware, NodeShape, NumberFormat};
 use gpuplan_units::{BytesPerSecond, GpuCount};
 use gpuplan_workload::{Gemm, Precision};
 
@@ -41,6 +41,8 @@ pub fn roof(gpu: &Gpu) -> Roof {
 pub enum MeasuredError {
     #[error("it was measured on `{0}`, which the catalog does not have, so nothing says what to expect of it")]
     UnknownGpu(String),
+    #[error("the catalog does not say how its GPUs are linked: {0}")]
+    UnknownLink(String),
     #[error("none of its results can be compared with anything")]
     NothingToCompare,
 }
@@ -77,7 +79,7 @@ fn measured_against(
         gpu: id,
         gpus: GpuCount::whole(calibration.device.gpus.clamp(1, 16) as u16),
         gpu_memory: gpu.memory(),
-        link: hardware.gpu_link(gpu, &gpu.link, calibration.device.gpus).unwrap_or(GpuLink::Single),
+        link: hardware.gpu_link(gpu, &gpu.link, calibration.device.gpus).map_err(MeasuredError::UnknownLink)?,
         fabric: None,
     };
     // What the reference itself reaches of what the constants expect, for work that it did not measure.

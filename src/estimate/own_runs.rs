@@ -13,6 +13,7 @@ use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 
 use gpuplan_hardware::Gpu;
+use gpuplan_units::names::word;
 use gpuplan_workload::{Model, Training};
 
 /// What is run: code of one kind on one model.
@@ -25,8 +26,7 @@ pub struct Program {
 
 impl Program {
     pub fn new(model: &Model, training: &Training) -> Self {
-        let word = serde_json::to_value(training.task).ok().and_then(|word| word.as_str().map(str::to_owned));
-        Self { model: model.name.clone(), task: word.unwrap_or_default(), framework: training.framework.0.clone() }
+        Self { model: model.name.clone(), task: word(training.task), framework: training.framework.0.clone() }
     }
 }
 

@@ -161,7 +161,8 @@ impl Hardware {
         })
     }
 
-    /// Bandwidth of a GPU link id between `gpus` cards, with bridges falling to PCIe beyond their reach.
+    /// Bandwidth of a GPU link id between `gpus` cards, with bridges falling to PCIe beyond their reach; without a link of their own
+    /// cards have PCIe.
     pub fn gpu_link(&self, gpu: &Gpu, id: &str, devices: u32) -> Result<GpuLink, String> {
         if devices <= 1 {
             return Ok(GpuLink::Single);
@@ -169,12 +170,13 @@ impl Hardware {
         let link = self.find_link(id).ok_or_else(|| format!("`{id}` is not a link of links.toml"))?;
         let pcie = GpuLink::Pcie { bandwidth: gpu.pcie_bandwidth() };
         Ok(match (link.kind, link.bandwidth()) {
+            (LinkKind::Network, _) => return Err(format!("`{id}` joins machines and not the GPUs of one")),
             (LinkKind::Pcie, Some(bandwidth)) => GpuLink::Pcie { bandwidth },
             (LinkKind::Gpu, Some(bandwidth)) => match (link.topology, link.reaches) {
                 (Some(Topology::Pairs), reaches) if devices > reaches.unwrap_or(2) => pcie,
                 (_, reaches) => GpuLink::Fast { bandwidth, domain: reaches.unwrap_or(devices).max(devices) },
             },
-            _ => pcie,
+            (LinkKind::Gpu | LinkKind::Pcie, None) => pcie,
         })
     }
 
@@ -198,7 +200,15 @@ impl Hardware {
             let gpu = &self.gpus[usize::from(gpu_id.0)];
             let count = GpuCount::parse(counts[row]).map_err(|error| broken(format!("gpu_count: {error}")))?;
             let whole_card = gpu.memory().0 * if count.is_slice() { count.as_f64() } else { 1.0 };
-            let fabric = number("fabric_gbit_per_s", fabric_rates[row])?.filter(|_| !fabrics[row].is_empty());
+            let fabric = match number("fabric_gbit_per_s", fabric_rates[row])?.filter(|_| !fabrics[row].is_empty()) {
+                None => None,
+                Some(gbit) => {
+                    let link = self.find_link(fabrics[row]);
+                    let link =
+                        link.ok_or_else(|| broken(format!("fabric: `{}` is not in links.toml", fabrics[row])))?;
+                    Some(Fabric { bandwidth: BytesPerSecond::from_gbit(gbit), rdma: link.rdma == Some(true) })
+                }
+            };
             let node = NodeShape {
                 gpu: gpu_id,
                 gpus: count,
@@ -206,10 +216,7 @@ impl Hardware {
                 link: self
                     .gpu_link(gpu, if links[row].is_empty() { &gpu.link } else { links[row] }, count.devices())
                     .map_err(broken)?,
-                fabric: fabric.map(|gbit| Fabric {
-                    bandwidth: BytesPerSecond::from_gbit(gbit),
-                    rdma: self.find_link(fabrics[row]).and_then(|link| link.rdma).unwrap_or(false),
-                }),
+                fabric,
             };
             let instance = InstanceType {
                 cloud: cloud.clone(),

@@ -29,7 +29,9 @@ pub struct InstanceType {
     pub link_id: String,
     /// Id of the network between machines, empty where none is known.
     pub fabric_id: String,
+    /// 0: nobody says.
     pub vcpus: u32,
+    /// Zero: nobody says.
     pub memory: Bytes,
     /// `None`: unknown; zero: none.
     pub local_nvme: Option<Bytes>,

@@ -31,6 +31,7 @@ impl GpuLink {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fabric {
     pub bandwidth: BytesPerSecond,
+    /// False too where the catalog does not say.
     pub rdma: bool,
 }
 

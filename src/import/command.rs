@@ -75,27 +75,47 @@ const LAYOUT: [&str; 9] = [
 
 /// Reads every training command of a script into the job.
 pub fn read(script: &str, asked: &mut Asked, names: Names) {
-    for line in words::lines(script) {
-        let words = words::split(&line);
-        let Some(at) = program(&words) else { continue };
-        let (before, after) = words.split_at(at + 1);
-        // Of a launcher's flags only those of the tables are looked at: the others are not the workload's.
-        for (key, value) in flags(before) {
-            if matches!(apply(&key, value.as_deref(), &mut asked.workload, names), Outcome::Understood) {
-                asked.understand(&format!("--{key}"), value.as_deref().unwrap_or("(set)"));
-            }
-        }
-        name_of_program(&words[at], asked);
-        for (key, value) in flags(after) {
-            let outcome = apply(&key, value.as_deref(), &mut asked.workload, names);
-            let (key, value) = (format!("--{key}"), value.unwrap_or_else(|| "(set)".to_owned()));
-            match outcome {
-                Outcome::Understood => asked.understand(&key, value),
-                Outcome::Beside => asked.put_beside(&key, value),
-                Outcome::Unread => asked.leave_unread(&key, value),
+    for line in words::lines(&script.replace("\r\n", "\n")) {
+        let mut rest = line.words.as_slice();
+        while let Some(at) = program(rest) {
+            let (before, behind) = rest.split_at(at + 1);
+            let (after, next) =
+                behind.split_at(behind.iter().position(|word| ends_a_command(word)).unwrap_or(behind.len()));
+            read_one(before, after, asked, names);
+            rest = next;
+            if line.is_cut {
+                asked.leave_unread(&before[at], "(a quote in its command is never closed)");
             }
         }
     }
+}
+
+/// Words of a command up to its program, and those behind it.
+fn read_one(before: &[String], after: &[String], asked: &mut Asked, names: Names) {
+    // Of a launcher's flags only those of the tables are looked at: the others are not the workload's.
+    for (key, value) in flags(before) {
+        if matches!(apply(&key, value.as_deref(), &mut asked.workload, names), Outcome::Understood) {
+            asked.understand(&format!("--{key}"), value.as_deref().unwrap_or("(set)"));
+        }
+    }
+    if let Some(program) = before.last() {
+        name_of_program(program, asked);
+    }
+    for (key, value) in flags(after) {
+        let outcome = apply(&key, value.as_deref(), &mut asked.workload, names);
+        let (key, value) = (format!("--{key}"), value.unwrap_or_else(|| "(set)".to_owned()));
+        match outcome {
+            Outcome::Understood => asked.understand(&key, value),
+            Outcome::Beside => asked.put_beside(&key, value),
+            Outcome::Unread => asked.leave_unread(&key, value),
+        }
+    }
+}
+
+/// Operators and redirections of a shell, such as `&&`, `|` and `2>&1`.
+fn ends_a_command(word: &str) -> bool {
+    matches!(word, ";" | "|" | "&" | "&&")
+        || word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '&').starts_with(['<', '>'])
 }
 
 /// Position of the training program: a Python file, or what follows `-m`, in a line that starts one.
@@ -116,7 +136,7 @@ fn program(words: &[String]) -> Option<usize> {
 }
 
 fn is_python(word: &str) -> bool {
-    word.strip_suffix(".py").is_some_and(|stem| !stem.is_empty())
+    word.strip_suffix(".py").is_some_and(|stem| !stem.is_empty() && !stem.contains(char::is_whitespace))
 }
 
 /// Some programs say by their name what they do.
@@ -287,6 +307,22 @@ mod tests {
             (Some("pretrain"), vec!["--tensor_model_parallel_size"])
         );
         assert_eq!(training.global_batch, Some(Scalar::from("512".to_owned())));
+    }
+
+    #[test]
+    fn a_command_ends_where_the_shell_ends_it() {
+        for end in ["| tee log", "> log 2>&1", "2>&1 | tee log", "&", "&& echo --fp16 done", "; done", "&>log"] {
+            let asked = asked(&format!("python train.py --max_steps 5 --bf16 {end}"));
+            assert_eq!(asked.workload.training.precision.as_deref(), Some("bf16"), "{end}");
+            assert!(asked.unread.is_empty() && asked.beside.is_empty(), "{end}");
+        }
+        let two = asked("python a.py --seq_len 8 && python b.py --bf16; python c.py --max_steps=3");
+        assert_eq!(keys(&two.understood), ["--seq_len", "--bf16", "--max_steps"]);
+        let nested = asked("srun torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) train.py --bf16");
+        assert_eq!(keys(&nested.understood), ["--bf16"]);
+        let script = asked("srun bash -c 'torchrun \\\n --nproc_per_node 8 train.py --bf16'");
+        assert_eq!(keys(&script.understood), ["--bf16"]);
+        assert_eq!(asked("python train.py --bf16 --run_name \"it").unread[0].key, "train.py");
     }
 
     #[test]

@@ -95,7 +95,12 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
         }
         machines = match machines {
             None => Some((pods.count, choices)),
-            Some((count, same)) if same == choices => Some((count + pods.count, same)),
+            Some((count, same)) if same == choices => {
+                let more = count
+                    .checked_add(pods.count)
+                    .ok_or_else(|| invalid("replicas", "more pods than can be counted"))?;
+                Some((more, same))
+            }
             Some(_) => {
                 return Err(invalid(
                     "resources",
@@ -122,8 +127,10 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
         if number(spec, "completions")? > at_once {
             asked.assumed.push(format!("{at_once} at a time of {} completions", number(spec, "completions")?));
         }
-        asked.hours = deadline(spec).or(asked.hours);
-        Ok(Pods { count: times * at_once, spec: spec.pointer("/template/spec").unwrap_or(empty) })
+        asked.hours = deadline(spec)?.or(asked.hours);
+        let count =
+            times.checked_mul(at_once).ok_or_else(|| invalid("replicas", format!("{times} x {at_once} pods")))?;
+        Ok(Pods { count, spec: spec.pointer("/template/spec").unwrap_or(empty) })
     };
     match word(job, "kind") {
         "Job" => Ok(vec![of_job(spec, 1, asked)?]),
@@ -134,7 +141,7 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
                 .collect()
         }
         "PyTorchJob" => {
-            asked.hours = spec.get("runPolicy").and_then(deadline);
+            asked.hours = spec.get("runPolicy").map(deadline).transpose()?.flatten();
             let replicas = spec.get("pytorchReplicaSpecs").and_then(Value::as_object).into_iter().flat_map(Map::values);
             replicas
                 .map(|one| {
@@ -143,7 +150,7 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
                 .collect()
         }
         _ => {
-            asked.hours = deadline(spec);
+            asked.hours = deadline(spec)?;
             Ok(vec![Pods { count: 1, spec }])
         }
     }
@@ -161,8 +168,18 @@ fn number(of: &Value, key: &str) -> Result<u32, ImportError> {
     }
 }
 
-fn deadline(spec: &Value) -> Option<Hours> {
-    spec.get("activeDeadlineSeconds").and_then(Value::as_f64).map(|seconds| Hours(seconds / 3600.0))
+fn deadline(spec: &Value) -> Result<Option<Hours>, ImportError> {
+    let key = "activeDeadlineSeconds";
+    let Some(value) = spec.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
+    let seconds = value.as_f64().filter(|seconds| *seconds > 0.0);
+    seconds
+        .map(|seconds| Some(Hours(seconds / 3600.0)))
+        .ok_or_else(|| invalid(key, format!("{value} is no number of seconds")))
+}
+
+/// A value as it is written: `true` and `8` without quotes are texts as well.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Machines that a pod can run on: its resources, narrowed by labels; each term of a required affinity is a choice of its own.
@@ -171,17 +188,15 @@ fn choices(pod: &Value, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, 
     let (mut gpus, mut cpus, mut memory) = (0, 0.0, 0.0);
     for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten() {
         resources(container, (&mut gpus, &mut cpus, &mut memory), asked)?;
-        let script: Vec<&str> = ["command", "args"]
+        let words: Vec<String> = ["command", "args"]
             .into_iter()
             .filter_map(|key| container.get(key)?.as_array())
             .flatten()
-            .filter_map(Value::as_str)
+            .map(text)
             .collect();
-        command::read(
-            &script.join(if script.iter().any(|word| word.contains('\n')) { "\n" } else { " " }),
-            asked,
-            names,
-        );
+        let command =
+            shlex::try_join(words.iter().map(String::as_str)).map_err(|error| invalid("command", error.to_string()))?;
+        command::read(&command, asked, names);
     }
     choice.gpus = (gpus > 0).then_some(Gpus::PerMachine(gpus));
     choice.vcpus = (cpus > 0.0).then_some(Need::AtLeast(cpus));
@@ -191,7 +206,7 @@ fn choices(pod: &Value, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, 
             "containers" | "affinity" => {}
             "nodeSelector" => {
                 for (label, value) in value.as_object().into_iter().flatten() {
-                    narrow(label, value.as_str().unwrap_or_default(), &mut choice, asked, names);
+                    narrow(label, &text(value), &mut choice, asked, names);
                 }
             }
             known if BESIDE_POD.contains(&known) => asked.put_beside(known, "..."),
@@ -208,10 +223,13 @@ fn resources(container: &Value, sums: (&mut u32, &mut f64, &mut f64), asked: &mu
         all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
     }
     for (key, value) in all {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = text(&value);
         let amount = quantity(&text).ok_or_else(|| invalid(&key, format!("`{text}` is no quantity of Kubernetes")))?;
         match key.as_str() {
-            "nvidia.com/gpu" | "amd.com/gpu" if amount.fract() == 0.0 && amount < 1e6 => *sums.0 += amount as u32,
+            "nvidia.com/gpu" | "amd.com/gpu" if amount.fract() == 0.0 && amount < 1e6 => {
+                *sums.0 =
+                    sums.0.checked_add(amount as u32).ok_or_else(|| invalid(&key, "more GPUs than can be counted"))?;
+            }
             "cpu" => *sums.1 += amount,
             "memory" => *sums.2 += amount / 1024.0_f64.powi(3),
             "ephemeral-storage" | "vpc.amazonaws.com/efa" | "hugepages-2Mi" => {
@@ -276,13 +294,8 @@ fn term_choices(term: &Value, choice: &Choice, asked: &mut Asked, names: Names) 
     let mut choices = vec![choice.clone()];
     for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = word(requirement, "key");
-        let values: Vec<&str> = requirement
-            .get("values")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let values: Vec<String> =
+            requirement.get("values").and_then(Value::as_array).into_iter().flatten().map(text).collect();
         if word(requirement, "operator") != "In" || values.is_empty() {
             asked.leave_unread(key, word(requirement, "operator"));
             continue;
@@ -346,6 +359,25 @@ mod tests {
     }
 
     #[test]
+    fn a_command_is_its_words_or_the_script_of_a_shell() {
+        let precision = |command: &str| {
+            let limits = "resources: {limits: {nvidia.com/gpu: 8}}";
+            let pod = format!("apiVersion: v1\nkind: Pod\nspec: {{containers: [{{{limits}, {command}}}]}}");
+            asked(&pod).map(|asked| asked.workload.training.precision)
+        };
+        for command in [
+            "command: [python, train.py, --run_name, \"it's\", --bf16]",
+            "command: [torchrun, train.py], args: [--max_steps, 5, --bf16, true]",
+            "command: [bash, -c], args: ['cd x && torchrun train.py --bf16 | tee log']",
+            "command: [/bin/sh, -c, --], args: ['torchrun train.py --bf16']",
+            "command: [bash, -c, \"set -e\\npython train.py \\\\\\n --bf16\\n\"]",
+        ] {
+            assert_eq!(precision(command).unwrap().as_deref(), Some("bf16"), "{command}");
+        }
+        assert!(matches!(precision("command: [\"a\\0b\"]"), Err(ImportError::Invalid { key, .. }) if key == "command"));
+    }
+
+    #[test]
     fn sets_and_training_jobs_add_up_their_pods() {
         let inner = POD.replace('\n', "\n        ");
         let set = format!(
@@ -372,6 +404,14 @@ mod tests {
         assert_eq!(asked("apiVersion: v1\nkind: Service").unwrap_err(), ImportError::NoGpu);
         let two = "apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n";
         assert!(matches!(asked(two), Err(ImportError::Several(names)) if names.len() == 2));
+        for limit in ["activeDeadlineSeconds: soon", "activeDeadlineSeconds: -1"] {
+            let refused = asked(&format!("apiVersion: v1\nkind: Pod\nspec: {{{limit}, containers: []}}"))
+                .unwrap_err()
+                .to_string();
+            assert!(refused.starts_with("`activeDeadlineSeconds`: "), "{refused}");
+        }
+        let all = "apiVersion: batch/v1\nkind: JobSet\nspec: {replicatedJobs: [{replicas: 999999, template: {spec: {parallelism: 999999}}}]}";
+        assert!(asked(all).unwrap_err().to_string().contains("999999 x 999999"));
         let bad = "apiVersion: v1\nkind: Pod\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: many}}}]}";
         assert!(matches!(asked(bad), Err(ImportError::Invalid { .. })));
         assert_eq!(

@@ -103,7 +103,12 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
         match key.as_str() {
             "accelerators" => accelerators = listed(value, names)?,
             "cpus" => choice.vcpus = Some(need(key, &word)?),
-            "memory" => choice.memory = Some(need(key, word.trim_end_matches(|c: char| c.is_ascii_alphabetic()))?),
+            "memory" => {
+                let gib = ["gb", "gib", "gi", "g"]
+                    .into_iter()
+                    .find_map(|unit| word.to_ascii_lowercase().strip_suffix(unit).map(str::to_owned));
+                choice.memory = Some(need(key, gib.as_deref().unwrap_or(&word))?);
+            }
             "instance_type" => choice.instance_type = Some(word.clone()),
             "use_spot" => {
                 choice.is_spot =
@@ -240,9 +245,15 @@ mod tests {
                 vec!["setup".to_owned(), "disk_size".to_owned()]
             )
         );
-        for bad in
-            ["accelerators: H100:half", "accelerators: tpu-v6e:8", "infra: k8s", "cpus: many", "use_spot: perhaps"]
-        {
+        assert_eq!(asked("resources:\n  memory: 64GB\n").unwrap().choices[0].memory, Some(Need::Exactly(64.0)));
+        for bad in [
+            "memory: 1TB",
+            "accelerators: H100:half",
+            "accelerators: tpu-v6e:8",
+            "infra: k8s",
+            "cpus: many",
+            "use_spot: perhaps",
+        ] {
             assert!(matches!(asked(&format!("resources:\n  {bad}\n")), Err(ImportError::Invalid { .. })), "{bad}");
         }
         assert!(

@@ -72,6 +72,9 @@ const BESIDE: [&str; 27] = [
     "wckey",
 ];
 
+/// Key of a word of a directive that belongs to no option.
+const NO_OPTION: &str = "#SBATCH";
+
 /// What the options say, before it is put together.
 #[derive(Default)]
 struct Options {
@@ -109,34 +112,36 @@ pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
             );
             continue;
         }
-        for (key, value) in given(directive) {
+        // A backslash at its end joins nothing: Slurm reads line by line.
+        let directive = words::Line::new(directive.trim_end().trim_end_matches('\\'));
+        if directive.is_cut {
+            return Err(invalid("#SBATCH", format!("a quote is never closed in `{}`", line.trim())));
+        }
+        for (key, value) in given(directive.words) {
             take(&key, &value, &mut options, &mut asked, names)?;
         }
     }
-    put_together(options, &mut asked);
+    put_together(options, &mut asked)?;
     command::read(text, &mut asked, names);
     Ok(asked)
 }
 
 /// `--key=value`, `--key value`, `-K value`, `-Kvalue` and flags alone.
-fn given(directive: &str) -> Vec<(String, String)> {
+fn given(directive: Vec<String>) -> Vec<(String, String)> {
     let mut all = Vec::new();
-    let mut words = words::split(directive).into_iter().peekable();
+    let mut words = directive.into_iter().peekable();
     while let Some(word) = words.next() {
         let (key, value) = if let Some(long) = word.strip_prefix("--") {
             match long.split_once('=') {
                 Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
                 None => (long.to_owned(), None),
             }
+        } else if let Some(option) = word.strip_prefix('-').filter(|option| !option.is_empty()) {
+            let known = SHORT.iter().find_map(|(short, long)| Some((*long, option.strip_prefix(*short)?)));
+            let (long, rest) = known.unwrap_or((&word, ""));
+            (long.to_owned(), (!rest.is_empty()).then(|| rest.to_owned()))
         } else {
-            let mut letters = word.chars().skip(1);
-            let letter = letters.next().unwrap_or('?');
-            let long = SHORT
-                .iter()
-                .find(|(short, _)| *short == letter)
-                .map_or_else(|| word.clone(), |(_, long)| (*long).to_owned());
-            let rest: String = letters.collect();
-            (long, (!rest.is_empty()).then_some(rest))
+            (NO_OPTION.to_owned(), Some(word))
         };
         let value = match value {
             Some(value) => value,
@@ -157,6 +162,10 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
             .ok_or_else(|| invalid(key, format!("`{value}` is no number")))
     };
     match key {
+        NO_OPTION => {
+            asked.leave_unread(key, value);
+            return Ok(());
+        }
         "job-name" => asked.name = Some(value.to_owned()),
         "nodes" => {
             options.nodes =
@@ -276,14 +285,17 @@ fn time(value: &str) -> Result<Option<Hours>, ()> {
     Ok(Some(Hours(hours)))
 }
 
-fn put_together(options: Options, asked: &mut Asked) {
+fn put_together(options: Options, asked: &mut Asked) -> Result<(), ImportError> {
+    let product = |key: &str, each: u32, times: u32| {
+        each.checked_mul(times).ok_or_else(|| invalid(key, format!("{each} x {times} are more than any machine has")))
+    };
     let tasks_per_node = options.tasks_per_node.unwrap_or_else(|| match (&options.tasks, &options.nodes) {
         (Some(tasks), Some(nodes)) => tasks.div_ceil(*nodes.start()),
         (tasks, _) => tasks.unwrap_or(1),
     });
     let gpus = match (options.gpus_per_node, options.gpus_per_task, options.gpus, &options.nodes) {
         (Some(each), ..) => Some(Gpus::PerMachine(each)),
-        (None, Some(each), ..) => Some(Gpus::PerMachine(each * tasks_per_node)),
+        (None, Some(each), ..) => Some(Gpus::PerMachine(product("gpus-per-task", each, tasks_per_node)?)),
         // A total over a given number of machines is so many on each.
         (None, None, Some(all), Some(nodes)) if nodes.start() == nodes.end() && all.is_multiple_of(*nodes.start()) => {
             Some(Gpus::PerMachine(all / nodes.start()))
@@ -300,8 +312,11 @@ fn put_together(options: Options, asked: &mut Asked) {
         }
     });
     let per_node = if let Some(Gpus::PerMachine(each)) = gpus { Some(each) } else { None };
-    let by_gpu = options.cpus_per_gpu.zip(per_node).map(|(cpus, gpus)| cpus * gpus);
-    let cpus = by_gpu.or(options.cpus_per_task.map(|cpus| cpus * tasks_per_node));
+    let cpus = match (options.cpus_per_gpu.zip(per_node), options.cpus_per_task) {
+        (Some((cpus, gpus)), _) => Some(product("cpus-per-gpu", cpus, gpus)?),
+        (None, Some(cpus)) => Some(product("cpus-per-task", cpus, tasks_per_node)?),
+        (None, None) => None,
+    };
     let memory = options
         .memory
         .or(options.memory_per_gpu.zip(per_node).map(|(each, gpus)| each * f64::from(gpus)))
@@ -318,10 +333,13 @@ fn put_together(options: Options, asked: &mut Asked) {
             ..Choice::default()
         });
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
@@ -382,6 +400,44 @@ mod tests {
         assert!(refused("#SBATCH --gres=gpu:warp9:8").contains("`warp9`"));
         assert!(refused("#SBATCH --nodes=0").contains("machines"));
         assert!(refused("#SBATCH --mem=lots").contains("memory"));
+        assert!(refused("#SBATCH --gpus-per-task=99999 --ntasks=99999").contains("99999 x 99999"));
+        let bare = self::asked("#SBATCH --gres=gpu:8 nodes=2").unwrap();
+        assert_eq!((bare.unread[0].value.as_str(), bare.beside.len()), ("nodes=2", 0));
+        assert!(self::asked("#SBATCH --gres=gpu:8 \\\n#SBATCH -C a100|h100 # it's\n").is_ok());
+        assert!(
+            refused("#SBATCH --gres=gpu:8 --comment='it").contains("a quote is never closed in `#SBATCH --gres=gpu:8")
+        );
+    }
+
+    /// `bash` runs its command: a comment goes on in no line.
+    #[test]
+    fn a_comment_that_ends_in_a_backslash_swallows_no_command() {
+        let job = "#!/bin/bash\n#SBATCH --gpus-per-node=a100:8\n#SBATCH --time=10:00:00\n# see wiki, section 3 \\\n\
+            python pretrain_gpt.py --model llama-3.1-8b --train-iters 1000 --global-batch-size 64 --seq-length 4096 --bf16\n";
+        let read = asked(job).unwrap();
+        assert_eq!(read.workload.model.preset.as_deref(), Some("llama-3.1-8b"));
+        assert_eq!(read.workload.training.steps, Some("1000".into()));
+        assert_eq!(read, asked(&job.replace("# see wiki, section 3 \\\n", "")).unwrap());
+    }
+
+    proptest! {
+        /// Machines and GPUs that are read are some, and what is refused is named by its option.
+        #[test]
+        fn any_numbers_are_read_or_refused(
+            numbers in prop::collection::vec((0..8_usize, prop_oneof![0_u64..20, any::<u64>()], "[:,-]?[0-9KMGT]{0,3}"), 1..6),
+        ) {
+            const OPTIONS: [&str; 8] =
+                ["-N", "-n", "--ntasks-per-node=", "--gpus-per-task=", "-G", "--cpus-per-task=", "--mem-per-gpu=", "--cpus-per-gpu="];
+            let line: String = numbers.iter().map(|(option, number, end)| format!(" {}{number}{end}", OPTIONS[*option])).collect();
+            match asked(&format!("#SBATCH --gres=gpu:h100:8{line}")) {
+                Ok(asked) => {
+                    prop_assert!(asked.nodes.as_ref().is_none_or(|nodes| 0 < *nodes.start() && nodes.start() <= nodes.end()), "{asked:?}");
+                    let enough = |need: Option<Need>| need.is_none_or(|need| matches!(need, Need::AtLeast(least) if least.is_finite() && least > 0.0));
+                    prop_assert!(asked.choices.iter().all(|choice| enough(choice.vcpus) && enough(choice.memory)), "{asked:?}");
+                }
+                Err(error) => prop_assert!(matches!(&error, ImportError::Invalid { detail, .. } if detail.chars().any(|c| c.is_ascii_digit())), "{error}"),
+            }
+        }
     }
 
     #[test]

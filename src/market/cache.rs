@@ -35,6 +35,8 @@ pub enum CacheError {
     Database(#[from] rusqlite::Error),
     #[error("the price cache: {0}")]
     Rows(#[from] RowsError),
+    #[error("the price cache is damaged: {0}")]
+    Damaged(String),
     #[error("the folder of the price cache: {0}")]
     Folder(#[from] std::io::Error),
 }
@@ -215,9 +217,8 @@ impl Cache {
         while let Some(row) = rows.next()? {
             let (region, zone, purchase): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
             let (word, term) = purchase.split_once(' ').unwrap_or((&purchase, ""));
-            let (Ok(purchase), Ok(since)) = (Purchase::parse(word, term), Timestamp::from_second(row.get(3)?)) else {
-                continue;
-            };
+            let purchase = Purchase::parse(word, term).map_err(CacheError::Damaged)?;
+            let since = time(row.get(3)?)?;
             let place =
                 Place { region: region.into(), zone_id: Some(zone).filter(|zone| !zone.is_empty()).map(Into::into) };
             points.push(PricePoint { instance, place, purchase, since, rate: UsdPerHour::from_nanos(row.get(4)?) });
@@ -232,8 +233,7 @@ impl Cache {
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let (source, cloud): (String, String) = (row.get(0)?, row.get(1)?);
-            let answered_at = Timestamp::from_second(row.get(2)?).unwrap_or(Timestamp::UNIX_EPOCH);
-            found.push(SourceAnswer { source, cloud: CloudId::new(&cloud), answered_at });
+            found.push(SourceAnswer { source, cloud: CloudId::new(&cloud), answered_at: time(row.get(2)?)? });
         }
         Ok(found)
     }
@@ -244,7 +244,7 @@ impl Cache {
             .database
             .query_row("SELECT answered_at FROM sources WHERE source = ?1", [source], |row| row.get(0))
             .optional()?;
-        Ok(seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()))
+        seconds.map(time).transpose()
     }
 
     /// Forgets everything of a source.
@@ -256,6 +256,10 @@ impl Cache {
         change.commit()?;
         Ok(())
     }
+}
+
+fn time(seconds: i64) -> Result<Timestamp, CacheError> {
+    Timestamp::from_second(seconds).map_err(|error| CacheError::Damaged(error.to_string()))
 }
 
 /// What a source tells of the past, and its spot prices of now where they differ from the last ones known.
@@ -392,6 +396,27 @@ mod tests {
             cache.store("s", &cloud, &answer, &hardware, at(seen)).unwrap();
             let kept = cache.history(pool.instance, &hardware, at("2026-10-01T00:00:00Z")).unwrap();
             assert_eq!(kept.len(), known, "a price that has not moved is no news");
+        }
+    }
+
+    #[test]
+    fn damage_is_said_and_not_left_out() {
+        let (hardware, cloud) = (Hardware::embedded().unwrap(), CloudId::new("aws"));
+        let instance = hardware.find_instance(&cloud, "p5.48xlarge").unwrap();
+        let damaged = |sql: &str| {
+            let mut cache = Cache::in_memory().unwrap();
+            let answer = Answer {
+                offers: vec![offer(&hardware, "us-east-1", "z", "10", "2026-11-20T10:00:00Z")],
+                ..Answer::default()
+            };
+            cache.store("s", &cloud, &answer, &hardware, at("2026-11-20T10:00:00Z")).unwrap();
+            cache.database.execute_batch(sql).unwrap();
+            cache
+        };
+        let cache = damaged("UPDATE sources SET answered_at = 9000000000000");
+        assert!(cache.sources().is_err() && cache.answered_at("s").is_err());
+        for sql in ["UPDATE history SET purchase = 'gift'", "UPDATE history SET since = 9000000000000"] {
+            assert!(damaged(sql).history(instance, &hardware, at("2026-10-01T00:00:00Z")).is_err(), "{sql}");
         }
     }
 

@@ -15,8 +15,12 @@ use gpuplan_units::UsdPerHour;
 
 /// Why bytes are no rows.
 #[derive(Debug, thiserror::Error)]
-#[error("its rows are damaged: {0}")]
-pub struct RowsError(#[from] postcard::Error);
+pub enum RowsError {
+    #[error("its rows are damaged: {0}")]
+    Packed(#[from] postcard::Error),
+    #[error("its rows are damaged: {0} is none")]
+    Cell(&'static str),
+}
 
 #[derive(Serialize, Deserialize)]
 struct Packed<Row> {
@@ -109,18 +113,15 @@ pub fn unpack_offers(
     let known = Known::new(&packed.words, cloud, hardware);
     let origin = if source.starts_with(IMPORTED) { Origin::User } else { Origin::Cached };
     let (source, region): (Arc<str>, Arc<str>) = (source.into(), region.into());
-    offers.extend(packed.rows.into_iter().filter_map(|row| {
-        Some(Offer {
-            instance: known.instance(row.instance)?,
+    for row in packed.rows {
+        let Some(instance) = known.instance(row.instance)? else { continue };
+        offers.push(Offer {
+            instance,
             place: known.place(&region, row.zone)?,
             purchase: known.purchase(row.purchase)?,
-            quote: Quote {
-                rate: UsdPerHour::from_nanos(row.nanos),
-                origin,
-                observed_at: Timestamp::from_second(row.observed_at).ok()?,
-            },
+            quote: Quote { rate: rate(row.nanos)?, origin, observed_at: time(row.observed_at)? },
             source: source.clone(),
-            flags: known.words.get(row.flags as usize)?.clone(),
+            flags: known.word(row.flags)?.clone(),
             suspicions: Suspicion::ALL
                 .into_iter()
                 .filter(|suspicion| row.suspicions & (1 << *suspicion as u32) != 0)
@@ -128,9 +129,9 @@ pub fn unpack_offers(
             risk: None,
             availability: availability(row.availability)?,
             owned: None,
-            signals: row.signals.into_iter().filter_map(SignalRow::signal).collect(),
-        })
-    }));
+            signals: row.signals.into_iter().map(SignalRow::signal).collect::<Result<_, _>>()?,
+        });
+    }
     Ok(())
 }
 
@@ -172,13 +173,12 @@ pub fn unpack_risks(
     let known = Known::new(&packed.words, cloud, hardware);
     let (source, region): (Arc<str>, Arc<str>) = (source.into(), region.into());
     for row in packed.rows {
-        let (Some(instance), Some(place)) = (known.instance(row.instance), known.place(&region, row.zone)) else {
-            continue;
-        };
+        let Some(instance) = known.instance(row.instance)? else { continue };
+        let place = known.place(&region, row.zone)?;
         match row.evidence {
-            Evidence::Signal(signal) => signals.extend(signal.signal().map(|signal| (instance, place, signal))),
+            Evidence::Signal(signal) => signals.push((instance, place, signal.signal()?)),
             Evidence::Monthly { low, high, observed_at } => {
-                let Ok(observed_at) = Timestamp::from_second(observed_at) else { continue };
+                let observed_at = time(observed_at)?;
                 let evidence = RiskEvidence {
                     monthly_percent_low: low,
                     monthly_percent_high: high,
@@ -212,24 +212,40 @@ impl Known {
         }
     }
 
-    fn instance(&self, position: u32) -> Option<InstanceId> {
-        *self.instances.get(position as usize)?
+    fn word(&self, position: u32) -> Result<&Arc<str>, RowsError> {
+        self.words.get(position as usize).ok_or(RowsError::Cell("a word"))
     }
 
-    fn purchase(&self, position: u32) -> Option<Purchase> {
-        *self.purchases.get(position as usize)?
+    /// `None`: a machine type that the catalog does not know any more.
+    fn instance(&self, position: u32) -> Result<Option<InstanceId>, RowsError> {
+        self.instances.get(position as usize).copied().ok_or(RowsError::Cell("a machine type"))
+    }
+
+    fn purchase(&self, position: u32) -> Result<Purchase, RowsError> {
+        self.purchases.get(position as usize).copied().flatten().ok_or(RowsError::Cell("a way to buy"))
     }
 
     /// A zone of the region, or the region itself where the word is empty.
-    fn place(&self, region: &Arc<str>, zone: u32) -> Option<Place> {
-        let zone = self.words.get(zone as usize)?;
-        Some(Place { region: region.clone(), zone_id: Some(zone.clone()).filter(|zone| !zone.is_empty()) })
+    fn place(&self, region: &Arc<str>, zone: u32) -> Result<Place, RowsError> {
+        let zone = self.word(zone)?;
+        Ok(Place { region: region.clone(), zone_id: Some(zone.clone()).filter(|zone| !zone.is_empty()) })
     }
 }
 
-fn availability(code: u8) -> Option<Availability> {
+fn rate(nanos: i64) -> Result<UsdPerHour, RowsError> {
+    if nanos <= 0 { Err(RowsError::Cell("a price")) } else { Ok(UsdPerHour::from_nanos(nanos)) }
+}
+
+fn time(seconds: i64) -> Result<Timestamp, RowsError> {
+    Timestamp::from_second(seconds).map_err(|_| RowsError::Cell("a time"))
+}
+
+fn availability(code: u8) -> Result<Availability, RowsError> {
     use Availability::{Listed, Seen, SoldOut, Unknown};
-    [Unknown, Listed, Seen, SoldOut].into_iter().find(|known| *known as u8 == code)
+    [Unknown, Listed, Seen, SoldOut]
+        .into_iter()
+        .find(|known| *known as u8 == code)
+        .ok_or(RowsError::Cell("an availability"))
 }
 
 impl From<Signal> for SignalRow {
@@ -247,14 +263,14 @@ impl From<Signal> for SignalRow {
 }
 
 impl SignalRow {
-    fn signal(self) -> Option<Signal> {
-        Some(match self.kind {
+    fn signal(self) -> Result<Signal, RowsError> {
+        Ok(match self.kind {
             0 => Signal::PlacementScore(self.value as u8),
             1 => Signal::Obtainability(self.value),
             2 => Signal::UptimeHours(self.value),
             3 => Signal::DailyPreemptionShare(self.value),
             4 => Signal::HourlyEvictionPercent { low: self.value as u8, high: self.high as u8 },
-            _ => return None,
+            _ => return Err(RowsError::Cell("a signal")),
         })
     }
 }
@@ -263,13 +279,69 @@ impl SignalRow {
 mod tests {
     use super::*;
 
+    fn packed(hardware: &Hardware) -> Vec<u8> {
+        let instance = hardware.find_instance(&CloudId::new("aws"), "p5.48xlarge").unwrap();
+        let place = Place { region: "r".into(), zone_id: Some("use1-az4".into()) };
+        let rate = UsdPerHour::parse("12.5").unwrap();
+        let mut offer =
+            Offer::live(instance, place, Purchase::Spot, rate, "s", "2026-11-20T10:00:00Z".parse().unwrap());
+        offer.signals = vec![Signal::PlacementScore(3)];
+        pack_offers(&[&offer, &offer], hardware).unwrap()
+    }
+
+    #[test]
+    fn a_row_that_is_damaged_is_not_left_out() {
+        let hardware = Hardware::embedded().unwrap();
+        let unpacked = |change: &dyn Fn(&mut OfferRow)| {
+            let mut packed: Packed<OfferRow> = postcard::from_bytes(&packed(&hardware)).unwrap();
+            change(&mut packed.rows[1]);
+            let (bytes, mut offers) = (postcard::to_stdvec(&packed).unwrap(), Vec::new());
+            unpack_offers(&bytes, "s", "r", &CloudId::new("aws"), &hardware, &mut offers).map(|()| offers.len())
+        };
+        assert_eq!(unpacked(&|_| {}).unwrap(), 2);
+        // The catalog does not know this machine type any more.
+        assert_eq!(unpacked(&|row| row.instance = row.zone).unwrap(), 1);
+        for (change, what) in [
+            (&(|row: &mut OfferRow| row.instance = 99) as &dyn Fn(&mut OfferRow), "a machine type"),
+            (&|row| row.zone = 99, "a word"),
+            (&|row| row.purchase = row.zone, "a way to buy"),
+            (&|row| row.nanos = 0, "a price"),
+            (&|row| row.observed_at = i64::MAX, "a time"),
+            (&|row| row.availability = 9, "an availability"),
+            (&|row| row.signals[0].kind = 9, "a signal"),
+        ] {
+            assert_eq!(unpacked(change).unwrap_err().to_string(), format!("its rows are damaged: {what} is none"));
+        }
+    }
+
     proptest::proptest! {
-        /// Whatever stands in the file, it is read or refused.
+        /// Bytes that are read are rows of the machine types that the catalog knows, at a price.
         #[test]
-        fn any_bytes_are_rows_or_an_error(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
-            let hardware = Hardware::default();
-            let _ = unpack_offers(&bytes, "s", "r", &CloudId::new("aws"), &hardware, &mut Vec::new());
-            let _ = unpack_risks(&bytes, "s", "r", &CloudId::new("aws"), &hardware, &mut Vec::new(), &mut Vec::new());
+        fn any_damage_to_rows_is_read_or_refused(at in proptest::prelude::any::<proptest::sample::Index>(), byte: u8) {
+            let hardware = Hardware::embedded().unwrap();
+            let mut bytes = packed(&hardware);
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            let mut offers = Vec::new();
+            if unpack_offers(&bytes, "s", "r", &CloudId::new("aws"), &hardware, &mut offers).is_ok() {
+                proptest::prop_assert!(offers.len() <= 2 && offers.iter().all(|offer| offer.quote.rate.nanos() > 0));
+                proptest::prop_assert!(offers.iter().all(|offer| hardware.instance(offer.instance).cloud.as_str() == "aws"));
+                let (refs, mut again) = (offers.iter().collect::<Vec<_>>(), Vec::new());
+                unpack_offers(&pack_offers(&refs, &hardware).unwrap(), "s", "r", &CloudId::new("aws"), &hardware, &mut again).unwrap();
+                proptest::prop_assert_eq!(again, offers);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_no_rows_of_machines_that_nobody_knows(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            let (hardware, cloud) = (Hardware::default(), CloudId::new("aws"));
+            let (mut offers, mut risks, mut signals) = (Vec::new(), Vec::new(), Vec::new());
+            let read = unpack_offers(&bytes, "s", "r", &cloud, &hardware, &mut offers);
+            let known = unpack_risks(&bytes, "s", "r", &cloud, &hardware, &mut risks, &mut signals);
+            proptest::prop_assert!(offers.is_empty() && risks.is_empty() && signals.is_empty());
+            for error in [read.err(), known.err()].into_iter().flatten() {
+                proptest::prop_assert!(error.to_string().starts_with("its rows are damaged: "));
+            }
         }
     }
 }

@@ -308,7 +308,9 @@ fn is_now(from: Option<Day>, until: Option<Day>, now: Timestamp) -> bool {
 
 /// Beginning of a day, UTC. What ends on `2027-01-01` ends with the year before.
 fn beginning(day: Day) -> Timestamp {
-    day.0.to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |zoned| zoned.timestamp())
+    // The last day of the calendar, written for ever, and its first are beyond the moments that are counted.
+    let beyond = if day.0.year() > 0 { Timestamp::MAX } else { Timestamp::MIN };
+    day.0.to_zoned(TimeZone::UTC).map_or(beyond, |zoned| zoned.timestamp())
 }
 
 #[cfg(test)]
@@ -337,8 +339,12 @@ mod tests {
             let list = UsdPerHour::parse(offer.flags.strip_prefix("list=").unwrap()).unwrap();
             assert_eq!(offer.quote.rate.nanos(), (list.nanos() * 7 + 7) / 8, "an eighth less, rounded up");
         }
-        let expired = format!("{text}until = 2026-01-01\n");
-        assert!(applied(&expired).unwrap().0.offers().iter().all(|offer| offer.quote.origin != Origin::User));
+        for (limit, holds) in
+            [("until = 2026-01-01", false), ("until = 9999-12-31", true), ("until = \"-009999-01-01\"", false)]
+        {
+            let market = applied(&format!("{text}{limit}\n")).unwrap().0;
+            assert_eq!(market.offers().iter().any(|offer| offer.quote.origin == Origin::User), holds, "{limit}");
+        }
     }
 
     #[test]
@@ -355,16 +361,10 @@ mod tests {
         assert_eq!(owned[1].quote.rate.to_string(), "2.50");
         let lab = hardware.instance(owned[1].instance);
         assert_eq!((lab.cloud.as_str(), lab.node.devices(), lab.node.fabric.is_some()), (OWN, 8, true));
-        assert!(
-            applied(&text.replace("2027", "2026"))
-                .unwrap()
-                .0
-                .offers()
-                .iter()
-                .filter(|offer| offer.owned.is_some())
-                .count()
-                == 1
-        );
+        for (limit, count) in [("until = 2026-01-01", 1), ("from = 9999-12-31", 1), ("from = \"-009999-01-01\"", 2)] {
+            let market = applied(&text.replace("until = 2027-01-01", limit)).unwrap().0;
+            assert_eq!(market.offers().iter().filter(|offer| offer.owned.is_some()).count(), count, "{limit}");
+        }
     }
 
     #[test]

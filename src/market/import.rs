@@ -415,12 +415,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(cell in "[^\"\n]{0,20}", price in ".{0,12}", text in ".{0,200}") {
-            let cell = format!("\"{cell}\"");
-            let row = format!("g5.xlarge,4,16,A10G,1,{cell},{cell},{cell},\"{}\",{cell}", price.replace(['"', '\n'], ""));
+        fn any_text_is_read_or_refused(cell in "[^\"\n]{0,20}", price in prop_oneof![".{0,12}", "[0-9]{1,3}[.][0-9]{1,12}"], text in ".{0,200}") {
+            let (cell, price) = (format!("\"{cell}\""), price.replace(['"', '\n'], ""));
+            let row = format!("g5.xlarge,4,16,A10G,1,{cell},{cell},{cell},\"{price}\",{cell}");
             for (cloud, header, row) in [("aws", SKYPILOT, row.as_str()), ("aws", GPUHUNT, row.as_str()), ("aws", text.as_str(), row.as_str())] {
-                if let Ok(imported) = import(cloud, header, &[row]) {
-                    prop_assert!(imported.offers.iter().all(|offer| offer.quote.rate.nanos() > 0));
+                match import(cloud, header, &[row]) {
+                    Ok(imported) => {
+                        prop_assert!(imported.offers.iter().all(|offer| offer.quote.rate.nanos() > 0 && offer.quote.origin == Origin::User));
+                        let lists = imported.offers.iter().filter(|offer| header == SKYPILOT && offer.purchase == Purchase::OnDemand);
+                        for offer in lists {
+                            prop_assert_eq!(Usd::parse_up(&price).map(Usd::nanos), Ok(offer.quote.rate.nanos().into()));
+                        }
+                        // A row is an offer or two, or somebody hears why it is none.
+                        prop_assert!(imported.offers.len() <= 2 && imported.notes.iter().all(|note| !note.detail.is_empty()));
+                    }
+                    Err(error) => prop_assert!(!error.to_string().is_empty()),
                 }
             }
         }

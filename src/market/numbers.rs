@@ -25,7 +25,7 @@ impl Numbers {
     pub fn retain(&mut self, stands: &[bool]) {
         for numbers in [&mut self.regions, &mut self.zones] {
             let mut each = stands.iter();
-            numbers.retain(|_| each.next().copied().unwrap_or(true));
+            numbers.retain(|_| *each.next().expect("it is said of every offer"));
         }
     }
 }

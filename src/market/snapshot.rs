@@ -138,7 +138,7 @@ impl Market {
         }
         let stands = stand(&self.offers, first, &numbers);
         let mut each = stands.iter();
-        self.offers.retain(|_| each.next().copied().unwrap_or(true));
+        self.offers.retain(|_| *each.next().expect("`stand` says it of every offer"));
         numbers.retain(&stands);
         rules::mark_numbered(&mut self.offers, numbers, hardware);
         self

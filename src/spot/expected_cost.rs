@@ -83,7 +83,7 @@ impl Table {
         let slack = slack.clamp(0.0, self.cell * (CELLS - 1) as f64);
         let left = (((work + slack) / self.step + 1e-6).floor() as usize).min(self.steps);
         let cell = ((slack / self.cell + 0.5).floor() as usize).min(CELLS - 1);
-        let action = self.actions.get((left * PHASES + phase) * CELLS + cell).copied().unwrap_or_default();
+        let action = self.actions[(left * PHASES + phase) * CELLS + cell];
         let start = match action & 3 {
             START_ON_DEMAND => Start::OnDemand,
             START_SPOT => Start::Spot,

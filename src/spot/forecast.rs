@@ -141,25 +141,25 @@ pub fn forecast(
     futures.run(policy, limits, DRAWS, |_| limits.work).map(|outcomes| summary(&outcomes))
 }
 
-/// Means and percentiles of the outcomes of one job.
+/// Means and percentiles of the outcomes of one job, of at least one draw.
 pub fn summary(outcomes: &[Outcome]) -> Forecast {
-    let count = outcomes.len().max(1);
+    let count = outcomes.len();
     let at = |share: f64| ((share * count as f64).ceil() as usize).clamp(1, count) - 1;
     let mean = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>() / count as f64;
     let quantiles = |value: fn(&Outcome) -> f64| {
         let mut sorted: Vec<f64> = outcomes.iter().map(value).collect();
         sorted.sort_by(f64::total_cmp);
-        let of = |share: f64| sorted.get(at(share)).copied().unwrap_or_default();
-        Quantiles { expected: mean(value), p50: of(0.5), p90: of(0.9) }
+        Quantiles { expected: mean(value), p50: sorted[at(0.5)], p90: sorted[at(0.9)] }
     };
     let mut costs: Vec<Usd> = outcomes.iter().map(|outcome| outcome.cost).collect();
     costs.sort();
     let mut finishes: Vec<f64> = outcomes.iter().map(|outcome| outcome.finish_hours).collect();
     finishes.sort_by(f64::total_cmp);
-    let cost = |share: f64| costs.get(at(share)).copied().unwrap_or_default();
-    let expected = Usd::from_dollars(mean(|outcome| outcome.cost.dollars())).unwrap_or_default();
+    // Where a floating point of dollars is beyond counting, the exact mean is not.
+    let expected = Usd::from_dollars(mean(|outcome| outcome.cost.dollars()));
+    let expected = expected.unwrap_or_else(|| costs.iter().copied().sum::<Usd>().share(1, count as i128));
     Forecast {
-        cost_usd: CostQuantiles { expected, p50: cost(0.5), p75: cost(0.75), p90: cost(0.9) },
+        cost_usd: CostQuantiles { expected, p50: costs[at(0.5)], p75: costs[at(0.75)], p90: costs[at(0.9)] },
         finish_hours: quantiles(|outcome| outcome.finish_hours),
         wait_hours: quantiles(|outcome| outcome.wait_hours),
         chance_by_deadline: mean(|outcome| f64::from(u8::from(outcome.met_deadline))),
@@ -168,5 +168,20 @@ pub fn summary(outcomes: &[Outcome]) -> Forecast {
         interruptions: mean(|outcome| f64::from(outcome.interruptions)),
         costs,
         finishes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_beyond_floating_point_is_not_zero() {
+        // The largest amount that a machine may cost, and a move on top of it.
+        let cost = Usd::from_dollars(7.9e19).unwrap() + Usd::from_dollars(7.9e19).unwrap();
+        let outcomes =
+            [Outcome { cost, ..Outcome::default() }, Outcome { cost, finish_hours: 2.0, ..Outcome::default() }];
+        let summary = summary(&outcomes);
+        assert_eq!((summary.cost_usd.expected, summary.cost_usd.p50, summary.finish_hours.p90), (cost, cost, 2.0));
     }
 }

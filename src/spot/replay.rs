@@ -74,7 +74,9 @@ impl Outcome {
     #[must_use]
     pub fn to_the_second(mut self, limits: &Limits) -> Self {
         let spare = std::mem::take(&mut self.spare_hours);
-        self.cost = self.cost - limits.rate(self.last).for_hours(1, spare).unwrap_or_default();
+        let spared =
+            limits.rate(self.last).for_hours(1, spare).expect("it is a part of the last tick, whose cost was counted");
+        self.cost = self.cost - spared;
         self.finish_hours -= spare;
         let hours = if self.last.is_on_demand() { &mut self.on_demand_hours } else { &mut self.spot_hours };
         *hours -= spare;

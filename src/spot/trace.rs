@@ -112,9 +112,23 @@ mod tests {
     }
 
     proptest! {
+        /// Refused, its line is told; read, there are ticks a second apart at least, and the same ticks written out read alike.
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,120}") {
-            let _ = Trace::parse_all(&text, "x");
+        fn any_text_is_read_or_refused(text in prop_oneof![".{0,120}", "\n?[{]\"source\":\"a\",\"gap_seconds\":[0-9]{1,3},\"rle\":\\[\\[[0-9],[0-9]{1,3}\\](,\\[1,2\\])?\\][}]\n?"]) {
+            match Trace::parse_all(&text, "x") {
+                Ok(traces) => {
+                    prop_assert!(!traces.is_empty());
+                    for trace in traces {
+                        prop_assert!(trace.gap >= 1.0 && !trace.obtainable.is_empty(), "{trace:?}");
+                        let written = serde_json::json!({ "metadata": { "gap_seconds": trace.gap }, "data": trace.obtainable }).to_string();
+                        prop_assert_eq!(Trace::parse_all(&written, &trace.source), Ok(vec![trace]));
+                    }
+                }
+                Err(TraceError::Unreadable { line, detail }) => {
+                    prop_assert!((1..=text.lines().count()).contains(&line) && !detail.is_empty(), "line {line}: {detail}");
+                }
+                Err(TraceError::Empty) => prop_assert!(text.trim().is_empty()),
+            }
         }
     }
 }

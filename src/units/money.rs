@@ -10,6 +10,10 @@ use std::ops::{Add, Sub};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 const NANOS_PER_DOLLAR: i128 = 1_000_000_000;
+/// An amount that is read or computed stays below this many nano-dollars, 8 x 10^19 dollars. Two billion of the largest add up.
+const MOST: i128 = 1_i128 << 96;
+/// Why a sum of amounts is an amount. An overflow would be a mistake of the program: it ends instead of showing another sum.
+const ADDS_UP: &str = "an amount is below 2^96 nano-dollars, and an i128 holds two billion of those";
 
 /// An amount of United States dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,7 +58,12 @@ impl Usd {
 
     /// This part of the amount: `part` of `whole`, rounded down to the nano-dollar. Nothing where the whole is nothing.
     pub fn share(self, part: i128, whole: i128) -> Self {
-        if whole == 0 { Self::ZERO } else { Self(self.0.saturating_mul(part).div_euclid(whole)) }
+        if whole == 0 {
+            return Self::ZERO;
+        }
+        // In two steps, since the product of a large amount and a large part is beyond counting.
+        let (times, rest) = (self.0.div_euclid(whole), self.0.rem_euclid(whole));
+        Self(times.saturating_mul(part).saturating_add(rest.saturating_mul(part).div_euclid(whole)))
     }
 
     /// The amount in parts as large as these are to each other. They add up to it: each ends where its share of the whole ends,
@@ -79,7 +88,7 @@ impl Usd {
     /// Nearest nano-dollar; `None` for what is no number or beyond counting.
     pub fn from_dollars(dollars: f64) -> Option<Self> {
         let nanos = (dollars * 1e9).round();
-        (nanos.is_finite() && nanos.abs() < 1e30).then_some(Self(nanos as i128))
+        (nanos.is_finite() && nanos.abs() < MOST as f64).then_some(Self(nanos as i128))
     }
 
     /// For arithmetic that is a prediction anyway; never to add up a bill.
@@ -128,8 +137,7 @@ pub struct FineUsd(i128);
 
 /// Decimals of a `FineUsd`. An i128 then holds 10^14 dollars.
 const FINE_DECIMALS: i64 = 24;
-/// In units of the smallest decimal, so that sums of what was read stay countable.
-const MOST: i128 = 1_i128 << 100;
+/// In units of the smallest decimal.
 const MOST_FINE: i128 = 1_i128 << 120;
 /// In a nano-dollar.
 const FINE_IN_A_NANO: i128 = 1_000_000_000_000_000;
@@ -150,8 +158,7 @@ impl FineUsd {
 
     /// To the nearest nano-dollar, halves away from zero.
     pub fn rounded(self) -> Usd {
-        let half = if self.0 < 0 { -FINE_IN_A_NANO / 2 } else { FINE_IN_A_NANO / 2 };
-        Usd((self.0 + half) / FINE_IN_A_NANO)
+        Usd(self.0 / FINE_IN_A_NANO + 2 * (self.0 % FINE_IN_A_NANO) / FINE_IN_A_NANO)
     }
 }
 
@@ -211,9 +218,8 @@ fn decimal(text: &str, decimals: i64, rest: Rest) -> Result<i128, MoneyError> {
     let too_large = || MoneyError::TooLarge(text.to_owned());
     let value: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| too_large())? };
     let value = value.checked_add(i128::from(one_more)).ok_or_else(too_large)?;
-    if shift <= 0 || value == 0 {
-        return Ok(value);
-    }
+    // Zero is zero, whatever its exponent.
+    let shift = if value == 0 { 0 } else { shift.max(0) };
     let scale = u32::try_from(shift).ok().and_then(|shift| 10_i128.checked_pow(shift)).ok_or_else(too_large)?;
     value
         .checked_mul(scale)
@@ -246,7 +252,7 @@ impl Add for Usd {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
+        Self(self.0.checked_add(other.0).expect(ADDS_UP))
     }
 }
 
@@ -254,7 +260,7 @@ impl Sub for Usd {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
-        Self(self.0 - other.0)
+        Self(self.0.checked_sub(other.0).expect(ADDS_UP))
     }
 }
 
@@ -393,6 +399,30 @@ mod tests {
         assert_eq!(Usd::from_nanos(-10).split([1, 2]).map(Usd::nanos), [-4, -6]);
     }
 
+    #[test]
+    fn two_billion_of_the_largest_amounts_add_up() {
+        let largest = Usd(MOST);
+        let all = (0..31).fold(largest, |sum, _| if sum.0 < i128::MAX / 2 { sum + sum } else { sum });
+        assert!(all.0 >= MOST << 30 && (Usd::ZERO - all) + all == Usd::ZERO);
+        // What constructs an amount keeps below it.
+        assert!(UsdPerHour::from_nanos(i64::MAX).times(u32::MAX) < largest);
+        assert_eq!(Usd::from_dollars(8e19), None);
+        assert!(Usd::from_dollars(7.9e19).unwrap() < largest && Usd::parse("79000000000000000000").unwrap() < largest);
+        assert!(matches!(Usd::parse("8e19"), Err(MoneyError::TooLarge(_))));
+        assert!(matches!(Usd::parse("80000000000000000000.000000000"), Err(MoneyError::TooLarge(_))));
+        let most = FineUsd(i128::MAX);
+        assert_eq!(
+            (most.rounded(), FineUsd(-i128::MAX).rounded()),
+            (Usd(i128::MAX / FINE_IN_A_NANO), Usd(-i128::MAX / FINE_IN_A_NANO))
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "an amount is below")]
+    fn a_sum_beyond_counting_is_no_other_amount() {
+        let _ = Usd(i128::MAX) + Usd(1);
+    }
+
     proptest! {
         #[test]
         fn reading_what_was_written_gives_the_same_amount(nanos in 0_i64..i64::MAX) {
@@ -400,9 +430,35 @@ mod tests {
             prop_assert_eq!(UsdPerHour::parse(&rate.to_string()).unwrap(), rate);
         }
 
+        /// Read, it is no less than the text says and less than a nano-dollar more; refused, the text is named.
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,40}") {
-            let _ = UsdPerHour::parse(&text);
+        fn any_text_is_read_or_refused(text in prop_oneof![".{0,40}", " ?[$]?[0-9]{0,14}([.][0-9]{0,12})?([eE]-?[0-9]{1,2})? ?"]) {
+            let stated = text.trim().trim_start_matches('$').parse::<f64>();
+            match (Usd::parse(&text), Usd::parse_up(&text)) {
+                (Ok(exact), up) => {
+                    prop_assert_eq!(up, Ok(exact));
+                    prop_assert_eq!(Usd::parse(&exact.to_string()), Ok(exact));
+                    let stated = stated.unwrap();
+                    prop_assert!((exact.dollars() - stated).abs() <= 1e-15 * stated, "{exact} of {stated}");
+                }
+                (Err(MoneyError::TooFine(_)), Ok(up)) => {
+                    let (up, stated) = (up.dollars(), stated.unwrap());
+                    prop_assert!(up >= stated * (1.0 - 1e-15) && up <= stated * (1.0 + 1e-15) + 1e-9, "{up} of {stated}");
+                }
+                (Err(why), Err(_)) => prop_assert!(why.to_string().contains(&format!("`{text}`")), "{why}"),
+                (Err(why), Ok(up)) => prop_assert!(false, "{why}, {up}"),
+            }
+        }
+
+        #[test]
+        fn parts_add_up_to_the_amount(nanos in -MOST..MOST, parts in prop::array::uniform3(0_i128..1 << 62)) {
+            let amount = Usd(nanos);
+            let split = amount.split(parts);
+            prop_assert_eq!(split.into_iter().sum::<Usd>(), if parts.iter().all(|part| *part == 0) { Usd::ZERO } else { amount });
+            for (part, own) in parts.into_iter().zip(split) {
+                let share = nanos as f64 * (part as f64 / parts.iter().sum::<i128>().max(1) as f64);
+                prop_assert!((own.0 as f64 - share).abs() <= 2.0 + 1e-12 * nanos.abs() as f64);
+            }
         }
     }
 }

@@ -1,4 +1,8 @@
-//! Finding things by the names people use, and suggesting the nearest one.
+//! Finding things by the names people use, and suggesting the nearest one; the words of enumerations.
+
+use std::fmt;
+
+use serde::Serialize;
 
 /// The known name nearest to `wanted`, if it is near enough to be meant.
 pub fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -21,9 +25,30 @@ pub fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
+/// The word of an enumeration's variant as files write it, such as `full-fine-tune`. A variant with fields has none, and panics.
+pub fn word(variant: impl Serialize) -> String {
+    struct Word<T>(T);
+    impl<T: Serialize> fmt::Display for Word<T> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.serialize(f)
+        }
+    }
+    Word(variant).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variant_has_the_word_of_its_file() {
+        #[derive(Serialize)]
+        #[serde(rename_all = "kebab-case")]
+        enum Task {
+            FullFineTune,
+        }
+        assert_eq!(word(Task::FullFineTune), "full-fine-tune");
+    }
 
     #[test]
     fn a_slip_of_the_keyboard_is_understood_and_nonsense_is_not() {

@@ -86,7 +86,11 @@ impl Models {
             .ok_or_else(|| EmbeddedError::Damaged("models.toml is missing".to_owned()))?;
         let document: Document =
             serde_json::from_str(text).map_err(|error| EmbeddedError::Damaged(format!("models.toml: {error}")))?;
-        Ok(Self { rows: document.model })
+        let incomplete = document.model.iter().find_map(|row| Some((row, row.missing()?)));
+        match incomplete {
+            Some((row, key)) => Err(EmbeddedError::Damaged(format!("models.toml: `{}` has no `{key}`", row.id))),
+            None => Ok(Self { rows: document.model }),
+        }
     }
 
     pub fn rows(&self) -> &[ModelRow] {
@@ -106,6 +110,24 @@ impl Models {
 }
 
 impl ModelRow {
+    /// A size that a model of this kind has: left out, it would count as zero.
+    fn missing(&self) -> Option<&'static str> {
+        let is_transformer = self.kind.is_transformer();
+        let is_encoder_decoder = matches!(self.kind, ModelKind::Encdec | ModelKind::MoeEncdec);
+        let has_experts = matches!(self.kind, ModelKind::Moe | ModelKind::MoeEncdec);
+        let needed = [
+            ("layers", is_transformer && self.layers.is_none()),
+            ("hidden", is_transformer && self.hidden.is_none()),
+            ("heads", is_transformer && self.heads.is_none_or(|heads| heads == 0)),
+            ("vocab", is_transformer && self.kind != ModelKind::Vit && self.vocab.is_none()),
+            ("encoder_layers", is_encoder_decoder && self.encoder_layers.is_none()),
+            ("experts", has_experts && self.experts.is_none()),
+            ("experts_per_token", has_experts && self.experts_per_token.is_none()),
+            ("forward_gflop_per_sample", !is_transformer && self.forward_gflop_per_sample.is_none()),
+        ];
+        needed.into_iter().find_map(|(key, is_missing)| is_missing.then_some(key))
+    }
+
     pub fn to_model(&self) -> Model {
         let heads = self.heads.unwrap_or(0);
         let hidden = self.hidden.unwrap_or(0);
@@ -155,4 +177,29 @@ impl ModelRow {
 
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '.').map(|c| c.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_without_a_size_of_its_kind_is_refused() {
+        let read = |kind: &str, sizes: &str| {
+            let row = format!(
+                "[[model]]\nid = \"m\"\nname = \"M\"\nfamily = \"F\"\nkind = \"{kind}\"\nparameters = 1e6\n{sizes}source = \"s\"\nas_of = \"d\"\n"
+            );
+            let mut archive = Archive::default();
+            archive.add_document("models", &row).unwrap();
+            Models::from_archive(&archive).map_err(|error| error.to_string())
+        };
+        assert!(read("decoder", "layers = 2\nhidden = 64\nheads = 4\nvocab = 100\n").is_ok());
+        for (kind, sizes, key) in [
+            ("decoder", "layers = 2\nheads = 4\nvocab = 100\n", "hidden"),
+            ("encdec", "layers = 2\nhidden = 64\nheads = 4\nvocab = 100\n", "encoder_layers"),
+            ("cnn", "sample_side = 224\n", "forward_gflop_per_sample"),
+        ] {
+            assert!(read(kind, sizes).unwrap_err().ends_with(&format!("`m` has no `{key}`")), "{kind}");
+        }
+    }
 }

@@ -446,17 +446,41 @@ fsdp = 2
         assert_eq!(other.model, ModelSection { preset: Some("gpt-2".to_owned()), ..ModelSection::default() });
     }
 
+    /// What is read is written and read again; what is refused is refused at a place in the text.
+    fn read_or_refused(text: &str) -> Result<Option<WorkloadFile>, TestCaseError> {
+        match WorkloadFile::parse(text) {
+            Ok(file) => {
+                let written = toml::to_string(&file).unwrap();
+                let again = WorkloadFile::parse(&written).map(|again| toml::to_string(&again).unwrap());
+                prop_assert_eq!(again, Ok(written));
+                Ok(Some(file))
+            }
+            Err(WorkloadFileError::Syntax { line, column, detail, .. }) => {
+                let told = text.split('\n').nth(line - 1).is_some_and(|line| column <= line.chars().count() + 1);
+                prop_assert!(told && !detail.is_empty(), "line {line}, column {column}: {detail}");
+                Ok(None)
+            }
+            Err(other) => Err(TestCaseError::fail(other.to_string())),
+        }
+    }
+
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "(\\PC|\n){0,120}") {
-            let _ = WorkloadFile::parse(&text);
+            read_or_refused(&text)?;
         }
 
         #[test]
         fn any_damage_to_a_file_is_read_or_refused(at in 0..SIZES.len(), junk in "\\PC{0,4}") {
             let text = format!("{}{junk}{}", &SIZES[..at], &SIZES[(at + 3).min(SIZES.len())..]);
-            if let Ok(file) = WorkloadFile::parse(&text) {
-                let _ = file.resolve(&Models::embedded().unwrap(), None);
+            if let Some(file) = read_or_refused(&text)? {
+                match file.resolve(&Models::embedded().unwrap(), None) {
+                    Ok(Resolved { workload, .. }) => {
+                        prop_assert!(workload.model.parameters.is_finite() && workload.model.parameters > 0.0);
+                        prop_assert!(workload.training.sequence_length > 0 && workload.training.global_batch.unwrap() > 0);
+                    }
+                    Err(error) => prop_assert!(error.to_string().contains('`'), "{error}"),
+                }
             }
         }
     }

@@ -161,12 +161,8 @@ fn head_dim(fields: &Fields, family: &Family, hidden: u32, heads: u32) -> Result
     match stated {
         Some(width) => Ok(width),
         None if !hidden.is_multiple_of(heads) => {
-            let key = family.hidden.first().copied().unwrap_or_default();
-            Err(fields.impossible(
-                key,
-                hidden,
-                format!("it is no multiple of the {heads} attention heads, and there is no `head_dim`"),
-            ))
+            let why = format!("it is no multiple of the {heads} attention heads, and there is no `head_dim`");
+            Err(fields.impossible(family.hidden[0], hidden, why))
         }
         None => Ok(hidden / heads),
     }
@@ -514,8 +510,24 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read_config(&bytes[..], "test");
+        fn any_bytes_are_no_configuration(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let refused = read_config(&bytes[..], "my-model").unwrap_err();
+            prop_assert!(matches!(refused, ConfigError::Malformed(_) | ConfigError::Missing { .. }), "{refused}");
+        }
+
+        /// A configuration with one byte changed is the same model, another whole one, or refused.
+        #[test]
+        fn any_damage_is_read_or_refused(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut bytes = fixture("llama");
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            match read_config(&bytes[..], "my-model") {
+                Ok(model) => {
+                    prop_assert!(model.parameters.is_finite() && model.parameters > 0.0, "{model:?}");
+                    prop_assert!(model.layers > 0 && model.hidden > 0 && model.vocab > 0 && model.heads % model.kv_heads == 0, "{model:?}");
+                }
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::WorkloadFile;
 use crate::precision::Precision;
+use gpuplan_units::names::word;
 
 /// Version of the file. A later one is refused, since a figure read in another meaning would be worse than none.
 pub const VERSION: u32 = 1;
@@ -372,7 +373,7 @@ pub enum Rule {
 
 impl Rule {
     pub fn word(self) -> String {
-        serde_json::to_value(self).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+        word(self)
     }
 }
 
@@ -474,10 +475,37 @@ mod tests {
         assert!(matches!(Profile::parse("{}"), Err(ProfileError::Malformed(_))));
     }
 
+    #[test]
+    fn a_rule_has_the_word_of_its_file() {
+        assert_eq!(
+            (Rule::Loader.word(), Rule::MemoryFullButIdle.word()),
+            ("loader".to_owned(), "memory-full-but-idle".to_owned())
+        );
+    }
+
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC*") {
-            let _ = Profile::parse(&text);
+        fn any_text_is_no_profile(text in "\\PC*") {
+            prop_assert!(matches!(Profile::parse(&text), Err(ProfileError::Malformed(why)) if !why.is_empty()));
+        }
+
+        /// Another character somewhere: the same or another whole profile, or an error.
+        #[test]
+        fn any_damage_is_read_or_refused(at in any::<prop::sample::Index>(), letter in "[-0-9a-z\",.:{}]") {
+            let mut profile = Profile::new("python train.py");
+            profile.step = StepTimes::of(&[0.5, 0.5], Some(30.0), "test");
+            profile.gpu = Some(ProfiledGpu { name: "H100".to_owned(), count: 8, memory_bytes: Some(85e9) });
+            profile.operators = Some(Operators { format: "test".to_owned(), ..Operators::default() });
+            let mut text = profile.to_json().unwrap();
+            let at = at.index(text.len());
+            text.replace_range(at..=at, &letter);
+            match Profile::parse(&text) {
+                Ok(read) => {
+                    prop_assert!(read.step.as_ref().is_none_or(|step| step.median_seconds > 0.0 && step.spread_seconds >= 0.0), "{text}");
+                    prop_assert_eq!(Profile::parse(&read.to_json().unwrap()), Ok(read));
+                }
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
         }
     }
 }

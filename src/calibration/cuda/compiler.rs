@@ -49,19 +49,20 @@ impl Compiler {
         })
     }
 
-    /// Major and minor.
-    pub fn version(&self) -> (i32, i32) {
+    /// Major and minor, if it says them.
+    pub fn version(&self) -> Option<(i32, i32)> {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both point to integers of this frame.
-        unsafe { (self.nvrtcVersion)(&raw mut major, &raw mut minor) };
-        (major, minor)
+        let status = unsafe { (self.nvrtcVersion)(&raw mut major, &raw mut minor) };
+        (status == SUCCESS).then_some((major, minor))
     }
 
     /// Machine code for a compute capability such as (9, 0); the error has the compiler's own words.
     pub fn compile(&self, source: &str, capability: (u32, u32)) -> Result<Vec<u8>, String> {
         let text = CString::new(source).map_err(|error| error.to_string())?;
         let options = [format!("--gpu-architecture=sm_{}{}", capability.0, capability.1), "--fmad=true".to_owned()];
-        let options: Vec<CString> = options.into_iter().filter_map(|option| CString::new(option).ok()).collect();
+        let options: Vec<CString> =
+            options.into_iter().map(CString::new).collect::<Result<_, _>>().map_err(|error| error.to_string())?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let mut program: Program = ptr::null_mut();
         // SAFETY: the text outlives the call; without headers both lists may be null.
@@ -76,8 +77,9 @@ impl Compiler {
         let result = if compiled == SUCCESS {
             bytes(program, self.nvrtcGetCUBINSize, self.nvrtcGetCUBIN)
         } else {
-            let log = bytes(program, self.nvrtcGetProgramLogSize, self.nvrtcGetProgramLog).unwrap_or_default();
-            Err(format!("NVRTC gave {compiled}: {}", String::from_utf8_lossy(&log).trim_end_matches(['\0', '\n'])))
+            let log = bytes(program, self.nvrtcGetProgramLogSize, self.nvrtcGetProgramLog);
+            let log = log.map_or_else(|why| format!("no log: {why}"), |log| String::from_utf8_lossy(&log).into_owned());
+            Err(format!("NVRTC gave {compiled}: {}", log.trim_end_matches(['\0', '\n'])))
         };
         // SAFETY: `program` was made above and is used no more.
         unsafe { (self.nvrtcDestroyProgram)(&raw mut program) };

@@ -82,8 +82,7 @@ impl CudaDevice {
         let mut versions = BTreeMap::from([("CUDA driver".to_owned(), version_text(driver))]);
         versions.extend(of_driver(&bus).map(|version| ("driver".to_owned(), version)));
         let kernels = load(libraries::COMPILER, majors).and_then(Compiler::new).map_err(Waived).and_then(|compiler| {
-            let (major, minor) = compiler.version();
-            versions.insert("NVRTC".to_owned(), format!("{major}.{minor}"));
+            versions.extend(compiler.version().map(|(major, minor)| ("NVRTC".to_owned(), format!("{major}.{minor}"))));
             Kernels::new(&compiler, gpu.compute_capability)
         });
         let products = load(libraries::PRODUCTS, majors).map_err(Waived).and_then(|_| {

@@ -39,8 +39,8 @@ impl Watch {
     /// Ends the watching with the first call.
     pub fn readings(&mut self) -> Readings {
         self.stop();
-        if let Some(reader) = self.reader.take() {
-            self.readings = reader.join().unwrap_or_default();
+        if let Some(Ok(found)) = self.reader.take().map(JoinHandle::join) {
+            self.readings = found;
         }
         self.readings.clone()
     }

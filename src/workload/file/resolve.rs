@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::amount::{Amount, Checkpoint};
 use crate::catalog::Models;
-use crate::file::scalar::{conflict, count, invalid, missing, shown};
+use crate::file::scalar::{conflict, count, invalid, missing, shown, stated_count};
 use crate::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 use crate::file::{data, network, serving, settings};
 use crate::model::{Model, ModelKind};
@@ -89,7 +89,7 @@ fn amount(training: &TrainingSection, data: &DataSection, kind: ModelKind) -> Re
         ("training.epochs", &training.epochs),
         ("training.steps", &training.steps),
     ];
-    let mut stated = ways.into_iter().filter(|(_, way)| way.is_some());
+    let mut stated = ways.into_iter().filter_map(|(key, way)| Some((key, way.as_ref()?)));
     let Some((key, way)) = stated.next() else {
         let key = if kind.counts_samples() { "training.epochs" } else { "training.tokens" };
         return Err(missing(key, "say how much is trained, as one of tokens, samples, epochs and steps"));
@@ -97,7 +97,7 @@ fn amount(training: &TrainingSection, data: &DataSection, kind: ModelKind) -> Re
     if let Some((second, _)) = stated.next() {
         return Err(conflict(key, second));
     }
-    let much = count(key, way.as_ref())?.unwrap_or_default();
+    let much = stated_count(key, way)?;
     match key {
         "training.tokens" if kind.counts_samples() => {
             Err(invalid(key, "this model is trained on samples, not on tokens"))

@@ -126,14 +126,15 @@ pub(super) fn conflict(first: &str, second: &str) -> WorkloadFileError {
 
 /// A positive count that need not be whole, such as `300B` tokens or `0.5` epochs.
 pub(super) fn count(key: &str, scalar: Option<&Scalar>) -> Result<Option<f64>, WorkloadFileError> {
-    let Some(scalar) = scalar else { return Ok(None) };
+    scalar.map(|scalar| stated_count(key, scalar)).transpose()
+}
+
+/// The same of what is stated.
+pub(super) fn stated_count(key: &str, scalar: &Scalar) -> Result<f64, WorkloadFileError> {
     let text = scalar.to_string();
-    match parse_count(&text) {
-        Ok(count) => Ok(Some(settled(count))),
-        Err(_) => {
-            Err(invalid(key, format!("`{}` is not a count above zero, such as 1T, 300B, 15M or 8.03e9", shown(text))))
-        }
-    }
+    let refuse =
+        |_| invalid(key, format!("`{}` is not a count above zero, such as 1T, 300B, 15M or 8.03e9", shown(&text)));
+    parse_count(&text).map(settled).map_err(refuse)
 }
 
 /// `1.1k` is 1100, whatever binary floating point makes of the product.
@@ -239,11 +240,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_count_or_refused(text in ".{0,80}") {
+        fn any_text_is_a_count_or_refused(text in prop_oneof![".{0,80}", "[0-9]{0,5}[.]?[0-9]{0,3}[kMBT]?"]) {
             let scalar = Scalar::Text(text);
-            let _ = whole("k", Some(&scalar), 1..=u64::MAX);
-            if let Ok(Some(count)) = count("k", Some(&scalar)) {
-                prop_assert!(count.is_finite() && count > 0.0);
+            match (count("k", Some(&scalar)), whole("k", Some(&scalar), 1..=u64::MAX)) {
+                (Ok(Some(count)), whole) => {
+                    prop_assert!(count.is_finite() && count > 0.0);
+                    prop_assert!(whole.map_or(count.fract() != 0.0 || count >= 9e15, |whole| whole == Some(count as u64)));
+                }
+                (Ok(None), _) => prop_assert!(false, "stated and not read"),
+                (Err(why), whole) => {
+                    prop_assert!(why.to_string().contains("`k`") && why.to_string().contains(&shown(&scalar)), "{why}");
+                    prop_assert!(whole.is_err());
+                }
             }
             prop_assert!(shown(&scalar).chars().count() <= 63);
         }

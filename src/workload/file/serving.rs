@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::network::Network;
 use crate::file::resolve::{Assumed, Resolved};
-use crate::file::scalar::{choice, conflict, count, invalid, missing, plain_text, shown, whole};
+use crate::file::scalar::{choice, conflict, invalid, missing, plain_text, shown, stated_count, whole};
 use crate::file::{DataSection, Scalar, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 use crate::model::{Model, ModelKind};
 use crate::{Amount, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
@@ -241,7 +241,7 @@ fn load(
         ("serving.tokens", &section.tokens),
         ("serving.images", &section.images),
     ];
-    let mut stated = ways.into_iter().filter(|(_, way)| way.is_some());
+    let mut stated = ways.into_iter().filter_map(|(key, way)| Some((key, way.as_ref()?)));
     let images = model.kind.counts_samples();
     let Some((key, way)) = stated.next() else {
         let (key, ways) = if images {
@@ -258,7 +258,7 @@ fn load(
         let unit = if images { "images" } else { "requests or tokens" };
         return Err(invalid(key, format!("`{}` answers {unit}", model.name)));
     }
-    let much = count(key, way.as_ref())?.unwrap_or_default();
+    let much = stated_count(key, way)?;
     let requests_per_second = match key {
         "serving.requests_per_second" | "serving.images_per_second" => much,
         "serving.tokens_per_day" => much / tokens / 86_400.0,
@@ -284,7 +284,7 @@ fn hours(section: &ServingSection, assumed: &mut Assumed) -> Result<Hours, Workl
     match (&section.hours, &section.duration) {
         (Some(_), Some(_)) => Err(conflict("serving.hours", "serving.duration")),
         (Some(hours), None) => {
-            let hours = count("serving.hours", Some(hours))?.unwrap_or_default();
+            let hours = stated_count("serving.hours", hours)?;
             let fits = hours <= MONTH.0 + 14.0;
             if fits {
                 Ok(Hours(hours))
@@ -337,7 +337,7 @@ fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Assumed) -> R
             "a job waits where machines are gone; its limits are deadline and budget",
         )),
         (Some(stated), Load::Steady { .. }) => {
-            let share = count("serving.availability", Some(stated))?.unwrap_or_default();
+            let share = stated_count("serving.availability", stated)?;
             let fits = (0.5..1.0).contains(&share);
             if fits {
                 Ok(share)

@@ -89,7 +89,7 @@ pub(super) struct Family {
     /// Width of an embedding narrower than the layers.
     pub narrow_embedding: Keys,
     /// What a nested `text_config` leaves out, since it is saved as a difference to the class.
-    pub nested_defaults: &'static [(&'static str, u64)],
+    pub nested_defaults: &'static [(&'static str, u32)],
 }
 
 const LLAMA: Family = Family {
@@ -348,3 +348,18 @@ pub(super) static FAMILIES: [Family; 36] = [
     },
     Family { model_type: "granite", ..LLAMA },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `Fields::required` names the first of its keys.
+    #[test]
+    fn every_family_has_keys_for_its_sizes() {
+        assert!(
+            FAMILIES
+                .iter()
+                .all(|family| [family.hidden, family.layers, family.heads].iter().all(|keys| !keys.is_empty()))
+        );
+    }
+}

@@ -20,7 +20,7 @@ pub(super) struct Fields<'a> {
     /// `text_config.` for a nested configuration.
     pub prefix: &'static str,
     /// Class defaults that a nested configuration leaves out.
-    pub defaults: &'static [(&'static str, u64)],
+    pub defaults: &'static [(&'static str, u32)],
 }
 
 impl Fields<'_> {
@@ -58,13 +58,12 @@ impl Fields<'_> {
             let why = || format!("it must be a whole number from {} to {}", range.start(), range.end());
             return number.map(Some).ok_or_else(|| self.impossible(key, value, why()));
         }
-        let default =
-            self.defaults.iter().find(|(key, _)| keys.contains(key)).and_then(|(_, value)| u32::try_from(*value).ok());
-        Ok(default)
+        Ok(self.defaults.iter().find(|(key, _)| keys.contains(key)).map(|(_, value)| *value))
     }
 
+    /// The same, missing by the name of the first key where none of them is there. `keys` are one at least.
     pub fn required(&self, keys: &[&'static str], range: RangeInclusive<u32>) -> Result<u32, ConfigError> {
-        self.whole(keys, range)?.ok_or_else(|| self.missing(keys.first().copied().unwrap_or_default()))
+        self.whole(keys, range)?.ok_or_else(|| self.missing(keys[0]))
     }
 
     pub fn flag(&self, key: &str, default: bool) -> Result<bool, ConfigError> {

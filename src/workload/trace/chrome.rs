@@ -65,6 +65,8 @@ struct Reading {
     has_list: bool,
     devices: Vec<DeviceProperties>,
     world_size: u32,
+    /// Parts of the head that cannot be read.
+    notes: Vec<String>,
     /// Kineto gives each event a category; the others do not.
     is_kineto: bool,
     /// Lines that TensorFlow and JAX draw: a device by process, and what kind of line by process and thread.
@@ -95,14 +97,21 @@ impl Reading {
             scan.require(b':')?;
             match key.trim_matches('"') {
                 "traceEvents" => self.events(scan)?,
-                // What cannot be read there is missing, and no reason to refuse the rest.
-                "deviceProperties" | "computeProperties" => {
+                // What cannot be read there is no reason to refuse the rest.
+                part @ ("deviceProperties" | "computeProperties") => {
                     scan.value(Some(&mut text))?;
-                    self.devices = serde_json::from_slice(&text).unwrap_or_default();
+                    let unknown =
+                        |error| self.notes.push(format!("the GPU is not known: `{part}` cannot be read: {error}"));
+                    self.devices = serde_json::from_slice(&text).map_err(unknown).unwrap_or_default();
                 }
-                "distributedInfo" => {
+                part @ "distributedInfo" => {
                     scan.value(Some(&mut text))?;
-                    self.world_size = serde_json::from_slice::<Distributed>(&text).unwrap_or_default().world_size;
+                    let unknown = |error| {
+                        self.notes
+                            .push(format!("only the GPUs of this trace are counted: `{part}` cannot be read: {error}"))
+                    };
+                    self.world_size =
+                        serde_json::from_slice::<Distributed>(&text).map_err(unknown).unwrap_or_default().world_size;
                 }
                 _ => scan.value(None)?,
             }
@@ -268,7 +277,9 @@ impl Reading {
         if self.events == 0 {
             return Err(scan.error("the trace has no events"));
         }
-        let counted = self.tally.finish(if self.is_kineto { "PyTorch profiler" } else { "TensorFlow or JAX profiler" });
+        let mut counted =
+            self.tally.finish(if self.is_kineto { "PyTorch profiler" } else { "TensorFlow or JAX profiler" });
+        counted.notes.extend(self.notes);
         let used = counted.operators.devices.max(1);
         let first = self.devices.iter().min_by_key(|device| device.id).filter(|device| !device.name.is_empty());
         let gpu = first.map(|device| ProfiledGpu {
@@ -334,6 +345,24 @@ mod tests {
     }
 
     #[test]
+    fn a_head_that_cannot_be_read_is_said() {
+        let trace = read(TRACE.replace("\"world_size\": 8", "\"world_size\": \"eight\"").as_bytes()).unwrap();
+        assert_eq!(trace.gpu.unwrap().count, 1);
+        assert!(
+            trace.counted.notes.iter().any(|note| note.starts_with("only the GPUs of this trace are counted")),
+            "{:?}",
+            trace.counted.notes
+        );
+        let trace = read(TRACE.replace("\"id\": 0, \"name\"", "\"id\": [], \"name\"").as_bytes()).unwrap();
+        assert_eq!(trace.gpu, None);
+        assert!(
+            trace.counted.notes.iter().any(|note| note.starts_with("the GPU is not known")),
+            "{:?}",
+            trace.counted.notes
+        );
+    }
+
+    #[test]
     fn a_trace_of_jax_on_a_gpu_is_counted() {
         let text = r#"{"traceEvents": [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
  {"ph": "M", "pid": 1, "tid": 13, "name": "thread_name", "args": {"name": "Stream #13(Compute)"}},
@@ -364,10 +393,22 @@ mod tests {
     }
 
     proptest! {
+        /// Refused, a place in the file is told; read, no time is negative and no part exceeds the whole.
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC{0,300}") {
-            let _ = read(text.as_bytes());
-            let _ = read(format!("{{\"traceEvents\": [{{\"ph\": \"X\", {text}}}]}}").as_bytes());
+        fn any_text_is_read_or_refused(text in "\\PC{0,300}", start in any::<f64>(), length in any::<f64>(), category in 0..4_usize) {
+            let category = ["kernel", "gpu_memcpy", "cpu_op", ""][category];
+            let event = format!("\"cat\": \"{category}\", \"pid\": 1, \"ts\": {start}, \"dur\": {length}, \"name\": {}", serde_json::json!(text));
+            let inside = |event: &str| format!("{{\"traceEvents\": [{{\"ph\": \"X\", {event}}}]}}");
+            for text in [text.clone(), inside(&text), inside(&event)] {
+                match read(text.as_bytes()) {
+                    Err(error) => prop_assert!(error.at <= text.len() as u64 && !error.detail.is_empty(), "{error}"),
+                    Ok(trace) => {
+                        let found = trace.counted.operators;
+                        prop_assert!(found.gap_seconds >= 0.0 && (0.0..=found.span_seconds).contains(&found.busy_seconds), "{found:?}");
+                        prop_assert!(found.classes.iter().all(|class| class.seconds >= 0.0), "{found:?}");
+                    }
+                }
+            }
         }
 
         #[test]

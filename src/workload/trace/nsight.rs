@@ -64,9 +64,10 @@ fn whole(path: &Path) -> Result<(), NsightError> {
     let mut head = [0; 100];
     let mut file = std::fs::File::open(path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
-    if std::io::Read::read_exact(&mut file, &mut head).is_err() {
-        return Err(NsightError::Cut { at: length, promised: 100 });
-    }
+    std::io::Read::read_exact(&mut file, &mut head).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => NsightError::Cut { at: length, promised: 100 },
+        _ => unreadable(error),
+    })?;
     let page = u64::from(u16::from_be_bytes([head[16], head[17]]));
     // 1 stands for the one size that does not fit into 16 bits.
     let page = if page == 1 { 65_536 } else { page };

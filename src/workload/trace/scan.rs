@@ -226,13 +226,30 @@ mod tests {
     }
 
     proptest! {
+        /// Values stand in the text as they are given, a fault is told inside it, and no buffer is too small for that.
         #[test]
-        fn any_text_ends(text in "\\PC{0,200}") {
-            let mut scan = Scan::new(text.as_bytes());
-            for _ in 0..=text.len() {
-                if scan.value(None).is_err() || !matches!(scan.peek(), Ok(Some(_))) { break }
-                let _ = scan.pass(b',');
+        fn any_text_is_taken_value_by_value(text in "([]\\[{}\",: 1\\\\]|\\PC){0,120}") {
+            let taken = |buffer: usize| {
+                let mut scan = Scan::new(BufReader::with_capacity(buffer, text.as_bytes()));
+                let (mut value, mut all) = (Vec::new(), Vec::new());
+                for _ in 0..=text.len() {
+                    if let Err(error) = scan.value(Some(&mut value)) {
+                        return (all, Some((error.at, error.detail)));
+                    }
+                    all.push((scan.position(), value.clone()));
+                    if let Err(error) = scan.pass(b',') {
+                        return (all, Some((error.at, error.detail)));
+                    }
+                }
+                (all, None)
+            };
+            let (values, fault) = taken(4096);
+            for (end, value) in &values {
+                prop_assert!(text.as_bytes()[..*end as usize].ends_with(value), "{value:?} before {end}");
             }
+            prop_assert!(fault.as_ref().is_none_or(|(at, detail)| *at <= text.len() as u64 && !detail.is_empty()), "{fault:?}");
+            prop_assert_eq!(taken(1), (values.clone(), fault.clone()));
+            prop_assert_eq!(taken(7), (values, fault));
         }
     }
 }
