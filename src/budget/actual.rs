@@ -46,6 +46,11 @@ pub struct RunFacts {
     pub stored: Vec<Stored>,
 }
 
+/// A run of which a charge is beyond counting: figures in its store are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the charge `{0}` is more than this program can count")]
+pub struct Uncountable(pub String);
+
 /// A charge, and whether it can still grow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
@@ -81,11 +86,11 @@ impl RunFacts {
     }
 
     /// What its machines cost, whose lines add up to what their clouds bill for them to the nano-dollar, and what is paid beside them.
-    pub fn charges(&self, now: Timestamp) -> Vec<Found> {
+    pub fn charges(&self, now: Timestamp) -> Result<Vec<Found>, Uncountable> {
         let seen = self.seen();
         let mut found: Vec<Found> = seen.iter().flat_map(|machine| self.charges_of(machine, now)).collect();
-        found.extend(self.charges_beside(&seen, now));
-        found
+        found.extend(self.charges_beside(&seen, now)?);
+        Ok(found)
     }
 
     fn seen(&self) -> Vec<Seen<'_>> {
@@ -379,7 +384,7 @@ mod tests {
             billed(2, 5 * 3600, 3 * 3600, 0, Some((100, 3 * 3600 - 60))),
         ];
         facts.outcome = Some("completed".to_owned());
-        let found = facts.charges(at(1_000_000));
+        let found = facts.charges(at(1_000_000)).unwrap();
         let of = |what| hours(&found, what);
         assert_eq!((of("e1-0/idle"), of("e1-0/work"), of("e1-0/redone")), (1.0, 1.0, 2.0));
         assert_eq!(
@@ -390,7 +395,7 @@ mod tests {
         assert!(found.iter().filter(|one| one.charge.id.contains("e1")).all(|one| !one.is_open));
         assert!(found.iter().any(|one| one.is_open), "its agent has not said that it ended");
         facts.ended.insert((2, 0));
-        assert!(facts.charges(at(1_000_000)).iter().all(|one| !one.is_open));
+        assert!(facts.charges(at(1_000_000)).unwrap().iter().all(|one| !one.is_open));
         let lost: Vec<_> = found.iter().filter(|one| one.charge.waste == Some(Waste::Redone)).collect();
         assert_eq!(
             (lost.len(), lost[0].charge.item, lost[0].charge.costs.contracted.to_string().as_str()),
@@ -404,7 +409,7 @@ mod tests {
         facts.billed = vec![billed(1, 0, 4 * 3600, 0, Some((100, 4 * 3600)))];
         let lost = |origin: Option<ManifestName>, facts: &mut RunFacts| {
             facts.epochs = BTreeMap::from([(1, epoch(0, None)), (2, epoch(5 * 3600, origin))]);
-            hours(&facts.charges(at(1_000_000)), "e1-0/redone")
+            hours(&facts.charges(at(1_000_000)).unwrap(), "e1-0/redone")
         };
         assert_eq!(lost(None, &mut facts), 4.0, "begun again from nothing");
         assert_eq!(lost(Some(ManifestName { step: 100, epoch: 1 }), &mut facts), 0.0);
@@ -434,14 +439,14 @@ mod tests {
     fn who_leads_a_run_knows_of_booting_and_ending_and_of_machines_that_never_spoke() {
         let mut facts = facts();
         facts.rented = Some(AllRented { machines: vec![rented(7200.0, Some(7200))], ..AllRented::default() });
-        let found = facts.charges(at(0));
+        let found = facts.charges(at(0)).unwrap();
         assert_eq!((hours(&found, "/idle"), found.len(), found[0].is_open), (2.0, 1, false));
         facts.billed = vec![billed(1, 1800, 3600, 0, Some((9, 3600)))];
-        let found = facts.charges(at(0));
+        let found = facts.charges(at(0)).unwrap();
         assert_eq!((hours(&found, "/idle"), hours(&found, "/work")), (1.0, 1.0));
         assert_eq!(found[0].charge.resource.as_deref(), Some("i-1"));
         facts.rented = Some(AllRented { machines: vec![rented(7200.0, None)], ..AllRented::default() });
-        assert!(facts.charges(at(0)).iter().all(|one| one.is_open));
+        assert!(facts.charges(at(0)).unwrap().iter().all(|one| one.is_open));
     }
 
     #[test]
@@ -463,7 +468,7 @@ mod tests {
             billed(3, 10_000, 3600, 0, Some((3, 3600))),
         ];
         facts.billed = agents.to_vec();
-        let found = facts.charges(at(1_000_000));
+        let found = facts.charges(at(1_000_000)).unwrap();
         assert_eq!(
             (hours(&found, "e3-0-i-1/work"), hours(&found, "e3-0-i-1/idle"), hours(&found, "e4-0-i-2/work")),
             (1.5, 0.5, 1.0)
@@ -471,7 +476,7 @@ mod tests {
         // One that nobody told of yet grows, and is entered once it is told.
         facts.rented =
             Some(AllRented { machines: facts.rented.unwrap().machines[..1].to_vec(), ..AllRented::default() });
-        let found = facts.charges(at(1_000_000));
+        let found = facts.charges(at(1_000_000)).unwrap();
         let open: Vec<&str> = found.iter().filter(|one| one.is_open).map(|one| one.charge.id.as_str()).collect();
         assert_eq!(open, ["run/a@k/e3-0/work"]);
         assert_eq!(found.iter().map(|one| one.charge.quantity).sum::<f64>(), 3.0);
@@ -482,7 +487,7 @@ mod tests {
         let mut facts = RunFacts { speed: 600.0, is_led: true, ..facts() };
         facts.rented = Some(AllRented { machines: vec![rented(7200.0, Some(12))], ..AllRented::default() });
         facts.billed = vec![billed(1, 3, 6, 0, Some((9, 6)))];
-        let found = facts.charges(at(0));
+        let found = facts.charges(at(0)).unwrap();
         assert_eq!((hours(&found, "/idle"), hours(&found, "/work")), (1.0, 1.0));
         assert_eq!((found[0].charge.start, found[0].charge.end), (at(0), at(12)));
     }
@@ -498,7 +503,7 @@ mod tests {
             one.rule = BillingRule { step_seconds: step, minimum_seconds: minimum };
             let mut facts = facts();
             facts.billed = vec![one.clone()];
-            let found = facts.charges(at(0));
+            let found = facts.charges(at(0)).unwrap();
             let total: Usd = found.iter().map(|line| line.charge.costs.contracted).sum();
             prop_assert_eq!(total, one.cost());
             prop_assert!(found.iter().all(|line| line.charge.costs.contracted >= Usd::ZERO && line.charge.quantity >= 0.0));

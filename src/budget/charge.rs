@@ -69,6 +69,17 @@ pub enum Waste {
     Failed,
 }
 
+impl Waste {
+    /// As JSON has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Redone => "redone",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The four prices of one purchase, as the FOCUS specification names them (its glossary, "Cost" columns).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Costs {
@@ -129,6 +140,11 @@ pub struct Charge {
 }
 
 impl Charge {
+    /// Of a line of a bill, which has an amount: one without is let in neither from an export nor from the ledger.
+    pub fn on_bill(&self) -> Usd {
+        self.costs.billed.expect("a line of a bill has an amount")
+    }
+
     /// Its quantity is hours of machines.
     pub fn is_machine_time(&self) -> bool {
         matches!(self.item, Item::Machines | Item::Fallback | Item::LostWork | Item::UnusedCommitment)

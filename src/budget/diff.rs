@@ -153,7 +153,7 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     match (of("the first", before)?, of("the second", after)?) {
         ("a plan", "a plan") => plans::diff(before, after),
         ("a budget", "a budget") => budgets::diff(before, after),
-        ("a price list", "a price list") => Ok(prices::diff(before, after)),
+        ("a price list", "a price list") => prices::diff(before, after),
         (one, other) => Err(DiffError::Kinds(one, other)),
     }
 }
@@ -206,12 +206,8 @@ fn behind(reasons: &[Reason]) -> Cause {
     causes.into_iter().find(|cause| reasons.iter().any(|reason| reason.cause == *cause)).unwrap_or(Cause::Price)
 }
 
-/// Differences of two lists of amounts, matched by key. `cause` says what is behind a change that no price explains.
-fn changed(
-    before: &[Amount],
-    after: &[Amount],
-    cause: impl Fn(Option<&Amount>, Option<&Amount>) -> Cause,
-) -> (Vec<ChangedLine>, usize) {
+/// Differences of two lists of amounts, matched by key. `cause` says what is behind a change of an amount that no price explains.
+fn changed(before: &[Amount], after: &[Amount], cause: impl Fn(&Amount) -> Cause) -> (Vec<ChangedLine>, usize) {
     let mut lines = Vec::new();
     let mut unchanged = 0;
     let by_key =
@@ -222,15 +218,12 @@ fn changed(
             Some(new) if (new.cost, new.unit_price, &new.machines) == (old.cost, old.unit_price, &old.machines) => {
                 unchanged += 1;
             }
-            Some(new) => lines.push(both(old, new, cause(Some(old), Some(new)))),
-            None => lines.push(one(Mark::Removed, old, cause(Some(old), None))),
+            Some(new) => lines.push(both(old, new, cause(old))),
+            None => lines.push(one(Mark::Removed, old, cause(old))),
         }
     }
     lines.extend(
-        after
-            .iter()
-            .filter(|new| !in_before.contains_key(&new.key))
-            .map(|new| one(Mark::Added, new, cause(None, Some(new)))),
+        after.iter().filter(|new| !in_before.contains_key(&new.key)).map(|new| one(Mark::Added, new, cause(new))),
     );
     lines.sort_by_key(|line| std::cmp::Reverse(line.change_usd.nanos().abs()));
     (lines, unchanged)
@@ -254,11 +247,10 @@ fn one(mark: Mark, amount: &Amount, cause: Cause) -> ChangedLine {
 fn both(old: &Amount, new: &Amount, cause: Cause) -> ChangedLine {
     let change = new.cost - old.cost;
     let same = old.machines == new.machines;
-    let by_price = if same {
-        Usd::from_dollars((new.unit_price - old.unit_price).dollars() * old.quantity).unwrap_or_default()
-    } else {
-        Usd::ZERO
-    };
+    // A quantity that is beyond counting at this price contradicts the cost beside it: nothing is put down to the price.
+    let by_price = Usd::from_dollars((new.unit_price - old.unit_price).dollars() * old.quantity)
+        .filter(|_| same)
+        .unwrap_or(Usd::ZERO);
     let parts = [(Cause::Price, by_price), (cause, change - by_price)];
     let mut detail = Vec::new();
     if !same {

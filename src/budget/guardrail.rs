@@ -166,11 +166,18 @@ pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Br
         {
             say(rule.line, format!("regions does not list {}", one.places.join(" ")));
         }
-        let gpu = one.gpu.as_deref().and_then(|name| hardware.find_gpu(name));
-        if let Some((rule, gpu)) = policy.gpus.as_ref().zip(gpu)
-            && !rule.value.iter().any(|selector| selector.matches_gpu(gpu, hardware.gpu(gpu)))
-        {
-            say(rule.line, format!("gpus does not list {}", hardware.gpu(gpu).id));
+        let gpu = one.gpu.as_deref().map(|name| hardware.find_gpu(name).ok_or(name));
+        match policy.gpus.as_ref().zip(gpu) {
+            Some((rule, Ok(gpu)))
+                if !rule.value.iter().any(|selector| selector.matches_gpu(gpu, hardware.gpu(gpu))) =>
+            {
+                say(rule.line, format!("gpus does not list {}", hardware.gpu(gpu).id));
+            }
+            // Whatever it is, no rule lists it.
+            Some((rule, Err(unknown))) => {
+                say(rule.line, format!("gpus does not list {unknown}, which the catalog does not know"))
+            }
+            _ => {}
         }
         // Spot with on-demand to fall back to needs both.
         let words: &[&str] =

@@ -198,7 +198,16 @@ impl Ledger {
 
     /// Every bill, in the order in which they were imported.
     pub fn bills(&self) -> Result<Vec<ImportedBill>, LedgerError> {
-        self.all("SELECT id, content FROM bills ORDER BY number")
+        let bills: Vec<ImportedBill> = self.all("SELECT id, content FROM bills ORDER BY number")?;
+        for bill in &bills {
+            if let Some(line) = bill.charges.iter().find(|line| line.costs.billed.is_none()) {
+                return Err(LedgerError::Row {
+                    id: bill.id.clone(),
+                    detail: format!("its line `{}` has no amount", line.id),
+                });
+            }
+        }
+        Ok(bills)
     }
 
     fn all<T: DeserializeOwned>(&self, question: &str) -> Result<Vec<T>, LedgerError> {
@@ -310,6 +319,16 @@ mod tests {
         drop(ledger);
         let again = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
         assert_eq!(again.charges().unwrap(), [one, credit, charge("3", "1")]);
+    }
+
+    #[test]
+    fn a_line_of_a_bill_without_amount_is_an_error_and_not_nothing() {
+        let (_folder, mut ledger) = ledger();
+        let bill =
+            ImportedBill { id: "bill/1".to_owned(), charges: vec![charge("bill/1/a", "3")], ..ImportedBill::default() };
+        assert!(ledger.import(&bill, Timestamp::UNIX_EPOCH).unwrap());
+        let said = ledger.bills().unwrap_err().to_string();
+        assert_eq!(said, "the ledger: the row `bill/1` cannot be read: its line `bill/1/a` has no amount");
     }
 
     #[test]

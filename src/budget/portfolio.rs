@@ -186,14 +186,11 @@ impl Phase {
     }
 }
 
-/// Cost and hours of a figure under risk, from draws.
-pub fn quantiles(draws: &mut [f64], expected: Usd) -> Quantiles<Usd> {
+/// Cost and hours of a figure under risk, from draws, of which there are some. `None`: beyond counting.
+pub fn quantiles(draws: &mut [f64], expected: Usd) -> Option<Quantiles<Usd>> {
     draws.sort_by(f64::total_cmp);
-    let at = |share: f64| {
-        let rank = ((share * draws.len() as f64).ceil() as usize).clamp(1, draws.len().max(1));
-        draws.get(rank - 1).copied().and_then(Usd::from_dollars).unwrap_or(expected)
-    };
-    Quantiles { expected, p50: at(0.5), p90: at(0.9) }
+    let at = |share: f64| Usd::from_dollars(draws[((share * draws.len() as f64).ceil() as usize).max(1) - 1]);
+    Some(Quantiles { expected, p50: at(0.5)?, p90: at(0.9)? })
 }
 
 /// Part of all cost that falls to one month, team, cloud or GPU.

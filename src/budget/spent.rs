@@ -184,9 +184,9 @@ impl Row {
         let (charge, costs) = (&line.charge, line.charge.costs);
         self.runs.extend(charge.run.clone());
         if line.of_bill {
-            let billed = costs.billed.unwrap_or_default();
-            self.billed = Some(self.billed.unwrap_or_default() + billed);
-            self.effective_on_bill = Some(self.effective_on_bill.unwrap_or_default() + costs.effective);
+            let billed = charge.on_bill();
+            self.billed = Some(self.billed.unwrap_or(Usd::ZERO) + billed);
+            self.effective_on_bill = Some(self.effective_on_bill.unwrap_or(Usd::ZERO) + costs.effective);
             if charge.item == Item::Credit {
                 self.credits = self.credits + billed;
             }

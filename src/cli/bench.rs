@@ -68,7 +68,10 @@ pub fn run(arguments: &BenchArguments, settings: &Settings, printer: &Printer) -
     let name = if arguments.full { "full" } else { "quick" };
     let suite =
         if arguments.full { Suite::full() } else { Suite::quick() }.map_err(|error| Diagnostic::unexpected(&error))?;
-    let setting = asked.as_ref().map(|job| setting(job, target.gpu, target.device.facts().gpus, &hardware, printer));
+    let setting = asked
+        .as_ref()
+        .map(|job| setting(job, target.gpu, target.device.facts().gpus, &hardware, printer))
+        .transpose()?;
     let shapes = asked.as_ref().zip(setting).map(|(job, setting)| Shapes {
         model: &job.model,
         task: job.training.task,
@@ -192,7 +195,13 @@ fn open(arguments: &BenchArguments, settings: &Settings, hardware: &Hardware) ->
 }
 
 /// What the planner would choose for this machine; for a model that is too large for it, the layers of one plain rank.
-fn setting(job: &Workload, gpu: Option<GpuId>, gpus: u32, hardware: &Hardware, printer: &Printer) -> Setting {
+fn setting(
+    job: &Workload,
+    gpu: Option<GpuId>,
+    gpus: u32,
+    hardware: &Hardware,
+    printer: &Printer,
+) -> Result<Setting, Diagnostic> {
     let batch = job.training.global_batch.unwrap_or(1);
     let plain = Setting {
         layout: Layout::default(),
@@ -200,12 +209,10 @@ fn setting(job: &Workload, gpu: Option<GpuId>, gpus: u32, hardware: &Hardware, p
         global_batch: batch as f64,
         recompute: Recompute::None,
     };
-    let Some((id, (machine, nodes))) = gpu.and_then(|id| Some((id, shape(id, hardware.gpu(id), gpus, hardware).ok()?)))
-    else {
-        return plain;
-    };
+    let Some(id) = gpu else { return Ok(plain) };
+    let (machine, nodes) = shape(id, hardware.gpu(id), gpus, hardware)?;
     let subject = Subject::new(&job.model, &job.training, Machine::new(hardware.gpu(id), &machine));
-    match best_setting(&subject, batch, nodes).0 {
+    Ok(match best_setting(&subject, batch, nodes).0 {
         Ok(made) => made.setting,
         Err(_) => {
             printer.note(&format!(
@@ -214,7 +221,7 @@ fn setting(job: &Workload, gpu: Option<GpuId>, gpus: u32, hardware: &Hardware, p
             ));
             plain
         }
-    }
+    })
 }
 
 /// On a terminal only.

@@ -86,7 +86,7 @@ pub fn answer(arguments: &BudgetArguments, settings: &Settings, printer: &Printe
     };
     let mut planner = Planner { arguments, settings, printer, documents: BTreeMap::new() };
     let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<Once>, _>>()?;
-    Ok(budget(&portfolio, &once, inputs, settings.now, settings.seed))
+    budget(&portfolio, &once, inputs, settings.now, settings.seed).map_err(|error| refused(&arguments.file, error))
 }
 
 /// A portfolio, or a single workload (it has `[model]`) or plan (JSON) in the month of today.
@@ -143,9 +143,7 @@ impl Planner<'_> {
                 };
                 return Once::of_rate(rate).ok_or_else(|| at(beyond()));
             }
-            What::Workload { path, limits } => {
-                (format!("{path} {}", serde_json::to_string(limits).unwrap_or_default()), None)
-            }
+            What::Workload { path, limits } => (format!("{path} {}", serde_json::json!(limits)), None),
             What::Plan { path, id } => (path.clone(), id.as_deref()),
         };
         if !self.documents.contains_key(&key) {

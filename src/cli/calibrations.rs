@@ -69,7 +69,7 @@ impl Measurements {
                 })?;
                 (vec![(path.clone(), text)], true)
             }
-            None => (kept(settings), false),
+            None => (kept(settings)?, false),
         };
         let mut found = Self { files, is_named, profile, own_runs: Own::Usable(Usable::default()) };
         if !arguments.no_history {
@@ -155,13 +155,22 @@ impl Measurements {
 }
 
 /// In the order of their names. A folder that is not there holds none.
-fn kept(settings: &Settings) -> Vec<(PathBuf, String)> {
-    let Some(folder) = settings.home.config_file(FOLDER) else { return Vec::new() };
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> =
-        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+fn kept(settings: &Settings) -> Result<Vec<(PathBuf, String)>, Diagnostic> {
+    let Some(folder) = settings.home.config_file(FOLDER).filter(|folder| folder.exists()) else {
+        return Ok(Vec::new());
+    };
+    let unreadable =
+        |path: &Path, error: &std::io::Error| Diagnostic::file(path, error).hint("`--calibration none` uses none");
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(|error| unreadable(&folder, &error))? {
+        paths.push(entry.map_err(|error| unreadable(&folder, &error))?.path());
+    }
+    paths.retain(|path| path.extension().is_some_and(|end| end == "json"));
     paths.sort();
-    paths.into_iter().filter_map(|path| fs::read_to_string(&path).ok().map(|text| (path, text))).collect()
+    paths
+        .into_iter()
+        .map(|path| fs::read_to_string(&path).map_err(|error| unreadable(&path, &error)).map(|text| (path, text)))
+        .collect()
 }
 
 /// Puts a calibration into the set, in place of an older one of the same GPU. `None` where the user has no home.

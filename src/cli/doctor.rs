@@ -190,7 +190,7 @@ fn one<T>(
 ) -> Result<Result<T, SourceError>, Diagnostic> {
     let mut answers =
         ask::all(vec![(cloud.as_str(), question)], &|_| {}).map_err(|error| Diagnostic::unexpected(&error))?;
-    answers.pop().ok_or_else(|| Diagnostic::new(Exit::Unexpected, "a question without an answer"))
+    Ok(answers.pop().expect("every question has an answer"))
 }
 
 /// Where permissions are tried when no plan names a region.

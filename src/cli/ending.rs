@@ -145,7 +145,10 @@ pub fn gc(arguments: &GcArguments, settings: &Settings, printer: &Printer) -> Re
     let (mut strays, alive) =
         meanwhile(printer, looking, || Ok::<_, Diagnostic>((groups(&clouds, None)?, alive(&clouds, None)?)))?;
     let journal = journal(settings)?;
-    strays.retain(|group| group.expires_at < Timestamp::now() || !is_kept_alive(&journal, &group.run).unwrap_or(true));
+    let kept_alive = strays.iter().map(|group| is_kept_alive(&journal, &group.run)).collect::<Result<Vec<_>, _>>()?;
+    let mut kept_alive = kept_alive.into_iter();
+    strays
+        .retain(|group| !kept_alive.next().expect("every group was looked up") || group.expires_at < Timestamp::now());
     let mut unknown = strangers(&journal, alive)?;
     if !arguments.everyone {
         let found = unknown.len();

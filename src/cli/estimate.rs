@@ -50,7 +50,7 @@ fn cases(path: &Path, settings: &Settings, printer: &Printer) -> Result<Exit, Di
     let answers: Vec<String> = lines
         .par_iter()
         .map(|line| {
-            let text = serde_json::to_string(&answer(line, &hardware, &models)).unwrap_or_default();
+            let text = serde_json::to_string(&answer(line, &hardware, &models)).expect("an answer has text keys");
             if bar.is_hidden() && printer.stderr_is_terminal() && started.elapsed() > PATIENCE {
                 bar.set_style(ProgressStyle::default_bar());
                 bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -105,8 +105,14 @@ pub fn job_of(question: &Question, wishes: Wishes, settings: &Settings, printer:
         None => fresh(question, settings, printer)?,
     };
     let plan = chosen(&plans, question.plan)?;
-    let text_of = |key: &str| plan.get(key).and_then(Value::as_str).unwrap_or_default();
-    let (cloud, kind) = (CloudId::new(text_of("cloud")), text_of("instance_type"));
+    let text_of = |key: &str| {
+        let missing = || {
+            Diagnostic::new(Exit::Usage, format!("the plan has no `{key}`"))
+                .hint("gpuplan plan FILE --output json >plan.json")
+        };
+        plan.get(key).and_then(Value::as_str).ok_or_else(missing)
+    };
+    let (cloud, kind) = (CloudId::new(text_of("cloud")?), text_of("instance_type")?);
     let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
         Diagnostic::new(
             Exit::StalePrices,

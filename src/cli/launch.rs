@@ -209,8 +209,7 @@ fn tell(
     printer: &Printer,
 ) {
     let (plan, offer) = (chosen.plan, chosen.answered.catalogs.market.offer(chosen.plan.offer));
-    let first =
-        spec.spot.first().or(spec.on_demand.first()).map(|offered| offered.pool.to_string()).unwrap_or_default();
+    let first = &spec.places().next().expect("what is launched has a place").pool;
     let worst = spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), usd);
     let others = (spec.spot.len() + spec.on_demand.len()).saturating_sub(1);
     let was = was
@@ -307,7 +306,8 @@ fn detached(run: &str, settings: &Settings, printer: &Printer) -> Result<Exit, D
 fn scenario(name: &str) -> Result<Scenario, Diagnostic> {
     let read = match std::fs::read_to_string(name) {
         Ok(text) => Scenario::read(&text),
-        Err(_) => Scenario::named(name),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Scenario::named(name),
+        Err(error) => return Err(Diagnostic::file(name.as_ref(), &error)),
     };
     read.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--fake-scenario default"))
 }

@@ -55,19 +55,7 @@ pub fn run() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return printer.clap(&error),
     };
-    // The one command whose exit code is not its own.
-    if let Command::Agent(given) = &arguments.command {
-        return agent::run(given, arguments.global.offline, &printer);
-    }
-    let answer = Settings::new(&arguments.global).and_then(|settings| match &arguments.command {
-        command if settings.markdown && !matches!(command, Command::Budget(_) | Command::Diff(_)) => {
-            Err(Diagnostic::new(Exit::Usage, "only `budget` and `diff` print Markdown").hint("--output json"))
-        }
-        // Its exit code may be that of the profiled command.
-        Command::Profile { what } => profile::run(what, &settings, &printer),
-        command => dispatch(command, &settings, &printer).map(ExitCode::from),
-    });
-    match answer {
+    match Settings::new(&arguments.global).and_then(|settings| dispatch(&arguments.command, &settings, &printer)) {
         Ok(exit) => exit,
         Err(diagnostic) => {
             printer.diagnostic(&diagnostic);
@@ -76,8 +64,14 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
-    match command {
+fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result<ExitCode, Diagnostic> {
+    if settings.markdown && !matches!(command, Command::Budget(_) | Command::Diff(_)) {
+        return Err(Diagnostic::new(Exit::Usage, "only `budget` and `diff` print Markdown").hint("--output json"));
+    }
+    let exit = match command {
+        // Their exit codes may be those of the programs that they run.
+        Command::Agent(arguments) => return Ok(agent::run(arguments, settings.offline, printer)),
+        Command::Profile { what } => return profile::run(what, settings, printer),
         Command::Plan(arguments) => plan::run(arguments, settings, printer),
         Command::Explain(arguments) => explain::run(arguments, settings, printer),
         Command::Budget(arguments) => budget::run(arguments, settings, printer),
@@ -104,10 +98,9 @@ fn dispatch(command: &Command, settings: &Settings, printer: &Printer) -> Result
         Command::Down(arguments) => ending::down(arguments, settings, printer),
         Command::Gc(arguments) => ending::gc(arguments, settings, printer),
         Command::Simulate(arguments) => simulate::run(arguments, settings, printer),
-        // Answered in `run`.
-        Command::Agent(_) | Command::Profile { .. } => Ok(Exit::Unexpected),
         Command::Catalog { what } => catalog::run(what, settings, printer),
         Command::Completions { shell } => completions::completions(*shell, printer),
         Command::Man { folder } => completions::man(folder.as_deref(), printer),
-    }
+    }?;
+    Ok(exit.into())
 }

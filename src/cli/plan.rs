@@ -235,7 +235,7 @@ fn locked(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: 
     for (what, pointer, current) in
         now.into_iter().chain([("estimate constants", "/inputs/constants_version", version)])
     {
-        let then = field(pointer)?.as_str().unwrap_or_default();
+        let then = field(pointer)?.as_str().ok_or_else(|| broken(&format!("`{pointer}` is not a text")))?;
         if then != current {
             gone.push(format!("the {what} of then ({}) are gone; this program has {}", short(then), short(&current)));
         }

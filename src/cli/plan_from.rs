@@ -124,7 +124,7 @@ fn beside(
     let whole = context(&answered, file, settings)?;
     let offers = price(asked, &catalogs.market, &catalogs.hardware, limits).offers;
     let market = narrowed(asked, &catalogs.market, &catalogs.hardware);
-    let own = baseline(asked, &offers, &catalogs.market, &catalogs.hardware, limits);
+    let own = baseline(asked, &offers, &catalogs.market, &catalogs.hardware, limits)?;
     let world = World { market: &market, ..whole.world };
     let set = gpuplan_plan::plan(world, &answered.resolved.workload, &own);
     let narrow = Context { world, ..whole.clone() };

@@ -136,6 +136,7 @@ impl Question<'_> {
             terms: shown.purchase,
             rate: shown.rate_usd_per_hour,
             seen: format::age(shown.price.observed_at, self.settings.now),
+            valid_until: plan.valid_until(&answered.catalogs.market),
             deadline,
             taken: Taken { hours: plan.run.hours, cost: plan.cost },
             assumed: answered.resolved.assumed.clone(),

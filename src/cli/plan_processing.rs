@@ -85,6 +85,7 @@ pub fn answer(
         terms: best.on.purchase.word(),
         rate: best.on.quote.rate,
         seen: format::age(best.on.quote.observed_at, settings.now),
+        valid_until: best.valid_until(),
         deadline,
         taken: Taken { hours: best.hours, cost: best.cost },
         assumed: resolved.assumed.clone(),

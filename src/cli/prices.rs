@@ -139,8 +139,9 @@ fn history(
         Diagnostic::new(Exit::Usage, "the cache knows no history of these pools")
             .hint("`gpuplan refresh --history` asks the clouds that tell theirs; every refresh adds to it")
     };
+    let cache = settings.home.price_cache().map(|path| Cache::open_existing(&path)).transpose();
     let cache =
-        settings.home.price_cache().and_then(|path| Cache::open_existing(&path).ok().flatten()).ok_or_else(nothing)?;
+        cache.map_err(|error| Diagnostic::unexpected(&error).hint("gpuplan refresh"))?.flatten().ok_or_else(nothing)?;
     let from = settings.now - trend::WINDOW;
     let mut points: HashMap<InstanceId, Vec<PricePoint>> = HashMap::new();
     let mut pools = Vec::new();
@@ -192,8 +193,7 @@ fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a C
         |words: String, keeps: Box<dyn Fn(&Offer) -> bool + 'a>, alternative: Box<dyn Fn(&Offer) -> String + 'a>| {
             filters.push(Filter { words, keeps, alternative });
         };
-    if let Some(selector) = &query.gpus {
-        let text = arguments.gpus.clone().unwrap_or_default();
+    if let Some((selector, text)) = query.gpus.as_ref().zip(arguments.gpus.as_deref()) {
         let gpu = move |offer: &Offer| catalogs.hardware.gpu(instance(offer).node.gpu);
         add(
             format!("the GPU of `{text}`"),

@@ -132,6 +132,11 @@ pub fn status(arguments: &StatusArguments, settings: &Settings, printer: &Printe
         }
     }
     let said = meanwhile(printer, || "reading what the runs say".to_owned(), || standing::said(&runs, settings))?;
+    for (kept, said) in runs.iter().zip(&said) {
+        if let Some(why) = &said.silent {
+            printer.warning(&format!("{}: {why}; it is shown as the journal has it", kept.spec.run));
+        }
+    }
     // What an engine has says nothing of its own.
     let of_rows: Vec<Option<&Standing>> = handed.iter().map(|_| None).chain(said.iter().map(Some)).collect();
     let own = runs.iter().zip(&said).map(|(kept, said)| row(kept, &machines, said));
@@ -177,7 +182,9 @@ fn table(rows: &[Value], said: &[Option<&Standing>], width: u16) -> String {
     let text = |value: &Value| {
         value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned)
     };
-    let money = |value: &Value| value.as_str().and_then(|text| Usd::parse(text).ok()).map_or_else(String::new, usd);
+    let money = |value: &Value| {
+        value.as_str().map_or_else(String::new, |amount| Usd::parse(amount).map_or_else(|_| text(value), usd))
+    };
     let columns = [
         Column::left("run", 0),
         Column::left("state", 0),

@@ -230,11 +230,12 @@ fn archive(folder: &Path, name: &str) -> Result<Archive, Diagnostic> {
             continue;
         }
         let entries = fs::read_dir(&within).map_err(|error| Diagnostic::file(&within, &error))?;
-        for path in entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|end| end == "csv"))
-        {
-            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        for entry in entries {
+            let path = entry.map_err(|error| Diagnostic::file(&within, &error))?.path();
+            let Some(stem) = path.file_stem().filter(|_| path.extension().is_some_and(|end| end == "csv")) else {
+                continue;
+            };
+            let stem = stem.to_string_lossy().into_owned();
             archive.add_table(&format!("{table}/{stem}"), &read(&path)?).map_err(|error| at(&path, &error))?;
         }
     }

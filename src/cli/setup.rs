@@ -34,14 +34,13 @@ pub fn run(arguments: &SetupArguments, settings: &Settings, printer: &Printer) -
     let folder = settings.home.config_file(FOLDER).map(|folder| folder.join(word)).ok_or_else(|| {
         Diagnostic::new(Exit::Usage, "there is no folder to keep the state in").hint("set HOME or GPUPLAN_HOME")
     })?;
-    let (folder, text) = match elsewhere(arguments, &folder, word) {
-        Some((other, first)) => {
-            let region = arguments.region.as_deref().unwrap_or_default();
+    let (folder, text) = match elsewhere(arguments, &folder, word)? {
+        Some(Elsewhere { folder, region, first }) => {
             printer.note(&format!(
                 "bucket, role and policy are those of {first}, which is set up; {region} gets a security group, with a Terraform state of its own: \
                  with the state of {first} they would be moved"
             ));
-            (other, aws::SETUP_REGION)
+            (folder, aws::SETUP_REGION)
         }
         None => (folder, text),
     };
@@ -62,14 +61,35 @@ pub fn run(arguments: &SetupArguments, settings: &Settings, printer: &Printer) -
     apply(program, &folder, arguments)
 }
 
-/// Where another region of AWS keeps its state, and the region that was set up first; `None`: there is no other.
-fn elsewhere(arguments: &SetupArguments, first: &Path, word: &str) -> Option<(PathBuf, String)> {
-    let wanted = arguments.region.as_deref().filter(|_| word == aws::CLOUD)?;
-    let state: Value = serde_json::from_slice(&fs::read(first.join(STATE)).ok()?).ok()?;
+/// Another region of AWS than that which was set up first.
+#[derive(Debug, PartialEq, Eq)]
+struct Elsewhere {
+    /// Of its state.
+    folder: PathBuf,
+    region: String,
+    first: String,
+}
+
+/// `None`: nothing was set up yet, or it was this region. A state that cannot be read is not taken for none: what it has would be moved.
+fn elsewhere(arguments: &SetupArguments, first: &Path, word: &str) -> Result<Option<Elsewhere>, Diagnostic> {
+    let path = first.join(STATE);
+    let Some(region) = arguments.region.as_deref().filter(|_| word == aws::CLOUD && path.exists()) else {
+        return Ok(None);
+    };
+    let unreadable = |why: String| {
+        Diagnostic::new(Exit::Usage, format!("the state of what is set up cannot be read: {}: {why}", path.display()))
+            .hint(format!("mend it by its copy beside it, {STATE}.backup"))
+    };
+    let text = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
+    let state: Value = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
     let is_bucket = |resource: &&Value| resource["mode"] == "managed" && resource["type"] == "aws_s3_bucket";
-    let bucket = state["resources"].as_array()?.iter().find(is_bucket)?;
-    let region = bucket["instances"][0]["attributes"]["region"].as_str()?;
-    (region != wanted).then(|| (first.with_file_name(format!("{word}-{wanted}")), region.to_owned()))
+    let bucket = state["resources"].as_array().and_then(|resources| resources.iter().find(is_bucket));
+    let known = bucket.and_then(|bucket| bucket["instances"][0]["attributes"]["region"].as_str());
+    Ok(known.filter(|first| *first != region).map(|known| Elsewhere {
+        folder: first.with_file_name(format!("{word}-{region}")),
+        region: region.to_owned(),
+        first: known.to_owned(),
+    }))
 }
 
 fn write(folder: &Path, text: &str) -> Result<(), Diagnostic> {
@@ -134,14 +154,24 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let first = home.path().join("aws");
         fs::create_dir(&first).unwrap();
-        let place = |region| elsewhere(&asked(region), &first, "aws");
+        let place = |region| elsewhere(&asked(region), &first, "aws").unwrap();
         assert_eq!(place(Some("us-west-2")), None, "nothing was set up yet");
         let state = r#"{"resources": [{"mode": "data", "type": "aws_vpc"},
             {"mode": "managed", "type": "aws_s3_bucket", "instances": [{"attributes": {"region": "us-east-1"}}]}]}"#;
         fs::write(first.join(STATE), state).unwrap();
-        assert_eq!(place(Some("us-west-2")), Some((home.path().join("aws-us-west-2"), "us-east-1".to_owned())));
+        let (region, known) = ("us-west-2".to_owned(), "us-east-1".to_owned());
+        assert_eq!(
+            place(Some("us-west-2")),
+            Some(Elsewhere { folder: home.path().join("aws-us-west-2"), region, first: known })
+        );
         assert_eq!((place(Some("us-east-1")), place(None)), (None, None));
-        assert_eq!(elsewhere(&asked(Some("us-west-2")), &first, "gcp"), None);
+        assert_eq!(elsewhere(&asked(Some("us-west-2")), &first, "gcp").unwrap(), None);
+        fs::write(first.join(STATE), &state[..60]).unwrap();
+        let said = elsewhere(&asked(Some("us-west-2")), &first, "aws").unwrap_err();
+        assert!(
+            said.message.contains("cannot be read") && said.hints[0].contains("terraform.tfstate.backup"),
+            "{said:?}"
+        );
     }
 
     #[test]

@@ -65,10 +65,16 @@ pub fn refresh(
     let (mut sources, mut refused) = (BTreeMap::new(), Vec::new());
     for cloud in answered {
         let path = arguments.folder.join(format!("prices/{cloud}.csv"));
-        let before = fs::read_to_string(&path).unwrap_or_default();
+        let before = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            // The first prices of this cloud.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(Diagnostic::file(&path, &error)),
+        };
         let after = snapshot::prices(&cloud, market.offers(), &hardware, settings.now)
             .map_err(|error| Diagnostic::unexpected(&error))?;
-        let changes = snapshot::changes(&before, &after).map_err(|error| Diagnostic::unexpected(&error))?;
+        let changes = snapshot::changes(&before, &after);
+        let changes = changes.map_err(|error| Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display())))?;
         let (old, new) = (rows(&before), rows(&after));
         if (new as f64) < ROW_FLOOR * old as f64 {
             refused.push(format!("{cloud}: {new} rows are fewer than {:.0} % of the {old} before", ROW_FLOOR * 100.0));

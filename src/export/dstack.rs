@@ -6,7 +6,6 @@ use crate::job::{Job, Terms};
 use crate::machine::dstack_backend;
 use crate::script::{Position, script};
 use crate::{ExportError, Target, yaml};
-use gpuplan_units::UsdPerHour;
 
 /// A machine may cost so much more than the plan said before nothing is rented: prices move between planning and renting. Judgement.
 const PRICE_ROOM: f64 = 1.2;
@@ -22,7 +21,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
         Terms::Kept => "on-demand",
     };
     let fallback = plan.spot.as_ref().and_then(|spot| spot.fallback_rate_usd_per_hour);
-    let dearest: UsdPerHour = fallback.unwrap_or_default().max(plan.rate_usd_per_hour);
+    let dearest = fallback.map_or(plan.rate_usd_per_hour, |fallback| fallback.max(plan.rate_usd_per_hour));
     let mut task = json!({
         "type": "task",
         "name": name,

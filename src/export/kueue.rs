@@ -14,11 +14,10 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     object["spec"]["suspend"] = json!(true);
     let levels = topology(&job.plan.cloud).filter(|_| job.plan.nodes > 1);
     let mut all = Vec::new();
-    if let Some(levels) = levels {
+    if let Some(levels @ [closest, ..]) = levels {
         let levels_json: Vec<Value> = levels.iter().map(|label| json!({ "nodeLabel": label })).collect();
         all.push(kind("Topology", "gpuplan", json!({ "levels": levels_json })));
         // As close together as there is room; `required` would wait for it.
-        let closest = levels.first().copied().unwrap_or_default();
         object["spec"]["template"]["metadata"] =
             json!({ "annotations": { "kueue.x-k8s.io/podset-preferred-topology": closest } });
     }

@@ -7,7 +7,9 @@ use crate::job::Job;
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     job.only_data_parallel("fsdp")?;
     let (layout, plan) = (job.layout(), &job.plan.layout);
-    let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let word = |value: serde_json::Value| {
+        value.as_str().expect("shard, recompute and precision are written as words").to_owned()
+    };
     let mut variables = vec![
         ("GPUPLAN_SHARD", word(serde_json::json!(layout.shard))),
         ("GPUPLAN_MICRO_BATCH", plan.micro_batch.to_string()),

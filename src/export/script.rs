@@ -56,14 +56,9 @@ fn agent(job: &Job, checkpoints: &str) -> String {
         job.lifetime_hours()
     ));
     if let Some(budget) = job.budget_usd {
-        lines.push(format!("--rate {} --budget {}", plain_number(&job.plan.rate_usd_per_hour), plain_number(&budget)));
+        lines.push(format!("--rate {} --budget {budget}", job.plan.rate_usd_per_hour));
     }
     lines.join(" \\\n  ") + " \\"
-}
-
-/// An amount of money as JSON has it.
-pub fn plain_number(amount: &impl serde::Serialize) -> String {
-    serde_json::to_value(amount).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// A word that the shell gives on as it is.

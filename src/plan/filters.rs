@@ -1,7 +1,7 @@
 //! Named reasons why something is not in the answer. Data, not log lines: `explain` and the JSON show them.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::limits::{Limits, MOST_NODES, PurchaseChoice};
 use crate::policy::Broken;
@@ -12,8 +12,7 @@ use gpuplan_market::{Availability, Offer, Purchase, Suspicion};
 use gpuplan_units::{Hours, Seconds, Usd};
 
 /// Word of the contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     Policy,
     NotOffered,
@@ -30,6 +29,35 @@ pub enum Reason {
     MaxPrice,
     Budget,
     Dominated,
+}
+
+impl Reason {
+    /// As JSON has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::NotOffered => "not-offered",
+            Self::PriceSuspect => "price-suspect",
+            Self::PriceStale => "price-stale",
+            Self::NoCapacity => "no-capacity",
+            Self::NoNetwork => "no-network",
+            Self::Memory => "memory",
+            Self::Layout => "layout",
+            Self::Latency => "latency",
+            Self::Availability => "availability",
+            Self::Unsupported => "unsupported",
+            Self::Deadline => "deadline",
+            Self::MaxPrice => "max-price",
+            Self::Budget => "budget",
+            Self::Dominated => "dominated",
+        }
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
 }
 
 /// Why one candidate is out, with the figures that say so.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::filters::refuse_offer;
 use crate::limits::{Limits, PurchaseChoice};
 use gpuplan_hardware::gpu::Gpu;
+use gpuplan_hardware::selector::SelectorError;
 use gpuplan_hardware::{GpuSelector, Hardware, InstanceType};
 use gpuplan_import::{Asked, Chips, Choice, Gpus};
 use gpuplan_market::quote::LIST_FRESH;
@@ -67,7 +68,14 @@ pub fn narrowed(asked: &Asked, market: &Market, hardware: &Hardware) -> Market {
 }
 
 /// The job's own machines as limits of a plan: so many cards of these chips, on these terms, whatever it costs and however long it takes.
-pub fn baseline(asked: &Asked, offers: &[JobOffer], market: &Market, hardware: &Hardware, limits: &Limits) -> Limits {
+/// An error where the catalog calls a chip by a name that selects none.
+pub fn baseline(
+    asked: &Asked,
+    offers: &[JobOffer],
+    market: &Market,
+    hardware: &Hardware,
+    limits: &Limits,
+) -> Result<Limits, SelectorError> {
     let mut counts: Vec<String> = offers
         .iter()
         .map(|one| {
@@ -78,13 +86,13 @@ pub fn baseline(asked: &Asked, offers: &[JobOffer], market: &Market, hardware: &
     counts.sort();
     counts.dedup();
     let spot = asked.choices.iter().filter(|choice| choice.is_spot).count();
-    Limits {
+    Ok(Limits {
         deadline: None,
         budget: None,
         max_price_per_hour: None,
         clouds: Vec::new(),
         regions: Vec::new(),
-        gpus: counts.iter().filter_map(|text| GpuSelector::parse(text, hardware).ok()).collect(),
+        gpus: counts.iter().map(|text| GpuSelector::parse(text, hardware)).collect::<Result<_, _>>()?,
         max_nodes: offers.iter().map(|one| one.nodes).max(),
         purchase: match spot {
             0 => PurchaseChoice::OnDemand,
@@ -94,7 +102,7 @@ pub fn baseline(asked: &Asked, offers: &[JobOffer], market: &Market, hardware: &
         // It runs there today.
         allow_slow_network: true,
         ..limits.clone()
-    }
+    })
 }
 
 /// Machines of this offer that the job would run on. `None`: it does not ask for them.
@@ -335,7 +343,8 @@ mod tests {
         for offer in narrowed.offers() {
             assert_eq!((&*offer.place.region, offer.purchase), ("us-east-1", Purchase::Spot));
         }
-        let limits = baseline(&told.asked, &told.priced.offers, &told.market, &told.hardware, &Limits::default());
+        let limits =
+            baseline(&told.asked, &told.priced.offers, &told.market, &told.hardware, &Limits::default()).unwrap();
         assert_eq!((limits.purchase, limits.max_nodes), (PurchaseChoice::Spot, Some(1)));
         assert!(limits.gpus[0].matches_count(8) && !limits.gpus[0].matches_count(16));
     }

@@ -28,6 +28,7 @@ pub mod shown;
 pub mod spot;
 pub mod staging;
 pub mod terms;
+pub mod validity;
 pub mod what_if;
 pub mod work_offers;
 

@@ -93,9 +93,10 @@ impl Waiting {
 
 /// What bounds a step, in the words of the contract; of input, which part of it.
 pub fn bound_word(step: &StepEstimate) -> String {
-    let word =
-        serde_json::to_value(step.bound).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default();
-    step.input_limit().map_or(word, |limit| format!("input: {}", limit.word()))
+    match step.input_limit() {
+        Some(limit) => format!("input: {}", limit.word()),
+        None => serde_json::json!(step.bound).as_str().expect("a bound is written as a word").to_owned(),
+    }
 }
 
 /// Why GPUs wait, with the figures that decide.
@@ -114,12 +115,14 @@ pub fn why_waiting(world: World, workload: &Workload, plan: &Plan) -> Option<Str
             format!("{} gives {} samples/s ({by}){first}", read.from, rounded(each(read.seconds)))
         }
         (feeding::InputLimit::Decoding | feeding::InputLimit::Tokenising, _) => {
-            let needed = feeding.cores_needed().unwrap_or(0.0) / feeding.cores;
+            let more = feeding
+                .cores_needed()
+                .map(|needed| format!(", and {:.1} times as many would keep up", needed / feeding.cores));
             format!(
-                "{:.0} of {vcpus} vCPUs prepare {} samples/s, and {:.1} times as many would keep up",
+                "{:.0} of {vcpus} vCPUs prepare {} samples/s{}",
                 feeding.threads,
                 rounded(each(feeding.loading(false))),
-                needed
+                more.as_deref().unwrap_or("")
             )
         }
         _ => format!("copies and decoders give {} samples/s", rounded(each(feeding.loading(false)))),

@@ -153,10 +153,11 @@ impl<'a> Pricer<'a> {
             .owned
             .as_ref()
             .map(|owned| Offer { quote: Quote { rate: owned.full_rate, ..offer.quote }, ..offer.clone() });
-        let full_cost =
-            full.and_then(|offer| BillInput { offer: &offer, ..input }.bill(&used)).map(|bill| bill.total());
+        let full_bill = full
+            .map(|offer| BillInput { offer: &offer, ..input }.bill(&used).ok_or_else(beyond_counting))
+            .transpose()?;
         Ok(Plan {
-            full_cost,
+            full_cost: full_bill.map(|bill| bill.total()),
             offer: counter.id,
             instance: offer.instance,
             nodes,

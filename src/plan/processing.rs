@@ -177,7 +177,7 @@ impl<'a> Case<'a> {
             return Err(Why::PolicyCost(broken));
         }
         let ratio = (cost.p90.dollars() / cost.p50.dollars()).powf(self.certainty);
-        let most = Usd::from_dollars(cost.p50.dollars() * ratio).unwrap_or(cost.p90);
+        let most = Usd::from_dollars(cost.p50.dollars() * ratio).ok_or_else(beyond_counting)?;
         match self.limits.budget.filter(|budget| most > *budget) {
             Some(budget) => Err(Why::Budget { most, budget, confidence: self.limits.confidence }),
             None => Ok(()),

@@ -84,7 +84,7 @@ impl Pricer<'_> {
             nodes: total_nodes,
             run: running(hours, step.setting.gpus().max(total_nodes * devices), standby.as_ref()),
             step,
-            full_cost: self.full_cost(counter, total_nodes, hours),
+            full_cost: self.full_cost(counter, total_nodes, hours)?,
             bill,
             cost: Quantiles { expected, p50: expected, p90 },
             chance_by_deadline: None,
@@ -103,9 +103,9 @@ impl Pricer<'_> {
     }
 
     /// For machines that are owned, at what they cost whether used or not.
-    fn full_cost(&self, counter: &Counter, nodes: u32, hours: Hours) -> Option<Usd> {
-        let offer = self.world.market.offer(counter.id);
-        offer.owned.as_ref().and_then(|owned| owned.full_rate.for_hours(nodes, hours.0))
+    fn full_cost(&self, counter: &Counter, nodes: u32, hours: Hours) -> Result<Option<Usd>, Why> {
+        let owned = self.world.market.offer(counter.id).owned.as_ref();
+        owned.map(|owned| owned.full_rate.for_hours(nodes, hours.0).ok_or_else(beyond_counting)).transpose()
     }
 
     fn bill_of(&self, counter: &Counter, nodes: u32, used: &Used) -> Result<Bill, Why> {

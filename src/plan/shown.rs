@@ -154,7 +154,7 @@ fn forecast(
         }
     }
     let mut gone = gone.into_iter();
-    plans.retain(|_| !gone.next().unwrap_or(false));
+    plans.retain(|_| !gone.next().expect("every plan has a mark"));
 }
 
 /// The same machines, for no less money, in a pool that is up no more often: what breaks a limit for one breaks it for the other.

@@ -283,7 +283,7 @@ pub fn ceiling(run: &RunTime, on_demand: UsdPerHour) -> Option<Usd> {
 }
 
 /// A forecast at any share of its draws.
-pub fn at<T: Copy + Default>(sorted: &[T], share: f64) -> T {
+pub fn at<T: Copy>(sorted: &[T], share: f64) -> T {
     let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).or(sorted.last()).copied().unwrap_or_default()
+    *sorted.get(rank.max(1) - 1).or(sorted.last()).expect("a forecast has `FEWEST_DRAWS` draws at least")
 }

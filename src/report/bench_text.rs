@@ -26,8 +26,9 @@ const COLUMNS: [Column; 7] = [
 pub fn text(calibration: &Calibration, found: &Result<MeasuredGpu, String>, hardware: &Hardware, width: u16) -> String {
     let gpu = calibration.gpu.as_deref().and_then(|name| hardware.find_gpu(name)).map(|id| hardware.gpu(id));
     let mut out = format!("{}\n\n", wrap(&headline(calibration), width, "  "));
-    let peaks =
-        Peaks { gpu, link: gpu.map(|gpu| link(gpu, calibration.device.gpus, hardware)), gpus: calibration.device.gpus };
+    // Without a link in the catalog nobody knows its share.
+    let link = gpu.and_then(|gpu| hardware.gpu_link(gpu, &gpu.link, calibration.device.gpus).ok());
+    let peaks = Peaks { gpu, link, gpus: calibration.device.gpus };
     out.push_str(&render(&COLUMNS, calibration.results.iter().map(|one| row(one, &peaks, width)), width));
     out.push('\n');
     let highest = calibration.readings.summary().map(|summary| format!("highest seen: {summary}"));
@@ -76,10 +77,6 @@ struct Peaks<'a> {
     gpu: Option<&'a Gpu>,
     link: Option<GpuLink>,
     gpus: u32,
-}
-
-fn link(gpu: &Gpu, gpus: u32, hardware: &Hardware) -> GpuLink {
-    hardware.gpu_link(gpu, &gpu.link, gpus).unwrap_or(GpuLink::Single)
 }
 
 fn row(one: &Sampled, peaks: &Peaks, width: u16) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use crate::costs::signed;
+use crate::csv_text::csv_text;
 use crate::format::{thousands, three_figures};
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
@@ -87,7 +88,6 @@ pub fn json(read: &Read) -> String {
 
 /// A row for each run and reason.
 pub fn csv(read: &Read) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
     let header = ["run", "charged_usd", "billed_usd", "reason", "difference_usd"];
     let rows = read.differences.iter().flat_map(|one| {
         let row = |reason: &str, amount: String| {
@@ -100,9 +100,5 @@ pub fn csv(read: &Read) -> String {
         }
         rows
     });
-    let written =
-        writer.write_record(header).and_then(|()| rows.into_iter().try_for_each(|row| writer.write_record(row)));
-    // A writer into memory does not fail.
-    let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    csv_text(&header, rows)
 }

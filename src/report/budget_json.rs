@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::csv_text::csv_text;
 use gpuplan_budget::Budget;
 use gpuplan_budget::portfolio::lines::Line;
 
@@ -65,13 +66,7 @@ const COLUMNS: [&str; 24] = [
 
 /// One row a line.
 pub fn csv(budget: &Budget) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let header = COLUMNS.iter().map(|name| (*name).to_owned()).collect();
-    for record in std::iter::once(header).chain(budget.lines.iter().map(row)) {
-        // Writing to memory cannot fail; a record that did not fit would be missing and seen.
-        let _ = writer.write_record(&record);
-    }
-    writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    csv_text(&COLUMNS, budget.lines.iter().map(row))
 }
 
 fn row(line: &Line) -> Vec<String> {

@@ -325,7 +325,7 @@ pub fn models(lines: &[ModelLine], width: u16) -> String {
     ];
     let number = |value: Option<u32>| value.map_or("-".to_owned(), |value| value.to_string());
     let cells = |line: &ModelLine| {
-        let kind = serde_json::to_value(line.kind).map_or(String::new(), |word| cell(&word));
+        let kind = cell(&serde_json::json!(line.kind));
         let heads = match (line.heads, line.kv_heads) {
             (Some(heads), Some(kv)) if kv != heads => format!("{heads}/{kv}"),
             (heads, _) => number(heads),

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::csv_text::csv_text;
 use crate::format::{three_figures, usd};
 use crate::table::{Column, render};
 use gpuplan_budget::spent::{Asked, By, Line, Row, Spent, day};
@@ -166,7 +167,6 @@ fn fields(row: &Row) -> Value {
 
 /// Every line, for a spreadsheet.
 pub fn csv(shown: &Shown) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
     let header = [
         "id",
         "day",
@@ -197,17 +197,11 @@ pub fn csv(shown: &Shown) -> String {
         "priced_at",
         "assumption",
     ];
-    let written = writer
-        .write_record(header)
-        .and_then(|()| shown.spent.lines.iter().try_for_each(|line| writer.write_record(cells(line))));
-    // A writer into memory does not fail.
-    let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    csv_text(&header, shown.spent.lines.iter().map(cells))
 }
 
 fn cells(line: &Line) -> Vec<String> {
     let charge = &line.charge;
-    let word = |value: Value| value.as_str().map(str::to_owned).unwrap_or_default();
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     vec![
         charge.id.clone(),
@@ -224,8 +218,8 @@ fn cells(line: &Line) -> Vec<String> {
         text(&charge.gpu),
         charge.gpus.map(|gpus| gpus.to_string()).unwrap_or_default(),
         text(&charge.purchase),
-        word(json!(charge.item)),
-        word(json!(charge.waste)),
+        charge.item.word().to_owned(),
+        charge.waste.map_or("", Waste::word).to_owned(),
         charge.quantity.to_string(),
         charge.unit.clone(),
         charge.unit_price.to_string(),

@@ -7,6 +7,7 @@ pub mod budget_json;
 pub mod budget_text;
 pub mod catalog;
 pub mod costs;
+mod csv_text;
 pub mod diff_text;
 pub mod doctor;
 pub mod estimate;

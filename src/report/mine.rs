@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::json;
 
+use crate::csv_text::csv_text;
 use crate::format::three_figures;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
@@ -71,10 +72,11 @@ pub fn json(runs: &[Compared], now: Timestamp) -> String {
 }
 
 pub fn csv(runs: &[Compared]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
     let pairs = ["work_hours", "hours", "rate_usd", "cost_usd", "interruptions"];
-    let header = ["run", "gpu", "framework", "nodes"].map(str::to_owned).into_iter();
-    let header = header.chain(pairs.iter().flat_map(|name| [format!("{name}_forecast"), format!("{name}_actual")]));
+    let pairs: Vec<String> =
+        pairs.iter().flat_map(|name| [format!("{name}_forecast"), format!("{name}_actual")]).collect();
+    let header: Vec<&str> =
+        ["run", "gpu", "framework", "nodes"].into_iter().chain(pairs.iter().map(String::as_str)).collect();
     let cells = |run: &Compared| {
         let mut cells = vec![run.run.clone(), run.gpu.clone(), run.framework.clone(), run.nodes.to_string()];
         for pair in [run.work_hours, run.hours, run.rate_usd, run.cost_usd, run.interruptions] {
@@ -82,9 +84,5 @@ pub fn csv(runs: &[Compared]) -> String {
         }
         cells
     };
-    let written =
-        writer.write_record(header).and_then(|()| runs.iter().try_for_each(|run| writer.write_record(cells(run))));
-    // A writer into memory does not fail.
-    let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    csv_text(&header, runs.iter().map(cells))
 }

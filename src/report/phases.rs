@@ -1,5 +1,6 @@
 //! Phases one after the other, for people and as JSON (contract section 3): each one's recommended plan, and the total.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::format;
@@ -26,6 +27,7 @@ pub struct Answer {
     pub rate: UsdPerHour,
     /// Age of the price.
     pub seen: String,
+    pub valid_until: Timestamp,
     /// Its part of a deadline of all.
     pub deadline: Option<Hours>,
     pub taken: Taken,
@@ -53,6 +55,7 @@ pub fn document(whole: &Whole) -> Value {
         workload["name"] = json!(whole.name);
     }
     document["limits"] = crate::plan_json::stated(&whole.file.limits);
+    document["valid_until"] = json!(whole.answers.iter().map(|answer| answer.valid_until).min());
     document["phases"] = whole.answers.iter().map(phase).collect();
     document["total"] = json!(whole.total);
     document["total"]["deadline_hours"] = json!(whole.deadline);

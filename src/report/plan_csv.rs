@@ -1,5 +1,6 @@
 //! Plans as CSV: the frontier and the best of the other GPUs, one a row, units in the column names.
 
+use crate::csv_text::csv_text;
 use crate::plan_json::{Context, plan_json};
 use gpuplan_plan::{Plan, PlanSet};
 
@@ -30,14 +31,7 @@ pub const COLUMNS: [&str; 22] = [
 
 pub fn text(set: &PlanSet, context: &Context) -> String {
     let best = set.recommendation.as_ref().map(|plan| plan_json(plan, context).id);
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let rows = set.frontier.iter().chain(&set.alternatives).map(|plan| row(plan, best.as_deref(), context));
-    let header = COLUMNS.iter().map(|name| (*name).to_owned()).collect();
-    for record in std::iter::once(header).chain(rows) {
-        // Writing to memory cannot fail; a record that did not fit would be missing and seen.
-        let _ = writer.write_record(&record);
-    }
-    writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    csv_text(&COLUMNS, set.frontier.iter().chain(&set.alternatives).map(|plan| row(plan, best.as_deref(), context)))
 }
 
 fn row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! A plan as JSON, contract section 3. Every figure carries origin, age or band.
 
-use jiff::{Timestamp, ToSpan};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -192,13 +192,11 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
         own_runs: context.world.correction.own_runs().map(|own| own.runs().to_vec()).unwrap_or_default(),
         seed: context.seed,
     };
-    // A plan rests on prices; on-demand ones are fresh for thirty days, spot ones for an hour.
-    let fresh = set.recommendation.as_ref().map(|plan| context.world.market.offer(plan.offer).purchase);
-    let hours: i64 = if fresh == Some(gpuplan_market::Purchase::Spot) { 1 } else { 24 };
     json!({
         "version": 1,
         "generated_at": context.now,
-        "valid_until": context.now.checked_add(hours.hours()).unwrap_or(context.now),
+        // Past where a price was stale when the plan was made; `null` where nothing is recommended.
+        "valid_until": set.recommendation.as_ref().map(|plan| plan.valid_until(context.world.market)),
         "inputs": inputs,
         "workload": workload_json(context),
         "limits": stated(&context.file.limits),
@@ -254,7 +252,7 @@ pub fn stated(value: &impl Serialize) -> Value {
             other => other,
         }
     }
-    strip(serde_json::to_value(value).unwrap_or_default())
+    strip(serde_json::to_value(value).expect("sections of a workload file have text keys"))
 }
 
 pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
@@ -263,8 +261,8 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
     let instance = world.hardware.instance(plan.instance);
     let gpu = world.hardware.gpu(instance.node.gpu);
     let setting = &plan.step.setting;
-    // A plan is made only where a run has its part.
-    let shape = packing::part(&instance.node, context.workload.sweep.as_ref()).unwrap_or(instance.node);
+    let shape = packing::part(&instance.node, context.workload.sweep.as_ref())
+        .expect("a plan is made only where a run has its part");
     let subject = Subject::new(&context.workload.model, &context.workload.training, Machine::new(gpu, &shape));
     let step = plan.step.step_seconds();
     let units = subject.units_per_step(setting);

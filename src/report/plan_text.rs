@@ -87,15 +87,10 @@ pub fn workload_line(workload: &Workload) -> String {
         workload.name,
         workload.model.name,
         format::count(workload.model.parameters),
-        serde_word(&training.precision),
+        serde_json::json!(training.precision).as_str().expect("a precision is written as a word"),
         format::thousands(steps as i128),
         training.sequence_length,
     )
-}
-
-/// The word of an enum as files and JSON have it.
-fn serde_word(value: &impl serde::Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn rate_words(offer: &Offer, context: &Context) -> String {
@@ -379,7 +374,7 @@ pub(super) fn rejected(rejections: &[Rejection], width: u16) -> String {
     let rows = by_reason.into_iter().rev().take(REJECTIONS_SHOWN).filter_map(|(reason, (count, nearest))| {
         let nearest = nearest?;
         Some(vec![
-            serde_word(&reason),
+            reason.word().to_owned(),
             format::thousands(count.into()),
             nearest.what.clone(),
             nearest.detail.clone(),

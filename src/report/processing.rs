@@ -1,13 +1,12 @@
 //! A plan for work without GPU, for people and as JSON: the keys of contract section 3 that have a meaning for it, and its own.
 
-use jiff::{Timestamp, ToSpan};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::format;
 use crate::plan_json::{Inputs, bill_line, stated};
 use crate::plan_text::{bill_table, rejected, wrap};
 use crate::table::{Column, footer, render};
-use gpuplan_market::Purchase;
 use gpuplan_plan::processing::{ProcessingPlan, ProcessingSet};
 use gpuplan_units::Hours;
 use gpuplan_workload::Processing;
@@ -31,13 +30,11 @@ pub fn id(plan: &ProcessingPlan) -> String {
 }
 
 pub fn document(set: &ProcessingSet, context: &Context) -> Value {
-    let is_spot = set.recommendation.as_ref().is_some_and(|plan| plan.on.purchase == Purchase::Spot);
-    let fresh: i64 = if is_spot { 1 } else { 24 };
     let plain = |plan: &ProcessingPlan| plan_json(plan, &[]);
     json!({
         "version": 1,
         "generated_at": context.now,
-        "valid_until": context.now.checked_add(fresh.hours()).unwrap_or(context.now),
+        "valid_until": set.recommendation.as_ref().map(ProcessingPlan::valid_until),
         "inputs": context.inputs,
         "workload": {
             "name": context.work.name,

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{Offer, Origin, Purchase, Suspicion};
+use gpuplan_units::UsdPerHour;
+use gpuplan_units::money::MoneyError;
 
 /// Version of the way in which rows are written; a manifest entry carries it.
 pub const PARSER: &str = concat!("gpuplan ", env!("CARGO_PKG_VERSION"));
@@ -109,8 +111,17 @@ pub fn manifest_entries(sources: &BTreeMap<String, (String, usize, String)>, tak
     text
 }
 
+/// Why two price files cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangesError {
+    #[error(transparent)]
+    Csv(#[from] csv::Error),
+    #[error("row {row}: {error}")]
+    Rate { row: usize, error: MoneyError },
+}
+
 /// Rows of two versions of a price file, compared by machine, place and terms.
-pub fn changes(before: &str, after: &str) -> Result<Changes, csv::Error> {
+pub fn changes(before: &str, after: &str) -> Result<Changes, ChangesError> {
     let (before, after) = (keyed(before)?, keyed(after)?);
     let mut found =
         Changes { gone: before.keys().filter(|key| !after.contains_key(*key)).count(), ..Changes::default() };
@@ -125,13 +136,14 @@ pub fn changes(before: &str, after: &str) -> Result<Changes, csv::Error> {
     Ok(found)
 }
 
-fn keyed(text: &str) -> Result<BTreeMap<String, i64>, csv::Error> {
+fn keyed(text: &str) -> Result<BTreeMap<String, UsdPerHour>, ChangesError> {
     let mut rows = BTreeMap::new();
-    for record in csv::Reader::from_reader(text.as_bytes()).records() {
+    for (index, record) in csv::Reader::from_reader(text.as_bytes()).records().enumerate() {
         let record = record?;
         let key = record.iter().take(5).collect::<Vec<_>>().join("|");
-        let rate = record.get(5).and_then(|rate| gpuplan_units::UsdPerHour::parse(rate).ok()).unwrap_or_default();
-        rows.insert(key, rate.nanos());
+        let rate = UsdPerHour::parse(record.get(5).unwrap_or(""))
+            .map_err(|error| ChangesError::Rate { row: index + 1, error })?;
+        rows.insert(key, rate);
     }
     Ok(rows)
 }

@@ -1,6 +1,7 @@
 //! Answers for programs: exact bills, locked plans, the frontier's law, JSON shapes, determinism, age of prices.
 
 use gpuplan::units::Usd;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::support::{gpuplan, gpuplan_at, plan, plans};
@@ -145,6 +146,30 @@ fn old_prices_are_said_to_be_old() {
     assert!(warned.starts_with("warning: the newest price is 63 days old"), "{warned}");
     let stale = ask("2027-03-01T00:00:00Z").stdout;
     assert!(stale.lines().next().unwrap().starts_with("PRICES ARE 214 DAYS OLD"), "{stale}");
+}
+
+#[test]
+fn a_plan_is_valid_as_long_as_its_price_is_fresh() {
+    let ask = |now: &str, terms: &str| {
+        let ran = gpuplan_at(now, "100", &["plan", "examples/llama-3.1-8b-finetune.toml", terms, "--output", "json"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.json()
+    };
+    let moment = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
+    for (terms, fresh) in
+        [("--on-demand", SignedDuration::from_hours(30 * 24)), ("--spot", SignedDuration::from_hours(1))]
+    {
+        for now in ["2026-08-02T12:00:00Z", "2026-11-22T12:00:00Z"] {
+            let document = ask(now, terms);
+            let (until, price) = (moment(&document["valid_until"]), &document["recommendation"]["price"]);
+            assert_eq!(until, moment(&price["observed_at"]) + fresh, "{terms} {now}");
+            assert_eq!(price["stale"], until < now.parse().unwrap(), "{terms} {now}: {price}");
+        }
+    }
+    // Four months after the snapshot every price of it is stale, and none is said to hold until tomorrow.
+    assert!(
+        moment(&ask("2026-11-22T12:00:00Z", "--on-demand")["valid_until"]) < "2026-09-01T00:00:00Z".parse().unwrap()
+    );
 }
 
 #[test]

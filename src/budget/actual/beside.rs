@@ -4,7 +4,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::actual::{Found, NANOS_PER_HOUR, RunFacts, Seen};
+use crate::actual::{Found, NANOS_PER_HOUR, RunFacts, Seen, Uncountable};
 use crate::charge::{Charge, Costs, Item, Nature};
 use gpuplan_plan::bill::HOURS_PER_MONTH;
 use gpuplan_runstore::{Rented, Side, SidePrice};
@@ -14,7 +14,7 @@ const BYTES_PER_GIB: f64 = 1_073_741_824.0;
 
 impl RunFacts {
     /// Where the launch knew a price; a run that no launch began has none.
-    pub(super) fn charges_beside(&self, seen: &[Seen], now: Timestamp) -> Vec<Found> {
+    pub(super) fn charges_beside(&self, seen: &[Seen], now: Timestamp) -> Result<Vec<Found>, Uncountable> {
         let disks = seen.iter().filter_map(|machine| self.disk(machine));
         let fetched = seen.iter().filter_map(|machine| self.fetched(machine));
         disks.chain(fetched).chain(self.stored_by_month(now)).collect()
@@ -28,33 +28,34 @@ impl RunFacts {
     }
 
     /// The root disk lives as long as its machine.
-    fn disk(&self, machine: &Seen) -> Option<Found> {
+    fn disk(&self, machine: &Seen) -> Option<Result<Found, Uncountable>> {
         let rented = machine.rented?;
         let price = self.side(Side::Disk, Some((&rented.cloud, &rented.region)))?;
         let bytes = f64::from(self.disk_gib?) * BYTES_PER_GIB;
         let quantity = bytes / price.unit_bytes * rented.seconds / 3600.0 / HOURS_PER_MONTH;
-        let charge = self.beside(price, quantity, &format!("{}/disk", self.machine(machine)))?;
+        let charge = self.beside(price, quantity, format!("{}/disk", self.machine(machine)));
         let real = SignedDuration::from_secs_f64(rented.seconds / self.speed.max(f64::MIN_POSITIVE));
         let (start, end) = (rented.from, rented.from.checked_add(real).unwrap_or(Timestamp::MAX));
         let assumption = format!("{} GiB for the time of its machine, a month of {HOURS_PER_MONTH} h", self.disk_gib?);
-        Some(of_machine(Charge { item: Item::Disk, start, end, assumption, ..charge }, rented))
+        Some(charge.map(|charge| of_machine(Charge { item: Item::Disk, start, end, assumption, ..charge }, rented)))
     }
 
     /// A machine that came so far as to start an agent fetched the data.
-    fn fetched(&self, machine: &Seen) -> Option<Found> {
+    fn fetched(&self, machine: &Seen) -> Option<Result<Found, Uncountable>> {
         let (rented, expected) = (machine.rented.filter(|_| !machine.billed.is_empty())?, self.expected.as_ref()?);
         let (price, bytes) = (self.side(Side::DataOut, None)?, expected.fetched_bytes?);
-        let charge = self.beside(price, bytes / price.unit_bytes, &format!("{}/data-out", self.machine(machine)))?;
+        let charge = self.beside(price, bytes / price.unit_bytes, format!("{}/data-out", self.machine(machine)));
         let (start, end) = (rented.from, rented.from);
         let assumption = format!("all of the data, once on each machine, out of {}", price.cloud);
         // Who sends it bills it.
         let (cloud, region) = (price.cloud.clone(), Some(price.region.clone()));
-        let found = of_machine(Charge { item: Item::Egress, start, end, assumption, ..charge }, rented);
-        Some(Found { charge: Charge { cloud, region, zone: None, ..found.charge }, ..found })
+        let found =
+            charge.map(|charge| of_machine(Charge { item: Item::Egress, start, end, assumption, ..charge }, rented));
+        Some(found.map(|found| Found { charge: Charge { cloud, region, zone: None, ..found.charge }, ..found }))
     }
 
     /// Month by month, until it is deleted; months that are over do not grow any more.
-    fn stored_by_month(&self, now: Timestamp) -> Vec<Found> {
+    fn stored_by_month(&self, now: Timestamp) -> Vec<Result<Found, Uncountable>> {
         let (Some(price), Some(mut from)) =
             (self.side(Side::Storage, None), self.stored.iter().map(|stored| stored.since).min())
         else {
@@ -66,11 +67,11 @@ impl RunFacts {
             let hours = |since: Timestamp| to.duration_since(since.max(from)).as_nanos().max(0) as f64 / NANOS_PER_HOUR;
             let byte_hours: f64 = self.stored.iter().map(|stored| stored.bytes as f64 * hours(stored.since)).sum();
             let quantity = byte_hours / price.unit_bytes / HOURS_PER_MONTH;
-            let line = format!("run/{}@{}/storage/{name}", self.run, self.key);
+            let id = format!("run/{}@{}/storage/{name}", self.run, self.key);
             let assumption =
                 "what lies in the store now, since it was written; what was deleted before is not in it; beside the machines".to_owned();
-            let of_month = self.beside(price, quantity, &line);
-            found.extend(of_month.map(|charge| Found {
+            let of_month = self.beside(price, quantity, id);
+            found.push(of_month.map(|charge| Found {
                 charge: Charge { item: Item::CheckpointStorage, start: from, end: to, assumption, ..charge },
                 is_open: to < next,
             }));
@@ -83,12 +84,13 @@ impl RunFacts {
         format!("run/{}@{}/e{}-{}{}", self.run, self.key, machine.epoch, machine.node, machine.suffix())
     }
 
-    /// `None`: beyond counting.
-    fn beside(&self, price: &SidePrice, quantity: f64, id: &str) -> Option<Charge> {
+    fn beside(&self, price: &SidePrice, quantity: f64, id: String) -> Result<Charge, Uncountable> {
         // As the bill of a plan has it: quantity times price, rounded once.
-        let cost = Usd::from_dollars(quantity * price.usd.nanos() as f64 / 1e9)?;
-        Some(Charge {
-            id: id.to_owned(),
+        let Some(cost) = Usd::from_dollars(quantity * price.usd.nanos() as f64 / 1e9) else {
+            return Err(Uncountable(id));
+        };
+        Ok(Charge {
+            id,
             nature: Nature::Actual,
             item: Item::Other,
             run: Some(self.run.clone()),
@@ -218,8 +220,8 @@ mod tests {
 
     #[test]
     fn disk_data_and_storage_are_quantity_times_the_price_of_launch() {
-        let found: Vec<Found> =
-            facts().charges(at("2026-11-06T00:00:00Z")).into_iter().filter(|one| one.charge.unit != "hour").collect();
+        let found = facts().charges(at("2026-11-06T00:00:00Z")).unwrap();
+        let found: Vec<Found> = found.into_iter().filter(|one| one.charge.unit != "hour").collect();
         let shown: Vec<_> = found
             .iter()
             .map(|one| (one.charge.id.as_str(), one.charge.costs.contracted.to_string(), one.is_open))
@@ -236,5 +238,14 @@ mod tests {
             assert!(*id == wanted && cost.starts_with(amount.trim_end_matches('0')) && *is_open == open, "{shown:?}");
         }
         assert_eq!((found[1].charge.cloud.as_str(), found[0].charge.unit.as_str()), ("gcp", "GiB-month"));
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_an_error_and_not_free() {
+        let mut facts = facts();
+        if let Some(expected) = &mut facts.expected {
+            expected.fetched_bytes = Some(1e40);
+        }
+        assert_eq!(facts.charges(at("2026-11-06T00:00:00Z")), Err(Uncountable("run/a@k/e1-0-i-1/data-out".to_owned())));
     }
 }

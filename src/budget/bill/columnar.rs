@@ -6,6 +6,7 @@ pub mod fields;
 mod tests;
 pub mod text;
 
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 
@@ -62,21 +63,20 @@ fn read_whole(
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).map_err(|error| broken(file, &error.to_string()))?;
         let rows = usize::try_from(group.metadata().num_rows()).map_err(|error| broken(file, &error.to_string()))?;
-        add(&table, &needed, group.as_ref(), before, sums)?;
+        add(&table, &needed, group.as_ref(), before..before + rows, sums)?;
         before += rows;
     }
     Ok(table.format)
 }
 
-/// The rows of one group, `before` of which stand in the groups before.
+/// The rows of one group: `rows` of the whole file, from 0.
 fn add(
     table: &Table,
     needed: &[&Field],
     group: &dyn RowGroupReader,
-    before: usize,
+    rows: Range<usize>,
     sums: &mut Sums,
 ) -> Result<(), BillError> {
-    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
     let wrong = |field: &Field, row: usize, detail: String| BillError::Cell {
         file: table.file.to_owned(),
         at: At::Row(row as u64),
@@ -85,16 +85,16 @@ fn add(
     };
     let mut columns = Vec::with_capacity(needed.len());
     for field in needed {
-        packing(field, group).map_err(|detail| wrong(field, before + 1, detail))?;
-        columns.push(Cells::new(field, group).map_err(|detail| wrong(field, before + 1, detail))?);
+        packing(field, group).map_err(|detail| wrong(field, rows.start + 1, detail))?;
+        columns.push(Cells::new(field, group).map_err(|detail| wrong(field, rows.start + 1, detail))?);
     }
     let (mut record, mut text) = (StringRecord::new(), String::new());
-    for first in (0..rows).step_by(ROWS) {
-        let count = ROWS.min(rows - first);
+    for first in rows.clone().step_by(ROWS) {
+        let count = ROWS.min(rows.end - first);
         for (field, cells) in needed.iter().zip(&mut columns) {
-            cells.load(count).map_err(|detail| wrong(field, before + first + 1, detail))?;
+            cells.load(count).map_err(|detail| wrong(field, first + 1, detail))?;
         }
-        for row in before + first + 1..=before + first + count {
+        for row in first + 1..=first + count {
             record.clear();
             for (field, cells) in needed.iter().zip(&mut columns) {
                 text.clear();
@@ -114,7 +114,7 @@ fn packing(field: &Field, group: &dyn RowGroupReader) -> Result<(), String> {
             Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::GZIP(_) | Compression::ZSTD(_) => {}
             other => {
                 let name = format!("{other:?}");
-                let name = name.split('(').next().unwrap_or_default();
+                let name = name.split_once('(').map_or(name.as_str(), |(name, _)| name);
                 return Err(format!("it is packed with {name}; Snappy, gzip and Zstandard are read"));
             }
         }

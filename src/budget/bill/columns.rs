@@ -77,7 +77,7 @@ impl Search<'_> {
     }
 
     fn need(&self, names: &[&str]) -> Result<usize, BillError> {
-        let column = names.first().copied().unwrap_or_default().to_owned();
+        let column = names[0].to_owned();
         self.find(names).ok_or_else(|| BillError::Missing {
             file: self.file.to_owned(),
             at: self.header.at,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::bill::ImportedBill;
 use crate::charge::{Charge, Item};
+use crate::spent::NOBODY;
 use gpuplan_units::Usd;
 
 /// Why a bill differs from what was charged.
@@ -83,23 +84,22 @@ pub fn compare(bills: &[ImportedBill], charged: &[Charge]) -> Vec<Difference> {
     let clouds: BTreeSet<&str> = bills.iter().map(|bill| bill.cloud.as_str()).collect();
     let mut runs: BTreeMap<&str, (Vec<&Charge>, Vec<&Charge>)> = BTreeMap::new();
     for charge in charged.iter().filter(|charge| clouds.contains(charge.cloud.as_str())) {
-        runs.entry(charge.run.as_deref().unwrap_or_default()).or_default().0.push(charge);
+        runs.entry(charge.run.as_deref().unwrap_or(NOBODY)).or_default().0.push(charge);
     }
     for charge in bills.iter().flat_map(|bill| &bill.charges) {
-        runs.entry(charge.run.as_deref().unwrap_or_default()).or_default().1.push(charge);
+        runs.entry(charge.run.as_deref().unwrap_or(NOBODY)).or_default().1.push(charge);
     }
     runs.into_iter().map(|(run, (charged, billed))| difference(run, &charged, &billed)).collect()
 }
 
 fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference {
     let on_bill = |charge: &&&Charge| Reason::of(charge.item) == Reason::Price;
-    let amount = |charge: &&Charge| charge.costs.billed.unwrap_or_default();
     let machines: Vec<&&Charge> = billed.iter().filter(on_bill).collect();
     let counted: f64 = machines.iter().filter(|charge| charge.unit == "hour").map(|charge| charge.quantity).sum();
     let mut found = Difference {
         run: run.to_owned(),
         charged_usd: charged.iter().map(|charge| charge.costs.contracted).sum(),
-        billed_usd: billed.iter().map(amount).sum(),
+        billed_usd: billed.iter().map(|charge| charge.on_bill()).sum(),
         charged_hours: charged.iter().filter(on_bill).map(|charge| charge.quantity).sum(),
         billed_hours: (counted > 0.0).then_some(counted),
         reasons: BTreeMap::new(),
@@ -113,18 +113,22 @@ fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference 
         return found;
     }
     for charge in billed.iter().filter(|charge| Reason::of(charge.item) != Reason::Price) {
-        found.add(Reason::of(charge.item), amount(charge));
+        found.add(Reason::of(charge.item), charge.on_bill());
     }
     for charge in charged.iter().filter(|charge| Reason::of(charge.item) != Reason::Price) {
         found.add(Reason::of(charge.item), Usd::ZERO - charge.costs.contracted);
     }
-    let of_machines: Usd = machines.iter().map(|charge| amount(charge)).sum();
+    let of_machines: Usd = machines.iter().map(|charge| charge.on_bill()).sum();
     let charged_machines: Usd = charged.iter().filter(on_bill).map(|charge| charge.costs.contracted).sum();
     let more = of_machines - charged_machines;
-    let hours = found.billed_hours.filter(|_| found.charged_hours > 0.0).and_then(|hours| {
-        Usd::from_dollars((hours - found.charged_hours) * charged_machines.dollars() / found.charged_hours)
-    });
-    let hours = hours.unwrap_or_default();
+    // Where hours are not known on both sides, or are beyond counting, all of it is the price.
+    let hours = found
+        .billed_hours
+        .filter(|_| found.charged_hours > 0.0)
+        .and_then(|hours| {
+            Usd::from_dollars((hours - found.charged_hours) * charged_machines.dollars() / found.charged_hours)
+        })
+        .unwrap_or(Usd::ZERO);
     found.add(Reason::Hours, hours);
     found.add(Reason::Price, more - hours);
     found.reasons.retain(|_, amount| *amount != Usd::ZERO);

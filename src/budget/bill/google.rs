@@ -80,12 +80,17 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
         item,
         hours: None,
         billed: amount("cost", text("cost")?)?,
-        list: row["cost_at_list"].as_str().map(|given| amount("cost_at_list", given)).transpose()?,
+        list: if row["cost_at_list"].is_null() { None } else { Some(amount("cost_at_list", text("cost_at_list")?)?) },
         contracted: None,
         effective: None,
     };
     let mut lines = vec![line.clone()];
-    for credit in row["credits"].as_array().into_iter().flatten() {
+    let credits = match &row["credits"] {
+        Value::Null => &[],
+        Value::Array(credits) => credits.as_slice(),
+        other => return Err(BillError::cell(file, number, "credits", format!("`{other}` is no list of credits"))),
+    };
+    for credit in credits {
         let given = credit["amount"]
             .as_str()
             .ok_or_else(|| BillError::cell(file, number, "credits.amount", "it is missing"))?;
@@ -162,5 +167,12 @@ mod tests {
         assert_eq!(said("\"cost\":", "\"costs\":"), "bill.json line 1, column `cost`: it is missing");
         assert!(said("2026-10-01 00", "soon").contains("column `usage_start_time`"));
         assert!(said("}],", "}").starts_with("bill.json line 1: "));
+        assert_eq!(said("\"amount\":", "\"amounts\":"), "bill.json line 1, column `credits.amount`: it is missing");
+        let credit = r#"[{"name":"free","amount":-1.5e-3}]"#;
+        assert!(said(credit, "3").starts_with("bill.json line 1, column `credits`: `\"3\"` is no list of credits"));
+        assert_eq!(
+            said("\"cost\":1.2345678901234567", "\"cost\":1,\"cost_at_list\":{}"),
+            "bill.json line 1, column `cost_at_list`: it is missing"
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use crate::bill::ImportedBill;
 use crate::charge::{Charge, Costs, Item, Nature};
@@ -63,9 +64,15 @@ pub struct Sums {
 impl Sums {
     /// `None` where a sum is beyond counting.
     pub fn add(&mut self, line: BillLine) -> Option<()> {
-        let day = day(line.start);
-        let month = day.get(..7).unwrap_or_default().to_owned();
-        let key = Key { cloud: line.cloud, account: line.account, month, run: line.run, day, item: line.item };
+        let month = line.start.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string();
+        let key = Key {
+            cloud: line.cloud,
+            account: line.account,
+            month,
+            run: line.run,
+            day: day(line.start),
+            item: line.item,
+        };
         let zero = FineUsd::ZERO;
         let empty = Sum {
             start: line.start,
@@ -110,7 +117,8 @@ impl Sums {
 
 fn charge(bill: &str, key: &Key, sum: &Sum, source: &str, runs: &BTreeSet<String>) -> Charge {
     let billed = sum.billed.rounded();
-    let (quantity, unit) = if sum.hours > 0.0 { (sum.hours, "hour") } else { (1.0, "sum") };
+    let an_hour = Usd::from_dollars(billed.dollars() / sum.hours).filter(|_| sum.hours > 0.0 && sum.hours.is_finite());
+    let (quantity, unit, unit_price) = an_hour.map_or((1.0, "sum", billed), |price| (sum.hours, "hour", price));
     Charge {
         id: format!("{bill}/{}/{}/{:?}", key.run, key.day, key.item),
         nature: Nature::Actual,
@@ -130,7 +138,7 @@ fn charge(bill: &str, key: &Key, sum: &Sum, source: &str, runs: &BTreeSet<String
         purchase: None,
         quantity,
         unit: unit.to_owned(),
-        unit_price: Usd::from_dollars(billed.dollars() / quantity).unwrap_or(billed),
+        unit_price,
         costs: Costs {
             list: sum.list.rounded(),
             contracted: sum.contracted.rounded(),

@@ -67,7 +67,7 @@ impl Row<'_> {
     }
 
     fn wrong(&self, column: usize, detail: impl Into<String>) -> BillError {
-        let column = self.header.names.get(column).cloned().unwrap_or_default();
+        let column = self.header.names[column].clone();
         BillError::Cell { file: self.file.to_owned(), at: self.at, column, detail: detail.into() }
     }
 
@@ -139,7 +139,7 @@ fn bill_lines(row: &Row, columns: &Columns, run: String) -> Result<Vec<BillLine>
     let start = row.time(columns.start)?;
     let end = match columns.end.filter(|column| !row.text(Some(*column)).is_empty()) {
         Some(column) => row.time(column)?,
-        None => start.checked_add(SignedDuration::from_hours(24)).unwrap_or(start),
+        None => start.checked_add(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MAX),
     };
     let item = item(row, columns);
     let mut effective = None;
@@ -153,7 +153,7 @@ fn bill_lines(row: &Row, columns: &Columns, run: String) -> Result<Vec<BillLine>
         start,
         end: end.max(start),
         item,
-        hours: hours(row, columns, item),
+        hours: hours(row, columns, item)?,
         billed: row.amount(columns.billed)?,
         list: row.optional(columns.list)?,
         contracted: row.optional(columns.contracted)?,
@@ -186,8 +186,11 @@ fn credits(text: &str) -> Result<Vec<FineUsd>, String> {
     }
     let list: Value =
         serde_json::from_str(&quoted(text)).map_err(|error| format!("these credits are no JSON: {error}"))?;
-    let amounts = list.as_array().into_iter().flatten().map(|credit| credit["amount"].as_str().unwrap_or("0"));
-    amounts.map(|amount| FineUsd::parse(amount).map_err(|error| error.to_string())).collect()
+    let amount = |credit: &Value| {
+        let text = credit["amount"].as_str().ok_or_else(|| format!("the credit {credit} has no amount"))?;
+        FineUsd::parse(text).map_err(|error| error.to_string())
+    };
+    list.as_array().into_iter().flatten().map(amount).collect()
 }
 
 fn cloud(row: &Row, columns: &Columns) -> String {
@@ -275,10 +278,11 @@ pub fn google_item(service: &str, sku: &str) -> Item {
 }
 
 /// Hours of machines, where the line counts in them. A machine of Google is several lines, none of which is an hour of it.
-fn hours(row: &Row, columns: &Columns, item: Item) -> Option<f64> {
-    if item != Item::Machines {
-        return None;
-    }
+fn hours(row: &Row, columns: &Columns, item: Item) -> Result<Option<f64>, BillError> {
+    let Some(column) = columns.quantity.filter(|column| item == Item::Machines && !row.text(Some(*column)).is_empty())
+    else {
+        return Ok(None);
+    };
     let unit = plain(row.text(columns.unit));
     let is_hours = match row.format {
         Format::Cur => true,
@@ -286,7 +290,12 @@ fn hours(row: &Row, columns: &Columns, item: Item) -> Option<f64> {
         Format::Azure => matches!(unit.as_str(), "1hour" | "1hours" | "hours"),
         Format::Google => false,
     };
-    row.text(columns.quantity).parse::<f64>().ok().filter(|hours| is_hours && hours.is_finite())
+    if !is_hours {
+        return Ok(None);
+    }
+    let text = row.text(Some(column));
+    let hours = text.parse::<f64>().ok().filter(|hours| hours.is_finite());
+    hours.map(Some).ok_or_else(|| row.wrong(column, format!("`{text}` is no number of hours")))
 }
 
 /// `2026-10-01T00:00:00Z`, `2026-10-01 00:00:00 UTC`, `2026-10-01`, and `10/01/2026` as Azure writes it.
@@ -402,13 +411,66 @@ mod tests {
             said(&line("USD", "1", day).replace("\"\"a\"\"}", "\"\"a\"\""))
                 .contains("column `resource_tags`: these tags are no JSON")
         );
+        assert_eq!(
+            said(&line("USD", "1", day).replace(",BoxUsage,1,", ",BoxUsage,an hour,")),
+            "bill.csv line 2, column `line_item_usage_amount`: `an hour` is no number of hours"
+        );
+        let google = "usage_start_time,cost,currency,labels,credits\n\
+            2026-10-01,2,USD,\"[{\"\"key\"\":\"\"gpuplan_run\"\",\"\"value\"\":\"\"a\"\"}]\",\"[{\"\"name\"\":\"\"free\"\"}]\"\n";
+        assert_eq!(said(google), "bill.csv line 2, column `credits`: the credit {\"name\":\"free\"} has no amount");
+    }
+
+    /// A line of a run in a cost and usage report, and its cells that cannot be read.
+    fn cur_line(currency: &str, start: &str, amount: &str, hours: &str) -> (String, Vec<String>) {
+        let tags = r#""{""user_gpuplan_run"":""a""}""#;
+        let line = format!("{CUR}1,{start},,{currency},\"{amount}\",Usage,BoxUsage:p5.48xlarge,{hours},{tags}\n");
+        let readable = [
+            (currency, matches!(currency, "USD" | "usd" | "")),
+            (start, moment(start).is_some()),
+            // What is wrong with an amount is told of its size.
+            (amount.trim_start_matches('-'), FineUsd::parse(amount).is_ok()),
+            (hours, hours.is_empty() || hours.parse::<f64>().is_ok_and(f64::is_finite)),
+        ];
+        (
+            line,
+            readable.into_iter().filter(|(_, is_readable)| !is_readable).map(|(cell, _)| format!("`{cell}`")).collect(),
+        )
     }
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,80}") {
-            let _ = read_text(&text);
-            let _ = read_text(&format!("{CUR}{text}"));
+        fn any_text_is_read_or_refused_by_the_name_of_its_file(text in ".{0,80}") {
+            for text in [text.clone(), format!("{CUR}{text}")] {
+                match read_text(&text) {
+                    Ok((_, sums)) => assert!(sums.ours <= sums.lines && sums.bills("h", "s", &BTreeSet::new()).len() as u64 <= sums.ours),
+                    Err(error) => assert!(error.to_string().starts_with("bill.csv"), "{error}"),
+                }
+            }
+        }
+
+        #[test]
+        fn a_line_is_read_to_its_amount_or_its_wrong_cell_is_quoted(
+            currency in "USD|usd|EUR||[A-Z]{3}",
+            start in "20[0-9]{2}-[01][0-9]-[0-3][0-9](T[0-2][0-9]:00:00Z)?|[0-9]{1,2}/[0-9]{1,2}/2026|[a-z0-9:-]{0,8}",
+            amount in "-?[0-9]{1,9}([.][0-9]{1,15})?([eE]-?[0-9])?|[0-9.,e-]{0,8}",
+            hours in "[0-9]{1,4}([.][0-9]{1,6})?||[a-z0-9.-]{1,5}",
+        ) {
+            let (text, unreadable) = cur_line(&currency, &start, &amount, &hours);
+            match read_text(&text) {
+                Ok((format, sums)) => {
+                    assert_eq!((format, sums.lines, sums.ours, unreadable), (Format::Cur, 1, 1, Vec::new()));
+                    let bills = sums.bills("h", "s", &BTreeSet::new());
+                    let charges: Vec<_> = bills.iter().flat_map(|bill| &bill.charges).collect();
+                    assert_eq!(charges.len(), 1);
+                    assert_eq!(charges[0].costs.billed, Some(FineUsd::parse(&amount).unwrap().rounded()));
+                    assert!(charges[0].start <= charges[0].end && crate::spent::day(charges[0].start).starts_with(&bills[0].month));
+                }
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(said.starts_with("bill.csv line 2, column `line_item_"), "{said}");
+                    assert!(unreadable.iter().any(|cell| said.contains(cell)), "{said}: {unreadable:?}");
+                }
+            }
         }
     }
 }

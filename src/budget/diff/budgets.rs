@@ -71,8 +71,8 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     reasons.extend(of_inputs(&old.inputs, &new.inputs));
     let known = of_inputs(&old.inputs, &new.inputs);
     let (was, is) = (by_path(&old.phases), by_path(&new.phases));
-    let cause = |one: Option<&Amount>, other: Option<&Amount>| {
-        let path = one.or(other).map(|amount| amount.of.as_str()).unwrap_or_default();
+    let cause = |amount: &Amount| {
+        let path = amount.of.as_str();
         match (was.get(path), is.get(path)) {
             // Nobody asked for anything else.
             (Some(was), Some(is)) if asked(was) == asked(is) && was.question == is.question && !known.is_empty() => {

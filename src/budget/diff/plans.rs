@@ -21,7 +21,7 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     let (was, is) = (chosen("the first", &old)?, chosen("the second", &new)?);
     let reasons = reasons(&old, &new, &was, &is);
     let cause = behind(&reasons);
-    let (lines, unchanged) = changed(&amounts(&was), &amounts(&is), |_, _| cause);
+    let (lines, unchanged) = changed(&amounts(&was), &amounts(&is), |_| cause);
     let rate = Usd::from_nanos(i128::from(is.rate_usd_per_hour.nanos()) * i128::from(is.nodes));
     let rented = Rented {
         what: new.workload.name.clone(),
@@ -96,15 +96,9 @@ fn of_policy(old: &PlanDocument, new: &PlanDocument) -> Vec<Reason> {
             .filter(|rejected| rejected.reason == "policy")
             // `policy.toml line 2: gpus does not list ...`: the rule without what it hit.
             .map(|rejected| {
-                rejected
-                    .detail
-                    .split(" does not list ")
-                    .next()
-                    .unwrap_or_default()
-                    .split(" is over ")
-                    .last()
-                    .unwrap_or_default()
-                    .to_owned()
+                let rule =
+                    rejected.detail.split_once(" does not list ").map_or(rejected.detail.as_str(), |(rule, _)| rule);
+                rule.rsplit_once(" is over ").map_or(rule, |(_, rule)| rule).to_owned()
             })
             .collect();
         rules.sort();

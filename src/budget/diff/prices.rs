@@ -2,14 +2,29 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::diff::{Amount, Cause, Diff, Mark, Reason, changed};
+use crate::diff::{Amount, Cause, Diff, DiffError, Mark, Reason, changed};
 use gpuplan_units::Usd;
 
-pub fn diff(before: &Value, after: &Value) -> Diff {
-    let (old, new) = (amounts(before), amounts(after));
-    let (lines, unchanged) = changed(&old, &new, |_, _| Cause::Price);
+/// What this comparison reads of a row of `prices --output json`.
+#[derive(Deserialize)]
+struct OfferRecord {
+    cloud: String,
+    region: String,
+    zone_id: Option<String>,
+    instance_type: String,
+    purchase: String,
+    rate_usd_per_hour: Usd,
+}
+
+pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
+    let read = |side, list: &Value| {
+        Vec::deserialize(list).map_err(|error| DiffError::Unknown { side, detail: error.to_string() }).map(amounts)
+    };
+    let (old, new) = (read("the first", before)?, read("the second", after)?);
+    let (lines, unchanged) = changed(&old, &new, |_| Cause::Price);
     let count = |mark| lines.iter().filter(|line| line.mark == mark).count();
     let mut shares: Vec<f64> = lines
         .iter()
@@ -27,7 +42,7 @@ pub fn diff(before: &Value, after: &Value) -> Diff {
         count(Mark::Added),
         count(Mark::Removed)
     );
-    Diff {
+    Ok(Diff {
         kind: "prices",
         total: None,
         p90_usd: None,
@@ -35,19 +50,15 @@ pub fn diff(before: &Value, after: &Value) -> Diff {
         lines,
         unchanged,
         rented: Vec::new(),
-    }
+    })
 }
 
 /// Offers that no key tells apart, such as commitments of one and three years, are matched by their order of price.
-fn amounts(list: &Value) -> Vec<Amount> {
+fn amounts(list: Vec<OfferRecord>) -> Vec<Amount> {
     let mut rates: BTreeMap<String, Vec<Usd>> = BTreeMap::new();
-    for row in list.as_array().into_iter().flatten() {
-        let text = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
-        let place = if text("zone_id").is_empty() { text("region") } else { text("zone_id") };
-        let name = format!("{} {place} {} {}", text("cloud"), text("instance_type"), text("purchase"));
-        if let Ok(rate) = Usd::parse(text("rate_usd_per_hour")) {
-            rates.entry(name).or_default().push(rate);
-        }
+    for OfferRecord { cloud, region, zone_id, instance_type, purchase, rate_usd_per_hour } in list {
+        let place = zone_id.filter(|zone| !zone.is_empty()).unwrap_or(region);
+        rates.entry(format!("{cloud} {place} {instance_type} {purchase}")).or_default().push(rate_usd_per_hour);
     }
     let mut found = Vec::new();
     for (name, mut rates) in rates {

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::guardrail::Guardrail;
+use gpuplan_hardware::Hardware;
+use gpuplan_plan::Policy;
 
 /// A plan document as `plan --output json` has it, with one bill line of these hours.
 fn plan(rate: &str, hours: f64, change: impl Fn(&mut Value)) -> Value {
@@ -107,4 +109,25 @@ fn price_lists_are_compared_offer_by_offer() {
     let other = plan("1", 1.0, |_| {});
     assert!(matches!(diff(&json!([row("a", "1")]), &other), Err(DiffError::Kinds("a price list", "a plan"))));
     assert!(matches!(diff(&json!({}), &other), Err(DiffError::Unknown { side: "the first", .. })));
+    // A rate that cannot be read is no offer that went.
+    let said = diff(&json!([row("a", "1")]), &json!([row("a", "one")])).unwrap_err().to_string();
+    assert!(said.starts_with("the second is neither") && said.contains("`one` is not an amount"), "{said}");
+}
+
+#[test]
+fn a_gpu_that_nobody_knows_is_listed_by_no_rule() {
+    let hardware = Hardware::embedded().unwrap();
+    let policy = Policy::read("gpus = [\"H100\"]\n", &hardware).unwrap();
+    let breaks = |gpu: Option<&str>| {
+        let found = diff(&plan("50", 1.0, |_| {}), &plan("50", 2.0, |_| {})).unwrap();
+        let rented: Vec<Rented> =
+            found.rented.into_iter().map(|rented| Rented { gpu: gpu.map(str::to_owned), ..rented }).collect();
+        crate::guardrail::breaks(&policy, &rented, &hardware)
+            .into_iter()
+            .map(|broken| broken.detail)
+            .collect::<Vec<_>>()
+    };
+    assert!(breaks(Some("h100-sxm5-80")).is_empty() && breaks(None).is_empty());
+    assert_eq!(breaks(Some("a100-sxm4-80")), ["w: gpus does not list a100-sxm4-80"]);
+    assert_eq!(breaks(Some("quux-9000")), ["w: gpus does not list quux-9000, which the catalog does not know"]);
 }

@@ -16,7 +16,7 @@ use crate::portfolio::simulation::{
     AVAILABILITY_IN_COMMON, DRAWS, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
 };
 use crate::portfolio::terms::{ElsewhereCost, Promise, elsewhere, promises};
-use crate::portfolio::{Part, Portfolio, quantiles};
+use crate::portfolio::{Part, Phase, Portfolio, PortfolioError, quantiles};
 use crate::{Charge, Costs, Nature};
 use gpuplan_units::{Quantiles, Usd};
 
@@ -68,28 +68,53 @@ pub struct PhaseFigures {
 }
 
 /// `once` has one for each phase, in their order.
-pub fn budget(portfolio: &Portfolio, once: &[Once], inputs: Inputs, now: Timestamp, seed: u64) -> Budget {
+pub fn budget(
+    portfolio: &Portfolio,
+    once: &[Once],
+    inputs: Inputs,
+    now: Timestamp,
+    seed: u64,
+) -> Result<Budget, PortfolioError> {
     let costed: Vec<Costed> = portfolio.phases.iter().zip(once).map(|(phase, once)| Costed { phase, once }).collect();
+    let beyond = |line, what: &str| {
+        let detail = format!("{what} costs more than this program can count");
+        PortfolioError::at(line, detail, "check `usd_per_hour`, `nodes`, `hours` and `repeats`")
+    };
+    // Sums and taxes of what is countable together are countable.
+    let mut whole = 0.0;
+    for Costed { phase, once } in &costed {
+        let elsewhere = once.elsewhere.iter().map(|elsewhere| elsewhere.cost);
+        let most = elsewhere.chain([once.cost]).map(|cost| cost.expected.max(cost.p50).max(cost.p90)).max();
+        whole += most.map_or(0.0, Usd::dollars) * f64::from(phase.repeats);
+        Usd::from_dollars(whole)
+            .ok_or_else(|| beyond(phase.line, &format!("with `{}` the portfolio", phase.path())))?;
+    }
+    // Far out in their distribution draws may be beyond it all the same.
+    counted(portfolio, &costed, inputs, now, seed).ok_or_else(|| beyond(1, "in an unlucky case the portfolio"))
+}
+
+/// `None`: beyond counting.
+fn counted(portfolio: &Portfolio, costed: &[Costed], inputs: Inputs, now: Timestamp, seed: u64) -> Option<Budget> {
     let this_month = Month::of(now);
-    let Lines { mut lines, covered } = Lines::of(portfolio, &costed);
-    let mut simulated = simulate(portfolio, &costed, this_month, seed);
+    let Lines { mut lines, covered } = Lines::of(portfolio, costed);
+    let mut simulated = simulate(portfolio, costed, this_month, seed)?;
     let total: Usd = lines.iter().map(|line| line.cost_usd).sum();
     let mean = simulated.groups.total.iter().sum::<f64>() / DRAWS as f64;
     let chance = portfolio.budget.map(|budget| within(&simulated.groups.total, budget));
     let total = Part {
         name: "total".to_owned(),
-        cost_usd: quantiles(&mut simulated.groups.total, total),
+        cost_usd: quantiles(&mut simulated.groups.total, total)?,
         budget_usd: portfolio.budget,
         chance_within_budget: chance,
     };
     let parts = sums(&lines);
-    spread_lines(&mut lines, &costed, &parts, &simulated, &total);
+    spread_lines(&mut lines, costed, &parts, &simulated, &total)?;
     let figures = covered.iter().zip(&simulated.losses).zip(&portfolio.commitments);
     let commitments = figures
         .map(|(((used, spared), loses), commitment)| commitment.figures(portfolio, *used, *spared, *loses))
         .collect();
     let [by_month, by_team, by_cloud, by_gpu] = By::ALL.map(|by| simulated.groups.parts(by, &lines, &portfolio.teams));
-    Budget {
+    Some(Budget {
         name: portfolio.name.clone(),
         generated_at: now,
         inputs,
@@ -97,19 +122,19 @@ pub fn budget(portfolio: &Portfolio, once: &[Once], inputs: Inputs, now: Timesta
         start: portfolio.start,
         months: portfolio.months,
         total,
-        mean_of_draws: Usd::from_dollars((mean * 100.0).round() / 100.0).unwrap_or_default(),
-        by_month,
-        by_team,
-        by_cloud,
-        by_gpu,
-        phases: phases(&costed, &parts, &simulated),
+        mean_of_draws: Usd::from_dollars((mean * 100.0).round() / 100.0)?,
+        by_month: by_month?,
+        by_team: by_team?,
+        by_cloud: by_cloud?,
+        by_gpu: by_gpu?,
+        phases: phases(costed, &parts, &simulated)?,
         commitments,
-        promises: promises(portfolio, &costed),
-        elsewhere: elsewhere(&costed, portfolio.tax),
-        sensitivity: bars(portfolio, &costed, this_month),
+        promises: promises(portfolio, costed)?,
+        elsewhere: elsewhere(costed, portfolio.tax)?,
+        sensitivity: bars(portfolio, costed, this_month)?,
         lines,
-        assumptions: assumptions(portfolio, &costed),
-    }
+        assumptions: assumptions(portfolio, costed),
+    })
 }
 
 fn tax_text(portfolio: &Portfolio) -> String {
@@ -134,8 +159,14 @@ fn sums(lines: &[Line]) -> Parts {
     parts
 }
 
-/// Percentiles of each line from the draws of what it belongs to: its lines move together.
-fn spread_lines(lines: &mut [Line], costed: &[Costed], parts: &Parts, simulated: &Simulated, total: &Part) {
+/// Percentiles of each line from the draws of what it belongs to: its lines move together. `None`: beyond counting.
+fn spread_lines(
+    lines: &mut [Line],
+    costed: &[Costed],
+    parts: &Parts,
+    simulated: &Simulated,
+    total: &Part,
+) -> Option<()> {
     for line in lines {
         let (p50, p90) = match line.of {
             Of::Phase(phase) => match parts.get(&(phase, line.month)) {
@@ -151,19 +182,32 @@ fn spread_lines(lines: &mut [Line], costed: &[Costed], parts: &Parts, simulated:
                     (drawn.p50 / line.cost_usd.dollars(), drawn.p90 / line.cost_usd.dollars())
                 })
             }
+            Of::Tax if total.cost_usd.expected == Usd::ZERO => (1.0, 1.0),
             Of::Tax => {
                 let Quantiles { expected, p50, p90 } = total.cost_usd;
                 (p50.dollars() / expected.dollars(), p90.dollars() / expected.dollars())
             }
         };
-        let at = |ratio: f64| Usd::from_dollars(line.cost_usd.dollars() * ratio).unwrap_or(line.cost_usd);
-        (line.p50_usd, line.p90_usd) = (at(p50), at(p90));
+        let at = |ratio: f64| Usd::from_dollars(line.cost_usd.dollars() * ratio);
+        (line.p50_usd, line.p90_usd) = (at(p50)?, at(p90)?);
     }
+    Some(())
 }
 
-fn phases(costed: &[Costed], parts: &Parts, simulated: &Simulated) -> Vec<PhaseFigures> {
-    let amount = |dollars: f64| Usd::from_dollars(dollars).unwrap_or_default();
-    let one = |(at, Costed { phase, once }): (usize, &Costed)| PhaseFigures {
+fn phases(costed: &[Costed], parts: &Parts, simulated: &Simulated) -> Option<Vec<PhaseFigures>> {
+    let one = |(at, Costed { phase, once }): (usize, &Costed)| {
+        let cost_usd = Quantiles {
+            expected: phase.in_months().filter_map(|month| parts.get(&(at, month)).copied()).sum(),
+            p50: Usd::from_dollars(simulated.phases[at].p50)?,
+            p90: Usd::from_dollars(simulated.phases[at].p90)?,
+        };
+        Some(figures(phase, once, cost_usd))
+    };
+    costed.iter().enumerate().map(one).collect()
+}
+
+fn figures(phase: &Phase, once: &Once, cost_usd: Quantiles<Usd>) -> PhaseFigures {
+    PhaseFigures {
         phase: phase.path(),
         team: phase.team.clone(),
         start: phase.start,
@@ -175,15 +219,10 @@ fn phases(costed: &[Costed], parts: &Parts, simulated: &Simulated) -> Vec<PhaseF
         gpu: once.gpu.clone(),
         nodes: once.nodes,
         purchase: once.purchase.clone(),
-        cost_usd: Quantiles {
-            expected: phase.in_months().filter_map(|month| parts.get(&(at, month)).copied()).sum(),
-            p50: amount(simulated.phases[at].p50),
-            p90: amount(simulated.phases[at].p90),
-        },
+        cost_usd,
         run_hours: once.hours,
         cost_each_usd: once.cost,
-    };
-    costed.iter().enumerate().map(one).collect()
+    }
 }
 
 fn assumptions(portfolio: &Portfolio, costed: &[Costed]) -> Vec<String> {

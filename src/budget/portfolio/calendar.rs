@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jiff::civil::date;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer};
@@ -41,8 +41,9 @@ impl Month {
 
     /// Its first moment.
     pub fn begin(self) -> Timestamp {
-        let day = date(self.0.div_euclid(12) as i16, (self.0.rem_euclid(12) + 1) as i8, 1);
-        day.to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |zoned| zoned.timestamp())
+        let day = Date::new(self.0.div_euclid(12) as i16, (self.0.rem_euclid(12) + 1) as i8, 1);
+        // The month after the last one of the calendar begins where times end.
+        day.and_then(|day| day.to_zoned(TimeZone::UTC)).map_or(Timestamp::MAX, |zoned| zoned.timestamp())
     }
 
     pub fn hours(self) -> f64 {
@@ -75,6 +76,7 @@ mod tests {
         assert_eq!(december.begin().to_string(), "2026-12-01T00:00:00Z");
         assert_eq!((december.hours(), Month::parse("2028-02").unwrap().hours()), (744.0, 696.0));
         assert_eq!(Month::of("2026-12-31T23:59:59Z".parse().unwrap()), december);
+        assert_eq!(Month::of(Timestamp::MAX).ahead(1).begin(), Timestamp::MAX);
         for text in ["", "2026", "2026-13", "2026-1", "0000-01", "26-01", "soon-ly"] {
             assert_eq!(Month::parse(text), None, "{text}");
         }

@@ -57,8 +57,8 @@ impl Groups {
         }
     }
 
-    /// Every group with what is expected of it, from the lines, and its percentiles, from the draws.
-    pub fn parts(&mut self, by: By, lines: &[Line], teams: &[Team]) -> Vec<Part> {
+    /// Every group with what is expected of it, from the lines, and its percentiles, from the draws. `None`: beyond counting.
+    pub fn parts(&mut self, by: By, lines: &[Line], teams: &[Team]) -> Option<Vec<Part>> {
         let mut expected: BTreeMap<String, Usd> = BTreeMap::new();
         for line in lines {
             let sum = expected.entry(by.name(line)).or_default();
@@ -67,10 +67,9 @@ impl Groups {
         let draws = &mut self.by[by as usize];
         let part = |(name, expected): (String, Usd)| {
             let budget_usd = teams.iter().find(|team| by == By::Team && team.name == name).and_then(|team| team.budget);
-            let mut none = Vec::new();
-            let draws = draws.get_mut(&name).unwrap_or(&mut none);
+            let draws = draws.get_mut(&name).expect("every line is of a phase or a commitment, whose group is drawn");
             let chance = budget_usd.map(|budget| within(draws, budget));
-            Part { cost_usd: quantiles(draws, expected), name, budget_usd, chance_within_budget: chance }
+            Some(Part { cost_usd: quantiles(draws, expected)?, name, budget_usd, chance_within_budget: chance })
         };
         expected.into_iter().map(part).collect()
     }

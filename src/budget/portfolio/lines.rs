@@ -133,8 +133,11 @@ impl<'a> Writer<'a> {
             let Some(left) = self.left[at].get_mut(&month).filter(|left| **left > Usd::ZERO) else { continue };
             let Some(cover) = commitment.cover(once, line) else { continue };
             let hours = (cover.share * all).min(quantity).min(left.dollars() / cover.unit_price.dollars());
-            let priced = |price: Usd| Usd::from_dollars(hours * price.dollars()).unwrap_or_default();
-            let (used, spared) = (priced(cover.unit_price).min(*left), priced(line.unit_price).min(cost));
+            // What is beyond counting is more than there is.
+            let priced = |price: Usd, most: Usd| {
+                Usd::from_dollars(hours * price.dollars()).map_or(most, |amount| amount.min(most))
+            };
+            let (used, spared) = (priced(cover.unit_price, *left), priced(line.unit_price, cost));
             if used == Usd::ZERO {
                 continue;
             }

@@ -28,31 +28,24 @@ pub struct Bar {
     pub width: f64,
 }
 
-/// Longest bar first.
-pub fn bars(portfolio: &Portfolio, costed: &[Costed], now: Month) -> Vec<Bar> {
+/// Longest bar first. `None`: beyond counting.
+pub fn bars(portfolio: &Portfolio, costed: &[Costed], now: Month) -> Option<Vec<Bar>> {
     let tax = portfolio.tax;
     let mut bars = vec![
-        list_price(costed, tax),
-        spot_price(costed, now, tax),
-        throughput(costed, tax),
-        interruptions(costed, tax),
-        data_size(portfolio, costed, tax),
+        list_price(costed, tax)?,
+        spot_price(costed, now, tax)?,
+        throughput(costed, tax)?,
+        interruptions(costed, tax)?,
+        data_size(portfolio, costed, tax)?,
     ];
     bars.sort_by(|a, b| b.width.total_cmp(&a.width));
-    bars
+    Some(bars)
 }
 
-fn bar(what: &'static str, names: (String, String), added: (f64, f64), basis: String, tax: Tax) -> Bar {
-    let dollars = |added: f64| Usd::from_dollars((tax.with(added) * 100.0).round() / 100.0).unwrap_or_default();
-    Bar {
-        what,
-        low: names.0,
-        high: names.1,
-        low_usd: dollars(added.0),
-        high_usd: dollars(added.1),
-        basis,
-        width: added.1 - added.0,
-    }
+fn bar(what: &'static str, names: (String, String), added: (f64, f64), basis: String, tax: Tax) -> Option<Bar> {
+    let dollars = |added: f64| Usd::from_dollars((tax.with(added) * 100.0).round() / 100.0);
+    let (low_usd, high_usd) = (dollars(added.0)?, dollars(added.1)?);
+    Some(Bar { what, low: names.0, high: names.1, low_usd, high_usd, basis, width: added.1 - added.0 })
 }
 
 /// Of all times of all phases.
@@ -68,7 +61,7 @@ fn cost_of(costed: &Costed, keep: impl Fn(Item) -> bool) -> f64 {
     costed.once.lines.iter().filter(|line| keep(line.item)).map(|line| line.cost.dollars()).sum()
 }
 
-fn list_price(costed: &[Costed], tax: Tax) -> Bar {
+fn list_price(costed: &[Costed], tax: Tax) -> Option<Bar> {
     let time = |item| matches!(item, Item::Machines | Item::LostWork);
     let all = sum(costed, |costed| {
         if costed.once.is_spot() { cost_of(costed, |item| item == Item::Fallback) } else { cost_of(costed, time) }
@@ -81,7 +74,7 @@ fn list_price(costed: &[Costed], tax: Tax) -> Bar {
     bar("on-demand prices", (percent(-LIST_PRICE_SPREAD), percent(LIST_PRICE_SPREAD)), (-added, added), basis, tax)
 }
 
-fn spot_price(costed: &[Costed], now: Month, tax: Tax) -> Bar {
+fn spot_price(costed: &[Costed], now: Month, tax: Tax) -> Option<Bar> {
     let factor = |ahead: u32, sign: f64| (sign * NORMAL_90 * SPOT_PRICE_STEP * f64::from(ahead).sqrt()).exp() - 1.0;
     let at = |sign: f64| {
         sum(costed, |costed| {
@@ -105,7 +98,7 @@ fn spot_price(costed: &[Costed], now: Month, tax: Tax) -> Bar {
     )
 }
 
-fn throughput(costed: &[Costed], tax: Tax) -> Bar {
+fn throughput(costed: &[Costed], tax: Tax) -> Option<Bar> {
     let at = |sign: f64| {
         sum(costed, |costed| {
             let deviations = sign * NORMAL_90 * costed.once.estimate_share.sqrt();
@@ -122,7 +115,7 @@ fn throughput(costed: &[Costed], tax: Tax) -> Bar {
     )
 }
 
-fn interruptions(costed: &[Costed], tax: Tax) -> Bar {
+fn interruptions(costed: &[Costed], tax: Tax) -> Option<Bar> {
     let at = |sign: f64| {
         sum(costed, |costed| {
             let deviations = sign * NORMAL_90 * (1.0 - costed.once.estimate_share).sqrt();
@@ -140,7 +133,7 @@ fn interruptions(costed: &[Costed], tax: Tax) -> Bar {
     )
 }
 
-fn data_size(portfolio: &Portfolio, costed: &[Costed], tax: Tax) -> Bar {
+fn data_size(portfolio: &Portfolio, costed: &[Costed], tax: Tax) -> Option<Bar> {
     let spread = &portfolio.data_spread;
     let added = sum(costed, |costed| cost_of(costed, |item| item == Item::Egress)) * spread.share;
     bar(

@@ -210,15 +210,15 @@ impl<'a> Left<'a> {
     }
 }
 
-/// Mean and percentiles of draws that need not keep their order.
-fn spread(mut draws: Vec<f64>) -> Quantiles<f64> {
-    let expected = draws.iter().sum::<f64>() / draws.len().max(1) as f64;
-    let found = quantiles(&mut draws, Usd::from_dollars(expected).unwrap_or_default());
-    Quantiles { expected, p50: found.p50.dollars(), p90: found.p90.dollars() }
+/// Mean and percentiles of draws that need not keep their order. `None`: beyond counting.
+fn spread(mut draws: Vec<f64>) -> Option<Quantiles<f64>> {
+    let expected = draws.iter().sum::<f64>() / draws.len() as f64;
+    let found = quantiles(&mut draws, Usd::from_dollars(expected)?)?;
+    Some(Quantiles { expected, p50: found.p50.dollars(), p90: found.p90.dollars() })
 }
 
-/// All draws of a portfolio. The same seed gives the same.
-pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64) -> Simulated {
+/// All draws of a portfolio. The same seed gives the same. `None`: beyond counting.
+pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64) -> Option<Simulated> {
     let shared = Shared::new(portfolio, costed, now, seed);
     let mut left = Left::new(portfolio);
     let mut groups = Groups::new(portfolio.tax);
@@ -243,8 +243,8 @@ pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64)
             }
             costs.push(by_month);
         }
-        let spreads: Vec<_> = costs.into_par_iter().map(spreads).collect();
-        for (of_months, whole) in spreads {
+        let spreads: Option<Vec<_>> = costs.into_par_iter().map(spreads).collect();
+        for (of_months, whole) in spreads? {
             parts.push(of_months);
             phases.push(whole);
         }
@@ -256,16 +256,16 @@ pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64)
         for (month, costs) in &months {
             groups.add(*month, None, &commitment.cloud, gpu, costs);
         }
-        unused.push(months.into_iter().map(|(month, costs)| (month, spread(costs))).collect());
+        unused.push(months.into_iter().map(|(month, costs)| Some((month, spread(costs)?))).collect::<Option<_>>()?);
     }
-    Simulated { groups, parts, phases, unused, losses }
+    Some(Simulated { groups, parts, phases, unused, losses })
 }
 
 /// Of each month and of all together.
-fn spreads(by_month: Vec<(Month, Vec<f64>)>) -> (Vec<Quantiles<f64>>, Quantiles<f64>) {
+fn spreads(by_month: Vec<(Month, Vec<f64>)>) -> Option<(Vec<Quantiles<f64>>, Quantiles<f64>)> {
     let mut whole = vec![0.0; DRAWS];
     for (_, costs) in &by_month {
         whole.iter_mut().zip(costs).for_each(|(sum, cost)| *sum += cost);
     }
-    (by_month.into_iter().map(|(_, costs)| spread(costs)).collect(), spread(whole))
+    Some((by_month.into_iter().map(|(_, costs)| spread(costs)).collect::<Option<_>>()?, spread(whole)?))
 }

@@ -41,7 +41,8 @@ pub struct Promise {
     pub saved_usd_per_year: Usd,
 }
 
-pub fn elsewhere(costed: &[Costed], tax: Tax) -> Vec<ElsewhereCost> {
+/// `None`: beyond counting.
+pub fn elsewhere(costed: &[Costed], tax: Tax) -> Option<Vec<ElsewhereCost>> {
     let mut found = Vec::new();
     for Costed { phase, once } in costed {
         let all = |one: Usd| {
@@ -51,22 +52,22 @@ pub fn elsewhere(costed: &[Costed], tax: Tax) -> Vec<ElsewhereCost> {
         for other in &once.elsewhere {
             let mean = other.cost.expected;
             let evened = evened(other.in_common, phase.repeats);
-            let around = |one: Usd| mean + Usd::from_dollars((one - mean).dollars() * evened).unwrap_or_default();
+            let around = |one: Usd| Usd::from_dollars((one - mean).dollars() * evened).map(|away| mean + away);
             found.push(ElsewhereCost {
                 phase: phase.path(),
                 cloud: other.cloud.clone(),
                 plan: other.plan.clone(),
                 cost_usd: Quantiles {
                     expected: all(mean),
-                    p50: all(around(other.cost.p50)),
-                    p90: all(around(other.cost.p90)),
+                    p50: all(around(other.cost.p50)?),
+                    p90: all(around(other.cost.p90)?),
                 },
                 more_usd: all(other.cost.expected) - all(once.cost.expected),
                 run_hours: other.hours,
             });
         }
     }
-    found
+    Some(found)
 }
 
 /// How far repeats together lie from their mean, as part of how far one does: the standard deviation of a mean of `repeats` of which
@@ -75,8 +76,8 @@ fn evened(in_common: f64, repeats: u32) -> f64 {
     (in_common + (1.0 - in_common) / f64::from(repeats.max(1))).sqrt()
 }
 
-/// Phases on the same machines share a promise.
-pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Vec<Promise> {
+/// Phases on the same machines share a promise. `None`: beyond counting.
+pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Option<Vec<Promise>> {
     let mut by_machines: BTreeMap<String, Vec<&Costed>> = BTreeMap::new();
     for costed in costed.iter().filter(|costed| !costed.once.terms.is_empty()) {
         let once = costed.once;
@@ -91,7 +92,8 @@ pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Vec<Promise> {
         };
         let (hours, cost) =
             (sum(|costed| costed.once.hours.expected), sum(|costed| costed.once.cost.expected.dollars()));
-        let Some(terms) = costed.first().map(|costed| &costed.once.terms) else { continue };
+        // What takes no time breaks even nowhere.
+        let Some(terms) = costed.first().map(|costed| &costed.once.terms).filter(|_| hours > 0.0) else { continue };
         for (term, bound_to) in terms.iter().filter_map(|term| Some((term, years_of(term)?))) {
             let (an_hour, a_year) = (cost / hours, hours / years);
             let saved = an_hour * a_year - bound_to.dollars();
@@ -102,11 +104,11 @@ pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Vec<Promise> {
                 usd_per_year: bound_to,
                 break_even_hours_per_year: bound_to.dollars() / an_hour,
                 hours_per_year: a_year,
-                saved_usd_per_year: Usd::from_dollars((saved * 100.0).round() / 100.0).unwrap_or_default(),
+                saved_usd_per_year: Usd::from_dollars((saved * 100.0).round() / 100.0)?,
             });
         }
     }
-    found
+    Some(found)
 }
 
 /// What a commitment binds to in a year; `None` for terms that are none.

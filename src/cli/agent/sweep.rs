@@ -103,7 +103,8 @@ pub fn carried(arguments: &AgentArguments, printer: &Printer) -> ExitCode {
 fn made(arguments: &AgentArguments) -> Result<Carrier, Diagnostic> {
     let sweep = sweep(arguments)?.ok_or_else(|| Diagnostic::new(Exit::Usage, "--carry needs --sweep"))?;
     let folder = std::env::current_dir().map_err(|error| Diagnostic::unexpected(&error))?;
-    let layout = Layout::new(arguments.run.as_deref().unwrap_or_default()).map_err(|error| wrong(&error))?;
+    let run = arguments.run.as_deref().ok_or_else(|| Diagnostic::new(Exit::Usage, "--carry needs --run"))?;
+    let layout = Layout::new(run).map_err(|error| wrong(&error))?;
     let store = Store::open(&arguments.store).map_err(|error| wrong(&error))?;
     let cards = variable("CUDA_VISIBLE_DEVICES").unwrap_or_default();
     Ok(Carrier {

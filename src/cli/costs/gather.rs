@@ -12,10 +12,11 @@ use crate::launch::renters::clock;
 use crate::launch::{journal, store_of};
 use crate::runs::{journal_said, runtime};
 use crate::settings::{Settings, sha256};
-use gpuplan_budget::actual::{Found, RunFacts};
+use gpuplan_budget::actual::{Found, RunFacts, Uncountable};
 use gpuplan_budget::spent::{Actual, RunKnown};
 use gpuplan_budget::{Charge, Item};
 use gpuplan_launch::RunSpec;
+use gpuplan_launch::spec::SpecError;
 use gpuplan_runstore::layout::Layout;
 use gpuplan_runstore::{Phase, Run, Store, StoreError};
 use gpuplan_units::Usd;
@@ -34,6 +35,26 @@ pub struct Reckoned {
     pub found: Vec<Found>,
 }
 
+/// Why the money of a run is not known.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("its specification cannot be read: {0}")]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Uncountable(#[from] Uncountable),
+}
+
+impl From<Unread> for Diagnostic {
+    fn from(error: Unread) -> Self {
+        match error {
+            Unread::Store(error) => store_of(&error),
+            error => Self::unexpected(&error).hint("see who changed the store of the run; what the ledger has stands"),
+        }
+    }
+}
+
 #[derive(Default)]
 pub struct Gathered {
     pub runs: Vec<Reckoned>,
@@ -47,16 +68,24 @@ pub fn from_store(addresses: &[String], settings: &Settings) -> Result<Gathered,
     for address in addresses {
         let store = reading(address, settings)?;
         let names = runtime.block_on(store.folders("runs")).map_err(|error| store_of(&error))?;
-        let layouts: Vec<Layout> = names.iter().filter_map(|name| Layout::new(name).ok()).collect();
-        if layouts.is_empty() {
+        if names.is_empty() {
             gathered.notes.push(format!("{address} has no runs"));
         }
-        let reading = stream::iter(layouts)
-            .map(|layout| facts(Run::new(store.clone(), layout)))
-            .buffered(AT_ONCE)
-            .collect::<Vec<_>>();
-        for facts in runtime.block_on(reading) {
-            gathered.add(&facts.map_err(|error| store_of(&error))?, settings.now);
+        let mut runs = Vec::new();
+        for name in &names {
+            match Layout::new(name) {
+                Ok(layout) => runs.push(Run::new(store.clone(), layout)),
+                Err(error) => gathered.notes.push(format!("warning: {address}: {error}")),
+            }
+        }
+        let reading = async |run: Run| (run.name().to_owned(), facts(run).await);
+        for (name, facts) in runtime.block_on(stream::iter(runs).map(reading).buffered(AT_ONCE).collect::<Vec<_>>()) {
+            match facts.and_then(|facts| gathered.add(&facts, settings.now)) {
+                Ok(()) => {}
+                // Nothing else of this store would be read either.
+                Err(Unread::Store(error)) => return Err(store_of(&error)),
+                Err(error) => gathered.notes.push(as_the_ledger_has_it(&name, &error.to_string())),
+            }
         }
     }
     gathered.once();
@@ -72,12 +101,9 @@ pub fn from_journal(settings: &Settings) -> Result<Gathered, Diagnostic> {
     let (journal, runtime) = (journal(settings)?, runtime()?);
     for name in journal.runs().map_err(|error| journal_said(&error))? {
         let Some(kept) = journal.run(&name).map_err(|error| journal_said(&error))? else { continue };
-        let read = stored(&kept.spec, settings);
-        match read.and_then(|run| runtime.block_on(facts(run)).map_err(|error| store_of(&error))) {
-            Ok(facts) => gathered.add(&facts, settings.now),
-            Err(error) => {
-                gathered.notes.push(format!("warning: {name} is shown as the ledger has it: {}", error.message));
-            }
+        let read = stored(&kept.spec, settings).and_then(|run| Ok(runtime.block_on(facts(run))?));
+        if let Err(error) = read.and_then(|facts| Ok(gathered.add(&facts, settings.now)?)) {
+            gathered.notes.push(as_the_ledger_has_it(&name, &error.message));
         }
     }
     gathered.once();
@@ -91,8 +117,12 @@ pub fn launched(spec: &RunSpec, settings: &Settings) -> Result<Gathered, Diagnos
     let silent =
         |_| Diagnostic::new(Exit::Unexpected, format!("{} did not answer within {} s", spec.store, PATIENCE.as_secs()));
     let mut gathered = Gathered::default();
-    gathered.add(&read.map_err(silent)?.map_err(|error| store_of(&error))?, settings.now);
+    gathered.add(&read.map_err(silent)??, settings.now)?;
     Ok(gathered)
+}
+
+fn as_the_ledger_has_it(run: &str, why: &str) -> String {
+    format!("warning: {run} is shown as the ledger has it: {why}")
 }
 
 fn stored(spec: &RunSpec, settings: &Settings) -> Result<Run, Diagnostic> {
@@ -103,7 +133,7 @@ fn stored(spec: &RunSpec, settings: &Settings) -> Result<Run, Diagnostic> {
 /// One run.
 pub fn of_run(run: &Run, now: Timestamp) -> Result<Gathered, Diagnostic> {
     let mut gathered = Gathered::default();
-    gathered.add(&runtime()?.block_on(facts(run.clone())).map_err(|error| store_of(&error))?, now);
+    gathered.add(&runtime()?.block_on(facts(run.clone()))?, now)?;
     Ok(gathered)
 }
 
@@ -119,9 +149,10 @@ fn reading(address: &str, settings: &Settings) -> Result<Store, Diagnostic> {
 }
 
 impl Gathered {
-    fn add(&mut self, facts: &RunFacts, now: Timestamp) {
-        let found = facts.charges(now);
+    fn add(&mut self, facts: &RunFacts, now: Timestamp) -> Result<(), Unread> {
+        let found = facts.charges(now)?;
         self.runs.push(Reckoned { known: RunKnown::of(facts, actual(facts, &found)), found });
+        Ok(())
     }
 
     /// Two addresses may be one store.
@@ -158,9 +189,9 @@ fn actual(facts: &RunFacts, found: &[Found]) -> Option<Actual> {
 }
 
 /// Everything that a store says of one run.
-async fn facts(run: Run) -> Result<RunFacts, StoreError> {
+async fn facts(run: Run) -> Result<RunFacts, Unread> {
     let text = run.spec().await?;
-    let spec = text.as_deref().and_then(|text| RunSpec::read(text).ok());
+    let spec = text.as_deref().map(RunSpec::read).transpose()?;
     let (mut epochs, mut ended) = (BTreeMap::new(), BTreeSet::new());
     for number in run.epoch_numbers().await? {
         if let Some(epoch) = run.epoch(number).await? {
@@ -174,7 +205,10 @@ async fn facts(run: Run) -> Result<RunFacts, StoreError> {
             ended.insert((status.epoch, node));
         }
     }
-    let begun_with = text.or_else(|| epochs.values().next().and_then(|epoch| serde_json::to_string(epoch).ok()));
+    let begun_with = text.or_else(|| {
+        epochs.values().next().map(|epoch| serde_json::to_string(epoch).expect("an epoch is written as JSON"))
+    });
+    // What nobody has begun yet has nothing to be told apart by.
     let hash = sha256(begun_with.unwrap_or_default().as_bytes());
     let rented = if spec.as_ref().is_some_and(|spec| spec.is_kept) { None } else { run.rented().await? };
     let said = run.result().await?.and_then(|result| outcome(&result["outcome"]));

@@ -48,6 +48,9 @@ pub fn run(arguments: &ImportArguments, settings: &Settings, printer: &Printer) 
         meanwhile(printer, || "reading the bill".to_owned(), || read_all(&arguments.files, format))?;
     // What was charged is known as well as can be before the two are compared.
     let gathered = from_journal(settings)?;
+    for note in &gathered.notes {
+        printer.note(note);
+    }
     let mut ledger = open(settings)?;
     let entering = enter(&gathered, &mut ledger, settings.now)?;
     let known: BTreeSet<String> =

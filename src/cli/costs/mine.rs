@@ -11,6 +11,9 @@ use gpuplan_report::mine as report;
 
 pub fn run(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let gathered = from_journal(settings)?;
+    for note in &gathered.notes {
+        printer.note(note);
+    }
     let mut ledger = open(settings)?;
     enter(&gathered, &mut ledger, settings.now)?;
     let known = ledger.runs().map_err(|error| ledger_said(&error))?;

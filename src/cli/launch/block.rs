@@ -84,10 +84,8 @@ pub fn chosen(
     let order = BlockOrder { region: wish.region, offer: first, reservation: None };
     let spec = on(spec, pool, order)?;
     if !is_wanted {
-        let why = format!(
-            "the plan stands on a capacity block, which nobody buys by mistake: {}",
-            words(&spec).unwrap_or_default()
-        );
+        let bought = words(&spec).expect("a block was put into it");
+        let why = format!("the plan stands on a capacity block, which nobody buys by mistake: {bought}");
         return Err(refused(Exit::Usage, why).hint("--buy-capacity-block buys it after a yes").hint("--purchase spot"));
     }
     Ok(spec)

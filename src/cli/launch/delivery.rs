@@ -196,21 +196,21 @@ fn region(cloud: &str) -> Result<Vec<(String, String)>, Diagnostic> {
 
 /// A program that lies here does not lie on a machine, unless the machine is this one.
 fn found(command: &[String], cloud: &str) -> Result<Vec<String>, Diagnostic> {
-    let absolute = |word: &String| {
-        let path = Path::new(word);
-        if path.is_relative() && path.is_file() { std::path::absolute(path).ok() } else { None }
-    };
+    let lies_here = |word: &String| Path::new(word).is_relative() && Path::new(word).is_file();
     if cloud != fake::CLOUD {
-        return match command.iter().find(|word| absolute(word).is_some()) {
+        return match command.iter().find(|word| lies_here(word)) {
             Some(word) => Err(Diagnostic::new(Exit::Usage, format!("`{word}` lies here and not on the machine"))
                 .hint("--workdir . takes this folder along")),
             None => Ok(command.to_vec()),
         };
     }
-    Ok(command
-        .iter()
-        .map(|word| absolute(word).map_or_else(|| word.clone(), |path| path.to_string_lossy().into_owned()))
-        .collect())
+    let absolute = |word: &String| match lies_here(word) {
+        true => std::path::absolute(word)
+            .map(|path| path.to_string_lossy().into_owned())
+            .map_err(|error| Diagnostic::unexpected(&error)),
+        false => Ok(word.clone()),
+    };
+    command.iter().map(absolute).collect()
 }
 
 /// The same files give the same bytes: sorted, without owners and times.
@@ -223,8 +223,12 @@ fn archive(folder: &Path) -> Result<Vec<u8>, Diagnostic> {
     archive.follow_symlinks(false);
     for file in files {
         let path = folder.join(&file);
-        // Tracked by git, and deleted since.
-        let Ok(about) = path.symlink_metadata() else { continue };
+        let about = match path.symlink_metadata() {
+            Ok(about) => about,
+            // Tracked by git, and deleted since.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Diagnostic::file(&path, &error)),
+        };
         size += about.len();
         if size > LARGEST_FOLDER {
             return Err(Diagnostic::new(Exit::Usage, format!("{} holds more than 1 GiB", folder.display()))
@@ -247,6 +251,22 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
         Ok(output) if output.status.success() => {
             let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
             names.map(|name| PathBuf::from(String::from_utf8_lossy(name).into_owned())).collect()
+        }
+        // Where git cannot be asked, what it ignores would be sent too.
+        other
+            if folder
+                .canonicalize()
+                .is_ok_and(|folder| folder.ancestors().any(|above| above.join(".git").exists())) =>
+        {
+            let why = other.map_or_else(
+                |error| error.to_string(),
+                |output| String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            );
+            return Err(Diagnostic::new(
+                Exit::Usage,
+                format!("git does not list the files of {}: {why}", folder.display()),
+            )
+            .hint("`git status` in that folder says more; `--workdir` takes any other folder"));
         }
         _ => all_files(folder, Path::new("")).map_err(|error| Diagnostic::file(folder, &error))?,
     };

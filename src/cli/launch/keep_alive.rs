@@ -60,7 +60,7 @@ pub fn narrowed(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnos
     let is_near =
         |offered: &Offered| offered.pool.region == first.region && offered.pool.instance_type == first.instance_type;
     let spot: Vec<Offered> = spec.spot.iter().filter(|offered| is_near(offered)).cloned().collect();
-    let dearest = spot.iter().map(Offered::most).max().unwrap_or_default();
+    let dearest = spot.iter().map(Offered::most).max().expect("the first place is near itself");
     let paid = spec.budget_usd.map_or(f64::INFINITY, |budget| budget.dollars() / dearest.dollars());
     Ok(RunSpec { lifetime_hours: spec.lifetime_hours.min(paid), spot, on_demand: Vec::new(), is_kept: true, ..spec })
 }

@@ -11,16 +11,18 @@ use crate::runs::runtime;
 use crate::settings::Settings;
 use gpuplan_launch::journal::Kept;
 use gpuplan_runstore::sweep::{RunState, SweepStatus, SweptRun};
-use gpuplan_runstore::{Phase, Run, Status};
+use gpuplan_runstore::{Phase, Run, Status, StoreError};
 
 /// A store that takes longer is not waited for: the journal knows the rest.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Nothing where the store does not answer, or no agent has said a word.
+/// Nothing where no agent has said a word.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     status: Option<Status>,
     sweep: Option<SweepStatus>,
+    /// Why the store could not be asked, so that nothing is known.
+    pub silent: Option<String>,
 }
 
 /// Asks the stores of runs that may run, and of sweeps, at the same time.
@@ -29,16 +31,24 @@ pub fn said(runs: &[Kept], settings: &Settings) -> Result<Vec<Standing>, Diagnos
         let is_near = kept.spec.store.starts_with("file://") || !settings.offline;
         is_near && (kept.end.is_none() || kept.spec.job.sweep.is_some())
     };
-    let stores: Vec<Option<Run>> =
-        runs.iter().map(|kept| is_asked(kept).then(|| store(&kept.spec).ok()).flatten()).collect();
-    let ask = async |kept: &Kept, store: &Option<Run>| {
-        let Some(store) = store else { return Standing::default() };
-        let asking = async {
-            let status = if kept.end.is_none() { store.status(0).await.ok().flatten() } else { None };
-            let sweep = if kept.spec.job.sweep.is_some() { store.sweep_status().await.ok().flatten() } else { None };
-            Standing { status, sweep }
+    let stores: Vec<Option<Result<Run, Diagnostic>>> =
+        runs.iter().map(|kept| is_asked(kept).then(|| store(&kept.spec))).collect();
+    let ask = async |kept: &Kept, store: &Option<Result<Run, Diagnostic>>| {
+        let silent = |why: String| Standing { silent: Some(why), ..Standing::default() };
+        let store = match store {
+            None => return Standing::default(),
+            Some(Err(diagnostic)) => return silent(diagnostic.message.clone()),
+            Some(Ok(store)) => store,
         };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_default()
+        let asking = async {
+            let status = if kept.end.is_none() { store.status(0).await? } else { None };
+            let sweep = if kept.spec.job.sweep.is_some() { store.sweep_status().await? } else { None };
+            Ok::<_, StoreError>(Standing { status, sweep, silent: None })
+        };
+        match tokio::time::timeout(PATIENCE, asking).await {
+            Ok(answer) => answer.unwrap_or_else(|error| silent(error.to_string())),
+            Err(_) => silent(format!("{} did not answer within {} s", kept.spec.store, PATIENCE.as_secs())),
+        }
     };
     Ok(runtime()?.block_on(join_all(runs.iter().zip(&stores).map(|(kept, store)| ask(kept, store)))))
 }

@@ -11,6 +11,7 @@ mod words;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::csv_text::csv_text;
 use crate::focus::row::Row;
 use gpuplan_budget::Charge;
 
@@ -66,17 +67,13 @@ pub enum FocusError {
 /// One row a charge, the columns of the version first and our own (`x_...`) after them. An empty field is null.
 pub fn write(version: FocusVersion, charges: &[Charge]) -> Result<String, FocusError> {
     let columns: Vec<&Column> = COLUMNS.iter().filter(|column| column.is_in(version)).collect();
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut lines: Vec<Vec<String>> = vec![columns.iter().map(|column| column.name.to_owned()).collect()];
+    let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+    let mut lines: Vec<Vec<String>> = Vec::with_capacity(charges.len());
     for charge in charges {
         let row = Row::of(charge)?;
         lines.push(columns.iter().map(|column| (column.value)(&row).unwrap_or_default()).collect());
     }
-    for line in lines {
-        // Writing to memory cannot fail; a line that did not fit would be missing and seen.
-        let _ = writer.write_record(&line);
-    }
-    Ok(writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default())
+    Ok(csv_text(&names, lines))
 }
 
 /// A column: in which versions it stands, and what a row has in it.

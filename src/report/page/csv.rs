@@ -1,11 +1,12 @@
 //! A report as CSV: one fact a line, exact figures, the unit at the end of the field's name.
 
+use crate::csv_text::csv_text;
 use crate::page::document::Report;
 
 pub const COLUMNS: [&str; 5] = ["section", "part", "row", "field", "value"];
 
 pub fn csv(report: &Report) -> String {
-    let mut lines: Vec<[String; 5]> = vec![COLUMNS.map(str::to_owned)];
+    let mut lines: Vec<[String; 5]> = Vec::new();
     let mut say = |section: &str, part: &str, row: usize, field: &str, value: &str| {
         lines.push([section.to_owned(), part.to_owned(), row.to_string(), field.to_owned(), harmless(value)]);
     };
@@ -30,12 +31,7 @@ pub fn csv(report: &Report) -> String {
             }
         }
     }
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for line in lines {
-        // Writing to memory cannot fail; a line that did not fit would be missing and seen.
-        let _ = writer.write_record(&line);
-    }
-    writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    csv_text(&COLUMNS, lines)
 }
 
 /// Text that a spreadsheet would run as a formula begins with an apostrophe instead (OWASP, "CSV Injection").

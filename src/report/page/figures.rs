@@ -55,7 +55,7 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
     });
     let points =
         Points { across: "expected time".to_owned(), up: "expected cost".to_owned(), points: points.collect() };
-    let best = listed.iter().position(|(_, mark)| *mark == Mark::Best).unwrap_or_default() + 1;
+    let best = listed.iter().position(|(_, mark)| *mark == Mark::Best).expect("the plan itself is listed") + 1;
     let chart = Chart::new(
         "Cost against time",
         format!(
@@ -111,7 +111,7 @@ fn certainty(document: &Document, plan: &Plan, around: &Around) -> Section {
         .filter(|(_, (_, mark))| *mark != Mark::Other)
         .map(|(index, (one, _))| (index + 1, *one))
         .collect();
-    let place = front.iter().position(|(_, one)| one.id == plan.id).unwrap_or_default();
+    let place = front.iter().position(|(_, one)| one.id == plan.id).expect("the plan itself is listed");
     // The plans around the recommended one.
     let first = place.saturating_sub(SPREADS / 2).min(front.len().saturating_sub(SPREADS));
     let plans = &front[first..(first + SPREADS).min(front.len())];

@@ -219,18 +219,18 @@ fn origin(word: &str) -> &str {
 /// Everything that would make the figures above wrong, the dearest kind first.
 fn risks(document: &Document, plan: &Plan, around: &Around) -> Section {
     let mut points = Vec::new();
-    if plan.price.stale {
+    let was_stale = document.valid_until.is_some_and(|until| until < document.generated_at);
+    if plan.price.stale || was_stale {
         points.push(
             "The price is stale: the cloud may ask another one today. `gpuplan plan FILE --live` asks it.".to_owned(),
         );
     }
     if !plan.price.suspect.is_empty() {
-        let words: Vec<String> =
-            plan.price.suspect.iter().map(|word| word.as_str().unwrap_or("other").to_owned()).collect();
-        points.push(format!("The price is doubtful: {}.", words.join(", ")));
+        points.push(format!("The price is doubtful: {}.", plan.price.suspect.join(", ")));
     }
-    if document.valid_until.is_some_and(|until| until < around.now) {
-        let until = document.valid_until.map(day_and_time).unwrap_or_default();
+    // A price that was stale when the plan was made is no reason to make the plan again from the same one.
+    if let Some(until) = document.valid_until.filter(|until| !was_stale && *until < around.now) {
+        let until = day_and_time(until);
         points.push(format!(
             "This plan was good until {until}. Prices may have moved since: `gpuplan plan FILE` makes it again."
         ));

@@ -153,7 +153,7 @@ pub struct Price {
     #[serde(default)]
     pub stale: bool,
     #[serde(default)]
-    pub suspect: Vec<Value>,
+    pub suspect: Vec<String>,
 }
 
 /// A part of a step.

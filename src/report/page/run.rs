@@ -222,13 +222,13 @@ fn spending(run: &RunFacts) -> Section {
     moments.sort_by(f64::total_cmp);
     moments.dedup();
     let points: Vec<(f64, f64)> = moments.iter().map(|moment| (*moment, run.spent_by(*moment))).collect();
-    let by_now = Usd::from_dollars(run.spent_by(run.hours)).unwrap_or_default();
+    let by_now = run.spent_by(run.hours);
     let lines = lines(run, &points, by_now);
     let chart = Chart::new(
         "Spending over time",
         format!(
             "Spending rises to {} in {}; {} were expected for the whole run.",
-            format::usd(by_now),
+            dollars(by_now),
             Hours(run.hours),
             format::usd(run.expected)
         ),
@@ -240,10 +240,10 @@ fn spending(run: &RunFacts) -> Section {
         }),
     );
     let plan = planned(run);
-    let dollars = |usd: f64| Cell::usd(Usd::from_dollars(usd).unwrap_or_default());
+    let amount = |usd: f64| Usd::from_dollars(usd).map_or_else(|| Cell::text(dollars(usd)), Cell::usd);
     let row = |(hours, usd): &(f64, f64)| {
-        let by_plan = plan.as_ref().map_or_else(Cell::none, |plan| dollars(between(plan, *hours)));
-        vec![Cell::hours(*hours), dollars(*usd), by_plan]
+        let by_plan = plan.as_ref().map_or_else(Cell::none, |plan| amount(between(plan, *hours)));
+        vec![Cell::hours(*hours), amount(*usd), by_plan]
     };
     let table = Table {
         id: "spending",
@@ -265,19 +265,22 @@ fn spending(run: &RunFacts) -> Section {
     }
 }
 
+fn dollars(usd: f64) -> String {
+    Usd::from_dollars(usd).map_or_else(|| "more than can be counted".to_owned(), format::usd)
+}
+
 /// Spent, planned, and the budget where it is near.
-fn lines(run: &RunFacts, points: &[(f64, f64)], by_now: Usd) -> Vec<Line> {
+fn lines(run: &RunFacts, points: &[(f64, f64)], by_now: f64) -> Vec<Line> {
     let level = |name: &str, stroke, amount: Usd| Line {
         name: format!("{name} {}", format::usd(amount)),
         stroke,
         points: vec![(0.0, amount.dollars()), (run.hours.max(run.expected_hours.unwrap_or(0.0)), amount.dollars())],
     };
     let mut lines =
-        vec![Line { name: format!("spent {}", format::usd(by_now)), stroke: Stroke::Solid, points: points.to_vec() }];
+        vec![Line { name: format!("spent {}", dollars(by_now)), stroke: Stroke::Solid, points: points.to_vec() }];
     lines.push(match planned(run) {
         Some(points) => {
-            let name =
-                format!("planned {} in {}", format::usd(run.expected), Hours(run.expected_hours.unwrap_or_default()));
+            let name = format!("planned {} in {}", format::usd(run.expected), Hours(points[1].0));
             Line { name, stroke: Stroke::Dashed, points }
         }
         None => level("expected in all", Stroke::Dashed, run.expected),
@@ -288,12 +291,12 @@ fn lines(run: &RunFacts, points: &[(f64, f64)], by_now: Usd) -> Vec<Line> {
     lines
 }
 
-fn has_far_budget(run: &RunFacts, by_now: Usd) -> bool {
-    run.budget.is_some_and(|budget| budget.dollars() > FAR * by_now.dollars().max(run.expected.dollars()))
+fn has_far_budget(run: &RunFacts, by_now: f64) -> bool {
+    run.budget.is_some_and(|budget| budget.dollars() > FAR * by_now.max(run.expected.dollars()))
 }
 
 /// What the chart does not say.
-fn said(run: &RunFacts, by_now: Usd) -> Vec<String> {
+fn said(run: &RunFacts, by_now: f64) -> Vec<String> {
     let text = match planned(run) {
         Some(_) => {
             "The plan knows its cost and its hours, so its spending is drawn evenly from the request to the expected end; what a run on \

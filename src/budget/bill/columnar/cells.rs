@@ -69,11 +69,12 @@ fn map(keys: &[Entry], values: &[Entry], into: &mut String) -> Result<(), String
     if keys.len() != values.len() {
         return Err(uneven());
     }
-    let entries = keys
-        .iter()
-        .zip(values)
-        .map(|(key, value)| format!("{}:{}", Value::from(key.as_deref().unwrap_or_default()), json(value)));
-    into.push_str(&format!("{{{}}}", entries.collect::<Vec<_>>().join(",")));
+    let entry = |(key, value): (&Entry, &Entry)| {
+        let key = key.as_deref().ok_or("an entry of it has no key")?;
+        Ok(format!("{}:{}", Value::from(key), json(value)))
+    };
+    let entries = keys.iter().zip(values).map(entry).collect::<Result<Vec<_>, &str>>()?;
+    into.push_str(&format!("{{{}}}", entries.join(",")));
     Ok(())
 }
 
@@ -83,9 +84,7 @@ fn list(parts: &[(&str, Vec<Entry>)], into: &mut String) -> Result<(), String> {
         return Err(uneven());
     }
     let one = |entry: usize| {
-        let of = |(name, entries): &(&str, Vec<Entry>)| {
-            format!("{}:{}", Value::from(*name), entries.get(entry).map_or_else(String::new, json))
-        };
+        let of = |(name, entries): &(&str, Vec<Entry>)| format!("{}:{}", Value::from(*name), json(&entries[entry]));
         format!("{{{}}}", parts.iter().map(of).collect::<Vec<_>>().join(","))
     };
     into.push_str(&format!("[{}]", (0..count).map(one).collect::<Vec<_>>().join(",")));

@@ -17,6 +17,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bill::{ImportedBill, table};
+use crate::spent::day;
 
 type Tags = Option<Vec<(String, Option<String>)>>;
 
@@ -436,13 +437,25 @@ proptest! {
         prop_assert_eq!(found, csv);
     }
 
+    /// A file that lacks its end is never read; one with another byte is what it says now, or refused by its name.
     #[test]
     fn a_damaged_file_is_read_or_refused(at in any::<prop::sample::Index>(), byte in any::<u8>(), until in any::<prop::sample::Index>()) {
         let whole = file_of(CUR, plain(), &[cur("USD"), cur("USD")]);
-        let mut damaged = whole.clone();
+        let (rows, mut damaged) = (imported(whole.clone()).unwrap().1, whole.clone());
         let at = at.index(whole.len());
         damaged[at] = byte;
-        let _ = imported(damaged);
-        let _ = imported(whole[..until.index(whole.len())].to_vec());
+        match imported(damaged) {
+            Err(why) => prop_assert!(why.starts_with("bill.parquet") && byte != whole[at], "{}", why),
+            Ok((format, lines, bills)) => {
+                prop_assert!(format == Format::Cur && lines <= rows);
+                for (bill, charge) in bills.iter().flat_map(|bill| bill.charges.iter().map(move |charge| (bill, charge))) {
+                    prop_assert!(charge.costs.billed.is_some() && charge.quantity > 0.0 && charge.quantity.is_finite());
+                    prop_assert!(charge.start <= charge.end && day(charge.start).starts_with(&bill.month), "{:?}", charge);
+                    prop_assert!(charge.run.as_ref().is_some_and(|run| !run.is_empty()));
+                }
+            }
+        }
+        let cut = said(whole[..until.index(whole.len())].to_vec());
+        prop_assert!(cut.starts_with("bill.parquet"), "{}", cut);
     }
 }

@@ -15,7 +15,7 @@ fn now() -> Timestamp {
 fn answer(text: &str) -> Budget {
     let portfolio = Portfolio::read(text).unwrap();
     let once = once(&portfolio);
-    budget(&portfolio, &once, Inputs::default(), now(), 3)
+    budget(&portfolio, &once, Inputs::default(), now(), 3).unwrap()
 }
 
 fn once(portfolio: &Portfolio) -> Vec<Once> {
@@ -110,6 +110,22 @@ fn the_same_seed_gives_the_same_budget_and_charges_carry_its_lines() {
             .iter()
             .all(|charge| charge.costs.billed.is_none() && !charge.source.is_empty() && !charge.assumption.is_empty())
     );
+}
+
+#[test]
+fn what_is_beyond_counting_is_refused_by_its_line_and_costs_not_nothing() {
+    let run = |name: &str, repeats: u32| {
+        format!(
+            "[[run]]\nname = \"{name}\"\nteam = \"a\"\nusd_per_hour = \"9000000000\"\nhours = 999999\nnodes = 100000\n\
+             repeats = {repeats}\ncloud = \"aws\"\nsource = \"s\"\nas_of = 2026-10-01\n"
+        )
+    };
+    let portfolio =
+        Portfolio::read(&format!("tax = \"excluded\"\n{HEAD}{}{}", run("once", 1), run("often", 10_000))).unwrap();
+    let refused = budget(&portfolio, &once(&portfolio), Inputs::default(), now(), 3).unwrap_err();
+    let said = "line 19: with `often` the portfolio costs more than this program can count";
+    assert_eq!(refused.to_string(), said);
+    assert!(matches!(refused, PortfolioError::Invalid { hint, .. } if hint.contains("`repeats`")));
 }
 
 proptest! {

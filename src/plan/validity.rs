@@ -1,0 +1,101 @@
+//! Until when a plan's price holds: as long as every quote that it rests on is fresh.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::candidate::Plan;
+use crate::processing::ProcessingPlan;
+use gpuplan_market::quote::{LIST_FRESH, Quote, SPOT_FRESH};
+use gpuplan_market::{Market, Purchase};
+
+/// The last moment at which this quote is not stale; past for one that is stale already.
+pub fn fresh_until(purchase: Purchase, quote: &Quote) -> Timestamp {
+    let fresh = if purchase == Purchase::Spot { SPOT_FRESH } else { LIST_FRESH };
+    quote.observed_at.checked_add(SignedDuration::from_secs_f64(fresh.0 * 3600.0)).unwrap_or(Timestamp::MAX)
+}
+
+impl Plan {
+    /// The earliest over its machines and those that it falls back on. Disks, storage and egress have no time of freshness.
+    pub fn valid_until(&self, market: &Market) -> Timestamp {
+        let until = |offer| fresh_until(market.offer(offer).purchase, &market.offer(offer).quote);
+        let of_spot = self.spot.iter().filter_map(|spot| spot.fallback);
+        let places = self.standby.iter().flat_map(|standby| &standby.places).map(|(offer, _)| *offer);
+        let stand_in = self.standby.iter().map(|standby| standby.fallback);
+        of_spot.chain(places).chain(stand_in).map(until).fold(until(self.offer), Timestamp::min)
+    }
+}
+
+impl ProcessingPlan<'_> {
+    /// As of a plan with GPUs.
+    pub fn valid_until(&self) -> Timestamp {
+        fresh_until(self.on.purchase, &self.on.quote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choose::{World, plan};
+    use crate::limits::{Limits, PurchaseChoice};
+    use gpuplan_estimate::Correction;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_market::{Offer, Origin};
+    use gpuplan_units::{Hours, UsdPerHour};
+    use gpuplan_workload::Models;
+    use gpuplan_workload::file::WorkloadFile;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_spot_quote_is_good_for_an_hour_and_another_for_thirty_days() {
+        let quote =
+            Quote { rate: UsdPerHour::default(), origin: Origin::Live, observed_at: at("2026-07-20T00:00:00Z") };
+        assert_eq!(fresh_until(Purchase::Spot, &quote), at("2026-07-20T01:00:00Z"));
+        assert_eq!(fresh_until(Purchase::OnDemand, &quote), at("2026-08-19T00:00:00Z"));
+        assert_eq!(fresh_until(Purchase::OnDemand, &Quote { observed_at: Timestamp::MAX, ..quote }), Timestamp::MAX);
+    }
+
+    /// As `is_stale` of the offer has it, to the second.
+    #[test]
+    fn an_offer_is_stale_from_then_on() {
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        for offer in market.offers() {
+            let until = fresh_until(offer.purchase, &offer.quote);
+            let after = until.checked_add(SignedDuration::from_secs(1)).unwrap();
+            assert!(!offer.is_stale(until) && offer.is_stale(after), "{offer:?}");
+        }
+    }
+
+    /// Spot prices of this moment over list prices as old as the snapshot.
+    #[test]
+    fn a_plan_on_spot_is_as_fresh_as_the_older_of_its_two_prices() {
+        let hardware = Hardware::embedded().unwrap();
+        let file =
+            WorkloadFile::parse("model.preset = \"llama-3.1-8b\"\ntraining = { task = \"lora\", tokens = \"10M\" }\n")
+                .unwrap();
+        let workload = file.resolve(&Models::embedded().unwrap(), None).unwrap().workload;
+        for (now, is_stale) in [(at("2026-08-02T12:00:00Z"), false), (at("2026-12-01T00:00:00Z"), true)] {
+            let market = Market::embedded(&hardware).unwrap();
+            let spot = market.offers().iter().filter(|offer| offer.purchase == Purchase::Spot);
+            let seen =
+                spot.map(|offer| Offer { quote: Quote { observed_at: now, ..offer.quote }, ..offer.clone() }).collect();
+            let market = market.merged(seen, &hardware);
+            let purchase = PurchaseChoice::SpotWithFallback;
+            let limits = Limits {
+                purchase,
+                deadline: Some(Hours(48.0)),
+                now: Some(now),
+                accept_stale: true,
+                ..Limits::default()
+            };
+            let set =
+                plan(World { hardware: &hardware, market: &market, correction: &Correction::NONE }, &workload, &limits);
+            let best = set.recommendation.unwrap();
+            let firm = market.offer(best.spot.as_ref().unwrap().fallback.unwrap());
+            let (in_an_hour, of_list) = (now + SignedDuration::from_hours(1), fresh_until(firm.purchase, &firm.quote));
+            assert_eq!((best.valid_until(&market), of_list < now), (in_an_hour.min(of_list), is_stale));
+        }
+    }
+}
