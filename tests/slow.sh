@@ -73,8 +73,8 @@ if [[ -x "$engines/ray/bin/python" ]]; then
   tests/ray.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" "$engines/ray/bin/python"
 fi
 
-# Portfolios, pages, comparisons and a bill of a gigabyte, against their limits.
-cargo test --release --locked --no-default-features --test cli -- --ignored --nocapture --test-threads=1 money_figures::
+# Portfolios, pages, comparisons and a bill of a gigabyte, and how soon a launch answers, against their limits.
+cargo test --release --locked --no-default-features --test cli -- --ignored --nocapture --test-threads=1 money_figures:: launch_figures::
 
 # The page of a report in a real browser; it says so where there is none.
 cargo test --release --locked --no-default-features --test cli -- --include-ignored --nocapture report::the_page

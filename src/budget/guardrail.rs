@@ -175,7 +175,7 @@ pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Br
             }
             // Whatever it is, no rule lists it.
             Some((rule, Err(unknown))) => {
-                say(rule.line, format!("gpus does not list {unknown}, which the catalog does not know"))
+                say(rule.line, format!("gpus does not list {unknown}, which the catalog does not know"));
             }
             _ => {}
         }

@@ -428,7 +428,8 @@ mod tests {
         ) {
             const OPTIONS: [&str; 8] =
                 ["-N", "-n", "--ntasks-per-node=", "--gpus-per-task=", "-G", "--cpus-per-task=", "--mem-per-gpu=", "--cpus-per-gpu="];
-            let line: String = numbers.iter().map(|(option, number, end)| format!(" {}{number}{end}", OPTIONS[*option])).collect();
+            let words = numbers.iter().map(|(option, number, end)| format!(" {}{number}{end}", OPTIONS[*option]));
+            let line = words.collect::<Vec<_>>().concat();
             match asked(&format!("#SBATCH --gres=gpu:h100:8{line}")) {
                 Ok(asked) => {
                     prop_assert!(asked.nodes.as_ref().is_none_or(|nodes| 0 < *nodes.start() && nodes.start() <= nodes.end()), "{asked:?}");

@@ -133,7 +133,7 @@ mod tests {
         fn every_pair_of_a_matrix_counts_once(gpus in 0_usize..6, ways in proptest::collection::vec("NV[0-9]{1,2}|PIX|PXB|PHB|NODE|SYS", 36)) {
             let way = |one: usize, other: usize| if one == other { "X" } else { &ways[one.max(other) * 6 + one.min(other)] };
             let row = |one: usize| format!("GPU{one}\t{}\t0-51", (0..gpus).map(|other| way(one, other)).collect::<Vec<_>>().join("\t"));
-            let heading = (0..gpus).map(|gpu| format!("\tGPU{gpu}")).collect::<String>();
+            let heading = (0..gpus).map(|gpu| format!("\tGPU{gpu}")).collect::<Vec<_>>().concat();
             let text = (0..gpus).fold(heading, |text, gpu| text + "\n" + &row(gpu));
             let pairs = (0..gpus).flat_map(|one| (0..one).map(move |other| (one, other)));
             let nvlink_pairs = pairs.clone().filter(|(one, other)| way(*one, *other).starts_with("NV")).count() as u32;

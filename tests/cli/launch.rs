@@ -8,7 +8,14 @@ use serde_json::Value;
 
 use crate::support::Ran;
 
-const LAUNCH: [&str; 4] = ["launch", "llama-3.1-8b-finetune.toml", "--cloud", "fake"];
+/// Ten minutes of a run pass in a second: neither its time nor its money is to end on a machine that does much else.
+const LAUNCH: [&str; 8] =
+    ["launch", "llama-3.1-8b-finetune.toml", "--cloud", "fake", "--lifetime", "1000h", "--budget", "100000"];
+const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
+/// For any step of a run, on a machine that does much else.
+pub const PATIENCE: Duration = Duration::from_mins(10);
+/// Before a trainer in a shell: until it resumes it stays at a step that it has saved, so that it cannot be disturbed too late.
+pub const HOLD: &str = "hold=; test -n \"$GPUPLAN_RESUME_FROM\" || hold='--hold-at 60'";
 
 pub fn gpuplan(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
@@ -18,21 +25,22 @@ pub fn gpuplan(home: &Path, arguments: &[&str]) -> Command {
 }
 
 pub fn run(home: &Path, arguments: &[&str]) -> Ran {
-    let output = gpuplan(home, arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+    Ran::of(gpuplan(home, arguments).output().unwrap())
 }
 
-pub fn launched(home: &Path, name: &str, more: &[&str]) -> Vec<String> {
-    let _ = home;
-    let words = [&LAUNCH[..], &["-y", "--run", name], more, &["--", "./train.py"]].concat();
-    words.into_iter().map(str::to_owned).collect()
+pub fn launched<'a>(name: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&LAUNCH[..], &["-y", "--run", name], more, &["--", "./train.py"]].concat()
 }
 
+/// A run that trains once `let_go` was called.
 pub fn spawn(home: &Path, name: &str, more: &[&str]) -> Child {
-    let words = launched(home, name, more);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let command = format!("until test -e {}/go; do sleep 0.05; done; exec {TRAINER}", home.display());
+    let words = [&LAUNCH[..], &["-y", "--run", name], more, &["--", "sh", "-c", &command]].concat();
     gpuplan(home, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn let_go(home: &Path) {
+    std::fs::write(home.join("go"), "").unwrap();
 }
 
 pub fn status(home: &Path, name: &str) -> Value {
@@ -41,16 +49,30 @@ pub fn status(home: &Path, name: &str) -> Value {
     ran.json()[0].clone()
 }
 
-/// Until the run has a machine that runs.
-pub fn wait_for_a_machine(home: &Path, name: &str) {
-    let until = Instant::now() + Duration::from_mins(2);
-    while !home.join("launches.sqlite").exists()
-        || run(home, &["status", name]).code != 0
-        || status(home, name)["state"] != "running"
-    {
-        assert!(Instant::now() < until, "no machine came");
+/// Until the command says what is wanted; before the run has a journal there is nothing to ask.
+pub fn wait_for(home: &Path, arguments: &[&str], wanted: impl Fn(&Ran) -> bool) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let ran = home.join("launches.sqlite").exists().then(|| run(home, arguments));
+        if ran.as_ref().is_some_and(&wanted) {
+            return;
+        }
+        let said = ran.map(|ran| ran.stdout + &ran.stderr);
+        assert!(Instant::now() < until, "{arguments:?}: {said:?}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Until the run has a machine that runs.
+pub fn wait_for_a_machine(home: &Path, name: &str) {
+    wait_for(home, &["status", name, "--output", "json"], |ran| ran.code == 0 && ran.json()[0]["state"] == "running");
+}
+
+/// Until something of the run is safe.
+fn wait_for_a_checkpoint(home: &Path, name: &str) {
+    wait_for(home, &["status", name, "--output", "json"], |ran| {
+        ran.code == 0 && ran.json()[0]["progress"].as_f64() > Some(0.0)
+    });
 }
 
 pub fn nothing_is_left(home: &Path) {
@@ -73,8 +95,7 @@ fn machines(home: &Path) -> Vec<Value> {
 /// What the trainer writes when nobody disturbs it.
 fn undisturbed() -> String {
     let folder = tempfile::tempdir().unwrap();
-    let trainer = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
-    let ended = Command::new(trainer).current_dir(folder.path()).stderr(Stdio::null()).status().unwrap();
+    let ended = Command::new(TRAINER).current_dir(folder.path()).stderr(Stdio::null()).status().unwrap();
     assert!(ended.success());
     std::fs::read_to_string(folder.path().join("result.json")).unwrap()
 }
@@ -90,9 +111,16 @@ fn result(home: &Path) -> String {
 #[test]
 fn a_run_survives_refusals_and_an_interruption() {
     let home = tempfile::tempdir().unwrap();
-    let words = launched(home.path(), "life", &[]);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let ran = run(home.path(), &words);
+    let scenario = home.path().join("scenario.toml");
+    std::fs::write(&scenario, "refuse = [\"InsufficientInstanceCapacity\", \"InsufficientInstanceCapacity\"]\n")
+        .unwrap();
+    let (scenario, command) = (scenario.to_str().unwrap(), format!("{HOLD}; exec {TRAINER} $hold"));
+    let words =
+        [&LAUNCH[..], &["-y", "--run", "life", "--fake-scenario", scenario, "--", "sh", "-c", &command]].concat();
+    let leader = gpuplan(home.path(), &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_a_checkpoint(home.path(), "life");
+    notify(home.path(), &running_node(home.path(), 0));
+    let ran = Ran::of(leader.wait_with_output().unwrap());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(ran.stdout, "life: completed\n");
     // What it waits for is said again and again, with the last refusal.
@@ -121,7 +149,7 @@ fn a_run_survives_refusals_and_an_interruption() {
         (Some("completed"), Some(1), Some(1.0))
     );
     let cost: f64 = row["cost_usd"].as_str().unwrap().parse().unwrap();
-    assert!(cost > 0.0 && cost < 20.0, "{row:#}");
+    assert!(cost > 0.0, "{row:#}");
     assert_eq!(result(home.path()), undisturbed(), "an interruption changes nothing");
     let said = run(home.path(), &["logs", "life"]).stdout;
     assert!(
@@ -168,6 +196,7 @@ fn a_leader_that_is_killed_is_followed_by_another() {
     assert_eq!(status(home.path(), "left")["state"], "running", "the machine goes on");
     let found = run(home.path(), &["gc", "--cloud", "fake"]);
     assert_eq!((found.code, found.stdout.as_str()), (0, ""), "the journal knows it");
+    let_go(home.path());
     let watched = run(home.path(), &["watch", "left"]);
     assert_eq!((watched.code, watched.stdout.as_str()), (0, "left: completed\n"), "{}", watched.stderr);
     assert_eq!(status(home.path(), "left")["relaunches"], 0);
@@ -178,12 +207,7 @@ fn a_leader_that_is_killed_is_followed_by_another() {
 #[test]
 fn a_run_whose_journal_is_lost_is_adopted_and_led_to_its_end() {
     let home = tempfile::tempdir().unwrap();
-    let words = [
-        &LAUNCH[..],
-        &["-y", "--run", "orphan", "--fake-scenario", "calm", "--", "./train.py", "--seconds-per-step", "0.05"],
-    ]
-    .concat();
-    let mut leader = gpuplan(home.path(), &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut leader = spawn(home.path(), "orphan", &["--fake-scenario", "calm"]);
     wait_for_a_machine(home.path(), "orphan");
     leader.kill().unwrap();
     leader.wait().unwrap();
@@ -200,6 +224,7 @@ fn a_run_whose_journal_is_lost_is_adopted_and_led_to_its_end() {
     );
     assert_eq!(status(home.path(), "orphan")["state"], "running");
     assert_eq!(run(home.path(), &["adopt", "orphan", "--store", &store]).code, 2, "once");
+    let_go(home.path());
     let watched = run(home.path(), &["watch", "orphan"]);
     assert_eq!((watched.code, watched.stdout.as_str()), (0, "orphan: completed\n"), "{}", watched.stderr);
     assert_eq!(status(home.path(), "orphan")["relaunches"], 0);
@@ -264,9 +289,8 @@ fn what_does_not_pass_ends_the_run_with_its_own_code() {
         ("keys", r#"["UnauthorizedOperation"]"#, 8, "not allowed"),
         ("wrong", r#"["InvalidParameterValue"]"#, 6, "the request was refused"),
     ] {
-        let words = launched(home.path(), name, &["--fake-scenario", &scenario(codes)]);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let ran = run(home.path(), &words);
+        let scenario = scenario(codes);
+        let ran = run(home.path(), &launched(name, &["--fake-scenario", &scenario]));
         assert_eq!(ran.code, exit, "{name}: {}", ran.stderr);
         assert!(ran.stderr.contains(said), "{name}: {}", ran.stderr);
     }
@@ -295,8 +319,7 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
     assert!(!home.path().join("launches.sqlite").exists());
 }
 
-/// Two machines of one run; it is to be disturbed once it has saved something. Commands of its tests are slow until they resume, so that
-/// they are disturbed in time.
+/// Two machines of one run; it is to be disturbed once it has saved something.
 fn gang(home: &Path, name: &str, more: &[&str], command: &[&str]) -> Child {
     let two = ["--gpus", "H100:16", "--purchase", "spot", "-y", "--run", name];
     let words = [&LAUNCH[..], &two, more, &["--"], command].concat();
@@ -305,9 +328,13 @@ fn gang(home: &Path, name: &str, more: &[&str], command: &[&str]) -> Child {
         .stderr(std::fs::File::create(home.join("said")).unwrap())
         .spawn()
         .unwrap();
-    let has_saved = |ran: &Ran| ran.code == 0 && ran.json()[0]["progress"].as_f64() > Some(0.0);
-    wait_for(home, &["status", name, "--output", "json"], has_saved);
+    wait_for_a_checkpoint(home, name);
     leader
+}
+
+/// The machine hears that it will be taken; it ends by itself.
+fn notify(home: &Path, machine: &str) {
+    std::fs::write(home.join("fake-cloud/machines").join(machine).join("notice"), "terminate\n").unwrap();
 }
 
 /// A busy machine may have lost its gang to a silence: the next one is waited for.
@@ -318,7 +345,7 @@ fn running_node(home: &Path, node: u64) -> String {
         if let Some(machine) = found {
             return machine["id"].as_str().unwrap().to_owned();
         }
-        assert!(begun.elapsed() < Duration::from_mins(3), "no machine of that number runs: {}", said(home));
+        assert!(begun.elapsed() < PATIENCE, "no machine of that number runs: {:#?}", machines(home));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -351,7 +378,8 @@ fn a_gang_is_whole_or_given_back_and_a_notice_to_one_machine_moves_all() {
     let trainer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/two_nodes.py");
     // Both know where they meet from the run's store alone: no address was known before they ran.
     let told = "test $PET_NNODES = 2 && test $PET_NODE_RANK = $GPUPLAN_NODE";
-    let command = format!("{told} && exec python3 {trainer} $MASTER_PORT 80 ${{GPUPLAN_RESUME_FROM:+0.0}}1");
+    let hold = "hold=; test -n \"$GPUPLAN_RESUME_FROM\" || hold=40";
+    let command = format!("{hold}; {told} && exec python3 {trainer} $MASTER_PORT 80 0.01 $hold");
     let leader = gang(home.path(), "two", &["--fake-scenario", scenario.to_str().unwrap()], &["sh", "-c", &command]);
     let partial: Vec<Value> = machines(home.path()).into_iter().filter(|machine| machine["epoch"] == 1).collect();
     assert_eq!(
@@ -359,8 +387,7 @@ fn a_gang_is_whole_or_given_back_and_a_notice_to_one_machine_moves_all() {
         (1, Some("gone")),
         "the rest of a gang is given back: {partial:?}"
     );
-    let told = running_node(home.path(), 1);
-    std::fs::write(home.path().join("fake-cloud/machines").join(&told).join("notice"), "terminate\n").unwrap();
+    notify(home.path(), &running_node(home.path(), 1));
     let ends = results(home.path(), "two", leader, 3);
     assert_eq!(said(home.path()).matches("interrupted, its work is saved").count(), 1, "{}", said(home.path()));
     for epoch in [2, 3] {
@@ -401,8 +428,7 @@ fn a_gang_is_whole_or_given_back_and_a_notice_to_one_machine_moves_all() {
 #[test]
 fn a_machine_of_a_gang_that_is_gone_without_a_word_takes_the_others_along() {
     let home = tempfile::tempdir().unwrap();
-    let trainer = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
-    let command = format!("exec {trainer} --seconds-per-step 0.${{GPUPLAN_RESUME_FROM:+0}}2");
+    let command = format!("{HOLD}; exec {TRAINER} $hold");
     let leader = gang(home.path(), "vanish", &["--fake-scenario", "calm"], &["sh", "-c", &command]);
     let victim = gpuplan::launch::MachineId(running_node(home.path(), 1));
     let cloud = gpuplan::clouds::fake::FakeCloud::at(&home.path().join("fake-cloud"));
@@ -415,19 +441,6 @@ fn a_machine_of_a_gang_that_is_gone_without_a_word_takes_the_others_along() {
 fn files(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
-}
-
-/// Until the text is what the command says.
-pub fn wait_for(home: &Path, arguments: &[&str], wanted: impl Fn(&Ran) -> bool) {
-    let until = Instant::now() + Duration::from_mins(1);
-    loop {
-        let ran = run(home, arguments);
-        if wanted(&ran) {
-            return;
-        }
-        assert!(Instant::now() < until, "{arguments:?}: {}{}", ran.stdout, ran.stderr);
-        std::thread::sleep(Duration::from_millis(200));
-    }
 }
 
 #[test]
@@ -465,7 +478,10 @@ fn a_recorded_plan_takes_a_folder_along_and_its_run_is_followed_stopped_resumed_
         "--workdir",
         &own,
     ];
+    let command = format!("{HOLD}; exec ./train.py $hold");
     let more = [
+        "--lifetime",
+        "1000h",
         "--setup",
         setup,
         "--env",
@@ -473,13 +489,14 @@ fn a_recorded_plan_takes_a_folder_along_and_its_run_is_followed_stopped_resumed_
         "--secret",
         "TOKEN=token",
         "--",
-        "./train.py",
-        "--seconds-per-step",
-        "0.1",
+        "sh",
+        "-c",
+        &command,
     ];
     let launched = run(home.path(), &[&words[..], &more[..]].concat());
     assert_eq!((launched.code, launched.stdout.as_str()), (0, "all\n"), "{}", launched.stderr);
     wait_for(home.path(), &["logs", "all"], |ran| ran.stdout.contains("train: from step 0"));
+    wait_for_a_checkpoint(home.path(), "all");
     assert_eq!(run(home.path(), &["stop", "all"]).code, 0);
     nothing_is_left(home.path());
     let boot = std::fs::read_dir(home.path().join("fake-cloud/machines")).unwrap().flatten().next().unwrap().path();

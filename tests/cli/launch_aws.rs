@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::launch::{HOLD, PATIENCE};
 use crate::support::Ran;
 use gpuplan_testbed::cloud_box::{CloudBox, KEYS};
 use gpuplan_testbed::machines::Seen;
@@ -26,9 +27,6 @@ const QUESTION: [&str; 12] = [
     "--deadline",
     "90d",
 ];
-/// For any step of it, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_mins(3);
-
 /// The zone that is asked first has no machine.
 fn rules() -> Vec<Rule> {
     vec![
@@ -113,7 +111,8 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
         "--workdir",
         job.path().to_str().unwrap(),
     ];
-    let words = [&["launch"], &QUESTION[..], &more, &["--", "./train.py", "--seconds-per-step", "0.1"]].concat();
+    let command = format!("{HOLD}; exec ./train.py $hold");
+    let words = [&["launch"], &QUESTION[..], &more, &["--", "sh", "-c", &command]].concat();
     let said = home.path().join("said");
     let log = fs::File::create(&said).unwrap();
     let mut leader = gpuplan(&cloud, home.path(), &words).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
@@ -125,7 +124,7 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
         if !first.folder.join("job/work").exists() || safe.is_empty() { None } else { Some(()) }
     });
     println!("a checkpoint is safe after {:?}", begun.elapsed());
-    cloud.world.take(&first.id, Duration::from_secs(6));
+    cloud.world.take(&first.id, Duration::from_secs(30));
     let second = wait_for("another machine", &mut leader, &said, || {
         cloud.world.up().into_iter().find(|seen| seen.id != first.id)
     });
@@ -205,17 +204,16 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
     let agent = format!("{program}#sha256={}", sha256(program));
     let trainer = job.path().join("train.py");
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py"), &trainer).unwrap();
-    let launch = |name: &str, pace: &str| {
+    let launch = |name: &str, command: &str| {
         let kept =
             ["--keep-alive", "fleet", "--detach", "--accept-stale-prices", "-y", "--run", name, "--lifetime", "10h"];
         let sent = ["--store", "s3://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
-        let words =
-            [&["launch"], &QUESTION[..], &kept, &sent, &["--", "./train.py", "--seconds-per-step", pace]].concat();
+        let words = [&["launch"], &QUESTION[..], &kept, &sent, &["--", "sh", "-c", command]].concat();
         let launched = run(&cloud, home.path(), &words);
         assert_eq!((launched.code, launched.stdout), (0, format!("{name}\n")), "{}", launched.stderr);
         launched.stderr
     };
-    let told = launch("kept", "0.05");
+    let told = launch("kept", &format!("{HOLD}; exec ./train.py $hold"));
     assert!(told.contains("by an EC2 Fleet of one") && told.contains("keeps kept alive until"), "{told}");
     let first = comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
     comes(&cloud, "a safe checkpoint", || (!cloud.keys("runs", "team/runs/kept/manifests/").is_empty()).then_some(()));
@@ -240,7 +238,8 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
     assert!(status[0]["cost_usd"].as_str().is_some_and(|cost| cost != "0"), "{status:#}");
     what_machines_asked_is_allowed(&cloud);
 
-    launch("stopped", "0.5");
+    let forever = "exec ./train.py --hold-at 60";
+    launch("stopped", forever);
     comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
     let stopped = run(&cloud, home.path(), &["stop", "stopped"]);
     assert_eq!(
@@ -251,7 +250,7 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
         stopped.stderr
     );
 
-    launch("lost", "0.5");
+    launch("lost", forever);
     let machine = comes(&cloud, "a machine", || cloud.world.up().into_iter().next());
     let another = tempfile::tempdir().unwrap();
     let found = gc(another.path(), &["-y"]);

@@ -1,9 +1,10 @@
 //! The whole life of a run on machines of Google Cloud that are processes here: refused, booted, preempted with a notice, moved to
 //! another zone and finished, with the result of a run that nobody disturbed. The real boot script and the real agent.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
 use gpuplan::clouds::gcp::project::Project;
@@ -17,6 +18,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
+use crate::launch::{HOLD, PATIENCE};
 use crate::support::Ran;
 use gpuplan_testbed::fake_gcs::FakeGcs;
 use gpuplan_testbed::gce_machines::{Machines, PROJECT, TOKEN, later};
@@ -50,7 +52,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
         changeover_hours: 0.1,
         worst_changeover_hours: 0.3,
         budget_usd: None,
-        lifetime_hours: 4.0,
+        lifetime_hours: 1000.0,
         silence_seconds: 600.0,
         expected_cost_usd: Usd::ZERO,
         steps: 120.0,
@@ -99,9 +101,7 @@ fn led(spec: &RunSpec, folder: &Path, machines: &Machines, beside: impl AsyncFnO
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let end = runtime.block_on(async {
-        let leading = async {
-            tokio::time::timeout(Duration::from_mins(2), lead(spec, wiring)).await.expect("the run does not end")
-        };
+        let leading = async { tokio::time::timeout(PATIENCE, lead(spec, wiring)).await.expect("the run does not end") };
         let other = store(spec);
         tokio::join!(leading, beside(&other)).0
     });
@@ -121,13 +121,13 @@ fn a_preempted_run_goes_on_in_another_zone_with_the_same_result() {
     let machines = Machines::start(folder.path(), 1.0);
     machines.fails("us-central1-a", &[later("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "no resources")]);
     let zones = ["us-central1-a", "us-central1-b", "us-east4-a"];
-    let spec = spec(folder.path(), &zones, &[TRAINER, "--seconds-per-step", "0.02"]);
+    let spec = spec(folder.path(), &zones, &["sh", "-c", &format!("{HOLD}; exec {TRAINER} $hold")]);
     let preempting = async |run: &Run| {
         // Once something of it is safe.
         while run.status(0).await.ok().flatten().is_none_or(|status| status.committed.is_none()) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        machines.preempt(&machines.alive()[0], Duration::from_secs(10));
+        machines.preempt(&machines.alive()[0], Duration::from_secs(30));
     };
     let (end, said) = led(&spec, folder.path(), &machines, preempting);
     let said = said.join("\n");
@@ -192,8 +192,24 @@ fn a_machine_whose_job_cannot_start_deletes_itself() {
     let machines = Machines::start(folder.path(), 1.0);
     let mut spec = spec(folder.path(), &["us-central1-a", "us-central1-b", "us-east4-a"], &[TRAINER]);
     // No machine of Google's fails before it can be described.
-    spec.job.setup = Some("sleep 2; false".to_owned());
-    let (end, said) = led(&spec, folder.path(), &machines, async |_| {});
+    spec.job.setup = Some("until test -e \"$GPUPLAN_MACHINE_FOLDER/described\"; do sleep 0.05; done; false".to_owned());
+    let describing = async |_: &Run| {
+        let (mut described, until) = (BTreeSet::new(), Instant::now() + PATIENCE);
+        while described.len() < 3 && Instant::now() < until {
+            let calls = machines.fake.calls();
+            for machine in machines.alive() {
+                let is_it = |call: &&gpuplan_testbed::fake_gce::Call| {
+                    call.parameters.get("instance").is_some_and(|name| machine.ends_with(name))
+                };
+                if calls.iter().filter(|call| call.method == "compute.instances.get").any(|call| is_it(&call)) {
+                    std::fs::write(machines.folder_of(&machine).join("described"), "").unwrap();
+                    described.insert(machine);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let (end, said) = led(&spec, folder.path(), &machines, describing);
     assert!(matches!(&end, End::Failed(why) if why.contains("3 times in a row")), "{end:?}: {said:?}");
     let calls = machines.fake.calls();
     let own = |call: &&gpuplan_testbed::fake_gce::Call| {

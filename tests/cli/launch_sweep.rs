@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::launch::{gpuplan, nothing_is_left, run, status};
+use crate::launch::{HOLD, PATIENCE, gpuplan, nothing_is_left, run, status};
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
-/// For any step of it, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_mins(3);
 
 /// A question with a small sweep in it.
 fn question(home: &Path, sweep: &str) -> PathBuf {
@@ -23,22 +21,10 @@ fn question(home: &Path, sweep: &str) -> PathBuf {
 
 fn launched(home: &Path, name: &str, sweep: &str, command: &[&str]) -> Child {
     let file = question(home, sweep);
-    let words = [
-        "launch",
-        file.to_str().unwrap(),
-        "--cloud",
-        "fake",
-        "--gpus",
-        "A100:8",
-        "-y",
-        "--run",
-        name,
-        "--fake-scenario",
-        "calm",
-        "--",
-    ];
+    let words = ["launch", file.to_str().unwrap(), "--cloud", "fake", "--gpus", "A100:8", "--lifetime", "1000h", "-y"];
+    let words = [&words[..], &["--run", name, "--fake-scenario", "calm", "--"]].concat();
     let said = std::fs::File::create(home.join("said")).unwrap();
-    gpuplan(home, &[&words, command].concat()).stdout(Stdio::null()).stderr(said).spawn().unwrap()
+    gpuplan(home, &[&words[..], command].concat()).stdout(Stdio::null()).stderr(said).spawn().unwrap()
 }
 
 fn said(home: &Path) -> String {
@@ -103,15 +89,15 @@ fn undisturbed(index: usize) -> String {
 #[test]
 fn a_sweep_survives_its_machine_and_repeats_nothing_that_is_completed() {
     let home = tempfile::tempdir().unwrap();
-    // The first two runs are quick, and so completed when the machine dies; the others save something before.
-    let pace = "test $GPUPLAN_SWEEP_INDEX -lt 2 && pace=0.005 || pace=0.05";
+    // The first two runs are completed when the machine dies; the next two have saved half of their steps, and the last did not begin.
     let command = format!(
-        "{pace}; echo index $GPUPLAN_SWEEP_INDEX of $GPUPLAN_SWEEP_RUNS on $CUDA_VISIBLE_DEVICES; exec {TRAINER} --seconds-per-step $pace"
+        "case $GPUPLAN_SWEEP_INDEX in 2|3) {HOLD} ;; *) hold= ;; esac; \
+         echo index $GPUPLAN_SWEEP_INDEX of $GPUPLAN_SWEEP_RUNS on $CUDA_VISIBLE_DEVICES; exec {TRAINER} --seconds-per-step 0.005 $hold"
     );
     let mut leader = launched(home.path(), "many", "runs = 5\nparallel = 2", &["sh", "-c", &command]);
     let is_midway =
-        |row: &Value| row["sweep"]["completed"].as_u64() >= Some(2) && row["progress"].as_f64() > Some(0.45);
-    let row = until(home.path(), "many", "two runs and a part of others", is_midway);
+        |row: &Value| row["sweep"]["completed"].as_u64() >= Some(2) && row["progress"].as_f64() > Some(0.55);
+    let row = until(home.path(), "many", "two runs and half of two others", is_midway);
     assert_eq!(row["sweep"]["runs"], 5, "{row:#}");
     let first = row["machines"][0]["id"].as_str().unwrap().to_owned();
     kill(home.path(), &first);

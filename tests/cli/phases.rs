@@ -26,13 +26,13 @@ fn the_total_is_the_sum_and_the_top_is_the_costliest() {
     }
     let costliest = phases.iter().max_by_key(|phase| nanos(&phase["recommendation"]["cost_usd"]["expected"])).unwrap();
     assert_eq!(costliest["recommendation"]["id"], document["recommendation"]["id"]);
-    // It is good as long as the price that is stale first.
+    // It is good no longer than the price that is stale first; machines to fall back on may have an older one.
     let moment = |value: &serde_json::Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
     let until = phases.iter().map(|phase| &phase["recommendation"]).map(|plan| {
         let hours = if plan["purchase"].as_str().unwrap().starts_with("spot") { 1 } else { 30 * 24 };
         moment(&plan["price"]["observed_at"]) + SignedDuration::from_hours(hours)
     });
-    assert_eq!(moment(&document["valid_until"]), until.min().unwrap());
+    assert!(moment(&document["valid_until"]) <= until.min().unwrap(), "{}", document["valid_until"]);
     // What is written is enough to ask again.
     assert_eq!(document["workload"]["file"]["phase"].as_array().unwrap().len(), 5);
     let alone = plan("phases", &["--phase", "prepare"]);

@@ -19,8 +19,14 @@ echo '1, NVIDIA H100 80GB HBM3, 59, 21, 60100, 81559, 310.5, 700.00, 92, 1455, 1
 sleep 0.05
 done
 ";
-/// Eight steps of a tenth of a second, in the words of torchtitan.
+/// Eight steps of a tenth of a second at least, in the words of torchtitan.
 const TRAINING: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo \"step: $i  loss: 2.0\"; done";
+
+/// The same, where a step ends once two more samples with both GPUs stand in this file: a busy machine samples later, and not less.
+fn sampled_training(samples: &str) -> String {
+    let wait = format!("until [ \"$(grep -c '\"index\":1' {samples})\" -ge $((2 * i)) ]; do sleep 0.02; done");
+    format!("for i in 1 2 3 4 5 6 7 8; do {wait}; echo \"step: $i  loss: 2.0\"; done")
+}
 
 /// Like `support::gpuplan`, for commands that end with one of their own.
 fn profile(arguments: &[&str], command: &[&str]) -> Ran {
@@ -58,7 +64,7 @@ fn run_with_exports() -> tempfile::TempDir {
         &["--tensorboard", &events, "--mlflow", &store],
     ]
     .concat();
-    let ran = profile(&arguments, &["sh", "-c", &format!("{TRAINING}; exit 3")]);
+    let ran = profile(&arguments, &["sh", "-c", &format!("{}; exit 3", sampled_training(&lines))]);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     folder
 }
@@ -81,7 +87,7 @@ fn a_command_runs_unchanged_and_its_steps_are_found() {
     assert!(ran.stderr.contains("talk\n") && ran.stderr.contains("the host's alone are sampled"), "{}", ran.stderr);
     let found = json_file(&out);
     let median = found["step"]["median_seconds"].as_f64().unwrap();
-    assert!(median > 0.09 && median < 0.5, "{median}");
+    assert!(median > 0.09, "{median}");
     assert_eq!((found["version"].as_u64(), found["step"]["found_in"].as_str()), (Some(1), Some("torchtitan")));
     assert!(found["usage"]["host"]["cores"].as_u64().unwrap() > 0 && found["usage"]["gpus"] == json!([]));
     assert!(
@@ -268,7 +274,7 @@ fn lines_text_and_store_have_their_layout() {
     let folder = run_with_exports();
     let lines = fs::read_to_string(folder.path().join("s.jsonl")).unwrap();
     let samples: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(samples.len() >= 3 && samples.iter().all(|sample| sample["host"]["cores_used"].is_number()));
+    assert!(samples.len() >= 16 && samples.iter().all(|sample| sample["host"]["cores_used"].is_number()));
     let text = fs::read_to_string(folder.path().join("s.prom")).unwrap();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').unwrap();

@@ -227,7 +227,7 @@ fn an_old_plan_says_so() {
 fn a_plan_made_on_a_stale_price_is_not_to_be_made_again_from_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = changed(folder.path(), |document| {
-        document["valid_until"] = document["recommendation"]["price"]["observed_at"].clone()
+        document["valid_until"] = document["recommendation"]["price"]["observed_at"].clone();
     });
     let text = report(&path, &["--format", "md"]);
     assert!(text.contains("The price is stale") && !text.contains("This plan was good until"), "{text}");

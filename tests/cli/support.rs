@@ -1,7 +1,7 @@
 //! Running the program with a fixed clock, width and environment.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -16,6 +16,11 @@ pub struct Ran {
 }
 
 impl Ran {
+    pub fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}\nstdout: {}\nstderr: {}", self.stdout, self.stderr))
@@ -43,12 +48,7 @@ pub fn gpuplan_in(folder: &Path, now: &str, columns: &str, arguments: &[&str]) -
     command.args(arguments).args(["--now", now]).current_dir(folder);
     // Nothing of the machine leaks in, and no network is ever tried.
     command.env_clear().env("COLUMNS", columns).env("GPUPLAN_OFFLINE", "1").stdin(Stdio::null());
-    let output = command.output().unwrap();
-    Ran {
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-        code: output.status.code().unwrap_or(-1),
-    }
+    Ran::of(command.output().unwrap())
 }
 
 /// The plan document of an example, with more arguments.

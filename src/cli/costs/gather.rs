@@ -191,7 +191,7 @@ fn actual(facts: &RunFacts, found: &[Found]) -> Option<Actual> {
 /// Everything that a store says of one run.
 async fn facts(run: Run) -> Result<RunFacts, Unread> {
     let text = run.spec().await?;
-    let spec = text.as_deref().map(RunSpec::read).transpose()?;
+    let spec = text.as_deref().map(of_launch).transpose()?.flatten();
     let (mut epochs, mut ended) = (BTreeMap::new(), BTreeSet::new());
     for number in run.epoch_numbers().await? {
         if let Some(epoch) = run.epoch(number).await? {
@@ -236,6 +236,12 @@ async fn facts(run: Run) -> Result<RunFacts, Unread> {
         disk_gib,
         stored,
     })
+}
+
+/// `None`: an agent that no launch began wrote it.
+fn of_launch(text: &str) -> Result<Option<RunSpec>, SpecError> {
+    let is_agents = serde_json::from_str::<Value>(text).is_ok_and(|spec| spec["written_by"] == "agent");
+    if is_agents { Ok(None) } else { RunSpec::read(text).map(Some) }
 }
 
 /// As an agent wrote it: a word, or a word with what it means.

@@ -204,11 +204,14 @@ fn found(command: &[String], cloud: &str) -> Result<Vec<String>, Diagnostic> {
             None => Ok(command.to_vec()),
         };
     }
-    let absolute = |word: &String| match lies_here(word) {
-        true => std::path::absolute(word)
-            .map(|path| path.to_string_lossy().into_owned())
-            .map_err(|error| Diagnostic::unexpected(&error)),
-        false => Ok(word.clone()),
+    let absolute = |word: &String| {
+        if lies_here(word) {
+            std::path::absolute(word)
+                .map(|path| path.to_string_lossy().into_owned())
+                .map_err(|error| Diagnostic::unexpected(&error))
+        } else {
+            Ok(word.clone())
+        }
     };
     command.iter().map(absolute).collect()
 }

@@ -170,7 +170,7 @@ impl Http {
         for _ in 1..ATTEMPTS {
             match self.send(request).await {
                 Ok(response) if matches!(response.status().as_u16(), 429 | 500..=599) => {
-                    wait = asked_wait(&response).unwrap_or(wait)
+                    wait = asked_wait(&response).unwrap_or(wait);
                 }
                 Ok(response) => return accepted(request, response).await,
                 Err(_) => {}

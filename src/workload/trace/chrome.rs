@@ -108,7 +108,7 @@ impl Reading {
                     scan.value(Some(&mut text))?;
                     let unknown = |error| {
                         self.notes
-                            .push(format!("only the GPUs of this trace are counted: `{part}` cannot be read: {error}"))
+                            .push(format!("only the GPUs of this trace are counted: `{part}` cannot be read: {error}"));
                     };
                     self.world_size =
                         serde_json::from_slice::<Distributed>(&text).map_err(unknown).unwrap_or_default().world_size;

@@ -123,7 +123,7 @@ fn what_is_beyond_counting_is_refused_by_its_line_and_costs_not_nothing() {
     let portfolio =
         Portfolio::read(&format!("tax = \"excluded\"\n{HEAD}{}{}", run("once", 1), run("often", 10_000))).unwrap();
     let refused = budget(&portfolio, &once(&portfolio), Inputs::default(), now(), 3).unwrap_err();
-    let said = "line 19: with `often` the portfolio costs more than this program can count";
+    let said = "line 20: with `often` the portfolio costs more than this program can count";
     assert_eq!(refused.to_string(), said);
     assert!(matches!(refused, PortfolioError::Invalid { hint, .. } if hint.contains("`repeats`")));
 }
