@@ -5,9 +5,10 @@ use crate::framework::{Told, flag, torchrun};
 use crate::job::Job;
 use gpuplan_workload::{Precision, Recompute, Shard};
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
-    let (layout, plan) = (job.layout(), &job.plan.layout);
-    let (replicate, shard) = match layout.shard {
+/// How many replicas there are, and over how many GPUs each is sharded.
+fn data_parallel_degrees(job: &Job) -> Result<(u32, u32), ExportError> {
+    let layout = job.layout();
+    Ok(match layout.shard {
         Shard::None => (layout.data, 1),
         Shard::Zero1 => {
             return Err(job.misfit(
@@ -17,7 +18,12 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
         }
         Shard::Zero2 | Shard::Zero3 => (1, layout.data),
         Shard::Hsdp => (layout.data / layout.sharded_over(), layout.sharded_over()),
-    };
+    })
+}
+
+pub fn told(job: &Job) -> Result<Told, ExportError> {
+    let (layout, plan) = (job.layout(), &job.plan.layout);
+    let (replicate, shard) = data_parallel_degrees(job)?;
     let mut flags = Vec::new();
     flag(
         &mut flags,

@@ -250,18 +250,7 @@ impl Why {
             Self::Stale { age } => format!("its price was seen {age} ago, and newer ones are known"),
             Self::SoldOut => "the cloud says that it has none of it now".to_owned(),
             Self::NoNetwork => "no network between these machines is known that GPUs can use".to_owned(),
-            Self::Misfit(Misfit::NeedsMemory { need, have }) => {
-                format!("needs {need} of {have} a GPU in the smallest layout")
-            }
-            Self::Misfit(Misfit::Indivisible { what, by }) => format!("no layout divides {what} over {by} GPUs"),
-            Self::Misfit(Misfit::Unsupported { detail } | Misfit::Overloaded { detail, .. }) => detail.clone(),
-            Self::Misfit(Misfit::Slow { what, least, target }) => {
-                format!(
-                    "{what} takes {} on an idle replica, {} are asked for",
-                    milliseconds(*least),
-                    milliseconds(*target)
-                )
-            }
+            Self::Misfit(misfit) => misfit_detail(misfit),
             Self::NothingStandsIn => {
                 "spot may be gone for hours, and its region has no on-demand machine to stand in".to_owned()
             }
@@ -357,6 +346,18 @@ impl Why {
             Self::MaxPrice { rate, .. } => format!("--max-price {:.2}", (rate.dollars() * 100.0).ceil() / 100.0),
             Self::Budget { most, .. } => format!("--budget {:.0}", most.dollars().ceil()),
             Self::Dominated { .. } => "name it with --gpus, --cloud or --region".to_owned(),
+        }
+    }
+}
+
+fn misfit_detail(misfit: &Misfit) -> String {
+    match misfit {
+        Misfit::NeedsMemory { need, have } => format!("needs {need} of {have} a GPU in the smallest layout"),
+        Misfit::Indivisible { what, by } => format!("no layout divides {what} over {by} GPUs"),
+        Misfit::Unsupported { detail } | Misfit::Overloaded { detail, .. } => detail.clone(),
+        Misfit::Slow { what, least, target } => {
+            let (least, target) = (milliseconds(*least), milliseconds(*target));
+            format!("{what} takes {least} on an idle replica, {target} are asked for")
         }
     }
 }

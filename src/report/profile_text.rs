@@ -200,28 +200,7 @@ fn operators_text(found: &Operators, width: u16) -> String {
     let mut out = format!("{}, {on}, {}\n", found.format, format::step_seconds(found.span_seconds));
     out.push_str(&render(&columns, rows, width));
     if !found.copies.is_empty() {
-        let columns = [
-            Column::left("copies", 0),
-            Column::right("calls", 0),
-            Column::right("bytes", 0),
-            Column::right("time", 0),
-            Column::right("rate", 0),
-        ];
-        let rows = found.copies.iter().map(|copy| {
-            let rate = if copy.seconds > 0.0 {
-                format!("{}/s", Bytes(copy.bytes / copy.seconds / f64::from(found.devices.max(1))))
-            } else {
-                String::new()
-            };
-            vec![
-                copy.kind.clone(),
-                format::thousands(copy.calls.into()),
-                Bytes(copy.bytes).to_string(),
-                format::step_seconds(copy.seconds),
-                rate,
-            ]
-        });
-        let _ = write!(out, "\n{}", render(&columns, rows, width));
+        let _ = write!(out, "\n{}", copies_text(found, width));
     }
     let columns = [
         Column::left("longest operators", 0),
@@ -239,6 +218,31 @@ fn operators_text(found: &Operators, width: u16) -> String {
     });
     let _ = write!(out, "\n{}", render(&columns, rows, width));
     out
+}
+
+fn copies_text(found: &Operators, width: u16) -> String {
+    let columns = [
+        Column::left("copies", 0),
+        Column::right("calls", 0),
+        Column::right("bytes", 0),
+        Column::right("time", 0),
+        Column::right("rate", 0),
+    ];
+    let rows = found.copies.iter().map(|copy| {
+        let rate = if copy.seconds > 0.0 {
+            format!("{}/s", Bytes(copy.bytes / copy.seconds / f64::from(found.devices.max(1))))
+        } else {
+            String::new()
+        };
+        vec![
+            copy.kind.clone(),
+            format::thousands(copy.calls.into()),
+            Bytes(copy.bytes).to_string(),
+            format::step_seconds(copy.seconds),
+            rate,
+        ]
+    });
+    render(&columns, rows, width)
 }
 
 fn short(name: &str) -> String {

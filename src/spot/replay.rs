@@ -103,6 +103,13 @@ pub fn look_back(watch: &mut Watch, world: &World, start: usize) {
     }
 }
 
+/// What the policy knows after a tick of `action`, of whose true changeover `changing` is left.
+fn after_a_tick(state: State, action: Action, changing: f64, tick: f64) -> State {
+    let known = |pending: f64| if changing < 1e-3 { 0.0 } else { (pending - tick).max(1e-3) };
+    let (pending, pending_worst) = (known(state.pending), known(state.pending_worst));
+    State { pending, pending_worst, last_pool: action.pool().or(state.last_pool), ..state }
+}
+
 /// Runs the job from tick `start` on. `log` keeps every decision.
 pub fn replay(
     policy: &Policy,
@@ -160,9 +167,7 @@ pub fn replay(
             state.left -= progress;
             unsaved = if unsaved + progress >= world.save_every { 0.0 } else { unsaved + progress };
             changing = (changing - limits.tick).max(0.0);
-            let known = |pending: f64| if changing < 1e-3 { 0.0 } else { (pending - limits.tick).max(1e-3) };
-            (state.pending, state.pending_worst) = (known(state.pending), known(state.pending_worst));
-            state.last_pool = action.pool().or(state.last_pool);
+            state = after_a_tick(state, action, changing, limits.tick);
         }
         meter.run(action);
         state.running = action;

@@ -17,6 +17,7 @@ use crate::settings::Settings;
 use gpuplan_launch::execute::LeadError;
 use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
 use gpuplan_report::format::usd;
+use gpuplan_runstore::Run;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::Policy;
 
@@ -153,6 +154,17 @@ pub fn led(
         )
     };
     bar.finish_and_clear();
+    concluded(end, spec, &store, settings, printer)
+}
+
+/// What the end of leading means for the run, which may go on without.
+fn concluded(
+    end: Result<Option<End>, LeadError>,
+    spec: &RunSpec,
+    store: &Run,
+    settings: &Settings,
+    printer: &Printer,
+) -> Result<Exit, Diagnostic> {
     let run = &spec.run;
     // Whatever stopped the leading, machines that were rented go on until they end themselves.
     let left = |why: String| {
@@ -167,7 +179,7 @@ pub fn led(
         Err(error) => left(format!("the run `{run}` is not led any more, and its machines go on: {error}")),
         Ok(None) => left(format!("the run `{run}` was left: its machines go on, and nothing starts them again")),
         Ok(Some(end)) => {
-            costs::after(&store, settings, printer);
+            costs::after(store, settings, printer);
             ended(&end, run, printer)
         }
     }

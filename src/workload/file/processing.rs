@@ -79,10 +79,8 @@ impl WorkloadFile {
         };
         let mut reading = reading(data)?;
         if reading.decoder == Decoder::Gpu {
-            return Err(invalid(
-                "data.decode",
-                "machines without GPU decode with their processors: leave `decode` out",
-            ));
+            let why = "machines without GPU decode with their processors: leave `decode` out";
+            return Err(invalid("data.decode", why));
         }
         if data.storage.is_none() {
             reading.storage = Storage::ObjectStore;
@@ -104,17 +102,11 @@ impl WorkloadFile {
                 assumed.note("processing.pixels", PIXELS, "not stated: side of the pictures that are made");
             }
         }
-        let shard = match section.shard.as_deref() {
-            Some(text) => shard(text)?,
-            None => {
-                assumed.note(
-                    "processing.shard",
-                    "10m",
-                    "not stated: work of a machine that is stored, or lost, together; judged",
-                );
-                SHARD
-            }
-        };
+        if section.shard.is_none() {
+            let why = "not stated: work of a machine that is stored, or lost, together; judged";
+            assumed.note("processing.shard", "10m", why);
+        }
+        let shard = section.shard.as_deref().map_or(Ok(SHARD), shard)?;
         Ok(ResolvedProcessing {
             processing: Processing {
                 name: self.name_or(|| "processing".to_owned())?,
