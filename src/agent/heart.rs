@@ -226,14 +226,15 @@ impl Heart {
             spent_usd,
             is_done: pulse.is_done,
             warnings: pulse.warnings.clone(),
-            sample: pulse
-                .sample
-                .as_ref()
-                .map(|sample| serde_json::to_value(sample).expect("a sample is texts, numbers and lists of them")),
+            sample: pulse.sample.as_ref().map(as_json),
             findings: pulse.findings.clone(),
             disk_free_bytes: pulse.disk_free_bytes,
         })
     }
+}
+
+fn as_json(sample: &Sample) -> serde_json::Value {
+    serde_json::to_value(sample).expect("a sample is texts, numbers and lists of them")
 }
 
 /// Looks at one source of notices until it says that the machine goes.

@@ -55,8 +55,7 @@ impl Clock {
     }
 
     pub fn at(&self, seconds: f64) -> Timestamp {
-        let real = Duration::from_secs_f64((seconds / self.speed).clamp(0.0, 1e9));
-        let real = jiff::SignedDuration::try_from(real).expect("a span of thirty years can be counted");
+        let real = jiff::SignedDuration::from_secs_f64((seconds / self.speed).clamp(0.0, 1e9));
         self.started_at.checked_add(real).unwrap_or(Timestamp::MAX)
     }
 }

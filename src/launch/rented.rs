@@ -1,7 +1,8 @@
 //! What the journal knows of a run's machines, in the words of the run's store: there it counts for everybody who adds up money.
 
 use crate::execute::Clock;
-use crate::journal::Kept;
+use crate::journal::{Kept, KeptMachine};
+use crate::rental::Rental;
 use gpuplan_runstore::rented::VERSION;
 use gpuplan_runstore::{AllRented, Rented};
 
@@ -9,8 +10,7 @@ use gpuplan_runstore::{AllRented, Rented};
 pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
     let now = clock.now();
     let rented = kept.past.rentals.0.iter().map(|rental| {
-        let machine = kept.machines.iter().find(|machine| machine.id == rental.machine);
-        let machine = machine.expect("the journal reads a rental and its machine from one row");
+        let machine = machine_of(kept, rental);
         let pool = &machine.pool;
         Rented {
             machine: rental.machine.0.clone(),
@@ -36,4 +36,9 @@ pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
         ended_at: kept.ended_at,
         interruptions: kept.past.interruptions,
     }
+}
+
+fn machine_of<'a>(kept: &'a Kept, rental: &Rental) -> &'a KeptMachine {
+    let machine = kept.machines.iter().find(|machine| machine.id == rental.machine);
+    machine.expect("the journal reads a rental and its machine from one row")
 }

@@ -1,6 +1,7 @@
 //! What failing over costs beside the calls themselves: nothing. The real leader with its journal on the disk, on a clock that stands
 //! still: whoever waits for any time of the run to pass waits for hours.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -59,9 +60,13 @@ impl Launcher for SoldOut {
     }
 }
 
-/// The real journal on the disk, and places of one kind of which only the last has a machine.
-fn fails_over(market: &str) {
+/// The real journal on the disk, and places of one kind of which only the last has a machine. `begin` finds the folder of the run's
+/// objects before the run begins, and `say` hears what is said, after how many calls.
+fn fails_over(market: &str, speed: f64, begin: impl FnOnce(&Path), say: impl Fn(&str, &Path, usize)) {
     let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("store/runs/sold-out");
+    std::fs::create_dir_all(&objects).unwrap();
+    begin(&objects);
     let places: Vec<Value> = (0..=SOLD_OUT)
         .map(|number| {
             let pool =
@@ -89,8 +94,8 @@ fn fails_over(market: &str) {
         journal: &mut journal,
         store: &store,
         policy: spec.policy(&AvailabilityModel::prior()),
-        clock: Clock { started_at: spec.started_at, speed: STANDS_STILL },
-        say: &|_| {},
+        clock: Clock { started_at: spec.started_at, speed },
+        say: &|line| say(line, &objects, calls.load(Ordering::SeqCst)),
         show: &|_| {},
         wish: wishes,
     };
@@ -108,6 +113,21 @@ fn fails_over(market: &str) {
 #[test]
 fn failing_over_waits_for_nothing_but_the_calls() {
     for market in ["spot", "on-demand"] {
-        fails_over(market);
+        fails_over(market, STANDS_STILL, |_| {}, |_, _, _| {});
     }
+}
+
+/// What an earlier gang said in the store could not be told from the words of the next.
+#[test]
+fn nothing_is_ordered_while_the_store_cannot_be_read() {
+    let waited = AtomicUsize::new(0);
+    // A link to itself leads nowhere, whoever follows it.
+    let broken = |objects: &Path| std::os::unix::fs::symlink("epochs", objects.join("epochs")).unwrap();
+    fails_over("spot", 1000.0, broken, |line, objects, calls| {
+        if line.contains("no clear answer (the store does not answer for runs/sold-out/epochs") {
+            assert_eq!((calls, waited.fetch_add(1, Ordering::SeqCst)), (0, 0), "{line}");
+            std::fs::remove_file(objects.join("epochs")).unwrap();
+        }
+    });
+    assert_eq!(waited.load(Ordering::SeqCst), 1);
 }
