@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::args::{LimitsArguments, PriceArguments, WorkloadArguments};
@@ -130,14 +131,14 @@ fn recorded(question: &Question) -> Result<Option<Value>, Diagnostic> {
     if !text.trim_start().starts_with('{') {
         return Ok(None);
     }
-    let no_plan = |error: serde_json::Error| {
-        Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {error}", path.display()))
+    let no_plan = |why: &str| {
+        Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {why}", path.display()))
             .hint("gpuplan plan FILE --output json >plan.json")
     };
-    let plans: Value = serde_json::from_str(&text).map_err(no_plan)?;
+    let plans: Value = serde_json::from_str(&text).map_err(|error| no_plan(&error.to_string()))?;
     let mut asked = workload::read(question.workload)?;
-    let stated: WorkloadFile =
-        serde_json::from_value(plans.pointer("/workload/file").cloned().unwrap_or_default()).map_err(no_plan)?;
+    let stated = plans.pointer("/workload/file").ok_or_else(|| no_plan("`workload.file` is missing"))?;
+    let stated = WorkloadFile::deserialize(stated).map_err(|error| no_plan(&error.to_string()))?;
     asked.training.framework.clone_from(&stated.training.framework);
     if asked != stated || workload::limits(question.limits) != LimitsSection::default() {
         let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
@@ -160,9 +161,9 @@ fn document_of(arguments: &ReportArguments) -> Result<Option<Value>, Diagnostic>
 /// Flags of a question do not change a recorded answer.
 fn is_unchanged(document: &Value, arguments: &ReportArguments) -> Result<(), Diagnostic> {
     let asked = workload::read(&arguments.workload)?;
-    let stated = document.pointer("/workload/file").cloned().unwrap_or_default();
-    let stated: WorkloadFile =
-        serde_json::from_value(stated).map_err(|error| RecordedError::Malformed(error.to_string()))?;
+    let missing = || RecordedError::Malformed("`workload.file` is missing".to_owned());
+    let stated = document.pointer("/workload/file").ok_or_else(missing)?;
+    let stated = WorkloadFile::deserialize(stated).map_err(|error| RecordedError::Malformed(error.to_string()))?;
     if asked == stated && workload::limits(&arguments.limits) == LimitsSection::default() {
         return Ok(());
     }

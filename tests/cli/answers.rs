@@ -4,7 +4,7 @@ use gpuplan::units::Usd;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::support::{gpuplan, gpuplan_at, plan, plans};
+use crate::support::{NOW, Ran, gpuplan, gpuplan_at, plan, plans};
 
 fn amount(value: &Value) -> Usd {
     Usd::parse(value.as_str().unwrap()).unwrap()
@@ -100,8 +100,35 @@ fn a_locked_plan_gives_the_same_bytes_and_says_what_is_gone() {
     assert_eq!(gone.code, 5);
     assert!(gone.stderr.contains("the offers of then (000000000000) are gone"), "{}", gone.stderr);
 
+    document["inputs"]["offers_sha256"] = 3.into();
+    std::fs::write(&path, document.to_string()).unwrap();
+    let odd = gpuplan(&["plan", "--locked", path.to_str().unwrap()]);
+    assert!(odd.code == 2 && odd.stderr.contains("`/inputs/offers_sha256` is not a text"), "{}", odd.stderr);
+
     std::fs::write(&path, "{}").unwrap();
     assert_eq!(gpuplan(&["plan", "--locked", path.to_str().unwrap()]).code, 2);
+}
+
+/// A folder in the place of a file can be read by nobody, whoever runs the test.
+#[test]
+fn what_is_there_and_cannot_be_read_is_not_taken_for_absent() {
+    let home = tempfile::tempdir().unwrap();
+    let kept = home.path().join("calibrations/h100.json");
+    std::fs::create_dir_all(&kept).unwrap();
+    std::fs::create_dir(home.path().join("prices.sqlite")).unwrap();
+    let ask = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(arguments).args(["--now", NOW]).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear();
+        command.env("COLUMNS", "100").env("GPUPLAN_OFFLINE", "1").env("GPUPLAN_HOME", home.path());
+        Ran::of(command.output().unwrap())
+    };
+    let question = ["plan", "examples/llama-3.1-8b-lora.toml", "--gpus", "H100"];
+    let refused = ask(&question);
+    assert!(refused.code == 2 && refused.stderr.contains("calibrations/h100.json"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint: `--calibration none` uses none"), "{}", refused.stderr);
+    assert_eq!(ask(&[&question[..], &["--calibration", "none"]].concat()).code, 0);
+    let history = ask(&["prices", "--gpus", "H100", "--spot", "--history"]);
+    assert!(history.code == 1 && history.stderr.contains("price cache"), "{}", history.stderr);
 }
 
 #[test]

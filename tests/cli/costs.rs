@@ -310,6 +310,25 @@ fn an_end_in_the_middle_of_a_write_damages_nothing() {
 }
 
 #[test]
+fn a_run_that_cannot_be_read_is_named_and_costs_not_nothing() {
+    let (store, home) = (team_store(), tempfile::tempdir().unwrap());
+    let address = address(&store);
+    let before = json_of(home.path(), &["--store", &address]);
+    put(store.path(), "good/spec.json", &json!({"version": 99, "run": "good"}));
+    let ran = costs(home.path(), &["--store", &address, "--output", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("warning: good is shown as the ledger has it: its specification cannot be read"),
+        "{}",
+        ran.stderr
+    );
+    // Only runs of the store are asked for, and this one did not say which of its name it is.
+    assert_eq!(before["total"]["contracted_usd"], "14.50");
+    assert_eq!(ran.json()["total"]["contracted_usd"], "7.50");
+    assert_eq!(json_of(home.path(), &[])["total"]["contracted_usd"], "14.00", "what the ledger has stands");
+}
+
+#[test]
 fn bad_input_is_refused_by_name() {
     let home = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str], code: i32, words: &str| {

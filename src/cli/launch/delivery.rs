@@ -205,13 +205,8 @@ fn found(command: &[String], cloud: &str) -> Result<Vec<String>, Diagnostic> {
         };
     }
     let absolute = |word: &String| {
-        if lies_here(word) {
-            std::path::absolute(word)
-                .map(|path| path.to_string_lossy().into_owned())
-                .map_err(|error| Diagnostic::unexpected(&error))
-        } else {
-            Ok(word.clone())
-        }
+        let path = if lies_here(word) { std::path::absolute(word) } else { Ok(PathBuf::from(word)) };
+        path.map(|path| path.to_string_lossy().into_owned()).map_err(|error| Diagnostic::unexpected(&error))
     };
     command.iter().map(absolute).collect()
 }
