@@ -12,24 +12,28 @@ trap 'rm -rf "$folder"' EXIT
 cargo fetch --locked
 
 late=0
-# build NAME LIMIT_SECONDS [FLAG...]: builds into a target folder of its own.
-build() {
-  local name=$1 limit=$2
+# What a change of each stage costs, against its limit (the table of CONTRIBUTING.md).
+benchmarks/build_times.sh || late=1
+
+# handed_out NAME MOST_MIB [FLAG...]: builds what is handed to users and holds its size to a limit.
+handed_out() {
+  local name=$1 most=$2
   shift 2
-  echo "==> $name: cargo build --release --locked $*"
+  echo "==> $name: cargo build --profile dist --locked $*"
   local from=$SECONDS
-  CARGO_TARGET_DIR="$folder/$name" cargo build --release --locked --quiet "$@"
-  local took=$((SECONDS - from)) verdict='within'
-  if ((took > limit)); then
+  CARGO_TARGET_DIR="$folder/$name" cargo build --profile dist --locked --quiet -p gpuplan "$@"
+  local bytes verdict='within'
+  bytes=$(stat -c %s "$folder/$name/dist/gpuplan")
+  if ((bytes > most * 1024 * 1024)); then
     verdict='OVER'
     late=1
   fi
-  echo "==> $name: $took s, $verdict the limit of $limit s"
+  echo "==> $name: $bytes bytes after $((SECONDS - from)) s, $verdict the limit of $most MiB"
   rm -rf "${folder:?}/$name"
 }
 
-build default 600
-build no-default-features 180 --no-default-features
+handed_out full 30
+handed_out no-default-features 15 --no-default-features
 
 # 5 GB, so only here: PyTorch, transformers and Lightning for tests/agent/frameworks.rs.
 if python3 -m venv "$folder/frameworks" \

@@ -178,11 +178,17 @@ pub fn replay(
         state.elapsed += limits.tick;
     }
     outcome.ticks = tick - start;
-    outcome.finish_hours = state.elapsed / 3600.0;
-    outcome.spare_hours = -state.left.min(0.0) / 3600.0;
-    outcome.last = state.running;
-    outcome.met_deadline = !outcome.out_of_budget && state.elapsed <= limits.deadline + 1e-6;
-    meter.settle(limits, outcome).ok_or(ReplayError::Uncountable)
+    meter.settle(limits, ended(outcome, &state, limits)).ok_or(ReplayError::Uncountable)
+}
+
+fn ended(outcome: Outcome, state: &State, limits: &Limits) -> Outcome {
+    Outcome {
+        finish_hours: state.elapsed / 3600.0,
+        spare_hours: -state.left.min(0.0) / 3600.0,
+        last: state.running,
+        met_deadline: !outcome.out_of_budget && state.elapsed <= limits.deadline + 1e-6,
+        ..outcome
+    }
 }
 
 /// What this start really takes.

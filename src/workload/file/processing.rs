@@ -86,10 +86,8 @@ impl WorkloadFile {
             reading.storage = Storage::ObjectStore;
             assumed.note("data.storage", "object-store", "not stated: each sample is read once from where it lies");
         } else if reading.storage == Storage::Disk {
-            return Err(invalid(
-                "data.storage",
-                "each sample is read once, so nothing is copied first: object-store or network-disk",
-            ));
+            let why = "each sample is read once, so nothing is copied first: object-store or network-disk";
+            return Err(invalid("data.storage", why));
         }
         complete(data, &mut reading, true, &mut assumed);
         if reading.files.is_none() && reads.0 > 0.0 {
