@@ -1,6 +1,6 @@
 //! Targets for whatever has a price: amounts, catalogs, answers of clouds, bills, policies, capacity and portfolios.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::sync::LazyLock;
 
@@ -87,7 +87,7 @@ pub fn catalog_table(data: &[u8]) {
     }
     for cloud in ["aws", "gcp"] {
         let mut offers = Vec::new();
-        if read_prices(&CloudId::new(cloud), "prices/fuzz", &table, &HARDWARE, &Default::default(), &mut offers).is_ok()
+        if read_prices(&CloudId::new(cloud), "prices/fuzz", &table, &HARDWARE, &HashMap::default(), &mut offers).is_ok()
         {
             assert_eq!(offers.len(), table.rows(), "a row is an offer");
             assert_offers(&offers, cloud);

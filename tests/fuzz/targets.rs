@@ -15,8 +15,11 @@ pub use money::{bill, bill_parquet, capacity, catalog_table, cloud_answer, polic
 pub use runs::{availability_trace, calibration, estimate_case, huggingface_config, manifest, profile, profiler_trace};
 pub use runs::{run_document, shell_job, workload, yaml_job};
 
+/// Reads any bytes, and panics where what it read is not true.
+type Target = fn(&[u8]);
+
 /// Every target by its name, which is also that of its file in `fuzz_targets/` and of its folder in `corpus/`.
-pub const TARGETS: [(&str, fn(&[u8])); 20] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("availability_trace", availability_trace),
     ("bill", bill),
     ("bill_parquet", bill_parquet),
