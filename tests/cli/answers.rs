@@ -127,7 +127,7 @@ fn what_is_there_and_cannot_be_read_is_not_taken_for_absent() {
     assert!(refused.code == 2 && refused.stderr.contains("calibrations/h100.json"), "{}", refused.stderr);
     assert!(refused.stderr.contains("hint: `--calibration none` uses none"), "{}", refused.stderr);
     assert_eq!(ask(&[&question[..], &["--calibration", "none"]].concat()).code, 0);
-    let history = ask(&["prices", "--gpus", "H100", "--spot", "--history"]);
+    let history = ask(&["prices", "H100", "--spot", "--history"]);
     assert!(history.code == 1 && history.stderr.contains("price cache"), "{}", history.stderr);
 }
 

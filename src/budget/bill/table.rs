@@ -427,8 +427,8 @@ mod tests {
         let readable = [
             (currency, matches!(currency, "USD" | "usd" | "")),
             (start, moment(start).is_some()),
-            // What is wrong with an amount is told of its size.
-            (amount.trim_start_matches('-'), FineUsd::parse(amount).is_ok()),
+            // What is wrong with an amount is told without its sign.
+            (amount.strip_prefix('-').unwrap_or(amount), FineUsd::parse(amount).is_ok()),
             (hours, hours.is_empty() || hours.parse::<f64>().is_ok_and(f64::is_finite)),
         ];
         (
