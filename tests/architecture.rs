@@ -343,7 +343,7 @@ fn disagreements(name: &str, row: &str, manifest: &toml::Table, code: &str) -> V
         problems.push(format!("{at}: `{import}` stands in only one of the manifest and the row of CRATES"));
     }
     for import in &dependencies {
-        if positions(code, &format!("gpuplan_{}", import.replace('-', "_"))).next().is_none() {
+        if positions(code, &format!("gpuplan_{}::", import.replace('-', "_"))).next().is_none() {
             problems.push(format!("{at}: no code imports `{import}`: drop the dependency"));
         }
     }
