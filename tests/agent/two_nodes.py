@@ -2,7 +2,8 @@
 """A trainer on several machines: each step it exchanges a number and the wish to stop, and each saves its own shard.
 
 Without a time limit on the exchange, as with most collective libraries: who loses its peer hangs, or fails if the connection is
-reset. It stays at the step HOLD, if there is one, until told to stop. The first node writes its port into the file MEET.
+reset. It stays at the step HOLD, if there is one, until told to stop. MEET is the port of the first node, or a file into which it
+writes the port that it was given.
 """
 
 import json
@@ -22,14 +23,18 @@ signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
 
 def connect():
     if NODE == 0:
-        server = socket.create_server(("127.0.0.1", 0))
-        with open(MEET + ".new", "w") as file:
-            file.write(str(server.getsockname()[1]))
-        os.rename(MEET + ".new", MEET)
+        server = socket.create_server(("127.0.0.1", int(MEET) if MEET.isdigit() else 0))
+        if not MEET.isdigit():
+            with open(MEET + ".new", "w") as file:
+                file.write(str(server.getsockname()[1]))
+            os.rename(MEET + ".new", MEET)
         return [server.accept()[0].makefile("rw") for _ in range(NODES - 1)]
-    while not os.path.exists(MEET):
-        time.sleep(0.02)
-    return [socket.create_connection(("127.0.0.1", int(open(MEET).read()))).makefile("rw")]
+    while True:
+        try:
+            port = int(MEET) if MEET.isdigit() else int(open(MEET).read())
+            return [socket.create_connection(("127.0.0.1", port)).makefile("rw")]
+        except (FileNotFoundError, ConnectionRefusedError):
+            time.sleep(0.02)
 
 
 def say(peer, what):

@@ -126,7 +126,8 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
     println!("a checkpoint is safe after {:?}", begun.elapsed());
     cloud.world.take(&first.id, Duration::from_secs(30));
     let second = wait_for("another machine", &mut leader, &said, || {
-        cloud.world.up().into_iter().find(|seen| seen.id != first.id)
+        // Up or done already: on a busy machine it may end between two looks.
+        cloud.world.machines().into_iter().find(|seen| seen.id != first.id)
     });
     println!("another machine runs after {:?}", begun.elapsed());
     let until = Instant::now() + PATIENCE;
