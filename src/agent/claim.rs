@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::supervise::Talk;
-use crate::team::{self, Place};
+use crate::place::Place;
+use crate::talk::Talk;
+use crate::team;
 use crate::tree;
 use gpuplan_runstore::epoch::{Sight, takeover};
 use gpuplan_runstore::{Epoch, Owner, Run, Start, StoreError, Takeover};
@@ -141,7 +142,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::supervise::Stream;
+    use crate::talk::Stream;
     use gpuplan_runstore::layout::Layout;
     use gpuplan_runstore::{Phase, Status, Store};
 

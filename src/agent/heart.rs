@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -11,14 +11,14 @@ use tokio::task::spawn_blocking;
 
 use crate::caps::Caps;
 use crate::checkpoint::step_of;
-use crate::notice::{Notice, NoticeSource, Urgency};
+use crate::event::Event;
+use crate::notice::{NoticeSource, Urgency};
+use crate::place::Place;
+use crate::pulse::{Shared, with};
 use crate::scan::{Over, Ready, Settling, scan, unless_gone};
-use crate::team::Place;
 use crate::upload::{Shipped, Shipper};
-use crate::worth::Worth;
 use gpuplan_runstore::billed::Saved;
-use gpuplan_runstore::status::{Finding, Staged};
-use gpuplan_runstore::{Billed, Leaving, ManifestName, Phase, Run, Spent, Status, StoreError};
+use gpuplan_runstore::{Billed, Phase, Run, Spent, Status, StoreError};
 use gpuplan_telemetry::Sample;
 use gpuplan_units::{BillingRule, Usd};
 
@@ -36,79 +36,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const NOTICE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Failures in a row that are worth a warning.
 const WORTH_A_WARNING: u32 = 3;
-
-/// What happens beside the program.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    Notice {
-        notice: Notice,
-        /// The cloud itself says so, not a person or a scheduler.
-        by_cloud: bool,
-    },
-    /// Another machine of the run has to leave, failed, or is gone.
-    PeerLeaves {
-        node: u32,
-        leaving: Leaving,
-    },
-    Fenced,
-    Committed(ManifestName),
-    Warning(String),
-}
-
-/// What the tasks know of each other.
-#[derive(Clone, Debug, Default)]
-pub struct Pulse {
-    pub phase: Option<Phase>,
-    pub committed: Option<ManifestName>,
-    pub progress: Option<u64>,
-    pub starts: u32,
-    /// When the program was first started.
-    pub started_at: Option<Instant>,
-    /// The newest checkpoint that this epoch made safe, and when it was seen to be complete.
-    pub saved: Option<(ManifestName, Instant)>,
-    /// Of the job's data.
-    pub staged: Option<Staged>,
-    pub backlog_bytes: u64,
-    /// Bytes of the newest complete checkpoint: what the last one will have, too.
-    pub checkpoint_bytes: u64,
-    pub upload_bytes_per_second: Option<f64>,
-    /// By all other machines and epochs, as last read; `None` before the store has answered.
-    pub spent_besides: Option<Spent>,
-    /// Of the whole run, as last worked out from the bills that could be read; `None` without a price.
-    pub spent_at_least: Option<Usd>,
-    /// The cloud takes this machine away.
-    pub is_taken: bool,
-    /// All machines take part, so who is silent is missed.
-    pub is_assembled: bool,
-    /// Once it has ended: whether nothing is left to do.
-    pub is_done: Option<bool>,
-    /// Bytes that the program wrote to stdout and stderr, and whether some are missing from the log.
-    pub output_bytes: u64,
-    pub output_lost: bool,
-    /// Where the user asked what improvement costs.
-    pub worth: Option<Worth>,
-    /// GPUs and host at the last look, what costs time by the looks so far, and room on the disk.
-    pub sample: Option<Sample>,
-    pub findings: Vec<Finding>,
-    pub disk_free_bytes: Option<u64>,
-    pub warnings: Vec<String>,
-}
-
-impl Pulse {
-    /// A line of the program's output.
-    pub fn read(&mut self, line: &str) {
-        if let Some((worth, spent)) = self.worth.as_mut().zip(self.spent_at_least) {
-            worth.read(line, spent);
-        }
-    }
-}
-
-pub type Shared = Arc<Mutex<Pulse>>;
-
-/// Reads or changes the pulse. A task that died while it held it left whole values.
-pub fn with<T>(shared: &Shared, work: impl FnOnce(&mut Pulse) -> T) -> T {
-    work(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
-}
 
 pub struct Heart {
     pub run: Run,

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::heart::{Shared, with};
-use crate::supervise::{Stream, Talk};
+use crate::pulse::{Shared, with};
+use crate::talk::{Stream, Talk};
 use gpuplan_runstore::{Run, StoreError};
 
 /// A log of so many bytes becomes a chunk at once, and any other after this time.

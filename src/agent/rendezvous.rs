@@ -6,8 +6,8 @@ use std::env;
 use std::io;
 use std::net::{IpAddr, TcpListener, UdpSocket};
 
-use crate::supervise::Talk;
-use crate::team::Place;
+use crate::place::Place;
+use crate::talk::Talk;
 use gpuplan_runstore::Rendezvous;
 
 /// Addresses for documentation (RFC 5737, RFC 3849), with the local one to look from. Nothing is ever sent to them.

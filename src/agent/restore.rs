@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::checkpoint::{Completeness, Framework, step_of};
 use crate::scan::{entry, scan};
-use crate::supervise::Talk;
+use crate::talk::Talk;
 use crate::upload::FILES_AT_ONCE;
 use gpuplan_runstore::store::hash_file;
 use gpuplan_runstore::{Manifest, ManifestName, Run, StoreError, StoredFile};

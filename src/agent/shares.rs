@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 use crate::checkpoint::{Completeness, Entry, Framework, Seen};
-use crate::heart::{Event, Finish, Shared, out_of_time, with};
+use crate::event::Event;
+use crate::heart::{Finish, out_of_time};
+use crate::place::Place;
+use crate::pulse::{Shared, with};
 use crate::scan::{Over, Ready, entry, scan, unless_gone};
 use crate::team;
 use crate::upload::Shipper;
@@ -23,7 +26,7 @@ pub struct Sharing {
     pub folder: PathBuf,
     pub framework: Framework,
     pub settle: Duration,
-    pub place: team::Place,
+    pub place: Place,
     pub epoch: u64,
     /// With the first machine, which sends what is in it.
     pub shares_a_folder: bool,

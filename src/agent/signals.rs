@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::heart::Event;
+use crate::event::Event;
 use crate::notice::{Notice, Urgency};
 
 type Kind = fn() -> SignalKind;

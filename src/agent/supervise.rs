@@ -2,11 +2,12 @@
 
 mod attend;
 mod attention;
+mod folder;
 mod record;
+mod settings;
 mod stage;
+mod supervisor;
 
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,161 +16,39 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::caps::Caps;
-use crate::checkpoint::Framework;
-use crate::claim::{Claim, ClaimError};
+use crate::claim::Claim;
 use crate::control_group::ControlGroup;
-use crate::heart::{Event, Heart, Pulse, Shared, listen, with};
+use crate::event::Event;
+use crate::heart::listen;
 use crate::logs::{CHUNK_AGE, Logs};
-use crate::notice::{NoticeSource, Urgency};
-use crate::notify::{Notifier, Occasion};
-use crate::outcome::{Asked, Exit, Outcome};
-use crate::program::Signal;
+use crate::notice::Urgency;
+use crate::notify::Occasion;
+use crate::outcome::{Exit, Outcome};
+use crate::pulse::{Pulse, with};
 use crate::rendezvous;
 use crate::restart::{Crash, Decision, History};
 use crate::restore::{Restore, Restored};
 use crate::sample::Sampler;
 use crate::signals;
-use crate::staging::{Data, StagingError};
-use crate::stall::{OnStall, Stall};
-use crate::supervise::attend::OWNER_FILE;
+use crate::stall::Stall;
+use crate::supervise::folder::OWNER_FILE;
+pub use crate::supervise::settings::Settings;
+pub use crate::supervise::supervisor::Fault;
+use crate::supervise::supervisor::{Ending, Supervisor};
 use crate::sweep;
-use crate::team::{self, Place};
+pub use crate::talk::{Stream, Talk};
+use crate::team;
 use crate::tree;
-use crate::worth::{Question, Worth};
-use gpuplan_runstore::history::Keep;
+use crate::worth::Worth;
 use gpuplan_runstore::spec::command_of;
-use gpuplan_runstore::{Owner, Phase, Rendezvous, Run, Spec, Start, StoreError};
+use gpuplan_runstore::{Owner, Phase, Spec, Start, StoreError};
 use gpuplan_telemetry::host::Strangers;
 
-/// Between two looks at caps and progress.
-const TICK: Duration = Duration::from_millis(250);
-/// Of the time left, kept for recording the outcome.
-const RECORDING: Duration = Duration::from_secs(2);
 /// Messages to people are waited for so long at the end.
 const TELLING: Duration = Duration::from_secs(5);
 /// Before a restore that the store refused is tried again.
 const RESTORE_PAUSES: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
-
-/// Where the program writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    Out,
-    Err,
-}
-
-/// Where the agent's words and the program's output go.
-pub trait Talk: Send + Sync {
-    fn say(&self, line: &str);
-
-    /// What the program wrote, as it is.
-    fn pass(&self, stream: Stream, bytes: &[u8]);
-}
-
-pub struct Settings {
-    pub run: Run,
-    /// As the user wrote it.
-    pub store: String,
-    pub command: Vec<String>,
-    /// What is started in place of the command: what carries the runs of a sweep.
-    pub carrier: Option<Vec<String>>,
-    /// Checkpoint folder, absolute.
-    pub folder: PathBuf,
-    /// What the program reads; it is brought here first.
-    pub data: Option<Data>,
-    pub framework: Framework,
-    pub settle: Duration,
-    pub heartbeat: Duration,
-    /// Time to save and end where a signal or a cap asks for it; a cloud's notice says its own.
-    pub grace: Duration,
-    /// Before the first restart after a crash.
-    pub first_pause: Duration,
-    pub keep: Keep,
-    pub caps: Caps,
-    pub force: bool,
-    /// Go on without a checkpoint although there were some, none of which verifies.
-    pub restart_from_nothing: bool,
-    pub place: Place,
-    /// At which other machines reach this one; `None`: that of its default route.
-    pub address: Option<IpAddr>,
-    /// Keep the program's output in the store.
-    pub keep_output: bool,
-    /// Without a sign of life for so long the program is stalled.
-    pub stall: Option<Duration>,
-    pub on_stall: OnStall,
-    /// What asks the program to save and end.
-    pub signal: Signal,
-    pub worth: Option<Question>,
-    /// The program that tells of GPUs where there is no NVML.
-    pub nvidia_smi: String,
-    pub notifier: Option<Arc<dyn Notifier>>,
-    /// Stands for this machine, in tests.
-    pub machine: Option<String>,
-    /// A file whose appearance is a notice.
-    pub notice_from: Option<PathBuf>,
-    pub notices: Vec<Arc<dyn NoticeSource>>,
-}
-
-/// Why there is no outcome.
-#[derive(Debug, thiserror::Error)]
-pub enum Fault {
-    #[error(transparent)]
-    Claim(#[from] ClaimError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Staging(#[from] StagingError),
-    #[error("{0}")]
-    Machine(#[from] std::io::Error),
-    /// To start from nothing could cost weeks, so the user has to say it.
-    #[error("{0} checkpoints are committed and none of them verifies")]
-    NothingVerifies(usize),
-    #[error("the checkpoint that the first machine restored cannot be used here: {0}")]
-    Apart(String),
-}
-
-/// How the run is about to end.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ending {
-    asked: Option<Asked>,
-    /// When the whole tree is killed, and when the machine may be gone.
-    kill_at: Option<Instant>,
-    leave_by: Option<Instant>,
-}
-
-struct Supervisor {
-    settings: Settings,
-    talk: Arc<dyn Talk>,
-    mark: String,
-    group: Option<ControlGroup>,
-    epoch: u64,
-    begun: Instant,
-    begun_at: Timestamp,
-    pulse: Shared,
-    sender: mpsc::Sender<Event>,
-    events: mpsc::Receiver<Event>,
-    ending: Ending,
-    /// What the first machine started from, on every other.
-    start: Option<Start>,
-    rendezvous: Option<Rendezvous>,
-    logs: Option<Logs>,
-    stall: Stall,
-    sampler: Sampler,
-    /// It was said that the disk has no room for another checkpoint.
-    is_short_of_disk: bool,
-    telling: JoinSet<()>,
-    /// The highest share of the budget that was told, percent.
-    told: Option<u32>,
-    /// The last look at the processes, and who is none of ours.
-    looked: Instant,
-    strangers: Strangers,
-    exit: Option<Exit>,
-    /// Why the program was not started.
-    why: Option<String>,
-    synced: bool,
-    output_lost: bool,
-}
 
 /// Runs the command until it is done, may not go on, or is given up.
 pub async fn supervise(settings: Settings, talk: Arc<dyn Talk>) -> Result<Outcome, Fault> {
@@ -255,22 +134,6 @@ async fn until_told_to_leave(events: &mut mpsc::Receiver<Event>) {
 }
 
 impl Supervisor {
-    fn heart(&self) -> Heart {
-        let (run, pulse, events) = (self.settings.run.clone(), self.pulse.clone(), self.sender.clone());
-        let Settings { heartbeat, caps, place, .. } = self.settings;
-        Heart {
-            run,
-            epoch: self.epoch,
-            place,
-            pace: heartbeat,
-            caps,
-            begun: self.begun,
-            begun_at: self.begun_at,
-            pulse,
-            events,
-        }
-    }
-
     async fn live(&mut self) -> Result<Outcome, Fault> {
         if self.settings.keep_output {
             let own = self.own_folder()?.join("logs").join(self.settings.run.name());
@@ -341,6 +204,13 @@ impl Supervisor {
         self.hear(Event::Warning(warning), None);
     }
 
+    async fn stage_and_start(&mut self) -> Result<Outcome, Fault> {
+        match self.stage().await? {
+            Some(outcome) => Ok(outcome),
+            None => self.start_again_and_again().await,
+        }
+    }
+
     async fn start_again_and_again(&mut self) -> Result<Outcome, Fault> {
         let mut history = History::default();
         loop {
@@ -403,14 +273,6 @@ impl Supervisor {
         Ok(self.unless_asked(work).await.transpose()?)
     }
 
-    /// A program that says it is done while its last checkpoint could not be made safe is worth another start elsewhere.
-    fn outcome(&self, exit: Exit) -> Outcome {
-        match Outcome::of(self.ending.asked, exit) {
-            Outcome::Completed if !self.synced => Outcome::Interrupted,
-            outcome => outcome,
-        }
-    }
-
     /// `None` if the program should not start any more.
     async fn restore(&mut self) -> Result<Option<Restored>, Fault> {
         let (run, folder, talk) = (self.settings.run.clone(), self.settings.folder.clone(), self.talk.clone());
@@ -455,20 +317,6 @@ impl Supervisor {
         }
         with(&self.pulse, |pulse| pulse.committed = restored.name);
         Ok(Some(restored))
-    }
-
-    /// Waits for the work, and gives it up when the run has to end.
-    async fn unless_asked<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = std::pin::pin!(work);
-        let mut tick = tokio::time::interval(TICK);
-        while self.ending.asked.is_none() {
-            tokio::select! {
-                done = &mut work => return Some(done),
-                Some(event) = self.events.recv() => self.hear(event, None),
-                _ = tick.tick() => self.look(None),
-            }
-        }
-        None
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::outcome::{AGENT_FAULT, INTERRUPTED};
 use crate::slots::{Before, Slots};
-use crate::supervise::Talk;
+use crate::talk::Talk;
 use gpuplan_runstore::layout::RunNameError;
 use gpuplan_runstore::sweep::{RunState, SweepStatus, SweptRun};
 use gpuplan_runstore::{Phase, Run, StoreError};

@@ -2,13 +2,14 @@
 //! their files of each. Whoever has to leave, all leave; who falls silent is missed by the others.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use crate::heart::{Event, Shared, with};
-use crate::supervise::Talk;
+use crate::event::Event;
+use crate::place::Place;
+use crate::pulse::{Shared, with};
+use crate::talk::Talk;
 use gpuplan_runstore::epoch::SILENT_HEARTBEATS;
 use gpuplan_runstore::team::union;
 use gpuplan_runstore::{Leaving, Member, Owner, Phase, Run, Start, Status, StoreError, StoredFile, Wanted};
@@ -22,37 +23,6 @@ const PART_LOOK: Duration = Duration::from_millis(250);
 /// Looks in a row without a new heartbeat before a machine is missed, however long they took: where this machine stood still, the
 /// others may have, too, and are about to speak.
 const SILENT_LOOKS: u32 = SILENT_HEARTBEATS + 2;
-
-/// Folder of the first machine's agent among the checkpoints; others' have their number behind it.
-const OWN_FOLDER: &str = ".gpuplan";
-
-/// Which machine of how many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub node: u32,
-    pub nodes: u32,
-}
-
-impl Place {
-    pub const ALONE: Self = Self { node: 0, nodes: 1 };
-
-    pub fn is_first(self) -> bool {
-        self.node == 0
-    }
-
-    /// The agent's own folder among the checkpoints, where several machines may share them.
-    pub fn own_folder(self, checkpoints: &Path) -> PathBuf {
-        checkpoints.join(if self.is_first() { OWN_FOLDER.to_owned() } else { format!("{OWN_FOLDER}-{}", self.node) })
-    }
-
-    pub fn is_alone(self) -> bool {
-        self.nodes <= 1
-    }
-
-    fn others(self) -> impl Iterator<Item = u32> {
-        (0..self.nodes).filter(move |node| *node != self.node)
-    }
-}
 
 /// Joins the epoch of a first machine that is seen to work, and waits for what it starts from. The number of the epoch.
 pub async fn join(run: &Run, place: Place, me: &Owner, talk: &dyn Talk) -> Result<(u64, Start), StoreError> {

@@ -10,8 +10,9 @@ use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 
 use crate::hold::Hold;
+use crate::place::Place;
 use crate::scan::{Ready, entry, unless_gone};
-use crate::team::{Place, collect};
+use crate::team::collect;
 use gpuplan_runstore::history::{Keep, to_prune};
 use gpuplan_runstore::layout::data_key;
 use gpuplan_runstore::store::hash_file;

@@ -2,23 +2,27 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::heart::{Event, Finish, Shipping, with};
-use crate::hold;
+use crate::event::Event;
+use crate::heart::{Finish, Shipping};
 use crate::outcome::{Asked, Exit};
 use crate::program::Program;
+use crate::pulse::with;
 use crate::rendezvous;
 use crate::restore::Restored;
 use crate::scan::{Over, Settling};
 use crate::shares::Sharing;
 use crate::stall::Stall;
-use crate::supervise::{Fault, RECORDING, Stream, Supervisor, TICK};
-use crate::team::{self, Place};
+use crate::supervise::attention::TICK;
+use crate::supervise::record::RECORDING;
+use crate::supervise::supervisor::{Fault, Supervisor};
+use crate::talk::Stream;
+use crate::team;
 use crate::tree;
 use crate::upload::Shipper;
 
@@ -32,9 +36,6 @@ const LAUNCHER_PATIENCE: Duration = Duration::from_mins(2);
 /// where nothing hurries the end of the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 const LAST_WORDS_UNHURRIED: Duration = Duration::from_secs(30);
-/// In the first machine's own folder: the mark of the first machine's agent, by which others see that they share the folder.
-pub const OWNER_FILE: &str = "owner";
-
 impl Supervisor {
     /// Until all that the program completed is safe or cannot be made so.
     pub(super) async fn attend(&mut self, restored: &Restored) -> Result<Exit, Fault> {
@@ -179,35 +180,6 @@ impl Supervisor {
         tokio::spawn(
             Sharing { run, shipper, folder, framework, settle, place, epoch, shares_a_folder, pulse, events }.run(told),
         )
-    }
-
-    pub(super) fn own_folder_of(&self, node: u32) -> PathBuf {
-        Place { node, ..self.settings.place }.own_folder(&self.settings.folder)
-    }
-
-    /// Made if needed, without what an earlier start left in it.
-    pub(super) fn own_folder(&self) -> io::Result<PathBuf> {
-        let own = self.own_folder_of(self.settings.place.node);
-        fs::create_dir_all(&own)?;
-        hold::release(&own)?;
-        for file in [own.join("notice.json"), own.join("progress")] {
-            if let Err(error) = fs::remove_file(file)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                return Err(error);
-            }
-        }
-        Ok(own)
-    }
-
-    /// Whether the first machine's files are this machine's, too, on a shared disk.
-    pub(super) fn shares_a_folder(&self) -> io::Result<bool> {
-        let Some(start) = &self.start else { return Ok(false) };
-        match fs::read_to_string(self.own_folder_of(0).join(OWNER_FILE)) {
-            Ok(owner) => Ok(owner == start.folder_of),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     fn environment(&self, restored: &Restored, starts: u32, own: &Path) -> Vec<(String, String)> {

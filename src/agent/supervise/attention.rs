@@ -7,19 +7,22 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::heart::{Event, with};
+use crate::event::Event;
 use crate::notice::{Notice, Urgency, grace};
 use crate::notify::{Message, Occasion};
 use crate::outcome::{Asked, Exit};
 use crate::program::Program;
+use crate::pulse::with;
 use crate::restore::Restored;
 use crate::stall::{OnStall, Signs};
-use crate::supervise::Supervisor;
+use crate::supervise::supervisor::Supervisor;
 use crate::tree;
 use crate::worth::Worth;
 use gpuplan_runstore::{Leaving, Phase};
 use gpuplan_units::Bytes;
 
+/// Between two looks at caps and progress.
+pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Between two looks at the table of processes, to collect orphans that ended and to see who works.
 const TABLE: Duration = Duration::from_secs(5);
 /// Warnings that a status shows.
@@ -265,5 +268,19 @@ impl Supervisor {
     pub(super) fn disk_is_full(&self) -> bool {
         let needed = with(&self.pulse, |pulse| pulse.checkpoint_bytes);
         self.free_bytes().is_some_and(|free| free < needed.max(1))
+    }
+
+    /// Waits for the work, and gives it up when the run has to end.
+    pub(super) async fn unless_asked<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        let mut tick = tokio::time::interval(TICK);
+        while self.ending.asked.is_none() {
+            tokio::select! {
+                done = &mut work => return Some(done),
+                Some(event) = self.events.recv() => self.hear(event, None),
+                _ = tick.tick() => self.look(None),
+            }
+        }
+        None
     }
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::heart::with;
 use crate::notify::Occasion;
 use crate::outcome::{Asked, Outcome};
-use crate::supervise::{RECORDING, Supervisor};
+use crate::pulse::with;
+use crate::supervise::supervisor::Supervisor;
 use gpuplan_runstore::Phase;
 
+/// Of the time left, kept for recording the outcome.
+pub(super) const RECORDING: Duration = Duration::from_secs(2);
 /// A store that is away is waited for so long, while the machine is there.
 const PATIENCE: Duration = Duration::from_mins(1);
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::heart::{Event, with};
+use crate::event::Event;
 use crate::outcome::{Exit, Outcome};
+use crate::pulse::with;
 use crate::staging::{Data, stage};
-use crate::supervise::{Fault, Supervisor, Talk};
+use crate::supervise::supervisor::{Fault, Supervisor};
+use crate::talk::Talk;
 use gpuplan_runstore::{Contents, Phase, StoreError};
 use gpuplan_units::Bytes;
 
@@ -22,11 +24,11 @@ pub(super) async fn before_joining(data: Option<&Data>, talk: &Arc<dyn Talk>) ->
 }
 
 impl Supervisor {
-    /// What is wrong with the data for good is told as the end of the run, and the program is not started.
-    pub(super) async fn stage_and_start(&mut self) -> Result<Outcome, Fault> {
+    /// What is wrong with the data for good is told as the end of the run, and the program is not started; `None`: it can start.
+    pub(super) async fn stage(&mut self) -> Result<Option<Outcome>, Fault> {
         let is_first = self.settings.place.is_first();
         let Some(data) = self.settings.data.clone().filter(|_| is_first) else {
-            return self.start_again_and_again().await;
+            return Ok(None);
         };
         with(&self.pulse, |pulse| pulse.phase = Some(Phase::Staging));
         let (talk, logs, pulse) = (self.talk.clone(), self.logs.clone(), self.pulse.clone());
@@ -41,17 +43,17 @@ impl Supervisor {
             stage(&data, FIRST_PAUSE, &say, show).await
         };
         match self.unless_asked(work).await {
-            None => Ok(self.outcome(Exit::Code(0))),
+            None => Ok(Some(self.outcome(Exit::Code(0)))),
             Some(Err(error)) => {
                 say(&error.to_string());
                 let outcome = if error.is_for_now() { Outcome::Interrupted } else { Outcome::Unprepared };
                 self.why = Some(error.to_string());
-                Ok(outcome)
+                Ok(Some(outcome))
             }
             Some(Ok(contents)) => {
                 with(&self.pulse, |pulse| pulse.phase = Some(Phase::Running));
                 self.compare(&contents).await?;
-                self.start_again_and_again().await
+                Ok(None)
             }
         }
     }

@@ -18,8 +18,7 @@ use super::*;
 use crate::checkpoint::Framework;
 use crate::restore::Restore;
 use crate::scan::{Over, Settling, scan};
-use crate::supervise::{Stream, Talk};
-use crate::team::Place;
+use crate::talk::{Stream, Talk};
 use gpuplan_runstore::Store;
 use gpuplan_runstore::layout::Layout;
 
