@@ -7,8 +7,9 @@ use futures_util::TryStreamExt;
 use object_store::path::Path as Location;
 use object_store::{Error, GetOptions, ObjectMeta, ObjectStoreExt};
 
+use crate::store::error::{StoreError, refused};
 use crate::store::link::Linker;
-use crate::store::{Store, StoreError, refused};
+use crate::store::objects::Store;
 
 /// An object below an address.
 #[derive(Clone, Debug, PartialEq, Eq)]

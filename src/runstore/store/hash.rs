@@ -1,0 +1,57 @@
+//! `Hash`: SHA-256 of what flows, and of a file of this machine.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+use crate::store::disk::in_background;
+use crate::store::error::StoreError;
+
+/// Piece that is hashed at a time where nothing is sent.
+const PIECE: u64 = 1 << 20;
+
+/// What was in a file on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub sha256: String,
+    pub size: u64,
+}
+
+/// SHA-256 as it flows. TLS brings this implementation: as fast as any with the instructions of newer processors, and half as
+/// fast again as `sha2` on those without (410 against 262 MB/s), as many GPU machines have.
+pub struct Hash(Context);
+
+impl Hash {
+    pub fn new() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// In hexadecimal digits.
+    pub fn text(self) -> String {
+        self.0.finish().as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    }
+}
+
+/// Size and hash of a file of this machine.
+pub async fn hash_file(path: &Path) -> Result<Sent, StoreError> {
+    let owned = path.to_owned();
+    in_background(path, move || {
+        let (mut file, mut hash, mut size, mut block) =
+            (File::open(&owned)?, Hash::new(), 0, Vec::with_capacity(PIECE as usize));
+        loop {
+            block.clear();
+            if (&mut file).take(PIECE).read_to_end(&mut block)? == 0 {
+                return Ok(Sent { sha256: hash.text(), size });
+            }
+            hash.update(&block);
+            size += block.len() as u64;
+        }
+    })
+    .await
+}
