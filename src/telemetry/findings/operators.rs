@@ -1,6 +1,6 @@
 //! Rules on the operators of a trace.
 
-use crate::findings::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
+use crate::findings::draft::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
 use gpuplan_workload::Precision;
 use gpuplan_workload::profile::{Cause, Finding, Mended, OperatorClass, Operators, Rule};
 

@@ -1,6 +1,6 @@
 //! Rules on sampled counters.
 
-use crate::findings::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
+use crate::findings::draft::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
 use crate::samples::HOST_FULL;
 use gpuplan_units::Bytes;
 use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Rule, Usage, median};
