@@ -48,7 +48,7 @@ const CRATES: &[(&str, &str)] = &[
 
 /// The only files and folders that may touch files, network, processes, threads, clocks, the environment or chance.
 const EDGE: &str = "main.rs agent_main.rs embedded/build.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
-    launch/journal.rs launch/execute.rs runstore/store.rs runstore/store/ budget/ledger.rs telemetry/nvml.rs telemetry/smi.rs telemetry/host.rs \
+    launch/clock.rs launch/journal.rs launch/execute.rs runstore/store.rs runstore/store/ budget/ledger.rs telemetry/nvml.rs telemetry/smi.rs telemetry/host.rs \
     agent/claim.rs agent/control_group.rs agent/heart.rs agent/hold.rs agent/logs.rs agent/program.rs agent/rendezvous.rs agent/restore.rs agent/sample.rs agent/scan.rs agent/shares.rs agent/signals.rs agent/staging.rs agent/staging/ \
     agent/supervise.rs agent/supervise/ agent/sweep.rs agent/team.rs agent/tree.rs agent/upload.rs";
 

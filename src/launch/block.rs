@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::launcher::LaunchError;
+use crate::launch_error::LaunchError;
 use gpuplan_market::BoxFuture;
 use gpuplan_units::Usd;
 

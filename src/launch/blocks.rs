@@ -1,7 +1,8 @@
 //! Places that said no: for how long they are not asked again.
 
 use crate::events::Choice;
-use crate::launcher::{LaunchError, Pool, Reach};
+use crate::launch_error::{LaunchError, Reach};
+use crate::machine::Pool;
 
 /// A pool without capacity is asked again after ten minutes, and after twice as long each time it says no again (reference of
 /// EC2's capacity errors; the length is judgement). Seconds.
@@ -82,7 +83,7 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launcher::Market;
+    use crate::machine::Market;
 
     fn pool(cloud: &str, zone: &str, name: &str, market: Market) -> Pool {
         Pool {

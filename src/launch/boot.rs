@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::events::Choice;
     use crate::job::{Job, Parcel, Secret};
-    use crate::launcher::{Market, Pool};
+    use crate::machine::{Market, Pool};
     use gpuplan_units::{BillingRule, GpuCount, Usd, UsdPerHour};
     use gpuplan_workload::Sweep;
 

@@ -7,7 +7,8 @@ mod orders;
 
 use crate::blocks::Blocks;
 use crate::events::{Action, End, Event, Outcome, Past, Report, Terms};
-use crate::launcher::{LaunchError, Machine, MachineId, MachineState, Pool};
+use crate::launch_error::LaunchError;
+use crate::machine::{Machine, MachineId, MachineState, Pool};
 use crate::phase::{Gang, Next, Phase, Which};
 use crate::rental::{Rental, Rentals};
 use gpuplan_spot::policy::reason::Reason;

@@ -1,6 +1,7 @@
 //! What a run is, what its controller hears and what it wants: the words between the state machine and the world.
 
-use crate::launcher::{LaunchError, Machine, MachineId, Pool};
+use crate::launch_error::LaunchError;
+use crate::machine::{Machine, MachineId, Pool};
 use crate::rental::Rentals;
 use gpuplan_spot::policy::{Limits, Policy};
 use gpuplan_units::{BillingRule, UsdPerHour};

@@ -10,10 +10,13 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::clock::Clock;
 use crate::controller::Controller;
 use crate::events::{Action, Choice, End, Event, Order, Outcome, Report};
 use crate::journal::{Journal, JournalError, Said};
-use crate::launcher::{LaunchError, Launcher, MachineId};
+use crate::launch_error::LaunchError;
+use crate::launcher::Launcher;
+use crate::machine::MachineId;
 use crate::rented;
 use crate::request::{boot_script, request};
 use crate::spec::RunSpec;
@@ -30,36 +33,6 @@ const TELLING: Duration = Duration::from_secs(5);
 const READ: f64 = 10.0;
 /// Agents of a gang end within about a second of the first one, and then send the last that their programs said. Real time.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// However fast the time of a run passes. Real seconds.
-const SHORTEST_PAUSE: f64 = 0.1;
-
-/// The time of a run. A stand-in for a cloud makes it pass faster.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    pub started_at: Timestamp,
-    pub speed: f64,
-}
-
-impl Clock {
-    pub fn now(&self) -> f64 {
-        self.of(Timestamp::now())
-    }
-
-    /// Seconds of the run.
-    pub fn of(&self, time: Timestamp) -> f64 {
-        time.duration_since(self.started_at).as_secs_f64() * self.speed
-    }
-
-    fn pause(&self, seconds: f64) -> Duration {
-        Duration::from_secs_f64((seconds / self.speed).clamp(SHORTEST_PAUSE, 3600.0))
-    }
-
-    pub fn at(&self, seconds: f64) -> Timestamp {
-        let real = jiff::SignedDuration::from_secs_f64((seconds / self.speed).clamp(0.0, 1e9));
-        self.started_at.checked_add(real).unwrap_or(Timestamp::MAX)
-    }
-}
-
 /// Why a run is not led any more. Its machines go on until they end themselves.
 #[derive(Debug, thiserror::Error)]
 pub enum LeadError {

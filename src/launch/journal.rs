@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Params, params};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::events::{Choice, End, Order, Past};
-use crate::launcher::{Machine, MachineId, Pool};
+use crate::machine::{Machine, MachineId, Pool};
 use crate::rental::{Rental, Rentals};
 use crate::spec::{RunSpec, SpecError};
 use gpuplan_units::{BillingRule, UsdPerHour};
@@ -30,6 +30,8 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS machines (
         id TEXT PRIMARY KEY, run TEXT NOT NULL, pool TEXT NOT NULL, epoch INTEGER NOT NULL, node INTEGER NOT NULL,
         rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL, since REAL NOT NULL, until REAL);
+    CREATE TABLE IF NOT EXISTS handed (
+        run TEXT PRIMARY KEY, work TEXT NOT NULL, handed_at INTEGER NOT NULL, job TEXT, end TEXT, ended_at INTEGER, relaunches INTEGER);
     CREATE TABLE IF NOT EXISTS events (run TEXT NOT NULL, at INTEGER NOT NULL, line TEXT NOT NULL);
 ";
 
@@ -112,7 +114,6 @@ impl Journal {
             return Err(JournalError::Version(version));
         }
         database.execute_batch(TABLES)?;
-        database.execute_batch(handed::TABLE)?;
         database.pragma_update(None, "user_version", VERSION)?;
         Ok(Self { database, steps_to_live: None })
     }

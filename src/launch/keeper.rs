@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::launcher::{CreateRequest, LaunchError, Pool};
+use crate::launch_error::LaunchError;
+use crate::machine::{CreateRequest, Pool};
 use gpuplan_market::BoxFuture;
 
 /// A group of one machine to make.

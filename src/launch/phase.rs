@@ -1,7 +1,7 @@
 //! Where a run stands: choosing, creating a gang, running, ending machines, ended.
 
 use crate::events::{End, Order};
-use crate::launcher::MachineId;
+use crate::machine::MachineId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {

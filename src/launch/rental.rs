@@ -1,6 +1,6 @@
 //! `Rental`: a machine that is paid for, from when, at which rate; and what all of them cost.
 
-use crate::launcher::MachineId;
+use crate::machine::MachineId;
 use gpuplan_units::{BillingRule, Usd, UsdPerHour};
 
 /// What cannot be counted is more than any budget: where `Usd::from_dollars` stops.

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use crate::boot::{self, Boot, Source};
 use crate::events::Order;
 use crate::job::Parcel;
-use crate::launcher::{CreateRequest, LaunchError};
+use crate::launch_error::LaunchError;
+use crate::machine::CreateRequest;
 use crate::spec::RunSpec;
 use gpuplan_runstore::Run;
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::block::BlockOrder;
 use crate::events::{Choice, Terms};
 use crate::job::Job;
-use crate::launcher::Pool;
+use crate::machine::Pool;
 use gpuplan_runstore::Expected;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::semi_markov::Tables;

@@ -2,7 +2,8 @@
 
 use crate::controller::{Controller, FIRST_PAUSE, STRAYS};
 use crate::events::{Action, Choice, Order};
-use crate::launcher::{LaunchError, Machine, MachineId};
+use crate::launch_error::LaunchError;
+use crate::machine::{Machine, MachineId};
 use crate::names;
 use crate::phase::{Gang, Next, Open, Phase, Which};
 use crate::rental::Rental;

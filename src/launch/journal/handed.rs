@@ -6,11 +6,6 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::engine::{Handed, JobId};
 use crate::journal::{Journal, JournalError, time};
 
-pub const TABLE: &str = "
-    CREATE TABLE IF NOT EXISTS handed (
-        run TEXT PRIMARY KEY, work TEXT NOT NULL, handed_at INTEGER NOT NULL, job TEXT, end TEXT, ended_at INTEGER, relaunches INTEGER);
-";
-
 /// A run on an engine as the journal knows it.
 #[derive(Clone, Debug)]
 pub struct KeptJob {
