@@ -1,15 +1,15 @@
 //! `AwsLauncher`: rents machines of EC2 one call at a time, finds them again by their tags in every region, and ends them.
 
 pub mod blocks;
+mod filter;
 pub mod fleet;
 pub mod gang;
 pub mod keep;
+mod known;
 pub mod listed;
 pub mod order;
 pub mod site;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
@@ -20,118 +20,24 @@ use jiff::Timestamp;
 use crate::CLOUD;
 use crate::account::{find, running};
 use crate::errors::launch_error;
+use crate::launcher::filter::filter;
 use crate::launcher::gang::Group;
+pub use crate::launcher::known::AwsLauncher;
+use crate::launcher::known::is_fresh;
 use crate::launcher::site::{Site, Subnet};
 use crate::offerings::listed as listed_in_zones;
-use crate::session::{Account, Session};
+use crate::session::Account;
 use crate::vcpu_quotas::{Bought, counts, request as request_quota};
 use gpuplan_launch::block::Seller;
 use gpuplan_launch::names;
-use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct};
+use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, SelfDestruct};
 use gpuplan_market::{BoxFuture, SourceError};
 
-/// Answers everywhere; asked where no region is configured.
-const ANY_REGION: &str = "us-east-1";
-/// What a region is like seldom changes, and images come out every few weeks.
-const KNOWN_FOR: Duration = Duration::from_mins(10);
-/// Credentials of a role end, so they are found anew, well within the quarter of an hour that the shortest live.
-const SIGNED_IN_FOR: Duration = Duration::from_mins(5);
 /// EC2 may deny for a while that a machine exists (EC2 API reference, "Eventual consistency"); the contract's minute, twice.
 const LATE: Duration = Duration::from_mins(2);
 const NOT_FOUND: &str = "InvalidInstanceID.NotFound";
 
-/// Rents as the account that the environment, a profile or this machine's role names, with what `setup.tf` made in it.
-pub struct AwsLauncher {
-    session: Session,
-    signed_in: tokio::sync::Mutex<Option<(Instant, Account)>>,
-    known: Mutex<Known>,
-}
-
-/// What was learned on the way. All of it can be lost.
-#[derive(Default)]
-struct Known {
-    owner: Option<String>,
-    regions: Option<(Instant, Vec<String>)>,
-    sites: BTreeMap<(String, String, Option<String>), (Instant, Site)>,
-    /// Orders by their token: a repeated call has to say the same in every word, or EC2 refuses it.
-    orders: BTreeMap<String, RunInstancesInputBuilder>,
-    /// And when this process created it.
-    region_of: BTreeMap<MachineId, (String, Option<Instant>)>,
-    groups: BTreeSet<Group>,
-}
-
-fn is_fresh(since: Instant, life: Duration) -> bool {
-    since.elapsed() < life
-}
-
 impl AwsLauncher {
-    /// Nothing is asked before the first call.
-    pub fn from_environment() -> Self {
-        Self::new(Session::from_environment())
-    }
-
-    pub fn new(session: Session) -> Self {
-        Self { session, signed_in: tokio::sync::Mutex::new(None), known: Mutex::new(Known::default()) }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn account(&self) -> Result<Account, LaunchError> {
-        let mut kept = self.signed_in.lock().await;
-        if let Some((_, account)) = kept.as_ref().filter(|(since, _)| is_fresh(*since, SIGNED_IN_FOR)) {
-            return Ok(account.clone());
-        }
-        let account = self.session.sign_in().await.map_err(launch_error)?;
-        *kept = Some((Instant::now(), account.clone()));
-        Ok(account)
-    }
-
-    /// Who rents, as AWS names them: the one mark that says whom to ask.
-    async fn caller(&self, account: &Account) -> Result<String, LaunchError> {
-        if let Some(owner) = self.known().owner.clone() {
-            return Ok(owner);
-        }
-        let region = account.home_region().unwrap_or(ANY_REGION);
-        let said = account.sts(region).get_caller_identity().send().await;
-        let said = said.map_err(|error| launch_error(account.error(region, &error)))?;
-        let unnamed = || LaunchError::Unclear { code: "sts:GetCallerIdentity names nobody".to_owned() };
-        let owner = said.arn().ok_or_else(unnamed)?.to_owned();
-        self.known().owner = Some(owner.clone());
-        Ok(owner)
-    }
-
-    /// Those that are enabled for the account.
-    async fn regions(&self, account: &Account) -> Result<Vec<String>, LaunchError> {
-        if let Some((_, regions)) = self.known().regions.as_ref().filter(|(since, _)| is_fresh(*since, KNOWN_FOR)) {
-            return Ok(regions.clone());
-        }
-        let region = account.home_region().unwrap_or(ANY_REGION);
-        let answer = account.ec2(region).describe_regions().send().await;
-        let answer = answer.map_err(|error| launch_error(account.error(region, &error)))?;
-        let regions: Vec<String> =
-            answer.regions().iter().filter_map(|region| region.region_name().map(str::to_owned)).collect();
-        self.known().regions = Some((Instant::now(), regions.clone()));
-        Ok(regions)
-    }
-
-    async fn has_enabled(&self, account: &Account, region: &str) -> Result<(), LaunchError> {
-        let is_enabled = self.regions(account).await?.iter().any(|enabled| enabled == region);
-        let closed = || LaunchError::NotSold { code: format!("{region} is not enabled for this account") };
-        if is_enabled { Ok(()) } else { Err(closed()) }
-    }
-
-    async fn site(&self, account: &Account, pool: &Pool, image: Option<&str>) -> Result<Site, LaunchError> {
-        let key = (pool.region.clone(), pool.instance_type.clone(), image.map(str::to_owned));
-        if let Some((_, site)) = self.known().sites.get(&key).filter(|(since, _)| is_fresh(*since, KNOWN_FOR)) {
-            return Ok(site.clone());
-        }
-        let site = site::find(account, &pool.region, &pool.instance_type, image).await?;
-        self.known().sites.insert(key, (Instant::now(), site.clone()));
-        Ok(site)
-    }
-
     /// Everything that the one call says, the same for the same token.
     async fn prepared(
         &self,
@@ -284,10 +190,6 @@ impl AwsLauncher {
         let found = try_join_all(regions.iter().map(|region| described(account, region, named))).await?;
         Ok(regions.into_iter().zip(found).filter(|(_, found)| !found.is_empty()).map(|(region, _)| region).collect())
     }
-}
-
-fn filter(name: &str, value: &str) -> Filter {
-    Filter::builder().name(name).values(value).build()
 }
 
 /// The one call. Nobody repeats it but whoever holds the token.

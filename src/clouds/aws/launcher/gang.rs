@@ -6,7 +6,7 @@ use aws_sdk_ec2::types::{PlacementGroup, PlacementStrategy, ResourceType, Tag, T
 use jiff::Timestamp;
 
 use crate::errors::launch_error;
-use crate::launcher::filter;
+use crate::launcher::filter::filter;
 use crate::launcher::order::tags;
 use crate::session::Account;
 use gpuplan_launch::names;

@@ -9,8 +9,10 @@ use jiff::Timestamp;
 
 use crate::CLOUD;
 use crate::errors::launch_error;
+use crate::launcher::filter::filter;
+use crate::launcher::fleet;
+use crate::launcher::known::AwsLauncher;
 use crate::launcher::site::{self, Site, Subnet};
-use crate::launcher::{AwsLauncher, filter, fleet};
 use crate::session::Account;
 use gpuplan_launch::keeper::{Group, KeepRequest, Keeper};
 use gpuplan_launch::{CreateRequest, LaunchError, Machine, MachineId, MachineState, Pool, names};

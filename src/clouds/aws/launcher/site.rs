@@ -9,7 +9,7 @@ use aws_sdk_ec2::types::{
 };
 
 use crate::errors::{launch_error, not_set_up};
-use crate::launcher::filter;
+use crate::launcher::filter::filter;
 use crate::session::Account;
 use gpuplan_launch::{LaunchError, Reach};
 
