@@ -5,66 +5,34 @@
 
 mod body;
 mod found;
+mod known;
 mod marks;
 mod refused;
+mod seen;
 mod shape;
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use google_cloud_compute_v1::client::{Instances, ZoneOperations};
 use google_cloud_compute_v1::model::Operation;
 use google_cloud_compute_v1::model::operation::Status;
 use google_cloud_gax::options::RequestOptionsBuilder;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::CLOUD;
-use crate::identity;
-use crate::launcher::body::Frame;
-use crate::launcher::found::{Seen, place_of};
-use crate::launcher::refused::{call_error, operation_error, source_error};
-use crate::project::Project;
-use crate::sdk::{access, not_built, signed, zones};
-use crate::zones::Zones;
-use gpuplan_clouds_http::variable;
+use crate::launcher::body::{COMPUTE, Frame};
+pub use crate::launcher::known::GcpLauncher;
+use crate::launcher::refused::{call_error, operation_error, source_error, wrong};
+use crate::launcher::seen::place_of;
+use crate::sdk::{signed, zones};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
 use gpuplan_market::{BoxFuture, SourceError};
 
-/// An operation that takes longer has no clear answer yet; asked again with the same token, it is waited for again. Below the time
-/// that whoever leads a run gives a call.
-const PATIENCE: Duration = Duration::from_secs(50);
 /// Between two questions for an operation, should Google answer before it is done.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Unless it was given another.
-const SETUP_NAME: &str = "gpuplan";
-const COMPUTE: &str = "https://compute.googleapis.com";
-
-/// A project that machines are rented in, with the application default credentials.
-pub struct GcpLauncher {
-    project: Project,
-    /// Who rents, as far as the credentials say it.
-    owner: String,
-    /// The name that `setup.tf` was given.
-    setup: String,
-    patience: Duration,
-    clients: OnceCell<Clients>,
-    zones: OnceCell<Zones>,
-    /// Sizes of images by their path. GiB.
-    images: Mutex<BTreeMap<String, u32>>,
-    /// What this launcher created or listed: a machine that is deleted leaves every list, and only its operations say why.
-    seen: Mutex<BTreeMap<MachineId, Seen>>,
-}
-
-struct Clients {
-    instances: Instances,
-    operations: ZoneOperations,
-}
-
 /// `images.get`, as far as it is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -74,49 +42,6 @@ struct Image {
 }
 
 impl GcpLauncher {
-    pub fn from_environment() -> Self {
-        let project = Project::from_environment();
-        let owner = if project.is_stand_in() { "nobody".to_owned() } else { identity::find().principal };
-        let setup = variable("GPUPLAN_GCP_NAME").unwrap_or_else(|| SETUP_NAME.to_owned());
-        Self { setup, ..Self::at(project, owner) }
-    }
-
-    pub fn at(project: Project, owner: String) -> Self {
-        let (clients, zones, setup) = (OnceCell::new(), OnceCell::new(), SETUP_NAME.to_owned());
-        Self {
-            project,
-            owner,
-            setup,
-            patience: PATIENCE,
-            clients,
-            zones,
-            images: Mutex::default(),
-            seen: Mutex::default(),
-        }
-    }
-
-    /// Gives operations another time to end.
-    pub fn patient_for(self, patience: Duration) -> Self {
-        Self { patience, ..self }
-    }
-
-    fn id(&self) -> Result<&str, LaunchError> {
-        self.project.id().map_err(|error| source_error(&error))
-    }
-
-    async fn clients(&self) -> Result<&Clients, LaunchError> {
-        let build = async || -> Result<Clients, SourceError> {
-            let instances = access(&self.project)?.instances().await.map_err(|error| not_built(&error))?;
-            let operations = access(&self.project)?.zone_operations().await.map_err(|error| not_built(&error))?;
-            Ok(Clients { instances, operations })
-        };
-        self.clients.get_or_try_init(build).await.map_err(|error| source_error(&error))
-    }
-
-    fn seen(&self) -> MutexGuard<'_, BTreeMap<MachineId, Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Zone after zone, where the offer names none: a repeated call asks the same zones in the same order, and each knows its token.
     async fn create_somewhere(&self, request: CreateRequest) -> Result<Machine, LaunchError> {
         let Some(shape) = shape::of(&request.pool.instance_type) else {
@@ -194,7 +119,7 @@ impl GcpLauncher {
     async fn got(&self, zone: &str, name: &str, token: &str) -> Result<Machine, LaunchError> {
         let call = self.clients().await?.instances.get().set_project(self.id()?).set_zone(zone).set_instance(name);
         match call.send().await {
-            Ok(instance) => match found::seen(&instance)?.filter(|seen| seen.machine.token == token) {
+            Ok(instance) => match seen::seen(&instance)?.filter(|seen| seen.machine.token == token) {
                 Some(seen) => Ok(self.remember(seen)),
                 None => Err(wrong(format!("another machine is called {zone}/{name}"))),
             },
@@ -203,12 +128,6 @@ impl GcpLauncher {
             }
             Err(error) => Err(call_error(&error, |_| String::new())),
         }
-    }
-
-    fn remember(&self, seen: Seen) -> Machine {
-        let machine = seen.machine.clone();
-        self.seen().insert(machine.id.clone(), seen);
-        machine
     }
 
     /// Waits until the operation is done, whatever came of it.
@@ -272,10 +191,6 @@ impl GcpLauncher {
         images().insert(image.to_owned(), size);
         Ok(size)
     }
-}
-
-fn wrong(detail: String) -> LaunchError {
-    LaunchError::Request { code: "not asked".to_owned(), detail }
 }
 
 /// Google knows a repeated insertion by a UUID: one made from the token, laid out as a name-based one (RFC 9562, 5.5) over SHA-256.

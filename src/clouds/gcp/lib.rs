@@ -22,40 +22,15 @@ pub mod quotas;
 #[cfg_attr(not(feature = "gcp"), path = "without_sdk.rs")]
 mod sdk;
 pub mod skus;
+mod sources;
 #[cfg(feature = "gcp")]
 pub mod spot_prices;
 pub mod zones;
 
-use gpuplan_market::Sources;
+pub use sources::sources;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "gcp";
 
 /// What a launch needs in a Google Cloud project, as Terraform.
 pub const SETUP: &str = include_str!("setup.tf");
-
-#[cfg(feature = "gcp")]
-pub fn sources() -> Sources {
-    let project = project::Project::from_environment();
-    Sources {
-        prices: vec![
-            Box::new(billing::SkuPrices::from_environment()),
-            Box::new(spot_prices::SpotPrices { project: project.clone() }),
-        ],
-        risks: vec![
-            Box::new(preemptions::Preemptions { project: project.clone() }),
-            Box::new(capacity::Capacity { project: project.clone() }),
-        ],
-        account: Some(Box::new(account::Account { project })),
-        needs_feature: None,
-    }
-}
-
-#[cfg(not(feature = "gcp"))]
-pub fn sources() -> Sources {
-    Sources {
-        prices: vec![Box::new(billing::SkuPrices::from_environment())],
-        needs_feature: Some(CLOUD),
-        ..Sources::default()
-    }
-}

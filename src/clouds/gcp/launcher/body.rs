@@ -10,11 +10,13 @@ use google_cloud_compute_v1::model::{
 use jiff::Timestamp;
 
 use crate::launcher::marks::{ITEM, Marks};
+use crate::launcher::refused::{source_error, wrong};
 use crate::launcher::shape::Shape;
 use crate::project::Project;
 use crate::zones::region;
 use gpuplan_launch::{CreateRequest, LaunchError, Market};
 
+pub const COMPUTE: &str = "https://compute.googleapis.com";
 /// What the account may do is said by its roles, not by a scope (cloud.google.com/compute/docs/access/service-accounts, "Best practice").
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
@@ -47,11 +49,11 @@ pub struct Frame<'a> {
 
 impl Frame<'_> {
     pub fn instance(&self, request: &CreateRequest, name: &str) -> Result<Instance, LaunchError> {
-        let project = self.project.id().map_err(|error| super::source_error(&error))?;
+        let project = self.project.id().map_err(|error| source_error(&error))?;
         let region = region(self.zone).unwrap_or(&request.pool.region);
         let marks = Marks::of(request, self.owner);
         let labels = marks.labels(&request.tags);
-        let exact = serde_json::to_string(&marks).map_err(|error| super::wrong(error.to_string()))?;
+        let exact = serde_json::to_string(&marks).map_err(|error| wrong(error.to_string()))?;
         let item = |key: &str, value: String| Items::new().set_key(key).set_value(value);
         let account = format!("{}-machine@{project}.iam.gserviceaccount.com", self.setup);
         // Without an address of its own a machine is reached by nobody, and reaches Google's services through its subnetwork.
@@ -83,7 +85,7 @@ impl Frame<'_> {
 
     /// A machine that only shuts down keeps its disk, which costs money: before all else it learns how to delete itself.
     fn startup(&self, request: &CreateRequest, project: &str, name: &str) -> String {
-        let address = self.project.address(super::COMPUTE);
+        let address = self.project.address(COMPUTE);
         let machine = format!("{address}/compute/v1/projects/{project}/zones/{}/instances/{name}", self.zone);
         format!(
             "#!/bin/sh\ncat >end-machine <<'GPUPLAN_END'\n{END}GPUPLAN_END\n\
@@ -97,7 +99,7 @@ impl Frame<'_> {
 fn scheduling(request: &CreateRequest, now: Timestamp) -> Result<Scheduling, LaunchError> {
     let seconds = request.expires_at.duration_since(now).as_secs_f64().ceil() as i64;
     if seconds > LONGEST_LIFE {
-        return Err(super::wrong("a machine here lives for 120 days at most; --lifetime 120d".to_owned()));
+        return Err(wrong("a machine here lives for 120 days at most; --lifetime 120d".to_owned()));
     }
     let model = match request.pool.market {
         Market::Spot => ProvisioningModel::Spot,

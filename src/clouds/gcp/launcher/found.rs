@@ -2,20 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use google_cloud_compute_v1::model::instance::Status;
 use google_cloud_compute_v1::model::instance_aggregated_list::warning::Code as ListCode;
 use google_cloud_compute_v1::model::instances_scoped_list::warning::Code as ScopeCode;
-use google_cloud_compute_v1::model::scheduling::ProvisioningModel;
-use google_cloud_compute_v1::model::{Instance, InstanceAggregatedList, Operation};
+use google_cloud_compute_v1::model::{InstanceAggregatedList, Operation};
 use google_cloud_gax::paginator::Paginator;
-use jiff::Timestamp;
 
-use crate::CLOUD;
-use crate::launcher::GcpLauncher;
-use crate::launcher::marks::{ITEM, Marks, RUN, label};
+use crate::launcher::known::GcpLauncher;
+use crate::launcher::marks::{RUN, label};
 use crate::launcher::refused::call_error;
-use crate::zones::{last_segment, region};
-use gpuplan_launch::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
+use crate::launcher::seen::{Seen, place_of, seen};
+use crate::zones::last_segment;
+use gpuplan_launch::{LaunchError, Machine, MachineState};
 
 /// Types of operations that end a machine, and whether the cloud took it away (cloud.google.com/compute/docs/logging/audit-logging,
 /// "System event audit logs"; "Create and use Spot VMs" finds preemptions by the first).
@@ -26,77 +23,6 @@ const ENDS: [(&str, bool); 5] = [
     ("compute.instances.guestTerminate", false),
     ("delete", false),
 ];
-
-/// A machine and the number that Google gives it, which no other ever has.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    pub machine: Machine,
-    pub number: u64,
-}
-
-/// Zone and name; `None`: no machine of this cloud is called so.
-pub fn place_of(machine: &MachineId) -> Option<(&str, &str)> {
-    machine.0.split_once('/')
-}
-
-/// `Ok(None)`: it carries no mark of a run.
-pub fn seen(instance: &Instance) -> Result<Option<Seen>, LaunchError> {
-    let unreadable = |what: &str| {
-        let name = instance.name.as_deref().unwrap_or("without a name");
-        LaunchError::Unclear { code: format!("the machine {name} says no {what}") }
-    };
-    let zone = instance.zone.as_deref().map(last_segment).ok_or_else(|| unreadable("zone"))?;
-    let name = instance.name.as_deref().ok_or_else(|| unreadable("name"))?;
-    let created = instance.creation_timestamp.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
-    let created_at = created.ok_or_else(|| unreadable("time of its creation"))?;
-    let labels: BTreeMap<&str, &str> =
-        instance.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let mut items = instance.metadata.iter().flat_map(|metadata| &metadata.items);
-    let item = items.find(|item| item.key.as_deref() == Some(ITEM)).and_then(|item| item.value.as_deref());
-    let pool = Pool {
-        cloud: CLOUD.to_owned(),
-        region: region(zone).unwrap_or(zone).to_owned(),
-        zone_id: Some(zone.to_owned()),
-        instance_type: instance.machine_type.as_deref().map(last_segment).unwrap_or_default().to_owned(),
-        market: market(instance),
-    };
-    let Some(marks) = Marks::read(item, &labels, pool, created_at) else { return Ok(None) };
-    let (state, reason) = state(instance);
-    let machine = Machine {
-        id: MachineId(format!("{zone}/{name}")),
-        run: marks.run,
-        epoch: marks.epoch,
-        node: marks.node,
-        token: marks.token,
-        pool: marks.pool,
-        state,
-        reason,
-        was_taken: false,
-        created_at,
-        expires_at: marks.expires_at,
-        owner: marks.owner,
-    };
-    Ok(Some(Seen { machine, number: instance.id.ok_or_else(|| unreadable("number"))? }))
-}
-
-fn market(instance: &Instance) -> Market {
-    let model = instance.scheduling.as_ref().and_then(|scheduling| scheduling.provisioning_model.as_ref());
-    if model == Some(&ProvisioningModel::Spot) { Market::Spot } else { Market::OnDemand }
-}
-
-/// One that has stopped still pays for its disk: only a deleted machine costs nothing.
-fn state(instance: &Instance) -> (MachineState, Option<String>) {
-    let stopped = || Some("it stopped, and its disk is still there".to_owned());
-    match &instance.status {
-        Some(Status::Pending | Status::Provisioning | Status::Staging) => (MachineState::Starting, None),
-        Some(Status::Stopping | Status::PendingStop | Status::Suspending | Status::Deprovisioning) => {
-            (MachineState::Ending, None)
-        }
-        Some(Status::Terminated | Status::Stopped | Status::Suspended) => (MachineState::Ending, stopped()),
-        // A word that this program does not know may well be paid for.
-        _ => (MachineState::Running, None),
-    }
-}
 
 /// A zone that did not answer may hold machines that cost money: then nothing is known of all.
 fn answered_everywhere(page: &InstanceAggregatedList) -> Result<(), LaunchError> {

@@ -14,6 +14,11 @@ use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_launch::{CreateRequest, LaunchError};
 use gpuplan_market::SourceError;
 
+/// Refused here, before Google is asked.
+pub fn wrong(detail: String) -> LaunchError {
+    LaunchError::Request { code: "not asked".to_owned(), detail }
+}
+
 /// A call that had no answer, or one that is no answer, leaves everything open.
 pub fn call_error(error: &CallError, how_to_ask: impl FnOnce(&Exceeded) -> String) -> LaunchError {
     if error.is_authentication() {

@@ -1,0 +1,34 @@
+//! What Google Cloud is asked for prices, risks and of the account.
+
+#[cfg(not(feature = "gcp"))]
+use crate::CLOUD;
+use crate::billing;
+#[cfg(feature = "gcp")]
+use crate::{account, capacity, preemptions, project, spot_prices};
+use gpuplan_market::Sources;
+
+#[cfg(feature = "gcp")]
+pub fn sources() -> Sources {
+    let project = project::Project::from_environment();
+    Sources {
+        prices: vec![
+            Box::new(billing::SkuPrices::from_environment()),
+            Box::new(spot_prices::SpotPrices { project: project.clone() }),
+        ],
+        risks: vec![
+            Box::new(preemptions::Preemptions { project: project.clone() }),
+            Box::new(capacity::Capacity { project: project.clone() }),
+        ],
+        account: Some(Box::new(account::Account { project })),
+        needs_feature: None,
+    }
+}
+
+#[cfg(not(feature = "gcp"))]
+pub fn sources() -> Sources {
+    Sources {
+        prices: vec![Box::new(billing::SkuPrices::from_environment())],
+        needs_feature: Some(CLOUD),
+        ..Sources::default()
+    }
+}
