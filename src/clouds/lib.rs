@@ -29,23 +29,30 @@ use std::sync::Arc;
 
 use gpuplan_hardware::CloudId;
 use gpuplan_launch::{Engine, Launcher};
+use gpuplan_market::PriceSource;
 use gpuplan_runstore::store::KeySource;
 
 /// The registry: one line a cloud. `None` where nobody has written an adapter.
 pub fn sources(cloud: &CloudId) -> Option<Sources> {
     Some(match cloud.as_str() {
         aws::CLOUD => aws::sources(),
-        azure::CLOUD => azure::sources(),
-        crusoe::CLOUD => crusoe::sources(),
+        azure::CLOUD => Sources {
+            risks: vec![Box::new(azure::eviction_rates::EvictionRates::from_environment())],
+            ..prices_of(azure::retail_prices::RetailPrices::from_environment())
+        },
         gcp::CLOUD => gcp::sources(),
-        lambda::CLOUD => lambda::sources(),
-        nebius::CLOUD => nebius::sources(),
-        oci::CLOUD => oci::sources(),
-        runpod::CLOUD => runpod::sources(),
-        vast::CLOUD => vast::sources(),
-        verda::CLOUD => verda::sources(),
+        lambda::CLOUD => prices_of(lambda::instance_types::InstanceTypes::from_environment()),
+        crusoe::CLOUD | nebius::CLOUD => Sources::default(),
+        oci::CLOUD => prices_of(oci::cost_estimator::CostEstimator::from_environment()),
+        runpod::CLOUD => prices_of(runpod::gpu_types::GpuTypes::from_environment()),
+        vast::CLOUD => prices_of(vast::machines::Machines::from_environment()),
+        verda::CLOUD => prices_of(verda::instance_types::InstanceTypes::from_environment()),
         _ => return None,
     })
+}
+
+fn prices_of(source: impl PriceSource + 'static) -> Sources {
+    Sources { prices: vec![Box::new(source)], ..Sources::default() }
 }
 
 /// Clouds whose machines this program rents.

@@ -12,11 +12,12 @@ use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::fake::CLOUD;
 use crate::fake::scenario::Scenario;
 use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
 use gpuplan_market::BoxFuture;
 
+/// Name of the launcher.
+pub const CLOUD: &str = "fake";
 /// Of the names of its machines.
 const PREFIX: &str = "fake-";
 /// As EC2 says it.

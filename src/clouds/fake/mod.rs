@@ -5,11 +5,9 @@
 pub mod machines;
 pub mod scenario;
 
-pub use machines::{FakeCloud, is_own};
+pub use machines::{CLOUD, FakeCloud, is_own};
 pub use scenario::Scenario;
 
-/// Name of the launcher.
-pub const CLOUD: &str = "fake";
 /// Seconds of the run in a second: a demonstration of hours takes seconds.
 pub const SPEED: f64 = 600.0;
 /// A machine lives for at least so long, in hours of the run: programs here take their own time, and two hours are twelve seconds of it.

@@ -1,10 +1,4 @@
 //! Nebius: its prices are told over gRPC with a service account only, so no live source stands here; the snapshot's prices do.
 
-use gpuplan_market::Sources;
-
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "nebius";
-
-pub fn sources() -> Sources {
-    Sources::default()
-}

@@ -3,11 +3,5 @@
 pub mod cost_estimator;
 pub mod shapes;
 
-use gpuplan_market::Sources;
-
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "oci";
-
-pub fn sources() -> Sources {
-    Sources { prices: vec![Box::new(cost_estimator::CostEstimator::from_environment())], ..Sources::default() }
-}

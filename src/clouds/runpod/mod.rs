@@ -3,11 +3,5 @@
 pub mod gpu_types;
 pub mod stock;
 
-use gpuplan_market::Sources;
-
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "runpod";
-
-pub fn sources() -> Sources {
-    Sources { prices: vec![Box::new(gpu_types::GpuTypes::from_environment())], ..Sources::default() }
-}

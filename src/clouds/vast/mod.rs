@@ -3,11 +3,5 @@
 pub mod bundles;
 pub mod machines;
 
-use gpuplan_market::Sources;
-
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "vast";
-
-pub fn sources() -> Sources {
-    Sources { prices: vec![Box::new(machines::Machines::from_environment())], ..Sources::default() }
-}
