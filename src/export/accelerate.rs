@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::framework::{Told, configuration_path};
 use crate::job::Job;
+use crate::told::{Told, configuration_path};
 use crate::{ExportError, yaml};
 use gpuplan_workload::{Precision, Recompute, Shard};
 

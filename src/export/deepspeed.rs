@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::ExportError;
-use crate::framework::{Told, configuration_path, flag, torchrun};
 use crate::job::Job;
+use crate::told::{Told, configuration_path, flag, torchrun};
 use gpuplan_workload::{Precision, Recompute, Shard};
 
 pub const FILE: &str = "deepspeed.json";

@@ -138,7 +138,7 @@ impl Job {
             serde_json::from_value(workload.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
         let training = &stated.file.training;
         let named = training.framework.as_deref().unwrap_or_default();
-        let framework = Framework::of_workload(wishes.framework.as_deref().unwrap_or(named), &planned.layout.layout)?;
+        let framework = framework_of(wishes.framework.as_deref().unwrap_or(named), &planned.layout.layout)?;
         let mut to_edit = Vec::new();
         let mut or_edit = |given: Option<String>, placeholder: String, what: &str| {
             given.unwrap_or_else(|| {
@@ -326,6 +326,17 @@ impl Stated {
             Usd::parse(text.trim_start_matches('$')).map_err(|error| ExportError::Plan(error.to_string()))
         };
         self.file.limits.budget.as_ref().map(read).transpose()
+    }
+}
+
+/// By the name in the workload; without one a layout that splits layers is Megatron's, another plain PyTorch's.
+fn framework_of(named: &str, layout: &Layout) -> Result<Framework, ExportError> {
+    let splits_layers = layout.model_parallel() > 1 || layout.context > 1 || layout.expert > 1;
+    match named {
+        "" if splits_layers => Ok(Framework::Megatron),
+        "" | "fsdp-compile" | "pytorch-eager" | "litgpt" | "torchtune" => Ok(Framework::Fsdp),
+        "megatron-deepspeed" | "nemo" => Ok(Framework::Megatron),
+        other => other.parse(),
     }
 }
 

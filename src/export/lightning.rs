@@ -1,8 +1,8 @@
 //! Lightning: the layout as arguments of the Trainer, as LightningCLI reads them behind its sub-command.
 
 use crate::ExportError;
-use crate::framework::{Told, flag, torchrun};
 use crate::job::Job;
+use crate::told::{Told, flag, torchrun};
 use gpuplan_workload::{Precision, Shard};
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {

@@ -1,8 +1,8 @@
 //! Megatron-LM: the layout as arguments of its `megatron/training/arguments.py`.
 
 use crate::ExportError;
-use crate::framework::{Told, flag, torchrun};
 use crate::job::Job;
+use crate::told::{Told, flag, torchrun};
 use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {

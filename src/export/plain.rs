@@ -1,8 +1,8 @@
 //! PyTorch without a framework: the program reads the layout from variables and builds DDP or FSDP of it.
 
 use crate::ExportError;
-use crate::framework::{Told, torchrun};
 use crate::job::Job;
+use crate::told::{Told, torchrun};
 
 pub fn told(job: &Job) -> Result<Told, ExportError> {
     job.only_data_parallel("fsdp")?;

@@ -1,9 +1,10 @@
 //! The script that every job target runs on each machine: variables, configuration, then the agent around the training command.
 
-use crate::ExportError;
-use crate::framework::configuration_path;
+use crate::framework::Framework;
 use crate::job::Job;
 use crate::network::between_machines;
+use crate::told::{Told, configuration_path};
+use crate::{ExportError, accelerate, deepspeed, lightning, megatron, plain, torchtitan, trainer};
 
 /// Port of the first machine where the others meet it; torchrun's default.
 pub const PORT: u16 = 29500;
@@ -19,7 +20,7 @@ pub struct Position<'a> {
 
 /// Bash without a first line. It ends in the agent, whose exit code is the script's.
 pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
-    let told = job.framework.told(job)?;
+    let told = told(job)?;
     let mut lines = Vec::new();
     if job.plan.nodes > 1 {
         lines.push(format!("NODE={} NODES={} FIRST={}", position.node, position.nodes, position.first));
@@ -43,6 +44,25 @@ pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
     let words: Vec<String> = launcher.chain(job.command.iter().chain(&told.flags).map(|word| quoted(word))).collect();
     lines.push(format!("  -- {}", words.join(" ")));
     Ok(lines.join("\n") + "\n")
+}
+
+/// The layout in the words of the framework.
+fn told(job: &Job) -> Result<Told, ExportError> {
+    let framework = job.framework;
+    if job.nodes_at_least.is_some() && !matches!(framework, Framework::None | Framework::Megatron) {
+        let why = "it would train with another batch on fewer machines; --framework megatron keeps it, and `none` leaves it to you";
+        return Err(job.misfit(framework.word(), why));
+    }
+    match framework {
+        Framework::None => Ok(Told { checkpoints: "auto", ..Told::default() }),
+        Framework::Fsdp => plain::told(job),
+        Framework::Accelerate => accelerate::told(job),
+        Framework::Deepspeed => deepspeed::told(job),
+        Framework::Megatron => megatron::told(job),
+        Framework::Torchtitan => torchtitan::told(job),
+        Framework::HfTrainer => trainer::told(job),
+        Framework::Lightning => lightning::told(job),
+    }
 }
 
 fn agent(job: &Job, checkpoints: &str) -> String {

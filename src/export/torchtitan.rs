@@ -1,8 +1,8 @@
 //! torchtitan: the layout as keys of its configuration, given on the command line, where they win over the user's own TOML file.
 
 use crate::ExportError;
-use crate::framework::{Told, flag, torchrun};
 use crate::job::Job;
+use crate::told::{Told, flag, torchrun};
 use gpuplan_workload::{Precision, Recompute, Shard};
 
 /// How many replicas there are, and over how many GPUs each is sharded.

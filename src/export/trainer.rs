@@ -1,7 +1,7 @@
 //! Hugging Face transformers: the layout as TrainingArguments, which `HfArgumentParser` reads from the command line.
 
-use crate::framework::{Told, configuration_path, flag, torchrun};
 use crate::job::Job;
+use crate::told::{Told, configuration_path, flag, torchrun};
 use crate::{ExportError, deepspeed};
 use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
 

@@ -1,0 +1,47 @@
+//! `ExportError`: why a plan cannot be written; first of all since a target or a framework is not known by its name.
+
+use std::str::FromStr;
+
+use crate::framework::Framework;
+use crate::target::Target;
+
+/// Why a plan cannot be written so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    #[error("`{0}` is no target; choose among {all}", all = Target::words().join(", "))]
+    UnknownTarget(String),
+    #[error("`{0}` is no framework that is known here; choose among {all}", all = Framework::words().join(", "))]
+    UnknownFramework(String),
+    #[error("the plan cannot be read: {0}")]
+    Plan(String),
+    #[error("{framework} cannot be told the layout {layout}: {why}")]
+    Layout { framework: &'static str, layout: String, why: &'static str },
+    #[error("the name `{name}` does not do for {target}: {rule}")]
+    Name { name: String, target: Target, rule: &'static str },
+    #[error("{target} {why}")]
+    Unfit { target: Target, why: String },
+    #[error("a sweep of {runs} runs is no single job; what starts it is `gpuplan launch`")]
+    Sweep { runs: u64 },
+}
+
+impl FromStr for Target {
+    type Err = ExportError;
+
+    fn from_str(text: &str) -> Result<Self, ExportError> {
+        Self::ALL
+            .into_iter()
+            .find(|target| target.word() == text)
+            .ok_or_else(|| ExportError::UnknownTarget(text.to_owned()))
+    }
+}
+
+impl FromStr for Framework {
+    type Err = ExportError;
+
+    fn from_str(text: &str) -> Result<Self, ExportError> {
+        Self::ALL
+            .into_iter()
+            .find(|framework| framework.word() == text)
+            .ok_or_else(|| ExportError::UnknownFramework(text.to_owned()))
+    }
+}

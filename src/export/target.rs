@@ -1,0 +1,71 @@
+//! `Target`: what a plan can be written for.
+
+use std::fmt;
+
+/// What a plan can be written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Torchrun,
+    Accelerate,
+    Deepspeed,
+    Slurm,
+    Kubernetes,
+    Jobset,
+    Kueue,
+    Skypilot,
+    Dstack,
+    Ray,
+    Terraform,
+}
+
+impl Target {
+    pub const ALL: [Self; 11] = [
+        Self::Torchrun,
+        Self::Accelerate,
+        Self::Deepspeed,
+        Self::Slurm,
+        Self::Kubernetes,
+        Self::Jobset,
+        Self::Kueue,
+        Self::Skypilot,
+        Self::Dstack,
+        Self::Ray,
+        Self::Terraform,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Torchrun => "torchrun",
+            Self::Accelerate => "accelerate",
+            Self::Deepspeed => "deepspeed",
+            Self::Slurm => "slurm",
+            Self::Kubernetes => "kubernetes",
+            Self::Jobset => "jobset",
+            Self::Kueue => "kueue",
+            Self::Skypilot => "skypilot",
+            Self::Dstack => "dstack",
+            Self::Ray => "ray",
+            Self::Terraform => "terraform",
+        }
+    }
+
+    pub fn words() -> Vec<&'static str> {
+        Self::ALL.map(Self::word).to_vec()
+    }
+
+    /// Whether it runs something; else it is a configuration that a job reads.
+    pub fn is_job(self) -> bool {
+        !matches!(self, Self::Accelerate | Self::Deepspeed)
+    }
+
+    /// Whether it starts a job on fewer machines than were asked for, by itself.
+    pub fn is_elastic(self) -> bool {
+        matches!(self, Self::Slurm | Self::Torchrun)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
