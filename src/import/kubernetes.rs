@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use crate::error::invalid;
 use crate::labels::narrow;
-use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, command, invalid};
+use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, command};
 use gpuplan_units::Hours;
 
 /// Objects that may stand beside a job and cost nothing of themselves.

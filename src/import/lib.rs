@@ -3,43 +3,18 @@
 pub mod ask;
 pub mod chips;
 pub mod command;
+mod error;
 pub mod kubernetes;
 pub mod labels;
+mod names;
 pub mod skypilot;
 pub mod slurm;
 pub mod words;
 mod yaml;
 
 pub use ask::{Asked, Chips, Choice, Gpus, Kind, Need, Said};
-
-use gpuplan_hardware::Hardware;
-use gpuplan_workload::Models;
-
-/// Why a file cannot be read as a job.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ImportError {
-    #[error("it is no job of Slurm (#SBATCH), SkyPilot (resources:) or Kubernetes (apiVersion:, kind:)")]
-    UnknownKind,
-    #[error("it is no YAML: {0}")]
-    Yaml(String),
-    #[error("`{key}`: {detail}")]
-    Invalid { key: String, detail: String },
-    /// It holds several, of which each has to be priced alone.
-    #[error("it holds {} jobs ({}); put the one to price into a file of its own", .0.len(), .0.join(", "))]
-    Several(Vec<String>),
-    #[error("it asks for no GPU")]
-    NoGpu,
-    /// A count of cards that nobody named.
-    #[error("it asks for {0} GPUs and does not say which")]
-    NoGpuName(u32),
-}
-
-/// The names that a job may use.
-#[derive(Clone, Copy)]
-pub struct Names<'a> {
-    pub hardware: &'a Hardware,
-    pub models: &'a Models,
-}
+pub use error::ImportError;
+pub use names::Names;
 
 /// Reads a job of any kind: the content says which it is.
 pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
@@ -54,8 +29,4 @@ pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
     } else {
         Err(ImportError::UnknownKind)
     }
-}
-
-fn invalid(key: &str, detail: impl Into<String>) -> ImportError {
-    ImportError::Invalid { key: key.to_owned(), detail: detail.into() }
 }

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid};
+use crate::error::invalid;
+use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, chips, command};
 use gpuplan_hardware::CloudId;
 
 /// Known keys of a task that change neither machines nor price.

@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use crate::{Asked, Chips, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, invalid, words};
+use crate::error::invalid;
+use crate::{Asked, Chips, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, words};
 use gpuplan_units::Hours;
 
 /// Short options and their long names.

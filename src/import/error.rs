@@ -1,0 +1,25 @@
+//! `ImportError`: why a file cannot be read as a job.
+
+/// Why a file cannot be read as a job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    #[error("it is no job of Slurm (#SBATCH), SkyPilot (resources:) or Kubernetes (apiVersion:, kind:)")]
+    UnknownKind,
+    #[error("it is no YAML: {0}")]
+    Yaml(String),
+    #[error("`{key}`: {detail}")]
+    Invalid { key: String, detail: String },
+    /// It holds several, of which each has to be priced alone.
+    #[error("it holds {} jobs ({}); put the one to price into a file of its own", .0.len(), .0.join(", "))]
+    Several(Vec<String>),
+    #[error("it asks for no GPU")]
+    NoGpu,
+    /// A count of cards that nobody named.
+    #[error("it asks for {0} GPUs and does not say which")]
+    NoGpuName(u32),
+}
+
+/// A value that its key does not allow.
+pub(crate) fn invalid(key: &str, detail: impl Into<String>) -> ImportError {
+    ImportError::Invalid { key: key.to_owned(), detail: detail.into() }
+}
