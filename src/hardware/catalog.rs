@@ -3,26 +3,18 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::cells::{newer, optional};
 use crate::cloud::CloudId;
+use crate::disk_link::DiskLink;
+pub use crate::error::HardwareError;
 use crate::gpu::{Gpu, GpuId};
-use crate::host::{self, DiskLink, HostId, HostType};
+use crate::host::{self, HostId, HostType};
 use crate::instance::{InstanceId, InstanceType, SoldAs};
 use crate::link::{Link, LinkKind, Topology};
 use crate::names::plain;
 use crate::node::{Fabric, GpuLink, NodeShape};
 use gpuplan_embedded::{Archive, EmbeddedError, Table};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
-
-/// Why catalog text cannot be used. The row is counted from 1 after the header.
-#[derive(Debug, thiserror::Error)]
-pub enum HardwareError {
-    #[error(transparent)]
-    Packed(#[from] EmbeddedError),
-    #[error("catalogs/{file}: {detail}")]
-    Document { file: &'static str, detail: String },
-    #[error("catalogs/{file}.csv, row {row}: {detail}")]
-    Row { file: String, row: usize, detail: String },
-}
 
 #[derive(Clone, Debug, Default)]
 pub struct Hardware {
@@ -189,7 +181,7 @@ impl Hardware {
             (text("gpu_link")?, text("host_network_gbit_per_s")?, text("fabric")?, text("fabric_gbit_per_s")?);
         let (processors, sold, notes) = (text("cpu_architecture")?, text("sold_as")?, text("notes")?);
         let (sources, dates) = (text("source")?, text("as_of")?);
-        let (disk_rates, disk_reads) = (host::newer(table, "disk_mb_per_s")?, host::newer(table, "disk_reads_per_s")?);
+        let (disk_rates, disk_reads) = (newer(table, "disk_mb_per_s")?, newer(table, "disk_reads_per_s")?);
         for row in 0..table.rows() {
             let broken = |detail: String| HardwareError::Row { file: file.to_owned(), row: row + 1, detail };
             let number = |name: &str, cell: &str| {
@@ -245,12 +237,5 @@ impl Hardware {
             self.instances.push(instance);
         }
         Ok(())
-    }
-}
-
-pub(super) fn optional(cell: &str) -> Result<Option<f64>, ()> {
-    match cell {
-        "" => Ok(None),
-        text => text.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0).map(Some).ok_or(()),
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! These machines have a table of their own, so that nothing that is planned on GPUs can meet one.
 
-use crate::catalog::{HardwareError, optional};
+use crate::cells::{newer, optional};
 use crate::cloud::CloudId;
+use crate::disk_link::DiskLink;
+use crate::error::HardwareError;
 use crate::instance::{InstanceType, SoldAs};
 use gpuplan_embedded::Table;
 use gpuplan_units::Bytes;
@@ -31,33 +33,6 @@ pub struct HostType {
     pub notes: String,
     pub source: String,
     pub as_of: String,
-}
-
-/// What the link of a machine to its network disks sustains, whatever the disks reach.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DiskLink {
-    pub bytes_per_second: f64,
-    pub reads_per_second: f64,
-}
-
-impl DiskLink {
-    /// The two columns of the catalog, decimal MB and reads of a second; what is not said limits nothing.
-    pub(super) fn new(megabytes: Option<f64>, reads: Option<f64>) -> Option<Self> {
-        let link = Self {
-            bytes_per_second: megabytes.map_or(f64::INFINITY, |mb| mb * 1e6),
-            reads_per_second: reads.unwrap_or(f64::INFINITY),
-        };
-        (megabytes.is_some() || reads.is_some()).then_some(link)
-    }
-}
-
-/// Cells of a column that files of before it do not have.
-pub(super) fn newer<'a>(table: &'a Table, name: &str) -> Result<Vec<&'a str>, HardwareError> {
-    if table.names().any(|known| known == name) {
-        Ok(table.column(name)?.collect())
-    } else {
-        Ok(vec![""; table.rows()])
-    }
 }
 
 /// What a machine brings to work that needs no GPU.

@@ -1,7 +1,7 @@
 //! `InstanceType`: what is sold, as one row of `catalogs/instances/<cloud>.csv`.
 
 use crate::cloud::CloudId;
-use crate::host::DiskLink;
+use crate::disk_link::DiskLink;
 use crate::node::NodeShape;
 use gpuplan_units::Bytes;
 

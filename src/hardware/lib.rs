@@ -1,7 +1,10 @@
 //! What exists: GPUs, links, machines, instance types, and the embedded catalog of them. Physics, never price.
 
 pub mod catalog;
+mod cells;
 pub mod cloud;
+mod disk_link;
+mod error;
 pub mod gpu;
 pub mod host;
 pub mod instance;
@@ -13,8 +16,10 @@ pub mod selector;
 
 pub use catalog::Hardware;
 pub use cloud::CloudId;
+pub use disk_link::DiskLink;
+pub use error::HardwareError;
 pub use gpu::{Architecture, Gpu, GpuId, NumberFormat};
-pub use host::{DiskLink, Host, HostId, HostType};
+pub use host::{Host, HostId, HostType};
 pub use instance::{InstanceId, InstanceType, SoldAs};
 pub use link::Link;
 pub use node::{Fabric, GpuLink, NodeShape};
