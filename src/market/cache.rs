@@ -7,9 +7,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::answer::{Answer, PricePoint, RiskAnswer};
 use crate::cached_rows::{self, RowsError};
 use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
-use crate::source::{Answer, PricePoint, RiskAnswer};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 

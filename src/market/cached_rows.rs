@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::answer::RiskAnswer;
 use crate::import::IMPORTED;
 use crate::offer::{Availability, Offer, Place, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::quote::{Origin, Quote};
-use crate::source::RiskAnswer;
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 

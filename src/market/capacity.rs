@@ -6,6 +6,7 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 use serde::Deserialize;
 
 use crate::offer::{Offer, Place, Purchase};
+use crate::owned::Owned;
 use crate::quote::{Origin, Quote};
 use crate::snapshot::Market;
 use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
@@ -16,16 +17,6 @@ pub const OWN: &str = "own";
 const SOURCE: &str = "capacity.toml";
 /// Parts of a percent that a discount may state: 12.345 %.
 const PERCENT_PARTS: f64 = 1000.0;
-
-/// Machines that are there already.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Owned {
-    pub name: String,
-    pub nodes: u32,
-    /// Cost of a machine whether it is used or not, or what it would be worth; beside the marginal cash of the quote.
-    pub full_rate: UsdPerHour,
-    pub until: Option<Timestamp>,
-}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

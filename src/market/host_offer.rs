@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::catalog_rows::{stated, timestamp};
+use crate::error::MarketError;
 use crate::offer::{Place, Purchase, Suspicion};
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
-use crate::snapshot::{MarketError, stated, timestamp};
 use gpuplan_embedded::Table;
 use gpuplan_hardware::{CloudId, Hardware, HostId};
 use gpuplan_units::UsdPerHour;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::offer::{Offer, Place, Purchase, Suspicion};
+use crate::answer::SourceNote;
+use crate::offer::{ANYWHERE, Offer, Place, Purchase, Suspicion};
 use crate::quote::Origin;
-use crate::source::SourceNote;
+
 use gpuplan_embedded::{EmbeddedError, Table};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::{Usd, UsdPerHour};
@@ -51,8 +52,6 @@ pub enum ImportError {
 const NAMED: usize = 5;
 /// Catalogs write a sixth of a card as 0.167.
 const COUNT_TOLERANCE: f64 = 0.01;
-/// Region of rows that name none, as in our own files.
-const ANYWHERE: &str = "any";
 
 /// Names that gpuhunt gives to clouds that are called otherwise here.
 const GPUHUNT_CLOUDS: [(&str, &str); 3] = [("lambdalabs", "lambda"), ("vastai", "vast"), ("datacrunch", "verda")];

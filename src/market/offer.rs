@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use crate::capacity::Owned;
+use crate::owned::Owned;
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
 use gpuplan_hardware::InstanceId;
 use gpuplan_units::UsdPerHour;
@@ -14,6 +14,9 @@ use gpuplan_units::UsdPerHour;
 /// Position of an offer in its market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OfferId(pub u32);
+
+/// Region of rows whose source names none.
+pub const ANYWHERE: &str = "any";
 
 /// Region, and the zone id where prices differ by zone. Zone *names* are shuffled for each account, ids are not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::source::PricePoint;
+use crate::answer::PricePoint;
 use gpuplan_units::UsdPerHour;
 
 /// What is looked back on.

@@ -1,0 +1,52 @@
+//! What a cloud says when it is asked: `Answer`, `RiskAnswer`, earlier prices, and notes of what it did not say.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
+use gpuplan_hardware::InstanceId;
+use gpuplan_units::UsdPerHour;
+
+/// A price that held from a moment on, until the next point of the same pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PricePoint {
+    pub instance: InstanceId,
+    pub place: Place,
+    pub purchase: Purchase,
+    pub since: Timestamp,
+    pub rate: UsdPerHour,
+}
+
+/// What a cloud said, and what it did not.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    pub offers: Vec<Offer>,
+    /// Earlier prices, where the source tells them; in any order.
+    pub history: Vec<PricePoint>,
+    pub notes: Vec<SourceNote>,
+}
+
+/// Evidence about pools that are sold already.
+#[derive(Clone, Debug, Default)]
+pub struct RiskAnswer {
+    /// Machine type, region, and zone id where it differs by zone.
+    pub risks: Vec<(InstanceId, Place, Arc<RiskEvidence>)>,
+    pub signals: Vec<(InstanceId, Place, Signal)>,
+    pub notes: Vec<SourceNote>,
+}
+
+/// A part of the question that got no answer: a region, or a row that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceNote {
+    /// Region, zone or machine type.
+    pub place: String,
+    pub detail: String,
+}
+
+impl fmt::Display for SourceNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.detail)
+    }
+}
