@@ -1,7 +1,6 @@
 //! How availability goes on: the rate of leaving up or down by the age of the spell and by recent availability.
 
 use crate::policy::PoolView;
-use crate::spells::Spells;
 use crate::watch::{SeenPool, Watch};
 use gpuplan_units::Hours;
 use gpuplan_units::draw::Draws;
@@ -77,6 +76,16 @@ impl AvailabilityModel {
         }
         counts.rates()
     }
+}
+
+/// Availability as the ticks at which it changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Spells<'a> {
+    pub begins_up: bool,
+    /// First tick of every spell but the first.
+    pub turns: &'a [usize],
+    /// Known so far; the last spell goes on beyond.
+    pub ticks: usize,
 }
 
 /// One future of a pool from what is known of it now, drawn as far as it is asked for. Before the first probe it is up as often

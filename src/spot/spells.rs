@@ -1,17 +1,8 @@
 //! Spot alone on one pool, spell by spell: what `replay` finds tick by tick, many times sooner. Long runs without a deadline need it.
 
+use crate::availability::Spells;
 use crate::policy::{Action, Limits};
 use crate::replay::{DONE, Outcome, ReplayError};
-
-/// Availability as the ticks at which it changes.
-#[derive(Clone, Copy, Debug)]
-pub struct Spells<'a> {
-    pub begins_up: bool,
-    /// First tick of every spell but the first.
-    pub turns: &'a [usize],
-    /// Known so far; the last spell goes on beyond.
-    pub ticks: usize,
-}
 
 /// `Policy::SpotOnly` on a pool that is probed at every tick and starts as long as expected.
 pub fn spot_only(limits: &Limits, spells: Spells) -> Result<Outcome, ReplayError> {
@@ -54,6 +45,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::availability::Spells;
     use crate::policy::{Policy, PoolTerms};
     use crate::replay::{World, replay};
     use crate::watch::Watch;

@@ -1,0 +1,22 @@
+//! `Observation`: the pools as far as the controller knows them.
+
+/// A pool as far as the controller knows it. Times in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PoolView {
+    /// What the last probe found.
+    pub up: bool,
+    /// How long probes have found the same.
+    pub age: f64,
+    /// Share of time that it was up lately: exponentially weighted, half-life one day.
+    pub availability: f64,
+    /// Age of the last probe.
+    pub probed: f64,
+}
+
+/// The world as far as the controller knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    pub pools: &'a [PoolView],
+    /// On-demand capacity can be had, as far as the last attempt says.
+    pub on_demand: bool,
+}
