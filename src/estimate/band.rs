@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::constants::Fitted;
 use crate::correction::Certainty;
 use crate::own_runs::Experience;
-use crate::step::TimeBreakdown;
+use crate::time_breakdown::TimeBreakdown;
 use gpuplan_workload::{ModelKind, Precision, Training};
 
 /// Kind of run, by what its error looks like.

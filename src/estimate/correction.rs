@@ -6,53 +6,25 @@
 //! ratio of x, the expected log ratio is r x, and its variance is `doubt^2 (1 - r^2) + (r spread)^2 + ((1 - r) x)^2`: what the
 //! measurement cannot say, what it scattered, and the part of an unusual result that may or may not belong here as well.
 
-use serde::{Deserialize, Serialize};
-
 use crate::curve::{Curve, Reading};
 use crate::device::DeviceRates;
 use crate::input::MeasuredHost;
 use crate::machine::Machine;
 use crate::own_runs::OwnRuns;
-use crate::step::TimeBreakdown;
+use crate::time_breakdown::TimeBreakdown;
+use crate::work_class::WorkClass;
 use gpuplan_hardware::{Architecture, Gpu, GpuLink};
-use gpuplan_units::{Bytes, BytesPerSecond};
+use gpuplan_units::BytesPerSecond;
 
-/// Work that the same thing speeds up or slows down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WorkClass {
-    /// Matrix products and attention: arithmetic units, clock and power.
-    Compute,
-    /// Element-wise kernels, loss, optimizer: memory of the GPU.
-    Memory,
-    /// Kernel launches and all else that the host does between kernels.
-    Launch,
-    /// Traffic over the link between the GPUs of a machine; the network of machines is no part of it.
-    Copy,
+/// How much the measured GPU has in common with the one that is estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Nearness {
+    Other,
+    SameArchitecture,
+    SameModel,
 }
 
 impl WorkClass {
-    pub const ALL: [Self; 4] = [Self::Compute, Self::Memory, Self::Launch, Self::Copy];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Compute => "compute",
-            Self::Memory => "memory",
-            Self::Launch => "launch",
-            Self::Copy => "copy",
-        }
-    }
-
-    /// A size of this class for people.
-    pub fn size(self, size: f64) -> String {
-        match self {
-            Self::Compute if size >= 1e12 => format!("{:.1} TFLOP", size / 1e12),
-            Self::Compute if size >= 1e9 => format!("{:.0} GFLOP", size / 1e9),
-            Self::Compute => format!("{:.0} MFLOP", size / 1e6),
-            Self::Memory | Self::Launch | Self::Copy => Bytes(size).to_string(),
-        }
-    }
-
     /// Standard deviation of the logarithm of a GPU's time for this class around the constants. Judged: whole steps on GPU
     /// models that the fit never saw are off by 7 to 15 % (`held_out_gpus` of the constants file), framework and composition
     /// included; published stream rates are 0.87 to 0.98 of their sheets; hosts differ by a factor of two.
@@ -75,14 +47,6 @@ impl WorkClass {
             (Nearness::Other, _) => 0.2,
         }
     }
-}
-
-/// How much the measured GPU has in common with the one that is estimated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Nearness {
-    Other,
-    SameArchitecture,
-    SameModel,
 }
 
 /// What was measured on one GPU.

@@ -1,6 +1,6 @@
 //! `Curve`: measured over expected time of one class of work, by the size of the work.
 
-use crate::correction::WorkClass;
+use crate::work_class::WorkClass;
 
 /// Measured over expected time at one size.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,8 @@
 //! What a sensible user would have chosen where nothing was said: a small search, listed under `assumed`.
 
+use crate::misfit::Misfit;
 use crate::setting::Setting;
-use crate::subject::{Misfit, StepEstimate, Subject};
+use crate::subject::{StepEstimate, Subject};
 use gpuplan_workload::{AttentionKernel, Layout, Recompute, Shard};
 
 /// What is fixed; the rest is chosen.

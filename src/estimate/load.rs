@@ -1,8 +1,8 @@
 //! What a load makes of one replica: how many sequences run, how long people wait, and how much it can be given.
 
+use crate::misfit::Misfit;
 use crate::serving::{Held, Parts, Replica, Served};
-use crate::subject::Misfit;
-use gpuplan_units::{Quantiles, Seconds};
+use gpuplan_units::{Bytes, Quantiles, Seconds};
 
 /// Load that a replica is planned for, of what it can do at most: the rest is for bursts and for what the estimate is off by.
 pub const HEADROOM: f64 = 0.8;
@@ -38,10 +38,19 @@ pub struct Flow<'a> {
     answer: f64,
 }
 
+/// Weights, workspace and cache of the fullest GPU, or what is missing for one sequence.
+fn room(replica: &Replica) -> Result<Held, Misfit> {
+    let held = if replica.serving.answer_tokens == 0 { replica.held_once()? } else { replica.held() };
+    if held.sequences == 0 {
+        return Err(Misfit::NeedsMemory { need: Bytes(held.least), have: replica.machine.memory });
+    }
+    Ok(held)
+}
+
 impl<'a> Flow<'a> {
     /// An error where not one sequence fits.
     pub fn new(replica: &'a Replica<'a>) -> Result<Self, Misfit> {
-        let held = replica.room()?;
+        let held = room(replica)?;
         let answer = f64::from(replica.serving().answer_tokens);
         let alone = if answer > 0.0 { replica.prompt_alone() } else { replica.once(1.0)?.total() };
         Ok(Self { replica, held, prompt: replica.prompt().total(), alone, answer })

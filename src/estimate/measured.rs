@@ -2,12 +2,13 @@
 //! the same GPU where there is one, else to what the constants expect of a benchmark on that GPU.
 
 use crate::constants::Constants;
-use crate::correction::{MeasuredGpu, TOLD_APART, WorkClass};
+use crate::correction::{MeasuredGpu, TOLD_APART};
 use crate::curve::{Curve, Point};
 use crate::device::DeviceRates;
 use crate::gemm;
 use crate::input::MeasuredHost;
 use crate::machine::Machine;
+use crate::work_class::WorkClass;
 use gpuplan_calibration::Calibration;
 use gpuplan_calibration::benchmark::Work;
 use gpuplan_calibration::recorded;

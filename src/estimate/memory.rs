@@ -7,10 +7,10 @@ use crate::activations;
 use crate::machine::Machine;
 use crate::memory_constants::MemoryConstants;
 use crate::memory_states::{Shares, Static};
-use crate::setting::Setting;
 use gpuplan_units::Bytes;
-use gpuplan_workload::{FsdpStyle, LossKernel, Measure, Model, ModelKind, Offload, Recompute, Shard, Training};
+use gpuplan_workload::{FsdpStyle, LossKernel, Measure, ModelKind, Offload, Recompute, Shard};
 
+pub use crate::memory_input::MemoryInput;
 pub use crate::memory_states::adapter_parameters;
 
 /// Bytes of one rank by what holds them, at the fullest moment.
@@ -60,14 +60,6 @@ impl MemoryBreakdown {
     pub fn fits(&self, machine: &Machine) -> bool {
         Bytes(self.needed) <= machine.memory
     }
-}
-
-/// Everything about a rank's memory that follows from model, training and setting.
-pub struct MemoryInput<'a> {
-    pub model: &'a Model,
-    pub training: &'a Training,
-    pub setting: &'a Setting,
-    pub sequence: f64,
 }
 
 /// Units gathered from other ranks, and their gradients.

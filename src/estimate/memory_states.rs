@@ -1,7 +1,7 @@
 //! What a rank holds for the whole run: its share of weights, gradients and optimizer states, and quantised weights.
 
-use crate::memory::MemoryInput;
 use crate::memory_constants::MemoryConstants;
+use crate::memory_input::MemoryInput;
 use gpuplan_workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, Precision, Shard, Training};
 
 /// Parameters of one rank after tensor, pipeline and expert division, before data-parallel sharding.

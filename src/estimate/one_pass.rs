@@ -3,13 +3,11 @@
 //! An engine merges what stands around a product or a convolution into it: bias, activation, normalisation that is a scale by then,
 //! and the sum with a shortcut (NVIDIA, TensorRT developer guide, "Layer Fusion"). What is left goes through memory once.
 
-use crate::device::DeviceRates;
+use crate::misfit::Misfit;
 use crate::serving::{ENGINE_BYTES, Held, KERNEL_SECONDS, Parts, Replica};
 use crate::setting::Setting;
-use crate::subject::Misfit;
 use crate::vision::{self, VisionStep};
-use gpuplan_hardware::{Gpu, NumberFormat};
-use gpuplan_workload::{Layout, Model, ModelKind, Recompute, Serving, StoredFormat};
+use gpuplan_workload::{Layout, ModelKind, Recompute};
 
 /// Samples of one pass. Larger batches gain nothing that the estimate knows of; judged.
 const MOST_SAMPLES: u32 = 256;
@@ -24,36 +22,6 @@ const CONVOLUTION_KERNELS: f64 = 55.0;
 const MERGED_SHARE: f64 = 28.4 / 209.0;
 /// Elements a token and hidden unit of the two sums with a shortcut in a layer of an encoder: each reads two and, normalised, writes one.
 const SUM_ELEMENTS: f64 = 6.0;
-
-/// An engine of such a model multiplies in 8 bits where the GPU has units for the format: its inputs are known beforehand, so that
-/// their scales are too. Elsewhere weights are unpacked. Attention is multiplied in 8 bits as well, as TensorRT's plugin for it does
-/// (NVIDIA/TensorRT, plugin/bertQKVToContextPlugin, `qkvToContextInt8InterleavedPlugin`).
-pub fn multiplies_in_eight(model: &Model, serving: &Serving, gpu: &Gpu) -> bool {
-    let format = match serving.weights {
-        StoredFormat::Fp8 => NumberFormat::Fp8,
-        StoredFormat::Int8 => NumberFormat::Int8,
-        StoredFormat::Bf16 | StoredFormat::Int4 => return false,
-    };
-    let answers_at_once = serving.answer_tokens == 0 && !matches!(model.kind, ModelKind::Decoder | ModelKind::Moe);
-    answers_at_once && gpu.peak_tflops.get(format).is_some()
-}
-
-/// `rates` of 16 bits with products in integers of 8: as large a share of that peak, and as much longer a pipeline to fill.
-pub fn integer_rates(model: &Model, serving: &Serving, gpu: &Gpu, rates: DeviceRates) -> DeviceRates {
-    let half = gpu.peak_tflops.get(NumberFormat::Bf16).or(gpu.peak_tflops.get(NumberFormat::Fp16));
-    match (half, gpu.peak_tflops.get(NumberFormat::Int8)) {
-        (Some(half), Some(eight)) if multiplies_in_eight(model, serving, gpu) => {
-            let gain = eight / half;
-            DeviceRates {
-                matmul: rates.matmul * gain,
-                peak: rates.peak * gain,
-                reduction_length: rates.reduction_length * gain.sqrt(),
-                ..rates
-            }
-        }
-        _ => rates,
-    }
-}
 
 impl Replica<'_> {
     /// Nothing of a sample is kept after its pass.

@@ -3,10 +3,11 @@
 use crate::band::{Doubts, Regime};
 use crate::load::{Flow, State};
 use crate::memory::MemoryBreakdown;
+use crate::misfit::Misfit;
 use crate::serving::{Parts, Replica, Served};
 use crate::setting::Setting;
-use crate::step::{Bound, TimeBreakdown};
-use crate::subject::{Misfit, StepEstimate};
+use crate::subject::StepEstimate;
+use crate::time_breakdown::{Bound, TimeBreakdown};
 use gpuplan_hardware::Architecture;
 use gpuplan_workload::{Layout, Recompute, StoredFormat};
 

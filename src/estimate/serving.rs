@@ -8,11 +8,10 @@
 use crate::constants::{self as c, Constants};
 use crate::correction::{Correction, Factors};
 use crate::device::DeviceRates;
+use crate::eight_bits::{integer_rates, multiplies_in_eight};
 use crate::gemm;
 use crate::machine::Machine;
-use crate::one_pass;
-use crate::subject::Misfit;
-use gpuplan_units::{Bytes, Quantiles};
+use gpuplan_units::Quantiles;
 use gpuplan_workload::operators::{head_product, layer_products};
 use gpuplan_workload::{Gemm, Layout, Model, ModelKind, Precision, Serving, StoredFormat, Training, Workload};
 
@@ -155,7 +154,7 @@ impl<'a> Replica<'a> {
             machine,
             factors: correction.on(machine.gpu),
             rates: rates(workload, serving, &machine, constants),
-            activation_bytes: if one_pass::multiplies_in_eight(model, serving, machine.gpu) { 1.0 } else { 2.0 },
+            activation_bytes: if multiplies_in_eight(model, serving, machine.gpu) { 1.0 } else { 2.0 },
             layout,
             prompt: f64::from(prompt),
             pass_tokens,
@@ -197,16 +196,8 @@ impl<'a> Replica<'a> {
         elements * self.serving.kv_cache.bytes()
     }
 
-    /// Weights, workspace and cache of the fullest GPU, or what is missing for one sequence.
-    pub fn room(&self) -> Result<Held, Misfit> {
-        let held = if self.serving.answer_tokens == 0 { self.held_once()? } else { self.held() };
-        if held.sequences == 0 {
-            return Err(Misfit::NeedsMemory { need: Bytes(held.least), have: self.machine.memory });
-        }
-        Ok(held)
-    }
-
-    fn held(&self) -> Held {
+    /// Of a model that writes answers.
+    pub(super) fn held(&self) -> Held {
         let m = self.model;
         let tensor = f64::from(self.layout.tensor);
         let matrices = self.stage_layers() * m.layer_parameters() * self.serving.weights.bytes();
@@ -408,7 +399,7 @@ fn rates(workload: &Workload, serving: &Serving, machine: &Machine, constants: &
             let shares = constants.gemm_share * constants.generation(gpu.architecture) * machine.card_share;
             DeviceRates { matmul: ceiling * 1e12 * shares, ..rates }
         }
-        None if serving.weights == StoredFormat::Int8 => one_pass::integer_rates(&workload.model, serving, gpu, rates),
+        None if serving.weights == StoredFormat::Int8 => integer_rates(&workload.model, serving, gpu, rates),
         None => rates,
     }
 }

@@ -1,7 +1,5 @@
 //! `Subject`: a model in training on a kind of machine; `estimate` answers for one setting.
 
-use serde::Serialize;
-
 use crate::band::{Doubts, Regime, time_band};
 use crate::constants::Constants;
 use crate::correction::{Certainty, Correction, Factors};
@@ -10,44 +8,16 @@ use crate::feeding::{Feeding, InputLimit};
 use crate::layer::Products;
 use crate::machine::Machine;
 use crate::memory::{MemoryBreakdown, MemoryInput};
+use crate::misfit::Misfit;
 use crate::own_runs::Experience;
 use crate::serving::Served;
 use crate::setting::Setting;
-use crate::step::{Bound, StepInput, TimeBreakdown};
+use crate::step::StepInput;
+use crate::time_breakdown::{Bound, TimeBreakdown};
 use crate::vision;
 use gpuplan_hardware::Architecture;
-use gpuplan_units::{Band, Bytes, Seconds};
+use gpuplan_units::Band;
 use gpuplan_workload::{Model, ModelKind, Training};
-
-/// Why a setting cannot run. A value, since most settings of a search cannot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "reason", rename_all = "kebab-case")]
-pub enum Misfit {
-    NeedsMemory {
-        need: Bytes,
-        have: Bytes,
-    },
-    Indivisible {
-        what: &'static str,
-        by: u32,
-    },
-    Unsupported {
-        detail: String,
-    },
-    /// A service needs more machines for its load than are looked at; `most` of them would do this many requests a second.
-    Overloaded {
-        detail: String,
-        machines: f64,
-        most: u32,
-        requests_per_second: f64,
-    },
-    /// A served model cannot answer as soon as is asked, however little it has to do.
-    Slow {
-        what: &'static str,
-        least: Seconds,
-        target: Seconds,
-    },
-}
 
 /// A step that waits longer than this part of it for samples is bound by them.
 const INPUT_SHARE: f64 = 0.1;

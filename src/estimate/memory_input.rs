@@ -1,0 +1,12 @@
+//! `MemoryInput`: what the memory of a rank follows from.
+
+use crate::setting::Setting;
+use gpuplan_workload::{Model, Training};
+
+/// Everything about a rank's memory that follows from model, training and setting.
+pub struct MemoryInput<'a> {
+    pub model: &'a Model,
+    pub training: &'a Training,
+    pub setting: &'a Setting,
+    pub sequence: f64,
+}

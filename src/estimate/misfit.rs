@@ -1,0 +1,35 @@
+//! `Misfit`: why a setting cannot run.
+
+use serde::Serialize;
+
+use gpuplan_units::{Bytes, Seconds};
+
+/// Why a setting cannot run. A value, since most settings of a search cannot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum Misfit {
+    NeedsMemory {
+        need: Bytes,
+        have: Bytes,
+    },
+    Indivisible {
+        what: &'static str,
+        by: u32,
+    },
+    Unsupported {
+        detail: String,
+    },
+    /// A service needs more machines for its load than are looked at; `most` of them would do this many requests a second.
+    Overloaded {
+        detail: String,
+        machines: f64,
+        most: u32,
+        requests_per_second: f64,
+    },
+    /// A served model cannot answer as soon as is asked, however little it has to do.
+    Slow {
+        what: &'static str,
+        least: Seconds,
+        target: Seconds,
+    },
+}
