@@ -8,6 +8,7 @@ pub mod memory_fit;
 pub mod peers;
 pub mod prediction;
 pub mod published;
+mod ratio;
 pub mod regret;
 pub mod score;
 
