@@ -179,8 +179,13 @@ impl Discount {
     fn rate(&self) -> Result<Rate, CapacityError> {
         let invalid = |detail: String| CapacityError::Invalid { of: format!("discount of {}", self.cloud), detail };
         match (&self.usd_per_hour, self.percent) {
-            (Some(rate), None) => UsdPerHour::parse(rate).map(Rate::Fixed).map_err(|error| invalid(error.to_string())),
-            (None, Some(percent)) if (0.0..100.0).contains(&percent) => {
+            (Some(rate), None) => match UsdPerHour::parse(rate) {
+                Ok(rate) if rate == UsdPerHour::default() => Err(invalid("usd_per_hour = 0 is no price".to_owned())),
+                Ok(rate) => Ok(Rate::Fixed(rate)),
+                Err(error) => Err(invalid(error.to_string())),
+            },
+            // What is so near to 100 that nothing would be left is no discount either.
+            (None, Some(percent)) if (0.0..100.0 - 0.5 / PERCENT_PARTS).contains(&percent) => {
                 Ok(Rate::Less((percent * PERCENT_PARTS).round() as i128))
             }
             (None, Some(percent)) => Err(invalid(format!("percent = {percent} is not from 0 to under 100"))),
@@ -223,6 +228,12 @@ impl Own {
         let id = hardware.find_gpu(&self.gpu).ok_or_else(|| {
             invalid(format!("`{}` is not in the catalog; `gpuplan catalog gpus` lists every GPU", self.gpu))
         })?;
+        if let Some(gbit) = self.network_gbit_per_s.filter(|gbit| !(gbit.is_finite() && *gbit > 0.0)) {
+            return Err(invalid(format!("network_gbit_per_s = {gbit} is no network; leave it out if there is none")));
+        }
+        if !(self.memory_gib.is_finite() && self.memory_gib >= 0.0) {
+            return Err(invalid(format!("memory_gib = {} is no amount of memory", self.memory_gib)));
+        }
         let gpu = hardware.gpu(id);
         let count = GpuCount::parse(&self.gpus_per_node.to_string()).map_err(|error| invalid(error.to_string()))?;
         let link_id = self.gpu_link.clone().unwrap_or_else(|| gpu.link.clone());

@@ -85,7 +85,7 @@ impl Manifest {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.size).sum()
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
     /// Reads the object of this name. Nothing in it may point outside the checkpoint folder or to another epoch's data.

@@ -60,7 +60,8 @@ impl Bytes {
             "pib" => 1024.0_f64.powi(5),
             _ => return Err(refuse()),
         };
-        Ok(Self(amount * unit))
+        let bytes = amount * unit;
+        if bytes.is_finite() { Ok(Self(bytes)) } else { Err(refuse()) }
     }
 }
 

@@ -55,12 +55,13 @@ impl Default for Layout {
 
 impl Layout {
     pub fn gpus(&self) -> u64 {
-        u64::from(self.data) * u64::from(self.tensor) * u64::from(self.pipeline) * u64::from(self.context)
+        let degrees = [self.data, self.tensor, self.pipeline, self.context];
+        degrees.into_iter().map(u64::from).fold(1, u64::saturating_mul)
     }
 
     /// GPUs that hold one copy of the model's layers.
     pub fn model_parallel(&self) -> u32 {
-        self.tensor * self.pipeline
+        self.tensor.saturating_mul(self.pipeline)
     }
 
     /// Ranks over which sharded states are split.

@@ -9,7 +9,7 @@ use gpuplan_units::names::word;
 /// Version of the file. A later one is refused, since a figure read in another meaning would be worse than none.
 pub const VERSION: u32 = 1;
 /// GPUs of the largest clusters; more of them is damage.
-const MOST_GPUS: u32 = 65_536;
+pub const MOST_GPUS: u32 = 65_536;
 
 /// Why text is no profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -17,7 +17,7 @@ impl Month {
         let (year, month) = text.trim().split_once('-')?;
         let (year, month): (i32, i32) = (year.parse().ok()?, month.parse().ok()?);
         (text.trim().len() == 7 && (1970..=2999).contains(&year) && (1..=12).contains(&month))
-            .then_some(Self(year * 12 + month - 1))
+            .then(|| Self(year * 12 + month - 1))
     }
 
     pub fn of(moment: Timestamp) -> Self {

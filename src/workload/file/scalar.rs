@@ -68,34 +68,35 @@ fn article(value: &toml::Value) -> &'static str {
     if value.is_array() { "an" } else { "a" }
 }
 
-/// Text that may be written as a number, such as a budget.
+/// Text that may be written as a number, such as a budget. JSON says `null` where TOML says nothing.
 pub(super) fn plain_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Scalar::deserialize(deserializer).map(|scalar| Some(scalar.to_string()))
+    Ok(Option::<Scalar>::deserialize(deserializer)?.map(|scalar| scalar.to_string()))
 }
 
 /// A list of names, or one text with commas.
 pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(optional_words(deserializer)?.unwrap_or_default())
+}
+
+pub(super) fn optional_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a list of names, such as [\"aws\", \"gcp\"]")]
     enum Words {
         One(String),
         Many(Vec<String>),
     }
-    Ok(match Words::deserialize(deserializer)? {
+    Ok(Option::<Words>::deserialize(deserializer)?.map(|words| match words {
         Words::One(text) => {
             text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
         }
         Words::Many(words) => words,
-    })
-}
-
-pub(super) fn optional_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    words(deserializer).map(Some)
+    }))
 }
 
 /// `true`, `false` or the rate, as frameworks state dropout.
 pub(super) fn switch_or_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
-    match toml::Value::deserialize(deserializer)? {
+    let Some(value) = Option::<toml::Value>::deserialize(deserializer)? else { return Ok(None) };
+    match value {
         toml::Value::Boolean(on) => Ok(Some(on)),
         toml::Value::Integer(0) => Ok(Some(false)),
         toml::Value::Float(rate) if (0.0..1.0).contains(&rate) => Ok(Some(rate > 0.0)),

@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use serde::Deserialize;
 
-use crate::profile::ProfiledGpu;
+use crate::profile::{MOST_GPUS, ProfiledGpu};
 use crate::trace::event::{Event, product};
 use crate::trace::scan::{Scan, TraceError};
 use crate::trace::tally::{Counted, Tally, Work};
@@ -284,7 +284,8 @@ impl Reading {
         let first = self.devices.iter().min_by_key(|device| device.id).filter(|device| !device.name.is_empty());
         let gpu = first.map(|device| ProfiledGpu {
             name: device.name.clone(),
-            count: self.world_size.max(used),
+            // More than a profile may have is damage, and says nothing.
+            count: if self.world_size <= MOST_GPUS { self.world_size.max(used) } else { used },
             memory_bytes: Some(device.memory).filter(|memory| *memory > 0.0),
         });
         Ok(ChromeTrace { counted, gpu })

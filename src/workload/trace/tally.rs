@@ -91,7 +91,7 @@ impl Tally {
             let kind = classes::copy_kind(work.name);
             let copy = self.copies.entry(kind.clone()).or_insert(CopyKind { kind, calls: 0, bytes: 0.0, seconds: 0.0 });
             copy.calls += 1;
-            copy.bytes += work.bytes.max(0.0);
+            copy.bytes = (copy.bytes + work.bytes.max(0.0)).min(f64::MAX);
             copy.seconds += nanos as f64 * NANOS;
         }
         if self.devices.len() >= MOST_DEVICES && !self.devices.contains_key(&work.device) {

@@ -116,7 +116,7 @@ fn the_same_seed_gives_the_same_budget_and_charges_carry_its_lines() {
 fn what_is_beyond_counting_is_refused_by_its_line_and_costs_not_nothing() {
     let run = |name: &str, repeats: u32| {
         format!(
-            "[[run]]\nname = \"{name}\"\nteam = \"a\"\nusd_per_hour = \"9000000000\"\nhours = 999999\nnodes = 100000\n\
+            "[[run]]\nname = \"{name}\"\nteam = \"a\"\nusd_per_hour = \"9000000000\"\nhours = 9999\nnodes = 100000\n\
              repeats = {repeats}\ncloud = \"aws\"\nsource = \"s\"\nas_of = 2026-10-01\n"
         )
     };
