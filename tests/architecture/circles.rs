@@ -57,8 +57,8 @@ impl Files {
         }
         for child in self.0.keys().filter(|other| other.len() == module.len() + 1 && other.starts_with(module)) {
             let child = &child[module.len()];
-            let names = |at: usize| !body[..at].ends_with("::");
-            named.extend(positions(&body, &format!("{child}::")).filter(|at| names(*at)).map(|_| vec![child.clone()]));
+            let is_first = |at: &usize| !body[..*at].ends_with("::");
+            named.extend(positions(&body, &format!("{child}::")).filter(is_first).map(|_| vec![child.clone()]));
         }
         let absolute = named.iter().filter_map(|path| self.absolute(module, path));
         absolute.filter_map(|path| self.defining(path, 0)).filter(|other| other != module).collect()
