@@ -1,5 +1,6 @@
 //! Reads a Hugging Face `config.json`: the sizes of a published model, whatever its authors call them.
 
+mod error;
 mod families;
 pub(crate) mod fields;
 
@@ -7,28 +8,12 @@ use std::io::{BufRead, Read};
 
 use serde_json::{Map, Value};
 
+pub use crate::huggingface::error::ConfigError;
+use crate::huggingface::error::LARGEST_BYTES;
 use crate::huggingface::families::{ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel};
 use crate::huggingface::fields::{CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH};
 use crate::model::{Experts, LatentAttention, MlpKind, Model, ModelKind};
 use gpuplan_units::names::did_you_mean;
-
-/// The largest published configurations are tens of kilobytes.
-const LARGEST_BYTES: u64 = 4 << 20;
-
-/// Why a configuration cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    #[error("the file is larger than {} MiB, which no model configuration is", LARGEST_BYTES >> 20)]
-    TooLarge,
-    #[error("not a model configuration: {0}")]
-    Malformed(String),
-    #[error("the model type `{model_type}` is not known")]
-    UnknownModelType { model_type: String, suggestion: Option<String> },
-    #[error("`{key}` is missing")]
-    Missing { key: String },
-    #[error("`{key}` is {value}: {why}")]
-    Impossible { key: String, value: String, why: String },
-}
 
 /// Every `model_type` that can be read.
 pub fn model_types() -> impl Iterator<Item = &'static str> {

@@ -2,7 +2,7 @@
 
 use crate::file::TrainingSection;
 use crate::file::WorkloadFileError;
-use crate::file::resolve::Assumed;
+use crate::file::resolved::Assumed;
 use crate::file::scalar::{conflict, count, invalid, whole};
 use crate::model::Model;
 use crate::training::Task;

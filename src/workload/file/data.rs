@@ -2,8 +2,8 @@
 
 use crate::amount::DataSet;
 use crate::data::{DataKind, Decoder, FileLayout, Reading};
-use crate::file::resolve::{Assumed, bytes};
-use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
+use crate::file::resolved::Assumed;
+use crate::file::scalar::{bytes, choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{DataSection, WorkloadFileError};
 use gpuplan_units::{Bytes, Seconds};
 

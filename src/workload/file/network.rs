@@ -1,7 +1,7 @@
 //! The model of a workload file: a preset or a configuration, with single sizes replaced, or the sizes alone.
 
 use crate::catalog::Models;
-use crate::file::resolve::Assumed;
+use crate::file::resolved::Assumed;
 use crate::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
@@ -324,7 +324,7 @@ mod tests {
         let file = crate::file::WorkloadFile::parse(toml)?;
         let mut assumed = Assumed::default();
         let network = resolve(&file.model, &Models::embedded().unwrap(), None, &mut assumed)?;
-        Ok((network.model, assumed.into_lines()))
+        Ok((network.model, assumed.list()))
     }
 
     fn refused(toml: &str) -> String {

@@ -1,36 +1,11 @@
 //! `Phase`: one part of a workload that runs on machines of its own, after the one before it.
 
-use serde::{Deserialize, Serialize};
-
-use crate::file::resolve::bytes;
-use crate::file::scalar::{conflict, invalid, missing, shown};
-use crate::file::{CheckpointSection, DataSection, LimitsSection, ModelSection, ProcessingSection, ServingSection};
-use crate::file::{SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
+use crate::file::scalar::{bytes, conflict, invalid, missing, shown};
+use crate::file::{PhaseSection, WorkloadFile, WorkloadFileError};
 use gpuplan_units::Bytes;
 
 /// More phases than this are a portfolio (`gpuplan budget`).
 const MOST_PHASES: usize = 50;
-
-/// `[[phase]]` as written: what it says is laid over the sections above it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PhaseSection {
-    pub name: String,
-    /// Amount of data that the next phase reads, such as `200GB`.
-    pub hands_over: Option<String>,
-    pub model: ModelSection,
-    pub training: TrainingSection,
-    #[serde(skip_serializing_if = "ServingSection::is_empty")]
-    pub serving: ServingSection,
-    /// Work for machines without GPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub processing: Option<ProcessingSection>,
-    pub data: DataSection,
-    pub checkpoint: CheckpointSection,
-    #[serde(skip_serializing_if = "SweepSection::is_empty")]
-    pub sweep: SweepSection,
-    pub limits: LimitsSection,
-}
 
 /// A phase as a workload of its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +110,7 @@ impl From<PhaseSection> for WorkloadFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::ModelSection;
 
     const TWO: &str = r#"
 name = "assistant"

@@ -1,14 +1,12 @@
 //! The `[processing]` section of a workload file: read, checked, and completed with defaults that are listed.
 
-use serde::{Deserialize, Serialize};
-
 use crate::data::{DataKind, Decoder, Reading, Storage};
 use crate::file::data::{complete, reading};
-use crate::file::resolve::{Assumed, bytes};
-use crate::file::scalar::{conflict, count, invalid, missing, plain_text, shown, whole};
+use crate::file::resolved::Assumed;
+use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, whole};
 use crate::file::{
-    CheckpointSection, DataSection, ModelSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile,
-    WorkloadFileError,
+    CheckpointSection, DataSection, ModelSection, ProcessingSection, ServingSection, SweepSection, TrainingSection,
+    WorkloadFile, WorkloadFileError,
 };
 use crate::processing::Processing;
 use gpuplan_units::{Bytes, Hours, Seconds};
@@ -21,25 +19,6 @@ const SHARD: Seconds = Seconds(600.0);
 const LONGEST: f64 = 86_400.0;
 /// Longest work that is stored together.
 const LONGEST_SHARD: Hours = Hours(24.0);
-
-/// As written.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ProcessingSection {
-    /// Else those of the data.
-    pub samples: Option<Scalar>,
-    /// Of one core; else those of the data, or what is published for its kind.
-    pub cpu_seconds_per_sample: Option<Scalar>,
-    /// Side of the pictures that are made of compressed ones.
-    pub pixels: Option<Scalar>,
-    /// All samples together, such as `150GB`; else the size of the data.
-    pub reads: Option<String>,
-    /// All results together; else what the phase hands over.
-    pub writes: Option<String>,
-    /// Work of a machine that is stored together, such as `10m`.
-    #[serde(deserialize_with = "plain_text")]
-    pub shard: Option<String>,
-}
 
 /// Work that is complete, and what nobody stated in it.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,46 +1,15 @@
 //! From what was written to a complete `Workload`, with every default listed beside it.
 
-use std::fmt;
-
 use crate::amount::{Amount, Checkpoint};
 use crate::catalog::Models;
-use crate::file::scalar::{conflict, count, invalid, missing, shown, stated_count};
+use crate::file::resolved::{Assumed, Resolved};
+use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, stated_count};
 use crate::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 use crate::file::{data, network, serving, settings};
 use crate::model::{Model, ModelKind};
 use crate::sweep::MOST_RUNS;
 use crate::{Sweep, Task, Workload};
-use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
-
-/// A workload that is complete, and what nobody stated in it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
-    pub workload: Workload,
-    /// `key=value (why)`.
-    pub assumed: Vec<String>,
-}
-
-/// Defaults as they are taken.
-#[derive(Default)]
-pub(super) struct Assumed(Vec<String>);
-
-impl Assumed {
-    pub fn note(&mut self, key: &str, value: impl fmt::Display, why: impl fmt::Display) {
-        self.0.push(format!("{key}={value} ({why})"));
-    }
-
-    pub fn list(self) -> Vec<String> {
-        self.0
-    }
-
-    #[cfg(test)]
-    pub fn into_lines(self) -> Vec<String> {
-        self.0
-    }
-}
-
-/// No data set or checkpoint of a run is near an exabyte.
-const LARGEST_BYTES: f64 = 1e18;
+use gpuplan_units::{GpuCount, Hours, Seconds};
 
 impl WorkloadFile {
     /// `read_model` is what the caller read from `model.config` (and `model.index`).
@@ -67,17 +36,7 @@ impl WorkloadFile {
         let name = self.name_or(|| format!("{}-{}", network.model.name, settings::task_word(training.task)))?;
         let workload =
             Workload { name, model: network.model, training, amount, data, checkpoint, sweep, serving: None };
-        Ok(Resolved { workload, assumed: assumed.0 })
-    }
-
-    /// The stated name, checked; else a made one.
-    pub(super) fn name_or(&self, made: impl FnOnce() -> String) -> Result<String, WorkloadFileError> {
-        match self.name.as_deref().map(str::trim) {
-            Some("") => Err(invalid("name", "it is empty")),
-            Some(name) if name.chars().count() > 200 => Err(invalid("name", "it is longer than 200 characters")),
-            Some(name) => Ok(name.to_owned()),
-            None => Ok(made()),
-        }
+        Ok(Resolved { workload, assumed: assumed.list() })
     }
 }
 
@@ -165,16 +124,6 @@ fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>,
     Ok(Some(Sweep { runs, parallel, gpus_per_run }))
 }
 
-pub(super) fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
-    let bytes = Bytes::parse(text)
-        .map_err(|_| invalid(key, format!("`{}` is not an amount of data, such as 500GB or 1.5TiB", shown(text))))?;
-    if bytes.0 > 0.0 && bytes.0 <= LARGEST_BYTES {
-        Ok(bytes)
-    } else {
-        Err(invalid(key, format!("`{}` is not above zero and below an exabyte", shown(text))))
-    }
-}
-
 fn checkpoint(section: &CheckpointSection, task: Task, assumed: &mut Assumed) -> Result<Checkpoint, WorkloadFileError> {
     let size = section.size.as_deref().map(|text| bytes("checkpoint.size", text)).transpose()?;
     let interval = match section.interval.as_deref().map(str::trim) {
@@ -202,6 +151,7 @@ fn checkpoint(section: &CheckpointSection, task: Task, assumed: &mut Assumed) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuplan_units::Bytes;
     use gpuplan_units::quantity::parse_count;
     use proptest::prelude::*;
 

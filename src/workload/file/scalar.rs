@@ -7,9 +7,13 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::file::WorkloadFileError;
+use crate::file::error::WorkloadFileError;
+use gpuplan_units::Bytes;
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::quantity::parse_count;
+
+/// No data set or checkpoint of a run is near an exabyte.
+const LARGEST_BYTES: f64 = 1e18;
 
 /// `128`, `1.5e9` or `"300B"`. Whether it is a possible value is checked with the name of its key, on resolving.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -163,6 +167,17 @@ where
     let refuse =
         || invalid(key, format!("`{}` is not a whole number from {} to {}", shown(text), range.start(), range.end()));
     number.map(Some).ok_or_else(refuse)
+}
+
+/// An amount of data with its unit.
+pub(super) fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
+    let bytes = Bytes::parse(text)
+        .map_err(|_| invalid(key, format!("`{}` is not an amount of data, such as 500GB or 1.5TiB", shown(text))))?;
+    if bytes.0 > 0.0 && bytes.0 <= LARGEST_BYTES {
+        Ok(bytes)
+    } else {
+        Err(invalid(key, format!("`{}` is not above zero and below an exabyte", shown(text))))
+    }
 }
 
 /// One of the words of an enumeration; `_` stands for `-`.

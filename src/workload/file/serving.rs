@@ -1,11 +1,11 @@
 //! The `[serving]` section of a workload file: read, checked, and completed with defaults that are listed.
 
-use serde::{Deserialize, Serialize};
-
 use crate::file::network::Network;
-use crate::file::resolve::{Assumed, Resolved};
-use crate::file::scalar::{choice, conflict, invalid, missing, plain_text, shown, stated_count, whole};
-use crate::file::{DataSection, Scalar, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
+use crate::file::resolved::{Assumed, Resolved};
+use crate::file::scalar::{choice, conflict, invalid, missing, shown, stated_count, whole};
+use crate::file::{
+    DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
+};
 use crate::model::{Model, ModelKind};
 use crate::{Amount, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
 use gpuplan_units::{Bytes, Hours, Seconds};
@@ -23,47 +23,6 @@ const BYTES_PER_TOKEN: f64 = 4.0;
 const LONGEST_TEXT: u32 = 16_777_216;
 /// Requests a second beyond which nobody serves from one plan.
 const MOST_REQUESTS: f64 = 1e9;
-
-/// As written. One of the first six says how much.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServingSection {
-    pub requests_per_second: Option<Scalar>,
-    /// Of prompts and answers together.
-    pub tokens_per_day: Option<Scalar>,
-    pub images_per_second: Option<Scalar>,
-    /// To get done.
-    pub requests: Option<Scalar>,
-    /// To get done, of prompts and answers together.
-    pub tokens: Option<Scalar>,
-    pub images: Option<Scalar>,
-    pub prompt_tokens: Option<Scalar>,
-    pub answer_tokens: Option<Scalar>,
-    #[serde(deserialize_with = "plain_text")]
-    pub time_to_first_token: Option<String>,
-    #[serde(deserialize_with = "plain_text")]
-    pub time_per_token: Option<String>,
-    /// Of a month.
-    pub hours: Option<Scalar>,
-    /// In place of `hours`: once, such as `3d`.
-    #[serde(deserialize_with = "plain_text")]
-    pub duration: Option<String>,
-    pub weights: Option<String>,
-    pub kv_cache: Option<String>,
-    pub availability: Option<Scalar>,
-}
-
-impl ServingSection {
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    pub(super) fn overlay(&mut self, over: Self) {
-        if !over.is_empty() {
-            *self = over;
-        }
-    }
-}
 
 /// A complete workload that serves.
 pub(super) fn resolve(

@@ -2,7 +2,7 @@
 
 use crate::file::batch::{Local, global_batch};
 use crate::file::network::Network;
-use crate::file::resolve::Assumed;
+use crate::file::resolved::Assumed;
 use crate::file::scalar::{choice, invalid, missing, not_among, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::Model;
