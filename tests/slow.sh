@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What takes minutes: a fresh release build, with every feature and with none, against its time limit; the agent with real
-# frameworks and at every fault point, its speed, and its static program; the parsers of engines and a real Slurm; a million
+# What takes minutes to hours: how long a change of each stage takes, and what is handed to users, against their limits; the
+# fuzzer; the agent with real frameworks and at every fault point, its speed, and its static program; the parsers of engines and a real Slurm; a million
 # simulated launches; money of the size of a company; inference held out by GPU; the page of a report in a browser.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -85,6 +85,14 @@ cargo test --release --locked --no-default-features --test cli -- --include-igno
 
 cargo test --release --locked --no-default-features --test agent -- --include-ignored --nocapture frameworks stores speed
 .ci/agent
+# The fuzzer, half a minute a target; what it finds goes to the corpus, which every test run replays.
+if cargo fuzz --version >/dev/null 2>&1; then
+  for target in tests/fuzz/fuzz_targets/*.rs; do
+    cargo fuzz run --fuzz-dir tests/fuzz --dev --sanitizer none "$(basename "$target" .rs)" -- -max_total_time=30
+  done
+else
+  echo "==> WAIVED the fuzzer: \`cargo install cargo-fuzz --locked\` brings it" >&2
+fi
 # Inference on GPUs that no constant was fitted on: the constants are fitted again without each.
 cargo test --release --locked --no-default-features --test accuracy -- --include-ignored held_out_inference
 # The controller of a launch, a hundred times as often as in every test run.
