@@ -5,8 +5,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
 use crate::server::{Reply, Request, Server};
 
@@ -103,8 +101,6 @@ pub enum Fault {
     Lost,
     /// Half of what would have been answered.
     CutInHalf,
-    /// What would have been answered, later.
-    Late(Duration),
     /// Nothing, until the other side gives up.
     Hang,
 }
@@ -201,10 +197,6 @@ fn answer(request: &Request, call: &Call, rules: &[Rule], upstream: Option<&str>
             Reply::Hangup
         }
         Fault::Hang => Reply::Silence,
-        Fault::Late(pause) => {
-            thread::sleep(*pause);
-            otherwise()
-        }
         Fault::CutInHalf => {
             let mut reply = otherwise();
             if let Reply::Text(_, _, body) = &mut reply {
