@@ -343,7 +343,8 @@ fn disagreements(name: &str, row: &str, manifest: &toml::Table, code: &str) -> V
         problems.push(format!("{at}: `{import}` stands in only one of the manifest and the row of CRATES"));
     }
     for import in &dependencies {
-        if positions(code, &format!("gpuplan_{}::", import.replace('-', "_"))).next().is_none() {
+        let name = format!("gpuplan_{}", import.replace('-', "_"));
+        if !positions(code, &name).any(|at| !code[at + name.len()..].starts_with(is_name)) {
             problems.push(format!("{at}: no code imports `{import}`: drop the dependency"));
         }
     }
