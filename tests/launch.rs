@@ -470,7 +470,7 @@ fn at_the_end(world: &World, controller: &Controller, terms: &Terms) {
 #[test]
 fn whatever_goes_wrong_nothing_is_lost() {
     let asked = std::env::var("GPUPLAN_SIMULATED_SEEDS").ok().and_then(|text| text.parse().ok());
-    let seeds: u64 = asked.unwrap_or(if cfg!(debug_assertions) { 500 } else { 10_000 });
+    let seeds: u64 = asked.unwrap_or(10_000);
     // One that went wrong, alone.
     if let Some(seed) = std::env::var("GPUPLAN_SIMULATED_SEED").ok().and_then(|text| text.parse().ok()) {
         let (end, log) = simulate(seed);
