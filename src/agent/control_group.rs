@@ -90,7 +90,15 @@ fn enter(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), "0")
 }
 
+/// A group that vanishes meanwhile was empty: an agent that starts beside this one removes what others left.
 fn end(group: &Path) -> io::Result<()> {
+    match kill_all(group) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        ended => ended,
+    }
+}
+
+fn kill_all(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.kill"), "1")?;
     let begun = Instant::now();
     while fs::read_to_string(group.join("cgroup.events"))?.lines().any(|line| line == "populated 1") {
@@ -133,6 +141,17 @@ mod tests {
         for (groups, mounts) in [("1:cpu:/", pure), ("0::/", ""), ("0::/elsewhere", mixed)] {
             assert_eq!(home(groups, mounts), None, "{groups}");
         }
+    }
+
+    #[test]
+    fn a_group_that_vanishes_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(end(&folder.path().join("gpuplan-1-2")).is_ok());
+        // Killed, and removed by another agent before it was seen to be empty.
+        fs::write(folder.path().join("cgroup.kill"), "").unwrap();
+        assert!(end(folder.path()).is_ok());
+        fs::write(folder.path().join("cgroup.events"), "populated 0\nfrozen 0\n").unwrap();
+        assert!(end(folder.path()).is_ok());
     }
 
     #[test]
