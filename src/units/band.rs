@@ -1,9 +1,10 @@
 //! `Band`: a prediction with its 10th and 90th percentile. `Quantiles`: a figure under risk.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A prediction: 10th percentile, best guess, 90th percentile, in the unit that the field's name says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Band {
     pub low: f64,
     pub expected: f64,
@@ -11,7 +12,7 @@ pub struct Band {
 }
 
 /// A figure under risk: mean, median and 90th percentile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantiles<T> {
     pub expected: T,
     pub p50: T,

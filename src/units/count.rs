@@ -1,7 +1,9 @@
 //! `GpuCount`: whole cards or an exact fraction of one, since clouds sell slices of 1/8 to 1/2.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// Number of GPUs as a fraction in lowest terms.
@@ -81,6 +83,16 @@ impl Serialize for GpuCount {
             1 => serializer.serialize_u16(self.numerator),
             _ => serializer.serialize_f64(self.as_f64()),
         }
+    }
+}
+
+impl JsonSchema for GpuCount {
+    fn schema_name() -> Cow<'static, str> {
+        "GpuCount".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "exclusiveMinimum": 0, "description": "GPUs; a slice of one is below 1" })
     }
 }
 

@@ -3,10 +3,12 @@
 //! A price is a sum people pay, so it is exact and totally ordered. Hours and bytes come from a model and are
 //! floating point. The two meet in one place: `UsdPerHour::for_hours`, which rounds to the nano-dollar once.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, Sub};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 const NANOS_PER_DOLLAR: i128 = 1_000_000_000;
@@ -314,6 +316,30 @@ impl Serialize for UsdPerHour {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+impl JsonSchema for Usd {
+    fn schema_name() -> Cow<'static, str> {
+        "Usd".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        decimal_text("US dollars, exact to the nano-dollar, as decimal text")
+    }
+}
+
+impl JsonSchema for UsdPerHour {
+    fn schema_name() -> Cow<'static, str> {
+        "UsdPerHour".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        decimal_text("US dollars an hour, exact to the nano-dollar, as decimal text")
+    }
+}
+
+fn decimal_text(meaning: &str) -> Schema {
+    json_schema!({ "type": "string", "pattern": "^-?[0-9]+(\\.[0-9]{1,9})?$", "description": meaning })
 }
 
 impl<'de> Deserialize<'de> for Usd {
