@@ -241,82 +241,14 @@ pub struct PhaseSection {
     pub limits: LimitsSection,
 }
 
-/// Takes each named field from the second where it is stated there.
-macro_rules! lay_over {
-    ($base:expr, $over:expr; $($field:ident)*) => {
-        $( if $over.$field.is_some() { $base.$field = $over.$field; } )*
-    };
-}
-
-impl ModelSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        if over.preset.is_some() || over.config.is_some() {
-            // Another model: the sizes that were stated belonged to the first.
-            *self = over;
-            return;
-        }
-        lay_over!(*self, over; index kind parameters layers encoder_layers hidden heads kv_heads head_dim ffn_hidden vocab max_context
-            mlp norm tied_embeddings parallel_residual experts experts_per_token expert_ffn_hidden shared_experts dense_layers);
-    }
-}
-
-impl TrainingSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        if [&over.tokens, &over.samples, &over.epochs, &over.steps].iter().any(|amount| amount.is_some()) {
-            (self.tokens, self.samples, self.epochs, self.steps) = (None, None, None, None);
-        }
-        if over.global_batch.is_some() || over.global_batch_tokens.is_some() {
-            (self.global_batch, self.global_batch_tokens) = (None, None);
-        }
-        lay_over!(*self, over; task tokens samples epochs steps sequence_length global_batch global_batch_tokens micro_batch
-            grad_accumulation precision base_weights optimizer optimizer_in_backward recompute attention loss compile cuda_graphs dropout offload
-            framework head_quantized fsdp overlap gradient_compression local_steps);
-        lay_over!(self.lora, over.lora; rank targets dropout);
-    }
-}
-
-impl DataSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; location size samples tokens place cpu_seconds_per_sample kind storage disk disk_iops disk_throughput
-            seconds_per_sample frames_per_sample frame_height files workers decode pinned);
-    }
-}
-
-impl CheckpointSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; size interval);
-    }
-}
-
 impl SweepSection {
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-
-    pub(super) fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; runs parallel gpus_per_run);
-    }
-}
-
-impl LimitsSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; deadline budget confidence max_price value_of_time gpus objective purchase max_nodes include_suspect allow_slow_network);
-        for (mine, theirs) in [(&mut self.clouds, over.clouds), (&mut self.regions, over.regions)] {
-            if !theirs.is_empty() {
-                *mine = theirs;
-            }
-        }
     }
 }
 
 impl ServingSection {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-
-    pub(super) fn overlay(&mut self, over: Self) {
-        if !over.is_empty() {
-            *self = over;
-        }
     }
 }
