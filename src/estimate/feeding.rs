@@ -8,7 +8,8 @@ use crate::input_constants as c;
 use crate::storage::{Read, StorageRate};
 use crate::vision::fed;
 use gpuplan_hardware::{Architecture, Gpu, Host, InstanceType};
-use gpuplan_units::Bytes;
+use gpuplan_units::{Bytes, Seconds};
+use gpuplan_workload::assumption::{Assumption, SampleWork};
 use gpuplan_workload::{DataKind, DataSet, Decoder, Model, Reading, Storage, Training, Workload};
 
 /// A machine that loads samples.
@@ -250,14 +251,6 @@ pub fn sound_or_film(reading: &Reading) -> Option<f64> {
     }
 }
 
-/// What that rests on, for people.
-pub(super) fn of_sound_or_film(reading: &Reading) -> &'static str {
-    match reading.kind {
-        Some(DataKind::Audio) => "MP3 decoded by TorchCodec on one core, not resampled; its published rate",
-        _ => "frames of H.264 decoded by TorchCodec on one core; its published rate, by their pixels",
-    }
-}
-
 /// Ids and targets, 8 bytes each, as PyTorch keeps them.
 const TOKEN_ON_GPU: f64 = 16.0;
 /// Three colours of a pixel, normalised on the host: 4 bytes each; decoded sets and GPU decoders leave that to the GPU.
@@ -274,44 +267,34 @@ fn bytes_on_gpu(demand: &Demand) -> f64 {
     }
 }
 
-/// What the input of a workload rests on beside what it states, for people: `key=value (why)`.
-pub fn assumed(workload: &Workload) -> Vec<String> {
+/// What the input of a workload rests on beside what it states.
+pub fn assumptions(workload: &Workload) -> Vec<Assumption> {
     let Some(data) = &workload.data else { return Vec::new() };
-    let mut lines = Vec::new();
+    let mut assumed = Vec::new();
     if data.reading.storage == Storage::NetworkDisk && data.reading.kind.is_some() {
-        lines
-            .push("data.disk_link=unlimited (outside AWS nobody says what a machine sustains of its disks)".to_owned());
+        assumed.push(Assumption::DataDiskLink);
     }
     let (model, training) = (&workload.model, &workload.training);
-    let Some(cost) = cpu_seconds(model, training, data).filter(|_| data.cpu_per_sample.is_none()) else { return lines };
-    let side = training.sequence_length;
-    let why = match data.reading.kind {
-        Some(DataKind::Jpeg) if data.reading.decoder == Decoder::Gpu => "decoded by the GPU; judged".to_owned(),
-        Some(kind @ (DataKind::Jpeg | DataKind::Webp)) => {
-            let bytes = bytes_of_a_sample(data).map_or(0.0, |bytes| bytes.0 / 1e3);
-            format!(
-                "{} of {bytes:.0} kB cropped to {side} px with Pillow, on one core; published rates, docs/estimate.md",
-                kind.word()
-            )
-        }
-        Some(DataKind::Raw) => format!("decoded pictures cropped to {side} px, on one core; FFCV's published rate"),
-        Some(DataKind::Text) => {
-            "split into tokens by Hugging Face tokenizers, on one core; its published rate".to_owned()
-        }
-        Some(DataKind::Audio | DataKind::Video) => of_sound_or_film(&data.reading).to_owned(),
-        _ => "copied; judged".to_owned(),
+    let Some(cost) = cpu_seconds(model, training, data).filter(|_| data.cpu_per_sample.is_none()) else {
+        return assumed;
     };
-    lines.push(format!("data.cpu_seconds_per_sample={} ({why})", figures(cost)));
+    let side_pixels = f64::from(training.sequence_length);
+    let work = match data.reading.kind {
+        Some(DataKind::Jpeg) if data.reading.decoder == Decoder::Gpu => SampleWork::DecodedByGpu,
+        Some(format @ (DataKind::Jpeg | DataKind::Webp)) => {
+            SampleWork::CompressedImage { format, bytes: bytes_of_a_sample(data).unwrap_or_default(), side_pixels }
+        }
+        Some(DataKind::Raw) => SampleWork::DecodedImage { side_pixels },
+        Some(DataKind::Text) => SampleWork::Text { bytes: None },
+        Some(DataKind::Audio) => SampleWork::Audio,
+        Some(DataKind::Video) => SampleWork::Video,
+        Some(DataKind::Tokens) | None => SampleWork::Copied,
+    };
+    assumed.push(Assumption::DataCpuPerSample { seconds: Seconds(cost), work });
     if data.reading.workers.is_none() {
-        lines.push("data.workers=every vCPU but one a GPU (not stated)".to_owned());
+        assumed.push(Assumption::DataWorkers);
     }
-    lines
-}
-
-/// Two significant figures.
-pub(super) fn figures(seconds: f64) -> String {
-    let digits = (1 - seconds.log10().floor() as i32).clamp(0, 12) as usize;
-    format!("{seconds:.digits$}")
+    assumed
 }
 
 #[cfg(test)]
@@ -452,10 +435,15 @@ mod tests {
 
     #[test]
     fn what_was_taken_for_granted_is_named() {
-        let lines = assumed(&workload(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"")));
-        assert!(lines[0].starts_with("data.cpu_seconds_per_sample=0.0046 (jpeg of 117 kB"), "{lines:?}");
-        assert_eq!(assumed(&workload(&format!("{IMAGES}size = \"150GB\""))), Vec::<String>::new());
+        let list = assumptions(&workload(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"")));
+        let Assumption::DataCpuPerSample { seconds, work: SampleWork::CompressedImage { format, bytes, .. } } = list[0]
+        else {
+            panic!("{list:?}")
+        };
+        assert!((seconds.0 - 0.0046).abs() < 0.00005 && (bytes.0 - 117e3).abs() < 500.0, "{list:?}");
+        assert_eq!((format, &list[1]), (DataKind::Jpeg, &Assumption::DataWorkers));
+        assert_eq!(assumptions(&workload(&format!("{IMAGES}size = \"150GB\""))), []);
         let stated = format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"\ncpu_seconds_per_sample = 0.01");
-        assert_eq!(assumed(&workload(&stated)), Vec::<String>::new());
+        assert_eq!(assumptions(&workload(&stated)), []);
     }
 }

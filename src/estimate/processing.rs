@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::feeding::{cores, figures, of_sound_or_film, sound_or_film};
+use crate::feeding::{cores, sound_or_film};
 use crate::input_constants as c;
 use crate::storage::StorageRate;
 use gpuplan_hardware::Host;
-use gpuplan_units::{Band, Bytes};
+use gpuplan_units::{Band, Bytes, Seconds};
+use gpuplan_workload::assumption::{Assumption, SampleWork};
 use gpuplan_workload::{DataKind, Processing, Storage};
 
 /// 90th percentile of the time over the best guess, and the best guess over the 10th. Judged: cores of two generations differ by
@@ -105,24 +106,20 @@ pub fn cpu_seconds(work: &Processing) -> Option<f64> {
     }
 }
 
-/// What the time rests on beside what was stated, for people: `key=value (why)`.
-pub fn assumed(work: &Processing) -> Vec<String> {
-    let Some(cost) = cpu_seconds(work).filter(|_| work.cpu_per_sample.is_none()) else { return Vec::new() };
-    let kilobytes = work.bytes_of_a_sample().map_or(0.0, |bytes| bytes / 1e3);
-    let why = match work.reading.kind {
-        Some(kind @ (DataKind::Jpeg | DataKind::Webp)) => format!(
-            "{} of {kilobytes:.0} kB decoded and cropped to {:.0} px with Pillow, on one core, without encoding it again; published \
-             rates, docs/estimate.md",
-            kind.word(),
-            work.pixels
-        ),
-        Some(DataKind::Text) => {
-            format!("{kilobytes:.1} kB split into tokens by Hugging Face tokenizers, on one core; its published rate")
+/// What the time rests on beside what was stated.
+pub fn assumption(work: &Processing) -> Option<Assumption> {
+    let seconds = Seconds(cpu_seconds(work).filter(|_| work.cpu_per_sample.is_none())?);
+    let bytes = Bytes(work.bytes_of_a_sample().unwrap_or(0.0));
+    let work = match work.reading.kind {
+        Some(format @ (DataKind::Jpeg | DataKind::Webp)) => {
+            SampleWork::CompressedImage { format, bytes, side_pixels: work.pixels }
         }
-        Some(DataKind::Audio | DataKind::Video) => of_sound_or_film(&work.reading).to_owned(),
-        _ => "copied; judged".to_owned(),
+        Some(DataKind::Text) => SampleWork::Text { bytes: Some(bytes) },
+        Some(DataKind::Audio) => SampleWork::Audio,
+        Some(DataKind::Video) => SampleWork::Video,
+        Some(DataKind::Tokens | DataKind::Raw) | None => SampleWork::Copied,
     };
-    vec![format!("processing.cpu_seconds_per_sample={} ({why})", figures(cost))]
+    Some(Assumption::ProcessingCpuPerSample { seconds, work })
 }
 
 #[cfg(test)]

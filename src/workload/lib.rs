@@ -1,6 +1,7 @@
 //! What to run: the model, how it is trained, on how much data, and the file that says so.
 
 pub mod amount;
+pub mod assumption;
 pub mod catalog;
 pub mod data;
 pub mod file;
@@ -18,6 +19,7 @@ pub mod trace;
 pub mod training;
 
 pub use amount::{Amount, Checkpoint, DataSet};
+pub use assumption::Assumption;
 pub use catalog::Models;
 pub use data::{DataKind, Decoder, DiskKind, FileLayout, Reading, Storage};
 pub use layout::{Layout, Shard};
