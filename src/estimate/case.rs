@@ -135,29 +135,31 @@ impl Case {
         let gpus_per_node =
             within("gpus_per_node", self.hardware.gpus_per_node.unwrap_or_else(|| gpus.min(8)), LARGEST_GPUS)?;
         let link = self.link(hardware, &gpu, gpus_per_node.min(gpus))?;
-        let memory = match self.hardware.gpu_memory_gb {
+        let label_gb = self.hardware.gpu_memory_gb.map(|gb| positive("gpu_memory_gb", gb, 1e12)).transpose()?;
+        let memory = match label_gb {
             // The number on the box: what software sees is the catalog's business when the box is the catalog's.
-            Some(gb) if (gb / gpu.memory_label_gb - 1.0).abs() > 0.08 => Bytes::from_gb(positive("gpu_memory_gb", gb)?),
+            Some(gb) if (gb / gpu.memory_label_gb - 1.0).abs() > 0.08 => Bytes::from_gb(gb),
             _ => chip,
         };
         if let Some(rate) = self.hardware.gpu_memory_gb_per_s {
-            gpu.memory_bandwidth_gb_per_s = positive("gpu_memory_gb_per_s", rate)?;
+            gpu.memory_bandwidth_gb_per_s = positive("gpu_memory_gb_per_s", rate, 1e12)?;
             // The measured stream rate is of the catalog's part, not of the stated one.
             gpu.stream_gb_per_s = None;
         }
         if let Some(watts) = self.hardware.gpu_power_watts {
-            gpu.tdp_watts = positive("gpu_power_watts", watts)?;
+            gpu.tdp_watts = positive("gpu_power_watts", watts, 1e12)?;
         }
         let training = self.training.resolve(task, &model, &mut assumed)?;
         let request = self.request(gpus)?;
-        let network = self.hardware.node_network_gbit_per_s.map(BytesPerSecond::from_gbit);
+        let network = self.hardware.node_network_gbit_per_s;
+        let network = network.map(|rate| positive("node_network_gbit_per_s", rate, 1e12)).transpose()?;
         Ok(Prepared {
             model,
             training,
             gpu,
             gpus_per_node,
             link,
-            network,
+            network: network.map(BytesPerSecond::from_gbit),
             memory,
             measure: self.training.measure.unwrap_or_default(),
             request,
@@ -194,6 +196,7 @@ impl Case {
 
     fn model(&self, models: &Models, assumed: &mut Vec<String>) -> Result<Model, String> {
         let stated = &self.model;
+        let parameters = stated.params.map(|count| positive("params", count, 1e16)).transpose()?;
         let name = stated.name.clone().unwrap_or_default();
         let preset = models.find(&name).map(ModelRow::to_model);
         let kind = stated
@@ -249,7 +252,7 @@ impl Case {
             sample_side: 0,
             forward_flops_per_sample: 0.0,
         };
-        self.infer_open_forms(&mut model);
+        self.infer_open_forms(&mut model, parameters);
         Ok(model)
     }
 
@@ -274,8 +277,8 @@ impl Case {
     }
 
     /// Gate and tied embeddings, where not stated, are whichever closed form is nearest to the stated parameter count.
-    fn infer_open_forms(&self, model: &mut Model) {
-        let Some(parameters) = self.model.params.filter(|count| count.is_finite() && *count > 0.0) else {
+    fn infer_open_forms(&self, model: &mut Model, parameters: Option<f64>) {
+        let Some(parameters) = parameters else {
             model.parameters = model.counted_parameters();
             return;
         };
@@ -323,7 +326,7 @@ impl Case {
         };
         let batch = self.training.global_batch;
         if batch.is_some_and(|batch| !(batch.is_finite() && (1.0..1e12).contains(&batch))) {
-            return Err("global_batch is no number of sequences".to_owned());
+            return Err("global_batch is not a number of sequences".to_owned());
         }
         Ok(Request {
             gpus,
@@ -412,10 +415,41 @@ fn within(name: &str, value: u32, most: u32) -> Result<u32, String> {
     if (1..=most).contains(&value) { Ok(value) } else { Err(format!("{name}={value} is outside 1 to {most}")) }
 }
 
-fn positive(name: &str, value: f64) -> Result<f64, String> {
-    if value.is_finite() && value > 0.0 && value < 1e12 {
+fn positive(name: &str, value: f64, most: f64) -> Result<f64, String> {
+    if value > 0.0 && value < most {
         Ok(value)
     } else {
-        Err(format!("{name}={value} is not a positive number"))
+        Err(format!("{name}={value} is not a positive number below {most:e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_nothing_has_are_refused_by_their_name() {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let prepared = |model: &str, more: &str| {
+            let hardware_section = format!("{{\"gpu\":\"a100-sxm4-80\"{more}}}");
+            let line = format!("{{\"model\":{{\"name\":\"llama-3.1-8b\"{model}}},\"hardware\":{hardware_section}}}");
+            serde_json::from_str::<Case>(&line).unwrap().prepare(&hardware, &models)
+        };
+        assert!(prepared("", "").is_ok());
+        for (model, more, name) in [
+            (",\"params\":-5", "", "params"),
+            (",\"params\":0", "", "params"),
+            (",\"params\":1e300", "", "params"),
+            ("", ",\"node_network_gbit_per_s\":-1", "node_network_gbit_per_s"),
+            ("", ",\"gpu_memory_gb\":-80", "gpu_memory_gb"),
+            ("", ",\"gpu_memory_gb_per_s\":0", "gpu_memory_gb_per_s"),
+            ("", ",\"gpu_power_watts\":-400", "gpu_power_watts"),
+        ] {
+            let why = prepared(model, more).unwrap_err();
+            assert!(why.starts_with(&format!("{name}=")), "{why}");
+        }
+        let mut case: Case = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
+        (case.model.name, case.model.params) = (Some("llama-3.1-8b".to_owned()), Some(f64::NAN));
+        assert!(case.prepare(&hardware, &models).unwrap_err().starts_with("params=NaN"));
     }
 }

@@ -2,8 +2,11 @@
 
 use serde::Deserialize;
 
-/// More ticks than this in one trace are no measurement: sixty years of 32-second probes.
-const MOST_TICKS: usize = 1 << 26;
+/// More ticks than this in one trace are no measurement: four years of 32-second probes. A few bytes of a line can ask for any
+/// number of them.
+const MOST_TICKS: usize = 1 << 22;
+/// The same of all traces of a file.
+const MOST_TICKS_OF_A_FILE: usize = 1 << 26;
 
 /// One pool over time.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,12 +47,17 @@ impl Trace {
             return Ok(vec![Self::new(document, name).map_err(|detail| TraceError::Unreadable { line: 1, detail })?]);
         }
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let mut ticks = 0;
         let traces: Vec<Self> = lines
             .map(|(index, line)| {
-                let document = serde_json::from_str(line).map_err(|error| error.to_string());
-                document
-                    .and_then(|document| Self::new(document, name))
-                    .map_err(|detail| TraceError::Unreadable { line: index + 1, detail })
+                let unreadable = |detail| TraceError::Unreadable { line: index + 1, detail };
+                let document = serde_json::from_str(line).map_err(|error| unreadable(error.to_string()))?;
+                let trace = Self::new(document, name).map_err(unreadable)?;
+                ticks += trace.obtainable.len();
+                if ticks > MOST_TICKS_OF_A_FILE {
+                    return Err(unreadable(format!("more than {MOST_TICKS_OF_A_FILE} ticks in one file")));
+                }
+                Ok(trace)
             })
             .collect::<Result<_, _>>()?;
         if traces.is_empty() { Err(TraceError::Empty) } else { Ok(traces) }
@@ -60,7 +68,9 @@ impl Trace {
             Document::Public { metadata, data } => (name.to_owned(), metadata.gap_seconds, data),
             Document::Runs { source, gap_seconds, ticks, rle } => {
                 let total = rle.iter().try_fold(0_usize, |sum, (_, run)| sum.checked_add(*run));
-                let total = total.filter(|total| *total <= MOST_TICKS).ok_or("more ticks than a trace can have")?;
+                let total = total
+                    .filter(|total| *total <= MOST_TICKS)
+                    .ok_or_else(|| format!("more than {MOST_TICKS} ticks in one trace"))?;
                 if ticks.is_some_and(|ticks| ticks != total) {
                     return Err(format!("the runs have {total} ticks, not the number that `ticks` says"));
                 }
@@ -105,6 +115,7 @@ mod tests {
             "{\"source\":\"a\",\"gap_seconds\":0,\"rle\":[[1,2]]}",
             "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[]}",
             "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[[1,18446744073709551615],[1,2]]}",
+            "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[[1,4194304],[0,1]]}",
             "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[[-1,3]]}",
         ] {
             assert!(matches!(Trace::parse_all(text, "x"), Err(TraceError::Unreadable { line: 1, .. })), "{text}");
