@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::constants::Fitted;
-use crate::correction::Certainty;
-use crate::own_runs::Experience;
-use crate::time_breakdown::TimeBreakdown;
+use crate::measurements::correction::Certainty;
+use crate::measurements::own_runs::Experience;
+use crate::time::breakdown::TimeBreakdown;
 use gpuplan_workload::{ModelKind, Precision, Training};
 
 /// Kind of run, by what its error looks like.

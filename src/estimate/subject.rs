@@ -2,19 +2,18 @@
 
 use crate::band::{Doubts, Regime, time_band};
 use crate::constants::Constants;
-use crate::correction::{Certainty, Correction, Factors};
 use crate::device::DeviceRates;
-use crate::feeding::{Feeding, InputLimit};
-use crate::layer::Products;
+use crate::loading::feeding::{Feeding, InputLimit};
 use crate::machine::Machine;
+use crate::measurements::correction::{Certainty, Correction, Factors};
+use crate::measurements::own_runs::Experience;
 use crate::memory::{MemoryBreakdown, MemoryInput};
 use crate::misfit::Misfit;
-use crate::own_runs::Experience;
 use crate::serving::Served;
 use crate::setting::Setting;
-use crate::step::StepInput;
-use crate::time_breakdown::{Bound, TimeBreakdown};
-use crate::vision;
+use crate::time::breakdown::{Bound, TimeBreakdown};
+use crate::time::input::{Products, StepInput};
+use crate::time::vision;
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Band;
 use gpuplan_workload::{Model, ModelKind, Training};

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::catalog::Hardware;
 use crate::gpu::{Gpu, GpuId};
-use crate::names::{did_you_mean, plain};
+use gpuplan_units::names::{did_you_mean, plain};
 
 /// Which GPUs, with how much memory, how many. Empty names mean any chip.
 #[derive(Clone, Debug, PartialEq)]

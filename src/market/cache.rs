@@ -1,5 +1,7 @@
 //! `Cache`: what the clouds answered in earlier runs, in SQLite, each answer with its own time. The one place that names SQLite.
 
+pub(crate) mod rows;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::answer::{Answer, PricePoint, RiskAnswer};
-use crate::cached_rows::{self, RowsError};
+use crate::cache::rows::{self, RowsError};
 use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;

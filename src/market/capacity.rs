@@ -1,5 +1,7 @@
 //! `Capacity`: what the user pays or owns already, from `capacity.toml`: private discounts, commitments, own machines.
 
+pub mod owned;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -7,10 +9,10 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::capacity::owned::Owned;
+use crate::catalog::snapshot::Market;
 use crate::offer::{Offer, Place, Purchase};
-use crate::owned::Owned;
 use crate::quote::{Origin, Quote};
-use crate::snapshot::Market;
 use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount, UsdPerHour};
 

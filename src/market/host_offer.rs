@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::catalog_rows::{stated, timestamp};
+use crate::catalog::rows::{stated, timestamp};
 use crate::error::MarketError;
 use crate::offer::{Place, Purchase, Suspicion};
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};

@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::availability::AvailabilityModel;
+use crate::availability::watch::Watch;
 use crate::evaluate::field::{Field, Part, Shape};
-use crate::forecast::forecast;
 use crate::policy::Policy;
 use crate::policy::semi_markov::Tables;
-use crate::replay::{World, look_back, replay};
-use crate::watch::Watch;
+use crate::simulation::forecast::forecast;
+use crate::simulation::replay::{World, look_back, replay};
 
 /// Windows of a trace.
 const WINDOWS: usize = 40;

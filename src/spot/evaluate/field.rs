@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::availability::AvailabilityModel;
 use crate::policy::semi_markov::Tables;
 use crate::policy::{Limits, Policy, PoolTerms};
-use crate::trace::Trace;
+use crate::simulation::trace::Trace;
 use gpuplan_units::{Usd, UsdPerHour};
 
 /// The on-demand rate of every job: that of the traces' instance type. Only ratios are shown.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::evaluate::calibration::{Calibration, calibrate_pairs, calibrate_pools};
 use crate::evaluate::field::{Entrant, Field, Part, Shape};
 use crate::evaluate::score::{Row, Run, rows};
-use crate::trace::Trace;
+use crate::simulation::trace::Trace;
 
 /// The job shapes of the tables: work, deadline and changeover in hours.
 const SHAPES: [(f64, f64, f64); 3] = [(48.0, 52.0, 0.2), (48.0, 60.0, 0.2), (48.0, 70.0, 0.2)];
@@ -182,8 +182,8 @@ fn pairs(field: &Field) -> Vec<Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::availability::watch::Watch;
     use crate::availability::{AvailabilityModel, Future};
-    use crate::watch::Watch;
     use gpuplan_units::draw::Draws;
 
     #[test]

@@ -4,11 +4,11 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::availability::watch::Watch;
 use crate::evaluate::field::{Entrant, Field, Part, Pool, Shape};
-use crate::omniscient::least_cost;
 use crate::policy::{Limits, Policy};
-use crate::replay::{World, look_back, replay};
-use crate::watch::Watch;
+use crate::simulation::omniscient::least_cost;
+use crate::simulation::replay::{World, look_back, replay};
 use gpuplan_units::draw::Draws;
 
 /// Samples of an interval.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::availability::AvailabilityModel;
-use crate::chain::phase;
-use crate::expected_cost::{Start, Table, Terms};
+use crate::availability::chain::phase;
 use crate::policy::reason::Reason;
 use crate::policy::safety::keep_deadline;
 use crate::policy::{Action, Decision, Limits, Observation, State, pools};
+use crate::simulation::expected_cost::{Start, Table, Terms};
 use gpuplan_units::UsdPerHour;
 
 /// A table for each spot rate among the pools of a job.
