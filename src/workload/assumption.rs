@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{DataKind, FileLayout, Storage};
 use crate::model::{MlpKind, ModelKind, NormKind};
-use crate::precision::{BaseWeights, Precision};
 use crate::serving::StoredFormat;
+use crate::training::precision::{BaseWeights, Precision};
 use crate::training::{Optimizer, Task};
 use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::file::WorkloadFile;
-use crate::precision::Precision;
+use crate::training::precision::Precision;
 use gpuplan_units::names::word;
 
 /// Version of the file. A later one is refused, since a figure read in another meaning would be worse than none.

@@ -1,9 +1,13 @@
 //! `Training`: task, batch, kernels, optimizer and framework. What the user left out is `None` and is chosen visibly later.
 
+pub mod layout;
+pub mod precision;
+pub mod sweep;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::precision::{BaseWeights, Precision};
+use crate::training::precision::{BaseWeights, Precision};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -1,10 +1,10 @@
 //! The model of a workload file: a preset or a configuration, with single sizes replaced, or the sizes alone.
 
 use crate::assumption::Assumption;
-use crate::catalog::Models;
 use crate::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{ModelSection, WorkloadFileError};
-use crate::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
+use crate::model::catalog::Models;
+use crate::model::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
 use crate::model::{Experts, MlpKind, Model, ModelKind, NormKind};
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::quantity::short_count;

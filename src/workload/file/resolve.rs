@@ -1,13 +1,13 @@
 //! From what was written to a complete `Workload`, with every default listed beside it.
 
 use crate::amount::{Amount, Checkpoint};
-use crate::catalog::Models;
 use crate::file::resolved::Resolved;
 use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, stated_count};
 use crate::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 use crate::file::{data, network, serving, settings};
+use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
-use crate::sweep::MOST_RUNS;
+use crate::training::sweep::MOST_RUNS;
 use crate::{Assumption, Sweep, Task, Workload};
 use gpuplan_units::{GpuCount, Hours, Seconds};
 

@@ -229,7 +229,7 @@ impl serde::de::Error for Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::precision::Precision;
+    use crate::training::precision::Precision;
     use proptest::prelude::*;
 
     #[test]

@@ -6,7 +6,7 @@ use crate::file::network::Network;
 use crate::file::scalar::{choice, invalid, missing, not_among, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::Model;
-use crate::precision::{BaseWeights, Precision};
+use crate::training::precision::{BaseWeights, Precision};
 use crate::training::{Framework, Lora, LoraTargets, Optimizer, Overlap, Task, Training};
 
 /// Longest sequence that a file may state, in tokens.
@@ -227,8 +227,8 @@ fn lora(section: &LoraSection, task: Task, assumed: &mut Vec<Assumption>) -> Res
 mod tests {
     use super::*;
     use crate::assumption::BatchBasis;
-    use crate::catalog::Models;
     use crate::file::{Resolved, WorkloadFile};
+    use crate::model::catalog::Models;
     use crate::training::{AttentionKernel, FsdpStyle, LossKernel, Offload, Recompute};
 
     fn resolved(preset: &str, training: &str) -> Result<Resolved, WorkloadFileError> {

@@ -61,9 +61,9 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> WorkloadFileError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Models;
     use crate::file::Resolved;
-    use crate::huggingface::read_config;
+    use crate::model::catalog::Models;
+    use crate::model::huggingface::read_config;
     use crate::training::Task;
     use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::huggingface::error::ConfigError;
+use crate::model::huggingface::error::ConfigError;
 
 pub(crate) const WIDTH: RangeInclusive<u32> = 1..=1 << 24;
 pub(crate) const LAYERS: RangeInclusive<u32> = 1..=10_000;

@@ -1,7 +1,7 @@
 //! The matrix products of a transformer on one rank under a layout: what the estimate times and a calibration measures.
 
-use crate::layout::Layout;
 use crate::model::Model;
+use crate::training::layout::Layout;
 
 /// `count` products of M x K by K x N.
 #[derive(Clone, Copy, Debug, PartialEq)]

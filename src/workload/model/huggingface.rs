@@ -8,10 +8,12 @@ use std::io::{BufRead, Read};
 
 use serde_json::{Map, Value};
 
-pub use crate::huggingface::error::ConfigError;
-use crate::huggingface::error::LARGEST_BYTES;
-use crate::huggingface::families::{ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel};
-use crate::huggingface::fields::{CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH};
+pub use crate::model::huggingface::error::ConfigError;
+use crate::model::huggingface::error::LARGEST_BYTES;
+use crate::model::huggingface::families::{ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel};
+use crate::model::huggingface::fields::{
+    CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH,
+};
 use crate::model::{Experts, LatentAttention, MlpKind, Model, ModelKind};
 use gpuplan_units::names::did_you_mean;
 
