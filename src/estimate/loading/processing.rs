@@ -1,7 +1,7 @@
 //! `Work`: how long machines take for samples that need no GPU, and what bounds them: their cores, their network or storage.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::loading::constants as c;
 use crate::loading::feeding::{cores, sound_or_film};
@@ -17,7 +17,7 @@ const SPREAD: f64 = 1.4;
 /// Root file system beside the samples of a machine, on the same disk. Bytes.
 pub const ROOT: f64 = 100e9;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkBound {
     Cpu,

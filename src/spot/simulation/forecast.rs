@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::availability::spells::spot_only;
 use crate::availability::watch::Watch;
@@ -19,7 +19,7 @@ pub const DRAWS: usize = 300;
 const MOST_TICKS: usize = 200_000;
 
 /// Keys as scripts read them.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecast {
     /// Of machines alone.
     pub cost_usd: CostQuantiles,
@@ -41,7 +41,7 @@ pub struct Forecast {
     pub finishes: Vec<f64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostQuantiles {
     pub expected: Usd,
     pub p50: Usd,
