@@ -26,7 +26,7 @@ enum Name {
 pub enum SelectorError {
     #[error("no GPU is called `{name}`")]
     UnknownGpu { name: String, suggestion: Option<String> },
-    #[error("`{0}` is not a GPU choice, such as H100:8, A100:80GB:1..16 or 24GB+")]
+    #[error("`{0}` is not a valid choice of GPUs; try H100:8, A100:80GB:1..16 or 24GB+")]
     Malformed(String),
 }
 

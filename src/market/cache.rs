@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::answer::{Answer, PricePoint, RiskAnswer};
-use crate::cache::rows::{self, RowsError};
+use crate::cache::rows::RowsError;
 use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
@@ -113,7 +113,7 @@ impl Cache {
         regions.sort_unstable_by_key(|(region, _)| *region);
         let change = self.database.transaction()?;
         for (region, offers) in regions {
-            let rows = cached_rows::pack_offers(&offers, hardware)?;
+            let rows = rows::pack_offers(&offers, hardware)?;
             change.execute(
                 "INSERT OR REPLACE INTO offers VALUES (?1, ?2, ?3, ?4)",
                 params![source, region, cloud.as_str(), rows],
@@ -139,7 +139,7 @@ impl Cache {
         now: Timestamp,
     ) -> Result<(), CacheError> {
         let change = self.database.transaction()?;
-        for (region, rows) in cached_rows::pack_risks(answer, hardware)? {
+        for (region, rows) in rows::pack_risks(answer, hardware)? {
             change.execute(
                 "INSERT OR REPLACE INTO risks VALUES (?1, ?2, ?3, ?4)",
                 params![source, region, cloud.as_str(), rows],
@@ -165,7 +165,7 @@ impl Cache {
                 row.get_ref(1)?.as_str_checked()?,
                 row.get_ref(2)?.as_str_checked()?,
             );
-            cached_rows::unpack_offers(
+            rows::unpack_offers(
                 row.get_ref(3)?.as_blob_checked()?,
                 source,
                 region,
@@ -189,7 +189,7 @@ impl Cache {
                 row.get_ref(2)?.as_str_checked()?,
             );
             let blob = row.get_ref(3)?.as_blob_checked()?;
-            cached_rows::unpack_risks(
+            rows::unpack_risks(
                 blob,
                 source,
                 region,

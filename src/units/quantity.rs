@@ -1,8 +1,8 @@
 //! Reading and showing counts with the suffixes people use for tokens and parameters: `1T`, `300B`, `8.03e9`, `15_000`.
 
-/// Why text is no count.
+/// Why text is not a count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a count, such as 1T, 300B, 15M, 8.03e9 or 1_281_167")]
+#[error("`{0}` is not a valid count; try 1T, 300B, 15M, 8.03e9 or 1_281_167")]
 pub struct CountError(String);
 
 /// A positive count: `1T` is 10^12, `300B` 3 x 10^11, `15M`, `50k`, plain or scientific numbers.

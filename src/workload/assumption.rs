@@ -151,6 +151,22 @@ pub enum Assumption {
     },
 }
 
+/// What was taken where the job of another engine leaves something open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum JobAssumption {
+    /// A Slurm job names no number of machines.
+    OneMachine,
+    /// Slurm has no word for spot machines.
+    OnDemandOnly,
+    /// Each pod of Kubernetes runs on a machine of its own.
+    MachinePerPod,
+    /// No pod asks for spot nodes.
+    NoSpotNodes,
+    /// Pods run beside each other up to the job's parallelism, until as many are complete.
+    PodsAtATime { parallelism: u32, completions: u32 },
+}
+
 /// Where an assumed sequence length comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

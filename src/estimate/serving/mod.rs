@@ -8,7 +8,7 @@
 mod eight_bits;
 pub mod load;
 mod one_pass;
-mod round;
+pub mod round;
 
 use crate::constants::{self as c, Constants};
 use crate::device::DeviceRates;

@@ -49,7 +49,7 @@ impl Charges {
                 "network-disk" => ChargeKind::NetworkDisk,
                 "object-storage" => ChargeKind::ObjectStorage,
                 "egress-internet" => ChargeKind::EgressInternet,
-                other => return Err(broken(format!("`{other}` is no charge"))),
+                other => return Err(broken(format!("`{other}` is not a known charge"))),
             };
             self.rows.push(Charge {
                 kind,

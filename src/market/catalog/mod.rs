@@ -3,6 +3,6 @@
 pub mod charges;
 pub mod check;
 mod numbers;
-mod rows;
+pub(crate) mod rows;
 pub mod rules;
 pub mod snapshot;

@@ -71,7 +71,7 @@ pub fn read_prices(
     for row in 0..table.rows() {
         let purchase = Purchase::parse(purchases[row], terms[row]).map_err(|detail| broken((row, detail)))?;
         if rates[row] == UsdPerHour::default() {
-            return Err(broken((row, "a price of zero is no price; leave the row out".to_owned())));
+            return Err(broken((row, "a price of zero is not a price; leave the row out".to_owned())));
         }
         let risk =
             if purchase == Purchase::Spot { risks.get(&(instances[row], regions[row].clone())).cloned() } else { None };

@@ -163,7 +163,7 @@ impl Market {
     /// The offers that lie over the snapshot, as bytes; empty where there are none.
     pub fn laid_over(&self, hardware: &Hardware) -> Result<Vec<u8>, RowsError> {
         let over: Vec<&Offer> = self.offers.iter().filter(|offer| !offer.quote.origin.is_of_the_snapshot()).collect();
-        if over.is_empty() { Ok(Vec::new()) } else { cached_rows::pack_offers(&over, hardware) }
+        if over.is_empty() { Ok(Vec::new()) } else { rows::pack_offers(&over, hardware) }
     }
 
     /// When the newest price of the market was seen.

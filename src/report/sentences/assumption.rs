@@ -5,12 +5,25 @@ use std::borrow::Cow;
 use gpuplan_units::names::word;
 use gpuplan_units::quantity::short_count;
 use gpuplan_units::{Bytes, Seconds};
-use gpuplan_workload::assumption::{Assumption, BatchBasis, SampleWork, SequenceBasis};
+use gpuplan_workload::assumption::{Assumption, BatchBasis, JobAssumption, SampleWork, SequenceBasis};
 use gpuplan_workload::{DataKind, MlpKind, NormKind, Optimizer, Precision, Storage};
 
 /// One sentence for each, in the same order.
 pub fn sentences(assumptions: &[Assumption]) -> Vec<String> {
     assumptions.iter().map(sentence).collect()
+}
+
+/// What was taken of a job that leaves it open.
+pub fn job_sentence(assumption: &JobAssumption) -> String {
+    match assumption {
+        JobAssumption::OneMachine => "1 machine: --nodes is not given".to_owned(),
+        JobAssumption::OnDemandOnly => "on-demand machines: Slurm knows no spot".to_owned(),
+        JobAssumption::MachinePerPod => "a machine for each pod".to_owned(),
+        JobAssumption::NoSpotNodes => "on-demand machines: no pod asks for spot nodes".to_owned(),
+        JobAssumption::PodsAtATime { parallelism, completions } => {
+            format!("{parallelism} at a time of {completions} completions")
+        }
+    }
 }
 
 /// What was taken, and why, such as `lora.rank=16 (not stated)`.

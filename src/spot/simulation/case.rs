@@ -285,7 +285,7 @@ impl Case {
         let prices =
             places.iter().flat_map(|pool| [Some(pool.spot_usd_per_hour), pool.on_demand_usd_per_hour]).flatten();
         if prices.chain([self.on_demand_usd_per_hour]).any(|price| price.nanos() <= 0) {
-            return Err("a price of zero is no price".to_owned());
+            return Err("a price of zero is not a price".to_owned());
         }
         let terms = |pool: &CasePool| PoolTerms {
             spot: pool.spot_usd_per_hour,

@@ -90,7 +90,7 @@ impl Outcome {
 pub enum ReplayError {
     #[error("the trace ends before the work does")]
     TraceEnds,
-    #[error("the cost is no amount of money")]
+    #[error("the cost is not an amount of money")]
     Uncountable,
     #[error("a forecast over more than {0} ticks")]
     TooLong(usize),

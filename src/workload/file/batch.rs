@@ -74,7 +74,7 @@ pub(super) fn global_batch(
         let rank = local.sequences();
         return Err(invalid(
             key,
-            format!("{sequences} sequences are no multiple of micro_batch x grad_accumulation = {rank}"),
+            format!("{sequences} sequences are not a multiple of micro_batch x grad_accumulation = {rank}"),
         ));
     }
     Ok(sequences)

@@ -26,7 +26,7 @@ pub(super) fn resolve(
     }
     let place = match section.place.as_deref().map(str::trim) {
         Some(place) if place.is_empty() || place.matches('/').count() > 1 || place.len() > 200 => {
-            return Err(invalid("data.place", format!("`{}` is not a place, such as aws/us-east-1", shown(place))));
+            return Err(invalid("data.place", format!("`{}` is not a valid place; try aws/us-east-1", shown(place))));
         }
         place => place.map(str::to_owned),
     };
@@ -34,7 +34,7 @@ pub(super) fn resolve(
         Some(location) if location.is_empty() || location.ends_with("://") => {
             return Err(invalid(
                 "data.location",
-                format!("`{}` names no place, such as s3://bucket/folder", shown(location)),
+                format!("`{}` is not a valid location; try s3://bucket/folder", shown(location)),
             ));
         }
         location => location.map(str::to_owned),

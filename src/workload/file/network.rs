@@ -135,7 +135,7 @@ fn explicit(section: &ModelSection, assumed: &mut Vec<Assumption>) -> Result<Mod
             _ => true,
         };
         if is_needed && size.is_none() {
-            return Err(missing(key, "a model that is neither preset nor config states its sizes"));
+            return Err(missing(key, "a model without `preset` or `config` needs its sizes"));
         }
     }
     let is_modern = matches!(kind, ModelKind::Decoder | ModelKind::Moe);
@@ -216,7 +216,7 @@ fn replace(section: &ModelSection, model: &mut Model) -> Result<(), WorkloadFile
     }
     if (section.heads.is_some() || section.hidden.is_some()) && had_plain_heads && head_dim.is_none() {
         if !model.hidden.is_multiple_of(model.heads) {
-            let why = format!("{} is no multiple of {} heads; state head_dim", model.hidden, model.heads);
+            let why = format!("{} is not a multiple of {} heads; state head_dim", model.hidden, model.heads);
             return Err(invalid("model.hidden", why));
         }
         model.head_dim = model.hidden / model.heads;
@@ -387,7 +387,7 @@ mod tests {
             ("model = { preset = \"gpt-2\", kv_heads = 5 }".to_owned(), "`model.kv_heads`: 5 does not divide 12 heads"),
             (
                 "model = { preset = \"gpt-2\", hidden = 1001 }".to_owned(),
-                "`model.hidden`: 1001 is no multiple of 12 heads; state head_dim",
+                "`model.hidden`: 1001 is not a multiple of 12 heads; state head_dim",
             ),
             (
                 "model = { preset = \"deepseek-v3\", layers = 2 }".to_owned(),
@@ -407,7 +407,7 @@ mod tests {
             ),
             (
                 "model.layers = 3".to_owned(),
-                "`model.hidden` is missing: a model that is neither preset nor config states its sizes",
+                "`model.hidden` is missing: a model without `preset` or `config` needs its sizes",
             ),
             (
                 format!("model = {{ kind = \"cnn\", {sizes} }}"),
@@ -415,7 +415,7 @@ mod tests {
             ),
             (
                 format!("model = {{ kind = \"encdec\", {sizes} }}"),
-                "`model.encoder_layers` is missing: a model that is neither preset nor config states its sizes",
+                "`model.encoder_layers` is missing: a model without `preset` or `config` needs its sizes",
             ),
             (
                 format!("model = {{ experts = 4, experts_per_token = 8, {sizes} }}"),

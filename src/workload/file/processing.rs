@@ -155,15 +155,15 @@ fn known_kind(reading: &Reading, reads: Bytes) -> Result<(), WorkloadFileError> 
 
 fn shard(text: &str) -> Result<Seconds, WorkloadFileError> {
     let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST_SHARD);
-    hours
-        .map(Seconds::from)
-        .ok_or_else(|| invalid("processing.shard", format!("`{}` is no time up to a day, such as 10m", shown(text))))
+    hours.map(Seconds::from).ok_or_else(|| {
+        invalid("processing.shard", format!("`{}` is not a valid duration of up to a day; try 10m", shown(text)))
+    })
 }
 
 fn place(text: Option<&str>) -> Result<Option<String>, WorkloadFileError> {
     match text.map(str::trim) {
         Some(place) if place.is_empty() || place.matches('/').count() > 1 || place.len() > 200 => {
-            Err(invalid("data.place", format!("`{}` is not a place, such as aws/us-east-1", shown(place))))
+            Err(invalid("data.place", format!("`{}` is not a valid place; try aws/us-east-1", shown(place))))
         }
         place => Ok(place.map(str::to_owned)),
     }

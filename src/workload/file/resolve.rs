@@ -87,7 +87,7 @@ fn sweep(section: &SweepSection, assumed: &mut Vec<Assumption>) -> Result<Option
         if fits {
             Ok(number as u32)
         } else {
-            Err(invalid(key, format!("`{number}` is no whole number from 1 to {MOST_RUNS}")))
+            Err(invalid(key, format!("`{number}` is not a whole number from 1 to {MOST_RUNS}")))
         }
     };
     let (runs, parallel) =
@@ -138,7 +138,7 @@ fn checkpoint(
             let refuse = || {
                 invalid(
                     "checkpoint.interval",
-                    format!("`{}` is not `choose` or a time up to a year, such as 30m or 2h", shown(text)),
+                    format!("`{}` is not a valid duration; try 30m or 2h (a year at most), or `choose`", shown(text)),
                 )
             };
             Some(Seconds::from(hours.ok_or_else(refuse)?))

@@ -259,7 +259,10 @@ fn hours(section: &ServingSection, assumed: &mut Vec<Assumption>) -> Result<Hour
         (None, Some(text)) => {
             let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST);
             hours.ok_or_else(|| {
-                invalid("serving.duration", format!("`{}` is not a time up to a year, such as 3d or 12h", shown(text)))
+                invalid(
+                    "serving.duration",
+                    format!("`{}` is not a valid duration; try 12h or 3d (a year at most)", shown(text)),
+                )
             })
         }
         (None, None) => {
@@ -297,7 +300,9 @@ fn target(key: &str, text: Option<&str>, load: Load) -> Result<Option<Seconds>, 
         .ok()
         .map(Seconds::from)
         .filter(|seconds| has_unit && seconds.0 > 0.0 && seconds.0 <= 86_400.0);
-    seconds.map(Some).ok_or_else(|| invalid(key, format!("`{}` is not a time such as 300ms or 1.5s", shown(text))))
+    seconds
+        .map(Some)
+        .ok_or_else(|| invalid(key, format!("`{}` is not a valid duration; try 300ms or 1.5s", shown(text))))
 }
 
 fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Vec<Assumption>) -> Result<f64, WorkloadFileError> {

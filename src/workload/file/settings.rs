@@ -93,7 +93,7 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Vec<Assumption>)
             assumed.push(Assumption::Task { task: Task::Train });
             return Ok(Task::Train);
         }
-        return Err(missing("training.task", format!("choose among {}", words.join(", "))));
+        return Err(missing("training.task", format!("choose one of {}", words.join(", "))));
     };
     let word = text.trim().to_ascii_lowercase().replace('_', "-");
     let task = match word.as_str() {
@@ -105,7 +105,7 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Vec<Assumption>)
             .ok_or_else(|| not_among("training.task", text, &words))?,
     };
     if task.has_adapters() && !model.kind.is_transformer() {
-        let why = format!("`{}` adapts transformer layers, which `{}` has none of", task_word(task), model.name);
+        let why = format!("`{}` adapts transformer layers, and `{}` has none", task_word(task), model.name);
         return Err(invalid("training.task", why));
     }
     Ok(task)
@@ -309,7 +309,7 @@ mod tests {
     fn impossible_settings_are_refused_by_key() {
         let long = "`training.sequence_length`: `16777217` is not a whole number from 1 to 16777216";
         for (preset, training, message) in [
-            ("gpt-2", "", "`training.task` is missing: choose among pretrain, full-fine-tune, lora, qlora, train"),
+            ("gpt-2", "", "`training.task` is missing: choose one of pretrain, full-fine-tune, lora, qlora, train"),
             (
                 "gpt-2",
                 "task = \"lora\"\nsequence_length = 0",
@@ -344,12 +344,12 @@ mod tests {
             (
                 "resnet-50",
                 "task = \"qlora\"",
-                "`training.task`: `qlora` adapts transformer layers, which `resnet-50` has none of",
+                "`training.task`: `qlora` adapts transformer layers, and `resnet-50` has none",
             ),
             (
                 "gpt-2",
                 "task = \"inference\"",
-                "`training.task`: `inference` is not known, choose among pretrain, full-fine-tune, lora, qlora, train",
+                "`training.task`: `inference` is not known; choose one of pretrain, full-fine-tune, lora, qlora, train",
             ),
             (
                 "gpt-2",
@@ -364,7 +364,7 @@ mod tests {
             (
                 "gpt-2",
                 "task = \"pretrain\"\nglobal_batch = 10\nmicro_batch = 4",
-                "`training.global_batch`: 10 sequences are no multiple of micro_batch x grad_accumulation = 4",
+                "`training.global_batch`: 10 sequences are not a multiple of micro_batch x grad_accumulation = 4",
             ),
             (
                 "gpt-2",
@@ -375,8 +375,8 @@ mod tests {
             assert_eq!(refused(preset, training), message);
         }
         let wrong = refused("gpt-2", "task = \"pretrain\"\nprecision = \"bf61\"");
-        assert!(wrong.contains("choose among fp32, tf32") && wrong.ends_with("did you mean `bf16`?"), "{wrong}");
+        assert!(wrong.contains("choose one of fp32, tf32") && wrong.ends_with("did you mean `bf16`?"), "{wrong}");
         assert!(refused("gpt-2", "task = \"lora\"\nlora.targets = []").contains("nothing would be trained"));
-        assert!(refused("gpt-2", "task = \"lora\"\nlora.targets = \"q,w\"").contains("`w` is no adapter target"));
+        assert!(refused("gpt-2", "task = \"lora\"\nlora.targets = \"q,w\"").contains("`w` is not an adapter target"));
     }
 }

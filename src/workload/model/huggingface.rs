@@ -148,7 +148,7 @@ fn head_dim(fields: &Fields, family: &Family, hidden: u32, heads: u32) -> Result
     match stated {
         Some(width) => Ok(width),
         None if !hidden.is_multiple_of(heads) => {
-            let why = format!("it is no multiple of the {heads} attention heads, and there is no `head_dim`");
+            let why = format!("it is not a multiple of the {heads} attention heads, and there is no `head_dim`");
             Err(fields.impossible(family.hidden[0], hidden, why))
         }
         None => Ok(hidden / heads),
@@ -190,7 +190,7 @@ fn experts(fields: &Fields, keys: ExpertKeys, model: &Model) -> Result<Experts, 
         ExpertKeys::Qwen => {
             let shared = fields.whole(&["shared_expert_intermediate_size"], 0..=*WIDTH.end())?.unwrap_or(0);
             if !shared.is_multiple_of(ffn_hidden) {
-                let why = format!("it is no multiple of `moe_intermediate_size` {ffn_hidden}");
+                let why = format!("it is not a multiple of `moe_intermediate_size` {ffn_hidden}");
                 return Err(fields.impossible("shared_expert_intermediate_size", shared, why));
             }
             shared / ffn_hidden

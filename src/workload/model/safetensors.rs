@@ -21,7 +21,7 @@ struct Metadata {
 pub enum IndexError {
     #[error("not a safetensors index: {0}")]
     Malformed(#[from] serde_json::Error),
-    #[error("`metadata.total_size` is {0}, which is no size")]
+    #[error("`metadata.total_size` is {0}, which is not a size")]
     Impossible(f64),
 }
 

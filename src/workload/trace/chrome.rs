@@ -272,7 +272,7 @@ impl Reading {
 
     fn finish<R: BufRead>(self, scan: &Scan<R>) -> Result<ChromeTrace, TraceError> {
         if !self.has_list {
-            return Err(scan.error("there is no list `traceEvents`: this is no trace of a profiler"));
+            return Err(scan.error("there is no list `traceEvents`: this is not a profiler's trace"));
         }
         if self.events == 0 {
             return Err(scan.error("the trace has no events"));
