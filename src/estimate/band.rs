@@ -24,7 +24,7 @@ pub enum Regime {
 
 impl Regime {
     /// The first that holds.
-    pub fn of(kind: ModelKind, training: &Training, pipeline: u32, time: &TimeBreakdown) -> Self {
+    pub fn classify(kind: ModelKind, training: &Training, pipeline: u32, time: &TimeBreakdown) -> Self {
         let single = matches!(training.precision, Precision::Fp32 | Precision::Tf32);
         if training.task.has_adapters() {
             Self::Adapters

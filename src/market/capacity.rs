@@ -152,7 +152,7 @@ impl Capacity {
             let priced =
                 market.offers().iter().filter(|offer| offer.purchase == purchase && discount.is_for(offer, hardware));
             offers.extend(priced.map(|offer| Offer {
-                quote: Quote { rate: rate.of(offer.quote.rate), origin: Origin::User, ..offer.quote },
+                quote: Quote { rate: rate.discounted(offer.quote.rate), origin: Origin::User, ..offer.quote },
                 source: SOURCE.into(),
                 flags: format!("list={}", offer.quote.rate).into(),
                 ..offer.clone()
@@ -177,7 +177,7 @@ enum Rate {
 }
 
 impl Rate {
-    fn of(&self, list: UsdPerHour) -> UsdPerHour {
+    fn discounted(&self, list: UsdPerHour) -> UsdPerHour {
         let whole = (100.0 * PERCENT_PARTS) as i128;
         match self {
             Self::Fixed(rate) => *rate,

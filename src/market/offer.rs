@@ -58,7 +58,7 @@ impl Purchase {
         }
     }
 
-    /// Word of the contract.
+    /// Word of files and JSON, such as `on-demand`.
     pub fn word(self) -> &'static str {
         match self {
             Self::OnDemand => "on-demand",

@@ -1,4 +1,4 @@
-//! The answer to one case, as contract section 1 has it: bands, the fit, what bounds the step and what was assumed.
+//! The answer to one case: bands, the fit, what bounds the step and what was assumed.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -399,7 +399,7 @@ impl Prepared {
     }
 }
 
-/// The contract writes `adamw (mixed, fp32 master)` for plain `adamw`.
+/// Tables of published runs write `adamw (mixed, fp32 master)` for plain `adamw`.
 fn optimizer(text: &str) -> Result<Optimizer, String> {
     let word = text.split_whitespace().next().unwrap_or_default();
     serde_json::from_value(serde_json::Value::String(word.to_owned()))

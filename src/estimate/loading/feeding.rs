@@ -115,7 +115,7 @@ impl Feeding {
 
     /// The same beside a step of `busy` seconds.
     #[must_use]
-    pub fn beside(self, busy: f64) -> Self {
+    pub fn alongside_step(self, busy: f64) -> Self {
         let fed = |reads| fed(busy + self.on_gpu, self.loading(reads));
         let step = self.read_share * fed(true) + (1.0 - self.read_share) * fed(false);
         Self { busy, waits: step - busy, ..self }
@@ -330,7 +330,7 @@ mod tests {
         };
         let demand =
             Demand { model: &workload.model, training: &workload.training, data, samples: 2048.0, passes: 90.0 };
-        Feeding::new(&feeder, &demand).map(|feeding| feeding.beside(0.1))
+        Feeding::new(&feeder, &demand).map(|feeding| feeding.alongside_step(0.1))
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use crate::device::DeviceRates;
 use crate::loading::measured_host::MeasuredHost;
 use crate::machine::Machine;
-use crate::measurements::curve::{Curve, Reading};
+use crate::measurements::curve::{Curve, CurveValue};
 use crate::measurements::own_runs::OwnRuns;
 use crate::measurements::work_class::WorkClass;
 use crate::time::breakdown::TimeBreakdown;
@@ -102,7 +102,7 @@ impl Correction {
     }
 
     /// What the measurements say of this GPU.
-    pub fn on(&self, gpu: &Gpu) -> Factors<'_> {
+    pub fn for_gpu(&self, gpu: &Gpu) -> Factors<'_> {
         let of = |class| Factor { class, found: self.nearest(class, gpu) };
         Factors {
             compute: of(WorkClass::Compute),
@@ -135,8 +135,9 @@ impl Correction {
 
     /// One sentence on what changed for this GPU; empty where nothing did.
     pub fn said_of(&self, gpu: &Gpu) -> Option<String> {
-        let factors = self.on(gpu);
-        let parts: Vec<String> = WorkClass::ALL.into_iter().filter_map(|class| factors.of(class).words()).collect();
+        let factors = self.for_gpu(gpu);
+        let parts: Vec<String> =
+            WorkClass::ALL.into_iter().filter_map(|class| factors.for_class(class).description()).collect();
         // The last of the greatest is the first of the list.
         let near = self.measured.iter().rev().max_by_key(|measured| measured.nearness(gpu))?;
         let how = match near.nearness(gpu) {
@@ -195,9 +196,9 @@ impl Factor<'_> {
     }
 
     /// For work of this size: FLOPs of a product, bytes that a kernel or a message moves.
-    pub fn at(&self, size: f64) -> Corrected {
+    pub fn at_size(&self, size: f64) -> Corrected {
         // No work is smaller than one operation.
-        self.read(|curve| curve.at(size.max(1.0)))
+        self.read(|curve| curve.interpolate(size.max(1.0)))
     }
 
     /// For work whose size is not known.
@@ -205,7 +206,7 @@ impl Factor<'_> {
         self.read(Curve::overall)
     }
 
-    fn read(&self, of: impl Fn(&Curve) -> Reading) -> Corrected {
+    fn read(&self, of: impl Fn(&Curve) -> CurveValue) -> Corrected {
         let doubt = self.class.doubt();
         let Some((curve, nearness)) = self.found else {
             return Corrected { time: 1.0, deviation: doubt, correlation: 0.0, spread: 0.0 };
@@ -219,10 +220,11 @@ impl Factor<'_> {
     }
 
     /// Such as `compute time x 1.31 at 17 GFLOP to x 1.05 at 1.1 TFLOP (+-5 %)`; `None` where nothing was measured.
-    fn words(&self) -> Option<String> {
+    fn description(&self) -> Option<String> {
         let (curve, _) = self.found?;
         let overall = self.overall();
-        let ends = curve.ends().map(|(small, large)| ((small, self.at(small).time), (large, self.at(large).time)));
+        let ends =
+            curve.ends().map(|(small, large)| ((small, self.at_size(small).time), (large, self.at_size(large).time)));
         let time = match ends.filter(|((_, small), (_, large))| (small / large).ln().abs() >= TOLD_APART) {
             Some(((small, of_small), (large, of_large))) => {
                 format!(
@@ -284,7 +286,7 @@ impl<'a> Factors<'a> {
         }
     }
 
-    pub fn of(&self, class: WorkClass) -> Factor<'a> {
+    pub fn for_class(&self, class: WorkClass) -> Factor<'a> {
         match class {
             WorkClass::Compute => self.compute,
             WorkClass::Memory => self.memory,

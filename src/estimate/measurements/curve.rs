@@ -17,7 +17,7 @@ pub struct Point {
 
 /// What a curve says at one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reading {
+pub struct CurveValue {
     pub log_time: f64,
     pub spread: f64,
     /// Natural logarithm of the size over the nearest measured one; 0 where it was measured.
@@ -86,7 +86,7 @@ impl Curve {
     }
 
     /// Between two points the straight line over the logarithm of the size; beyond them the last one.
-    pub fn at(&self, size: f64) -> Reading {
+    pub fn interpolate(&self, size: f64) -> CurveValue {
         let next = self.points.partition_point(|point| point.size < size);
         let (left, right) = (&self.points[next.saturating_sub(1)], &self.points[next.min(self.points.len() - 1)]);
         let (below, above) = ((size / left.size).ln().abs(), (right.size / size).ln().abs());
@@ -94,13 +94,13 @@ impl Curve {
         let share = if next == 0 || next == self.points.len() || between <= 0.0 { 0.0 } else { below / between };
         let mixed = |of: fn(&Point) -> f64| of(left) + share * (of(right) - of(left));
         let distance = if self.is_flat { 0.0 } else { below.min(above) };
-        Reading { log_time: mixed(|point| point.log_time), spread: mixed(|point| point.spread), distance }
+        CurveValue { log_time: mixed(|point| point.log_time), spread: mixed(|point| point.spread), distance }
     }
 
     /// All points as one, weighted with their part in the whole: for work whose size is not known.
-    pub fn overall(&self) -> Reading {
+    pub fn overall(&self) -> CurveValue {
         let all = mean(&self.points);
-        Reading { log_time: all.log_time, spread: all.spread, distance: 0.0 }
+        CurveValue { log_time: all.log_time, spread: all.spread, distance: 0.0 }
     }
 
     /// Measured over expected time of all together.
@@ -142,24 +142,24 @@ mod tests {
     #[test]
     fn between_two_sizes_it_is_a_line_and_beyond_them_the_nearest() {
         let curve = curve(&[(1e12, 1.0), (1e10, 1.5)]);
-        let time = |size| curve.at(size).log_time.exp();
+        let time = |size| curve.interpolate(size).log_time.exp();
         assert!((time(1e10) - 1.5).abs() < 1e-12 && (time(1e12) - 1.0).abs() < 1e-12);
         assert!((time(1e11) - 1.5_f64.sqrt()).abs() < 1e-12, "{}", time(1e11));
         assert!((time(1e6) - 1.5).abs() < 1e-12 && (time(1e15) - 1.0).abs() < 1e-12);
-        let distance = |size| curve.at(size).distance;
+        let distance = |size| curve.interpolate(size).distance;
         assert!(
             distance(1e10) < 1e-12
                 && (distance(1e11) - 10_f64.ln()).abs() < 1e-9
                 && (distance(1e13) - 10_f64.ln()).abs() < 1e-9
         );
-        assert_eq!(Curve::flat(WorkClass::Compute, 1.2, 0.0).unwrap().at(1e30).distance, 0.0);
+        assert_eq!(Curve::flat(WorkClass::Compute, 1.2, 0.0).unwrap().interpolate(1e30).distance, 0.0);
     }
 
     #[test]
     fn sizes_of_a_layer_are_one_point_and_strange_ones_none() {
         let merged = curve(&[(1e10, 1.1), (1.5e10, 1.1), (1e12, 1.0), (1e13, 9.0)]);
         assert_eq!(merged.points.len(), 2);
-        assert!((merged.at(1.2e10).log_time - 1.1_f64.ln()).abs() < 1e-3);
+        assert!((merged.interpolate(1.2e10).log_time - 1.1_f64.ln()).abs() < 1e-3);
         let (_, last) = merged.ends().unwrap();
         assert!((last / 1e12 - 1.0).abs() < 1e-12, "what is off by a factor of nine is left out: {last}");
         assert_eq!(Curve::new(WorkClass::Memory, vec![point(1e9, 9.0), point(f64::NAN, 1.0)]), None);
@@ -175,7 +175,7 @@ mod tests {
             let believed: Vec<f64> = points.iter().filter(|point| point.is_sane()).map(|point| point.log_time).collect();
             if let Some(curve) = Curve::new(WorkClass::Compute, points) {
                 let (least, most) = believed.iter().fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(*x), b.max(*x)));
-                let reading = curve.at(size);
+                let reading = curve.interpolate(size);
                 prop_assert!(reading.log_time >= least - 1e-9 && reading.log_time <= most + 1e-9);
                 prop_assert!(reading.spread.is_finite() && reading.distance >= 0.0 && reading.distance.is_finite());
             }

@@ -218,7 +218,7 @@ impl Comparison<'_> {
             self.reference.and_then(|reference| reference.results.iter().find(|known| known.benchmark.work == work));
         let expected = match (recorded, self.recorded.iter().find(|curve| curve.class == class)) {
             (Some(known), _) => known.statistics.median_seconds,
-            (None, Some(curve)) => expected(&work)? * curve.at(size).log_time.exp(),
+            (None, Some(curve)) => expected(&work)? * curve.interpolate(size).log_time.exp(),
             (None, None) => expected(&work)?,
         };
         let log_time = (one.statistics.median_seconds / expected).ln();
@@ -237,7 +237,7 @@ impl Comparison<'_> {
             return Some(Found { curve: None, words });
         };
         let than = if self.reference.is_some() { "the recorded reference" } else { "what the constants expect" };
-        let log_time = |size| curve.at(size).log_time;
+        let log_time = |size| curve.interpolate(size).log_time;
         let apart = curve.ends().filter(|(small, large)| (log_time(*small) - log_time(*large)).abs() >= TOLD_APART);
         let words = match apart {
             Some((small, large)) => {

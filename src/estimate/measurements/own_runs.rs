@@ -47,15 +47,15 @@ pub struct OwnRun {
 
 /// What two runs of one user have in common, in the words of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kinship {
+pub enum Similarity {
     Neither,
     Gpu,
     Program,
     Both,
 }
 
-impl Kinship {
-    fn of(a: (&Program, &str), b: (&Program, &str)) -> Self {
+impl Similarity {
+    fn between(a: (&Program, &str), b: (&Program, &str)) -> Self {
         match (a.0 == b.0, a.1 == b.1) {
             (true, true) => Self::Both,
             (true, false) => Self::Program,
@@ -121,7 +121,7 @@ impl OwnRuns {
         runs.truncate(MOST_RUNS);
         let among = |a: usize, b: usize| {
             let (one, other) = (&runs[a], &runs[b]);
-            let shared = Kinship::of((&one.program, &one.gpu), (&other.program, &other.gpu)).correlation();
+            let shared = Similarity::between((&one.program, &one.gpu), (&other.program, &other.gpu)).correlation();
             if a == b { 1.0 + if one.same_constants { 0.0 } else { OF_OTHER_CONSTANTS } } else { shared }
         };
         let correlations = DMatrix::from_fn(runs.len(), runs.len(), among);
@@ -140,12 +140,12 @@ impl OwnRuns {
         &self.runs
     }
 
-    pub fn of(&self, gpu: &Gpu, model: &Model, training: &Training) -> Experience {
+    pub fn experience(&self, gpu: &Gpu, model: &Model, training: &Training) -> Experience {
         self.about(&Program::new(model, training), &gpu.id)
     }
 
     fn about(&self, program: &Program, gpu: &str) -> Experience {
-        let shared = self.kinships(program, gpu).map(|(kinship, _)| kinship.correlation());
+        let shared = self.similarities(program, gpu).map(|(similarity, _)| similarity.correlation());
         let shared = DVector::from_iterator(self.runs.len(), shared);
         let known = shared.dot(&(&self.inverse * &shared));
         Experience {
@@ -157,23 +157,27 @@ impl OwnRuns {
         }
     }
 
-    fn kinships<'a>(&'a self, program: &'a Program, gpu: &'a str) -> impl Iterator<Item = (Kinship, &'a OwnRun)> {
-        self.runs.iter().map(move |run| (Kinship::of((program, gpu), (&run.program, &run.gpu)), run))
+    fn similarities<'a>(
+        &'a self,
+        program: &'a Program,
+        gpu: &'a str,
+    ) -> impl Iterator<Item = (Similarity, &'a OwnRun)> {
+        self.runs.iter().map(move |run| (Similarity::between((program, gpu), (&run.program, &run.gpu)), run))
     }
 
     /// Such as `2 of this program on H100 took 1.08 x as long as said, 3 others 0.97 x`: counts, and medians of what was.
     pub fn said_of(&self, gpu: &Gpu, model: &Model, training: &Training) -> String {
         let program = Program::new(model, training);
         let words = [
-            (Kinship::Both, format!("of this program on {}", gpu.name)),
-            (Kinship::Program, "of this program on other GPUs".to_owned()),
-            (Kinship::Gpu, format!("of other programs on {}", gpu.name)),
-            (Kinship::Neither, "of other programs on other GPUs".to_owned()),
+            (Similarity::Both, format!("of this program on {}", gpu.name)),
+            (Similarity::Program, "of this program on other GPUs".to_owned()),
+            (Similarity::Gpu, format!("of other programs on {}", gpu.name)),
+            (Similarity::Neither, "of other programs on other GPUs".to_owned()),
         ];
         let parts = words.into_iter().filter_map(|(wanted, words)| {
             let mut ratios: Vec<f64> = self
-                .kinships(&program, &gpu.id)
-                .filter(|(kinship, _)| *kinship == wanted)
+                .similarities(&program, &gpu.id)
+                .filter(|(similarity, _)| *similarity == wanted)
                 .map(|(_, run)| run.time_ratio)
                 .collect();
             ratios.sort_by(f64::total_cmp);
@@ -221,7 +225,7 @@ mod tests {
     #[test]
     fn one_run_is_the_shrinkage_that_its_correlation_says() {
         let one = asked(vec![run("a", "h", 1.1)]);
-        let r = Kinship::Both.correlation();
+        let r = Similarity::Both.correlation();
         assert!(
             (one.time.ln() - r * 1.1_f64.ln()).abs() < 1e-12 && (one.left - (1.0 - r * r)).abs() < 1e-12,
             "{one:?}"

@@ -16,7 +16,7 @@ pub struct StackHabits {
 }
 
 impl StackHabits {
-    pub fn of(training: &Training) -> Self {
+    pub fn for_training(training: &Training) -> Self {
         let name = training.framework.0.as_str();
         let own_kernels = name.starts_with("megatron") || name == "internevo" || name.starts_with("nvidia");
         Self {
@@ -59,7 +59,7 @@ fn keeps_linear_inputs(training: &Training) -> bool {
 /// Norm inputs, and norm outputs where the next matrix keeps its input.
 fn norms(model: &Model, training: &Training) -> f64 {
     let hidden = f64::from(model.hidden);
-    let upcasts = model.norm == NormKind::Rms && StackHabits::of(training).upcasts_norms;
+    let upcasts = model.norm == NormKind::Rms && StackHabits::for_training(training).upcasts_norms;
     let one = match (upcasts, frozen(training)) {
         (false, _) => 2.0 * hidden,
         (true, true) => 4.0 * hidden,
@@ -108,7 +108,7 @@ fn attention(
     constants: &MemoryConstants,
 ) -> f64 {
     let (query, kv) = (model.query_width(), model.kv_width());
-    let expands = StackHabits::of(training).expands_kv;
+    let expands = StackHabits::for_training(training).expands_kv;
     let width = if expands { query } else { kv };
     // Multi-head attention takes v as a view of the fused qkv buffer, which keeps all three.
     let values = if expands && model.kv_heads == model.heads && frozen(training) {

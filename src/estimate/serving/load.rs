@@ -1,7 +1,7 @@
 //! What a load makes of one replica: how many sequences run, how long people wait, and how much it can be given.
 
 use crate::misfit::Misfit;
-use crate::serving::{Held, Parts, Replica, Served};
+use crate::serving::{PassTime, Replica, ReplicaMemory, Served};
 use gpuplan_units::{Bytes, Quantiles, Seconds};
 
 /// Load that a replica is planned for, of what it can do at most: the rest is for bursts and for what the estimate is off by.
@@ -31,7 +31,7 @@ pub struct State {
 /// One replica with its room, asked for many loads.
 pub struct Flow<'a> {
     replica: &'a Replica<'a>,
-    pub held: Held,
+    pub held: ReplicaMemory,
     /// GPU seconds of a prompt among others, and alone from first to last.
     prompt: f64,
     pub alone: f64,
@@ -39,7 +39,7 @@ pub struct Flow<'a> {
 }
 
 /// Weights, workspace and cache of the fullest GPU, or what is missing for one sequence.
-fn room(replica: &Replica) -> Result<Held, Misfit> {
+fn room(replica: &Replica) -> Result<ReplicaMemory, Misfit> {
     let held = if replica.serving.answer_tokens == 0 { replica.held_once()? } else { replica.held() };
     if held.sequences == 0 {
         return Err(Misfit::NeedsMemory { need: Bytes(held.least), have: replica.machine.memory });
@@ -163,10 +163,10 @@ impl<'a> Flow<'a> {
     }
 
     /// A round: every running sequence from its prompt to the last token of its answer.
-    pub fn round(&self, state: &State) -> Result<Parts, Misfit> {
+    pub fn round(&self, state: &State) -> Result<PassTime, Misfit> {
         let running = state.batch.max(1.0);
         if self.answer > 0.0 {
-            return Ok(Parts::default()
+            return Ok(PassTime::default()
                 .plus(self.replica.pass(running), self.answer)
                 .plus(self.replica.prompt(), running));
         }

@@ -44,7 +44,7 @@ const REDUCE_HOPS: f64 = 2.0;
 
 /// Seconds of a pass by where they go.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Parts {
+pub struct PassTime {
     pub matmul: f64,
     /// Of `matmul`, what waits for weights to be read.
     pub reading: f64,
@@ -57,7 +57,7 @@ pub struct Parts {
     pub pipeline: f64,
 }
 
-impl Parts {
+impl PassTime {
     pub fn total(&self) -> f64 {
         self.matmul + self.attention + self.elementwise + self.head + self.launch + self.tensor_parallel + self.pipeline
     }
@@ -80,7 +80,7 @@ impl Parts {
 
 /// Memory of one GPU of a replica. Bytes, and the sequences that fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Held {
+pub struct ReplicaMemory {
     pub weights: f64,
     pub workspace: f64,
     /// Of keys and values, for one token.
@@ -157,7 +157,7 @@ impl<'a> Replica<'a> {
             training,
             serving,
             machine,
-            factors: correction.on(machine.gpu),
+            factors: correction.for_gpu(machine.gpu),
             rates: rates(workload, serving, &machine, constants),
             activation_bytes: if multiplies_in_eight(model, serving, machine.gpu) { 1.0 } else { 2.0 },
             layout,
@@ -202,7 +202,7 @@ impl<'a> Replica<'a> {
     }
 
     /// Of a model that writes answers.
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn held(&self) -> ReplicaMemory {
         let m = self.model;
         let tensor = f64::from(self.layout.tensor);
         let matrices = self.stage_layers() * m.layer_parameters() * self.serving.weights.bytes();
@@ -216,24 +216,24 @@ impl<'a> Replica<'a> {
         self.holding(weights, workspace, token, sequence, MOST_SEQUENCES)
     }
 
-    pub(super) fn holding(&self, weights: f64, workspace: f64, token: f64, sequence: f64, most: u32) -> Held {
+    pub(super) fn holding(&self, weights: f64, workspace: f64, token: f64, sequence: f64, most: u32) -> ReplicaMemory {
         let cache = MEMORY_SHARE * self.machine.memory.0 - weights - workspace;
         let sequences = if cache < sequence { 0.0 } else { (cache / sequence).min(f64::from(most)) };
         let least = (weights + workspace + sequence) / MEMORY_SHARE;
-        Held { weights, workspace, token, sequence, cache: cache.max(0.0), sequences: sequences as u32, least }
+        ReplicaMemory { weights, workspace, token, sequence, cache: cache.max(0.0), sequences: sequences as u32, least }
     }
 
     /// One pass that adds a token to `batch` sequences. In a pipeline, as many groups of them follow each other through the stages.
-    pub fn pass(&self, batch: f64) -> Parts {
+    pub fn pass(&self, batch: f64) -> PassTime {
         let group = (batch / self.stages()).max(1.0);
         let context = self.mean_context();
         let layers = self.stage_layers();
         let (matmul, reading) = self.products(group);
         let cached = group * context * self.cache_bytes();
-        let read = cached / self.rates.memory_bandwidth * self.factors.memory.at(cached).time;
+        let read = cached / self.rates.memory_bandwidth * self.factors.memory.at_size(cached).time;
         let attention = read.max(self.scores(group, context, self.cached_width()) / self.rates.flash);
         let (head, head_read) = self.head(group);
-        let stage = Parts {
+        let stage = PassTime {
             matmul: layers * matmul,
             reading: layers * reading,
             attention: layers * attention,
@@ -243,13 +243,13 @@ impl<'a> Replica<'a> {
             tensor_parallel: layers * self.reduced(group),
             pipeline: if self.layout.pipeline > 1 { self.handed_on(group) } else { 0.0 },
         };
-        let stage = Parts { reading: stage.reading + head_read / self.stages(), ..stage };
-        let host = Parts { launch: HOST_SECONDS * self.launch_factor(), ..Parts::default() };
+        let stage = PassTime { reading: stage.reading + head_read / self.stages(), ..stage };
+        let host = PassTime { launch: HOST_SECONDS * self.launch_factor(), ..PassTime::default() };
         host.plus(stage, self.stages())
     }
 
     /// What a prompt takes of the busiest GPU where many are read together, `pass_tokens` a pass.
-    pub fn prompt(&self) -> Parts {
+    pub fn prompt(&self) -> PassTime {
         self.stage_prompt(self.pass_tokens).scaled(self.prompt / self.pass_tokens)
     }
 
@@ -272,7 +272,7 @@ impl<'a> Replica<'a> {
     }
 
     /// `tokens` of prompts through the layers of one stage.
-    pub(super) fn stage_prompt(&self, tokens: f64) -> Parts {
+    pub(super) fn stage_prompt(&self, tokens: f64) -> PassTime {
         let layers = self.stage_layers();
         let (matmul, reading) = self.products(tokens);
         // A decoder masks half of the scores. Kernels reach their rate on long sequences only.
@@ -282,14 +282,14 @@ impl<'a> Replica<'a> {
         let rate = self.rates.flash3.unwrap_or(self.rates.flash) * self.prompt / (self.prompt + half_rate);
         let scores = masked * self.scores(tokens, self.prompt, self.model.query_width());
         let transfer = self.reduced(tokens);
-        Parts {
+        PassTime {
             matmul: layers * matmul,
             reading: layers * reading,
-            attention: layers * scores / rate * self.factors.compute.at(scores).time,
+            attention: layers * scores / rate * self.factors.compute.at_size(scores).time,
             elementwise: layers * self.elementwise(tokens),
             tensor_parallel: layers * transfer,
             launch: layers * LAYER_KERNELS * KERNEL_SECONDS * self.launch_factor(),
-            ..Parts::default()
+            ..PassTime::default()
         }
     }
 
@@ -320,8 +320,8 @@ impl<'a> Replica<'a> {
         let (arithmetic, _) = gemm::bounds(gemm, rates);
         let bytes =
             gemm.count * (gemm.k * gemm.n * weight_bytes + (gemm.m * gemm.k + gemm.m * gemm.n) * self.activation_bytes);
-        let arithmetic = arithmetic * self.factors.compute.at(one.flops()).time;
-        let memory = bytes / rates.memory_bandwidth * self.factors.memory.at(bytes / gemm.count).time;
+        let arithmetic = arithmetic * self.factors.compute.at_size(one.flops()).time;
+        let memory = bytes / rates.memory_bandwidth * self.factors.memory.at_size(bytes / gemm.count).time;
         (arithmetic.max(memory), memory > arithmetic)
     }
 
@@ -347,7 +347,7 @@ impl<'a> Replica<'a> {
         });
         let width = 0.5 * f64::from(m.hidden) + 0.5 * ffn * (1.0 + 0.5 * (m.mlp_matrices() - 2.0)) / (4.0 * t);
         let bytes = self.constants.elementwise_bytes * self.constants.fused_share * tokens * width / 3.0;
-        bytes / self.rates.memory_bandwidth * self.factors.memory.at(bytes).time
+        bytes / self.rates.memory_bandwidth * self.factors.memory.at_size(bytes).time
     }
 
     /// The vocabulary in 16 bits for one token of each sequence, and reading the logits twice to choose among them.
@@ -366,7 +366,7 @@ impl<'a> Replica<'a> {
             return 0.0;
         }
         let bytes = 2.0 * tokens * f64::from(self.model.hidden);
-        let bus = self.machine.link_bus(self.constants) / self.factors.copy.at(bytes).time;
+        let bus = self.machine.link_bus(self.constants) / self.factors.copy.at_size(bytes).time;
         2.0 * (2.0 * (t - 1.0) / t * bytes / bus + REDUCE_HOPS * self.constants.hop_seconds)
     }
 
@@ -387,7 +387,7 @@ impl<'a> Replica<'a> {
     }
 }
 
-impl Parts {
+impl PassTime {
     fn scaled(self, times: f64) -> Self {
         Self::default().plus(self, times)
     }

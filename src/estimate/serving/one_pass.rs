@@ -4,7 +4,7 @@
 //! and the sum with a shortcut (NVIDIA, TensorRT developer guide, "Layer Fusion"). What is left goes through memory once.
 
 use crate::misfit::Misfit;
-use crate::serving::{ENGINE_BYTES, Held, KERNEL_SECONDS, Parts, Replica};
+use crate::serving::{ENGINE_BYTES, KERNEL_SECONDS, PassTime, Replica, ReplicaMemory};
 use crate::setting::Setting;
 use crate::time::vision::{self, VisionStep};
 use gpuplan_workload::{Layout, ModelKind, Recompute};
@@ -25,7 +25,7 @@ const SUM_ELEMENTS: f64 = 6.0;
 
 impl Replica<'_> {
     /// Nothing of a sample is kept after its pass.
-    pub(super) fn held_once(&self) -> Result<Held, Misfit> {
+    pub(super) fn held_once(&self) -> Result<ReplicaMemory, Misfit> {
         let m = self.model;
         let weights = m.parameters * self.serving.weights.bytes();
         if m.kind.is_transformer() {
@@ -38,8 +38,8 @@ impl Replica<'_> {
     }
 
     /// `batch` samples from one end to the other.
-    pub fn once(&self, batch: f64) -> Result<Parts, Misfit> {
-        let host = Parts { launch: HOST_SECONDS * self.launch_factor(), ..Parts::default() };
+    pub fn once(&self, batch: f64) -> Result<PassTime, Misfit> {
+        let host = PassTime { launch: HOST_SECONDS * self.launch_factor(), ..PassTime::default() };
         let kind = self.model.kind;
         if !kind.is_transformer() {
             return Ok(host.plus(self.convolved(batch)?, 1.0));
@@ -50,7 +50,7 @@ impl Replica<'_> {
         }
         let elementwise = self.stage_layers() * self.sums(batch * self.prompt);
         let attention = stage.attention * self.activation_bytes / 2.0;
-        Ok(host.plus(Parts { attention, elementwise, ..stage }, self.stages()))
+        Ok(host.plus(PassTime { attention, elementwise, ..stage }, self.stages()))
     }
 
     /// What no product of an encoder's layer takes in: sums with their layer norms, and gates, which meet two products.
@@ -58,12 +58,12 @@ impl Replica<'_> {
         let m = self.model;
         let gates = 3.0 * (m.mlp_matrices() - 2.0) * f64::from(m.ffn_hidden);
         let bytes = tokens * (SUM_ELEMENTS * f64::from(m.hidden) + gates) * self.activation_bytes;
-        bytes / self.rates.memory_bandwidth * self.factors.memory.at(bytes / 2.0).time
+        bytes / self.rates.memory_bandwidth * self.factors.memory.at_size(bytes / 2.0).time
     }
 
     /// A convolution takes the longer of its arithmetic and its traffic, and layers differ in which: over the layers of ResNet-50
     /// that adds up to the hypotenuse of both sums, within 1 % whichever is the larger.
-    fn convolved(&self, batch: f64) -> Result<Parts, Misfit> {
+    fn convolved(&self, batch: f64) -> Result<PassTime, Misfit> {
         let step = self.vision(batch)?;
         // Of the forward and backward arithmetic that is fitted, a third is forward.
         let arithmetic = step.arithmetic / 3.0;
@@ -71,7 +71,7 @@ impl Replica<'_> {
         let traffic = step.traffic * MERGED_SHARE * self.activation_bytes / self.rates.element_bytes + weights;
         let part = arithmetic.hypot(traffic) / (arithmetic + traffic);
         let launch = CONVOLUTION_KERNELS * KERNEL_SECONDS * self.launch_factor();
-        Ok(Parts { matmul: arithmetic * part, elementwise: traffic * part, launch, ..Parts::default() })
+        Ok(PassTime { matmul: arithmetic * part, elementwise: traffic * part, launch, ..PassTime::default() })
     }
 
     fn vision(&self, batch: f64) -> Result<VisionStep, Misfit> {

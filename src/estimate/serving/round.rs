@@ -4,7 +4,7 @@ use crate::band::{Doubts, Regime};
 use crate::memory::MemoryBreakdown;
 use crate::misfit::Misfit;
 use crate::serving::load::{Flow, State};
-use crate::serving::{Parts, Replica, Served};
+use crate::serving::{PassTime, Replica, Served};
 use crate::setting::Setting;
 use crate::subject::StepEstimate;
 use crate::time::breakdown::{Bound, TimeBreakdown};
@@ -61,7 +61,7 @@ pub fn step(replica: &Replica, flow: &Flow, state: &State, served: Served) -> Re
         bound: bound(&parts),
         regime: regime(replica, &time),
         doubts: doubts(replica),
-        certainty: replica.factors.certainty(&time, over_link, |class| replica.factors.of(class).overall()),
+        certainty: replica.factors.certainty(&time, over_link, |class| replica.factors.for_class(class).overall()),
         feeding: None,
         experience: None,
         served: Some(served),
@@ -69,7 +69,7 @@ pub fn step(replica: &Replica, flow: &Flow, state: &State, served: Served) -> Re
 }
 
 /// What takes most of the time, reading weights and keys apart from arithmetic.
-fn bound(parts: &Parts) -> Bound {
+fn bound(parts: &PassTime) -> Bound {
     let kinds = [
         (parts.matmul + parts.head - parts.reading, Bound::Compute),
         (parts.reading + parts.attention + parts.elementwise, Bound::MemoryBandwidth),

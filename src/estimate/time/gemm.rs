@@ -16,8 +16,8 @@ pub fn seconds(gemm: Gemm, rates: &DeviceRates, factors: &Factors) -> f64 {
     }
     let (arithmetic, traffic) = bounds(gemm, rates);
     let one = Gemm { count: 1.0, ..gemm };
-    let traffic_factor = factors.memory.at(one.elements() * rates.element_bytes).time;
-    (arithmetic * factors.compute.at(one.flops()).time).max(traffic * traffic_factor)
+    let traffic_factor = factors.memory.at_size(one.elements() * rates.element_bytes).time;
+    (arithmetic * factors.compute.at_size(one.flops()).time).max(traffic * traffic_factor)
 }
 
 /// Seconds that arithmetic and that memory takes, by the constants alone.

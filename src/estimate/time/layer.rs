@@ -110,7 +110,7 @@ impl LayerInput<'_> {
         let elementwise = self.elementwise() * self.work;
         let (transfer, latency) = self.tensor_parallel();
         let overlap = self.step.training.overlap(self.step.rates.flash3.is_some());
-        let tensor_parallel = if overlap.tensor_parallel { self.beside(transfer, linear) } else { transfer };
+        let tensor_parallel = if overlap.tensor_parallel { self.exposed(transfer, linear) } else { transfer };
         let expert_exchange = self.expert_exchange();
         let context_exchange = self.context_exchange(attention);
         let launch = self.launch();
@@ -160,7 +160,7 @@ impl LayerInput<'_> {
                 self.step.rates.flash3.filter(|_| self.step.training.uses_flash3()).unwrap_or(self.step.rates.flash);
             let rate = endless * self.step.sequence / (self.step.sequence + half_rate);
             return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate
-                * self.step.factors.compute.at(scores * work).time;
+                * self.step.factors.compute.at_size(scores * work).time;
         }
         let passes = 1.0 + p.recomputed + p.selective + 2.0 * p.backward;
         let score_count = self.tokens * f64::from(m.heads) / t * self.step.sequence;
@@ -168,7 +168,7 @@ impl LayerInput<'_> {
             * score_count
             * passes
             / 3.0;
-        scores * passes / self.step.rates.eager * self.step.factors.compute.at(scores).time
+        scores * passes / self.step.rates.eager * self.step.factors.compute.at_size(scores).time
             + self.streamed(traffic, score_count * self.step.rates.element_bytes)
     }
 
@@ -192,7 +192,7 @@ impl LayerInput<'_> {
 
     /// Seconds to move `bytes` by kernels of which each moves `of_kernel`.
     fn streamed(&self, bytes: f64, of_kernel: f64) -> f64 {
-        bytes / self.step.rates.memory_bandwidth * self.step.factors.memory.at(of_kernel).time
+        bytes / self.step.rates.memory_bandwidth * self.step.factors.memory.at_size(of_kernel).time
     }
 
     /// What a norm reads and writes stands for the element-wise kernels of a layer.
@@ -202,7 +202,7 @@ impl LayerInput<'_> {
 
     /// Bus bandwidth among GPUs that share the link, for a message of `bytes`.
     fn link_bus(&self, bytes: f64) -> f64 {
-        self.step.machine.link_bus(self.step.constants) / self.step.factors.copy.at(bytes).time
+        self.step.machine.link_bus(self.step.constants) / self.step.factors.copy.at_size(bytes).time
     }
 
     /// Activations that tensor-parallel ranks reduce.
@@ -219,7 +219,7 @@ impl LayerInput<'_> {
             .map(|product| (product.gemm, 1.0 / layers));
         let sized = products.chain(head).map(|(gemm, part)| {
             let one = Gemm { count: 1.0, ..gemm };
-            (self.step.factors.compute.at(one.flops()), part * gemm.flops())
+            (self.step.factors.compute.at_size(one.flops()), part * gemm.flops())
         });
         Corrected::mean(sized).unwrap_or_else(|| self.step.factors.compute.overall())
     }
@@ -269,7 +269,7 @@ impl LayerInput<'_> {
 
     /// What is left of a transfer that runs beside arithmetic: all that outlasts it, and of the rest as large a share as of
     /// other overlapped traffic.
-    fn beside(&self, transfer: f64, arithmetic: f64) -> f64 {
+    fn exposed(&self, transfer: f64, arithmetic: f64) -> f64 {
         (transfer - arithmetic).max(0.0) + transfer.min(arithmetic) * self.step.constants.exposed_reduce
     }
 
@@ -293,7 +293,7 @@ impl LayerInput<'_> {
             link.min(self.step.machine.network_bus(self.step.constants) / f64::from(self.step.machine.gpus_per_node))
         };
         let transfer = bytes * (1.0 + p.recomputed + 2.0 * p.backward) / bus;
-        self.beside(transfer, attention)
+        self.exposed(transfer, attention)
     }
 
     /// [F7] Host time to launch every pass of the layer. A replayed graph takes a few microseconds however many kernels it

@@ -41,7 +41,7 @@ impl StepInput<'_> {
 
     /// What measurements say of a class at the sizes of this step.
     pub fn corrected(&self, class: WorkClass, time: &TimeBreakdown) -> Corrected {
-        let factor = self.factors.of(class);
+        let factor = self.factors.for_class(class);
         if !factor.is_measured() {
             return factor.overall();
         }
@@ -53,13 +53,13 @@ impl StepInput<'_> {
                     (layer.kernel_bytes(), time.elementwise + time.dequantise),
                     (self.optimizer_bytes(), time.optimizer),
                 ];
-                Corrected::mean(kernels.into_iter().map(|(bytes, seconds)| (factor.at(bytes), seconds)))
+                Corrected::mean(kernels.into_iter().map(|(bytes, seconds)| (factor.at_size(bytes), seconds)))
             }
             WorkClass::Launch => None,
             WorkClass::Copy => {
                 let layers = time.tensor_parallel + time.expert_parallel + time.context_parallel;
                 let messages = [(layer.message_bytes(), layers), (self.gradient_message(), time.data_parallel)];
-                Corrected::mean(messages.into_iter().map(|(bytes, seconds)| (factor.at(bytes), seconds)))
+                Corrected::mean(messages.into_iter().map(|(bytes, seconds)| (factor.at_size(bytes), seconds)))
             }
         };
         mean.unwrap_or_else(|| factor.overall())
@@ -152,7 +152,7 @@ impl StepInput<'_> {
         let gpus = self.setting.gpus();
         let domain = self.machine.link_domain(gpus);
         let inside = ranks.min((domain / layout.tensor).max(1));
-        let link = self.machine.link_bus(self.constants) / self.factors.copy.at(self.gradient_message()).time;
+        let link = self.machine.link_bus(self.constants) / self.factors.copy.at_size(self.gradient_message()).time;
         // Network of a machine over the number of different groups that share it.
         let groups = (f64::from(self.machine.gpus_per_node.min(gpus))
             / f64::from(inside.min(self.machine.gpus_per_node)))
@@ -257,7 +257,7 @@ impl StepInput<'_> {
             return 0.0;
         }
         let bytes = self.optimizer_bytes();
-        let traffic = bytes / self.rates.memory_bandwidth * self.factors.memory.at(bytes).time;
+        let traffic = bytes / self.rates.memory_bandwidth * self.factors.memory.at_size(bytes).time;
         let scaling =
             if self.training.precision.needs_loss_scaling() { self.constants.scaling_layer_seconds } else { 0.0 };
         let layers = f64::from(self.model.layers + self.model.encoder_layers) / f64::from(self.setting.layout.pipeline);

@@ -14,7 +14,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    pub fn of(offers: &[Offer]) -> Self {
+    pub fn from_offers(offers: &[Offer]) -> Self {
         Self {
             regions: number(offers.iter().map(|offer| Some(&offer.place.region))),
             zones: number(offers.iter().map(|offer| offer.place.zone_id.as_ref())),

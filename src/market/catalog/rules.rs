@@ -90,7 +90,7 @@ type Marks = Vec<(usize, Suspicion)>;
 
 /// Adds the rules' suspicions to every offer, replacing what they said before.
 pub fn mark(offers: &mut [Offer], hardware: &Hardware) {
-    mark_numbered(offers, Numbers::of(offers), hardware);
+    mark_numbered(offers, Numbers::from_offers(offers), hardware);
 }
 
 /// The same for offers whose places have their numbers already.

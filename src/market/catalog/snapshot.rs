@@ -112,7 +112,7 @@ impl Market {
         }
         let first = self.offers.len();
         self.offers.extend(newer);
-        let mut numbers = Numbers::of(&self.offers);
+        let mut numbers = Numbers::from_offers(&self.offers);
         let place = |index: usize, offer: &Offer| (offer.instance, numbers.regions[index]);
         let (known, fresh) = self.offers.split_at_mut(first);
         let known =

@@ -41,7 +41,7 @@ impl Tables {
         Self { by_rate: vec![(spot, table)] }
     }
 
-    fn of(&self, limits: &Limits, pool: usize) -> Option<&Table> {
+    fn table(&self, limits: &Limits, pool: usize) -> Option<&Table> {
         let rate = limits.pools.get(pool)?.spot;
         self.by_rate.iter().find(|(of, _)| *of == rate).map(|(_, table)| &**table)
     }
@@ -64,7 +64,7 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
         };
     }
     let pool = best.unwrap_or_else(|| pools::likeliest(observation));
-    let Some(table) = tables.of(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
+    let Some(table) = tables.table(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
     let slack = state.until(limits) - state.left - state.pending;
     let (start, leave) = table.best(state.left + state.pending, slack, phase(&observation.pools[pool]));
     match (state.running, best) {

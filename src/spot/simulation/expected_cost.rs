@@ -96,13 +96,13 @@ impl Table {
 /// Expected cost to the end by phase and slack, for each thing that may run.
 #[derive(Clone, Debug)]
 struct Values {
-    idle: Vec<Row>,
-    spot: Vec<Row>,
-    on_demand: Vec<Row>,
+    idle: Vec<CostRow>,
+    spot: Vec<CostRow>,
+    on_demand: Vec<CostRow>,
 }
 
 /// By slack. Cells above the most slack only fill a processor's vectors: less slack never follows from more.
-type Row = [f32; WIDTH];
+type CostRow = [f32; WIDTH];
 
 struct Solver {
     /// With one step less to go.
@@ -175,10 +175,10 @@ impl Solver {
     }
 
     /// Going on with spot, and starting it. A machine that is lost while it starts has cost only the time it ran.
-    fn spot(&self, way: &Onward, gone: &Gone) -> (Row, Row) {
+    fn spot(&self, way: &Onward, gone: &Gone) -> (CostRow, CostRow) {
         let kept = mixed(&way.stays, &self.then.spot);
         let started = shifted(&kept, self.changeover);
-        let cost = |kept: &Row, gone: &Row| {
+        let cost = |kept: &CostRow, gone: &CostRow| {
             std::array::from_fn(|cell| self.spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]))
         };
         (cost(&kept, &gone.idle), cost(&started, &gone.while_starting))
@@ -187,18 +187,18 @@ impl Solver {
 
 /// Costs after the pool has left its state, by slack: idle, with a start cut short, on on-demand.
 struct Gone {
-    idle: Row,
-    while_starting: Row,
-    on_demand: Row,
+    idle: CostRow,
+    while_starting: CostRow,
+    on_demand: CostRow,
 }
 
 /// Mean of staying and leaving.
-fn between(way: &Onward, stays: &Row, left: &Row) -> Row {
+fn between(way: &Onward, stays: &CostRow, left: &CostRow) -> CostRow {
     std::array::from_fn(|cell| stays[cell] + way.leaves * (left[cell] - stays[cell]))
 }
 
 /// Mean over the phases that a pool may stay in, or leave to.
-fn mixed<const PARTS: usize>(parts: &[(usize, f32); PARTS], values: &[Row]) -> Row {
+fn mixed<const PARTS: usize>(parts: &[(usize, f32); PARTS], values: &[CostRow]) -> CostRow {
     let mut mean = [0.0; WIDTH];
     for (phase, share) in parts {
         for (sum, value) in mean.iter_mut().zip(&values[*phase]) {
@@ -209,7 +209,7 @@ fn mixed<const PARTS: usize>(parts: &[(usize, f32); PARTS], values: &[Row]) -> R
 }
 
 /// The values with so many cells of slack less; there is never less than none.
-fn shifted(row: &Row, cells: f64) -> Row {
+fn shifted(row: &CostRow, cells: f64) -> CostRow {
     let (whole, part) = ((cells.floor() as usize).min(WIDTH - 1), cells.fract() as f32);
     // Behind as many cells without slack, so that the row moved up by whole cells, and by one more, are two of its windows.
     let mut padded = [row[0]; 2 * WIDTH];

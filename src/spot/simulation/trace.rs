@@ -30,7 +30,7 @@ pub enum TraceError {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Document {
+enum TraceDocument {
     Runs { source: String, gap_seconds: f64, ticks: Option<usize>, rle: Vec<(u32, usize)> },
     Public { metadata: Metadata, data: Vec<u32> },
 }
@@ -43,7 +43,7 @@ struct Metadata {
 impl Trace {
     /// Reads a whole file: one document in the public form, called `name`, or one document a line.
     pub fn parse_all(text: &str, name: &str) -> Result<Vec<Self>, TraceError> {
-        if let Ok(document) = serde_json::from_str::<Document>(text) {
+        if let Ok(document) = serde_json::from_str::<TraceDocument>(text) {
             return Ok(vec![Self::new(document, name).map_err(|detail| TraceError::Unreadable { line: 1, detail })?]);
         }
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -63,10 +63,10 @@ impl Trace {
         if traces.is_empty() { Err(TraceError::Empty) } else { Ok(traces) }
     }
 
-    fn new(document: Document, name: &str) -> Result<Self, String> {
+    fn new(document: TraceDocument, name: &str) -> Result<Self, String> {
         let (source, gap, obtainable) = match document {
-            Document::Public { metadata, data } => (name.to_owned(), metadata.gap_seconds, data),
-            Document::Runs { source, gap_seconds, ticks, rle } => {
+            TraceDocument::Public { metadata, data } => (name.to_owned(), metadata.gap_seconds, data),
+            TraceDocument::Runs { source, gap_seconds, ticks, rle } => {
                 let total = rle.iter().try_fold(0_usize, |sum, (_, run)| sum.checked_add(*run));
                 let total = total
                     .filter(|total| *total <= MOST_TICKS)

@@ -79,25 +79,25 @@ pub(super) fn plain_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<O
 }
 
 /// A list of names, or one text with commas.
-pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    Ok(optional_words(deserializer)?.unwrap_or_default())
+pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(optional_names(deserializer)?.unwrap_or_default())
 }
 
 /// Names as a file may write them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a list of names, such as [\"aws\", \"gcp\"]")]
-pub(super) enum Words {
+pub(super) enum Names {
     /// One text, with commas between the names.
     One(String),
     Many(Vec<String>),
 }
 
-pub(super) fn optional_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    Ok(Option::<Words>::deserialize(deserializer)?.map(|words| match words {
-        Words::One(text) => {
+pub(super) fn optional_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    Ok(Option::<Names>::deserialize(deserializer)?.map(|words| match words {
+        Names::One(text) => {
             text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
         }
-        Words::Many(words) => words,
+        Names::Many(words) => words,
     }))
 }
 

@@ -64,7 +64,7 @@ pub struct Models {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct ModelsDocument {
     model: Vec<ModelRow>,
 }
 
@@ -84,7 +84,7 @@ impl Models {
             .documents
             .get("models")
             .ok_or_else(|| EmbeddedError::Damaged("models.toml is missing".to_owned()))?;
-        let document: Document =
+        let document: ModelsDocument =
             serde_json::from_str(text).map_err(|error| EmbeddedError::Damaged(format!("models.toml: {error}")))?;
         let incomplete = document.model.iter().find_map(|row| Some((row, row.missing()?)));
         match incomplete {

@@ -43,7 +43,7 @@ pub fn read_config(reader: impl BufRead, name: &str) -> Result<Model, ConfigErro
 
 fn read_fields(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Result<Model, ConfigError> {
     let mut fields = Fields { map, prefix, defaults: &[] };
-    let model_type = fields.text("model_type")?.ok_or_else(|| fields.missing("model_type"))?.to_owned();
+    let model_type = fields.string("model_type")?.ok_or_else(|| fields.missing("model_type"))?.to_owned();
     let family = FAMILIES.iter().find(|family| family.model_type == model_type).ok_or_else(|| {
         let shown: String = model_type.chars().take(60).collect();
         let suggestion = did_you_mean(&shown, model_types()).map(str::to_owned);
@@ -101,7 +101,7 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
         vocab: if is_image { 0 } else { fields.required(&["vocab_size"], VOCABULARY)? },
         mlp: match family.mlp {
             Mlp::Is(kind) => kind,
-            Mlp::FeedForwardProj => match fields.text("feed_forward_proj")? {
+            Mlp::FeedForwardProj => match fields.string("feed_forward_proj")? {
                 Some(shape) if shape.starts_with("gated-") => MlpKind::Glu,
                 _ => MlpKind::Gelu,
             },

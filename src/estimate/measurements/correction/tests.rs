@@ -22,7 +22,7 @@ fn slow_hopper(time: f64) -> Correction {
 
 fn factor(correction: &Correction, gpu: &str) -> Corrected {
     let hardware = Hardware::embedded().unwrap();
-    correction.on(hardware.gpu(hardware.find_gpu(gpu).unwrap())).compute.overall()
+    correction.for_gpu(hardware.gpu(hardware.find_gpu(gpu).unwrap())).compute.overall()
 }
 
 #[test]
@@ -55,12 +55,12 @@ fn what_a_run_deviates_goes_with_the_program_more_than_with_the_gpu() {
 fn nothing_measured_changes_nothing() {
     let hardware = Hardware::embedded().unwrap();
     for gpu in hardware.gpus() {
-        assert_eq!(Correction::NONE.on(gpu), Factors::unmeasured());
+        assert_eq!(Correction::NONE.for_gpu(gpu), Factors::unmeasured());
         assert_eq!(Correction::NONE.said_of(gpu), None);
     }
     let (time, factors) =
         (TimeBreakdown { matmul: 1.0, total: 2.0, ..TimeBreakdown::default() }, Factors::unmeasured());
-    let certainty = factors.certainty(&time, true, |class| factors.of(class).overall());
+    let certainty = factors.certainty(&time, true, |class| factors.for_class(class).overall());
     assert_eq!(certainty.replaced, certainty.left);
 }
 
@@ -90,11 +90,14 @@ fn a_measurement_says_less_of_work_of_another_size() {
     let point = Point { size: 1e11, log_time: 1.3_f64.ln(), spread: 0.01, weight: 1.0 };
     let curve = Curve::new(WorkClass::Compute, vec![point]).unwrap();
     let factor = Factor { class: curve.class, found: Some((&curve, Nearness::SameModel)) };
-    let [same, near, far] = [1e11, 1e12, 1e15].map(|size| factor.at(size));
+    let [same, near, far] = [1e11, 1e12, 1e15].map(|size| factor.at_size(size));
     assert!(same.time > near.time && near.time > far.time && far.time > 1.0, "{same:?} {near:?} {far:?}");
     assert!(same.deviation < near.deviation && near.deviation < far.deviation, "{same:?} {near:?} {far:?}");
     assert!((same.correlation - 0.9).abs() < 1e-12 && (0.65..0.75).contains(&near.correlation), "{near:?}");
-    assert!((factor.at(1e8).correlation - factor.at(1e14).correlation).abs() < 1e-12, "smaller and larger fade alike");
+    assert!(
+        (factor.at_size(1e8).correlation - factor.at_size(1e14).correlation).abs() < 1e-12,
+        "smaller and larger fade alike"
+    );
 }
 
 #[test]
@@ -120,7 +123,7 @@ proptest! {
         let point = Point { size: measured, log_time: time.ln(), spread, weight: 1.0 };
         if let Some(curve) = Curve::new(WorkClass::Memory, vec![point]) {
             for near in [Nearness::SameModel, Nearness::SameArchitecture, Nearness::Other] {
-                let factor = Factor { class: curve.class, found: Some((&curve, near)) }.at(size);
+                let factor = Factor { class: curve.class, found: Some((&curve, near)) }.at_size(size);
                 prop_assert!(factor.time > 0.1 && factor.time < 10.0);
                 prop_assert!(factor.deviation.is_finite() && factor.deviation >= factor.correlation * spread);
             }

@@ -202,7 +202,7 @@ proptest! {
         }
         if let Ok(measured) = measured_gpu(&calibration, Precision::Bf16, &hardware) {
             for curve in &measured.curves {
-                let reading = curve.at(m as f64);
+                let reading = curve.interpolate(m as f64);
                 prop_assert!(Curve::flat(curve.class, reading.log_time.exp(), reading.spread).is_some(), "{reading:?}");
             }
         }

@@ -72,7 +72,7 @@ impl Fields<'_> {
         })
     }
 
-    pub fn text(&self, key: &str) -> Result<Option<&str>, ConfigError> {
+    pub fn string(&self, key: &str) -> Result<Option<&str>, ConfigError> {
         self.present(key)
             .map(|value| value.as_str().ok_or_else(|| self.impossible(key, value, "it must be text")))
             .transpose()
