@@ -9,13 +9,13 @@ use crate::here;
 use crate::printer::Printer;
 use crate::settings::{Catalogs, Settings};
 use crate::snapshot;
+use gpuplan_hardware::names::{did_you_mean, plain};
 use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::check;
 use gpuplan_plan::limits;
 use gpuplan_report::catalog::{self, CheckReport, InstanceLine, ModelLine};
 use gpuplan_report::hosts::{self, HostLine};
-use gpuplan_units::names::{did_you_mean, plain};
 use gpuplan_workload::Models;
 
 pub fn run(what: &CatalogCommand, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
