@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::invalid;
 use crate::labels::narrow;
-use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, command};
+use crate::{Asked, Choice, Gpus, ImportError, JobKind, Names, Need, command};
 use gpuplan_units::Hours;
 
 /// Objects that may stand beside a job and cost nothing of themselves.
@@ -63,7 +63,7 @@ pub fn is_one(document: &Value) -> bool {
 }
 
 pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
-    let mut asked = Asked::new(Kind::Kubernetes);
+    let mut asked = Asked::new(JobKind::Kubernetes);
     let lists = documents.iter().flat_map(|document| match document.get("items").and_then(Value::as_array) {
         Some(items) => items.iter().collect::<Vec<_>>(),
         None => vec![document],
@@ -73,7 +73,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
         .partition(|object| ["Job", "JobSet", "PyTorchJob", "Pod"].contains(&word(object, "kind")));
     for object in others {
         let kind = word(object, "kind");
-        if BESIDE.contains(&kind) { asked.put_beside(kind, "...") } else { asked.leave_unread("kind", kind) }
+        if BESIDE.contains(&kind) { asked.note_without_effect(kind, "...") } else { asked.leave_unread("kind", kind) }
     }
     let [job] = jobs.as_slice() else {
         let name = |job: &&Value| {
@@ -91,7 +91,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
     for pods in pods_of(job, &mut asked)? {
         let choices = choices(pods.spec, &mut asked, names)?;
         if choices.iter().all(|choice| choice.gpus.is_none()) {
-            asked.put_beside("pods without GPUs", pods.count);
+            asked.note_without_effect("pods without GPUs", pods.count);
             continue;
         }
         machines = match machines {
@@ -210,7 +210,7 @@ fn choices(pod: &Value, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, 
                     narrow(label, &text(value), &mut choice, asked, names);
                 }
             }
-            known if BESIDE_POD.contains(&known) => asked.put_beside(known, "..."),
+            known if BESIDE_POD.contains(&known) => asked.note_without_effect(known, "..."),
             _ => asked.leave_unread(key, "..."),
         }
     }
@@ -234,7 +234,7 @@ fn resources(container: &Value, sums: (&mut u32, &mut f64, &mut f64), asked: &mu
             "cpu" => *sums.1 += amount,
             "memory" => *sums.2 += amount / 1024.0_f64.powi(3),
             "ephemeral-storage" | "vpc.amazonaws.com/efa" | "hugepages-2Mi" => {
-                asked.put_beside(&key, text);
+                asked.note_without_effect(&key, text);
                 continue;
             }
             _ => {
@@ -269,7 +269,7 @@ fn affinity(pod: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Ve
     let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     for other in ["/affinity/podAffinity", "/affinity/podAntiAffinity"] {
         if pod.pointer(other).is_some() {
-            asked.put_beside(other.trim_start_matches("/affinity/"), "...");
+            asked.note_without_effect(other.trim_start_matches("/affinity/"), "...");
         }
     }
     let wishes =

@@ -12,7 +12,7 @@ pub mod slurm;
 pub mod words;
 mod yaml;
 
-pub use ask::{Asked, Chips, Choice, Gpus, Kind, Need, Said};
+pub use ask::{Asked, Chips, Choice, Gpus, JobKind, KeyValue, Need};
 pub use error::ImportError;
 pub use names::Names;
 

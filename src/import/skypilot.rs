@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::invalid;
-use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, chips, command};
+use crate::{Asked, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command};
 use gpuplan_hardware::CloudId;
 
 /// Known keys of a task that change neither machines nor price.
@@ -47,7 +47,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
         let name = |task: &&Value| task.get("name").and_then(Value::as_str).unwrap_or("without a name").to_owned();
         return Err(ImportError::Several(tasks.iter().map(name).collect()));
     };
-    let mut asked = Asked::new(Kind::Skypilot);
+    let mut asked = Asked::new(JobKind::Skypilot);
     let empty = Map::new();
     for (key, value) in task.as_object().unwrap_or(&empty) {
         match key.as_str() {
@@ -62,7 +62,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
                 asked.understand(key, nodes);
             }
             "resources" | "run" => {}
-            known if BESIDE.contains(&known) => asked.put_beside(key, "..."),
+            known if BESIDE.contains(&known) => asked.note_without_effect(key, "..."),
             _ => asked.leave_unread(key, text(value)),
         }
     }
@@ -120,11 +120,11 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
             "region" => choice.region = Some(word.clone()),
             "zone" => choice.zone = Some(word.clone()),
             known => {
-                let seen = |list: &[crate::Said]| list.iter().any(|said| said.key == known);
-                if seen(&asked.beside) || seen(&asked.unread) {
+                let seen = |list: &[crate::KeyValue]| list.iter().any(|said| said.key == known);
+                if seen(&asked.no_effect) || seen(&asked.unread) {
                     // Said of an earlier candidate.
                 } else if BESIDE_MACHINES.contains(&known) {
-                    asked.put_beside(known, word);
+                    asked.note_without_effect(known, word);
                 } else {
                     asked.leave_unread(known, word);
                 }
@@ -238,9 +238,9 @@ mod tests {
         let task =
             asked("resources:\n  accelerators: L4\n  max_hourly_cost: 3\n  disk_size: 100\nservice: {}\nsetup: x\n")
                 .unwrap();
-        let keys = |said: &[crate::Said]| said.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
+        let keys = |said: &[crate::KeyValue]| said.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
         assert_eq!(
-            (keys(&task.unread), keys(&task.beside)),
+            (keys(&task.unread), keys(&task.no_effect)),
             (
                 vec!["service".to_owned(), "max_hourly_cost".to_owned()],
                 vec!["setup".to_owned(), "disk_size".to_owned()]

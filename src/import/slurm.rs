@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::error::invalid;
-use crate::{Asked, Chips, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, words};
+use crate::{Asked, Chips, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command, words};
 use gpuplan_units::Hours;
 
 /// Short options and their long names.
@@ -98,7 +98,7 @@ pub fn is_one(text: &str) -> bool {
 }
 
 pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
-    let mut asked = Asked::new(Kind::Slurm);
+    let mut asked = Asked::new(JobKind::Slurm);
     let mut options = Options::default();
     let mut has_begun = false;
     for line in text.lines() {
@@ -212,7 +212,7 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
             }
         },
         known if BESIDE.contains(&known) => {
-            asked.put_beside(&format!("--{key}"), value);
+            asked.note_without_effect(&format!("--{key}"), value);
             return Ok(());
         }
         _ => {
@@ -396,14 +396,14 @@ mod tests {
         .unwrap();
         let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
         assert_eq!((unread, asked.hours), (vec!["--gres", "--constraint", "--bb", "#SBATCH"], None));
-        assert_eq!(asked.beside[0].key, "--partition");
+        assert_eq!(asked.no_effect[0].key, "--partition");
         let refused = |text: &str| self::asked(text).unwrap_err().to_string();
         assert!(refused("#SBATCH --gres=gpu:warp9:8").contains("`warp9`"));
         assert!(refused("#SBATCH --nodes=0").contains("machines"));
         assert!(refused("#SBATCH --mem=lots").contains("memory"));
         assert!(refused("#SBATCH --gpus-per-task=99999 --ntasks=99999").contains("99999 x 99999"));
         let bare = self::asked("#SBATCH --gres=gpu:8 nodes=2").unwrap();
-        assert_eq!((bare.unread[0].value.as_str(), bare.beside.len()), ("nodes=2", 0));
+        assert_eq!((bare.unread[0].value.as_str(), bare.no_effect.len()), ("nodes=2", 0));
         assert!(self::asked("#SBATCH --gres=gpu:8 \\\n#SBATCH -C a100|h100 # it's\n").is_ok());
         assert!(
             refused("#SBATCH --gres=gpu:8 --comment='it").contains("a quote is never closed in `#SBATCH --gres=gpu:8")

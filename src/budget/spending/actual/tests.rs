@@ -8,7 +8,7 @@ use super::*;
 use gpuplan_runstore::ManifestName;
 use gpuplan_runstore::billed::Saved;
 use gpuplan_runstore::epoch::Owner;
-use gpuplan_units::BillingRule;
+use gpuplan_units::{BillingRule, UsdPerHour};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + second).unwrap()
@@ -113,7 +113,7 @@ fn who_leads_a_run_knows_of_booting_and_ending_and_of_machines_that_never_spoke(
     facts.billed = vec![billed(1, 1800, 3600, 0, Some((9, 3600)))];
     let found = facts.charges(at(0)).unwrap();
     assert_eq!((hours(&found, "/idle"), hours(&found, "/work")), (1.0, 1.0));
-    assert_eq!(found[0].charge.resource.as_deref(), Some("i-1"));
+    assert_eq!(found[0].charge.resource.id.as_deref(), Some("i-1"));
     facts.rented = Some(AllRented { machines: vec![rented(7200.0, None)], ..AllRented::default() });
     assert!(facts.charges(at(0)).unwrap().iter().all(|one| one.is_open));
 }

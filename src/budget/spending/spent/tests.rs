@@ -5,35 +5,19 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::charge::Nature;
+use crate::charge::{Allocation, Resource, examples};
 
 fn charge(run: &str, start: i64, end: i64, nanos: i128, waste: Option<Waste>) -> Charge {
-    let amount = Usd::from_nanos(nanos);
+    let charge = examples::charge(&format!("run/{run}@k/e1-0/{start}-{waste:?}"), run, Usd::from_nanos(nanos));
+    let tags = BTreeMap::from([("team".to_owned(), "vision".to_owned()), ("paper".to_owned(), run.to_owned())]);
     Charge {
-        id: format!("run/{run}@k/e1-0/{start}-{waste:?}"),
-        nature: Nature::Actual,
-        item: Item::Machines,
-        run: Some(run.to_owned()),
-        team: Some("vision".to_owned()),
-        tags: BTreeMap::from([("team".to_owned(), "vision".to_owned()), ("paper".to_owned(), run.to_owned())]),
+        allocation: Allocation { team: Some("vision".to_owned()), tags, ..charge.allocation },
         start: Timestamp::from_second(start).unwrap(),
         end: Timestamp::from_second(end).unwrap(),
-        cloud: "aws".to_owned(),
-        region: None,
-        zone: None,
-        resource: None,
-        instance_type: None,
-        gpu: None,
-        gpus: None,
-        purchase: None,
         quantity: (end - start) as f64 / 3600.0,
-        unit: "hour".to_owned(),
-        unit_price: amount,
-        costs: Costs { list: amount + amount, contracted: amount, effective: amount, billed: None },
+        costs: Costs { list: charge.costs.list + charge.costs.list, ..charge.costs },
         waste,
-        source: String::new(),
-        priced_at: None,
-        assumption: String::new(),
+        ..charge
     }
 }
 
@@ -71,7 +55,7 @@ fn waste_and_tokens_are_told_by_run() {
         BTreeMap::from([known("a", "completed", 2e6), known("b", "failed", 1e6)]),
         &Asked::default(),
     );
-    let (rows, total) = spent.rows(&By::Run);
+    let (rows, total) = spent.sums(&By::Run);
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert_eq!(
@@ -83,21 +67,22 @@ fn waste_and_tokens_are_told_by_run() {
         (rows[2].so_far.nanos(), total.contracted.nanos(), total.list.nanos()),
         (5, 10_000_000_005, 20_000_000_010)
     );
-    assert_eq!(spent.rows(&By::Team).0[0].runs.len(), 3);
-    assert_eq!(spent.rows(&By::Tag("paper".to_owned())).0.len(), 3);
-    assert_eq!(spent.rows(&By::Tag("none".to_owned())).0[0].name, NOBODY);
+    assert_eq!(spent.sums(&By::Team).0[0].runs.len(), 3);
+    assert_eq!(spent.sums(&By::Tag("paper".to_owned())).0.len(), 3);
+    assert_eq!(spent.sums(&By::Tag("none".to_owned())).0[0].name, UNALLOCATED);
 }
 
 #[test]
 fn a_rehearsal_is_money_of_nobody() {
-    let fake = Charge { cloud: REHEARSAL.to_owned(), ..charge("a", 0, 10, 7, None) };
+    let resource = Resource { cloud: REHEARSAL.to_owned(), ..Resource::default() };
+    let fake = Charge { resource, ..charge("a", 0, 10, 7, None) };
     let spent = |clouds: &[&str]| {
         let asked = Asked { clouds: clouds.iter().map(|cloud| (*cloud).to_owned()).collect(), ..Asked::default() };
         Spent::new(vec![fake.clone(), charge("b", 0, 10, 1, None)], Vec::new(), &[], BTreeMap::new(), &asked)
     };
     let plain = spent(&[]);
-    assert_eq!((plain.rows(&By::Run).1.contracted.nanos(), plain.rehearsals), (1, 1));
-    assert_eq!(spent(&["fake"]).rows(&By::Run).1.contracted.nanos(), 7);
+    assert_eq!((plain.sums(&By::Run).1.contracted.nanos(), plain.rehearsals), (1, 1));
+    assert_eq!(spent(&["fake"]).sums(&By::Run).1.contracted.nanos(), 7);
 }
 
 #[test]
@@ -108,7 +93,7 @@ fn only_the_part_in_time_counts() {
         ..Asked::default()
     };
     let spent = Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &asked);
-    assert_eq!(spent.rows(&By::Run).1.contracted.nanos(), 1_000);
+    assert_eq!(spent.sums(&By::Run).1.contracted.nanos(), 1_000);
     let late = Asked { since: Timestamp::from_second(3600).ok(), ..Asked::default() };
     assert!(
         Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &late).lines.is_empty()
@@ -127,7 +112,7 @@ proptest! {
         let whole: Usd = charges.iter().map(|charge| charge.costs.contracted).sum();
         let spent = Spent::new(charges, Vec::new(), &[], BTreeMap::new(), &Asked::default());
         for by in [By::Run, By::Team, By::Day, By::Tag("paper".to_owned())] {
-            let (rows, total) = spent.rows(&by);
+            let (rows, total) = spent.sums(&by);
             let sum: Usd = rows.iter().map(|row| row.contracted).sum();
             prop_assert_eq!((sum, total.contracted), (whole, whole));
             prop_assert_eq!(rows.iter().map(|row| row.list).sum::<Usd>(), total.list);

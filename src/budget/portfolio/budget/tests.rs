@@ -44,8 +44,12 @@ fn the_figures_of_one_run_are_its_own() {
     assert_eq!(budget.total.cost_usd.expected.to_string(), "1000.00");
     assert!((budget.total.cost_usd.p50.dollars() / 1000.0 - 1.0).abs() < 0.02, "{}", budget.total.cost_usd.p50);
     assert!((budget.total.cost_usd.p90.dollars() / 1500.0 - 1.0).abs() < 0.02, "{}", budget.total.cost_usd.p90);
-    assert!((budget.mean_of_draws.dollars() / 1000.0 - 1.0).abs() < 0.02, "{}", budget.mean_of_draws);
-    assert_eq!(budget.by_team[0].chance_within_budget, Some(1.0));
+    assert!(
+        (budget.total.mean_of_draws_usd.dollars() / 1000.0 - 1.0).abs() < 0.02,
+        "{}",
+        budget.total.mean_of_draws_usd
+    );
+    assert_eq!(budget.breakdown.by_team[0].chance_within_budget, Some(1.0));
 }
 
 #[test]
@@ -94,6 +98,18 @@ fn a_commitment_saves_where_it_is_used_and_loses_where_it_is_not() {
     // One reserved machine is at most one of the two that a run needs.
     let half = answer(&text(600, 1).replace("hours = 600", "hours = 600\nnodes = 2"));
     assert_eq!(half.total.cost_usd.expected.to_string(), "10464.00");
+    // One that costs nothing covers its 744 hours and no more, in the lines and in every draw alike.
+    let free = |hours| answer(&text(hours, 1).replace("usd_per_hour = \"6\"", "usd_per_hour = 0"));
+    let covered = free(600);
+    assert_eq!(covered.total.cost_usd, Quantiles::default());
+    assert_eq!(
+        (covered.commitments[0].saved_usd.to_string(), covered.commitments[0].chance_of_loss),
+        ("6000.00".to_owned(), 0.0)
+    );
+    assert_eq!(covered.lines[0].amount.quantity, 600.0);
+    let beyond = free(800);
+    assert_eq!(beyond.total.cost_usd.expected.to_string(), "560.00");
+    assert_eq!(beyond.total.cost_usd.p90, beyond.total.cost_usd.expected);
 }
 
 #[test]
@@ -147,20 +163,20 @@ proptest! {
         text.push_str("[[commitment]]\nname = \"plan\"\nkind = \"savings-plan\"\ncloud = \"aws\"\npercent = 27.5\nusd_per_hour = \"1.23\"\nsource = \"s\"\nas_of = 2026-10-01\n");
         let portfolio = Portfolio::read(&text).unwrap();
         let once = once(&portfolio);
-        let costed: Vec<Costed> = portfolio.phases.iter().zip(&once).map(|(phase, once)| Costed { phase, once }).collect();
-        let lines = Lines::of(&portfolio, &costed);
-        let untaxed: Usd = lines.lines.iter().filter(|line| line.of != Of::Tax).map(|line| line.cost_usd).sum();
+        let costed: Vec<CostedPhase> = portfolio.phases.iter().zip(&once).map(|(phase, once)| CostedPhase { phase, once }).collect();
+        let lines = BudgetLines::new(&portfolio, &costed);
+        let untaxed: Usd = lines.lines.iter().filter(|line| line.origin != LineOrigin::Tax).map(|line| line.amount.cost_usd).sum();
         let (paid, spared) = (
-            portfolio.commitments[0].within(&portfolio).map(|month| portfolio.commitments[0].in_month(month)).sum::<Usd>(),
-            lines.covered[0].1,
+            portfolio.months_of(&portfolio.commitments[0]).map(|month| portfolio.commitments[0].in_month(month)).sum::<Usd>(),
+            lines.covered[0].on_demand,
         );
         // What each run costs on demand, less what is spared, and all that the commitment costs.
         let runs = portfolio.phases.iter().zip(&once).map(|(phase, once)| once.cost.expected.nanos() * i128::from(phase.repeats)).sum::<i128>();
         prop_assert_eq!(untaxed, Usd::from_nanos(runs) - spared + paid);
-        let taxes: Usd = lines.lines.iter().filter(|line| line.of == Of::Tax).map(|line| line.cost_usd).sum();
+        let taxes: Usd = lines.lines.iter().filter(|line| line.origin == LineOrigin::Tax).map(|line| line.amount.cost_usd).sum();
         // Rounded once a line.
         let of_all = portfolio.tax.on(untaxed);
-        let rounded = lines.lines.iter().filter(|line| line.of == Of::Tax).count() as i128;
+        let rounded = lines.lines.iter().filter(|line| line.origin == LineOrigin::Tax).count() as i128;
         prop_assert!((taxes - of_all).nanos().abs() <= rounded);
         prop_assert_eq!(lines.total(), untaxed + taxes);
     }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::spent::{REHEARSAL, RunKnown};
+use crate::spending::spent::{REHEARSAL, RunKnown};
 use gpuplan_estimate::OwnRun;
 use gpuplan_estimate::own_runs::Program;
 use gpuplan_runstore::ForecastBasis;
 use gpuplan_units::Usd;
 
 /// One completed run that was launched from a plan. A ratio is actual over forecast.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Compared {
     pub run: String,
     pub gpu: String,
@@ -32,7 +33,8 @@ pub struct Compared {
     pub basis: Option<ForecastBasis>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// A figure as it was forecast and as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pair {
     pub forecast: f64,
     pub actual: f64,
@@ -121,7 +123,7 @@ pub fn usable(runs: &[Compared], constants_version: &str, measured_sha256: Optio
 }
 
 /// Runs of one GPU and framework together.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Group {
     pub gpu: String,
     pub framework: String,
@@ -169,16 +171,16 @@ pub fn groups(runs: &[Compared]) -> Vec<Group> {
         groups.entry((&run.gpu, &run.framework)).or_default().push(run);
     }
     let made = groups.into_iter().map(|((gpu, framework), runs)| {
-        let of = |pair: fn(&Compared) -> Pair| median(runs.iter().filter_map(|run| pair(run).ratio()).collect());
-        let sum = |of: fn(Pair) -> f64| runs.iter().map(|run| of(run.interruptions)).sum();
+        let median_of = |pair: fn(&Compared) -> Pair| median(runs.iter().filter_map(|run| pair(run).ratio()).collect());
+        let sum = |side: fn(Pair) -> f64| runs.iter().map(|run| side(run.interruptions)).sum();
         Group {
             gpu: gpu.to_owned(),
             framework: framework.to_owned(),
             runs: runs.iter().map(|run| run.run.clone()).collect(),
-            hours: of(|run| run.hours),
-            work_hours: of(|run| run.work_hours),
-            rate: of(|run| run.rate_usd),
-            cost: of(|run| run.cost_usd),
+            hours: median_of(|run| run.hours),
+            work_hours: median_of(|run| run.work_hours),
+            rate: median_of(|run| run.rate_usd),
+            cost: median_of(|run| run.cost_usd),
             interruptions: Pair { forecast: sum(|pair| pair.forecast), actual: sum(|pair| pair.actual) },
             within_p90: runs.iter().filter(|run| run.is_within_p90).count() as f64 / runs.len() as f64,
         }
@@ -200,7 +202,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spent::Actual;
+    use crate::spending::spent::Actual;
     use gpuplan_runstore::Expected;
     use gpuplan_units::Quantiles;
 

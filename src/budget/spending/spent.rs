@@ -6,16 +6,14 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::actual::RunFacts;
 use crate::bill::ImportedBill;
 use crate::charge::{Charge, Costs, Item, Waste};
+use crate::spending::actual::RunFacts;
 use gpuplan_runstore::Expected;
 use gpuplan_units::Usd;
 
-/// Cloud of runs that rehearse: nothing of theirs was paid.
+/// Cloud of rehearsals: nothing of theirs was paid.
 pub const REHEARSAL: &str = "fake";
-/// Name of the row of what has none.
-pub const NOBODY: &str = "(none)";
 
 /// What is known of a run beside its charges, as the ledger keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,7 +85,7 @@ impl RunKnown {
 }
 
 /// A charge as it is shown.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
     #[serde(flatten)]
     pub charge: Charge,
@@ -97,7 +95,7 @@ pub struct Line {
     pub of_bill: bool,
 }
 
-/// What rows are made of.
+/// What charges are added up by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     Run,
@@ -128,18 +126,18 @@ impl By {
 
     fn name(&self, charge: &Charge) -> String {
         let found = match self {
-            Self::Run => charge.run.clone(),
-            Self::Team => charge.team.clone(),
-            Self::Day => Some(day(charge.start)),
-            Self::Tag(name) => charge.tags.get(name).cloned(),
+            Self::Run => charge.allocation.run.clone(),
+            Self::Team => charge.allocation.team.clone(),
+            Self::Day => Some(utc_day(charge.start)),
+            Self::Tag(name) => charge.allocation.tags.get(name).cloned(),
         };
-        found.unwrap_or_else(|| NOBODY.to_owned())
+        found.unwrap_or_else(|| UNALLOCATED.to_owned())
     }
 }
 
 /// Sums of some charges. Amounts of runs and of bills stand side by side.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct CostSum {
     pub name: String,
     pub runs: BTreeSet<String>,
     pub machine_hours: f64,
@@ -147,7 +145,7 @@ pub struct Row {
     pub contracted: Usd,
     pub effective: Usd,
     /// Of `effective`, what is not machine time.
-    pub beside: BTreeMap<Item, Usd>,
+    pub side_costs: BTreeMap<Item, Usd>,
     /// What of `contracted` can still grow.
     pub so_far: Usd,
     /// On the clouds' bills, credits included; `None`: none was imported.
@@ -162,9 +160,9 @@ pub struct Row {
     pub cost_of_tokens: Usd,
 }
 
-impl Row {
-    pub fn all_beside(&self) -> Usd {
-        self.beside.values().copied().sum()
+impl CostSum {
+    pub fn all_side_costs(&self) -> Usd {
+        self.side_costs.values().copied().sum()
     }
 
     pub fn all_wasted(&self) -> Usd {
@@ -182,7 +180,7 @@ impl Row {
 
     fn add(&mut self, line: &Line, known: Option<&RunKnown>) {
         let (charge, costs) = (&line.charge, line.charge.costs);
-        self.runs.extend(charge.run.clone());
+        self.runs.extend(charge.allocation.run.clone());
         if line.of_bill {
             let billed = charge.on_bill();
             self.billed = Some(self.billed.unwrap_or(Usd::ZERO) + billed);
@@ -195,7 +193,7 @@ impl Row {
         if charge.is_machine_time() {
             self.machine_hours += charge.quantity;
         } else {
-            let sum = self.beside.entry(charge.item).or_default();
+            let sum = self.side_costs.entry(charge.item).or_default();
             *sum = *sum + costs.effective;
         }
         self.list = self.list + costs.list;
@@ -246,14 +244,17 @@ impl Spent {
         let (mut lines, mut rehearsals) = (Vec::new(), BTreeSet::new());
         let entered = charges.into_iter().map(|charge| (charge, false));
         for (mut charge, so_far) in entered.chain(open.into_iter().map(|charge| (charge, true))) {
-            let key = key(&charge.id).to_owned();
+            let key = run_key(&charge.id).to_owned();
             if asked.runs.as_ref().is_some_and(|runs| !runs.contains(&key)) {
                 continue;
             }
-            let is_wanted =
-                if asked.clouds.is_empty() { charge.cloud != REHEARSAL } else { asked.clouds.contains(&charge.cloud) };
+            let is_wanted = if asked.clouds.is_empty() {
+                charge.resource.cloud != REHEARSAL
+            } else {
+                asked.clouds.contains(&charge.resource.cloud)
+            };
             if !is_wanted {
-                rehearsals.extend((charge.cloud == REHEARSAL).then_some(key));
+                rehearsals.extend((charge.resource.cloud == REHEARSAL).then_some(key));
                 continue;
             }
             if charge.waste.is_none() && known.get(&key).is_some_and(RunKnown::has_failed) {
@@ -266,13 +267,14 @@ impl Spent {
             .filter(|run| asked.runs.as_ref().is_none_or(|runs| runs.contains(&run.key)))
             .map(|run| run.run.as_str())
             .collect();
-        for charge in newest(bills) {
-            let is_asked = charge.run.as_deref().is_some_and(|run| asked.runs.is_none() || runs.contains(run));
-            if is_asked && (asked.clouds.is_empty() || asked.clouds.contains(&charge.cloud)) {
+        for charge in newest_charges(bills) {
+            let is_asked =
+                charge.allocation.run.as_deref().is_some_and(|run| asked.runs.is_none() || runs.contains(run));
+            if is_asked && (asked.clouds.is_empty() || asked.clouds.contains(&charge.resource.cloud)) {
                 let mut charge = charge.clone();
                 // A bill names the run; whose it was is known here.
-                if let Some(run) = known.values().find(|run| Some(&run.run) == charge.run.as_ref()) {
-                    (charge.team, charge.tags) = (run.team.clone(), run.tags.clone());
+                if let Some(run) = known.values().find(|run| Some(&run.run) == charge.allocation.run.as_ref()) {
+                    (charge.allocation.team, charge.allocation.tags) = (run.team.clone(), run.tags.clone());
                 }
                 lines.extend(within(charge, asked).map(|charge| Line { charge, so_far: false, of_bill: true }));
             }
@@ -281,40 +283,41 @@ impl Spent {
         Self { lines, known, rehearsals: rehearsals.len() }
     }
 
-    /// Rows by name, and their sum, which is exact.
-    pub fn rows(&self, by: &By) -> (Vec<Row>, Row) {
-        let (mut rows, mut total): (BTreeMap<String, Row>, Row) = (BTreeMap::new(), Row::default());
+    /// Sums by name, and their sum, which is exact.
+    pub fn sums(&self, by: &By) -> (Vec<CostSum>, CostSum) {
+        let (mut sums, mut total): (BTreeMap<String, CostSum>, CostSum) = (BTreeMap::new(), CostSum::default());
         let mut counted: BTreeSet<(String, &str)> = BTreeSet::new();
         for line in &self.lines {
             let pieces = if *by == By::Day { by_day(&line.charge) } else { vec![line.charge.clone()] };
             for charge in pieces {
-                let (name, key) = (by.name(&charge), key(&line.charge.id));
+                let (name, key) = (by.name(&charge), run_key(&line.charge.id));
                 let known = self.known.get(key);
-                let row = rows.entry(name.clone()).or_insert_with(|| Row { name: name.clone(), ..Row::default() });
+                let sum =
+                    sums.entry(name.clone()).or_insert_with(|| CostSum { name: name.clone(), ..CostSum::default() });
                 let piece = Line { charge, ..line.clone() };
-                row.add(&piece, known);
+                sum.add(&piece, known);
                 total.add(&piece, known);
                 // The tokens of a run count once, and not for a day of it.
                 let tokens = known.and_then(RunKnown::tokens).filter(|_| *by != By::Day && !line.of_bill);
                 if let Some((tokens, key)) = tokens.zip(self.known.get_key_value(key).map(|(key, _)| key.as_str()))
                     && counted.insert((name, key))
                 {
-                    row.tokens += tokens;
+                    sum.tokens += tokens;
                     total.tokens += tokens;
                 }
             }
         }
-        (rows.into_values().collect(), total)
+        (sums.into_values().collect(), total)
     }
 }
 
 /// `NAME@KEY` of a charge of a run.
-pub fn key(id: &str) -> &str {
+fn run_key(id: &str) -> &str {
     id.strip_prefix("run/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
 }
 
 /// Of each account and month the bill that was imported last: clouds write a month again until it is closed.
-pub fn newest(bills: &[ImportedBill]) -> impl Iterator<Item = &Charge> {
+fn newest_charges(bills: &[ImportedBill]) -> impl Iterator<Item = &Charge> {
     let newest: BTreeMap<(&str, &str, &str), &ImportedBill> =
         bills.iter().map(|bill| ((bill.cloud.as_str(), bill.account.as_str(), bill.month.as_str()), bill)).collect();
     newest.into_values().flat_map(|bill| &bill.charges)
@@ -370,10 +373,6 @@ fn piece(charge: &Charge, from: Timestamp, to: Timestamp) -> Charge {
 fn next_midnight(time: Timestamp) -> Option<Timestamp> {
     let day = SignedDuration::from_hours(24).as_secs();
     Timestamp::from_second((time.as_second().div_euclid(day) + 1) * day).ok()
-}
-
-pub fn day(time: Timestamp) -> String {
-    time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d").to_string()
 }
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! What a run paid for beside machines: their disks, what it keeps in its store, and data that left another cloud.
+//! What a run paid for besides machines: their disks, what it keeps in its store, and data that left another cloud.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::actual::{Found, NANOS_PER_HOUR, RunFacts, Seen, Uncountable};
-use crate::charge::{Charge, Costs, Item, Nature};
+use crate::charge::{Charge, Costs, Item, Nature, Resource};
+use crate::spending::actual::{Found, NANOS_PER_HOUR, RunFacts, Seen, Uncountable};
 use gpuplan_plan::bill::HOURS_PER_MONTH;
-use gpuplan_runstore::{Rented, Side, SidePrice};
+use gpuplan_runstore::{Side, SidePrice};
 use gpuplan_units::Usd;
 
 const BYTES_PER_GIB: f64 = 1_073_741_824.0;
 
 impl RunFacts {
     /// Where the launch knew a price; a run that no launch began has none.
-    pub(super) fn charges_beside(&self, seen: &[Seen], now: Timestamp) -> Result<Vec<Found>, Uncountable> {
+    pub(super) fn side_costs(&self, seen: &[Seen], now: Timestamp) -> Result<Vec<Found>, Uncountable> {
         let disks = seen.iter().filter_map(|machine| self.disk(machine));
-        let fetched = seen.iter().filter_map(|machine| self.fetched(machine));
+        let fetched = seen.iter().filter_map(|machine| self.data_out(machine));
         disks.chain(fetched).chain(self.stored_by_month(now)).collect()
     }
 
-    fn side(&self, of: Side, place: Option<(&str, &str)>) -> Option<&SidePrice> {
+    fn side_price(&self, of: Side, place: Option<(&str, &str)>) -> Option<&SidePrice> {
         let prices = &self.expected.as_ref()?.beside;
         prices.iter().find(|price| {
             price.of == of && place.is_none_or(|place| place == (price.cloud.as_str(), price.region.as_str()))
@@ -30,39 +30,45 @@ impl RunFacts {
     /// The root disk lives as long as its machine.
     fn disk(&self, machine: &Seen) -> Option<Result<Found, Uncountable>> {
         let rented = machine.rented?;
-        let price = self.side(Side::Disk, Some((&rented.cloud, &rented.region)))?;
+        let price = self.side_price(Side::Disk, Some((&rented.cloud, &rented.region)))?;
         let bytes = f64::from(self.disk_gib?) * BYTES_PER_GIB;
         let quantity = bytes / price.unit_bytes * rented.seconds / 3600.0 / HOURS_PER_MONTH;
-        let charge = self.beside(price, quantity, format!("{}/disk", self.machine(machine)));
+        let charge = self.side_cost(price, quantity, format!("{}/disk", self.machine_id(machine)));
         let real = SignedDuration::from_secs_f64(rented.seconds / self.speed.max(f64::MIN_POSITIVE));
         let (start, end) = (rented.from, rented.from.checked_add(real).unwrap_or(Timestamp::MAX));
         let assumption = format!("{} GiB for the time of its machine, a month of {HOURS_PER_MONTH} h", self.disk_gib?);
-        Some(charge.map(|charge| of_machine(Charge { item: Item::Disk, start, end, assumption, ..charge }, rented)))
+        Some(charge.map(|mut charge| {
+            charge.resource.zone.clone_from(&rented.zone);
+            Found {
+                charge: Charge { item: Item::Disk, start, end, assumption, ..charge },
+                is_open: rented.to.is_none(),
+            }
+        }))
     }
 
     /// A machine that came so far as to start an agent fetched the data.
-    fn fetched(&self, machine: &Seen) -> Option<Result<Found, Uncountable>> {
+    fn data_out(&self, machine: &Seen) -> Option<Result<Found, Uncountable>> {
         let (rented, expected) = (machine.rented.filter(|_| !machine.billed.is_empty())?, self.expected.as_ref()?);
-        let (price, bytes) = (self.side(Side::DataOut, None)?, expected.fetched_bytes?);
-        let charge = self.beside(price, bytes / price.unit_bytes, format!("{}/data-out", self.machine(machine)));
+        let (price, bytes) = (self.side_price(Side::DataOut, None)?, expected.fetched_bytes?);
+        let charge = self.side_cost(price, bytes / price.unit_bytes, format!("{}/data-out", self.machine_id(machine)));
         let (start, end) = (rented.from, rented.from);
         let assumption = format!("all of the data, once on each machine, out of {}", price.cloud);
-        // Who sends it bills it.
-        let (cloud, region) = (price.cloud.clone(), Some(price.region.clone()));
-        let found =
-            charge.map(|charge| of_machine(Charge { item: Item::Egress, start, end, assumption, ..charge }, rented));
-        Some(found.map(|found| Found { charge: Charge { cloud, region, zone: None, ..found.charge }, ..found }))
+        // Who sends it bills it: it has no zone of the machine.
+        Some(charge.map(|charge| Found {
+            charge: Charge { item: Item::Egress, start, end, assumption, ..charge },
+            is_open: rented.to.is_none(),
+        }))
     }
 
     /// Month by month, until it is deleted; months that are over do not grow any more.
     fn stored_by_month(&self, now: Timestamp) -> Vec<Result<Found, Uncountable>> {
         let (Some(price), Some(mut from)) =
-            (self.side(Side::Storage, None), self.stored.iter().map(|stored| stored.since).min())
+            (self.side_price(Side::Storage, None), self.stored.iter().map(|stored| stored.since).min())
         else {
             return Vec::new();
         };
         let mut found = Vec::new();
-        while let Some((name, next)) = month(from).filter(|_| from < now) {
+        while let Some((name, next)) = month_and_next(from).filter(|_| from < now) {
             let to = next.min(now);
             let hours = |since: Timestamp| to.duration_since(since.max(from)).as_nanos().max(0) as f64 / NANOS_PER_HOUR;
             let byte_hours: f64 = self.stored.iter().map(|stored| stored.bytes as f64 * hours(stored.since)).sum();
@@ -70,7 +76,7 @@ impl RunFacts {
             let id = format!("run/{}@{}/storage/{name}", self.run, self.key);
             let assumption =
                 "what lies in the store now, since it was written; what was deleted before is not in it; beside the machines".to_owned();
-            let of_month = self.beside(price, quantity, id);
+            let of_month = self.side_cost(price, quantity, id);
             found.push(of_month.map(|charge| Found {
                 charge: Charge { item: Item::CheckpointStorage, start: from, end: to, assumption, ..charge },
                 is_open: to < next,
@@ -80,11 +86,8 @@ impl RunFacts {
         found
     }
 
-    fn machine(&self, machine: &Seen) -> String {
-        format!("run/{}@{}/e{}-{}{}", self.run, self.key, machine.epoch, machine.node, machine.suffix())
-    }
-
-    fn beside(&self, price: &SidePrice, quantity: f64, id: String) -> Result<Charge, Uncountable> {
+    /// At the price of the launch, without a time. The error is the id.
+    fn side_cost(&self, price: &SidePrice, quantity: f64, id: String) -> Result<Charge, Uncountable> {
         // As the bill of a plan has it: quantity times price, rounded once.
         let Some(cost) = Usd::from_dollars(quantity * price.usd.nanos() as f64 / 1e9) else {
             return Err(Uncountable(id));
@@ -93,19 +96,14 @@ impl RunFacts {
             id,
             nature: Nature::Actual,
             item: Item::Other,
-            run: Some(self.run.clone()),
-            team: self.team(),
-            tags: self.tags.clone(),
+            allocation: self.allocation(),
             start: Timestamp::MIN,
             end: Timestamp::MIN,
-            cloud: price.cloud.clone(),
-            region: Some(price.region.clone()),
-            zone: None,
-            resource: None,
-            instance_type: None,
-            gpu: None,
-            gpus: None,
-            purchase: None,
+            resource: Resource {
+                cloud: price.cloud.clone(),
+                region: Some(price.region.clone()),
+                ..Resource::default()
+            },
             quantity,
             unit: price.unit.clone(),
             unit_price: price.usd,
@@ -118,12 +116,8 @@ impl RunFacts {
     }
 }
 
-fn of_machine(charge: Charge, rented: &Rented) -> Found {
-    Found { charge: Charge { zone: rented.zone.clone(), ..charge }, is_open: rented.to.is_none() }
-}
-
 /// `2026-10`, and the first moment of the month after.
-fn month(at: Timestamp) -> Option<(String, Timestamp)> {
+fn month_and_next(at: Timestamp) -> Option<(String, Timestamp)> {
     let first = at.to_zoned(TimeZone::UTC).date().first_of_month();
     let next: Date = first.last_of_month().tomorrow().ok()?;
     Some((first.strftime("%Y-%m").to_string(), next.to_zoned(TimeZone::UTC).ok()?.timestamp()))
@@ -132,7 +126,7 @@ fn month(at: Timestamp) -> Option<(String, Timestamp)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuplan_runstore::{AllRented, Billed, Expected, Stored};
+    use gpuplan_runstore::{AllRented, Billed, Expected, Rented, Stored};
     use gpuplan_units::{BillingRule, Quantiles, UsdPerHour};
 
     fn at(text: &str) -> Timestamp {
@@ -237,7 +231,7 @@ mod tests {
         for ((id, cost, is_open), (wanted, amount, open)) in shown.iter().zip(expected) {
             assert!(*id == wanted && cost.starts_with(amount.trim_end_matches('0')) && *is_open == open, "{shown:?}");
         }
-        assert_eq!((found[1].charge.cloud.as_str(), found[0].charge.unit.as_str()), ("gcp", "GiB-month"));
+        assert_eq!((found[1].charge.resource.cloud.as_str(), found[0].charge.unit.as_str()), ("gcp", "GiB-month"));
     }
 
     #[test]

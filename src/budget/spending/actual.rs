@@ -1,15 +1,15 @@
 //! From what a run left in its store to charges: what each machine cost, and how much of it bought nothing.
 
-mod beside;
+mod side_costs;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::charge::{Charge, Costs, Item, Nature, Waste};
+use crate::charge::{Allocation, Charge, Costs, Item, Nature, Resource, Waste};
 use gpuplan_runstore::{AllRented, Billed, Epoch, Expected, Rented, Stored};
-use gpuplan_units::{Usd, UsdPerHour};
+use gpuplan_units::Usd;
 
 const NANOS_PER_HOUR: f64 = 3.6e12;
 /// An agent whose successor began so long ago writes no bill any more: it looks for a successor at every heartbeat.
@@ -69,8 +69,8 @@ struct Seen<'a> {
     billed: Vec<&'a Billed>,
 }
 
-/// Nanoseconds of a machine's paid time.
-struct Parts {
+/// How a machine's paid time was used. Nanoseconds.
+struct PaidTime {
     idle: i128,
     working: i128,
     redone: i128,
@@ -81,15 +81,19 @@ impl RunFacts {
         self.tags.get("team").cloned()
     }
 
+    fn allocation(&self) -> Allocation {
+        Allocation { run: Some(self.run.clone()), team: self.team(), tags: self.tags.clone() }
+    }
+
     pub fn is_completed(&self) -> bool {
         self.outcome.as_deref() == Some("completed")
     }
 
-    /// What its machines cost, whose lines add up to what their clouds bill for them to the nano-dollar, and what is paid beside them.
+    /// What its machines cost, whose lines add up to what their clouds bill for them to the nano-dollar, and what is paid besides them.
     pub fn charges(&self, now: Timestamp) -> Result<Vec<Found>, Uncountable> {
         let seen = self.seen();
-        let mut found: Vec<Found> = seen.iter().flat_map(|machine| self.charges_of(machine, now)).collect();
-        found.extend(self.charges_beside(&seen, now)?);
+        let mut found: Vec<Found> = seen.iter().flat_map(|machine| self.machine_charges(machine, now)).collect();
+        found.extend(self.side_costs(&seen, now)?);
         Ok(found)
     }
 
@@ -126,30 +130,23 @@ impl RunFacts {
             .map(|(_, at)| at)
     }
 
-    fn charges_of(&self, machine: &Seen, now: Timestamp) -> Vec<Found> {
+    fn machine_charges(&self, machine: &Seen, now: Timestamp) -> Vec<Found> {
         let Some(paid) = self.paid(machine) else { return Vec::new() };
         let is_open = self.is_open(machine, now);
-        let (total, parts) = (paid.cost(), self.parts(machine, &paid, is_open));
+        let (total, time) = (paid.cost(), self.paid_time(machine, &paid, is_open));
         let price = machine.rented.and_then(|rented| self.price(&rented.place));
         let list = price.map_or(paid.rate_usd_per_hour, |price| price.list_usd_per_hour);
-        let [working, redone, idle] = total.split([parts.working, parts.redone, parts.idle]);
+        let [working, redone, idle] = total.split([time.working, time.redone, time.idle]);
         let lines = [
-            ("work", Item::Machines, None, parts.working, working),
-            ("redone", Item::LostWork, Some(Waste::Redone), parts.redone, redone),
-            ("idle", Item::Machines, Some(Waste::Idle), parts.idle, idle),
+            ("work", Item::Machines, None, time.working, working),
+            ("redone", Item::LostWork, Some(Waste::Redone), time.redone, redone),
+            ("idle", Item::Machines, Some(Waste::Idle), time.idle, idle),
         ];
         let lines = lines.into_iter().filter(|(_, _, _, nanos, _)| *nanos > 0);
         lines
             .map(|(what, item, waste, nanos, cost)| {
-                let mut charge = self.blank(machine, &paid);
-                charge.id = format!(
-                    "run/{}@{}/e{}-{}{}/{what}",
-                    self.run,
-                    self.key,
-                    machine.epoch,
-                    machine.node,
-                    machine.suffix()
-                );
+                let mut charge = self.machine_charge(machine, &paid);
+                charge.id = format!("{}/{what}", self.machine_id(machine));
                 (charge.item, charge.waste) = (item, waste);
                 charge.quantity = nanos as f64 / NANOS_PER_HOUR;
                 let listed = cost.share(i128::from(list.nanos()), i128::from(paid.rate_usd_per_hour.nanos()));
@@ -157,6 +154,11 @@ impl RunFacts {
                 Found { charge, is_open }
             })
             .collect()
+    }
+
+    /// Of the charges of a machine, the beginning of their ids.
+    fn machine_id(&self, machine: &Seen) -> String {
+        format!("run/{}@{}/e{}-{}{}", self.run, self.key, machine.epoch, machine.node, machine.suffix())
     }
 
     fn price(&self, place: &str) -> Option<&gpuplan_runstore::ExpectedPrice> {
@@ -200,7 +202,7 @@ impl RunFacts {
 
     /// How the paid time divides: before a program started and after it ended nothing was done; what was done after the last
     /// checkpoint that counts was done again, or for nothing.
-    fn parts(&self, machine: &Seen, paid: &Billed, is_open: bool) -> Parts {
+    fn paid_time(&self, machine: &Seen, paid: &Billed, is_open: bool) -> PaidTime {
         let whole = paid.paid_nanos();
         let (mut working, mut redone, mut passed) = (0, 0, 0);
         for billed in &machine.billed {
@@ -215,7 +217,7 @@ impl RunFacts {
             };
             (working, redone, passed) = (working + kept - started, redone + ended - kept, ended);
         }
-        Parts { idle: whole - working - redone, working, redone }
+        PaidTime { idle: whole - working - redone, working, redone }
     }
 
     /// Until when the work of an epoch counts. The next epoch says what it started from; the first machine when it was saved.
@@ -264,7 +266,8 @@ impl RunFacts {
         !is_followed && !self.ended.contains(&(machine.epoch, machine.node))
     }
 
-    fn blank(&self, machine: &Seen, paid: &Billed) -> Charge {
+    /// Without id and amounts.
+    fn machine_charge(&self, machine: &Seen, paid: &Billed) -> Charge {
         let (rented, expected) = (machine.rented, self.expected.as_ref());
         let price = rented.and_then(|rented| self.price(&rented.place));
         let real = (paid.paid_nanos() as f64 / self.speed.max(f64::MIN_POSITIVE)) as i64;
@@ -279,25 +282,25 @@ impl RunFacts {
             id: String::new(),
             nature: Nature::Actual,
             item: Item::Machines,
-            run: Some(self.run.clone()),
-            team: self.team(),
-            tags: self.tags.clone(),
+            allocation: self.allocation(),
             start: paid.from,
             end: paid.from.checked_add(SignedDuration::from_nanos(real)).unwrap_or(Timestamp::MAX),
-            cloud: rented
-                .map(|rented| rented.cloud.clone())
-                .or_else(|| self.cloud.clone())
-                .unwrap_or_else(|| "unknown".to_owned()),
-            region: rented.map(|rented| rented.region.clone()),
-            zone: rented.and_then(|rented| rented.zone.clone()),
-            resource: rented.map(|rented| rented.machine.clone()),
-            instance_type: rented.map(|rented| rented.instance_type.clone()),
-            gpu: expected.map(|expected| expected.gpu.clone()),
-            gpus: expected.map(|expected| expected.gpus_per_node),
-            purchase: rented.map(|rented| rented.purchase.clone()),
+            resource: Resource {
+                cloud: rented
+                    .map(|rented| rented.cloud.clone())
+                    .or_else(|| self.cloud.clone())
+                    .unwrap_or_else(|| "unknown".to_owned()),
+                region: rented.map(|rented| rented.region.clone()),
+                zone: rented.and_then(|rented| rented.zone.clone()),
+                id: rented.map(|rented| rented.machine.clone()),
+                instance_type: rented.map(|rented| rented.instance_type.clone()),
+                gpu: expected.map(|expected| expected.gpu.clone()),
+                gpus: expected.map(|expected| expected.gpus_per_node),
+                purchase: rented.map(|rented| rented.purchase.clone()),
+            },
             quantity: 0.0,
             unit: "hour".to_owned(),
-            unit_price: rate(paid.rate_usd_per_hour),
+            unit_price: paid.rate_usd_per_hour.times(1),
             costs: Costs::default(),
             waste: None,
             source: price
@@ -323,10 +326,6 @@ impl Seen<'_> {
     fn suffix(&self) -> String {
         self.rented.map_or_else(String::new, |rented| format!("-{}", rented.machine))
     }
-}
-
-fn rate(rate: UsdPerHour) -> Usd {
-    rate.times(1)
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! What the phases would cost elsewhere, and from how many hours a year on a longer promise pays.
+//! What the phases would cost on other clouds, and from how many hours a year on a commitment of years pays.
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::portfolio::lines::Costed;
+use crate::portfolio::lines::CostedPhase;
 use crate::portfolio::planned::TermRecord;
-use crate::portfolio::{Portfolio, Tax};
+use crate::portfolio::{Portfolio, Tax, repeated};
 use gpuplan_units::{Quantiles, Usd};
 
 /// Hours of a year of a commitment, as the clouds sell it.
@@ -14,8 +15,8 @@ const HOURS_PER_YEAR: f64 = 8760.0;
 const MONTHS_PER_YEAR: f64 = 12.0;
 
 /// All times of a phase on the best plan of another cloud that was shown.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ElsewhereCost {
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct OtherCloudCost {
     pub phase: String,
     pub cloud: String,
     pub plan: String,
@@ -26,9 +27,9 @@ pub struct ElsewhereCost {
     pub run_hours: Quantiles<f64>,
 }
 
-/// Buying the machines of some phases for years instead.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Promise {
+/// Committing to the machines of some phases for years.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TermCommitment {
     pub machines: String,
     pub phases: Vec<String>,
     pub purchase: String,
@@ -42,18 +43,18 @@ pub struct Promise {
 }
 
 /// `None`: beyond counting.
-pub fn elsewhere(costed: &[Costed], tax: Tax) -> Option<Vec<ElsewhereCost>> {
+pub fn other_clouds(costed: &[CostedPhase], tax: Tax) -> Option<Vec<OtherCloudCost>> {
     let mut found = Vec::new();
-    for Costed { phase, once } in costed {
+    for CostedPhase { phase, once } in costed {
         let all = |one: Usd| {
-            let cost = Usd::from_nanos(one.nanos() * i128::from(phase.repeats));
+            let cost = repeated(one, phase.repeats);
             cost + tax.on(cost)
         };
         for other in &once.elsewhere {
             let mean = other.cost.expected;
-            let evened = evened(other.in_common, phase.repeats);
+            let evened = evened_out(other.in_common, phase.repeats);
             let around = |one: Usd| Usd::from_dollars((one - mean).dollars() * evened).map(|away| mean + away);
-            found.push(ElsewhereCost {
+            found.push(OtherCloudCost {
                 phase: phase.path(),
                 cloud: other.cloud.clone(),
                 plan: other.plan.clone(),
@@ -72,13 +73,13 @@ pub fn elsewhere(costed: &[Costed], tax: Tax) -> Option<Vec<ElsewhereCost>> {
 
 /// How far repeats together lie from their mean, as part of how far one does: the standard deviation of a mean of `repeats` of which
 /// every two share `in_common` of their variance. Plans that nobody chose are not drawn; a test holds this to the draws of those that are.
-fn evened(in_common: f64, repeats: u32) -> f64 {
+fn evened_out(in_common: f64, repeats: u32) -> f64 {
     (in_common + (1.0 - in_common) / f64::from(repeats.max(1))).sqrt()
 }
 
-/// Phases on the same machines share a promise. `None`: beyond counting.
-pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Option<Vec<Promise>> {
-    let mut by_machines: BTreeMap<String, Vec<&Costed>> = BTreeMap::new();
+/// Phases on the same machines share a commitment. `None`: beyond counting.
+pub fn term_commitments(portfolio: &Portfolio, costed: &[CostedPhase]) -> Option<Vec<TermCommitment>> {
+    let mut by_machines: BTreeMap<String, Vec<&CostedPhase>> = BTreeMap::new();
     for costed in costed.iter().filter(|costed| !costed.once.terms.is_empty()) {
         let once = costed.once;
         let name = format!("{} x {} on {}", once.nodes, once.instance_type.as_deref().unwrap_or("machine"), once.cloud);
@@ -87,17 +88,17 @@ pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Option<Vec<Promise>
     let years = f64::from(portfolio.months) / MONTHS_PER_YEAR;
     let mut found = Vec::new();
     for (machines, costed) in by_machines {
-        let sum = |one: fn(&Costed) -> f64| {
+        let sum = |one: fn(&CostedPhase) -> f64| {
             costed.iter().map(|costed| one(costed) * f64::from(costed.phase.repeats)).sum::<f64>()
         };
         let (hours, cost) =
             (sum(|costed| costed.once.hours.expected), sum(|costed| costed.once.cost.expected.dollars()));
         // What takes no time breaks even nowhere.
         let Some(terms) = costed.first().map(|costed| &costed.once.terms).filter(|_| hours > 0.0) else { continue };
-        for (term, bound_to) in terms.iter().filter_map(|term| Some((term, years_of(term)?))) {
+        for (term, bound_to) in terms.iter().filter_map(|term| Some((term, usd_per_year(term)?))) {
             let (an_hour, a_year) = (cost / hours, hours / years);
             let saved = an_hour * a_year - bound_to.dollars();
-            found.push(Promise {
+            found.push(TermCommitment {
                 machines: machines.clone(),
                 phases: costed.iter().map(|costed| costed.phase.path()).collect(),
                 purchase: term.purchase.clone(),
@@ -111,16 +112,18 @@ pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Option<Vec<Promise>
     Some(found)
 }
 
-/// What a commitment binds to in a year; `None` for terms that are none.
-fn years_of(term: &TermRecord) -> Option<Usd> {
+/// What a commitment costs in a year; `None` for terms that are none.
+fn usd_per_year(term: &TermRecord) -> Option<Usd> {
     let years: i128 =
         term.purchase.strip_prefix("commitment ")?.strip_suffix('y')?.parse().ok().filter(|years| *years > 0)?;
     term.bound_to_usd.map(|bound| Usd::from_nanos(bound.nanos() / years))
 }
 
-/// Hours a year beyond which there are none.
-pub fn is_reachable(promise: &Promise) -> bool {
-    promise.break_even_hours_per_year <= HOURS_PER_YEAR
+impl TermCommitment {
+    /// Whether a year has as many hours as it takes to break even.
+    pub fn breaks_even_within_a_year(&self) -> bool {
+        self.break_even_hours_per_year <= HOURS_PER_YEAR
+    }
 }
 
 #[cfg(test)]
@@ -137,14 +140,17 @@ mod tests {
             let mut means: Vec<f64> = (0..20_000)
                 .map(|_| {
                     let shared = f64::sqrt(in_common) * draws.normal();
-                    let one = |own: f64| 105.0 * shape.at(shared + f64::sqrt(1.0 - in_common) * own);
+                    let one = |own: f64| 105.0 * shape.ratio_at(shared + f64::sqrt(1.0 - in_common) * own);
                     (0..repeats).map(|_| one(draws.normal())).sum::<f64>() / f64::from(repeats)
                 })
                 .collect();
             means.sort_by(f64::total_cmp);
-            let said = |one: f64| 105.0 + (one - 105.0) * evened(in_common, repeats);
-            for (drawn, said) in [(means[10_000], said(100.0)), (means[18_000], said(p90))] {
-                assert!((said / drawn - 1.0).abs() < 0.05, "{p90} {in_common} {repeats}: drawn {drawn}, said {said}");
+            let predicted = |one: f64| 105.0 + (one - 105.0) * evened_out(in_common, repeats);
+            for (drawn, predicted) in [(means[10_000], predicted(100.0)), (means[18_000], predicted(p90))] {
+                assert!(
+                    (predicted / drawn - 1.0).abs() < 0.05,
+                    "{p90} {in_common} {repeats}: drawn {drawn}, predicted {predicted}"
+                );
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Which phase comes when: months of their own, or those after what they wait for. Circles and overlaps are refused.
+//! Which phase comes when: in the months that it states, or in those after what it waits for. Circles and overlaps are refused.
 
 use crate::portfolio::calendar::Month;
 use crate::portfolio::{Phase, PortfolioError};
 use gpuplan_units::names::did_you_mean;
 
 /// A phase before its months are known.
-pub struct Draft {
+pub struct DraftPhase {
     pub phase: Phase,
     /// As stated, with its line.
     pub start: Option<(Month, usize)>,
@@ -15,39 +15,45 @@ pub struct Draft {
 
 /// How far a phase is on the way to its months.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Unknown,
-    Asked,
-    Known,
+enum Progress {
+    Unvisited,
+    /// What it waits for is being scheduled.
+    Visiting,
+    Scheduled,
 }
 
 /// Every phase in its months, in the order of the file.
-pub fn order(drafts: Vec<Draft>, first: Month, months: u32) -> Result<Vec<Phase>, PortfolioError> {
+pub fn schedule(drafts: Vec<DraftPhase>, first: Month, months: u32) -> Result<Vec<Phase>, PortfolioError> {
     let mut before = Vec::with_capacity(drafts.len());
     for draft in &drafts {
         let mut found = Vec::new();
         for (name, line) in &draft.after {
-            found.extend(named(&drafts, draft, name, *line)?.into_iter().map(|index| (index, *line)));
+            found.extend(phases_named(&drafts, draft, name, *line)?.into_iter().map(|index| (index, *line)));
         }
         before.push(found);
     }
-    let mut order =
-        Order { places: vec![Place::Unknown; drafts.len()], drafts, before, first, end: first.ahead(months) };
-    for index in 0..order.drafts.len() {
-        order.place(index)?;
+    let progress = vec![Progress::Unvisited; drafts.len()];
+    let mut schedule = Schedule { progress, drafts, before, first, end: first.ahead(months) };
+    for index in 0..schedule.drafts.len() {
+        schedule.visit(index)?;
     }
-    Ok(order.drafts.into_iter().map(|draft| draft.phase).collect())
+    Ok(schedule.drafts.into_iter().map(|draft| draft.phase).collect())
 }
 
 /// The phases that a name means.
-fn named(drafts: &[Draft], of: &Draft, name: &str, line: usize) -> Result<Vec<usize>, PortfolioError> {
+fn phases_named(
+    drafts: &[DraftPhase],
+    waiting: &DraftPhase,
+    name: &str,
+    line: usize,
+) -> Result<Vec<usize>, PortfolioError> {
     let all = |matches: &dyn Fn(&Phase) -> bool| -> Vec<usize> {
         drafts.iter().enumerate().filter(|(_, draft)| matches(&draft.phase)).map(|(index, _)| index).collect()
     };
-    let beside = all(&|phase| phase.run == of.phase.run && phase.name == name);
+    let in_same_run = all(&|phase| phase.run == waiting.phase.run && phase.name == name);
     let path = all(&|phase| phase.path() == name);
     let run = all(&|phase| phase.run == name);
-    if let Some(found) = [beside, path, run].into_iter().find(|found| !found.is_empty()) {
+    if let Some(found) = [in_same_run, path, run].into_iter().find(|found| !found.is_empty()) {
         return Ok(found);
     }
     let known: Vec<String> = drafts.iter().map(|draft| draft.phase.path()).collect();
@@ -56,32 +62,33 @@ fn named(drafts: &[Draft], of: &Draft, name: &str, line: usize) -> Result<Vec<us
     Err(PortfolioError::at(line, format!("no run or phase is called `{name}`"), hint))
 }
 
-struct Order {
-    drafts: Vec<Draft>,
+struct Schedule {
+    drafts: Vec<DraftPhase>,
     /// What each waits for, with the line that says so.
     before: Vec<Vec<(usize, usize)>>,
-    places: Vec<Place>,
+    progress: Vec<Progress>,
     first: Month,
     /// The month after the last one.
     end: Month,
 }
 
-impl Order {
-    fn place(&mut self, index: usize) -> Result<Month, PortfolioError> {
+impl Schedule {
+    /// The month after the last one of a phase.
+    fn visit(&mut self, index: usize) -> Result<Month, PortfolioError> {
         let path = self.drafts[index].phase.path();
-        match self.places[index] {
-            Place::Known => return Ok(self.end_of(index)),
-            Place::Asked => {
+        match self.progress[index] {
+            Progress::Scheduled => return Ok(self.end_of(index)),
+            Progress::Visiting => {
                 let line = self.before[index].first().map_or(self.drafts[index].phase.line, |(_, line)| *line);
                 let detail = format!("the phases are circular: `{path}` waits for itself");
                 return Err(PortfolioError::at(line, detail, "take one `after` of the circle out"));
             }
-            Place::Unknown => self.places[index] = Place::Asked,
+            Progress::Unvisited => self.progress[index] = Progress::Visiting,
         }
         let mut free = self.first;
         let stated = self.drafts[index].start;
         for (other, _) in self.before[index].clone() {
-            let end = self.place(other)?;
+            let end = self.visit(other)?;
             if let Some((start, line)) = stated.filter(|(start, _)| *start < end) {
                 let detail = format!(
                     "the months overlap: `{path}` begins in {start}, and `{}`, which it is after, lasts until {}",
@@ -110,7 +117,7 @@ impl Order {
                 "set `start` and `months` of the portfolio so that every phase lies within",
             ));
         }
-        self.places[index] = Place::Known;
+        self.progress[index] = Progress::Scheduled;
         Ok(end)
     }
 

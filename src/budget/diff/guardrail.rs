@@ -1,11 +1,11 @@
 //! Guardrails: what a change may do, from `[guardrail]` of `policy.toml`, beside the rules that hold for every plan.
 
-use std::collections::BTreeSet;
-
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::diff::Diff;
+use crate::diff::change::Diff;
+pub use crate::diff::rented::Rented;
 use gpuplan_hardware::Hardware;
 use gpuplan_plan::Policy;
 use gpuplan_plan::policy::{Broken, Rule};
@@ -22,23 +22,6 @@ pub struct Guardrail {
     pub max_total_p90_usd: Option<Rule<Usd>>,
 }
 
-/// What a plan or a phase of a budget would rent.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rented {
-    pub what: String,
-    pub cloud: String,
-    /// Region and zone.
-    pub places: Vec<String>,
-    pub gpu: Option<String>,
-    pub purchase: String,
-    /// Of all its machines.
-    pub usd_per_hour: Option<Usd>,
-    /// Of one time.
-    pub p90: Usd,
-    /// Names of the tags that it will bear; `None`: a plan has none yet, and the launch asks for them.
-    pub tags: Option<BTreeSet<String>>,
-}
-
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum GuardrailError {
     #[error("policy.toml: {0}")]
@@ -47,25 +30,33 @@ pub enum GuardrailError {
     Invalid { line: usize, key: &'static str, detail: String },
 }
 
-#[derive(Default, Deserialize)]
+/// The part of `policy.toml` that is read here.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
-struct File {
-    guardrail: Section,
+pub struct GuardrailFile {
+    guardrail: GuardrailSection,
 }
 
-#[derive(Default, Deserialize)]
+/// What a change may do; a missing key allows everything.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[allow(clippy::struct_field_names, reason = "keys as the file has them")]
-struct Section {
+pub struct GuardrailSection {
+    /// Most US dollars that the expected cost may grow by.
+    #[schemars(with = "Option<Scalar>")]
     max_increase_usd: Option<Spanned<Scalar>>,
+    /// Most percent that the expected cost may grow by.
+    #[schemars(with = "Option<Scalar>")]
     max_increase_percent: Option<Spanned<Scalar>>,
+    /// Most US dollars in all, with probability 0.9.
+    #[schemars(with = "Option<Scalar>")]
     max_total_p90_usd: Option<Spanned<Scalar>>,
 }
 
 impl Guardrail {
     /// Of the whole `policy.toml`; its other rules are read elsewhere.
     pub fn read(text: &str) -> Result<Self, GuardrailError> {
-        let file: File =
+        let file: GuardrailFile =
             toml::from_str(text).map_err(|error| GuardrailError::Syntax(error.to_string().trim_end().to_owned()))?;
         let line = |at: &Spanned<Scalar>| text[..at.span().start.min(text.len())].matches('\n').count() + 1;
         let money = |key: &'static str, stated: Option<Spanned<Scalar>>| {
@@ -89,7 +80,7 @@ impl Guardrail {
                 .ok()
                 .filter(|share| share.is_finite() && *share >= 0.0);
             let refused =
-                || GuardrailError::Invalid { line, key, detail: format!("`{text}` is no percentage, such as 10") };
+                || GuardrailError::Invalid { line, key, detail: format!("`{text}` is not a valid percentage; try 10") };
             read.map(|value| Some(Rule { value, line })).ok_or_else(refused)
         };
         Ok(Self {
@@ -102,12 +93,12 @@ impl Guardrail {
     /// Every limit that this change breaks, by line.
     pub fn breaks(&self, diff: &Diff) -> Vec<Broken> {
         let mut broken = Vec::new();
-        let mut say = |line: usize, detail: String| broken.push(Broken { line, detail });
+        let mut add = |line: usize, detail: String| broken.push(Broken { line, detail });
         let increase = diff.total.filter(|total| total.change_usd > Usd::ZERO);
         if let Some((rule, total)) =
             self.max_increase_usd.as_ref().zip(increase).filter(|(rule, total)| total.change_usd > rule.value)
         {
-            say(
+            add(
                 rule.line,
                 format!(
                     "it costs ${:.2} more, over guardrail.max_increase_usd = {}",
@@ -121,12 +112,12 @@ impl Guardrail {
             match total.share.map(|share| share * 100.0) {
                 Some(percent) if percent <= rule.value => {}
                 Some(percent) => {
-                    say(
+                    add(
                         rule.line,
                         format!("it costs {percent:.1} % more, over guardrail.max_increase_percent = {}", rule.value),
                     );
                 }
-                None => say(
+                None => add(
                     rule.line,
                     format!("it cost nothing before, and guardrail.max_increase_percent = {}", rule.value),
                 ),
@@ -135,7 +126,7 @@ impl Guardrail {
         if let Some((rule, p90)) =
             self.max_total_p90_usd.as_ref().zip(diff.p90_usd).filter(|(rule, p90)| *p90 > rule.value)
         {
-            say(
+            add(
                 rule.line,
                 format!(
                     "${:.2} with 90 % certainty is over guardrail.max_total_p90_usd = {}",
@@ -153,29 +144,29 @@ impl Guardrail {
 pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Broken> {
     let mut broken = Vec::new();
     for one in rented {
-        let mut say =
+        let mut add =
             |line: usize, detail: String| broken.push(Broken { line, detail: format!("{}: {detail}", one.what) });
         if let Some(rule) =
             policy.clouds.as_ref().filter(|rule| !rule.value.iter().any(|cloud| cloud.as_str() == one.cloud))
         {
-            say(rule.line, format!("clouds does not list {}", one.cloud));
+            add(rule.line, format!("clouds does not list {}", one.cloud));
         }
         let inside = |start: &String| one.places.iter().any(|place| place.starts_with(start.as_str()));
         if let Some(rule) =
             policy.regions.as_ref().filter(|rule| !one.places.is_empty() && !rule.value.iter().any(inside))
         {
-            say(rule.line, format!("regions does not list {}", one.places.join(" ")));
+            add(rule.line, format!("regions does not list {}", one.places.join(" ")));
         }
         let gpu = one.gpu.as_deref().map(|name| hardware.find_gpu(name).ok_or(name));
         match policy.gpus.as_ref().zip(gpu) {
             Some((rule, Ok(gpu)))
                 if !rule.value.iter().any(|selector| selector.matches_gpu(gpu, hardware.gpu(gpu))) =>
             {
-                say(rule.line, format!("gpus does not list {}", hardware.gpu(gpu).id));
+                add(rule.line, format!("gpus does not list {}", hardware.gpu(gpu).id));
             }
             // Whatever it is, no rule lists it.
             Some((rule, Err(unknown))) => {
-                say(rule.line, format!("gpus does not list {unknown}, which the catalog does not know"));
+                add(rule.line, format!("gpus does not list {unknown}, which the catalog does not know"));
             }
             _ => {}
         }
@@ -186,17 +177,17 @@ pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Br
             words.iter().any(|word| *word != "reserved" && !rule.value.iter().any(|known| known == word))
         };
         if let Some(rule) = policy.purchases.as_ref().filter(missing) {
-            say(rule.line, format!("purchases does not list {}", words.join(" and ")));
+            add(rule.line, format!("purchases does not list {}", words.join(" and ")));
         }
         if let Some(rule) = one.usd_per_hour.and_then(|rate| policy.breaks_rate(rate)) {
-            say(rule.line, rule.detail);
+            add(rule.line, rule.detail);
         }
         if let Some(rule) = policy.breaks_cost(one.p90) {
-            say(rule.line, rule.detail);
+            add(rule.line, rule.detail);
         }
         if let Some((rule, tags)) = policy.required_tags.as_ref().zip(one.tags.as_ref()) {
             for name in rule.value.iter().filter(|name| !tags.contains(*name)) {
-                say(rule.line, format!("required_tags lists `{name}`, which it does not bear"));
+                add(rule.line, format!("required_tags lists `{name}`, which it does not bear"));
             }
         }
     }
