@@ -114,7 +114,7 @@ pub struct Allocation {
     pub tags: BTreeMap<String, String>,
 }
 
-/// What was rented, and where. What nobody said is absent.
+/// What was rented, and where. `None`: unknown, or there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Resource {
     pub cloud: String,

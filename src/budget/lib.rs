@@ -10,5 +10,5 @@ mod spending;
 pub use charge::{Allocation, Charge, Costs, Item, Nature, Resource, Waste};
 pub use diff::guardrail;
 pub use ledger::{Ledger, LedgerError};
-pub use portfolio::answer::{Budget, budget, charges};
+pub use portfolio::budget::{Budget, budget, charges};
 pub use spending::{actual, mine, spent};

@@ -42,7 +42,7 @@ pub struct Asked {
     pub workload: WorkloadFile,
     /// What was used.
     pub understood: Vec<KeyValue>,
-    /// What is known, and changes neither machines nor price.
+    /// Known keys that change neither machines nor price.
     pub no_effect: Vec<KeyValue>,
     /// What was not understood.
     pub unread: Vec<KeyValue>,
@@ -129,9 +129,9 @@ impl Asked {
     }
 
     pub fn note_without_effect(&mut self, key: &str, value: impl fmt::Display) {
-        let said = KeyValue { key: key.to_owned(), value: value.to_string() };
-        if !self.no_effect.contains(&said) {
-            self.no_effect.push(said);
+        let stated = KeyValue { key: key.to_owned(), value: value.to_string() };
+        if !self.no_effect.contains(&stated) {
+            self.no_effect.push(stated);
         }
     }
 
@@ -187,12 +187,12 @@ impl Asked {
             Some(range) => format!("{} to {} x ", range.start(), range.end()),
             None => String::new(),
         };
-        self.choices.iter().map(|choice| format!("{nodes}{}", choice.words(hardware))).collect()
+        self.choices.iter().map(|choice| format!("{nodes}{}", choice.describe(hardware))).collect()
     }
 }
 
 impl Choice {
-    fn words(&self, hardware: &Hardware) -> String {
+    fn describe(&self, hardware: &Hardware) -> String {
         let count = match self.gpus {
             Some(Gpus::PerMachine(count)) => format!("{count} "),
             Some(Gpus::Together(count)) => format!("{count} together, "),

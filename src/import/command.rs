@@ -1,12 +1,12 @@
 //! What a training command says of its workload: flags of Hugging Face's Trainer, Megatron-LM, TRL, torchtune's and others' usual words.
 
-use crate::{Asked, Names, words};
+use crate::{Asked, Names, shell};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 
 /// What became of a flag.
 enum Outcome {
     Understood,
-    Beside,
+    WithoutEffect,
     Unread,
 }
 
@@ -15,7 +15,7 @@ const LAUNCHERS: [&str; 9] =
     ["torchrun", "accelerate", "deepspeed", "python", "python3", "srun", "mpirun", "gpuplan", "ray"];
 
 /// Flags that say where and how to run, save and log: neither the work nor the machines depend on them.
-const BESIDE: [&str; 42] = [
+const WITHOUT_EFFECT: [&str; 42] = [
     "nproc_per_node",
     "nnodes",
     "node_rank",
@@ -75,7 +75,7 @@ const LAYOUT: [&str; 9] = [
 
 /// Reads every training command of a script into the job.
 pub fn read(script: &str, asked: &mut Asked, names: Names) {
-    for line in words::lines(&script.replace("\r\n", "\n")) {
+    for line in shell::script_lines(&script.replace("\r\n", "\n")) {
         let mut rest = line.words.as_slice();
         while let Some(at) = program(rest) {
             let (before, behind) = rest.split_at(at + 1);
@@ -106,7 +106,7 @@ fn read_one(before: &[String], after: &[String], asked: &mut Asked, names: Names
         let (key, value) = (format!("--{key}"), value.unwrap_or_else(|| "(set)".to_owned()));
         match outcome {
             Outcome::Understood => asked.understand(&key, value),
-            Outcome::Beside => asked.note_without_effect(&key, value),
+            Outcome::WithoutEffect => asked.note_without_effect(&key, value),
             Outcome::Unread => asked.leave_unread(&key, value),
         }
     }
@@ -190,7 +190,7 @@ fn apply(key: &str, value: Option<&str>, file: &mut WorkloadFile, names: Names) 
     };
     match amount {
         // The Trainer's own "no limit".
-        None if value == Some("-1") => Outcome::Beside,
+        None if value == Some("-1") => Outcome::WithoutEffect,
         None => Outcome::Unread,
         amount => {
             *slot = amount;
@@ -236,9 +236,9 @@ fn word(key: &str, value: Option<&str>, is_on: bool, file: &mut WorkloadFile) ->
             | "torch_compile",
             _,
         ) => {
-            return Outcome::Beside;
+            return Outcome::WithoutEffect;
         }
-        (key, _) if BESIDE.contains(&key) || LAYOUT.contains(&key) => return Outcome::Beside,
+        (key, _) if WITHOUT_EFFECT.contains(&key) || LAYOUT.contains(&key) => return Outcome::WithoutEffect,
         _ => return Outcome::Unread,
     };
     *slot = Some(chosen.to_owned());
@@ -276,8 +276,8 @@ mod tests {
         asked
     }
 
-    fn keys(said: &[crate::KeyValue]) -> Vec<&str> {
-        said.iter().map(|one| one.key.as_str()).collect()
+    fn keys(list: &[crate::KeyValue]) -> Vec<&str> {
+        list.iter().map(|one| one.key.as_str()).collect()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::fit::{ALWAYS, Wish, fit};
 use crate::format::{rate, seen, three_figures, usd};
-use crate::json_text::pretty;
+use crate::json_text::{json_value, pretty};
 use crate::plan_json::{Context, plan_json};
 use crate::plan_text::wrap;
 use crate::table::{Column, footer, render};
@@ -370,8 +370,8 @@ pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>,
     });
     let comparison = JobComparison {
         job: JobRecord::new(asked, hardware),
-        baseline: baseline.map(|(plan, context)| plan_json(plan, context)),
+        baseline: baseline.map(|(plan, context)| json_value(&plan_json(plan, context))),
         difference,
     };
-    serde_json::to_value(comparison).expect("a document has text keys, and numbers that JSON can say")
+    json_value(&comparison)
 }

@@ -9,18 +9,18 @@ use crate::format::three_figures;
 use crate::json_text::pretty;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
-use gpuplan_budget::mine::{Compared, Group, Pair, groups};
+use gpuplan_budget::mine::{ComparisonGroup, ForecastAndActual, RunComparison, comparison_groups};
 
 /// `1.18 x`: how many times the forecast came.
 fn ratio_text(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2} x"))
 }
 
-fn actual_over_forecast(pair: Pair) -> String {
+fn actual_over_forecast(pair: ForecastAndActual) -> String {
     format!("{} / {}", three_figures(pair.actual), three_figures(pair.forecast))
 }
 
-pub fn text(runs: &[Compared], width: u16) -> String {
+pub fn text(runs: &[RunComparison], width: u16) -> String {
     let columns = [
         Column::left("run", 0),
         Column::left("gpu", 0),
@@ -33,7 +33,7 @@ pub fn text(runs: &[Compared], width: u16) -> String {
         Column::right("cost in p90", 90),
     ];
     let mut rows: Vec<Vec<String>> = runs.iter().map(run_row).collect();
-    let groups = groups(runs);
+    let groups = comparison_groups(runs);
     rows.extend(groups.iter().filter(|group| group.runs.len() > 1).map(group_row));
     let foot = "Actual over forecast; interruptions: seen / forecast. Work is the time that a step's estimate says, without waiting and lost \
         work; price is of a machine and hour; the forecast of the cost has checkpoint storage in it, the actual cost \
@@ -41,7 +41,7 @@ pub fn text(runs: &[Compared], width: u16) -> String {
     format!("{}{}\n", render(&columns, rows, width), wrap(foot, width, ""))
 }
 
-fn run_row(run: &Compared) -> Vec<String> {
+fn run_row(run: &RunComparison) -> Vec<String> {
     vec![
         run.run.clone(),
         run.gpu.clone(),
@@ -55,7 +55,7 @@ fn run_row(run: &Compared) -> Vec<String> {
     ]
 }
 
-fn group_row(group: &Group) -> Vec<String> {
+fn group_row(group: &ComparisonGroup) -> Vec<String> {
     vec![
         format!("[{} runs]", group.runs.len()),
         group.gpu.clone(),
@@ -74,22 +74,22 @@ fn group_row(group: &Group) -> Vec<String> {
 pub struct OwnRunsDocument<'a> {
     pub version: u32,
     pub generated_at: Timestamp,
-    pub runs: &'a [Compared],
+    pub runs: &'a [RunComparison],
     /// The same by GPU and framework.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ComparisonGroup>,
 }
 
-pub fn json(runs: &[Compared], now: Timestamp) -> String {
-    pretty(&OwnRunsDocument { version: 1, generated_at: now, runs, groups: groups(runs) })
+pub fn json(runs: &[RunComparison], now: Timestamp) -> String {
+    pretty(&OwnRunsDocument { version: 1, generated_at: now, runs, groups: comparison_groups(runs) })
 }
 
-pub fn csv(runs: &[Compared]) -> String {
+pub fn csv(runs: &[RunComparison]) -> String {
     let pairs = ["work_hours", "hours", "rate_usd", "cost_usd", "interruptions"];
     let pairs: Vec<String> =
         pairs.iter().flat_map(|name| [format!("{name}_forecast"), format!("{name}_actual")]).collect();
     let header: Vec<&str> =
         ["run", "gpu", "framework", "nodes"].into_iter().chain(pairs.iter().map(String::as_str)).collect();
-    let cells = |run: &Compared| {
+    let cells = |run: &RunComparison| {
         let mut cells = vec![run.run.clone(), run.gpu.clone(), run.framework.clone(), run.nodes.to_string()];
         for pair in [run.work_hours, run.hours, run.rate_usd, run.cost_usd, run.interruptions] {
             cells.extend([pair.forecast.to_string(), pair.actual.to_string()]);

@@ -136,10 +136,7 @@ fn a_gpu_that_nobody_knows_is_listed_by_no_rule() {
         let found = diff(&plan("50", 1.0, |_| {}), &plan("50", 2.0, |_| {})).unwrap();
         let rented: Vec<Rented> =
             found.rented.into_iter().map(|rented| Rented { gpu: gpu.map(str::to_owned), ..rented }).collect();
-        crate::diff::guardrail::breaks(&policy, &rented, &hardware)
-            .into_iter()
-            .map(|broken| broken.detail)
-            .collect::<Vec<_>>()
+        guardrail::breaks(&policy, &rented, &hardware).into_iter().map(|broken| broken.detail).collect::<Vec<_>>()
     };
     assert!(breaks(Some("h100-sxm5-80")).is_empty() && breaks(None).is_empty());
     assert_eq!(breaks(Some("a100-sxm4-80")), ["w: gpus does not list a100-sxm4-80"]);

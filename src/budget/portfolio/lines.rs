@@ -45,7 +45,7 @@ pub struct BudgetLine {
     pub origin: LineOrigin,
 }
 
-/// What is rented, where and on what terms; null where nobody said.
+/// What is rented, where and on what terms; null: not stated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LineMachines {
     pub cloud: String,

@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::charge::{Allocation, Charge, Costs, Item, Nature, Resource, Waste};
 use gpuplan_runstore::{AllRented, Billed, Epoch, Expected, Rented, Stored};
-use gpuplan_units::Usd;
 
 const NANOS_PER_HOUR: f64 = 3.6e12;
 /// An agent whose successor began so long ago writes no bill any more: it looks for a successor at every heartbeat.
@@ -34,13 +33,13 @@ pub struct RunFacts {
     pub epochs: BTreeMap<u64, Epoch>,
     pub billed: Vec<Billed>,
     pub rented: Option<AllRented>,
-    /// Agents (epoch, node) that said that they have ended.
+    /// Agents (epoch, node) that reported their end.
     pub ended: BTreeSet<(u64, u32)>,
-    /// In the words of `status`; `None`: it goes on, or nobody said.
+    /// In the words of `status`; `None`: it still runs, or nobody knows.
     pub outcome: Option<String>,
     /// Somebody rents its machines, and tells of them.
     pub is_led: bool,
-    /// Root disk of each machine; `None`: nobody said.
+    /// Root disk of each machine; `None`: unknown.
     pub disk_gib: Option<u32>,
     /// In its store now.
     pub stored: Vec<Stored>,

@@ -13,20 +13,20 @@ use gpuplan_units::Usd;
 
 /// One completed run that was launched from a plan. A ratio is actual over forecast.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Compared {
+pub struct RunComparison {
     pub run: String,
     pub gpu: String,
     pub framework: String,
     pub nodes: u32,
     /// From the request to the end, waiting and interruptions included.
-    pub hours: Pair,
+    pub hours: ForecastAndActual,
     /// Of work that counts, on each machine: what the estimate of a step says, without luck with spot machines.
-    pub work_hours: Pair,
+    pub work_hours: ForecastAndActual,
     /// Of a machine and hour.
-    pub rate_usd: Pair,
+    pub rate_usd: ForecastAndActual,
     /// Machines, disks and data from elsewhere; the forecast has storage in it, too.
-    pub cost_usd: Pair,
-    pub interruptions: Pair,
+    pub cost_usd: ForecastAndActual,
+    pub interruptions: ForecastAndActual,
     /// The cost was no more than nine of ten forecast.
     pub is_within_p90: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,12 +35,12 @@ pub struct Compared {
 
 /// A figure as it was forecast and as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Pair {
+pub struct ForecastAndActual {
     pub forecast: f64,
     pub actual: f64,
 }
 
-impl Pair {
+impl ForecastAndActual {
     /// `None` where nothing was forecast.
     pub fn ratio(self) -> Option<f64> {
         (self.forecast > 0.0 && self.actual.is_finite()).then(|| self.actual / self.forecast)
@@ -89,7 +89,7 @@ impl LeftOut {
 }
 
 /// What the time of the next run may be taken from. `runs` come oldest first.
-pub fn usable(runs: &[Compared], constants_version: &str, measured_sha256: Option<&str>) -> Usable {
+pub fn usable(runs: &[RunComparison], constants_version: &str, measured_sha256: Option<&str>) -> Usable {
     let mut usable = Usable::default();
     for run in runs.iter().rev() {
         let left_out = &mut usable.left_out;
@@ -124,7 +124,7 @@ pub fn usable(runs: &[Compared], constants_version: &str, measured_sha256: Optio
 
 /// Runs of one GPU and framework together.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Group {
+pub struct ComparisonGroup {
     pub gpu: String,
     pub framework: String,
     pub runs: Vec<String>,
@@ -134,30 +134,36 @@ pub struct Group {
     pub rate: Option<f64>,
     pub cost: Option<f64>,
     /// All interruptions of the runs, and all that were forecast.
-    pub interruptions: Pair,
+    pub interruptions: ForecastAndActual,
     /// Share of runs that cost no more than their 90th percentile.
     pub within_p90: f64,
 }
 
 /// Completed runs with a forecast. What only rehearsed says nothing of real machines.
-pub fn compare<'a>(runs: impl Iterator<Item = &'a RunKnown>) -> Vec<Compared> {
+pub fn compare<'a>(runs: impl Iterator<Item = &'a RunKnown>) -> Vec<RunComparison> {
     let compared =
         runs.filter(|run| run.outcome.as_deref() == Some("completed") && run.cloud != REHEARSAL).filter_map(|run| {
             let (expected, actual) = (run.expected.as_ref()?, run.actual.as_ref()?);
             let dollars = |amount: Usd| amount.dollars();
-            Some(Compared {
+            Some(RunComparison {
                 run: run.run.clone(),
                 gpu: expected.gpu.clone(),
                 framework: expected.framework.clone(),
                 nodes: actual.nodes,
-                hours: Pair { forecast: expected.hours.expected, actual: actual.hours },
-                work_hours: Pair { forecast: actual.planned_work_hours, actual: actual.work_hours },
-                rate_usd: Pair {
+                hours: ForecastAndActual { forecast: expected.hours.expected, actual: actual.hours },
+                work_hours: ForecastAndActual { forecast: actual.planned_work_hours, actual: actual.work_hours },
+                rate_usd: ForecastAndActual {
                     forecast: dollars(actual.planned_rate_usd),
                     actual: dollars(actual.machines_usd.unwrap_or(actual.cost_usd)) / actual.machine_hours,
                 },
-                cost_usd: Pair { forecast: dollars(expected.cost_usd.expected), actual: dollars(actual.cost_usd) },
-                interruptions: Pair { forecast: expected.interruptions, actual: f64::from(actual.interruptions) },
+                cost_usd: ForecastAndActual {
+                    forecast: dollars(expected.cost_usd.expected),
+                    actual: dollars(actual.cost_usd),
+                },
+                interruptions: ForecastAndActual {
+                    forecast: expected.interruptions,
+                    actual: f64::from(actual.interruptions),
+                },
                 is_within_p90: actual.cost_usd <= expected.cost_usd.p90,
                 basis: expected.basis.clone(),
             })
@@ -165,15 +171,17 @@ pub fn compare<'a>(runs: impl Iterator<Item = &'a RunKnown>) -> Vec<Compared> {
     compared.collect()
 }
 
-pub fn groups(runs: &[Compared]) -> Vec<Group> {
-    let mut groups: BTreeMap<(&str, &str), Vec<&Compared>> = BTreeMap::new();
+pub fn comparison_groups(runs: &[RunComparison]) -> Vec<ComparisonGroup> {
+    let mut groups: BTreeMap<(&str, &str), Vec<&RunComparison>> = BTreeMap::new();
     for run in runs {
         groups.entry((&run.gpu, &run.framework)).or_default().push(run);
     }
     let made = groups.into_iter().map(|((gpu, framework), runs)| {
-        let median_of = |pair: fn(&Compared) -> Pair| median(runs.iter().filter_map(|run| pair(run).ratio()).collect());
-        let sum = |side: fn(Pair) -> f64| runs.iter().map(|run| side(run.interruptions)).sum();
-        Group {
+        let median_of = |pair: fn(&RunComparison) -> ForecastAndActual| {
+            median(runs.iter().filter_map(|run| pair(run).ratio()).collect())
+        };
+        let sum = |side: fn(ForecastAndActual) -> f64| runs.iter().map(|run| side(run.interruptions)).sum();
+        ComparisonGroup {
             gpu: gpu.to_owned(),
             framework: framework.to_owned(),
             runs: runs.iter().map(|run| run.run.clone()).collect(),
@@ -181,7 +189,7 @@ pub fn groups(runs: &[Compared]) -> Vec<Group> {
             work_hours: median_of(|run| run.work_hours),
             rate: median_of(|run| run.rate_usd),
             cost: median_of(|run| run.cost_usd),
-            interruptions: Pair { forecast: sum(|pair| pair.forecast), actual: sum(|pair| pair.actual) },
+            interruptions: ForecastAndActual { forecast: sum(|pair| pair.forecast), actual: sum(|pair| pair.actual) },
             within_p90: runs.iter().filter(|run| run.is_within_p90).count() as f64 / runs.len() as f64,
         }
     });
@@ -254,11 +262,11 @@ mod tests {
         ];
         let compared = compare(runs.iter());
         assert_eq!(compared.iter().map(|one| one.run.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        let group = &groups(&compared)[0];
+        let group = &comparison_groups(&compared)[0];
         assert_eq!((group.work_hours, group.hours, group.within_p90), (Some(1.5), Some(2.0), 0.5));
-        assert_eq!(group.interruptions, Pair { forecast: 1.0, actual: 4.0 });
+        assert_eq!(group.interruptions, ForecastAndActual { forecast: 1.0, actual: 4.0 });
         assert!((group.rate.unwrap() - 0.825).abs() < 1e-9 && (group.cost.unwrap() - 1.65).abs() < 1e-9);
-        assert!(groups(&[]).is_empty());
+        assert!(comparison_groups(&[]).is_empty());
     }
 
     fn launched(name: &str, work: f64, basis: Option<ForecastBasis>) -> RunKnown {

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bill::ImportedBill;
-use crate::charge::{Charge, Costs, Item, Waste};
+use crate::charge::{Charge, Costs, Item, UNALLOCATED, Waste, utc_day};
 use crate::spending::actual::RunFacts;
 use gpuplan_runstore::Expected;
 use gpuplan_units::Usd;
@@ -15,16 +15,16 @@ use gpuplan_units::Usd;
 /// Cloud of rehearsals: nothing of theirs was paid.
 pub const REHEARSAL: &str = "fake";
 
-/// What is known of a run beside its charges, as the ledger keeps it.
+/// What is known of a run besides its charges, as the ledger keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunKnown {
     /// Of `RunFacts`, with the name before it: `NAME@KEY`.
     pub key: String,
     pub run: String,
-    /// Who rents its machines; empty where nobody said.
+    /// Who rents its machines; empty: unknown.
     #[serde(default)]
     pub cloud: String,
-    /// In the words of `status`; `None`: it goes on, or nobody said.
+    /// In the words of `status`; `None`: it still runs, or nobody knows.
     pub outcome: Option<String>,
     #[serde(default)]
     pub team: Option<String>,
@@ -91,7 +91,7 @@ pub struct Line {
     pub charge: Charge,
     /// It grows still and is not in the ledger yet.
     pub so_far: bool,
-    /// A line of a cloud's bill: its amounts stand beside those of the runs and are never added to them.
+    /// A line of a cloud's bill: its amounts are shown next to those of the runs and never added to them.
     pub of_bill: bool,
 }
 
@@ -212,7 +212,7 @@ impl CostSum {
     }
 }
 
-/// What is asked of the ledger.
+/// Which charges are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     pub since: Option<Timestamp>,
@@ -228,7 +228,7 @@ pub struct Asked {
 pub struct Spent {
     pub lines: Vec<Line>,
     pub known: BTreeMap<String, RunKnown>,
-    /// Runs that only rehearsed and were not asked for.
+    /// Rehearsals that are left out.
     pub rehearsals: usize,
 }
 
@@ -323,7 +323,7 @@ fn newest_charges(bills: &[ImportedBill]) -> impl Iterator<Item = &Charge> {
     newest.into_values().flat_map(|bill| &bill.charges)
 }
 
-/// What of a charge lies in the time that is asked for: by its share of time.
+/// The part of a charge that lies in the time that is shown: by its share of time.
 fn within(charge: Charge, asked: &Asked) -> Option<Charge> {
     let from = asked.since.map_or(charge.start, |since| since.max(charge.start));
     let to = asked.until.map_or(charge.end, |until| until.min(charge.end));

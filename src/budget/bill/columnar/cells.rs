@@ -1,6 +1,6 @@
 //! `Cells`: the values of one column of a bill, row after row, as text; maps and lists as JSON.
 //!
-//! A value that is not there, or is one of several in its row, shows in the levels beside the values
+//! A value that is not there, or is one of several in its row, shows in the levels that go with the values
 //! (https://parquet.apache.org/docs/file-format/nestedencoding/).
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};

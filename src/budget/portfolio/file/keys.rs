@@ -61,12 +61,12 @@ pub struct RunSection {
     pub team: Option<Spanned<String>>,
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// Workload file to be planned, beside the portfolio.
+    /// Workload file to be planned; its path is relative to the portfolio.
     #[schemars(with = "Option<String>")]
     pub workload: Option<Spanned<String>>,
     /// Laid over the limits of the workload file.
     pub limits: Option<LimitsSection>,
-    /// Plan as `gpuplan plan --output json` wrote it, beside the portfolio.
+    /// Plan as `gpuplan plan --output json` wrote it; its path is relative to the portfolio.
     #[schemars(with = "Option<String>")]
     pub plan: Option<Spanned<String>>,
     /// Of a plan in that file. Default: the recommended one.

@@ -8,7 +8,7 @@ use super::*;
 use gpuplan_runstore::ManifestName;
 use gpuplan_runstore::billed::Saved;
 use gpuplan_runstore::epoch::Owner;
-use gpuplan_units::{BillingRule, UsdPerHour};
+use gpuplan_units::{BillingRule, Usd, UsdPerHour};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + second).unwrap()

@@ -14,8 +14,17 @@ pub struct ProcessCounters {
     pub minor_faults: u64,
     pub major_faults: u64,
     pub resident_pages: u64,
-    pub read_bytes: u64,
-    pub written_bytes: u64,
+    /// `None`: the kernel does not tell, as of a process of another user.
+    pub disk: Option<Traffic>,
+}
+
+/// Bytes in either direction, as counters that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Read or received.
+    pub inbound: u64,
+    /// Written or sent.
+    pub outbound: u64,
 }
 
 /// All counters at one moment.
@@ -24,8 +33,8 @@ pub struct Counters {
     /// Seconds of any clock that does not jump.
     pub at_seconds: f64,
     pub processes: BTreeMap<i32, ProcessCounters>,
-    pub received_bytes: u64,
-    pub sent_bytes: u64,
+    /// `None`: the kernel does not tell.
+    pub network: Option<Traffic>,
 }
 
 /// What the kernel counts in.
@@ -36,7 +45,7 @@ pub struct KernelUnits {
 }
 
 /// Reads `/proc/PID/stat`. The name in brackets may hold brackets and spaces, so it is cut at the last one.
-pub fn stat(text: &str) -> Option<ProcessCounters> {
+pub fn parse_stat(text: &str) -> Option<ProcessCounters> {
     let (head, tail) = text.rsplit_once(')')?;
     let name = head.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = tail.split_whitespace().collect();
@@ -52,30 +61,31 @@ pub fn stat(text: &str) -> Option<ProcessCounters> {
     })
 }
 
-/// Bytes really read and written, of `/proc/PID/io`.
-pub fn io(text: &str) -> (u64, u64) {
-    let of = |key: &str| {
-        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok()).unwrap_or(0)
-    };
-    (of("read_bytes"), of("write_bytes"))
+/// Bytes really read and written, of `/proc/PID/io`; `None`: the text does not say both.
+pub fn parse_io(text: &str) -> Option<Traffic> {
+    let value =
+        |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok());
+    Some(Traffic { inbound: value("read_bytes")?, outbound: value("write_bytes")? })
 }
 
-/// Bytes received and sent by all interfaces but loopback, of `/proc/net/dev`.
-pub fn network(text: &str) -> (u64, u64) {
-    let mut sums = (0_u64, 0_u64);
+/// Bytes received and sent by all interfaces but loopback, of `/proc/net/dev`; `None`: no interface is in it, or a line is not
+/// as the kernel writes it.
+pub fn parse_net_dev(text: &str) -> Option<Traffic> {
+    let mut sum: Option<Traffic> = None;
     for (name, counters) in text.lines().filter_map(|line| line.split_once(':')) {
-        if name.trim() == "lo" {
-            continue;
+        let mut fields = counters.split_whitespace().map(str::parse::<u64>);
+        let (received, sent) = (fields.next()?.ok()?, fields.nth(7)?.ok()?);
+        let so_far = sum.get_or_insert_default();
+        if name.trim() != "lo" {
+            so_far.inbound = so_far.inbound.saturating_add(received);
+            so_far.outbound = so_far.outbound.saturating_add(sent);
         }
-        let fields: Vec<u64> = counters.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-        sums.0 = sums.0.saturating_add(fields.first().copied().unwrap_or(0));
-        sums.1 = sums.1.saturating_add(fields.get(8).copied().unwrap_or(0));
     }
-    sums
+    sum
 }
 
 /// The process and all that descend from it.
-pub fn family(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
+pub fn process_family(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
     let mut family = BTreeSet::from([root]);
     loop {
         let before = family.len();
@@ -89,26 +99,33 @@ pub fn family(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
 }
 
 /// What happened between two readings. A process that ended between them takes its last share with it.
-pub fn between(earlier: &Counters, later: &Counters, units: KernelUnits) -> HostSample {
+pub fn rates_between(earlier: &Counters, later: &Counters, units: KernelUnits) -> HostSample {
     let seconds = (later.at_seconds - earlier.at_seconds).max(1e-3);
     let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
     let mut cores: BTreeMap<&str, f64> = BTreeMap::new();
     let mut sample = HostSample::default();
+    // Unknown as soon as one process is.
+    let mut disk = Some((0.0, 0.0));
     for (pid, now) in &later.processes {
-        let none = ProcessCounters::default();
-        // A number may be given to a new process; its counters then begin anew.
+        // Of a new process all counters were zero.
+        let none = ProcessCounters { disk: Some(Traffic::default()), ..ProcessCounters::default() };
+        // A number may be given to a new process, whose counters start from zero.
         let then = earlier.processes.get(pid).filter(|then| then.ticks <= now.ticks).unwrap_or(&none);
         let used = rate(now.ticks, then.ticks) / units.ticks_per_second;
         sample.cores_used += used;
         *cores.entry(&now.name).or_default() += used;
         sample.minor_faults_per_second += rate(now.minor_faults, then.minor_faults);
         sample.major_faults_per_second += rate(now.major_faults, then.major_faults);
-        sample.disk_read_bytes_per_second += rate(now.read_bytes, then.read_bytes);
-        sample.disk_write_bytes_per_second += rate(now.written_bytes, then.written_bytes);
+        disk = disk.zip(now.disk.zip(then.disk)).map(|((read, written), (now, then))| {
+            (read + rate(now.inbound, then.inbound), written + rate(now.outbound, then.outbound))
+        });
         sample.memory_bytes += now.resident_pages as f64 * units.page_bytes;
     }
-    sample.network_receive_bytes_per_second = rate(later.received_bytes, earlier.received_bytes);
-    sample.network_send_bytes_per_second = rate(later.sent_bytes, earlier.sent_bytes);
+    sample.disk_read_bytes_per_second = disk.map(|(read, _)| read);
+    sample.disk_write_bytes_per_second = disk.map(|(_, written)| written);
+    let network = later.network.zip(earlier.network);
+    sample.network_receive_bytes_per_second = network.map(|(now, then)| rate(now.inbound, then.inbound));
+    sample.network_send_bytes_per_second = network.map(|(now, then)| rate(now.outbound, then.outbound));
     sample.processes = cores.into_iter().map(|(name, used)| (name.to_owned(), used)).collect();
     sample
 }
@@ -123,17 +140,22 @@ mod tests {
 
     #[test]
     fn a_process_is_read_whatever_its_name() {
-        let found = stat(STAT).unwrap();
+        let found = parse_stat(STAT).unwrap();
         assert_eq!((found.parent, found.name.as_str(), found.ticks), (7, "pt data) worker", 300));
         assert_eq!((found.minor_faults, found.major_faults, found.resident_pages), (100, 3, 512));
-        assert_eq!(stat("42 (x) S"), None);
+        assert_eq!(parse_stat("42 (x) S"), None);
     }
 
     #[test]
     fn bytes_of_disk_and_network_are_read() {
-        assert_eq!(io("rchar: 9\nwchar: 8\nsyscr: 1\nread_bytes: 4096\nwrite_bytes: 512\n"), (4096, 512));
+        assert_eq!(
+            parse_io("rchar: 9\nwchar: 8\nsyscr: 1\nread_bytes: 4096\nwrite_bytes: 512\n"),
+            Some(Traffic { inbound: 4096, outbound: 512 })
+        );
+        assert_eq!(parse_io("read_bytes: 4096\n"), None, "half of it is not known");
         let text = "Inter-|   Receive\n face |bytes\n    lo: 99 1 0 0 0 0 0 0 99 1 0 0 0 0 0 0\n  eth0: 1000 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n";
-        assert_eq!(network(text), (1000, 200));
+        assert_eq!(parse_net_dev(text), Some(Traffic { inbound: 1000, outbound: 200 }));
+        assert_eq!((parse_net_dev(""), parse_net_dev("eth0: 1 2 3")), (None, None));
     }
 
     #[test]
@@ -144,16 +166,23 @@ mod tests {
             resident_pages: 10,
             ..ProcessCounters::default()
         };
-        let at = |at_seconds, processes: &[(i32, u64)], received_bytes| Counters {
+        let at = |at_seconds, processes: &[(i32, u64)], received_bytes: Option<u64>| Counters {
             at_seconds,
             processes: processes.iter().map(|(pid, ticks)| (*pid, process(*ticks))).collect(),
-            received_bytes,
-            sent_bytes: 0,
+            network: received_bytes.map(|inbound| Traffic { inbound, outbound: 0 }),
         };
         // Process 2 is new; process 3 took the number of one that had used more.
-        let sample = between(&at(0.0, &[(1, 100), (3, 500)], 0), &at(2.0, &[(1, 300), (2, 50), (3, 50)], 4000), UNITS);
+        let sample = rates_between(
+            &at(0.0, &[(1, 100), (3, 500)], Some(0)),
+            &at(2.0, &[(1, 300), (2, 50), (3, 50)], Some(4000)),
+            UNITS,
+        );
         assert!((sample.cores_used - 1.5).abs() < 1e-12, "{}", sample.cores_used);
-        assert_eq!(sample.network_receive_bytes_per_second, 2000.0);
+        assert_eq!(sample.network_receive_bytes_per_second, Some(2000.0));
+        // What the kernel did not tell of every process, or of one of both moments, is unknown and not nothing.
+        assert_eq!(sample.disk_read_bytes_per_second, None);
+        let silent = rates_between(&at(0.0, &[], None), &at(2.0, &[], Some(4000)), UNITS);
+        assert_eq!((silent.network_receive_bytes_per_second, silent.disk_read_bytes_per_second), (None, Some(0.0)));
         assert_eq!(sample.memory_bytes, 3.0 * 40_960.0);
         assert_eq!(sample.processes, [("python".to_owned(), 1.5)]);
     }
@@ -161,7 +190,7 @@ mod tests {
     #[test]
     fn a_family_spans_generations() {
         let parents = BTreeMap::from([(2, 1), (3, 2), (4, 3), (5, 1)]);
-        assert_eq!(family(2, &parents), BTreeSet::from([2, 3, 4]));
+        assert_eq!(process_family(2, &parents), BTreeSet::from([2, 3, 4]));
     }
 
     proptest! {
@@ -176,21 +205,22 @@ mod tests {
             );
             let ticks = user.saturating_add(system);
             let read = ProcessCounters { parent, name, ticks, minor_faults, major_faults, resident_pages, ..ProcessCounters::default() };
-            prop_assert_eq!(stat(&line), Some(read));
+            prop_assert_eq!(parse_stat(&line), Some(read));
         }
 
         #[test]
         fn bytes_are_read_from_their_lines_alone(bytes in any::<[u64; 4]>(), other in "[a-z]{1,8}") {
             let [read, written, received, sent] = bytes;
-            prop_assert_eq!(io(&format!("{other}x: 7\nread_bytes: {read}\nwrite_bytes: {written}\n")), (read, written));
+            prop_assert_eq!(parse_io(&format!("{other}x: 7\nread_bytes: {read}\nwrite_bytes: {written}\n")), Some(Traffic { inbound: read, outbound: written }));
             let interface = |name: &str| format!("  {name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n");
             let both = interface("lo") + &interface(&format!("{other}0"));
-            prop_assert_eq!((network(&both), network(&interface("lo"))), ((received, sent), (0, 0)));
+            let eth = Traffic { inbound: received, outbound: sent };
+            prop_assert_eq!((parse_net_dev(&both), parse_net_dev(&interface("lo"))), (Some(eth), Some(Traffic::default())));
         }
 
         #[test]
         fn text_that_is_no_line_of_the_kernel_has_no_counters(text in "[^:)]*") {
-            prop_assert_eq!((stat(&text), io(&text), network(&text)), (None, (0, 0), (0, 0)));
+            prop_assert_eq!((parse_stat(&text), parse_io(&text), parse_net_dev(&text)), (None, None, None));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `Draft`: what a rule has to say, the line beyond which it says it, and what rules share.
+//! `RuleCheck`: what a rule measured, the threshold beyond which it is a finding, and what rules share.
 
 use gpuplan_workload::profile::{Cause, Finding, Mended, Rule};
 
@@ -21,7 +21,7 @@ pub struct Facts {
 }
 
 /// A finding if `measured` is beyond `threshold`.
-pub struct Draft {
+pub struct RuleCheck {
     pub rule: Rule,
     pub measured: f64,
     pub threshold: f64,
@@ -31,16 +31,16 @@ pub struct Draft {
     pub mended: Mended,
 }
 
-impl Draft {
+impl RuleCheck {
     pub fn above(self) -> Option<Finding> {
-        (self.measured.is_finite() && self.measured > self.threshold).then(|| self.speak())
+        (self.measured.is_finite() && self.measured > self.threshold).then(|| self.finding())
     }
 
     pub fn below(self) -> Option<Finding> {
-        (self.measured.is_finite() && self.measured < self.threshold).then(|| self.speak())
+        (self.measured.is_finite() && self.measured < self.threshold).then(|| self.finding())
     }
 
-    fn speak(self) -> Finding {
+    fn finding(self) -> Finding {
         Finding {
             rule: self.rule,
             evidence: self.evidence,

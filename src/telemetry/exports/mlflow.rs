@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::metrics::metrics;
+use crate::exports::metrics::metrics;
 use crate::samples::Sample;
 
 /// The experiment that MLflow itself makes first.
@@ -73,7 +73,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::example;
+    use crate::exports::metrics::example;
 
     #[test]
     fn a_run_is_told_with_its_state() {

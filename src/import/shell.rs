@@ -4,14 +4,14 @@ use shlex::Shlex;
 
 /// A line as words without their quotes. `;` and `|` are words of their own where no quote holds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct ShellLine {
     pub words: Vec<String>,
     /// A quote in it is never closed: the word with the quote and all behind it are missing.
     pub is_cut: bool,
 }
 
 /// Every line, those of here-documents included. A script inside a word (`bash -c '...'`) follows the line that it stands in.
-pub fn lines(script: &str) -> Vec<Line> {
+pub fn script_lines(script: &str) -> Vec<ShellLine> {
     let mut all = Vec::new();
     // What is being read ends where the innermost here-document does: an apostrophe in its text opens no quote behind it.
     let (mut at, mut ends) = (0, vec![script.len()]);
@@ -21,7 +21,7 @@ pub fn lines(script: &str) -> Vec<Line> {
             continue;
         }
         let (line, mut length) = first_line(text);
-        let line = Line::new(&line);
+        let line = ShellLine::new(&line);
         if line.is_cut {
             length = text.find('\n').map_or(text.len(), |newline| newline + 1);
         }
@@ -32,14 +32,14 @@ pub fn lines(script: &str) -> Vec<Line> {
                 .and_then(|mark| end_of_document(&text[length..], mark))
                 .map(|length| at + length),
         );
-        let inside: Vec<Line> = scripts(&line.words).flat_map(lines).collect();
+        let inside: Vec<ShellLine> = scripts(&line.words).flat_map(script_lines).collect();
         all.push(line);
         all.extend(inside);
     }
     all
 }
 
-impl Line {
+impl ShellLine {
     pub fn new(text: &str) -> Self {
         let mut words = Shlex::new(text);
         Self { words: words.by_ref().collect(), is_cut: words.had_error }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn words(script: &str) -> Vec<Vec<String>> {
-        lines(script).into_iter().map(|line| line.words).filter(|words| !words.is_empty()).collect()
+        script_lines(script).into_iter().map(|line| line.words).filter(|words| !words.is_empty()).collect()
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
             ("a \"b \\\nc\" 'd \\\ne'", &["a", "b c", "d \\\ne"]),
             ("a\\", &["a"]),
         ] {
-            assert_eq!(lines(script)[0].words, expected, "{script}");
+            assert_eq!(script_lines(script)[0].words, expected, "{script}");
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_quote_that_is_never_closed_costs_its_own_line() {
-        let found = lines("a b 'c\nd e\nf \"g");
+        let found = script_lines("a b 'c\nd e\nf \"g");
         assert_eq!(
             found.iter().map(|line| (line.words.join(" "), line.is_cut)).collect::<Vec<_>>(),
             [("a b".to_owned(), true), ("d e".to_owned(), false), ("f".to_owned(), true)]
@@ -184,14 +184,14 @@ mod tests {
         fn what_was_quoted_is_read_back(list in prop::collection::vec("[^\0\n]{0,12}", 1..6)) {
             let quoted: Vec<_> = list.iter().map(|word| shlex::try_quote(word).unwrap()).collect();
             let script = format!("# it's \\\n{}\n", quoted.join(" \\\n  "));
-            prop_assert_eq!(&lines(&script)[1], &Line { words: list, is_cut: false });
+            prop_assert_eq!(&script_lines(&script)[1], &ShellLine { words: list, is_cut: false });
         }
 
         #[test]
         fn any_text_is_read_to_its_end(text in "([a-c'\"\\\\ \n#;|]|<<|EOF\n|\\PC){0,80}") {
-            let all = lines(&format!("{text}\n"));
+            let all = script_lines(&format!("{text}\n"));
             // Whatever stands before, a command behind a closed text is found.
-            let found = lines(&format!("{text}\nEND it\n"));
+            let found = script_lines(&format!("{text}\nEND it\n"));
             let is_open = all.iter().any(|line| line.is_cut);
             let is_last = found.last().is_some_and(|line| line.words == ["END", "it"]);
             prop_assert!(is_open || is_last || text.ends_with('\\') || text.contains("<<"), "{found:?}");

@@ -20,18 +20,14 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
         ("gpuplan_host_memory_bytes", "Resident memory of the run's processes", Some(host.memory_bytes)),
         ("gpuplan_host_major_faults_per_second", "Page faults that read from disk", Some(host.major_faults_per_second)),
         ("gpuplan_host_minor_faults_per_second", "Page faults that read nothing", Some(host.minor_faults_per_second)),
-        ("gpuplan_host_disk_read_bytes_per_second", "Read from disk by the run", Some(host.disk_read_bytes_per_second)),
-        (
-            "gpuplan_host_disk_write_bytes_per_second",
-            "Written to disk by the run",
-            Some(host.disk_write_bytes_per_second),
-        ),
+        ("gpuplan_host_disk_read_bytes_per_second", "Read from disk by the run", host.disk_read_bytes_per_second),
+        ("gpuplan_host_disk_write_bytes_per_second", "Written to disk by the run", host.disk_write_bytes_per_second),
         (
             "gpuplan_host_network_receive_bytes_per_second",
             "Received by the machine",
-            Some(host.network_receive_bytes_per_second),
+            host.network_receive_bytes_per_second,
         ),
-        ("gpuplan_host_network_send_bytes_per_second", "Sent by the machine", Some(host.network_send_bytes_per_second)),
+        ("gpuplan_host_network_send_bytes_per_second", "Sent by the machine", host.network_send_bytes_per_second),
         ("gpuplan_step", "Last optimizer step that the log told of", sample.step.map(|step| step as f64)),
         ("gpuplan_step_seconds", "Time of the last optimizer step", sample.step_seconds),
     ];

@@ -16,7 +16,7 @@ pub struct LinkRates {
 impl LinkRates {
     /// `bytes` went over the links of `gpu` in both directions until `seconds`. Without two looks, or where the counter or the
     /// clock went back (a driver that was loaded anew), nothing is known.
-    pub fn look(&mut self, gpu: u32, seconds: f64, bytes: f64) {
+    pub fn record(&mut self, gpu: u32, seconds: f64, bytes: f64) {
         match self.last.insert(gpu, (seconds, bytes)) {
             Some((then, known)) if seconds > then && bytes >= known => {
                 self.rates.insert(gpu, (bytes - known) / (seconds - then))
@@ -26,7 +26,7 @@ impl LinkRates {
     }
 
     /// Bytes a second over NVLink, both ways; `None` for a GPU without it.
-    pub fn of(&self, gpu: u32) -> Option<f64> {
+    pub fn rate(&self, gpu: u32) -> Option<f64> {
         self.rates.get(&gpu).copied()
     }
 }
@@ -75,14 +75,14 @@ mod tests {
     #[test]
     fn a_rate_needs_two_looks_and_a_counter_that_grows() {
         let mut rates = LinkRates::default();
-        rates.look(0, 10.0, 1e9);
-        assert_eq!(rates.of(0), None);
-        rates.look(0, 12.0, 5e9);
-        assert_eq!((rates.of(0), rates.of(1)), (Some(2e9), None));
-        rates.look(0, 14.0, 1e9);
-        assert_eq!(rates.of(0), None, "the driver was loaded anew");
-        rates.look(0, 14.0, 2e9);
-        assert_eq!(rates.of(0), None, "no time went by");
+        rates.record(0, 10.0, 1e9);
+        assert_eq!(rates.rate(0), None);
+        rates.record(0, 12.0, 5e9);
+        assert_eq!((rates.rate(0), rates.rate(1)), (Some(2e9), None));
+        rates.record(0, 14.0, 1e9);
+        assert_eq!(rates.rate(0), None, "the driver was loaded anew");
+        rates.record(0, 14.0, 2e9);
+        assert_eq!(rates.rate(0), None, "no time went by");
     }
 
     proptest! {

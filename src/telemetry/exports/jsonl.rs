@@ -10,7 +10,7 @@ pub fn line(sample: &Sample) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::example;
+    use crate::exports::metrics::example;
 
     #[test]
     fn a_sample_is_one_line() {

@@ -19,7 +19,7 @@ use nvml_wrapper::sys_exports::field_id::{
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{nvmlFieldValue_t, nvmlValue_t};
 
-use crate::nvlink::{KIB, LinkRates};
+use crate::counters::nvlink::{KIB, LinkRates};
 use crate::samples::GpuSample;
 
 /// A driver that is asked at a fixed pace, and what it last said of each GPU.
@@ -79,7 +79,7 @@ fn sample(index: u32, device: &Device, links: &mut LinkRates) -> GpuSample {
     let watts = |milliwatts: u32| f64::from(milliwatts) / 1e3;
     let pcie = |counter| device.pcie_throughput(counter).ok().map(|kib| f64::from(kib) * KIB);
     if let Some((seconds, bytes)) = link_bytes(device) {
-        links.look(index, seconds, bytes);
+        links.record(index, seconds, bytes);
     }
     GpuSample {
         index,
@@ -96,7 +96,7 @@ fn sample(index: u32, device: &Device, links: &mut LinkRates) -> GpuSample {
         throttle_reasons: device.current_throttle_reasons().ok().map(|reasons| reasons.bits()),
         pcie_receive_bytes_per_second: pcie(PcieUtilCounter::Receive),
         pcie_send_bytes_per_second: pcie(PcieUtilCounter::Send),
-        nvlink_bytes_per_second: links.of(index),
+        nvlink_bytes_per_second: links.rate(index),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A frame is length, its checksum, data, its checksum, all little-endian ("TFRecord and tf.train.Example", TensorFlow guide).
 //! Fields of the messages are those of `tensorflow/core/util/event.proto` and `tensorflow/core/framework/summary.proto`.
 
-use crate::metrics::metrics;
+use crate::exports::metrics::metrics;
 use crate::samples::Sample;
 
 /// The first record of a file; readers refuse one without it.
@@ -101,7 +101,7 @@ fn bytes(into: &mut Vec<u8>, field: u64, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::example;
+    use crate::exports::metrics::example;
 
     #[test]
     fn checksums_are_those_of_the_standard() {

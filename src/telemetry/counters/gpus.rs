@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 #[cfg(feature = "cuda")]
-use crate::nvml::NvmlCounters;
+use crate::counters::nvml::NvmlCounters;
+use crate::counters::smi::Smi;
 use crate::samples::GpuSample;
-use crate::smi::Smi;
 
 /// The program that is asked where there is no NVML in the build.
 pub const NVIDIA_SMI: &str = "nvidia-smi";

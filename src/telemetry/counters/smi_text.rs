@@ -25,7 +25,7 @@ const MIB: f64 = 1_048_576.0;
 
 /// A line of `--format=csv,noheader,nounits`; `None` for anything else, such as an error. What a GPU does not tell stands as
 /// `[N/A]` or `[Not Supported]`.
-pub fn line(text: &str) -> Option<GpuSample> {
+pub fn parse_sample(text: &str) -> Option<GpuSample> {
     let cells: Vec<&str> = text.split(',').map(str::trim).collect();
     if cells.len() != CELLS {
         return None;
@@ -51,7 +51,7 @@ pub fn line(text: &str) -> Option<GpuSample> {
 
 /// The matrix of `nvidia-smi topo -m`: `NV18` is eighteen NVLinks, the others (`PIX`, `PXB`, `PHB`, `NODE`, `SYS`) are ways
 /// over PCIe. `None` where no pair of GPUs is in it.
-pub fn links(text: &str) -> Option<Links> {
+pub fn parse_links(text: &str) -> Option<Links> {
     let mut links = Links::default();
     let mut gpus = 0;
     for row in text.lines() {
@@ -82,22 +82,24 @@ mod tests {
 
     #[test]
     fn a_line_of_counters_is_read() {
-        let gpu =
-            line("0, NVIDIA H100 80GB HBM3, 97, 61, 71234, 81559, 689.12, 700.00, 66, 1755, 1980, 0x0000000000000004")
-                .unwrap();
+        let gpu = parse_sample(
+            "0, NVIDIA H100 80GB HBM3, 97, 61, 71234, 81559, 689.12, 700.00, 66, 1755, 1980, 0x0000000000000004",
+        )
+        .unwrap();
         assert_eq!(
             (gpu.index, gpu.busy, gpu.memory_bus_busy, gpu.power_watts),
             (0, Some(0.97), Some(0.61), Some(689.12))
         );
         assert_eq!((gpu.memory_total_bytes, gpu.throttle_reasons), (Some(81_559.0 * MIB), Some(4)));
-        let gpu = line("1, Tesla M60, [N/A], [N/A], 0, 7613, [Not Supported], [N/A], 31, 405, 1177, [N/A]").unwrap();
+        let gpu =
+            parse_sample("1, Tesla M60, [N/A], [N/A], 0, 7613, [Not Supported], [N/A], 31, 405, 1177, [N/A]").unwrap();
         assert_eq!((gpu.busy, gpu.power_watts, gpu.throttle_reasons), (None, None, None));
         for text in [
             "",
             "No devices were found",
             "NVIDIA-SMI has failed, because, it, could, not, communicate, a, b, c, d, e, f",
         ] {
-            assert_eq!(line(text), None, "{text}");
+            assert_eq!(parse_sample(text), None, "{text}");
         }
     }
 
@@ -111,8 +113,8 @@ mod tests {
     fn the_matrix_of_links_is_read() {
         let text = "\tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\nGPU0\t X \tNV18\tPHB\tPIX\t0-51\nGPU1\tNV18\t X \tSYS\tPXB\t0-51\n\
             GPU2\tPHB\tSYS\t X \tSYS\t52-103\nNIC0\tPIX\tPXB\tSYS\t X\n\nLegend:\n\n  X    = Self\n";
-        assert_eq!(links(text), Some(Links { nvlink_pairs: 1, pcie_pairs: 2 }));
-        assert_eq!(links("\tGPU0\tCPU Affinity\nGPU0\t X \t0-15\n"), None);
+        assert_eq!(parse_links(text), Some(Links { nvlink_pairs: 1, pcie_pairs: 2 }));
+        assert_eq!(parse_links("\tGPU0\tCPU Affinity\nGPU0\t X \t0-15\n"), None);
     }
 
     proptest! {
@@ -120,7 +122,7 @@ mod tests {
         fn a_line_of_any_cells_has_only_what_can_be(cells in proptest::collection::vec("[0-9]{1,4}|-?[0-9.]{1,8}|[^,]{0,10}", 10..14)) {
             let text = cells.join(",");
             let index = cells[0].trim().parse::<u32>().ok().filter(|_| cells.len() == CELLS);
-            let read = line(&text);
+            let read = parse_sample(&text);
             prop_assert_eq!(read.as_ref().map(|gpu| gpu.index), index, "{}", text);
             if let Some(gpu) = read {
                 prop_assert!([gpu.busy, gpu.memory_bus_busy].into_iter().flatten().all(|share| (0.0..=1.0).contains(&share)), "{gpu:?}");
@@ -138,12 +140,12 @@ mod tests {
             let pairs = (0..gpus).flat_map(|one| (0..one).map(move |other| (one, other)));
             let nvlink_pairs = pairs.clone().filter(|(one, other)| way(*one, *other).starts_with("NV")).count() as u32;
             let pcie_pairs = pairs.count() as u32 - nvlink_pairs;
-            prop_assert_eq!(links(&text), (gpus > 1).then_some(Links { nvlink_pairs, pcie_pairs }), "{}", text);
+            prop_assert_eq!(parse_links(&text), (gpus > 1).then_some(Links { nvlink_pairs, pcie_pairs }), "{}", text);
         }
 
         #[test]
         fn text_without_two_rows_has_no_links(text in "\\PC*") {
-            prop_assert_eq!(links(&text), None);
+            prop_assert_eq!(parse_links(&text), None);
         }
     }
 }

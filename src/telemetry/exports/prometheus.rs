@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::metrics::metrics;
+use crate::exports::metrics::metrics;
 use crate::samples::Sample;
 
 /// The whole file ("Exposition formats", text-based format, version 0.0.4): help and type before all values of a name.
@@ -28,7 +28,7 @@ pub fn text(sample: &Sample) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::example;
+    use crate::exports::metrics::example;
 
     #[test]
     fn every_name_is_explained_once() {

@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::nvlink::{LinkRates, link_bytes};
+use crate::counters::nvlink::{LinkRates, link_bytes};
+use crate::counters::smi_text::{parse_links, parse_sample, queries, refuses_a_field};
 use crate::samples::GpuSample;
-use crate::smi_text::{line, links, queries, refuses_a_field};
 use gpuplan_workload::profile::Links;
 
 /// A running `nvidia-smi` and what it last said of each GPU.
@@ -63,7 +63,7 @@ impl Smi {
         let mut samples = locked(&self.latest).clone();
         let links = locked(&self.links);
         for gpu in &mut samples {
-            gpu.nvlink_bytes_per_second = links.of(gpu.index);
+            gpu.nvlink_bytes_per_second = links.rate(gpu.index);
         }
         samples
     }
@@ -107,7 +107,7 @@ fn watch_links(program: &str, pace: Duration, running: &Mutex<Running>, rates: &
         let seconds = begun.elapsed().as_secs_f64();
         let mut rates = locked(rates);
         for (gpu, bytes) in counters {
-            rates.look(gpu, seconds, bytes);
+            rates.record(gpu, seconds, bytes);
         }
         drop(rates);
         std::thread::sleep(pace);
@@ -156,7 +156,7 @@ fn read(output: ChildStdout, latest: &Mutex<Vec<GpuSample>>) -> bool {
     let mut is_refused = false;
     for text in BufReader::new(output).lines().map_while(Result::ok) {
         is_refused |= refuses_a_field(&text);
-        let Some(gpu) = line(&text) else { continue };
+        let Some(gpu) = parse_sample(&text) else { continue };
         let mut known = locked(latest);
         match known.iter_mut().find(|known| known.index == gpu.index) {
             Some(known) => *known = gpu,
@@ -169,7 +169,7 @@ fn read(output: ChildStdout, latest: &Mutex<Vec<GpuSample>>) -> bool {
 /// How the GPUs of this machine reach each other.
 pub fn topology(program: &str) -> Option<Links> {
     let output = Command::new(program).args(["topo", "-m"]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    links(&String::from_utf8_lossy(&output.stdout))
+    parse_links(&String::from_utf8_lossy(&output.stdout))
 }
 
 #[cfg(test)]

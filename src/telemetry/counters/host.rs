@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::time::Instant;
 
-use crate::host_text::{Counters, KernelUnits, between, family, io, network, stat};
+use crate::counters::host_text::{
+    Counters, KernelUnits, parse_io, parse_net_dev, parse_stat, process_family, rates_between,
+};
 use crate::samples::HostSample;
 
 /// Counters of a run, from one look to the next.
@@ -54,7 +57,7 @@ impl HostCounters {
     /// What happened since the last look.
     pub fn look(&mut self) -> HostSample {
         let now = read(self.root, self.begun.elapsed().as_secs_f64(), &mut self.strangers);
-        let sample = between(&self.last, &now, self.units);
+        let sample = rates_between(&self.last, &now, self.units);
         self.last = now;
         sample
     }
@@ -68,18 +71,24 @@ pub fn cores() -> u32 {
 fn read(root: i32, at_seconds: f64, strangers: &mut Strangers) -> Counters {
     let pids = strangers.others().into_iter();
     // A process may end between two reads; it is then simply not there.
-    let mut all: BTreeMap<i32, _> =
-        pids.filter_map(|pid| Some((pid, stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))).collect();
+    let mut all: BTreeMap<i32, _> = pids
+        .filter_map(|pid| Some((pid, parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?)))
+        .collect();
     let parents = all.iter().map(|(pid, process)| (*pid, process.parent)).collect();
-    let family = family(root, &parents);
+    let family = process_family(root, &parents);
     strangers.learn(all.keys().copied(), &family);
-    all.retain(|pid, _| family.contains(pid));
-    for (pid, process) in &mut all {
-        let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-        (process.read_bytes, process.written_bytes) = io(&text);
-    }
-    let (received_bytes, sent_bytes) = network(&fs::read_to_string("/proc/net/dev").unwrap_or_default());
-    Counters { at_seconds, processes: all, received_bytes, sent_bytes }
+    all.retain(|pid, process| {
+        family.contains(pid)
+            && match fs::read_to_string(format!("/proc/{pid}/io")) {
+                Ok(text) => {
+                    process.disk = parse_io(&text);
+                    true
+                }
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            }
+    });
+    let network = fs::read_to_string("/proc/net/dev").ok().and_then(|text| parse_net_dev(&text));
+    Counters { at_seconds, processes: all, network }
 }
 
 #[cfg(test)]
@@ -118,8 +127,8 @@ mod tests {
         let mut counters = HostCounters::new(child.id() as i32);
         assert_eq!(counters.last.processes.len(), 1);
         assert!(counters.strangers.0.contains(&(std::process::id() as i32)));
-        std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"go\n").unwrap();
-        std::io::Read::read_exact(&mut child.stdout.take().unwrap(), &mut [0; 5]).unwrap();
+        io::Write::write_all(&mut child.stdin.take().unwrap(), b"go\n").unwrap();
+        io::Read::read_exact(&mut child.stdout.take().unwrap(), &mut [0; 5]).unwrap();
         counters.look();
         let family: Vec<i32> = counters.last.processes.keys().copied().collect();
         assert_eq!(family.len(), 2, "{family:?}");
