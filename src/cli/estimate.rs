@@ -102,7 +102,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
         OutputFormat::Json => printer.data(&format!("{:#}\n", report::json(&subject, &made, &resolved.assumed))),
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
-            for (name, seconds) in report::time_parts(&made.time) {
+            for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
                 let _ = writeln!(text, "{name},{seconds}");
             }
             printer.data(&text)
