@@ -137,16 +137,16 @@ impl PlanDocument {
 
     /// Reads the text of a plan file; the version is checked before anything else.
     pub fn read(text: &str) -> Result<Self, DocumentError> {
-        Self::from_value(error::checked(text)?)
+        Self::from_value(&error::checked(text)?)
     }
 
     /// The same of JSON whose version is not checked yet.
-    pub fn from_value(value: Value) -> Result<Self, DocumentError> {
-        error::check_version(&value)?;
-        if processing_document::is_processing(&value) {
+    pub fn from_value(value: &Value) -> Result<Self, DocumentError> {
+        error::check_version(value)?;
+        if processing_document::is_processing(value) {
             return Err(DocumentError::Processing);
         }
-        let document = read(&value).map_err(|error| Plans::<PlanRecord>::misread(&value).unwrap_or(error))?;
+        let document = read(value).map_err(|error| Plans::<PlanRecord>::misread(value).unwrap_or(error))?;
         Ok(document)
     }
 
@@ -188,9 +188,9 @@ impl AnyDocument {
     pub fn read(text: &str) -> Result<Self, DocumentError> {
         let value = error::checked(text)?;
         if processing_document::is_processing(&value) {
-            ProcessingDocument::from_value(value).map(|document| Self::Processing(Box::new(document)))
+            ProcessingDocument::from_value(&value).map(|document| Self::Processing(Box::new(document)))
         } else {
-            PlanDocument::from_value(value).map(|document| Self::Gpu(Box::new(document)))
+            PlanDocument::from_value(&value).map(|document| Self::Gpu(Box::new(document)))
         }
     }
 
@@ -254,3 +254,6 @@ impl AnyDocument {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

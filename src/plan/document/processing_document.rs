@@ -107,9 +107,9 @@ pub struct ProcessingCounts {
 
 impl ProcessingDocument {
     /// Of JSON whose version is not checked yet.
-    pub fn from_value(value: Value) -> Result<Self, DocumentError> {
-        check_version(&value)?;
-        let document = read(&value).map_err(|error| Plans::<ProcessingRecord>::misread(&value).unwrap_or(error))?;
+    pub fn from_value(value: &Value) -> Result<Self, DocumentError> {
+        check_version(value)?;
+        let document = read(value).map_err(|error| Plans::<ProcessingRecord>::misread(value).unwrap_or(error))?;
         Ok(document)
     }
 }
