@@ -1,4 +1,5 @@
 //! What was written reads back the same, older documents read, newer ones are refused, and nothing that is wrong panics.
+#![cfg(test)]
 
 use std::panic::catch_unwind;
 
