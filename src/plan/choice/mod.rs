@@ -144,9 +144,7 @@ impl Builder<'_> {
                     Err(Rejection::TooFewOwned { owned_nodes: offer.owned.as_ref().map_or(0, |owned| owned.nodes) })
                 }
                 Ok(step)
-                    if needs_network(nodes, step)
-                        && instance.node.fabric.is_none()
-                        && !limits.allow_slow_network =>
+                    if needs_network(nodes, step) && instance.node.fabric.is_none() && !limits.allow_slow_network =>
                 {
                     Err(Rejection::NoNetwork)
                 }
@@ -201,8 +199,7 @@ fn choose(
     let cheaper_if_fed = recommendation.as_ref().and_then(|best| cheaper_without_waiting(world, &plans, best));
     let terms = recommendation.as_ref().map_or_else(Vec::new, |best| terms::compare(pricer, &mut forecaster, best));
     let rejected = refused.lines(world.hardware);
-    let nearest =
-        if plans.is_empty() { rejected.iter().take(MOST_NEAREST).cloned().collect() } else { Vec::new() };
+    let nearest = if plans.is_empty() { rejected.iter().take(MOST_NEAREST).cloned().collect() } else { Vec::new() };
     let mut set = PlanSet {
         recommendation,
         frontier,

@@ -31,10 +31,7 @@ struct Nearest {
 impl Refusals {
     pub fn add_offer(&mut self, id: OfferId, offer: &Offer, why: Rejection) {
         let reason = why.reason();
-        if matches!(
-            reason,
-            RejectionReason::PriceStale | RejectionReason::PriceSuspect | RejectionReason::NoCapacity
-        ) {
+        if matches!(reason, RejectionReason::PriceStale | RejectionReason::PriceSuspect | RejectionReason::NoCapacity) {
             self.doubtful.push((id, why.clone()));
         }
         self.add(offer.instance, offer.purchase, 1, why);
@@ -67,9 +64,7 @@ impl Refusals {
             let what = format!("{}/{} x{nodes} {purchase}", instance.cloud, instance.name);
             lines.push((why.distance(), line(what, why, *count)));
         }
-        lines.extend(
-            self.by_request.iter().map(|(what, (why, count))| (0.0, line((*what).to_owned(), why, *count))),
-        );
+        lines.extend(self.by_request.iter().map(|(what, (why, count))| (0.0, line((*what).to_owned(), why, *count))));
         lines.sort_by(|(a_distance, a), (b_distance, b)| {
             let by_progress = b.why.progress().cmp(&a.why.progress());
             by_progress.then(a_distance.total_cmp(b_distance)).then(a.what.cmp(&b.what))

@@ -14,7 +14,11 @@ use gpuplan_units::Hours;
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum WhyNot {
     /// Cost and hours over those of the recommended plan.
-    Ratios { cost_ratio: f64, hours_ratio: f64, recommended: String },
+    Ratios {
+        cost_ratio: f64,
+        hours_ratio: f64,
+        recommended: String,
+    },
     /// The recommended plan is no worse in both cost and time.
     Dominated,
     GpuHours {
@@ -30,12 +34,18 @@ pub enum WhyNot {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum WouldChange {
     /// Its price or step time, lower by this share.
-    Cheaper { share: f64 },
+    Cheaper {
+        share: f64,
+    },
     /// The recommended plan's, higher by this share.
-    RecommendedDearer { share: f64 },
+    RecommendedDearer {
+        share: f64,
+    },
     BandsOverlap,
     /// It is faster than the recommended plan.
-    Deadline { deadline_hours: Hours },
+    Deadline {
+        deadline_hours: Hours,
+    },
     /// Its cost is as good as the best.
     WithinTolerance,
 }

@@ -18,13 +18,25 @@ pub struct InputFix {
 #[derive(Clone, Debug, PartialEq)]
 pub enum InputChange {
     /// Pictures decoded and resized once, and kept as pixels.
-    DecodeOnce { size: Bytes },
+    DecodeOnce {
+        size: Bytes,
+    },
     DecodeOnGpu,
     /// The data copied to local disks at every start, instead of read from afar in every pass.
-    Stage { size: Bytes, time: Hours, passes: f64 },
+    Stage {
+        size: Bytes,
+        time: Hours,
+        passes: f64,
+    },
     /// Machines with the same GPU and more vCPUs for each.
-    MoreVcpus { plan: String, vcpus_per_gpu: f64 },
-    FewerGpus { plan: String, vcpus_per_gpu: f64 },
+    MoreVcpus {
+        plan: String,
+        vcpus_per_gpu: f64,
+    },
+    FewerGpus {
+        plan: String,
+        vcpus_per_gpu: f64,
+    },
 }
 
 impl InputChange {

@@ -121,9 +121,8 @@ fn machine_in_region(offer: &Offer) -> MachineInRegion {
 fn fallbacks(context: Context) -> HashMap<MachineInRegion, OfferId> {
     let Context { world, limits, .. } = context;
     // On-demand is sold by region: who names a zone for spot may fall back to its region.
-    let is_named = |offer: &&Offer| {
-        offer.place.zone_id.as_deref().is_some_and(|id| limits.regions.iter().any(|name| name == id))
-    };
+    let is_named =
+        |offer: &&Offer| offer.place.zone_id.as_deref().is_some_and(|id| limits.regions.iter().any(|name| name == id));
     let of_zones = world.market.offers().iter().filter(is_named).map(|offer| offer.place.region.to_string());
     let mut regions: Vec<String> = limits.regions.iter().cloned().chain(of_zones).collect();
     regions.sort();

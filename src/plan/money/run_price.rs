@@ -63,9 +63,8 @@ pub fn price_run(
         .owned
         .as_ref()
         .map(|owned| Offer { quote: Quote { rate: owned.full_rate, ..offer.quote }, ..offer.clone() });
-    let full_bill = full
-        .map(|offer| BillInput { offer: &offer, ..input }.bill(&used).ok_or(Rejection::Uncountable))
-        .transpose()?;
+    let full_bill =
+        full.map(|offer| BillInput { offer: &offer, ..input }.bill(&used).ok_or(Rejection::Uncountable)).transpose()?;
     Ok(Plan {
         full_cost: full_bill.map(|bill| bill.total()),
         offer: priced.id,
@@ -98,8 +97,7 @@ pub fn settle(pricer: &Pricer, plan: &Plan, forecast: Forecast) -> Result<Plan, 
         }
         plan.chance_by_deadline = Some(forecast.chance_by_deadline);
     }
-    let division =
-        Division { spot: forecast.spot_hours, on_demand: forecast.on_demand_hours, finish: finish.expected };
+    let division = Division { spot: forecast.spot_hours, on_demand: forecast.on_demand_hours, finish: finish.expected };
     let used = used_hours(pricer, &plan.run, plan.spot.as_ref().and_then(|spot| spot.fallback), division);
     plan.run.lost_hours = used.lost;
     let priced = pricer.offer(plan.offer);

@@ -153,7 +153,11 @@ fn refuse(rented: &Rented, sold_as: gpuplan_hardware::SoldAs, limits: &Limits) -
     if !is_sold {
         return Some(Rejection::NotSold);
     }
-    rented.suspicions.first().filter(|_| !limits.include_suspect).map(|suspicion| Rejection::SuspectPrice { suspicion: *suspicion })
+    rented
+        .suspicions
+        .first()
+        .filter(|_| !limits.include_suspect)
+        .map(|suspicion| Rejection::SuspectPrice { suspicion: *suspicion })
 }
 
 #[cfg(test)]

@@ -287,7 +287,11 @@ mod tests {
             assert!(best.cost.p90 > best.cost.expected && best.hours.p90 > best.hours.expected);
             let beside = set.on_gpu_machines.as_ref().unwrap();
             assert!(beside.on.gpu.is_some() && beside.cost.expected > best.cost.expected);
-            assert!(set.reasons.iter().any(|reason| matches!(reason, Reason::OnGpuMachines { .. })), "{:?}", set.reasons);
+            assert!(
+                set.reasons.iter().any(|reason| matches!(reason, Reason::OnGpuMachines { .. })),
+                "{:?}",
+                set.reasons
+            );
             // Every plan of the frontier is dearer and faster than the one before it.
             for pair in set.frontier.windows(2) {
                 assert!(

@@ -8,11 +8,7 @@ use gpuplan_hardware::CloudId;
 use gpuplan_units::{Hours, Seconds};
 
 /// `left`: the cloud and region that the samples leave for these machines; `other`: the same work on the hosts of GPU machines.
-pub fn reasons(
-    best: &ProcessingPlan,
-    left: Option<&(CloudId, &str)>,
-    other: Option<&ProcessingPlan>,
-) -> Vec<Reason> {
+pub fn reasons(best: &ProcessingPlan, left: Option<&(CloudId, &str)>, other: Option<&ProcessingPlan>) -> Vec<Reason> {
     let hours = |seconds: f64| Hours::from(Seconds(seconds));
     let work = &best.work;
     let mut reasons = vec![Reason::ProcessingBound {

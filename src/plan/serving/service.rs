@@ -118,8 +118,7 @@ fn on_spot(pricer: &Pricer, id: OfferId, nodes: u32, hours: Hours) -> Result<Ser
             Err(short) => least = least.min(short),
         }
     }
-    let too_few =
-        Rejection::TooFewReplicas { short_share: least, allowed_share: allowed, places: pools.len() };
+    let too_few = Rejection::TooFewReplicas { short_share: least, allowed_share: allowed, places: pools.len() };
     let (bill, spread) = best.ok_or(too_few)?;
     let machines = f64::from(nodes + spread.spare);
     // Variance of the share of time up over `T` of an alternating renewal process with exponential spells `u` and `d`:
@@ -127,8 +126,7 @@ fn on_spot(pricer: &Pricer, id: OfferId, nodes: u32, hours: Hours) -> Result<Ser
     let (u, d) = (spread.up, spread.down);
     let deviation = (2.0 * u.powi(2) * d.powi(2) / ((u + d).powi(3) * hours.0)).sqrt();
     let dearer = (firm.quote.rate.dollars() - offer.quote.rate.dollars()).max(0.0);
-    let more =
-        Usd::from_dollars(NORMAL_90 * deviation * machines * hours.0 * dearer).ok_or(Rejection::Uncountable)?;
+    let more = Usd::from_dollars(NORMAL_90 * deviation * machines * hours.0 * dearer).ok_or(Rejection::Uncountable)?;
     let p90 = bill.total() + more;
     let standby = Standby {
         places: spread.places,
@@ -170,7 +168,8 @@ fn spread(pricer: &Pricer, places: &[OfferId], needed: u32, allowed: f64) -> Res
         let counts = evenly(needed + spare, places.len());
         short = too_few(&counts, needed, out);
         if short <= allowed && counts.iter().all(|count| *count > 0) {
-            let places = places.iter().zip(counts).map(|(offer, nodes)| StandbyPlace { offer: *offer, nodes }).collect();
+            let places =
+                places.iter().zip(counts).map(|(offer, nodes)| StandbyPlace { offer: *offer, nodes }).collect();
             return Ok(Spread { places, spare, short, up, down });
         }
     }
@@ -182,11 +181,8 @@ fn bill_of_spread(pricer: &Pricer, spread: &Spread, fallback: OfferId, hours: Ho
     let share = spread.up / (spread.up + spread.down);
     let mut lines = Vec::new();
     for place in &spread.places {
-        let standing_in = FallbackHours {
-            hours: hours.0 * (1.0 - share),
-            rate: firm.quote.rate.times(1),
-            basis: price_basis(firm),
-        };
+        let standing_in =
+            FallbackHours { hours: hours.0 * (1.0 - share), rate: firm.quote.rate.times(1), basis: price_basis(firm) };
         let used = UsedHours { working: hours.0 * share, lost: 0.0, fallback: Some(standing_in), elapsed: hours.0 };
         lines.extend(bill_of(pricer, &pricer.offer(place.offer), place.nodes, &used)?.lines);
     }

@@ -54,9 +54,9 @@ fn pools(world: World, kept: &[OfferId], plan: &Plan) -> Vec<Pool> {
 fn promise(pricer: &Pricer, plan: &Plan) -> Option<Promise> {
     let Context { world, limits, .. } = pricer.context;
     let (fallback, deadline) = (plan.spot.as_ref()?.fallback?, limits.deadline?);
-    let end = limits.now.and_then(|now| {
-        Timestamp::from_second(now.as_second().saturating_add((deadline.0 * 3600.0) as i64)).ok()
-    });
+    let end = limits
+        .now
+        .and_then(|now| Timestamp::from_second(now.as_second().saturating_add((deadline.0 * 3600.0) as i64)).ok());
     Some(Promise {
         deadline,
         end,

@@ -92,10 +92,7 @@ fn savings(context: Context, plan: &Plan, finding: &Finding) -> Result<Savings, 
     if after.cost.expected >= before.cost.expected {
         return Err(Unpriced::NothingSaved);
     }
-    Ok(Savings {
-        cost: before.cost.expected - after.cost.expected,
-        hours: Hours(before.hours().0 - after.hours().0),
-    })
+    Ok(Savings { cost: before.cost.expected - after.cost.expected, hours: Hours(before.hours().0 - after.hours().0) })
 }
 
 /// The best setting of a changed workload on so many machines, fed as they feed it.
