@@ -10,10 +10,9 @@ use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, Said};
 use gpuplan_market::Market;
-use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, PlanRecord};
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
+use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
+use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd};
 
 /// A plan and the market that its offer stands in.
