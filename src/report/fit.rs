@@ -38,36 +38,32 @@ impl FlexibleColumn {
 }
 
 /// Chooses the columns that a width has room for and shortens elastic ones, so that no cell wraps. Empty columns are left out.
-pub fn fit(candidates: &[FlexibleColumn], rows: &mut [Vec<String>], width: u16) -> Vec<Column> {
-    let natural: Vec<usize> = candidates
+pub fn fit(flexible: &[FlexibleColumn], rows: &mut [Vec<String>], width: u16) -> Vec<Column> {
+    let natural: Vec<usize> = flexible
         .iter()
         .enumerate()
-        .map(|(index, candidate)| {
+        .map(|(index, column)| {
             let longest =
                 rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count()).max().unwrap_or(0);
-            if longest == 0 && candidate.weight != ALWAYS {
-                0
-            } else {
-                longest.max(candidate.column.title.chars().count())
-            }
+            if longest == 0 && column.weight != ALWAYS { 0 } else { longest.max(column.column.title.chars().count()) }
         })
         .collect();
     let mut lengths = natural.clone();
-    let mut shown: Vec<usize> = (0..candidates.len()).filter(|index| lengths[*index] > 0).collect();
+    let mut shown: Vec<usize> = (0..flexible.len()).filter(|index| lengths[*index] > 0).collect();
     let excess = |shown: &[usize], lengths: &[usize]| {
         (shown.iter().map(|index| lengths[*index] + GAP).sum::<usize>()).saturating_sub(usize::from(width) + 1)
     };
     // Of equal weights the last goes first.
     let lightest = |shown: &[usize], below: u8| {
-        let candidates = shown.iter().copied().filter(|index| candidates[*index].weight < below);
-        candidates.min_by_key(|index| (candidates[*index].weight, usize::MAX - index))
+        let found = shown.iter().copied().filter(|index| flexible[*index].weight < below);
+        found.min_by_key(|index| (flexible[*index].weight, usize::MAX - index))
     };
     while let (true, Some(index)) = (excess(&shown, &lengths) > 0, lightest(&shown, NEEDED)) {
         shown.retain(|other| *other != index);
     }
     loop {
         while excess(&shown, &lengths) > 0 {
-            let spare = |index: &usize| candidates[*index].least.is_some_and(|least| lengths[*index] > least);
+            let spare = |index: &usize| flexible[*index].least.is_some_and(|least| lengths[*index] > least);
             let Some(longest) = shown.iter().copied().filter(spare).max_by_key(|index| lengths[*index]) else { break };
             lengths[longest] -= 1;
         }
@@ -76,16 +72,12 @@ pub fn fit(candidates: &[FlexibleColumn], rows: &mut [Vec<String>], width: u16) 
         shown.retain(|other| *other != index);
     }
     for row in rows {
-        for (index, cell) in row.iter_mut().enumerate().filter(|(index, _)| candidates[*index].least.is_some()) {
+        for (index, cell) in row.iter_mut().enumerate().filter(|(index, _)| flexible[*index].least.is_some()) {
             *cell = shorten(cell, lengths[index]);
         }
     }
     let hidden = |index: usize| if shown.contains(&index) { 0 } else { u16::MAX };
-    candidates
-        .iter()
-        .enumerate()
-        .map(|(index, candidate)| Column { from_width: hidden(index), ..candidate.column })
-        .collect()
+    flexible.iter().enumerate().map(|(index, column)| Column { from_width: hidden(index), ..column.column }).collect()
 }
 
 /// Takes the middle out of a long text: the ends of a machine's or a region's name tell it apart.
@@ -105,7 +97,7 @@ mod tests {
 
     #[test]
     fn extra_columns_give_way_before_names_are_shortened() {
-        let candidates = [
+        let flexible = [
             FlexibleColumn::elastic(Column::left("a", 0), 6),
             FlexibleColumn::needed(Column::left("b", 0), 1),
             FlexibleColumn::extra(Column::left("c", 0), 1),
@@ -113,7 +105,7 @@ mod tests {
         ];
         let shown = |width| {
             let mut rows = vec![vec!["head-middle-tail".to_owned(), "y".repeat(20), "z".repeat(20), String::new()]];
-            let columns = fit(&candidates, &mut rows, width);
+            let columns = fit(&flexible, &mut rows, width);
             (columns.iter().map(|column| column.from_width == 0).collect::<Vec<_>>(), rows[0][0].clone())
         };
         assert_eq!(
