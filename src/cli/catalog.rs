@@ -6,13 +6,13 @@ use crate::here;
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::snapshot;
-use gpuplan_hardware::names::{did_you_mean, plain};
 use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::check;
 use gpuplan_plan::limits;
 use gpuplan_report::catalog::{self, CatalogCounts, CheckReport, InstanceLine, Listed, ModelLine};
 use gpuplan_report::hosts::{self, HostLine};
+use gpuplan_units::names::{did_you_mean, plain};
 
 pub fn run(what: &CatalogCommand, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     match what {

@@ -7,6 +7,7 @@ use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::format::{rate, seen, three_figures, usd};
 use crate::plan_json::{Context, plan_json};
 use crate::plan_text::wrap;
+use crate::sentences::assumption::job_sentence;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, Said};
@@ -44,7 +45,7 @@ pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
         row("for", format!("{hours} at most"));
     }
     if !asked.assumed.is_empty() {
-        row("assumed", asked.assumed.join("; "));
+        row("assumed", asked.assumed.iter().map(job_sentence).collect::<Vec<_>>().join("; "));
     }
     if !asked.beside.is_empty() {
         let keys: Vec<&str> = asked.beside.iter().map(|said| said.key.as_str()).collect();
@@ -231,7 +232,7 @@ pub fn asked_json(asked: &Asked, hardware: &Hardware) -> Value {
         "understood": asked.understood,
         "no_effect": asked.beside,
         "not_understood": asked.unread,
-        "assumed": asked.assumed,
+        "assumed": asked.assumed.iter().map(job_sentence).collect::<Vec<_>>(),
     })
 }
 
