@@ -25,7 +25,7 @@ use gpuplan_runstore::{HandOff, Run, Store, StoreError};
 use gpuplan_telemetry::gpus::NVIDIA_SMI;
 use gpuplan_units::money::MoneyError;
 use gpuplan_units::{Hours, Seconds, Usd, UsdPerHour};
-use gpuplan_workload::sweep::MOST_RUNS;
+use gpuplan_workload::training::sweep::MOST_RUNS;
 
 #[derive(Debug, Args)]
 pub struct AgentArguments {

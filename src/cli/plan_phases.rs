@@ -142,7 +142,6 @@ impl Question<'_> {
             valid_until: plan.valid_until(&answered.catalogs.market),
             deadline,
             taken: Taken { hours: plan.run.hours, cost: plan.cost },
-            assumed: answered.resolved.assumed.clone(),
             remark: None,
             document: AnyDocument::Gpu(Box::new(document)),
         })

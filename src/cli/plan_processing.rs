@@ -8,7 +8,7 @@ use crate::plan::{gathered, pretty};
 use crate::printer::Printer;
 use crate::settings::{Catalogs, Settings};
 use gpuplan_estimate::constants::Fitted;
-use gpuplan_estimate::processing::assumed;
+use gpuplan_estimate::processing::assumption;
 use gpuplan_hardware::CloudId;
 use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, InputsRecord, ProcessingContext as Context, ProcessingDocument};
@@ -90,7 +90,6 @@ pub fn answer(
         valid_until: best.valid_until(),
         deadline,
         taken: Taken { hours: best.hours, cost: best.cost },
-        assumed: resolved.assumed.clone(),
         remark: processing::remark(&set),
         document: AnyDocument::Processing(Box::new(ProcessingDocument::new(&set, &context))),
     })
@@ -98,7 +97,7 @@ pub fn answer(
 
 fn resolve(file: &WorkloadFile) -> Result<ResolvedProcessing, Diagnostic> {
     let mut resolved = file.resolve_processing()?;
-    resolved.assumed.extend(assumed(&resolved.processing));
+    resolved.assumed.extend(assumption(&resolved.processing));
     Ok(resolved)
 }
 

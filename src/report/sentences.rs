@@ -1,6 +1,7 @@
-//! The planner's reasons, advice, warnings and rejections in words: one function each, from the figures alone.
+//! Assumptions, and the planner's reasons, advice, warnings and rejections, in words: one function each, from the figures alone.
 
 pub mod advice;
+pub mod assumption;
 pub mod bill;
 pub mod comparison;
 pub mod finding;
