@@ -19,9 +19,10 @@ use crate::workload;
 use gpuplan_estimate::answer::answer;
 use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
-use gpuplan_plan::filters::Why;
-use gpuplan_plan::physics::best_setting;
+use gpuplan_plan::Rejection;
+use gpuplan_plan::training::search::best_setting;
 use gpuplan_report::sentences::assumption::sentences;
+use gpuplan_report::sentences::rejection;
 use gpuplan_report::{estimate as report, format, plan_text};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
@@ -100,10 +101,13 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
     match settings.output {
-        OutputFormat::Json => printer.data(&format!("{:#}\n", report::json(&subject, &made, &resolved.assumed))),
+        OutputFormat::Json => {
+            let json = report::json(&subject, &made, &resolved.assumed);
+            printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
-            for (name, seconds) in report::time_parts(&made.time) {
+            for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
                 let _ = writeln!(text, "{name},{seconds}");
             }
             printer.data(&text)
@@ -161,6 +165,7 @@ pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(N
 }
 
 fn no_setting(misfit: Misfit, gpu: &Gpu, count: u32) -> Diagnostic {
-    let why = Why::Misfit(misfit);
-    Diagnostic::new(Exit::NoPlanFits, format!("{count} x {}: {}", gpu.name, why.detail())).hint(why.fix())
+    let why = Rejection::from(misfit);
+    let message = format!("{count} x {}: {}", gpu.name, rejection::sentence(&why));
+    Diagnostic::new(Exit::NoPlanFits, message).hint(rejection::fix(&why))
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{OutputFormat, PlanArguments, PriceArguments};
@@ -17,10 +18,11 @@ use crate::profile;
 use crate::settings::{Catalogs, Settings};
 use crate::workload;
 use gpuplan_estimate::{Correction, OwnRun};
-use gpuplan_plan::choose::World;
-use gpuplan_plan::what_if;
-use gpuplan_plan::{Limits, PlanSet, Rejection};
-use gpuplan_report::plan_json::{Context, document};
+use gpuplan_plan::document::{Context, PlanDocument};
+use gpuplan_plan::training::what_if::price_findings;
+use gpuplan_plan::{Context as Question, Limits, PlanSet, Rejected, Rejection, World};
+use gpuplan_report::sentences::rejection;
+use gpuplan_report::sentences::words::English;
 use gpuplan_report::{plan_csv, plan_text};
 use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
 
@@ -88,8 +90,8 @@ pub fn compute_on(
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);
     if let Some(profile) = measured.profile() {
-        set.findings =
-            what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
+        let question = Question { world, workload: &resolved.workload, limits: &limits };
+        set.findings = price_findings(question, set.recommendation.as_ref(), &profile.findings);
     }
     Ok(Answered { catalogs, resolved, limits, correction, measured_sha256: measured.sha256(), set })
 }
@@ -148,7 +150,7 @@ fn answer(
     let headline = settings.warn_about_age(&answered.catalogs.market, printer);
     let context = context(&answered, file, settings)?;
     match settings.output {
-        OutputFormat::Json => printer.data(&pretty(&document(&answered.set, &context)))?,
+        OutputFormat::Json => printer.data(&pretty(&PlanDocument::new(&answered.set, &context)))?,
         OutputFormat::Csv => printer.data(&plan_csv::text(&answered.set, &context))?,
         OutputFormat::Table if answered.set.recommendation.is_some() => printer.data(&plan_text::text(
             &answered.set,
@@ -182,11 +184,14 @@ pub fn context<'a>(
         offers_sha256,
         measured_sha256: answered.measured_sha256.clone(),
         seed: settings.seed,
+        words: &English,
     })
 }
 
-pub fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
+/// A JSON output, indented.
+pub fn pretty(output: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(output).expect("an output has text keys");
+    format!("{text}\n")
 }
 
 /// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.
@@ -199,14 +204,14 @@ pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
         (Exit::NoPlanFits, "no plan fits")
     };
     let mut message = message.to_owned();
-    let by_policy = |rejection: &&Rejection| !set.only_policy || rejection.detail.starts_with("policy.toml");
+    let by_policy = |rejected: &&Rejected| !set.only_policy || matches!(rejected.why, Rejection::Policy(_));
     let candidates = if set.only_policy { &set.rejected } else { &set.nearest };
     for nearest in candidates.iter().filter(by_policy).take(3) {
-        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, nearest.detail));
+        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why)));
     }
     let diagnostic = Diagnostic::new(exit, message);
     match candidates.iter().find(by_policy) {
-        Some(nearest) => diagnostic.hint(nearest.nearest_fix.clone()),
+        Some(nearest) => diagnostic.hint(rejection::fix(&nearest.why)),
         None => diagnostic,
     }
 }

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 
+use crate::sentences::input::staging_limit;
 use gpuplan_market::Quote;
-use gpuplan_plan::staging::Staging;
+use gpuplan_plan::input::staging::Staging;
 use gpuplan_units::{Band, Bytes, Hours, Usd, UsdPerHour};
 
 /// Dollars with cents below a thousand, whole dollars with separators above.
@@ -26,7 +27,7 @@ pub fn change(amount: Usd) -> String {
     format!("{sign}{}", usd(Usd::from_nanos(amount.nanos().abs())))
 }
 
-/// A probability from draws: neither never nor always.
+/// A probability estimated from draws: never 0, never 1.
 pub fn probability(share: f64) -> String {
     match share {
         share if share > 0.99 => "> 0.99".to_owned(),
@@ -35,13 +36,13 @@ pub fn probability(share: f64) -> String {
     }
 }
 
-/// A rate with as many digits as tell offers apart.
+/// A rate with enough digits to tell offers apart.
 pub fn rate(rate: UsdPerHour) -> String {
     let dollars = rate.dollars();
     if dollars < 1.0 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
 }
 
-/// Thousands separators.
+/// With thousands separators.
 pub fn thousands(number: i128) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::new();
@@ -88,19 +89,19 @@ pub fn step_band(band: Band) -> String {
     format!("{} ({} to {})", step_seconds(band.expected), step_seconds(band.low), step_seconds(band.high))
 }
 
-/// Age of an observation: `3 h`, `113 d`.
 /// Where a price came from and how long ago it was seen, such as `live 4 s` or `snapshot 113 d`.
 pub fn seen(quote: &Quote, now: Timestamp) -> String {
     format!("{} {}", quote.origin.word(), age(quote.observed_at, now))
 }
 
-/// A clock that is ahead by no more than this is a question that took a while: `now` is when the program started. Seconds.
-const WHILE_ASKING: f64 = 120.0;
+/// An observation may be this much newer than `now`, which is when the program started: live prices take a while to arrive. Seconds.
+const FETCH_TIME: f64 = 120.0;
 
+/// Age of an observation: `3 h`, `113 d`.
 pub fn age(observed_at: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(observed_at).as_secs_f64();
     let hours = seconds / 3600.0;
-    if seconds < -WHILE_ASKING {
+    if seconds < -FETCH_TIME {
         "in the future".to_owned()
     } else if seconds < 60.0 {
         format!("{:.0} s", seconds.max(0.0))
@@ -119,13 +120,15 @@ pub fn staging(staging: &Staging) -> String {
     let (time, rate) = (Hours::from(staging.seconds()), Bytes(staging.bytes_per_second));
     format!(
         "{} to {disk} of each machine in {time}, counted with every start: {} gives {rate}/s",
-        staging.bytes, staging.limit
+        staging.bytes,
+        staging_limit(staging.limit)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuplan_plan::input::staging::StagingLimit;
 
     #[test]
     fn money_keeps_its_cents_where_they_matter() {
@@ -151,12 +154,12 @@ mod tests {
         let said = staging(&Staging {
             bytes: Bytes(1e12),
             bytes_per_second: 1.25e9,
-            limit: "its disk",
+            limit: StagingLimit::NetworkDisk,
             is_on_local_disk: false,
         });
         assert_eq!(
             said,
-            "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its disk gives 1.2 GiB/s"
+            "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its network disk gives 1.2 GiB/s"
         );
     }
 }

@@ -5,19 +5,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::fit::{ALWAYS, Wish, fit};
+use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::format::{rate, seen, three_figures, usd};
 use crate::json_text::{json_value, pretty};
-use crate::plan_json::{Context, plan_json};
 use crate::plan_text::wrap;
 use crate::sentences::assumption::job_sentence;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, JobKind, KeyValue};
 use gpuplan_market::{Market, Origin};
-use gpuplan_plan::Plan;
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
+use gpuplan_plan::document::{Context, PlanRecord};
+use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
+use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// A plan and the market that its offer stands in.
@@ -121,16 +120,16 @@ fn table<'a>(
     named: Named,
     width: u16,
 ) -> String {
-    let wishes = [
-        Wish::needed(Column::left(titles.0, 0), 6),
-        Wish::needed(Column::left("GPUs", 0), 1),
-        Wish::elastic(Column::left("machines", 0), 12),
-        Wish::elastic(Column::left("where", 0), 10),
-        Wish::needed(Column::left("terms", 0), 2),
-        Wish::needed(Column::right("$/h", 0), ALWAYS),
-        Wish::needed(Column::right("cost", 0), 4),
-        Wish::extra(Column::right("seen", 0), 1),
-        Wish::needed(Column::left(titles.1, 0), 5),
+    let flexible = [
+        FlexibleColumn::needed(Column::left(titles.0, 0), 6),
+        FlexibleColumn::needed(Column::left("GPUs", 0), 1),
+        FlexibleColumn::elastic(Column::left("machines", 0), 12),
+        FlexibleColumn::elastic(Column::left("where", 0), 10),
+        FlexibleColumn::needed(Column::left("terms", 0), 2),
+        FlexibleColumn::needed(Column::right("$/h", 0), ALWAYS),
+        FlexibleColumn::needed(Column::right("cost", 0), 4),
+        FlexibleColumn::extra(Column::right("seen", 0), 1),
+        FlexibleColumn::needed(Column::left(titles.1, 0), 5),
     ];
     let mut rows: Vec<Vec<String>> = offers
         .map(|(one, change, gain)| {
@@ -150,7 +149,7 @@ fn table<'a>(
             ]
         })
         .collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     render(&columns, rows, width)
 }
 
@@ -372,7 +371,7 @@ pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>,
     });
     let comparison = JobComparison {
         job: JobRecord::new(asked, hardware),
-        baseline: baseline.map(|(plan, context)| json_value(&plan_json(plan, context))),
+        baseline: baseline.map(|(plan, context)| json_value(&PlanRecord::new(plan, context))),
         difference,
     };
     json_value(&comparison)

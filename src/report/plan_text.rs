@@ -5,16 +5,16 @@ use std::fmt::Write as _;
 
 use crate::format;
 use crate::input;
-use crate::plan_json::{Context, PlanJson, SweepJson, plan_json};
 use crate::profile_text;
-use crate::sentences::assumption::sentences;
+use crate::sentences;
 use crate::serving_text;
 use crate::spot_text;
 use crate::table::{Column, footer, render};
+pub use crate::wrap::wrap;
 use gpuplan_market::Offer;
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::filters::Reason;
-use gpuplan_plan::{Bill, Plan, PlanSet, Rejection};
+use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
+use gpuplan_plan::input::feeding::bound_word;
+use gpuplan_plan::{Bill, Plan, PlanSet, Rejected, RejectionReason, plan_id};
 use gpuplan_units::{Bytes, Hours, Usd};
 use gpuplan_workload::{Amount, Workload};
 
@@ -36,7 +36,7 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     }
     say(wrap(&workload_line(context.workload), width, "  "));
     if !context.assumed.is_empty() {
-        say(wrap(&format!("Assumed: {}", sentences(context.assumed).join("; ")), width, "  "));
+        say(wrap(&format!("Assumed: {}", sentences::assumption::sentences(context.assumed).join("; ")), width, "  "));
     }
     say(String::new());
     if let Some(best) = &set.recommendation {
@@ -57,8 +57,8 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     if !set.findings.is_empty() {
         say(profile_text::priced(&set.findings, width));
     }
-    for note in &set.notes {
-        say(wrap(&format!("Note: {note}"), width, "  "));
+    for warning in &set.warnings {
+        say(wrap(&format!("Note: {}", sentences::warning::sentence(warning)), width, "  "));
     }
     say(format!(
         "Looked at {} offers and {} machine shapes; made {} layout estimates.",
@@ -105,17 +105,16 @@ fn rate_words(offer: &Offer, context: &Context) -> String {
     )
 }
 
-fn sweep_words(sweep: &SweepJson) -> String {
-    let SweepJson { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
+fn sweep_words(sweep: &SweepRecord) -> String {
+    let SweepRecord { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
     let card = if gpus_per_run.is_slice() || gpus_per_run.devices() == 1 { "GPU" } else { "GPUs" };
-    let hours = Hours(*run_hours);
     format!(
-        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {hours}; one bill"
+        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {run_hours}; one bill"
     )
 }
 
 fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
-    let json = plan_json(plan, context);
+    let json = PlanRecord::new(plan, context);
     let world = context.world;
     let offer = world.market.offer(plan.offer);
     let instance = world.hardware.instance(plan.instance);
@@ -166,11 +165,11 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     for (name, value) in input::rows(plan) {
         row(name, value);
     }
-    for reason in &plan.because {
-        row("why", reason.clone());
+    for reason in &plan.reasons {
+        row("why", sentences::reason::sentence(reason));
     }
     for advice in &plan.advice {
-        row("advice", advice.clone());
+        row("advice", sentences::advice::sentence(advice));
     }
     out.push('\n');
     out.push_str(&bill(plan, width));
@@ -182,7 +181,7 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
 }
 
 /// How a training run works.
-fn training_rows(plan: &Plan, json: &PlanJson, card: Bytes) -> Vec<(&'static str, String)> {
+fn training_rows(plan: &Plan, json: &PlanRecord, card: Bytes) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(sweep) = &json.sweep {
         rows.push(("sweep", sweep_words(sweep)));
@@ -194,13 +193,17 @@ fn training_rows(plan: &Plan, json: &PlanJson, card: Bytes) -> Vec<(&'static str
             json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation
         ),
     ));
-    let speed = json.tokens_per_second.map_or_else(
-        || format!("{} samples/s", format::count(json.samples_per_second.expected)),
+    let speed = json.step.tokens_per_second.map_or_else(
+        || format!("{} samples/s", format::count(json.step.samples_per_second.expected)),
         |tokens| format!("{} tokens/s", format::count(tokens.expected)),
     );
     rows.push((
         "step",
-        format!("{}, {speed}, {:.0} % MFU", format::step_band(json.step_seconds), json.model_flop_utilization * 100.0),
+        format!(
+            "{}, {speed}, {:.0} % MFU",
+            format::step_band(json.step.step_seconds),
+            json.step.model_flop_utilization * 100.0
+        ),
     ));
     rows.push(("memory", format!("{} of {card} a GPU", Bytes(plan.step.memory.required))));
     let saving = plan.run.saving;
@@ -256,7 +259,7 @@ pub(super) fn bill_table(bill: &Bill, expected: Usd, width: u16) -> String {
                 line.unit.to_owned(),
                 format!("${}", line.unit_price),
                 format::usd(line.cost),
-                line.basis.to_string(),
+                sentences::bill::basis(&line.basis),
             ]
         })
         .collect();
@@ -292,7 +295,7 @@ fn terms_table(set: &PlanSet, context: &Context, width: u16) -> String {
         }
         Err(why) => {
             let mut row = vec![String::new(); 7];
-            (row[0], row[6]) = (terms.purchase.to_owned(), why.clone());
+            (row[0], row[6]) = (terms.purchase.to_owned(), sentences::rejection::sentence(why));
             row
         }
     });
@@ -340,7 +343,7 @@ fn plan_row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         seen(offer, context),
         plan.step.setting.layout.to_string(),
         format::step_seconds(plan.step.time.total),
-        gpuplan_plan::loading::bound_word(&plan.step),
+        bound_word(&plan.step),
         plan.hours().to_string(),
         format::usd(plan.cost.expected),
         format::usd(plan.cost.p90),
@@ -354,10 +357,11 @@ fn seen(offer: &Offer, context: &Context) -> String {
 }
 
 /// How many of what were refused, and the nearest of each kind.
-pub(super) fn rejected(rejections: &[Rejection], width: u16) -> String {
-    let mut by_reason: BTreeMap<Reason, (u64, Option<&Rejection>)> = BTreeMap::new();
-    for rejection in rejections.iter().filter(|rejection| rejection.reason != Reason::Dominated) {
-        let entry = by_reason.entry(rejection.reason).or_insert((0, None));
+pub(super) fn rejected(rejections: &[Rejected], width: u16) -> String {
+    let mut by_reason: BTreeMap<RejectionReason, (u64, Option<&Rejected>)> = BTreeMap::new();
+    let is_told = |rejected: &&Rejected| rejected.why.reason() != RejectionReason::Dominated;
+    for rejection in rejections.iter().filter(is_told) {
+        let entry = by_reason.entry(rejection.why.reason()).or_insert((0, None));
         entry.0 += rejection.count;
         // The list is sorted nearest first.
         entry.1 = entry.1.or(Some(rejection));
@@ -378,58 +382,9 @@ pub(super) fn rejected(rejections: &[Rejection], width: u16) -> String {
             reason.word().to_owned(),
             format::thousands(count.into()),
             nearest.what.clone(),
-            nearest.detail.clone(),
-            nearest.nearest_fix.clone(),
+            sentences::rejection::sentence(&nearest.why),
+            sentences::rejection::fix(&nearest.why),
         ])
     });
     render(&columns, rows, width)
-}
-
-/// Breaks at spaces so that no line passes `width`; later lines start with `indent`.
-pub fn wrap(text: &str, width: u16, indent: &str) -> String {
-    let width = usize::from(width);
-    let lead: String = text.chars().take_while(|c| *c == ' ').collect();
-    let mut lines = Vec::new();
-    let mut line = lead;
-    let mut empty = true;
-    // Runs of spaces inside the text stay: they align the columns of a row.
-    for word in split_keeping_gaps(text.trim_start()) {
-        if !empty && line.chars().count() + word.trim_end().chars().count() > width {
-            lines.push(line.trim_end().to_owned());
-            indent.clone_into(&mut line);
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    lines.push(line.trim_end().to_owned());
-    lines.join("\n")
-}
-
-/// Words with the spaces that follow them.
-fn split_keeping_gaps(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let word = rest.find(' ').unwrap_or(rest.len());
-        let gap = rest[word..].find(|c| c != ' ').map_or(rest.len(), |gap| word + gap);
-        let (taken, left) = rest.split_at(gap);
-        rest = left;
-        Some(taken)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_lines_break_at_spaces_and_keep_their_gaps() {
-        assert_eq!(
-            wrap("  cost      one two three", 18, "            "),
-            "  cost      one\n            two\n            three"
-        );
-        assert_eq!(wrap("short", 80, "  "), "short");
-    }
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::format;
-use crate::plan_text::wrap;
+use crate::sentences;
 use crate::table::{Column, render};
-use gpuplan_plan::what_if::PricedFinding;
+use crate::wrap::wrap;
+use gpuplan_plan::training::what_if::PricedFinding;
 use gpuplan_units::{Bytes, Hours};
 use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
 
@@ -256,7 +257,7 @@ fn findings_text(findings: &[Finding], width: u16) -> String {
     let mut out = "Findings\n".to_owned();
     for finding in findings {
         let gain = match finding.mended {
-            Mended::Step { left } => format!(" Mending it would save at most {:.0} % of a step.", (1.0 - left) * 100.0),
+            Mended::Step { left } => format!(" Fixing it would save at most {:.0} % of a step.", (1.0 - left) * 100.0),
             _ => String::new(),
         };
         out.push_str(&paragraph(finding, &gain, width));
@@ -264,16 +265,15 @@ fn findings_text(findings: &[Finding], width: u16) -> String {
     out
 }
 
-/// The findings of a profile with what mending each would save of the planned run.
+/// The findings of a profile with what fixing each would save of the planned run.
 pub fn priced(findings: &[PricedFinding], width: u16) -> String {
     let mut out = "What the profile found (savings at best, each by itself)\n".to_owned();
     for priced in findings {
-        let gain = match (priced.saves_usd, priced.why_unpriced) {
-            (Some(usd), _) => {
-                let hours = priced.saves_hours.map_or(String::new(), |hours| format!(" and {}", Hours(hours)));
-                format!(" Fixing this saves about {}{hours} of this run.", format::usd(usd))
+        let gain = match priced.savings {
+            Ok(savings) => {
+                format!(" Fixing this saves about {} and {} of this run.", format::usd(savings.cost), savings.hours)
             }
-            (None, why) => why.map_or(String::new(), |why| format!(" Not priced: {why}.")),
+            Err(why) => format!(" Not priced: {}.", sentences::finding::unpriced(why)),
         };
         out.push_str(&paragraph(&priced.finding, &gain, width));
     }
