@@ -158,7 +158,7 @@ fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
         "node": order.node,
         "nodes": spec.nodes,
         "rate_usd_per_hour": order.choice.rate,
-        "billing": { "step_seconds": order.choice.rule.step_seconds, "minimum_seconds": order.choice.rule.minimum_seconds },
+        "billing": { "minimum_seconds": order.choice.minimum_seconds },
         "lifetime_seconds": order.lifetime.max(0.0) as u64,
     })
 }
@@ -185,7 +185,7 @@ mod tests {
     use crate::events::Choice;
     use crate::job::{Job, Parcel, Secret};
     use crate::machine::{Market, Pool};
-    use gpuplan_units::{BillingRule, GpuCount, Usd, UsdPerHour};
+    use gpuplan_units::{GpuCount, Usd, UsdPerHour};
     use gpuplan_workload::Sweep;
 
     fn spec() -> RunSpec {
@@ -239,7 +239,7 @@ mod tests {
         let order = Order {
             epoch: 1,
             node: 1,
-            choice: Choice { pool, rate: UsdPerHour::from_nanos(1), rule: BillingRule::PER_SECOND },
+            choice: Choice { pool, rate: UsdPerHour::from_nanos(1), minimum_seconds: 60 },
             token: "t".to_owned(),
             name: "n".to_owned(),
             lifetime: 7201.0,

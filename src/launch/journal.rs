@@ -13,12 +13,13 @@ use crate::events::{Choice, End, Order, Past};
 use crate::machine::{Machine, MachineId, Pool};
 use crate::rental::{Rental, Rentals};
 use crate::spec::{RunSpec, SpecError};
-use gpuplan_units::{BillingRule, UsdPerHour};
+use gpuplan_units::UsdPerHour;
 
 const VERSION: i64 = 1;
 /// How long another process may hold the file.
 const BUSY: Duration = Duration::from_secs(10);
 
+/// `step` was the billing step. Every cloud bills by the second, so 1 is written for journals that want a value.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
         run TEXT PRIMARY KEY, spec TEXT NOT NULL, started_at INTEGER NOT NULL, ended_at INTEGER, end TEXT,
@@ -156,10 +157,10 @@ impl Journal {
 
     /// Before the call. Repeating a call writes nothing new.
     pub fn intend(&mut self, run: &str, number: u64, order: &Order, at: f64) -> Result<(), JournalError> {
-        let Choice { pool, rate, rule } = &order.choice;
+        let Choice { pool, rate, minimum_seconds } = &order.choice;
         self.write(
             "INSERT OR IGNORE INTO orders (token, run, number, epoch, node, pool, rate, step, minimum, sent_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9)",
             params![
                 order.token,
                 run,
@@ -168,8 +169,7 @@ impl Journal {
                 order.node,
                 json(pool)?,
                 rate.nanos(),
-                rule.step_seconds,
-                rule.minimum_seconds,
+                minimum_seconds,
                 at
             ],
         )?;
@@ -185,7 +185,7 @@ impl Journal {
     /// A machine that a cloud named, so that it is never forgotten.
     pub fn found(&mut self, run: &str, machine: &Machine, choice: &Choice, since: f64) -> Result<(), JournalError> {
         self.write(
-            "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8)",
             params![
                 machine.id.0,
                 run,
@@ -193,8 +193,7 @@ impl Journal {
                 machine.epoch as i64,
                 machine.node,
                 choice.rate.nanos(),
-                choice.rule.step_seconds,
-                choice.rule.minimum_seconds,
+                choice.minimum_seconds,
                 since
             ],
         )?;
@@ -268,7 +267,7 @@ impl Journal {
         for (epoch, node, rental) in &adopted.earlier {
             self.write(
                 "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since, until) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8, ?9)",
                 params![
                     rental.machine.0,
                     spec.run,
@@ -276,8 +275,7 @@ impl Journal {
                     *epoch as i64,
                     node,
                     rental.rate.nanos(),
-                    rental.rule.step_seconds,
-                    rental.rule.minimum_seconds,
+                    rental.minimum_seconds,
                     rental.since,
                     rental.until
                 ],
@@ -333,21 +331,20 @@ impl Journal {
             past.last_pool = Some(pool(&row.get::<_, String>(1)?)?);
             past.has_open_order |= !row.get::<_, bool>(2)?;
         }
-        let mut rented = self
-            .database
-            .prepare("SELECT id, pool, epoch, node, rate, step, minimum, since, until FROM machines WHERE run = ?1 ORDER BY since, id")?;
+        let mut rented = self.database.prepare(
+            "SELECT id, pool, epoch, node, rate, minimum, since, until FROM machines WHERE run = ?1 ORDER BY since, id",
+        )?;
         let mut rows = rented.query([run])?;
         while let Some(row) = rows.next()? {
-            let (id, until) = (MachineId(row.get(0)?), row.get::<_, Option<f64>>(8)?);
-            let rule = BillingRule { step_seconds: row.get(5)?, minimum_seconds: row.get(6)? };
+            let (id, until) = (MachineId(row.get(0)?), row.get::<_, Option<f64>>(7)?);
             let pool = pool(&row.get::<_, String>(1)?)?;
             let (epoch, node) = (row.get::<_, i64>(2)? as u64, row.get(3)?);
             machines.push(KeptMachine { id: id.clone(), pool, epoch, node, is_over: until.is_some() });
             past.rentals.add(Rental {
                 machine: id,
                 rate: UsdPerHour::from_nanos(row.get(4)?),
-                rule,
-                since: row.get(7)?,
+                minimum_seconds: row.get(5)?,
+                since: row.get(6)?,
                 until,
             });
         }
