@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, params};
-use rustix::process::{Signal, getpid, kill_process};
 
 use crate::events::{Choice, End, Order, Past};
 use crate::machine::{Machine, MachineId, Pool};
@@ -55,8 +54,6 @@ pub enum JournalError {
 
 pub struct Journal {
     database: Connection,
-    /// Steps until this process kills itself, for a test that does so at every one.
-    steps_to_live: Option<u64>,
 }
 
 /// Lines for people, of one moment.
@@ -116,29 +113,12 @@ impl Journal {
         }
         database.execute_batch(TABLES)?;
         database.pragma_update(None, "user_version", VERSION)?;
-        Ok(Self { database, steps_to_live: None })
-    }
-
-    /// A step is the moment before or after a write: between two of them lies every call to a cloud.
-    pub fn dies_after(self, steps: Option<u64>) -> Self {
-        Self { steps_to_live: steps, ..self }
-    }
-
-    fn step(&mut self) {
-        if let Some(steps) = &mut self.steps_to_live {
-            *steps = steps.saturating_sub(1);
-            if *steps == 0 {
-                let _ = kill_process(getpid(), Signal::KILL);
-            }
-        }
+        Ok(Self { database })
     }
 
     /// One write that is on the disk when it returns.
     fn write(&mut self, statement: &str, values: impl Params) -> Result<usize, JournalError> {
-        self.step();
-        let rows = self.database.execute(statement, values)?;
-        self.step();
-        Ok(rows)
+        Ok(self.database.execute(statement, values)?)
     }
 
     /// What is known of a run by now, in place of what was.
@@ -209,7 +189,6 @@ impl Journal {
         interruptions: u32,
         said: &Said<'_>,
     ) -> Result<(), JournalError> {
-        self.step();
         let writing = self.database.transaction()?;
         for rental in &rentals.0 {
             writing.execute(
@@ -228,7 +207,6 @@ impl Journal {
             )?;
         }
         writing.commit()?;
-        self.step();
         Ok(())
     }
 

@@ -87,7 +87,7 @@ impl Chosen<'_> {
             worst_changeover_hours: plan.run.worst_changeover.0,
             budget_usd: self.limits.budget,
             lifetime_hours: lifetime,
-            silence_seconds: if self.is_fake { fake::SILENCE * fake::SPEED } else { SILENCE },
+            silence_seconds: SILENCE,
             expected_cost_usd: plan.cost.expected,
             steps: plan.run.steps,
             store,
