@@ -1,7 +1,7 @@
 //! `Webhook`: sends messages of a run as JSON to an address of the user, such as a chat's incoming hook.
 
-use gpuplan_agent::notice::BoxFuture;
-use gpuplan_agent::notify::{Message, Notifier};
+use gpuplan_agent::ports::notice::BoxFuture;
+use gpuplan_agent::ports::notify::{Message, Notifier};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_market::SourceError;
 

@@ -10,15 +10,15 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::boot::request::{boot_script, request};
 use crate::clock::Clock;
 use crate::controller::Controller;
-use crate::events::{Action, End, Event, Order, Outcome, Report};
+use crate::controller::events::{Action, End, Event, Order, Outcome, Report};
 use crate::journal::{Journal, JournalError, Said};
-use crate::launch_error::LaunchError;
-use crate::launcher::Launcher;
-use crate::machine::MachineId;
+use crate::ports::launch_error::LaunchError;
+use crate::ports::launcher::Launcher;
+use crate::ports::machine::MachineId;
 use crate::rented;
-use crate::request::{boot_script, request};
 use crate::spec::RunSpec;
 use gpuplan_runstore::status::Staged;
 use gpuplan_runstore::{Phase, Run, Status, StoreError, SweepStatus};
@@ -101,11 +101,11 @@ struct Leader<'a, 'b> {
 }
 
 /// What is known of the present gang.
-enum Word {
+enum PollResult {
     Nothing,
     /// The first agent has ended, and the others are about to.
     Awaited,
-    Said(Report),
+    Report(Report),
 }
 
 /// Leads the run until it ends; `None` if it was left to run on.
@@ -145,19 +145,19 @@ impl<'a> Leader<'a, '_> {
             tokio::select! {
                 Some(event) = self.calls.next(), if !self.calls.is_empty() => {
                     // A machine that is gone may have said before that the run is completed.
-                    let word = if matches!(event, Event::Listed(_)) { self.report().await } else { Word::Nothing };
+                    let word = if matches!(event, Event::Listed(_)) { self.report().await } else { PollResult::Nothing };
                     match word {
                         // Another list comes after their last words.
-                        Word::Awaited => continue,
-                        Word::Said(report) => self.hear(Event::Reported(report)).await?,
-                        Word::Nothing => {}
+                        PollResult::Awaited => continue,
+                        PollResult::Report(report) => self.hear(Event::Reported(report)).await?,
+                        PollResult::Nothing => {}
                     }
                     self.hear(event).await?;
                 }
                 () = tokio::time::sleep_until(wake.min(read_at)) => {
                     if Instant::now() >= read_at {
                         read_at = Instant::now() + self.wiring.clock.pause(READ);
-                        self.look().await?;
+                        self.poll().await?;
                     }
                     if self.controller.end().is_none() && self.wiring.clock.now() >= self.wake {
                         self.hear(Event::Clock).await?;
@@ -219,14 +219,14 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// Into the journal, where `stop` may have been called from elsewhere, and into the run's store.
-    async fn look(&mut self) -> Result<(), LeadError> {
+    async fn poll(&mut self) -> Result<(), LeadError> {
         self.leads()?;
         if self.wiring.journal.has_ended(&self.spec.run)? {
             return self.hear(Event::Stop).await;
         }
         match self.report().await {
-            Word::Said(report) => self.hear(Event::Reported(report)).await,
-            Word::Awaited | Word::Nothing => Ok(()),
+            PollResult::Report(report) => self.hear(Event::Reported(report)).await,
+            PollResult::Awaited | PollResult::Nothing => Ok(()),
         }
     }
 
@@ -361,22 +361,22 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// What the agent of the present gang says in the store; a store that does not answer says nothing.
-    async fn report(&mut self) -> Word {
-        let Ok(Some(status)) = self.wiring.store.status(0).await else { return Word::Nothing };
+    async fn report(&mut self) -> PollResult {
+        let Ok(Some(status)) = self.wiring.store.status(0).await else { return PollResult::Nothing };
         if self.store_epoch.is_none() {
             // A gang that was there when this process took the lead is the last that claimed the run.
             self.store_epoch = self.wiring.store.highest_epoch().await.ok().map(|highest| highest.saturating_sub(1));
         }
         if self.store_epoch.is_none_or(|before| status.epoch <= before) {
-            return Word::Nothing;
+            return PollResult::Nothing;
         }
-        let Ok(outcome) = self.outcome(&status).await else { return Word::Nothing };
+        let Ok(outcome) = self.outcome(&status).await else { return PollResult::Nothing };
         if outcome.is_some() && self.others_still_speak(status.epoch).await {
-            return Word::Awaited;
+            return PollResult::Awaited;
         }
         self.staged = status.staged.filter(|_| status.phase == Phase::Staging);
-        let Ok(done) = self.done(&status).await else { return Word::Nothing };
-        Word::Said(Report {
+        let Ok(done) = self.done(&status).await else { return PollResult::Nothing };
+        PollResult::Report(Report {
             epoch: self.gang_epoch,
             done,
             has_started: status.starts > 0 || status.phase == Phase::Staging,

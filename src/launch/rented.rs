@@ -1,8 +1,8 @@
 //! What the journal knows of a run's machines, in the words of the run's store: there it counts for everybody who adds up money.
 
 use crate::clock::Clock;
+use crate::controller::rental::Rental;
 use crate::journal::{Kept, KeptMachine};
-use crate::rental::Rental;
 use gpuplan_runstore::rented::VERSION;
 use gpuplan_runstore::{AllRented, Rented};
 

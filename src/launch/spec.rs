@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::block::BlockOrder;
-use crate::events::{Choice, Terms};
+use crate::controller::events::{Choice, Terms};
 use crate::job::Job;
-use crate::machine::Pool;
+use crate::ports::block::BlockOrder;
+use crate::ports::machine::Pool;
 use gpuplan_runstore::Expected;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::semi_markov::Tables;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use gpuplan_agent::notice::LONGEST;
+use gpuplan_agent::ports::notice::LONGEST;
 use gpuplan_agent::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
 use gpuplan_clouds_http::endpoint;
 use gpuplan_clouds_http::metadata::{Metadata, Said, Way};

@@ -1,12 +1,12 @@
 //! Orders of a gang: one machine after the other, repeated until the answer is clear, and given back where nobody waits for it.
 
+use crate::controller::events::{Action, Choice, Order};
+use crate::controller::phase::{Gang, Next, Open, Phase, Which};
+use crate::controller::rental::Rental;
 use crate::controller::{Controller, FIRST_PAUSE, STRAYS};
-use crate::events::{Action, Choice, Order};
-use crate::launch_error::LaunchError;
-use crate::machine::{Machine, MachineId};
 use crate::names;
-use crate::phase::{Gang, Next, Open, Phase, Which};
-use crate::rental::Rental;
+use crate::ports::launch_error::LaunchError;
+use crate::ports::machine::{Machine, MachineId};
 use gpuplan_spot::policy::reason::Reason;
 use gpuplan_units::UsdPerHour;
 
@@ -63,7 +63,7 @@ impl Controller {
                 self.watch.failed(pool);
             }
             let refusal = LaunchError::Capacity { code: "incomplete gang".to_owned() };
-            self.blocks.refused(&self.choice(gang.which).pool.clone(), &refusal, now);
+            self.refusals.refused(&self.choice(gang.which).pool.clone(), &refusal, now);
             self.unclear_until = self.unclear_until.max(now + STRAYS);
             self.end_all(now, Next::Choose, actions);
             return;
@@ -112,7 +112,7 @@ impl Controller {
             return self.order(now, gang, actions);
         }
         let choice = self.choice(gang.which).clone();
-        self.blocks.gave(&choice.pool);
+        self.refusals.gave(&choice.pool);
         if let Which::Spot(pool) = gang.which {
             self.last_pool = Some(pool);
         }
@@ -142,11 +142,11 @@ impl Controller {
         }
         // Six calls without a clear answer say as much as none to be had.
         let unclear = LaunchError::Capacity { code: "no clear answer".to_owned() };
-        self.blocks.refused(pool, if matches!(error, LaunchError::Unclear { .. }) { &unclear } else { error }, now);
+        self.refusals.refused(pool, if matches!(error, LaunchError::Unclear { .. }) { &unclear } else { error }, now);
         if let Which::Spot(index) = gang.which {
             self.watch.failed(index);
             for other in 0..self.terms.spot.len() {
-                if self.blocks.until(&self.terms.spot[other].pool, now).is_some() {
+                if self.refusals.until(&self.terms.spot[other].pool, now).is_some() {
                     self.watch.failed(other);
                 }
             }

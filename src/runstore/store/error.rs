@@ -30,6 +30,13 @@ pub enum StoreError {
     Local { path: String, source: io::Error },
 }
 
+impl StoreError {
+    /// Whether the same request may succeed later: the store was away, or somebody mends the credentials.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Denied { .. })
+    }
+}
+
 pub fn refused(key: &str, error: &Error) -> StoreError {
     let key = key.to_owned();
     match error {
