@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::billed::Billing;
+use crate::costs::billed::Billing;
 use gpuplan_units::{Usd, UsdPerHour};
 
 const VERSION: u32 = 1;

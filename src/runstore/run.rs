@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::billed::{Billed, Spent};
-use crate::epoch::Epoch;
-use crate::history::{Origins, restore_order};
+use crate::checkpoint::history::{Origins, restore_order};
+use crate::checkpoint::manifest::{Manifest, ManifestError};
+use crate::costs::billed::{Billed, Spent};
 use crate::layout::{Layout, ManifestName};
-use crate::manifest::{Manifest, ManifestError};
 use crate::status::Status;
 use crate::store::{Sent, Store, StoreError};
+use crate::team::epoch::Epoch;
 use gpuplan_units::Usd;
 
 #[derive(Clone, Debug)]

@@ -144,6 +144,7 @@ mod tests {
     use super::*;
     use crate::ports::logger::Stream;
     use gpuplan_runstore::layout::Layout;
+    use gpuplan_runstore::status::MachineStatus;
     use gpuplan_runstore::{Phase, Status, Store};
 
     /// An owner that beats whenever somebody says that it is watched for, if it lives.
@@ -170,9 +171,7 @@ mod tests {
                 staged: None,
                 is_done: None,
                 warnings: Vec::new(),
-                sample: None,
-                findings: Vec::new(),
-                disk_free_bytes: None,
+                machine: MachineStatus::default(),
             };
             std::fs::create_dir_all(self.status.parent().unwrap()).unwrap();
             std::fs::write(&self.status, serde_json::to_vec(&status).unwrap()).unwrap();

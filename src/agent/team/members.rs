@@ -222,6 +222,7 @@ mod tests {
     use super::*;
     use gpuplan_runstore::Store;
     use gpuplan_runstore::layout::Layout;
+    use gpuplan_runstore::status::MachineStatus;
 
     fn status(phase: Phase, beat: u64) -> Status {
         Status {
@@ -238,9 +239,7 @@ mod tests {
             staged: None,
             is_done: (phase == Phase::Ended).then_some(true),
             warnings: Vec::new(),
-            sample: None,
-            findings: Vec::new(),
-            disk_free_bytes: None,
+            machine: MachineStatus::default(),
         }
     }
 

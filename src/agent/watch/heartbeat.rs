@@ -9,6 +9,7 @@ use crate::life::Life;
 use crate::rules::caps::Caps;
 use crate::state::with;
 use gpuplan_runstore::billed::Saved;
+use gpuplan_runstore::status::MachineStatus;
 use gpuplan_runstore::{Billed, Phase, Spent, Status, StoreError};
 use gpuplan_telemetry::Sample;
 use gpuplan_units::Usd;
@@ -127,9 +128,11 @@ impl Heartbeat {
             spent_usd,
             is_done: state.is_done,
             warnings: state.warnings.clone(),
-            sample: state.machine.sample.as_ref().map(as_json),
-            findings: state.machine.findings.clone(),
-            disk_free_bytes: state.machine.disk_free_bytes,
+            machine: MachineStatus {
+                sample: state.machine.sample.as_ref().map(as_json),
+                findings: state.machine.findings.clone(),
+                disk_free_bytes: state.machine.disk_free_bytes,
+            },
         })
     }
 }

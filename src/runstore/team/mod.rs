@@ -1,10 +1,13 @@
 //! What the machines of one epoch tell each other. All objects but the status are created once.
 
+pub mod epoch;
+mod exchange;
+
 use serde::{Deserialize, Serialize};
 
-use crate::epoch::Owner;
+use crate::checkpoint::manifest::{Manifest, StoredFile};
 use crate::layout::ManifestName;
-use crate::manifest::{Manifest, StoredFile};
+use crate::team::epoch::Owner;
 
 /// `nodes/eN/NODE.json`: a machine takes part in an epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

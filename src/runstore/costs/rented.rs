@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::beside::SidePrice;
+use crate::costs::side_costs::SidePrice;
 use crate::run::{Run, text};
 use crate::store::StoreError;
 use gpuplan_units::billing::minimum_billed_seconds;
