@@ -51,7 +51,7 @@ const CRATES: &[(&str, &str)] = &[
 /// The only files and folders that may touch files, network, processes, threads, clocks, the environment or chance.
 const EDGE: &str = "main.rs agent_main.rs embedded/build.rs features/build.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
     launch/clock.rs launch/journal/ launch/execute.rs runstore/store/ budget/ledger.rs telemetry/nvml.rs telemetry/smi.rs telemetry/host.rs \
-    agent/checkpoint/ agent/process/ agent/staging/ agent/supervise/ agent/sweep.rs agent/team/ agent/watch/";
+    agent/checkpoint/ agent/life.rs agent/process/ agent/staging/ agent/supervise/ agent/sweep.rs agent/team/ agent/watch/";
 
 /// What the middle may not name, and what it takes instead.
 const WORLD: &[(&str, &str)] = &[

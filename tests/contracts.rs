@@ -78,7 +78,8 @@ mod prices {
 fn aws_prices_keep_the_contract() {
     let (hardware, server) =
         (gpuplan::hardware::Hardware::embedded().unwrap(), gpuplan_testbed::server::Server::start(aws::account));
-    let source = gpuplan::clouds::aws::spot_prices::SpotPrices::new(aws::session(&server.endpoint, aws::quick()));
+    let source =
+        gpuplan::clouds::aws::prices::spot_prices::SpotPrices::new(aws::session(&server.endpoint, aws::quick()));
     prices::keep_the_contract(&source, &hardware, &aws::TYPES, &["us-east-1", "us-west-1"], &aws::KEYS);
 }
 

@@ -58,7 +58,7 @@ pub enum SweepError {
     Name(#[from] RunNameError),
     #[error("the folder of a run cannot be made: {0}")]
     Folder(io::Error),
-    #[error("no signal can be heard: {0}")]
+    #[error("signals cannot be handled: {0}")]
     Signals(io::Error),
 }
 
@@ -73,7 +73,7 @@ pub async fn carry(carrier: Carrier, logger: Arc<dyn Talk>) -> i32 {
             }
         },
         Err(error) => {
-            logger.say(&format!("the sweep cannot begin: {error}"));
+            logger.say(&format!("the sweep cannot start: {error}"));
             i32::from(AGENT_FAULT)
         }
     }
@@ -104,7 +104,7 @@ impl Carrying {
         let slots = Slots::new(&before, carrier.sweep.parallel);
         let completed = slots.count(RunState::Completed);
         logger.say(&format!(
-            "sweep of {} runs, {} beside each other with {} of the GPUs each; {completed} completed before",
+            "sweep of {} runs, {} at a time with {} GPUs each; {completed} already completed",
             carrier.sweep.runs, carrier.sweep.parallel, carrier.sweep.gpus_per_run
         ));
         Ok(Self { carrier, logger, runs, slots, steps, agents: Vec::new(), written: None })

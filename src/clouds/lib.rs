@@ -93,7 +93,7 @@ pub fn with_account() -> Vec<&'static str> {
 /// Region and keys for a store of S3, where the AWS tools know an account.
 #[cfg(feature = "aws")]
 pub async fn store_keys() -> Option<(String, Arc<dyn KeySource>)> {
-    let keys = aws::keys::SharedKeys::new();
+    let keys = aws::account::keys::SharedKeys::new();
     Some((keys.region().await?, keys))
 }
 

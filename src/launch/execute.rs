@@ -38,10 +38,10 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub enum LeadError {
     #[error(transparent)]
     Journal(#[from] JournalError),
-    #[error("nobody rents machines of {0} here")]
+    #[error("this program cannot rent machines of {0}")]
     NoLauncher(String),
     /// It was told to go on elsewhere, after a stop or beside this process.
-    #[error("another process leads it now")]
+    #[error("another process is leading this run now")]
     Followed,
 }
 

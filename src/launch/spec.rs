@@ -107,7 +107,7 @@ pub enum SpecError {
     Malformed(String),
     #[error("the specification of the run was written by another version ({0})")]
     Version(u32),
-    #[error("the run has no place to rent at")]
+    #[error("the specification of the run lists no offers")]
     Nowhere,
 }
 

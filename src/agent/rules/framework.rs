@@ -65,7 +65,8 @@ impl FromStr for Framework {
     fn from_str(text: &str) -> Result<Self, String> {
         let found = FRAMEWORKS.iter().find(|(name, _)| *name == text);
         found.map(|(_, framework)| *framework).ok_or_else(|| {
-            format!("`{text}` is none of {}", FRAMEWORKS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "))
+            let names: Vec<&str> = FRAMEWORKS.iter().map(|(name, _)| *name).collect();
+            format!("`{text}` is not a valid framework; try one of {}", names.join(", "))
         })
     }
 }

@@ -117,7 +117,7 @@ impl Supervisor {
             self.handle(event, None);
         }
         if !self.ending.is_synced && self.ending.reason != Some(StopReason::Fenced) {
-            self.logger.say("warning: the newest checkpoint could not be made safe in time");
+            self.logger.say("warning: the newest checkpoint could not be uploaded in time");
         }
     }
 

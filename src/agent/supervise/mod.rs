@@ -189,7 +189,7 @@ impl Supervisor {
             Ok(Some(other)) => match command_of(&other) {
                 Ok(other) if other == *command => return,
                 Ok(_) => {
-                    self.logger.say("this run was begun with another command (spec.json in the store); for a new run give --run NAME");
+                    self.logger.say("this run was started with another command (spec.json in the store); for a new run use --run NAME");
                     return;
                 }
                 Err(error) => format!(

@@ -57,7 +57,7 @@ pub async fn gather(run: &Run, epoch: u64, rank: Place, logger: &dyn Talk) -> Re
             if !is_told {
                 let nodes = rank.nodes;
                 logger.say(&format!(
-                    "waiting for node {node} of {nodes}; without it: end all and start them with a smaller --nodes"
+                    "waiting for node {node} of {nodes}; to go on without it, stop all machines and start them with a smaller --nodes"
                 ));
             }
             is_told = true;

@@ -17,7 +17,7 @@ const ELSEWHERE: [(&str, &str); 2] = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "
 pub fn here(address: Option<IpAddr>, logger: &dyn Talk) -> Option<Rendezvous> {
     let found = find(address);
     if let Err(error) = &found {
-        logger.say(&format!("warning: the programs are not told where to meet, since no address is known ({error}); --address IP says it"));
+        logger.say(&format!("warning: no address of this machine is known ({error}), so the programs get no rendezvous; set it with --address IP"));
     }
     found.ok()
 }

@@ -25,13 +25,13 @@ pub fn signals(pool: &Pool, recommendations: &[Recommendation]) -> Result<Vec<(I
         let place = pool.place(if let [zone] = zones.as_slice() { Some(zone) } else { None });
         if let Some(score) = recommendation.obtainability {
             if !(0.0..=1.0).contains(&score) {
-                return Err(format!("{score} is no obtainability; it is left out"));
+                return Err(format!("{score} is not a valid obtainability score; it is left out"));
             }
             found.push((pool.instance, place.clone(), Signal::Obtainability(score)));
         }
         if let Some(seconds) = recommendation.uptime_seconds {
             if !seconds.is_finite() || seconds < 0.0 {
-                return Err(format!("{seconds} s is no uptime; it is left out"));
+                return Err(format!("{seconds} s is not a valid uptime; it is left out"));
             }
             found.push((pool.instance, place, Signal::UptimeHours(seconds / 3600.0)));
         }

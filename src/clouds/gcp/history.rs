@@ -66,7 +66,7 @@ pub fn points(pool: &Pool, zone: Option<&str>, records: &[Record]) -> (Vec<Price
 /// evidence and no rate of interruptions.
 pub fn daily_preemption_share(days: &[Option<f64>]) -> Result<f64, String> {
     if let Some(strange) = days.iter().flatten().find(|share| !(0.0..=1.0).contains(*share)) {
-        return Err(format!("{strange} is no share of machines; the preemption history is left out"));
+        return Err(format!("{strange} is not a valid share of machines; the preemption history is left out"));
     }
     let shares: Vec<f64> = days.iter().flatten().copied().collect();
     if shares.is_empty() {

@@ -121,7 +121,7 @@ pub fn of_family(family: &str, info: &QuotaInfo, need: &QuotaNeed, project: &str
     let entry = info.dimensions_infos.iter().filter(holds).max_by_key(|entry| entry.dimensions.len());
     let entry = entry.ok_or_else(|| missing(format!("no entry for {family} in {}", need.region)))?;
     let value: i64 =
-        entry.details.value.parse().map_err(|_| missing(format!("`{}` is no limit", entry.details.value)))?;
+        entry.details.value.parse().map_err(|_| missing(format!("`{}` is not a valid limit", entry.details.value)))?;
     let dimensions = format!(" --dimensions=region={},gpu_family={family}", need.region);
     Ok(Quota {
         code: format!("{FAMILY_QUOTA}/{family}"),

@@ -56,7 +56,7 @@ impl Controller {
     pub(super) fn create(&mut self, now: f64, gang: Gang, mut open: Open, actions: &mut Vec<Action>) {
         if now > gang.since + self.terms.gang_limit {
             actions.push(Action::Say(format!(
-                "not all {} machines came in time; those that did are given back",
+                "not all {} machines arrived in time; those that did are released",
                 self.terms.nodes
             )));
             if let Which::Spot(pool) = gang.which {
@@ -95,7 +95,7 @@ impl Controller {
             Err(LaunchError::Unclear { code }) if open.tries < MOST_TRIES => {
                 let pause = (FIRST_PAUSE * 2_f64.powi(open.tries as i32 - 1)).min(LONGEST_PAUSE);
                 actions.push(Action::Say(format!(
-                    "{}: no clear answer ({code}), asking again in {pause:.0} s",
+                    "{}: no clear answer ({code}), retrying in {pause:.0} s",
                     open.order.choice.pool
                 )));
                 self.unclear_until = now + STRAYS;

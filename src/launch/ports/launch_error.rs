@@ -23,7 +23,7 @@ pub enum LaunchError {
     #[error("quota {code} of the whole cloud is used up; to ask for more: {request}")]
     CloudQuota { code: String, request: String },
     /// What machines stand on, such as a network or a role, is not in the account. `command` makes it.
-    #[error("{missing}; `{command}` makes it")]
+    #[error("{missing}; `{command}` creates it")]
     NotSetUp { missing: String, command: String, reach: Reach },
     /// The account may not do this at all.
     #[error("not allowed ({code}): {detail}")]

@@ -41,7 +41,7 @@ pub struct StoredFile {
 /// Why an object is not a manifest that may be restored. The next older one may be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    #[error("it is no manifest: {0}")]
+    #[error("it is not a valid manifest: {0}")]
     Malformed(String),
     #[error("it was written by a newer version ({0})")]
     Newer(u32),

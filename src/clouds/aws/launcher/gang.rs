@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use aws_sdk_ec2::types::{PlacementGroup, PlacementStrategy, ResourceType, Tag, TagSpecification};
 use jiff::Timestamp;
 
+use crate::account::session::Account;
 use crate::errors::launch_error;
 use crate::launcher::filter::filter;
 use crate::launcher::order::tags;
-use crate::session::Account;
 use gpuplan_launch::names;
 use gpuplan_launch::{CreateRequest, LaunchError, Machine, MachineState};
 use gpuplan_market::SourceError;

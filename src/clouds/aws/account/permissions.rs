@@ -11,9 +11,9 @@ use aws_sdk_ec2::types::{
     RequestLaunchTemplateData, ResourceType, Tag, TagSpecification, TargetCapacitySpecificationRequest,
 };
 
-use crate::dry_run::verdict;
+use crate::account::dry_run::verdict;
+use crate::account::session::Account;
 use crate::launcher::site::MACHINE as ROLE;
-use crate::session::Account;
 use gpuplan_launch::names;
 use gpuplan_market::{Permission, Verdict};
 

@@ -8,8 +8,8 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use crate::CLOUD;
-use crate::gather::gather;
-use crate::session::{Account, Session};
+use crate::account::session::{Account, Session};
+use crate::prices::gather::gather;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError, SourceNote};
 

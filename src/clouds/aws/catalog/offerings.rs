@@ -4,8 +4,8 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Filter, GpuDeviceInfo, GpuDeviceMemoryInfo, InstanceType, LocationType};
 
 use crate::CLOUD;
-use crate::machine_types::{Cards, difference};
-use crate::session::Account;
+use crate::account::session::Account;
+use crate::catalog::machine_types::{Cards, difference};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{SourceError, SourceNote};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_ec2::Client;
 
-use crate::session::Account;
+use crate::account::session::Account;
 use gpuplan_market::SourceNote;
 
 /// Without an answer nothing is misplaced: whoever needs an id drops the row.

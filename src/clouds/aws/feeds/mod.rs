@@ -1,5 +1,10 @@
 //! What AWS tells anybody without an account: the spot advisor, the spot price feed and the price list files.
 
+pub mod addresses;
+pub mod advisor;
+pub mod offer_file;
+pub mod spot_feed;
+
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -8,11 +13,10 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::CLOUD;
-use crate::addresses::Addresses;
-use crate::gather::gather;
-use crate::offer_file::OfferFile;
-use crate::price_list::{ListPrice, ListPrices};
-use crate::{advisor, feed, offer_file};
+use crate::feeds::addresses::Addresses;
+use crate::feeds::offer_file::OfferFile;
+use crate::prices::gather::gather;
+use crate::prices::price_list::{ListPrice, ListPrices};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, RiskAnswer, RiskSource, SourceError};
 
@@ -54,7 +58,7 @@ impl SpotFeed {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
-        let reply = Http::new()?.json::<feed::Document>(&Request::get(self.addresses.feed_document())).await?;
+        let reply = Http::new()?.json::<spot_feed::Document>(&Request::get(self.addresses.feed_document())).await?;
         Ok(reply.value.answer(&query.instances(), reply.modified_at.unwrap_or(reply.answered_at)))
     }
 }
@@ -127,7 +131,7 @@ impl RiskSource for SpotAdvisor {
 
 impl PriceSource for SpotFeed {
     fn about(&self) -> About {
-        About::public(CLOUD, feed::SOURCE)
+        About::public(CLOUD, spot_feed::SOURCE)
     }
 
     fn address(&self) -> String {

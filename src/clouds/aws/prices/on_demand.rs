@@ -7,10 +7,10 @@ use futures_util::stream;
 use jiff::Timestamp;
 
 use crate::CLOUD;
-use crate::addresses::service;
-use crate::gather::gather;
-use crate::price_list::{self, ListPrices, PLAIN};
-use crate::session::{Account, Session};
+use crate::account::session::{Account, Session};
+use crate::feeds::addresses::service;
+use crate::prices::gather::gather;
+use crate::prices::price_list::{self, ListPrices, PLAIN};
 use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The interface stands in three regions and answers for all of them (documentation of the Price List API).

@@ -13,8 +13,8 @@ use aws_sdk_ec2::config::{Credentials, ProvideCredentials, SharedCredentialsProv
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use tokio::time::Instant;
 
+use crate::account::whole_answers::{BROKEN, WholeAnswers};
 use crate::errors::explanation;
-use crate::whole::{BROKEN, WholeAnswers};
 use gpuplan_clouds_http::{one_line, root_cause};
 use gpuplan_market::SourceError;
 

@@ -7,12 +7,12 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use crate::CLOUD;
-use crate::addresses::service;
-use crate::block::{self, Block};
-use crate::gather::gather;
-use crate::session::{Account, Session};
-use crate::spot::Region;
-use crate::zones::zone_ids;
+use crate::account::session::{Account, Session};
+use crate::catalog::zones::zone_ids;
+use crate::feeds::addresses::service;
+use crate::prices::block::{self, Block};
+use crate::prices::gather::gather;
+use crate::prices::spot::Region;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 

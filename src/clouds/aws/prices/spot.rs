@@ -100,7 +100,11 @@ impl Region<'_> {
 /// A rate that may be offered.
 pub fn positive(text: &str) -> Result<UsdPerHour, String> {
     let rate = UsdPerHour::parse(text).map_err(|error| format!("{error}; the price is left out"))?;
-    if rate == UsdPerHour::default() { Err("a price of zero is no price; it is left out".to_owned()) } else { Ok(rate) }
+    if rate == UsdPerHour::default() {
+        Err("a price of zero is not a valid price; it is left out".to_owned())
+    } else {
+        Ok(rate)
+    }
 }
 
 /// `use1-az4` is a zone of the region; `use1-atl2-az1` and `use1-wl1-bos-wlz1` lie outside it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::spot::positive;
+use crate::prices::spot::positive;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Answer, Offer, Place, Purchase, SourceNote};
 
@@ -94,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    const RECORDED: &str = include_str!("../../../tests/fixtures/aws/spot_feed.json");
+    const RECORDED: &str = include_str!("../../../../tests/fixtures/aws/spot_feed.json");
 
     fn read(region: &str, groups: &Value, names: &[&'static str]) -> Answer {
         let document = json!({"vers": 0.01, "config": {"regions": [{"region": region, "instanceTypes": groups}]}});

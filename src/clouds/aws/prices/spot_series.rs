@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::spot::{Pool, Region, Row};
+use crate::prices::spot::{Pool, Region, Row};
 use gpuplan_market::{Place, PricePoint, Purchase};
 use gpuplan_units::UsdPerHour;
 

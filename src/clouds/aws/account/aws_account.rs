@@ -4,9 +4,9 @@ use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType, InstanceType};
 use aws_sdk_servicequotas::types::ServiceQuota;
 
 use crate::CLOUD;
-use crate::permissions;
-use crate::session::{Account, Session};
-use crate::vcpu_quotas::{Bought, counts, likely_code, request};
+use crate::account::permissions;
+use crate::account::session::{Account, Session};
+use crate::account::vcpu_quotas::{Bought, counts, likely_code, request};
 use gpuplan_hardware::CloudId;
 use gpuplan_market::{AccountSource, BoxFuture, Identity, Permission, Quota, QuotaNeed, SourceError};
 

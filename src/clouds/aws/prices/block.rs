@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::spot::Region;
+use crate::prices::spot::Region;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Availability, Offer, Place, Purchase, SourceNote};
 use gpuplan_units::{Usd, UsdPerHour};
@@ -35,7 +35,7 @@ impl Block {
         }
         let fee = Usd::parse(&self.upfront_fee).map_err(|error| format!("{error}; the fee is left out"))?;
         if fee == Usd::ZERO {
-            return Err("a fee of zero is no price; it is left out".to_owned());
+            return Err("a fee of zero is not a valid price; it is left out".to_owned());
         }
         let machine_hours = i128::from(self.hours.max(0)) * i128::from(self.machines.max(0));
         if machine_hours == 0 {

@@ -10,13 +10,13 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use crate::CLOUD;
-use crate::addresses::service;
-use crate::gather::gather;
-use crate::offerings::{differences, listed};
-use crate::session::{Account, Session};
-use crate::spot::{self, Pool, Region, Row};
-use crate::spot_series::Series;
-use crate::zones::zone_ids;
+use crate::account::session::{Account, Session};
+use crate::catalog::offerings::{differences, listed};
+use crate::catalog::zones::zone_ids;
+use crate::feeds::addresses::service;
+use crate::prices::gather::gather;
+use crate::prices::spot::{self, Pool, Region, Row};
+use crate::prices::spot_series::Series;
 use gpuplan_hardware::{Hardware, InstanceId};
 use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
 

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const RECORDED: &str = include_str!("../../../tests/fixtures/aws/spot_advisor.json");
+    const RECORDED: &str = include_str!("../../../../tests/fixtures/aws/spot_advisor.json");
 
     fn read(text: &str) -> RiskAnswer {
         let document: Document = serde_json::from_str(text).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::spot::positive;
+use crate::prices::spot::positive;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
 use gpuplan_units::UsdPerHour;
@@ -135,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    const RECORDED: &str = include_str!("../../../tests/fixtures/aws/get_products.json");
+    const RECORDED: &str = include_str!("../../../../tests/fixtures/aws/get_products.json");
 
     fn product(price: Value) -> Value {
         let attributes = json!({"instanceType": "g5.xlarge", "regionCode": "eu-west-1", "operatingSystem": "Linux", "tenancy": "Shared",

@@ -1,7 +1,7 @@
 //! Reads the price list of one region as a CSV file line by line. The file is too large to keep.
 
-use crate::price_list::ListPrice;
-use crate::spot::positive;
+use crate::prices::price_list::ListPrice;
+use crate::prices::spot::positive;
 use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SAMPLE: &str = include_str!("../../../tests/fixtures/aws/offer_file.csv");
+    const SAMPLE: &str = include_str!("../../../../tests/fixtures/aws/offer_file.csv");
 
     fn read(text: &str) -> (Vec<ListPrice>, Vec<String>) {
         let mut file = OfferFile::default();
