@@ -86,7 +86,7 @@ pub fn engine(name: &str) -> Option<Box<dyn Engine>> {
 pub fn with_account() -> Vec<&'static str> {
     let mut clouds = vec![fake::CLOUD];
     clouds.extend(aws::has_account().then_some(aws::CLOUD));
-    clouds.extend(gcp::identity::is_in_sight().then_some(gcp::CLOUD));
+    clouds.extend(gcp::account::identity::is_in_sight().then_some(gcp::CLOUD));
     clouds
 }
 

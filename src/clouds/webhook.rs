@@ -23,7 +23,7 @@ impl Webhook {
 }
 
 impl Notifier for Webhook {
-    fn tell<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), String>> {
+    fn notify<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let body = serde_json::to_string(message).map_err(|error| error.to_string())?;
             let request = Request::post(&self.url, "application/json", body).hide(&self.url);

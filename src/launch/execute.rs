@@ -283,7 +283,7 @@ impl<'a> Leader<'a, '_> {
     }
 
     fn launcher(&self, cloud: &str) -> Result<&'a dyn Launcher, LeadError> {
-        let wanted = self.spec.stand_in.as_deref().unwrap_or(cloud);
+        let wanted = self.spec.rented_from(cloud);
         let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
         let found = launchers.iter().find(|launcher| launcher.cloud() == wanted);
         found.map(|launcher| &**launcher).ok_or_else(|| LeadError::NoLauncher(wanted.to_owned()))

@@ -16,7 +16,7 @@ pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
             machine: rental.machine.0.clone(),
             epoch: machine.epoch,
             node: machine.node,
-            cloud: kept.spec.stand_in.clone().unwrap_or_else(|| pool.cloud.clone()),
+            cloud: kept.spec.rented_from(&pool.cloud).to_owned(),
             region: pool.region.clone(),
             zone: pool.zone_id.clone(),
             instance_type: pool.instance_type.clone(),

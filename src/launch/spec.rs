@@ -132,10 +132,12 @@ impl RunSpec {
 
     /// Clouds that rent its machines, each once.
     pub fn clouds(&self) -> BTreeSet<&str> {
-        match &self.stand_in {
-            Some(name) => BTreeSet::from([name.as_str()]),
-            None => self.places().map(|offered| offered.pool.cloud.as_str()).collect(),
-        }
+        self.places().map(|offered| self.rented_from(&offered.pool.cloud)).collect()
+    }
+
+    /// Who rents machines of this cloud: itself, unless another stands in for all.
+    pub fn rented_from<'a>(&'a self, cloud: &'a str) -> &'a str {
+        self.stand_in.as_deref().unwrap_or(cloud)
     }
 
     /// What the most that this run may cost is: the budget, or every machine for its whole life.

@@ -135,8 +135,8 @@ fn answers_of_large_clouds(json: &Value) {
     if let Ok(advisor) = from_value::<aws::feeds::advisor::Document>(json.clone()) {
         assert_risks(&advisor.risks(&OF_AWS, now()));
     }
-    if let Ok(page) = from_value::<gcp::skus::Page>(json.clone()) {
-        for priced in page.skus.iter().filter_map(|row| gcp::skus::read(row, now())?.ok()) {
+    if let Ok(page) = from_value::<gcp::prices::skus::Page>(json.clone()) {
+        for priced in page.skus.iter().filter_map(|row| gcp::prices::skus::read(row, now())?.ok()) {
             assert!(priced.rate.nanos > 0 && !priced.regions.is_empty(), "{priced:?}");
         }
     }

@@ -54,7 +54,7 @@ pub trait NoticeSource: Send + Sync {
 
     fn pace(&self) -> Duration;
 
-    fn look(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>>;
+    fn poll(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>>;
 
     fn acknowledge(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})

@@ -38,5 +38,5 @@ pub struct Message {
 /// Contract: `tell` is tried a few times and ends within a minute, and says whether the message arrived. Where it leads is a secret: no error
 /// repeats the address.
 pub trait Notifier: Send + Sync {
-    fn tell<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), String>>;
+    fn notify<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), String>>;
 }

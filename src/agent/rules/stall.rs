@@ -48,7 +48,7 @@ impl Stall {
     }
 
     /// For how long there was no sign, once for each stall.
-    pub fn look(&mut self, now: Duration, signs: Signs) -> Option<Duration> {
+    pub fn check(&mut self, now: Duration, signs: Signs) -> Option<Duration> {
         let span = now.saturating_sub(self.looked);
         let worked = signs.processor.checked_sub(self.last.processor);
         // A process that ended takes its time with it: that is a change, and a change is life.
@@ -77,10 +77,10 @@ mod tests {
     fn silence_is_told_once_and_any_sign_ends_it() {
         let mut stall = Stall::new(Some(seconds(60)), Duration::ZERO);
         let quiet = Signs { output_bytes: 5, ..Signs::default() };
-        let told: Vec<_> = (1..40).filter_map(|look| stall.look(seconds(look * 5), quiet)).collect();
+        let told: Vec<_> = (1..40).filter_map(|look| stall.check(seconds(look * 5), quiet)).collect();
         assert_eq!(told, [seconds(60)]);
-        assert_eq!(stall.look(seconds(200), Signs { step: Some(1), ..quiet }), None);
-        assert_eq!(stall.look(seconds(260), Signs { step: Some(1), ..quiet }), Some(seconds(60)));
+        assert_eq!(stall.check(seconds(200), Signs { step: Some(1), ..quiet }), None);
+        assert_eq!(stall.check(seconds(260), Signs { step: Some(1), ..quiet }), Some(seconds(60)));
     }
 
     #[test]
@@ -88,16 +88,16 @@ mod tests {
         let mut stall = Stall::new(Some(seconds(60)), Duration::ZERO);
         for look in 1..100 {
             let processor = Duration::from_millis(look * 5 * 100);
-            assert_eq!(stall.look(seconds(look * 5), Signs { processor, ..Signs::default() }), None);
+            assert_eq!(stall.check(seconds(look * 5), Signs { processor, ..Signs::default() }), None);
         }
         // One part in a hundred of a core is waiting.
         let mut stall = Stall::new(Some(seconds(60)), Duration::ZERO);
         let told = (1..100).find_map(|look| {
             let processor = Duration::from_millis(look * 5 * 10);
-            stall.look(seconds(look * 5), Signs { processor, ..Signs::default() })
+            stall.check(seconds(look * 5), Signs { processor, ..Signs::default() })
         });
         assert_eq!(told, Some(seconds(60)));
         let mut never = Stall::new(None, Duration::ZERO);
-        assert_eq!(never.look(Duration::MAX, Signs::default()), None);
+        assert_eq!(never.check(Duration::MAX, Signs::default()), None);
     }
 }

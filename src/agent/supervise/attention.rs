@@ -177,7 +177,7 @@ impl Supervisor {
             output_bytes: state.output.bytes,
             processor,
         });
-        let Some(silent) = self.monitors.stall.look(self.life.begun.elapsed(), signs) else { return };
+        let Some(silent) = self.monitors.stall.check(self.life.begun.elapsed(), signs) else { return };
         let text = format!("no step, checkpoint, output or work of a processor for {:.0} s", silent.as_secs_f64());
         self.handle(Event::Warning(text.clone()), None);
         self.notify(Occasion::Stalled, &text);
@@ -218,11 +218,11 @@ impl Supervisor {
 
     fn sample_machine(&mut self) {
         let (step, needed) = with(&self.life.state, |state| (state.progress, state.checkpoints.newest_bytes));
-        let Some(look) = self.monitors.sampler.look(step) else { return };
-        if let Some(why) = look.absent {
+        let Some(update) = self.monitors.sampler.sample(step) else { return };
+        if let Some(why) = update.absent {
             self.logger.say(&format!("no GPU counters, since {why}; the host's alone are sampled"));
         }
-        for finding in look.news {
+        for finding in update.new_findings {
             self.logger.say(&format!(
                 "finding {}: {}. Advice: {}",
                 finding.rule.word(),
@@ -233,7 +233,7 @@ impl Supervisor {
         let (findings, free) = (self.monitors.sampler.findings(), self.free_bytes());
         with(&self.life.state, |state| {
             (state.machine.sample, state.machine.findings, state.machine.disk_free_bytes) =
-                (Some(look.sample), findings, free);
+                (Some(update.sample), findings, free);
         });
         let is_short = free.is_some_and(|free| (free as f64) < needed as f64 * ROOM);
         if is_short && !mem::replace(&mut self.warned.is_short_of_disk, true) {
@@ -261,7 +261,7 @@ impl Supervisor {
         let message = Message { event, run, epoch, node, text, spent_usd };
         let events = self.life.events.clone();
         self.notifications.spawn(async move {
-            if let Err(why) = notifier.tell(&message).await {
+            if let Err(why) = notifier.notify(&message).await {
                 let _ = events.try_send(Event::Warning(format!("nobody was notified: {why}")));
             }
         });

@@ -9,7 +9,7 @@ use crate::ports::logger::Talk;
 use crate::process::tree;
 use crate::team::members;
 use crate::team::rank::Place;
-use gpuplan_runstore::epoch::{Sight, takeover};
+use gpuplan_runstore::epoch::{OwnerActivity, takeover};
 use gpuplan_runstore::{Epoch, Owner, Run, Start, StoreError, Takeover};
 
 /// Heartbeats that a broken object may claim to have are not believed beyond this.
@@ -95,14 +95,15 @@ impl Claim<'_> {
         }
     }
 
-    /// Returns when the former owner may be replaced. One that is not known may live anywhere, with a heart like ours.
+    /// Returns when the former owner may be replaced. One that is not known may live anywhere, with heartbeats like ours.
     async fn watch(&self, number: u64, former: Option<&Epoch>) -> Result<(), ClaimError> {
         let same_machine = former.is_some_and(|former| former.owner.machine == self.me.machine);
         let pace = former.map_or(self.heartbeat, |former| {
             Duration::from_secs_f64(former.heartbeat_seconds.clamp(0.01, LONGEST_HEARTBEAT))
         });
         let host = former.map_or("an unknown host", |former| former.owner.host.as_str());
-        let mut sight = Sight { same_machine, alive: false, phase: None, silent: 0, beats: false, force: self.force };
+        let mut activity =
+            OwnerActivity { same_machine, alive: false, phase: None, silent: 0, beats: false, force: self.force };
         let mut last = None;
         loop {
             let status = match self.run.status(0).await {
@@ -111,20 +112,20 @@ impl Claim<'_> {
                 status => status?.filter(|status| status.epoch == number),
             };
             let beat = status.as_ref().map(|status| status.beat);
-            sight.phase = status.map(|status| status.phase);
-            sight.alive = same_machine && former.is_some_and(|former| tree::is_alive(&former.owner));
+            activity.phase = status.map(|status| status.phase);
+            activity.alive = same_machine && former.is_some_and(|former| tree::is_alive(&former.owner));
             if let Some(last) = last.replace(beat) {
-                sight.beats = last != beat;
-                sight.silent = if sight.beats { 0 } else { sight.silent + 1 };
+                activity.beats = last != beat;
+                activity.silent = if activity.beats { 0 } else { activity.silent + 1 };
             }
-            match takeover(sight) {
+            match takeover(activity) {
                 Takeover::Now => return Ok(()),
                 Takeover::Refuse => {
                     let process = former.map_or_else(String::new, |former| format!(", process {}", former.owner.pid));
                     return Err(ClaimError::Alive { epoch: number, owner: format!("{host}{process}") });
                 }
                 Takeover::Watch => {
-                    if sight.silent == 0 {
+                    if activity.silent == 0 {
                         self.logger.say(&format!(
                             "epoch {number} may still run on {host}; watching for its heartbeat ({pace:?})"
                         ));

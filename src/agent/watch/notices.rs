@@ -17,7 +17,7 @@ const FAILURES_BEFORE_WARNING: u32 = 3;
 pub async fn listen(source: Arc<dyn NoticeSource>, events: mpsc::Sender<Event>) {
     let (mut failures, mut advised) = (0, false);
     loop {
-        let answer = tokio::time::timeout(ANSWERS_WITHIN, source.look()).await;
+        let answer = tokio::time::timeout(ANSWERS_WITHIN, source.poll()).await;
         let event = match answer {
             Ok(Ok(None)) => {
                 failures = 0;

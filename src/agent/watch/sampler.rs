@@ -24,15 +24,15 @@ pub struct Sampler {
     nvidia_smi: String,
     pace: Duration,
     window: Window,
-    life: Option<Life>,
+    session: Option<Session>,
     /// It was said why there are no GPU counters.
     is_said: bool,
 }
 
 /// While one start of the program lives.
-struct Life {
+struct Session {
     begun: Instant,
-    looked: Instant,
+    sampled_at: Instant,
     gpus: Gpus,
     host: HostCounters,
 }
@@ -48,11 +48,11 @@ enum Gpus {
     Absent,
 }
 
-/// What a look at the machine gives.
-pub struct Look {
+/// What a sample of the machine brings.
+pub struct Update {
     pub sample: Sample,
     /// What costs time and was not told before.
-    pub news: Vec<Finding>,
+    pub new_findings: Vec<Finding>,
     /// Why there are no GPU counters, once.
     pub absent: Option<String>,
 }
@@ -60,7 +60,7 @@ pub struct Look {
 impl Sampler {
     pub fn new(nvidia_smi: &str, pace: Duration) -> Self {
         let window = Window::new(cores(), pace.as_secs_f64());
-        Self { nvidia_smi: nvidia_smi.to_owned(), pace, window, life: None, is_said: false }
+        Self { nvidia_smi: nvidia_smi.to_owned(), pace, window, session: None, is_said: false }
     }
 
     /// The program was started as that process.
@@ -68,27 +68,27 @@ impl Sampler {
         self.window.clear();
         let (program, pace, now) = (self.nvidia_smi.clone(), self.pace, Instant::now());
         let gpus = Gpus::Starting(thread::spawn(move || GpuCounters::start(&program, pace, false)));
-        self.life = Some(Life { begun: now, looked: now, gpus, host: HostCounters::new(pid) });
+        self.session = Some(Session { begun: now, sampled_at: now, gpus, host: HostCounters::new(pid) });
     }
 
     /// The program has ended. A counter that cannot be ended in time is left to itself.
     pub async fn end(&mut self) {
-        if let Some(life) = self.life.take() {
-            let _ = tokio::time::timeout(ENDS_WITHIN, spawn_blocking(move || drop(life))).await;
+        if let Some(session) = self.session.take() {
+            let _ = tokio::time::timeout(ENDS_WITHIN, spawn_blocking(move || drop(session))).await;
         }
     }
 
-    /// `None` if the next look is not due yet. `step` is the last one that the program told of.
-    pub fn look(&mut self, step: Option<u64>) -> Option<Look> {
-        let life = self.life.as_mut().filter(|life| life.looked.elapsed() >= self.pace)?;
-        life.looked = Instant::now();
-        let (gpus, absent) = life.gpus.read();
-        let mut host = life.host.look();
+    /// `None` if the next sample is not due yet. `step` is the last one that the program told of.
+    pub fn sample(&mut self, step: Option<u64>) -> Option<Update> {
+        let session = self.session.as_mut().filter(|session| session.sampled_at.elapsed() >= self.pace)?;
+        session.sampled_at = Instant::now();
+        let (gpus, absent) = session.gpus.read();
+        let mut host = session.host.look();
         host.processes.retain(|(_, cores)| *cores > 0.0);
         host.processes.sort_by(|a, b| b.1.total_cmp(&a.1));
         host.processes.truncate(MOST_PROCESSES);
         let now = Timestamp::now();
-        let seconds = life.begun.elapsed().as_secs_f64();
+        let seconds = session.begun.elapsed().as_secs_f64();
         let sample = Sample {
             at_unix_seconds: now.as_millisecond() as f64 / 1e3,
             seconds,
@@ -97,9 +97,9 @@ impl Sampler {
             step,
             step_seconds: None,
         };
-        let news = self.window.add(sample.clone(), now);
+        let new_findings = self.window.add(sample.clone(), now);
         let absent = absent.filter(|_| !mem::replace(&mut self.is_said, true));
-        Some(Look { sample, news, absent })
+        Some(Update { sample, new_findings, absent })
     }
 
     /// What costs time now.

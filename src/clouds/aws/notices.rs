@@ -73,7 +73,7 @@ impl NoticeSource for SpotNotices {
         PACE
     }
 
-    fn look(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
+    fn poll(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
         Box::pin(async {
             if let Some(notice) = action(&self.get("/latest/meta-data/spot/instance-action").await?)? {
                 return Ok(Some(notice));

@@ -65,7 +65,7 @@ impl NoticeSource for ScheduledEvents {
         PACE
     }
 
-    fn look(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
+    fn poll(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
         Box::pin(async {
             let said = self.metadata.ask(Way::Get, EVENTS, &[HEADER], SWITCHING_ON).await?;
             if said.status != 200 {

@@ -48,7 +48,7 @@ pub fn script(boot: &Boot) -> String {
     let (spec, order, job) = (boot.spec, boot.order, &boot.spec.job);
     let life = order.lifetime.max(0.0) as u64;
     let minutes = life.div_ceil(SECONDS_PER_MINUTE);
-    let cloud = spec.stand_in.as_deref().unwrap_or(&order.choice.pool.cloud);
+    let cloud = spec.rented_from(&order.choice.pool.cloud);
     let mut lines = vec![
         "#!/bin/sh".to_owned(),
         format!("# The machine ends itself after {life} s, whatever becomes of the rest."),

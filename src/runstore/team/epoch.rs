@@ -50,7 +50,7 @@ impl Owner {
 
 /// What is known about the owner of the highest epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct OwnerActivity {
     pub same_machine: bool,
     /// Only known on the same machine.
     pub alive: bool,
@@ -74,36 +74,42 @@ pub enum Takeover {
 }
 
 /// Clocks of two machines are never compared: time is counted in heartbeats that the watcher waited itself.
-pub fn takeover(sight: Sight) -> Takeover {
-    let is_gone = sight.same_machine && !sight.alive;
-    if sight.force || is_gone || sight.phase == Some(Phase::Ended) || sight.silent >= SILENT_HEARTBEATS {
+pub fn takeover(activity: OwnerActivity) -> Takeover {
+    let is_gone = activity.same_machine && !activity.alive;
+    if activity.force || is_gone || activity.phase == Some(Phase::Ended) || activity.silent >= SILENT_HEARTBEATS {
         return Takeover::Now;
     }
     // Who is about to stop is waited for.
-    if sight.beats && sight.phase == Some(Phase::Running) { Takeover::Refuse } else { Takeover::Watch }
+    if activity.beats && activity.phase == Some(Phase::Running) { Takeover::Refuse } else { Takeover::Watch }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FAR: Sight =
-        Sight { same_machine: false, alive: false, phase: Some(Phase::Running), silent: 0, beats: false, force: false };
+    const FAR: OwnerActivity = OwnerActivity {
+        same_machine: false,
+        alive: false,
+        phase: Some(Phase::Running),
+        silent: 0,
+        beats: false,
+        force: false,
+    };
 
     #[test]
     fn only_an_owner_known_to_be_gone_is_replaced_at_once() {
         assert_eq!(takeover(FAR), Takeover::Watch);
-        assert_eq!(takeover(Sight { same_machine: true, alive: true, ..FAR }), Takeover::Watch);
-        assert_eq!(takeover(Sight { same_machine: true, ..FAR }), Takeover::Now);
-        assert_eq!(takeover(Sight { phase: Some(Phase::Ended), ..FAR }), Takeover::Now);
-        assert_eq!(takeover(Sight { force: true, beats: true, ..FAR }), Takeover::Now);
+        assert_eq!(takeover(OwnerActivity { same_machine: true, alive: true, ..FAR }), Takeover::Watch);
+        assert_eq!(takeover(OwnerActivity { same_machine: true, ..FAR }), Takeover::Now);
+        assert_eq!(takeover(OwnerActivity { phase: Some(Phase::Ended), ..FAR }), Takeover::Now);
+        assert_eq!(takeover(OwnerActivity { force: true, beats: true, ..FAR }), Takeover::Now);
     }
 
     #[test]
     fn a_silent_owner_is_replaced_and_a_working_one_left_alone() {
-        assert_eq!(takeover(Sight { silent: 2, ..FAR }), Takeover::Watch);
-        assert_eq!(takeover(Sight { silent: 3, ..FAR }), Takeover::Now);
-        assert_eq!(takeover(Sight { beats: true, ..FAR }), Takeover::Refuse);
-        assert_eq!(takeover(Sight { beats: true, phase: Some(Phase::Draining), ..FAR }), Takeover::Watch);
+        assert_eq!(takeover(OwnerActivity { silent: 2, ..FAR }), Takeover::Watch);
+        assert_eq!(takeover(OwnerActivity { silent: 3, ..FAR }), Takeover::Now);
+        assert_eq!(takeover(OwnerActivity { beats: true, ..FAR }), Takeover::Refuse);
+        assert_eq!(takeover(OwnerActivity { beats: true, phase: Some(Phase::Draining), ..FAR }), Takeover::Watch);
     }
 }

@@ -9,11 +9,11 @@ use google_cloud_compute_v1::model::{
 };
 use jiff::Timestamp;
 
+use crate::account::project::Project;
 use crate::launcher::marks::{ITEM, Marks};
 use crate::launcher::refused::{source_error, wrong};
 use crate::launcher::shape::Shape;
-use crate::project::Project;
-use crate::zones::region;
+use crate::prices::zones::region;
 use gpuplan_launch::{CreateRequest, LaunchError, Market};
 
 pub const COMPUTE: &str = "https://compute.googleapis.com";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::pools::Pool;
+use crate::prices::pools::Pool;
 use gpuplan_market::{Offer, PricePoint, Purchase, SourceNote};
 use gpuplan_units::UsdPerHour;
 

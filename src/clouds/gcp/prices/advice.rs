@@ -1,7 +1,7 @@
 //! From a recommendation of capacity to signals of a pool. Names no SDK.
 
-use crate::pools::Pool;
-use crate::zones::last_segment;
+use crate::prices::pools::Pool;
+use crate::prices::zones::last_segment;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Place, Signal};
 

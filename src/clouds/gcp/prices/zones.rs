@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::compose::listed;
+use crate::prices::compose::listed;
 use gpuplan_hardware::Hardware;
 use gpuplan_market::{Availability, Offer, SourceNote, Suspicion};
 

@@ -3,10 +3,10 @@
 use google_cloud_compute_v1::model::capacity_history_request::Types;
 
 use crate::CLOUD;
-use crate::history::daily_preemption_share;
-use crate::pools::{Failure, ask_each, sold_as_spot};
-use crate::project::Project;
-use crate::spot_prices::{client, history_of, zone};
+use crate::account::project::Project;
+use crate::prices::history::daily_preemption_share;
+use crate::prices::pools::{Failure, ask_each, sold_as_spot};
+use crate::prices::spot_prices::{client, history_of, zone};
 use gpuplan_market::{About, BoxFuture, OfferQuery, RiskAnswer, RiskSource, Signal, SourceError};
 
 /// The preemption history, some thirty days of it, read with the application default credentials.

@@ -10,11 +10,11 @@ use google_cloud_compute_v1::model::{
 };
 
 use crate::CLOUD;
-use crate::advice::{self, Recommendation};
-use crate::pools::{Failure, Pool, ask_each, sold_as_spot};
-use crate::project::Project;
+use crate::account::project::Project;
+use crate::prices::advice::{self, Recommendation};
+use crate::prices::pools::{Failure, Pool, ask_each, sold_as_spot};
+use crate::prices::spot_prices::client;
 use crate::sdk::failure;
-use crate::spot_prices::client;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError};
 

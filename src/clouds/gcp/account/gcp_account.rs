@@ -3,10 +3,10 @@
 use google_cloud_compute_v1::model;
 
 use crate::CLOUD;
-use crate::identity;
-use crate::permissions::{GROUPS, Granted, Group};
-use crate::project::Project;
-use crate::quotas::{self, ALL_REGIONS, FAMILY_QUOTA, Limit, Metric, QuotaInfo};
+use crate::account::identity;
+use crate::account::permissions::{GROUPS, Granted, Group};
+use crate::account::project::Project;
+use crate::account::quotas::{self, ALL_REGIONS, FAMILY_QUOTA, Limit, Metric, QuotaInfo};
 use crate::sdk::{access, not_built, refusal, signed};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_hardware::CloudId;

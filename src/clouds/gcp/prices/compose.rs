@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::skus::{
+use crate::prices::skus::{
     A2, A3, A3_MEGA, A3_ULTRA, A100_40, A100_80, B200, G2, G4, H100, H100_MEGA, H200, L4, Part, PartRate, Priced,
     RTX_PRO_6000, RTX_PRO_6000_EIGHTH, Unit,
 };
@@ -215,12 +215,12 @@ pub fn listed(regions: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skus;
+    use crate::prices::skus;
     use gpuplan_hardware::{CloudId, Hardware};
     use proptest::prelude::*;
 
     /// Rows whose sums are the recorded prices of machines; which figures are recorded stands beside them in the file.
-    const ROWS: &str = include_str!("../../../tests/fixtures/gcp/skus.json");
+    const ROWS: &str = include_str!("../../../../tests/fixtures/gcp/skus.json");
 
     fn at() -> Timestamp {
         "2026-07-30T06:13:17Z".parse().unwrap()

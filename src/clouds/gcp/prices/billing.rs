@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::compose::{self, Parts};
-use crate::project::Project;
-use crate::{CLOUD, sdk, skus};
+use crate::account::project::Project;
+use crate::prices::compose::{self, Parts};
+use crate::prices::skus;
+use crate::{CLOUD, sdk};
 use gpuplan_clouds_http::variable;
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::zones::last_segment;
+use crate::prices::zones::last_segment;
 use gpuplan_market::{Purchase, Quota, QuotaNeed, SourceError};
 
 /// Every GPU of a project counts against it, spot machines included.

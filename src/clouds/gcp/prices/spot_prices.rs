@@ -10,11 +10,11 @@ use google_cloud_compute_v1::model::{
 use jiff::Timestamp;
 
 use crate::CLOUD;
-use crate::history::{self, Record};
-use crate::pools::{Failure, Pool, ask_each, sold_as_spot};
-use crate::project::Project;
+use crate::account::project::Project;
+use crate::prices::history::{self, Record};
+use crate::prices::pools::{Failure, Pool, ask_each, sold_as_spot};
+use crate::prices::zones::last_segment;
 use crate::sdk::{access, failure, not_built};
-use crate::zones::last_segment;
 use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// What the question needs.
