@@ -46,6 +46,12 @@ impl Client {
         self.run(arguments, options, "", QUICK).await
     }
 
+    /// Asks what only a client that ends well answers.
+    pub async fn answer(&self, arguments: &[&str], options: &[String]) -> Result<Answer, EngineError> {
+        let answer = self.ask(arguments, options).await?;
+        if answer.is_done { Ok(answer) } else { Err(self.unclear(&answer)) }
+    }
+
     pub async fn run(
         &self,
         arguments: &[&str],

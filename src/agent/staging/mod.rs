@@ -153,7 +153,7 @@ async fn stage_from(
         index: Mutex::new(file),
         bytes: Mutex::new(0),
     };
-    Arc::new(staging).fetch_all(missing, (needed, contents.bytes), begun, (say, show)).await?;
+    Arc::new(staging).fetch_all(missing, needed, contents.bytes, begun, say, show).await?;
     let seconds = begun.elapsed().as_secs_f64();
     say(&format!(
         "the data is staged: {} in {seconds:.0} s, {}/s",
@@ -246,9 +246,11 @@ impl Staging {
     async fn fetch_all(
         self: Arc<Self>,
         missing: Vec<Held>,
-        (needed, of_bytes): (u64, u64),
+        needed: u64,
+        of_bytes: u64,
         begun: Instant,
-        (say, show): (&dyn Fn(&str), impl Fn(Staged)),
+        say: &dyn Fn(&str),
+        show: impl Fn(Staged),
     ) -> Result<(), StagingError> {
         let (mut waiting, mut fetching, mut spoke) = (missing.into_iter(), JoinSet::new(), begun);
         let mut tick = tokio::time::interval(LOOK);

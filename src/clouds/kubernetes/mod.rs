@@ -25,10 +25,7 @@ impl Kubernetes {
 
     async fn found(&self, work: &Handed) -> Result<Option<JobId>, EngineError> {
         let label = format!("--selector={LABEL}={}", work.token);
-        let answer = self.client.ask(&["get", "jobs", &label, "--output=name"], &work.options).await?;
-        if !answer.is_done {
-            return Err(self.client.unclear(&answer));
-        }
+        let answer = self.client.answer(&["get", "jobs", &label, "--output=name"], &work.options).await?;
         let text = answer.text();
         Ok(text
             .lines()
@@ -52,12 +49,7 @@ impl Kubernetes {
     async fn described(&self, work: &Handed, job: &JobId) -> Result<JobStatus, EngineError> {
         let found = self.get(&["get", "job", &job.0, "--ignore-not-found", "--output=json"], work).await?;
         let Some(found) = found else {
-            return Ok(JobStatus {
-                state: JobState::Gone,
-                relaunches: None,
-                machine_seconds: None,
-                words: "deleted".to_owned(),
-            });
+            return Ok(JobStatus::gone("deleted"));
         };
         let pods = self.get(&["get", "pods", &format!("--selector={}", of_job(job)), "--output=json"], work).await?;
         let unsaid = || EngineError::Unclear {
@@ -68,10 +60,7 @@ impl Kubernetes {
     }
 
     async fn get(&self, arguments: &[&str], work: &Handed) -> Result<Option<Value>, EngineError> {
-        let answer = self.client.ask(arguments, &work.options).await?;
-        if !answer.is_done {
-            return Err(self.client.unclear(&answer));
-        }
+        let answer = self.client.answer(arguments, &work.options).await?;
         if answer.text().trim().is_empty() {
             return Ok(None);
         }
@@ -94,11 +83,7 @@ impl Kubernetes {
             things.push(format!("service/{}", job.0));
         }
         for thing in &things {
-            let answer =
-                self.client.ask(&["delete", thing, "--ignore-not-found", "--wait=false"], &work.options).await?;
-            if !answer.is_done {
-                return Err(self.client.unclear(&answer));
-            }
+            self.client.answer(&["delete", thing, "--ignore-not-found", "--wait=false"], &work.options).await?;
         }
         Ok(())
     }

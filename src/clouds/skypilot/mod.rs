@@ -76,15 +76,7 @@ impl Skypilot {
     async fn described(&self, work: &Handed, job: &JobId) -> Result<JobStatus, EngineError> {
         let jobs = self.queue().await?;
         let found = jobs.iter().find(|one| one["job_id"].as_u64().is_some_and(|id| id.to_string() == job.0));
-        Ok(found.map_or_else(
-            || JobStatus {
-                state: JobState::Gone,
-                relaunches: None,
-                machine_seconds: None,
-                words: "not in its queue".to_owned(),
-            },
-            |found| read(found, work.nodes),
-        ))
+        Ok(found.map_or_else(|| JobStatus::gone("not in its queue"), |found| read(found, work.nodes)))
     }
 }
 

@@ -25,10 +25,7 @@ impl Slurm {
 
     async fn found(&self, work: &Handed) -> Result<Option<JobId>, EngineError> {
         let client = self.client("squeue");
-        let answer = client.ask(&["--me", "--noheader", "--states=all", "--format=%i|%k"], &[]).await?;
-        if !answer.is_done {
-            return Err(client.unclear(&answer));
-        }
+        let answer = client.answer(&["--me", "--noheader", "--states=all", "--format=%i|%k"], &[]).await?;
         let mark = mark(work);
         let jobs = answer.text();
         let job = jobs.lines().filter_map(|line| line.trim().split_once('|')).find(|(_, comment)| *comment == mark);
@@ -65,12 +62,7 @@ impl Slurm {
             return Err(client.unclear(&answer));
         }
         // The controller forgets jobs minutes after their end (MinJobAge); a cluster with accounting does not.
-        let gone = JobStatus {
-            state: JobState::Gone,
-            relaunches: None,
-            machine_seconds: None,
-            words: "forgotten by Slurm".to_owned(),
-        };
+        let gone = JobStatus::gone("forgotten by Slurm");
         let format = "--format=State,ElapsedRaw,NNodes";
         let arguments = ["--noheader", "--parsable2", "--allocations", "--duplicates", "--jobs", &job.0, format];
         match self.client("sacct").ask(&arguments, &[]).await {

@@ -64,6 +64,13 @@ pub struct JobStatus {
     pub words: String,
 }
 
+impl JobStatus {
+    /// Of a job that its engine has forgotten.
+    pub fn gone(words: &str) -> Self {
+        Self { state: JobState::Gone, relaunches: None, machine_seconds: None, words: words.to_owned() }
+    }
+}
+
 /// Why an engine did not do it, by what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
