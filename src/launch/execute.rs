@@ -95,7 +95,7 @@ struct Leader<'a, 'b> {
     /// What the agent last said about data that it fetches.
     staged: Option<Staged>,
     /// A machine may have come, and written into the store, since it was asked for its highest epoch.
-    may_have_spoken: bool,
+    may_have_reported: bool,
     /// When the first agent of the gang was seen to have ended.
     ended_at: Option<Instant>,
 }
@@ -128,16 +128,16 @@ pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, Lea
         number,
         store_epoch: (gang_epoch == 0).then_some(0),
         gang_epoch,
-        may_have_spoken: true,
+        may_have_reported: true,
         ended_at: None,
         staged: None,
     };
-    leader.hear(Event::Clock).await?;
-    leader.follow().await
+    leader.handle(Event::Clock).await?;
+    leader.run_to_end().await
 }
 
 impl<'a> Leader<'a, '_> {
-    async fn follow(&mut self) -> Result<Option<End>, LeadError> {
+    async fn run_to_end(&mut self) -> Result<Option<End>, LeadError> {
         let mut read_at = Instant::now();
         while self.controller.end().is_none() {
             self.show();
@@ -149,10 +149,10 @@ impl<'a> Leader<'a, '_> {
                     match word {
                         // Another list comes after their last words.
                         PollResult::Awaited => continue,
-                        PollResult::Report(report) => self.hear(Event::Reported(report)).await?,
+                        PollResult::Report(report) => self.handle(Event::Reported(report)).await?,
                         PollResult::Nothing => {}
                     }
-                    self.hear(event).await?;
+                    self.handle(event).await?;
                 }
                 () = tokio::time::sleep_until(wake.min(read_at)) => {
                     if Instant::now() >= read_at {
@@ -160,34 +160,34 @@ impl<'a> Leader<'a, '_> {
                         self.poll().await?;
                     }
                     if self.controller.end().is_none() && self.wiring.clock.now() >= self.wake {
-                        self.hear(Event::Clock).await?;
+                        self.handle(Event::Clock).await?;
                     }
                 }
                 Ok(()) = self.wiring.wish.changed() => {
                     let wish = *self.wiring.wish.borrow_and_update();
                     match wish {
                         Wish::Leave => return Ok(None),
-                        Wish::Stop => self.hear(Event::Stop).await?,
+                        Wish::Stop => self.handle(Event::Stop).await?,
                         Wish::GoOn => {}
                     }
                 }
             }
         }
-        self.leads()?;
+        self.ensure_leading()?;
         let end = self.controller.end().cloned();
         if let Some(end) = &end {
             // Who ended it from elsewhere tells, and may delete the store at once.
             let is_told = self.wiring.journal.has_ended(&self.spec.run)?;
             self.wiring.journal.end(&self.spec.run, end, Timestamp::now())?;
             if !is_told {
-                self.tell_rented().await?;
+                self.write_rented().await?;
             }
         }
         Ok(end)
     }
 
     /// What was paid for so far, into the run's store. That it cannot be told ends no run: `costs` takes what the agents wrote.
-    async fn tell_rented(&self) -> Result<(), LeadError> {
+    async fn write_rented(&self) -> Result<(), LeadError> {
         let Some(kept) = self.wiring.journal.run(&self.spec.run)? else { return Ok(()) };
         let all = rented::all(&kept, &self.wiring.clock);
         let told = tokio::time::timeout(TELLING, self.wiring.store.tell_rented(all)).await;
@@ -200,7 +200,7 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// Of two who lead one run the later goes on.
-    fn leads(&self) -> Result<(), LeadError> {
+    fn ensure_leading(&self) -> Result<(), LeadError> {
         let leader = self.wiring.journal.leader(&self.spec.run)?;
         if leader == Some(self.number) { Ok(()) } else { Err(LeadError::Followed) }
     }
@@ -220,19 +220,19 @@ impl<'a> Leader<'a, '_> {
 
     /// Into the journal, where `stop` may have been called from elsewhere, and into the run's store.
     async fn poll(&mut self) -> Result<(), LeadError> {
-        self.leads()?;
+        self.ensure_leading()?;
         if self.wiring.journal.has_ended(&self.spec.run)? {
-            return self.hear(Event::Stop).await;
+            return self.handle(Event::Stop).await;
         }
         match self.report().await {
-            PollResult::Report(report) => self.hear(Event::Reported(report)).await,
+            PollResult::Report(report) => self.handle(Event::Reported(report)).await,
             PollResult::Awaited | PollResult::Nothing => Ok(()),
         }
     }
 
-    async fn hear(&mut self, event: Event) -> Result<(), LeadError> {
+    async fn handle(&mut self, event: Event) -> Result<(), LeadError> {
         let now = self.wiring.clock.now();
-        self.note(&event, now)?;
+        self.record(&event, now)?;
         let actions = self.controller.step(now, event);
         let run = &self.spec.run;
         let lines = actions
@@ -254,22 +254,22 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// Before the controller hears it, so that no machine is ever known to it alone.
-    fn note(&mut self, event: &Event, now: f64) -> Result<(), LeadError> {
+    fn record(&mut self, event: &Event, now: f64) -> Result<(), LeadError> {
         let choices = || self.spec.spot.iter().chain(&self.spec.on_demand);
         let machines = match event {
             Event::Answered { token, outcome: Ok(machine) } => {
                 self.wiring.journal.answer(token, &machine.id.0, true)?;
-                self.may_have_spoken = true;
+                self.may_have_reported = true;
                 std::slice::from_ref(machine)
             }
             Event::Answered { token, outcome: Err(error) } => {
                 let is_clear = !matches!(error, LaunchError::Unclear { .. });
                 self.wiring.journal.answer(token, &error.to_string(), is_clear)?;
-                self.may_have_spoken |= !is_clear;
+                self.may_have_reported |= !is_clear;
                 return Ok(());
             }
             Event::Listed(machines) => {
-                self.may_have_spoken |= !machines.is_empty();
+                self.may_have_reported |= !machines.is_empty();
                 machines.as_slice()
             }
             _ => return Ok(()),
@@ -290,10 +290,10 @@ impl<'a> Leader<'a, '_> {
     }
 
     async fn create(&mut self, order: Order, now: f64) -> Result<(), LeadError> {
-        self.leads()?;
+        self.ensure_leading()?;
         if order.epoch != self.gang_epoch {
             // A place that refuses costs one call, its own.
-            if self.may_have_spoken {
+            if self.may_have_reported {
                 match self.wiring.store.highest_epoch().await {
                     Ok(highest) => self.store_epoch = Some(highest),
                     // Words of the last gang would be taken for those of this one: nothing is asked of the cloud, and the same order is
@@ -304,9 +304,9 @@ impl<'a> Leader<'a, '_> {
                         return Ok(());
                     }
                 }
-                self.may_have_spoken = false;
+                self.may_have_reported = false;
                 if order.epoch > 1 {
-                    self.tell_rented().await?;
+                    self.write_rented().await?;
                 }
             }
             (self.gang_epoch, self.ended_at) = (order.epoch, None);
@@ -371,7 +371,7 @@ impl<'a> Leader<'a, '_> {
             return PollResult::Nothing;
         }
         let Ok(outcome) = self.outcome(&status).await else { return PollResult::Nothing };
-        if outcome.is_some() && self.others_still_speak(status.epoch).await {
+        if outcome.is_some() && self.others_still_report(status.epoch).await {
             return PollResult::Awaited;
         }
         self.staged = status.staged.filter(|_| status.phase == Phase::Staging);
@@ -401,7 +401,7 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// Whether what the programs of other machines said last may be under way, once the first agent has ended.
-    async fn others_still_speak(&mut self, epoch: u64) -> bool {
+    async fn others_still_report(&mut self, epoch: u64) -> bool {
         if self.ended_at.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS {
             return false;
         }

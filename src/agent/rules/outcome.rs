@@ -1,5 +1,7 @@
 //! `Outcome`: how a run of the program ended, by evidence. Exit codes alone lie: some frameworks end with 0 and work unfinished.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// Why the program was asked to end, if it was.
@@ -20,6 +22,15 @@ pub enum StopReason {
 pub enum Exit {
     Code(i32),
     Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(number) => write!(f, "signal {number}"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -61,8 +72,7 @@ impl Outcome {
             Self::Fenced => "taken over by another owner".to_owned(),
             Self::CapReached => "stopped at its budget or lifetime".to_owned(),
             Self::Unprepared => "not started: its data cannot be had".to_owned(),
-            Self::Failed(Exit::Code(code)) => format!("failed with exit code {code}"),
-            Self::Failed(Exit::Signal(number)) => format!("failed by signal {number}"),
+            Self::Failed(exit) => format!("failed with {exit}"),
         }
     }
 

@@ -240,12 +240,12 @@ impl Supervisor {
             };
             match decision {
                 Decision::GiveUp { why } => {
-                    self.logger.say(&format!("the program failed ({exit:?}) and is not started again: {why}"));
+                    self.logger.say(&format!("the program failed with {exit} and is not started again: {why}"));
                     return Ok(outcome);
                 }
                 Decision::Again { after } => {
                     self.logger
-                        .say(&format!("the program failed ({exit:?}); started again in {:.0} s", after.as_secs_f64()));
+                        .say(&format!("the program failed with {exit}; started again in {:.0} s", after.as_secs_f64()));
                     if self.unless_stopping(tokio::time::sleep(after)).await.is_none() {
                         return Ok(self.outcome(exit));
                     }

@@ -61,9 +61,9 @@ impl Heartbeat {
     pub async fn bill(&self) -> Result<Option<String>, StoreError> {
         let Some(billed) = self.billed() else { return Ok(None) };
         self.life.run.write_billed(&billed).await?;
-        let besides = self.life.run.spent_besides(self.life.epoch, self.life.rank.node).await?;
-        let unreadable = besides.unreadable.clone();
-        let before = with(&self.life.state, |state| state.spending.by_others.replace(besides));
+        let others = self.life.run.spent_by_others(self.life.epoch, self.life.rank.node).await?;
+        let unreadable = others.unreadable.clone();
+        let before = with(&self.life.state, |state| state.spending.by_others.replace(others));
         if unreadable.is_empty() || before.is_some_and(|before| before.unreadable == unreadable) {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ impl Heartbeat {
         let own = self.billed()?.cost();
         Some(
             own + with(&self.life.state, |state| {
-                state.spending.by_others.as_ref().map_or(Usd::ZERO, |besides| besides.at_least)
+                state.spending.by_others.as_ref().map_or(Usd::ZERO, |others| others.at_least)
             }),
         )
     }

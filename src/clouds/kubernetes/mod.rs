@@ -64,7 +64,7 @@ impl Kubernetes {
         if answer.text().trim().is_empty() {
             return Ok(None);
         }
-        serde_json::from_slice(&answer.out)
+        serde_json::from_slice(&answer.stdout)
             .map(Some)
             .map_err(|error| EngineError::Unclear { engine: ENGINE, detail: error.to_string() })
     }
@@ -73,8 +73,8 @@ impl Kubernetes {
         let selector = format!("--selector={},batch.kubernetes.io/job-completion-index={node}", of_job(job));
         let answer = self.client.ask(&["logs", &selector, "--tail=-1"], &work.options).await?;
         let has_not_begun =
-            ["waiting to start", "No resources found", "not found"].iter().any(|words| answer.talk.contains(words));
-        if answer.is_done || has_not_begun { Ok(answer.out) } else { Err(self.client.unclear(&answer)) }
+            ["waiting to start", "No resources found", "not found"].iter().any(|words| answer.stderr.contains(words));
+        if answer.is_done || has_not_begun { Ok(answer.stdout) } else { Err(self.client.unclear(&answer)) }
     }
 
     async fn stopped(&self, work: &Handed, job: &JobId) -> Result<(), EngineError> {

@@ -29,7 +29,7 @@ impl Skypilot {
         match serde_json::from_str(&text[from..]) {
             Ok(jobs) if answer.is_done => Ok(jobs),
             // Before the first job there is no controller to ask.
-            _ if answer.talk.contains("No in-progress managed jobs")
+            _ if answer.stderr.contains("No in-progress managed jobs")
                 || text.contains("No in-progress managed jobs") =>
             {
                 Ok(Vec::new())
@@ -134,7 +134,11 @@ impl Engine for Skypilot {
         Box::pin(async move {
             let answer = self.client.ask(&["jobs", "logs", "--no-follow", &job.0], &[]).await?;
             // Its exit code is that of the job.
-            if answer.is_done || !answer.out.is_empty() { Ok(answer.out) } else { Err(self.client.unclear(&answer)) }
+            if answer.is_done || !answer.stdout.is_empty() {
+                Ok(answer.stdout)
+            } else {
+                Err(self.client.unclear(&answer))
+            }
         })
     }
 

@@ -148,7 +148,7 @@ impl Controller {
                     .last_refusal
                     .as_ref()
                     .map_or_else(String::new, |(pool, refusal)| format!("; last: {pool}: {refusal}"));
-                format!("waiting, asking again in {}{why}", Hours((from - now).max(0.0) / 3600.0))
+                format!("waiting, trying again in {}{why}", Hours((from - now).max(0.0) / 3600.0))
             }
             Phase::Creating { gang, .. } => {
                 format!(
@@ -164,7 +164,7 @@ impl Controller {
                     self.choice(gang.which).pool
                 )
             }
-            Phase::Ending { .. } => "ending machines, and looking that they are gone".to_owned(),
+            Phase::Ending { .. } => "ending machines and checking that they are gone".to_owned(),
             Phase::Ended(_) => "ended".to_owned(),
         }
     }
