@@ -129,10 +129,10 @@ pub fn cloud_answer(data: &[u8]) {
 }
 
 fn answers_of_large_clouds(json: &Value) {
-    if let Ok(feed) = from_value::<aws::feeds::spot_feed::Document>(json.clone()) {
+    if let Ok(feed) = from_value::<aws::feeds::spot_feed::SpotFeedDocument>(json.clone()) {
         assert_offers(&feed.answer(&OF_AWS, now()).offers, "aws");
     }
-    if let Ok(advisor) = from_value::<aws::feeds::advisor::Document>(json.clone()) {
+    if let Ok(advisor) = from_value::<aws::feeds::advisor::AdvisorDocument>(json.clone()) {
         assert_risks(&advisor.risks(&OF_AWS, now()));
     }
     if let Ok(page) = from_value::<gcp::prices::skus::Page>(json.clone()) {

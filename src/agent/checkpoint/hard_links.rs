@@ -21,7 +21,7 @@ pub struct HardLinks {
 
 impl HardLinks {
     /// `own` is the agent's folder. `None` where the files cannot have second names, or are no longer those of `ready`.
-    pub fn of(own: &Path, checkpoints: &Path, ready: &Entry) -> Option<Self> {
+    pub fn create(own: &Path, checkpoints: &Path, ready: &Entry) -> Option<Self> {
         release(own).ok()?;
         let links = Self { folder: own.join(NAME) };
         ready.files.iter().try_for_each(|file| links.link(&checkpoints.join(&file.path), &file.path)).ok()?;
@@ -75,7 +75,7 @@ mod tests {
         fs::write(folder.path().join("elsewhere"), "linked").unwrap();
         std::os::unix::fs::symlink("../elsewhere", place.join("link")).unwrap();
         let ready = entry(&place, "step-1".to_owned()).unwrap().unwrap();
-        let links = HardLinks::of(&own, folder.path(), &ready).unwrap();
+        let links = HardLinks::create(&own, folder.path(), &ready).unwrap();
         fs::remove_dir_all(&place).unwrap();
         assert!(links.has(&ready));
         assert_eq!(fs::read_to_string(links.folder().join("step-1/shards/0")).unwrap(), "weights");
@@ -84,6 +84,6 @@ mod tests {
         assert!(!links.has(&ready));
         drop(links);
         assert!(!own.join(NAME).exists());
-        assert!(HardLinks::of(&own, folder.path(), &ready).is_none(), "it is gone");
+        assert!(HardLinks::create(&own, folder.path(), &ready).is_none(), "it is gone");
     }
 }

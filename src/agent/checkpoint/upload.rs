@@ -114,7 +114,7 @@ impl Shipper {
         self.attempt += 1;
         let begun = Instant::now();
         // Where the file system gives no second names, what is deleted meanwhile was not complete.
-        let links = HardLinks::of(&self.rank.own_folder(&self.folder), &self.folder, &ready.entry);
+        let links = HardLinks::create(&self.rank.own_folder(&self.folder), &self.folder, &ready.entry);
         let root = links.as_ref().map_or(self.folder.as_path(), HardLinks::folder);
         let sends: Vec<_> =
             ready.entry.files.iter().map(|file| self.send(root, &ready.entry.name, &file.path)).collect();

@@ -54,8 +54,8 @@ pub const CAP_REACHED: u8 = 77;
 
 impl Outcome {
     /// A program that was asked to end was interrupted, whatever code it ends with.
-    pub fn of(asked: Option<StopReason>, exit: Exit) -> Self {
-        match (asked, exit) {
+    pub fn judge(reason: Option<StopReason>, exit: Exit) -> Self {
+        match (reason, exit) {
             (Some(StopReason::Fenced), _) => Self::Fenced,
             (Some(StopReason::Cap), _) => Self::CapReached,
             (Some(StopReason::Interruption), _) => Self::Interrupted,
@@ -101,11 +101,15 @@ mod tests {
     #[test]
     fn what_was_asked_for_decides_before_the_code() {
         for code in [0, 1, 75, 143] {
-            assert_eq!(Outcome::of(Some(StopReason::Interruption), Exit::Code(code)), Outcome::Interrupted, "{code}");
+            assert_eq!(
+                Outcome::judge(Some(StopReason::Interruption), Exit::Code(code)),
+                Outcome::Interrupted,
+                "{code}"
+            );
         }
-        assert_eq!(Outcome::of(None, Exit::Code(0)), Outcome::Completed);
-        assert_eq!(Outcome::of(Some(StopReason::Cap), Exit::Code(0)).code(), CAP_REACHED);
-        assert_eq!(Outcome::of(Some(StopReason::Fenced), Exit::Signal(9)).code(), FENCED);
+        assert_eq!(Outcome::judge(None, Exit::Code(0)), Outcome::Completed);
+        assert_eq!(Outcome::judge(Some(StopReason::Cap), Exit::Code(0)).code(), CAP_REACHED);
+        assert_eq!(Outcome::judge(Some(StopReason::Fenced), Exit::Signal(9)).code(), FENCED);
     }
 
     #[test]
@@ -113,7 +117,7 @@ mod tests {
         for (exit, code) in
             [(Exit::Code(3), 3), (Exit::Code(75), 1), (Exit::Code(70), 1), (Exit::Signal(15), 143), (Exit::Code(-1), 1)]
         {
-            assert_eq!(Outcome::of(None, exit).code(), code, "{exit:?}");
+            assert_eq!(Outcome::judge(None, exit).code(), code, "{exit:?}");
         }
     }
 }

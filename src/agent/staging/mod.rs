@@ -74,7 +74,7 @@ impl StagingError {
         matches!(self, Self::Unavailable { .. })
     }
 
-    fn of(address: &str, error: StoreError) -> Self {
+    fn from_store(address: &str, error: StoreError) -> Self {
         let (address, detail) = (address.to_owned(), error.to_string());
         match error {
             StoreError::Missing { .. } | StoreError::Address { .. } | StoreError::Unreadable { .. } => {
@@ -103,7 +103,7 @@ pub async fn stage(
     say: &dyn Fn(&str),
     show: impl Fn(Staged),
 ) -> Result<Contents, StagingError> {
-    let store = Store::reading(&data.address, None).map_err(|error| StagingError::of(&data.address, error))?;
+    let store = Store::reading(&data.address, None).map_err(|error| StagingError::from_store(&data.address, error))?;
     stage_from(store, data, first_pause, say, show).await
 }
 
@@ -127,9 +127,10 @@ async fn stage_from(
     show: impl Fn(Staged),
 ) -> Result<Contents, StagingError> {
     let begun = Instant::now();
-    let held = tries(first_pause, || store.held()).await.map_err(|error| StagingError::of(&data.address, error))?;
+    let held =
+        tries(first_pause, || store.held()).await.map_err(|error| StagingError::from_store(&data.address, error))?;
     let contents = Contents::of(&data.address, &held);
-    let beside = beside(&data.folder);
+    let beside = staging_folder(&data.folder);
     for folder in [&data.folder, &beside] {
         fs::create_dir_all(folder).map_err(disk(folder))?;
     }
@@ -170,7 +171,7 @@ fn disk(path: &Path) -> impl FnOnce(io::Error) -> StagingError + use<> {
 }
 
 /// Folders that jobs look through whole, as those of images, must have nothing of ours in them.
-fn beside(folder: &Path) -> PathBuf {
+fn staging_folder(folder: &Path) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(".staging");
     folder.with_file_name(name)
@@ -333,7 +334,7 @@ impl Staging {
 
     async fn piece(&self, one: &Held, range: Range<u64>, share: OwnedSemaphorePermit) -> Result<Share, StagingError> {
         let piece = tries(self.first_pause, || self.store.piece(one, range.clone())).await;
-        Ok((piece.map_err(|error| StagingError::of(&self.data.address, error))?, share))
+        Ok((piece.map_err(|error| StagingError::from_store(&self.data.address, error))?, share))
     }
 
     async fn write(

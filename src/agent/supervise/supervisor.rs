@@ -111,7 +111,7 @@ impl Supervisor {
 
     /// A program that says it is done while its last checkpoint could not be made safe is worth another start elsewhere.
     pub(super) fn outcome(&self, exit: Exit) -> Outcome {
-        match Outcome::of(self.ending.reason, exit) {
+        match Outcome::judge(self.ending.reason, exit) {
             Outcome::Completed if !self.ending.is_synced => Outcome::Interrupted,
             outcome => outcome,
         }

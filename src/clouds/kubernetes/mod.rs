@@ -69,7 +69,7 @@ impl Kubernetes {
             .map_err(|error| EngineError::Unclear { engine: ENGINE, detail: error.to_string() })
     }
 
-    async fn said(&self, work: &Handed, job: &JobId, node: u32) -> Result<Vec<u8>, EngineError> {
+    async fn read_logs(&self, work: &Handed, job: &JobId, node: u32) -> Result<Vec<u8>, EngineError> {
         let selector = format!("--selector={},batch.kubernetes.io/job-completion-index={node}", of_job(job));
         let answer = self.client.ask(&["logs", &selector, "--tail=-1"], &work.options).await?;
         let has_not_begun =
@@ -165,7 +165,7 @@ impl Engine for Kubernetes {
     }
 
     fn logs<'a>(&'a self, work: &'a Handed, job: &'a JobId, node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
-        Box::pin(self.said(work, job, node))
+        Box::pin(self.read_logs(work, job, node))
     }
 
     fn stop<'a>(&'a self, work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>> {

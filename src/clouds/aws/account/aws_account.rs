@@ -47,7 +47,7 @@ impl AwsAccount {
 
     async fn quota(&self, need: QuotaNeed<'_>) -> Result<Vec<Quota>, SourceError> {
         let machine = need.instance.name.as_str();
-        let Some(bought) = Bought::of(need.purchase) else {
+        let Some(bought) = Bought::for_purchase(need.purchase) else {
             let detail = format!("which quota a {} of {machine} counts against is not known", need.purchase);
             return Err(SourceError::Refused { code: "UnknownQuota".to_owned(), detail });
         };

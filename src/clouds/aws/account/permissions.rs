@@ -35,32 +35,34 @@ pub async fn try_all(account: &Account, region: &str) -> Vec<Permission> {
     let machine = Filter::builder().name("instance-type").values(MACHINE.as_str()).build();
     let ours = Filter::builder().name("tag-key").values(names::RUN).build();
     let looks = tokio::join!(
-        async { say.of(client.describe_regions().dry_run(true).send().await) },
-        async { say.of(client.describe_instance_types().filters(machine).dry_run(true).send().await) },
-        async { say.of(client.describe_images().owners("self").dry_run(true).send().await) },
-        async { say.of(client.describe_security_groups().dry_run(true).send().await) },
-        async { say.of(client.describe_subnets().dry_run(true).send().await) },
-        async { say.of(client.describe_instances().filters(ours).dry_run(true).send().await) },
+        async { say.verdict_of(client.describe_regions().dry_run(true).send().await) },
+        async { say.verdict_of(client.describe_instance_types().filters(machine).dry_run(true).send().await) },
+        async { say.verdict_of(client.describe_images().owners("self").dry_run(true).send().await) },
+        async { say.verdict_of(client.describe_security_groups().dry_run(true).send().await) },
+        async { say.verdict_of(client.describe_subnets().dry_run(true).send().await) },
+        async { say.verdict_of(client.describe_instances().filters(ours).dry_run(true).send().await) },
     );
     let acts = tokio::join!(
-        async { say.of(run(client).send().await) },
+        async { say.verdict_of(run(client).send().await) },
         async {
-            say.of(run(client)
-                .instance_market_options(spot())
-                .tag_specifications(mark(ResourceType::SpotInstancesRequest))
-                .send()
-                .await)
+            say.verdict_of(
+                run(client)
+                    .instance_market_options(spot())
+                    .tag_specifications(mark(ResourceType::SpotInstancesRequest))
+                    .send()
+                    .await,
+            )
         },
-        async { say.of(run(client).iam_instance_profile(profile()).send().await) },
-        async { say.of(group(client).send().await) },
+        async { say.verdict_of(run(client).iam_instance_profile(profile()).send().await) },
+        async { say.verdict_of(group(client).send().await) },
         async { say.of_marked(client.delete_placement_group().group_name(NO_GROUP).dry_run(true).send().await) },
         async { say.of_marked(client.terminate_instances().instance_ids(NO_MACHINE).dry_run(true).send().await) },
     );
     let fleets = tokio::join!(
-        async { say.of(template(client).send().await) },
-        async { say.of(fleet(client).send().await) },
-        async { say.of(client.describe_fleets().dry_run(true).send().await) },
-        async { say.of(client.describe_launch_templates().dry_run(true).send().await) },
+        async { say.verdict_of(template(client).send().await) },
+        async { say.verdict_of(fleet(client).send().await) },
+        async { say.verdict_of(client.describe_fleets().dry_run(true).send().await) },
+        async { say.verdict_of(client.describe_launch_templates().dry_run(true).send().await) },
         async {
             say.of_marked(
                 client.delete_fleets().fleet_ids(NO_FLEET).terminate_instances(true).dry_run(true).send().await,
@@ -99,7 +101,7 @@ struct Tried<'a> {
 }
 
 impl Tried<'_> {
-    fn of<T, E: ProvideErrorMetadata + Error + 'static>(
+    fn verdict_of<T, E: ProvideErrorMetadata + Error + 'static>(
         &self,
         outcome: Result<T, SdkError<E, HttpResponse>>,
     ) -> Verdict {

@@ -12,7 +12,7 @@ pub enum Bought {
 
 impl Bought {
     /// `None` where it is not known which quota counts, such as for a capacity block.
-    pub fn of(purchase: Purchase) -> Option<Self> {
+    pub fn for_purchase(purchase: Purchase) -> Option<Self> {
         match purchase {
             Purchase::OnDemand | Purchase::Commitment { .. } | Purchase::Reserved => Some(Self::OnDemand),
             Purchase::Spot => Some(Self::Spot),
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(likely_code("p4de.24xlarge", Bought::Spot), Some("L-7212CCBC"));
         assert_eq!(likely_code("g6e.xlarge", Bought::OnDemand), Some("L-DB2E81BA"));
         assert_eq!(likely_code("m5.large", Bought::Spot), None);
-        assert_eq!(Bought::of(Purchase::CapacityBlock), None);
+        assert_eq!(Bought::for_purchase(Purchase::CapacityBlock), None);
     }
 
     #[test]

@@ -14,10 +14,10 @@ pub const SOURCE: &str = "aws-spot-advisor";
 
 /// The document. Its savings are left alone: they can be negative, and no price may be made of them.
 #[derive(Debug, Deserialize)]
-pub struct Document {
+pub struct AdvisorDocument {
     ranges: Vec<Range>,
     /// Region, operating system, machine type.
-    spot_advisor: BTreeMap<String, BTreeMap<String, BTreeMap<String, Row>>>,
+    spot_advisor: BTreeMap<String, BTreeMap<String, BTreeMap<String, AdvisorRow>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -27,12 +27,12 @@ struct Range {
 }
 
 #[derive(Debug, Deserialize)]
-struct Row {
+struct AdvisorRow {
     /// Index of a range.
     r: i64,
 }
 
-impl Document {
+impl AdvisorDocument {
     pub fn risks(&self, instances: &BTreeMap<&str, InstanceId>, observed_at: Timestamp) -> RiskAnswer {
         let bands: HashMap<i64, (u8, u8)> =
             self.ranges.iter().filter_map(|range| Some((range.index, band(&range.label)?))).collect();
@@ -81,7 +81,7 @@ mod tests {
     const RECORDED: &str = include_str!("../../../../tests/fixtures/aws/spot_advisor.json");
 
     fn read(text: &str) -> RiskAnswer {
-        let document: Document = serde_json::from_str(text).unwrap();
+        let document: AdvisorDocument = serde_json::from_str(text).unwrap();
         document.risks(&[("p5.48xlarge", InstanceId(1)), ("g5.xlarge", InstanceId(2))].into(), Timestamp::UNIX_EPOCH)
     }
 
@@ -129,9 +129,9 @@ mod tests {
 
         #[test]
         fn no_part_of_the_document_is_one(text in ".{0,60}", cut in 0.0_f64..1.0) {
-            prop_assert!(serde_json::from_str::<Document>(&text).is_err());
+            prop_assert!(serde_json::from_str::<AdvisorDocument>(&text).is_err());
             let part = RECORDED.trim_end().char_indices().map(|(at, _)| at).nth((cut * RECORDED.trim_end().chars().count() as f64) as usize);
-            prop_assert!(serde_json::from_str::<Document>(&RECORDED[..part.unwrap_or(0)]).is_err());
+            prop_assert!(serde_json::from_str::<AdvisorDocument>(&RECORDED[..part.unwrap_or(0)]).is_err());
         }
     }
 }

@@ -47,7 +47,8 @@ impl SpotAdvisor {
 
     /// The document has no date inside; the day on which it last changed is the honest one.
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<RiskAnswer, SourceError> {
-        let reply = Http::new()?.json::<advisor::Document>(&Request::get(self.addresses.advisor_document())).await?;
+        let reply =
+            Http::new()?.json::<advisor::AdvisorDocument>(&Request::get(self.addresses.advisor_document())).await?;
         Ok(reply.value.risks(&query.instances(), reply.modified_at.unwrap_or(reply.answered_at)))
     }
 }
@@ -58,7 +59,8 @@ impl SpotFeed {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
-        let reply = Http::new()?.json::<spot_feed::Document>(&Request::get(self.addresses.feed_document())).await?;
+        let reply =
+            Http::new()?.json::<spot_feed::SpotFeedDocument>(&Request::get(self.addresses.feed_document())).await?;
         Ok(reply.value.answer(&query.instances(), reply.modified_at.unwrap_or(reply.answered_at)))
     }
 }
@@ -92,7 +94,7 @@ impl OfferFiles {
     }
 }
 
-type Row = Result<ListPrice, String>;
+type PriceRow = Result<ListPrice, String>;
 
 /// Where a file breaks off, the rows before the break are prices all the same, and the last row says why there are no more.
 async fn read_file(
@@ -100,8 +102,8 @@ async fn read_file(
     request: &Request,
     wanted: impl Fn(&str) -> bool,
     deadline: Instant,
-) -> Result<Vec<Row>, SourceError> {
-    let (mut file, mut rows) = (OfferFile::default(), Vec::<Row>::new());
+) -> Result<Vec<PriceRow>, SourceError> {
+    let (mut file, mut rows) = (OfferFile::default(), Vec::<PriceRow>::new());
     let reading = http.lines(request, |line| rows.extend(file.line(line, &wanted).transpose()));
     let ended = match tokio::time::timeout_at(deadline, reading).await {
         Ok(Ok(_)) if file.has_header() => return Ok(rows),

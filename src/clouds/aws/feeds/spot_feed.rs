@@ -24,7 +24,7 @@ const OLD_NAMES: [(&str, &str); 7] = [
 ];
 
 #[derive(Debug, Deserialize)]
-pub struct Document {
+pub struct SpotFeedDocument {
     config: Config,
 }
 
@@ -62,7 +62,7 @@ struct Column {
     prices: BTreeMap<String, String>,
 }
 
-impl Document {
+impl SpotFeedDocument {
     /// Offers of whole regions. They say nothing of a zone, so whoever has prices of zones has no use for them.
     pub fn answer(&self, instances: &BTreeMap<&str, InstanceId>, observed_at: Timestamp) -> Answer {
         let mut answer = Answer::default();
@@ -98,7 +98,7 @@ mod tests {
 
     fn read(region: &str, groups: &Value, names: &[&'static str]) -> Answer {
         let document = json!({"vers": 0.01, "config": {"regions": [{"region": region, "instanceTypes": groups}]}});
-        let document: Document = serde_json::from_value(document).unwrap();
+        let document: SpotFeedDocument = serde_json::from_value(document).unwrap();
         let instances = names.iter().enumerate().map(|(index, name)| (*name, InstanceId(index as u32))).collect();
         document.answer(&instances, Timestamp::UNIX_EPOCH)
     }
@@ -143,10 +143,10 @@ mod tests {
 
         #[test]
         fn no_part_of_a_document_is_one(text in ".{0,60}", cut in 0.0_f64..1.0) {
-            prop_assert!(serde_json::from_str::<Document>(&text).is_err());
+            prop_assert!(serde_json::from_str::<SpotFeedDocument>(&text).is_err());
             let whole = json!({"config": {"regions": [{"region": "us-east", "instanceTypes": group("1.00")}]}}).to_string();
-            prop_assert!(serde_json::from_str::<Document>(&whole).is_ok());
-            prop_assert!(serde_json::from_str::<Document>(&whole[..(cut * whole.len() as f64) as usize]).is_err());
+            prop_assert!(serde_json::from_str::<SpotFeedDocument>(&whole).is_ok());
+            prop_assert!(serde_json::from_str::<SpotFeedDocument>(&whole[..(cut * whole.len() as f64) as usize]).is_err());
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct Group {
 
 impl Group {
     /// The name of a machine without its node.
-    pub fn of(request: &CreateRequest) -> Self {
+    pub fn for_request(request: &CreateRequest) -> Self {
         let end = format!("-n{}", request.node);
         Self {
             region: request.pool.region.clone(),

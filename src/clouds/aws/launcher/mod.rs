@@ -51,7 +51,7 @@ impl AwsLauncher {
         let ((), owner) = tokio::try_join!(self.has_enabled(account, region), self.caller(account))?;
         let site = self.site(account, &request.pool, request.image.as_deref()).await?;
         let subnet = subnet(account, request, &site).await?;
-        let group = (request.nodes > 1 && site.machine.stands_close).then(|| Group::of(request));
+        let group = (request.nodes > 1 && site.machine.stands_close).then(|| Group::for_request(request));
         if let Some(group) = &group {
             gang::ensure(account, group, request, &owner).await?;
             self.known().groups.insert(group.clone());

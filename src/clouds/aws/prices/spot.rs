@@ -21,7 +21,7 @@ pub const SOURCE: &str = "aws-spot-history";
 
 /// One row as EC2 words it; every field may be missing.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct SpotPriceRow {
     pub instance_type: String,
     pub zone_name: String,
     pub zone_id: Option<String>,
@@ -45,7 +45,7 @@ pub struct Region<'a> {
 
 impl Region<'_> {
     /// One offer a machine type and zone. A row that cannot be read is dropped with a note.
-    pub fn offers(&self, rows: &[Row]) -> (Vec<Offer>, Vec<SourceNote>) {
+    pub fn offers(&self, rows: &[SpotPriceRow]) -> (Vec<Offer>, Vec<SourceNote>) {
         let mut newest: BTreeMap<Pool, (Option<Timestamp>, Offer)> = BTreeMap::new();
         let mut notes = Vec::new();
         for row in rows {
@@ -63,7 +63,7 @@ impl Region<'_> {
         (newest.into_values().map(|(_, offer)| offer).collect(), notes)
     }
 
-    fn offer(&self, row: &Row) -> Result<Option<(Pool, Offer)>, String> {
+    fn offer(&self, row: &SpotPriceRow) -> Result<Option<(Pool, Offer)>, String> {
         let Some((pool, rate)) = self.price(row)? else { return Ok(None) };
         let availability = match self.listed {
             Some(listed) if !listed.contains(&pool) => {
@@ -89,7 +89,7 @@ impl Region<'_> {
     }
 
     /// Pool and rate of a row; `None` for a machine type that nobody asked for.
-    pub fn price(&self, row: &Row) -> Result<Option<(Pool, UsdPerHour)>, String> {
+    pub fn price(&self, row: &SpotPriceRow) -> Result<Option<(Pool, UsdPerHour)>, String> {
         let Some(instance) = self.instances.get(&row.instance_type) else { return Ok(None) };
         let zone_id = row.zone_id.as_ref().or_else(|| self.zone_ids.get(&row.zone_name));
         let zone_id = zone_id.ok_or_else(|| "no zone id is known for this zone; the price is left out".to_owned())?;
@@ -120,8 +120,8 @@ mod tests {
 
     const ANSWERED: &str = "2026-08-01T00:00:00Z";
 
-    fn row(zone: &str, price: &str, since: &str) -> Row {
-        Row {
+    fn row(zone: &str, price: &str, since: &str) -> SpotPriceRow {
+        SpotPriceRow {
             instance_type: "p5.48xlarge".to_owned(),
             zone_name: zone.to_owned(),
             zone_id: None,
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    fn read_listed(rows: &[Row], listed: Option<&HashSet<Pool>>) -> (Vec<Offer>, Vec<SourceNote>) {
+    fn read_listed(rows: &[SpotPriceRow], listed: Option<&HashSet<Pool>>) -> (Vec<Offer>, Vec<SourceNote>) {
         let zone_ids = [("us-east-1a", "use1-az4"), ("us-east-1-atl-2a", "use1-atl2-az1")];
         let zone_ids = zone_ids.map(|(name, id)| (name.to_owned(), id.to_owned())).into();
         let instances = [("p5.48xlarge".to_owned(), InstanceId(7))].into();
@@ -138,7 +138,7 @@ mod tests {
         Region { name: "us-east-1", zone_ids: &zone_ids, instances: &instances, listed, answered_at }.offers(rows)
     }
 
-    fn read(rows: &[Row]) -> (Vec<Offer>, Vec<SourceNote>) {
+    fn read(rows: &[SpotPriceRow]) -> (Vec<Offer>, Vec<SourceNote>) {
         read_listed(rows, None)
     }
 
@@ -204,17 +204,17 @@ mod tests {
 
     #[test]
     fn zones_without_an_id_and_types_nobody_asked_for_give_no_offer() {
-        let stranger = Row { instance_type: "t3.micro".to_owned(), ..row("us-east-1a", "1", "") };
+        let stranger = SpotPriceRow { instance_type: "t3.micro".to_owned(), ..row("us-east-1a", "1", "") };
         let (offers, notes) = read(&[row("us-east-1f", "1", ""), stranger]);
         assert_eq!((offers.len(), notes.len()), (0, 1));
-        let named = Row { zone_id: Some("use1-az6".to_owned()), ..row("us-east-1f", "1", "") };
+        let named = SpotPriceRow { zone_id: Some("use1-az6".to_owned()), ..row("us-east-1f", "1", "") };
         assert_eq!(read(&[named]).0[0].place.zone_id.as_deref(), Some("use1-az6"), "an id in the row itself is enough");
     }
 
     proptest! {
         #[test]
         fn any_row_is_read_or_noted(price in ".{0,20}", second in -400_000_000_000_i64..400_000_000_000) {
-            let row = Row { since: Timestamp::from_second(second).ok(), ..row("us-east-1a", &price, "") };
+            let row = SpotPriceRow { since: Timestamp::from_second(second).ok(), ..row("us-east-1a", &price, "") };
             let (offers, notes) = read(&[row]);
             prop_assert_eq!(offers.len() + notes.len(), 1);
             let exact = offers.iter().all(|offer| UsdPerHour::parse(&price) == Ok(offer.quote.rate) && offer.quote.rate.nanos() > 0);

@@ -15,7 +15,7 @@ use crate::catalog::offerings::{differences, listed};
 use crate::catalog::zones::zone_ids;
 use crate::feeds::addresses::service;
 use crate::prices::gather::gather;
-use crate::prices::spot::{self, Pool, Region, Row};
+use crate::prices::spot::{self, Pool, Region, SpotPriceRow};
 use crate::prices::spot_series::Series;
 use gpuplan_hardware::{Hardware, InstanceId};
 use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
@@ -124,7 +124,7 @@ impl Question<'_> {
     }
 
     /// From now on means the price in force now, once for each pool and product.
-    async fn prices_in_force(&self) -> Result<Vec<Row>, SourceError> {
+    async fn prices_in_force(&self) -> Result<Vec<SpotPriceRow>, SourceError> {
         let mut pages = self.pages(SystemTime::now()).send();
         let mut rows = Vec::new();
         while let Some(page) = pages.next().await {
@@ -148,7 +148,7 @@ impl Question<'_> {
             match tokio::time::timeout_at(deadline, pages.next()).await {
                 Ok(None) => break None,
                 Ok(Some(Ok(page))) => {
-                    let page: Vec<Row> = page.spot_price_history().iter().map(row).collect();
+                    let page: Vec<SpotPriceRow> = page.spot_price_history().iter().map(row).collect();
                     series.add(&region, &page);
                     rows += page.len();
                 }
@@ -178,9 +178,9 @@ impl Question<'_> {
     }
 }
 
-fn row(price: &SpotPrice) -> Row {
+fn row(price: &SpotPrice) -> SpotPriceRow {
     let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
-    Row {
+    SpotPriceRow {
         instance_type: text(price.instance_type().map(InstanceType::as_str)),
         zone_name: text(price.availability_zone()),
         zone_id: price.availability_zone_id().filter(|id| !id.is_empty()).map(str::to_owned),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::prices::spot::{Pool, Region, Row};
+use crate::prices::spot::{Pool, Region, SpotPriceRow};
 use gpuplan_market::{Place, PricePoint, Purchase};
 use gpuplan_units::UsdPerHour;
 
@@ -19,7 +19,7 @@ pub struct Series {
 
 impl Series {
     /// Rows that cannot be read are left out: those of them that are in force have a note of their own among the prices.
-    pub fn add(&mut self, region: &Region, rows: &[Row]) {
+    pub fn add(&mut self, region: &Region, rows: &[SpotPriceRow]) {
         for row in rows {
             let (Ok(Some((pool, rate))), Some(since)) = (region.price(row), row.since) else { continue };
             let last = self.points.entry((pool, since.as_second().div_euclid(BUCKET_SECONDS))).or_insert((since, rate));
@@ -55,16 +55,16 @@ mod tests {
             listed: None,
             answered_at: Timestamp::UNIX_EPOCH,
         };
-        let row = |hour: i64, price: &str| Row {
+        let row = |hour: i64, price: &str| SpotPriceRow {
             instance_type: "g5.xlarge".to_owned(),
             zone_id: Some("use1-az1".to_owned()),
             price: price.to_owned(),
             since: Timestamp::from_second(hour * 3600).ok(),
-            ..Row::default()
+            ..SpotPriceRow::default()
         };
         let mut series = Series::default();
         series.add(&region, &[row(5, "3"), row(1, "1"), row(3, "N/A*"), row(6, "4")]);
-        series.add(&region, &[row(2, "2"), Row { since: None, ..row(0, "9") }]);
+        series.add(&region, &[row(2, "2"), SpotPriceRow { since: None, ..row(0, "9") }]);
         let points: Vec<_> = series
             .into_points("us-east-1")
             .into_iter()

@@ -44,7 +44,7 @@ struct Image {
 impl GcpLauncher {
     /// Zone after zone, where the offer names none: a repeated call asks the same zones in the same order, and each knows its token.
     async fn create_somewhere(&self, request: CreateRequest) -> Result<Machine, LaunchError> {
-        let Some(shape) = shape::of(&request.pool.instance_type) else {
+        let Some(shape) = shape::shape_of(&request.pool.instance_type) else {
             return Err(wrong(format!("what {} boots from and carries is not known", request.pool.instance_type)));
         };
         let image = request.image.as_deref().or(shape.image).ok_or_else(|| {
@@ -91,7 +91,7 @@ impl GcpLauncher {
                 .ok_or_else(|| LaunchError::Unclear { code: "the gang's first machine is not listed".to_owned() });
         }
         let all = self.zones.get_or_try_init(|| zones(&self.project)).await.map_err(|error| source_error(&error))?;
-        Ok(all.of(&request.pool.instance_type, &request.pool.region))
+        Ok(all.zones_with(&request.pool.instance_type, &request.pool.region))
     }
 
     async fn create_in(&self, frame: &Frame<'_>, request: &CreateRequest) -> Result<Machine, LaunchError> {

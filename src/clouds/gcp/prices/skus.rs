@@ -116,7 +116,7 @@ pub struct Page {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+struct SkuRow {
     sku_id: String,
     #[serde(default)]
     service_regions: Vec<Arc<str>>,
@@ -165,13 +165,13 @@ pub fn read(row: &Value, answered_at: Timestamp) -> Option<Result<Priced, Source
     let (part, purchase) = classify(description, usage_type)?;
     let note =
         |detail: String| SourceNote { place: format!("`{description}`"), detail: format!("{detail}; it is left out") };
-    let priced = Row::deserialize(row)
+    let priced = SkuRow::deserialize(row)
         .map_err(|error| error.to_string())
         .and_then(|row| price(row, part, purchase, answered_at));
     Some(priced.map_err(note))
 }
 
-fn price(row: Row, part: Part, purchase: Purchase, answered_at: Timestamp) -> Result<Priced, String> {
+fn price(row: SkuRow, part: Part, purchase: Purchase, answered_at: Timestamp) -> Result<Priced, String> {
     // A timeline in the order of time; without a range in the question it has one entry.
     let newest = row.pricing_info.last().ok_or("it has no price")?;
     if newest.effective_time.is_some_and(|time| time > answered_at) {

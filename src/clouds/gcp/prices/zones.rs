@@ -38,7 +38,7 @@ impl Zones {
     }
 
     /// Zones of a region that list the machine type, in the order of their names.
-    pub fn of(&self, machine_type: &str, region: &str) -> Vec<String> {
+    pub fn zones_with(&self, machine_type: &str, region: &str) -> Vec<String> {
         let zones = self.listed.get(&(machine_type.to_owned(), region.to_owned()));
         zones.into_iter().flatten().map(ToString::to_string).collect()
     }
