@@ -37,7 +37,7 @@ impl fmt::Display for Exit {
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     Completed,
-    /// ImprovementTracker starting again elsewhere.
+    /// Worth starting again elsewhere.
     Interrupted,
     Fenced,
     CapReached,

@@ -89,7 +89,7 @@ impl Supervisor {
         self.drain(StopReason::Interruption, &notice.from, left, program);
     }
 
-    /// Asks the program to save and end. StopReason twice it is not signalled twice, but a shorter deadline counts.
+    /// Asks the program to save and end. Asked twice it is not signalled twice, but a shorter deadline counts.
     fn drain(&mut self, asked: StopReason, why: &str, left: Duration, program: Option<&Program>) {
         let (bytes, rate) = with(&self.life.state, |state| {
             state.phase = Some(Phase::Draining);
