@@ -14,7 +14,7 @@ use gpuplan_runstore::Expected;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::semi_markov::Tables;
 use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
-use gpuplan_units::billing::minimum_billed_seconds;
+use gpuplan_units::billing::{minimum_billed_seconds, read_minimum};
 use gpuplan_units::{MINIMUM_BILLED_SECONDS, Usd, UsdPerHour};
 
 pub const VERSION: u32 = 1;
@@ -29,7 +29,7 @@ pub struct Offered {
     pub pool: Pool,
     pub rate_usd_per_hour: UsdPerHour,
     /// Charged at least for a machine that was started: a minute, or the whole of a capacity block.
-    #[serde(default = "minimum_billed_seconds")]
+    #[serde(default = "minimum_billed_seconds", alias = "billing", deserialize_with = "read_minimum")]
     pub minimum_seconds: u32,
     /// More than this is not paid for it. Spot machines of AWS alone take such a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]

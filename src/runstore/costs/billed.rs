@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use gpuplan_units::billing::minimum_billed_seconds;
+use gpuplan_units::billing::{minimum_billed_seconds, read_minimum};
 use gpuplan_units::{MINIMUM_BILLED_SECONDS, Usd, UsdPerHour};
 
 const NANOS_PER_HOUR: i128 = 3_600_000_000_000;
@@ -40,7 +40,7 @@ pub struct Billed {
     /// Of the whole machine.
     pub rate_usd_per_hour: UsdPerHour,
     /// Charged at least.
-    #[serde(default = "minimum_billed_seconds")]
+    #[serde(default = "minimum_billed_seconds", alias = "rule", deserialize_with = "read_minimum")]
     pub minimum_seconds: u32,
     pub from: Timestamp,
     /// Nanoseconds by the owner's monotonic clock, which no correction of the time changes.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::costs::side_costs::SidePrice;
 use crate::run::{Run, text};
 use crate::store::StoreError;
-use gpuplan_units::billing::minimum_billed_seconds;
+use gpuplan_units::billing::{minimum_billed_seconds, read_minimum};
 use gpuplan_units::{Quantiles, Usd, UsdPerHour};
 
 /// One machine, from the time that it was created until it cost nothing any more.
@@ -28,7 +28,7 @@ pub struct Rented {
     /// Frozen at launch.
     pub rate_usd_per_hour: UsdPerHour,
     /// Charged at least.
-    #[serde(default = "minimum_billed_seconds")]
+    #[serde(default = "minimum_billed_seconds", alias = "rule", deserialize_with = "read_minimum")]
     pub minimum_seconds: u32,
     pub from: Timestamp,
     /// `None`: it may still cost money.
