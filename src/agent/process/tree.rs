@@ -57,7 +57,7 @@ pub fn myself(machine: Option<&str>) -> io::Result<Owner> {
         ))
     };
     let pid = std::process::id() as i32;
-    let own = process(pid)
+    let own = read_process(pid)
         .ok_or_else(|| io::Error::other("/proc/self/stat: it does not say when this process was started"))?;
     Ok(Owner {
         machine: machine.map_or_else(boot, |machine| Ok(machine.to_owned()))?,
@@ -75,7 +75,7 @@ pub fn is_alive(owner: &Owner) -> bool {
 }
 
 pub fn is_running(pid: i32, start_ticks: u64) -> bool {
-    process(pid).is_some_and(|process| !process.is_dead && process.start_ticks == start_ticks)
+    read_process(pid).is_some_and(|process| !process.is_dead && process.start_ticks == start_ticks)
 }
 
 /// Kills everything that descends from this process or is in its control group, and waits until it is gone.
@@ -100,7 +100,7 @@ fn without_tools(mut all: Vec<Process>) -> Vec<Process> {
 /// all that runs below this process: one look at the processes serves both.
 pub fn tend(ours: Option<i32>, strangers: &mut Strangers) -> Duration {
     let own = std::process::id() as i32;
-    let read: Vec<Process> = strangers.others().into_iter().filter_map(process).collect();
+    let read: Vec<Process> = strangers.others().into_iter().filter_map(read_process).collect();
     let family = family_of(own, &read);
     strangers.learn(read.iter().map(|process| process.pid), &family);
     let all = without_tools(read);
@@ -156,7 +156,7 @@ fn kill(process: &Process) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     // Whoever ended meanwhile is what was wanted.
     let _ = match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(_) if process(process.pid).is_none_or(|now| now.start_ticks != process.start_ticks) => Ok(()),
+        Ok(_) if read_process(process.pid).is_none_or(|now| now.start_ticks != process.start_ticks) => Ok(()),
         Ok(descriptor) => pidfd_send_signal(descriptor, Signal::KILL),
         Err(_) => kill_process(pid, Signal::KILL),
     };
@@ -171,10 +171,10 @@ pub fn memory_kills() -> Option<u64> {
 /// A process that ends while the table is read is not in it.
 fn processes() -> io::Result<Vec<Process>> {
     let entries = fs::read_dir("/proc")?.collect::<io::Result<Vec<_>>>()?;
-    Ok(entries.iter().filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?)).collect())
+    Ok(entries.iter().filter_map(|entry| read_process(entry.file_name().to_str()?.parse().ok()?)).collect())
 }
 
-fn process(pid: i32) -> Option<Process> {
+fn read_process(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
