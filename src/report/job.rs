@@ -239,7 +239,7 @@ pub struct JobRecord<'a> {
     /// Keys that change neither machines nor price.
     pub no_effect: Vec<KeyRecord<'a>>,
     pub not_understood: Vec<KeyRecord<'a>>,
-    /// One sentence for each thing that the file leaves open.
+    /// What the file leaves open, and what was taken for it: one sentence each.
     pub assumed: Vec<String>,
 }
 
