@@ -21,6 +21,7 @@ use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
 use gpuplan_plan::filters::Why;
 use gpuplan_plan::physics::best_setting;
+use gpuplan_report::sentences::assumption::sentences;
 use gpuplan_report::{estimate as report, format, plan_text};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
@@ -112,7 +113,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
             let _ = writeln!(
                 text,
                 "{}\n",
-                plan_text::wrap(&format!("Assumed: {}", resolved.assumed.join("; ")), settings.width, "  ")
+                plan_text::wrap(&format!("Assumed: {}", sentences(&resolved.assumed).join("; ")), settings.width, "  ")
             );
             let _ = writeln!(
                 text,

@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::format;
+use crate::sentences::assumption::sentences;
 use crate::table::{Column, render};
 use gpuplan_estimate::{MemoryBreakdown, StepEstimate, Subject, TimeBreakdown};
 use gpuplan_units::{Band, Bytes};
-use gpuplan_workload::Measure;
+use gpuplan_workload::{Assumption, Measure};
 
 /// Parts of a step with their names, largest kinds first.
 pub fn time_parts(time: &TimeBreakdown) -> Vec<(&'static str, f64)> {
@@ -74,7 +75,7 @@ pub fn breakdown(made: &StepEstimate, capacity: Bytes, width: u16) -> String {
 }
 
 /// The same as JSON.
-pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[String]) -> Value {
+pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> Value {
     let setting = &made.setting;
     let step = made.step_seconds();
     let (low, high) = MemoryBreakdown::band(Measure::Allocated);
@@ -110,6 +111,6 @@ pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[String]) -> Value
         "regime": made.regime,
         "time_seconds": parts(time_parts(&made.time), "seconds"),
         "memory_bytes": parts(memory_parts(&made.memory), "bytes"),
-        "assumed": assumed,
+        "assumed": sentences(assumed),
     })
 }

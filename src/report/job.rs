@@ -10,6 +10,7 @@ use crate::format::{rate, seen, three_figures, usd};
 use crate::json_text::{json_value, pretty};
 use crate::plan_json::{Context, plan_json};
 use crate::plan_text::wrap;
+use crate::sentences::assumption::job_sentence;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, JobKind, KeyValue};
@@ -18,6 +19,7 @@ use gpuplan_plan::Plan;
 use gpuplan_plan::explain::plan_id;
 use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
+use gpuplan_workload::assumption::JobAssumption;
 
 /// A plan and the market that its offer stands in.
 pub type Placed<'a> = (&'a Plan, &'a Context<'a>);
@@ -47,7 +49,7 @@ pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
         row("for", format!("{hours} at most"));
     }
     if !asked.assumed.is_empty() {
-        row("assumed", asked.assumed.join("; "));
+        row("assumed", asked.assumed.iter().map(job_sentence).collect::<Vec<_>>().join("; "));
     }
     if !asked.no_effect.is_empty() {
         let keys: Vec<&str> = asked.no_effect.iter().map(|one| one.key.as_str()).collect();
@@ -238,7 +240,10 @@ pub struct JobRecord<'a> {
     /// Keys that change neither machines nor price.
     pub no_effect: Vec<KeyRecord<'a>>,
     pub not_understood: Vec<KeyRecord<'a>>,
-    pub assumed: &'a [String],
+    /// What the job leaves open and what was taken, as sentences.
+    pub assumed: Vec<String>,
+    /// The same with their figures, in the same order.
+    pub assumptions: &'a [JobAssumption],
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -301,7 +306,8 @@ impl<'a> JobRecord<'a> {
             understood: keys(&asked.understood),
             no_effect: keys(&asked.no_effect),
             not_understood: keys(&asked.unread),
-            assumed: &asked.assumed,
+            assumed: asked.assumed.iter().map(job_sentence).collect(),
+            assumptions: &asked.assumed,
         }
     }
 }

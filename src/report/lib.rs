@@ -30,6 +30,7 @@ pub mod prices;
 pub mod processing;
 pub mod profile_text;
 pub mod refresh;
+pub mod sentences;
 pub mod serving_json;
 mod serving_text;
 pub mod simulate;
