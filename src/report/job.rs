@@ -19,6 +19,7 @@ use gpuplan_plan::Plan;
 use gpuplan_plan::explain::plan_id;
 use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
+use gpuplan_workload::assumption::JobAssumption;
 
 /// A plan and the market that its offer stands in.
 pub type Placed<'a> = (&'a Plan, &'a Context<'a>);
@@ -239,8 +240,10 @@ pub struct JobRecord<'a> {
     /// Keys that change neither machines nor price.
     pub no_effect: Vec<KeyRecord<'a>>,
     pub not_understood: Vec<KeyRecord<'a>>,
-    /// What the file leaves open, and what was taken for it: one sentence each.
+    /// What the job leaves open and what was taken, as sentences.
     pub assumed: Vec<String>,
+    /// The same with their figures, in the same order.
+    pub assumptions: &'a [JobAssumption],
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -304,6 +307,7 @@ impl<'a> JobRecord<'a> {
             no_effect: keys(&asked.no_effect),
             not_understood: keys(&asked.unread),
             assumed: asked.assumed.iter().map(job_sentence).collect(),
+            assumptions: &asked.assumed,
         }
     }
 }
