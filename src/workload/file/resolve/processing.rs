@@ -2,7 +2,7 @@
 
 use crate::assumption::Assumption;
 use crate::data::{DataKind, Decoder, Reading, Storage};
-use crate::file::data::{complete, reading};
+use crate::file::resolve::data::{complete, reading};
 use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, whole};
 use crate::file::{
     CheckpointSection, DataSection, ModelSection, ProcessingSection, ServingSection, SweepSection, TrainingSection,

@@ -1,8 +1,8 @@
 //! The training settings of a workload file: read, checked, and completed with defaults that are listed.
 
 use crate::assumption::{Assumption, SequenceBasis};
-use crate::file::batch::{Local, global_batch};
-use crate::file::network::Network;
+use crate::file::resolve::batch::{Local, global_batch};
+use crate::file::resolve::model::ResolvedModel;
 use crate::file::scalar::{choice, invalid, missing, not_among, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::Model;
@@ -39,7 +39,7 @@ pub(super) fn task_word(task: Task) -> &'static str {
 
 pub(super) fn resolve(
     section: &TrainingSection,
-    network: &Network,
+    network: &ResolvedModel,
     assumed: &mut Vec<Assumption>,
 ) -> Result<Training, WorkloadFileError> {
     let model = &network.model;
@@ -113,7 +113,7 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Vec<Assumption>)
 
 fn sequence_length(
     section: &TrainingSection,
-    network: &Network,
+    network: &ResolvedModel,
     assumed: &mut Vec<Assumption>,
 ) -> Result<u32, WorkloadFileError> {
     let key = "training.sequence_length";

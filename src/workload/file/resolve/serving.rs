@@ -1,7 +1,7 @@
 //! The `[serving]` section of a workload file: read, checked, and completed with defaults that are listed.
 
-use crate::file::network::Network;
-use crate::file::resolved::Resolved;
+use crate::file::resolve::model::ResolvedModel;
+use crate::file::resolve::resolved::Resolved;
 use crate::file::scalar::{choice, conflict, invalid, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
@@ -27,10 +27,10 @@ const MOST_REQUESTS: f64 = 1e9;
 /// A complete workload that serves.
 pub(super) fn resolve(
     file: &WorkloadFile,
-    network: Network,
+    network: ResolvedModel,
     mut assumed: Vec<Assumption>,
 ) -> Result<Resolved, WorkloadFileError> {
-    let Network { model, native_tokens } = network;
+    let ResolvedModel { model, native_tokens } = network;
     contradictions(file)?;
     can_be_served(&model)?;
     let section = &file.serving;

@@ -13,7 +13,7 @@ use gpuplan_units::quantity::short_count;
 const PARAMETERS_FACTOR: f64 = 2.0;
 
 /// A model with what only the catalog knows.
-pub(super) struct Network {
+pub(super) struct ResolvedModel {
     pub model: Model,
     /// Tokens of a native image, for image transformers.
     pub native_tokens: Option<u32>,
@@ -24,18 +24,18 @@ pub(super) fn resolve(
     models: &Models,
     read_model: Option<Model>,
     assumed: &mut Vec<Assumption>,
-) -> Result<Network, WorkloadFileError> {
+) -> Result<ResolvedModel, WorkloadFileError> {
     if section.index.is_some() && section.config.is_none() {
         return Err(missing("model.config", "`model.index` gives the size of a model that a config describes"));
     }
     match (&section.preset, &section.config) {
         (Some(_), Some(_)) => Err(conflict("model.preset", "model.config")),
-        (None, None) => Ok(Network { model: explicit(section, assumed)?, native_tokens: None }),
+        (None, None) => Ok(ResolvedModel { model: explicit(section, assumed)?, native_tokens: None }),
         (None, Some(path)) => {
             let unread = || missing("model.config", format!("`{}` was not read", shown(path)));
             let model = with_sizes(section, "model.config", read_model.ok_or_else(unread)?, assumed)?;
             let native_tokens = (model.kind == ModelKind::Vit && model.max_context > 0).then_some(model.max_context);
-            Ok(Network { model, native_tokens })
+            Ok(ResolvedModel { model, native_tokens })
         }
         (Some(name), None) => {
             let row = models.find(name).ok_or_else(|| {
@@ -45,7 +45,7 @@ pub(super) fn resolve(
                 WorkloadFileError::UnknownModel { name, suggestion }
             })?;
             let model = with_sizes(section, "model.preset", row.to_model(), assumed)?;
-            Ok(Network { model, native_tokens: row.native_tokens() })
+            Ok(ResolvedModel { model, native_tokens: row.native_tokens() })
         }
     }
 }
