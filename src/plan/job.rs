@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::filters::refuse_offer;
-use crate::limits::{Limits, PurchaseChoice};
+use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use gpuplan_hardware::gpu::Gpu;
 use gpuplan_hardware::selector::SelectorError;
 use gpuplan_hardware::{GpuSelector, Hardware, InstanceType};
@@ -90,15 +90,18 @@ pub fn baseline(
         deadline: None,
         budget: None,
         max_price_per_hour: None,
-        clouds: Vec::new(),
-        regions: Vec::new(),
-        gpus: counts.iter().map(|text| GpuSelector::parse(text, hardware)).collect::<Result<_, _>>()?,
-        max_nodes: offers.iter().map(|one| one.nodes).max(),
-        purchase: match spot {
-            0 => PurchaseChoice::OnDemand,
-            all if all == asked.choices.len() => PurchaseChoice::Spot,
-            _ => PurchaseChoice::Any,
+        offers: OfferFilter {
+            clouds: Vec::new(),
+            regions: Vec::new(),
+            gpus: counts.iter().map(|text| GpuSelector::parse(text, hardware)).collect::<Result<_, _>>()?,
+            purchase: match spot {
+                0 => PurchaseChoice::OnDemand,
+                all if all == asked.choices.len() => PurchaseChoice::Spot,
+                _ => PurchaseChoice::Any,
+            },
+            ..limits.offers.clone()
         },
+        max_nodes: offers.iter().map(|one| one.nodes).max(),
         // It runs there today.
         allow_slow_network: true,
         ..limits.clone()
@@ -156,7 +159,9 @@ impl Search<'_> {
             let instance = self.instance(offer);
             let Some(nodes) = nodes(asked, offer, instance) else { continue };
             // What the job names is asked for; only doubts, rules and places are left to refuse it.
-            let named = Limits { gpus: Vec::new(), instance_type: Some(instance.name.clone()), ..self.limits.clone() };
+            let instance_type = Some(instance.name.clone());
+            let filter = OfferFilter { gpus: Vec::new(), instance_type, ..self.limits.offers.clone() };
+            let named = Limits { offers: filter, ..self.limits.clone() };
             if refuse_offer(offer, instance, self.hardware, &named).is_some() {
                 refused += 1;
                 continue;
@@ -181,7 +186,7 @@ impl Search<'_> {
                 Hours(now.duration_since(offer.quote.observed_at).as_secs_f64() / 3600.0) > LIST_FRESH
             })
         };
-        offers.retain(|one| self.limits.accept_stale || !is_old(self.market.offer(one.offer)));
+        offers.retain(|one| self.limits.offers.accept_stale || !is_old(self.market.offer(one.offer)));
         offers
     }
 
@@ -281,49 +286,49 @@ mod tests {
     use gpuplan_import::Names;
     use gpuplan_workload::Models;
 
-    struct Told {
+    struct PricedJob {
         hardware: Hardware,
         market: Market,
         asked: Asked,
         priced: Priced,
     }
 
-    fn told(text: &str) -> Told {
+    fn priced_job(text: &str) -> PricedJob {
         let hardware = Hardware::embedded().unwrap();
         let (market, models) = (Market::embedded(&hardware).unwrap(), Models::embedded().unwrap());
         let asked =
             gpuplan_import::read(text, Names { hardware: &hardware, models: &models }).unwrap().named(None).unwrap();
         let priced = price(&asked, &market, &hardware, &Limits::default());
-        Told { hardware, market, asked, priced }
+        PricedJob { hardware, market, asked, priced }
     }
 
     #[test]
     fn only_what_is_asked_for_is_priced_and_its_cost_is_rate_times_machines_times_hours() {
-        let told = told("#SBATCH -N 2 --gpus-per-node=a100-80gb:8 -t 1-00\n");
-        assert!(!told.priced.offers.is_empty());
-        for one in &told.priced.offers {
-            let offer = told.market.offer(one.offer);
-            let instance = told.hardware.instance(offer.instance);
+        let job = priced_job("#SBATCH -N 2 --gpus-per-node=a100-80gb:8 -t 1-00\n");
+        assert!(!job.priced.offers.is_empty());
+        for one in &job.priced.offers {
+            let offer = job.market.offer(one.offer);
+            let instance = job.hardware.instance(offer.instance);
             assert!(
-                told.hardware.gpu(instance.node.gpu).id.starts_with("a100") && instance.node.devices() == 8,
+                job.hardware.gpu(instance.node.gpu).id.starts_with("a100") && instance.node.devices() == 8,
                 "{}",
                 instance.name
             );
             assert_eq!((one.nodes, offer.purchase), (2, Purchase::OnDemand));
             assert_eq!((one.hourly, one.cost), (offer.quote.rate.times(2), offer.quote.rate.for_hours(2, 24.0)));
         }
-        assert!(told.priced.offers.is_sorted_by_key(|one| one.hourly));
+        assert!(job.priced.offers.is_sorted_by_key(|one| one.hourly));
     }
 
     #[test]
     fn what_is_better_is_cheaper_and_behind_in_nothing() {
-        let told = told("resources: {accelerators: 'A100-80GB:8', infra: azure/eastus}\n");
-        let base = &told.priced.offers[0];
-        let changes: Vec<Change> = told.priced.better.iter().map(|better| better.change).collect();
+        let job = priced_job("resources: {accelerators: 'A100-80GB:8', infra: azure/eastus}\n");
+        let base = &job.priced.offers[0];
+        let changes: Vec<Change> = job.priced.better.iter().map(|better| better.change).collect();
         assert!(changes.contains(&Change::Place) && changes.contains(&Change::FasterGpu), "{changes:?}");
-        for better in &told.priced.better {
-            let offer = told.market.offer(better.offer.offer);
-            let node = told.hardware.instance(offer.instance).node;
+        for better in &job.priced.better {
+            let offer = job.market.offer(better.offer.offer);
+            let node = job.hardware.instance(offer.instance).node;
             assert_eq!(node.devices() * better.offer.nodes, 8);
             match better.faster {
                 None => assert!(better.offer.hourly < base.hourly),
@@ -337,15 +342,14 @@ mod tests {
 
     #[test]
     fn a_place_narrows_and_a_market_keeps_nothing_else() {
-        let told = told("resources: {accelerators: 'H100:8', infra: aws/us-east-1, use_spot: true}\n");
-        let narrowed = narrowed(&told.asked, &told.market, &told.hardware);
+        let job = priced_job("resources: {accelerators: 'H100:8', infra: aws/us-east-1, use_spot: true}\n");
+        let narrowed = narrowed(&job.asked, &job.market, &job.hardware);
         assert!(!narrowed.offers().is_empty());
         for offer in narrowed.offers() {
             assert_eq!((&*offer.place.region, offer.purchase), ("us-east-1", Purchase::Spot));
         }
-        let limits =
-            baseline(&told.asked, &told.priced.offers, &told.market, &told.hardware, &Limits::default()).unwrap();
-        assert_eq!((limits.purchase, limits.max_nodes), (PurchaseChoice::Spot, Some(1)));
-        assert!(limits.gpus[0].matches_count(8) && !limits.gpus[0].matches_count(16));
+        let limits = baseline(&job.asked, &job.priced.offers, &job.market, &job.hardware, &Limits::default()).unwrap();
+        assert_eq!((limits.offers.purchase, limits.max_nodes), (PurchaseChoice::Spot, Some(1)));
+        assert!(limits.offers.gpus[0].matches_count(8) && !limits.offers.gpus[0].matches_count(16));
     }
 }

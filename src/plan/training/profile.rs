@@ -111,14 +111,14 @@ fn by_class(
 ) -> Vec<Curve> {
     let time = &expected.time;
     let steps = step.count as f64;
-    let of = |class| operators.seconds(class) / steps;
+    let seconds_a_step = |class| operators.seconds(class) / steps;
     // What input waits for is the program's own and is a finding, no property of the host's launches.
     let waited_for_input = operators.input_wait_seconds.min(operators.gap_seconds);
     let launches = (operators.host_bound_seconds - waited_for_input).max(0.0) / steps;
     let pairs = [
         // A clock that is held down slows arithmetic, and memory hardly.
-        (WorkClass::Compute, of(OperatorClass::Compute) * left, time.matmul + time.attention + time.head),
-        (WorkClass::Memory, of(OperatorClass::Memory), time.elementwise + time.optimizer + time.dequantise),
+        (WorkClass::Compute, seconds_a_step(OperatorClass::Compute) * left, time.matmul + time.attention + time.head),
+        (WorkClass::Memory, seconds_a_step(OperatorClass::Memory), time.elementwise + time.optimizer + time.dequantise),
         (WorkClass::Launch, launches, time.launch),
         (
             WorkClass::Copy,
