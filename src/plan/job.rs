@@ -41,8 +41,23 @@ pub enum Change {
 pub struct Better {
     pub change: Change,
     pub offer: JobOffer,
-    /// By the data sheet: arithmetic (16 bit, dense) and memory bandwidth over those of the card that was asked for.
-    pub faster: Option<(f64, f64)>,
+    /// For another GPU: how much faster its data sheet is.
+    pub faster: Option<PeakRatios>,
+}
+
+/// Figures of a data sheet over those of the card that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PeakRatios {
+    /// Arithmetic: 16 bit, dense.
+    pub compute: f64,
+    pub memory_bandwidth: f64,
+}
+
+impl PeakRatios {
+    /// How much faster work may be that needs both.
+    pub fn least(self) -> f64 {
+        self.compute.min(self.memory_bandwidth)
+    }
 }
 
 /// A job's machines, priced.
@@ -243,7 +258,7 @@ impl Search<'_> {
             choice.chips = None;
             choice.gpus = Some(Gpus::Together(node.devices() * base.nodes));
         }
-        let mut candidates: Vec<(JobOffer, (f64, f64))> = self
+        let mut candidates: Vec<(JobOffer, PeakRatios)> = self
             .recent(&others)
             .into_iter()
             .filter(|one| {
@@ -256,14 +271,13 @@ impl Search<'_> {
                 Some((one, faster))
             })
             .collect();
-        let per_work =
-            |(one, (compute, bandwidth)): &(JobOffer, (f64, f64))| one.hourly.dollars() / compute.min(*bandwidth);
+        let per_work = |(one, faster): &(JobOffer, PeakRatios)| one.hourly.dollars() / faster.least();
         candidates.retain(|candidate| per_work(candidate) < base.hourly.dollars());
         let cheapest = candidates.iter().find(|(one, _)| one.hourly < base.hourly).cloned();
         let fastest = candidates.iter().min_by(|a, b| per_work(a).total_cmp(&per_work(b))).cloned();
         let fastest = fastest.filter(|(one, _)| cheapest.as_ref().is_none_or(|(other, _)| other.offer != one.offer));
         let named = |change: Change| {
-            move |(offer, faster): (JobOffer, (f64, f64))| Better { change, offer, faster: Some(faster) }
+            move |(offer, faster): (JobOffer, PeakRatios)| Better { change, offer, faster: Some(faster) }
         };
         cheapest.map(named(Change::Gpu)).into_iter().chain(fastest.map(named(Change::FasterGpu))).collect()
     }
@@ -271,13 +285,14 @@ impl Search<'_> {
 
 /// Ratios of arithmetic and bandwidth, where another chip is behind in no figure and has as much memory. A figure that nobody has
 /// measured or stated is no reason to change.
-fn faster(other: &Gpu, own: &Gpu) -> Option<(f64, f64)> {
+fn faster(other: &Gpu, own: &Gpu) -> Option<PeakRatios> {
     let peak = |gpu: &Gpu| gpu.peak_tflops.bf16.or(gpu.peak_tflops.fp16);
     let compute = peak(other)? / peak(own)?;
-    let bandwidth = other.memory_bandwidth_gb_per_s / own.memory_bandwidth_gb_per_s;
+    let memory_bandwidth = other.memory_bandwidth_gb_per_s / own.memory_bandwidth_gb_per_s;
     let holds =
         other.memory_visible_mib >= own.memory_visible_mib && other.architecture.is_amd() == own.architecture.is_amd();
-    (other.id != own.id && holds && compute >= 1.0 && bandwidth >= 1.0).then_some((compute, bandwidth))
+    let ratios = PeakRatios { compute, memory_bandwidth };
+    (other.id != own.id && holds && ratios.least() >= 1.0).then_some(ratios)
 }
 
 #[cfg(test)]
@@ -332,9 +347,9 @@ mod tests {
             assert_eq!(node.devices() * better.offer.nodes, 8);
             match better.faster {
                 None => assert!(better.offer.hourly < base.hourly),
-                Some((compute, bandwidth)) => {
-                    assert!(compute >= 1.0 && bandwidth >= 1.0);
-                    assert!(better.offer.hourly.dollars() / compute.min(bandwidth) < base.hourly.dollars());
+                Some(faster) => {
+                    assert!(faster.least() >= 1.0);
+                    assert!(better.offer.hourly.dollars() / faster.least() < base.hourly.dollars());
                 }
             }
         }
