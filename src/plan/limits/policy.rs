@@ -81,23 +81,39 @@ pub enum PolicyError {
     Invalid { line: usize, key: &'static str, detail: String },
 }
 
-#[derive(Default, Deserialize)]
+/// `policy.toml` as it is written. Every rule may be absent, and then allows everything.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Section {
+pub struct PolicyFile {
+    /// Clouds that machines may be rented from.
+    #[schemars(with = "Option<Vec<String>>")]
     clouds: Option<Spanned<Vec<String>>>,
+    /// Regions, beginnings of their names, or zone ids.
+    #[schemars(with = "Option<Vec<String>>")]
     regions: Option<Spanned<Vec<String>>>,
+    /// GPUs that may be rented, such as `H100` or `A100-80GB:8`.
+    #[schemars(with = "Option<Vec<String>>")]
     gpus: Option<Spanned<Vec<String>>>,
+    /// Ways to buy, such as `on-demand` and `spot`.
+    #[schemars(with = "Option<Vec<String>>")]
     purchases: Option<Spanned<Vec<String>>>,
+    /// The most that all machines of a run may cost together, in dollars an hour.
+    #[schemars(with = "Option<Amount>")]
     max_usd_per_hour: Option<Spanned<Amount>>,
+    /// The most that a run may cost with 90 % certainty, in dollars.
+    #[schemars(with = "Option<Amount>")]
     max_p90_usd: Option<Spanned<Amount>>,
+    /// Tags that everything rented must carry.
+    #[schemars(with = "Option<Vec<String>>")]
     required_tags: Option<Spanned<Vec<String>>>,
-    /// Of changes and budgets (`budget::guardrail`), not of a plan.
+    /// Limits of changes and budgets, which `gpuplan diff` keeps to.
     #[serde(rename = "guardrail")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     _guardrail: Option<serde::de::IgnoredAny>,
 }
 
 /// Money as text is exact; a bare number is read as it is written.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Amount {
     Text(String),
@@ -110,7 +126,7 @@ const PURCHASES: [&str; 7] =
 
 impl Policy {
     pub fn read(text: &str, hardware: &Hardware) -> Result<Self, PolicyError> {
-        let section: Section =
+        let section: PolicyFile =
             toml::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string().trim_end().to_owned()))?;
         let reader = Reader { text };
         Ok(Self {
