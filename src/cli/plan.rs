@@ -83,7 +83,7 @@ pub fn compute_on(
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
     let mut resolved = workload::resolve(file, &settings.models()?)?;
-    resolved.assumed.extend(gpuplan_estimate::feeding::assumptions(&resolved.workload));
+    resolved.assumed.extend(gpuplan_estimate::feeding::assumed(&resolved.workload));
     let correction = profile::correction(measured, &resolved, &catalogs.hardware, settings, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);

@@ -8,7 +8,7 @@ use crate::plan::{gathered, pretty};
 use crate::printer::Printer;
 use crate::settings::{Catalogs, Settings};
 use gpuplan_estimate::constants::Fitted;
-use gpuplan_estimate::processing::assumption;
+use gpuplan_estimate::processing::assumed;
 use gpuplan_hardware::CloudId;
 use gpuplan_plan::Limits;
 use gpuplan_plan::phases::Taken;
@@ -96,7 +96,7 @@ pub fn answer(
 
 fn resolve(file: &WorkloadFile) -> Result<ResolvedProcessing, Diagnostic> {
     let mut resolved = file.resolve_processing()?;
-    resolved.assumed.extend(assumption(&resolved.processing));
+    resolved.assumed.extend(assumed(&resolved.processing));
     Ok(resolved)
 }
 
