@@ -15,9 +15,8 @@ use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, JobKind, KeyValue};
 use gpuplan_market::{Market, Origin};
-use gpuplan_plan::Plan;
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
+use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
+use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::assumption::JobAssumption;
 
@@ -74,7 +73,7 @@ pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, mos
     text.push_str(&footer(priced.offers.len().min(most), priced.offers.len(), "--max-results shows more"));
     let Some(base) = priced.offers.first() else { return text };
     if priced.better.is_empty() {
-        text.push_str("\nNothing with such cards is cheaper elsewhere or on other terms.\n");
+        text.push_str("\nNo such machines are cheaper elsewhere or on other terms.\n");
         return text;
     }
     text.push_str("\nCheaper or faster\n");
@@ -82,7 +81,7 @@ pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, mos
         priced.better.iter().map(|better| (&better.offer, change_text(better.change).to_owned(), gain(better, base)));
     text.push_str(&table(rows, ("change", "against the first"), named, width));
     if priced.better.iter().any(|better| better.faster.is_some()) {
-        let note = "Speed by data sheet alone: arithmetic in 16 bit and memory bandwidth, whichever gains less. A workload tells what a job gains.";
+        let note = "Speed is by data sheet alone: 16-bit arithmetic or memory bandwidth, whichever gains less. With a workload, the gain is estimated.";
         text.push_str(&wrap(note, width, "  "));
         text.push('\n');
     }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::format;
+use crate::sentences;
 use crate::table::{Column, render};
 use crate::wrap::wrap;
-use gpuplan_plan::what_if::PricedFinding;
+use gpuplan_plan::training::what_if::PricedFinding;
 use gpuplan_units::{Bytes, Hours};
 use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
 
@@ -91,11 +92,7 @@ fn usage_text(usage: &Usage, width: u16) -> String {
     let rate = |bytes: Option<f64>| bytes.map_or("unknown".to_owned(), |bytes| format!("{}/s", Bytes(bytes)));
     row(
         "disk",
-        format!(
-            "{} read, {} written",
-            rate(host.disk_read_bytes_per_second),
-            rate(host.disk_write_bytes_per_second)
-        ),
+        format!("{} read, {} written", rate(host.disk_read_bytes_per_second), rate(host.disk_write_bytes_per_second)),
     );
     row(
         "network",
@@ -145,13 +142,13 @@ fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
         told(gpu.memory_bus_busy),
         bytes(gpu.memory_peak_bytes),
         bytes(gpu.memory_total_bytes.zip(gpu.memory_peak_bytes).map(|(total, peak)| (total - peak).max(0.0))),
-        gpu.power_mean_watts.filter(|watts| *watts > 0.0).map_or("-".to_owned(), |watts| {
-            format!("{watts:.0} of {} W", whole(gpu.power_limit_watts))
-        }),
+        gpu.power_mean_watts
+            .filter(|watts| *watts > 0.0)
+            .map_or("-".to_owned(), |watts| format!("{watts:.0} of {} W", whole(gpu.power_limit_watts))),
         // Only the clock at work counts, so that an idle GPU has none.
-        gpu.clock_mean_mhz.filter(|clock| *clock > 0.0).map_or("idle".to_owned(), |clock| {
-            format!("{clock:.0} of {} MHz", whole(gpu.clock_max_mhz))
-        }),
+        gpu.clock_mean_mhz
+            .filter(|clock| *clock > 0.0)
+            .map_or("idle".to_owned(), |clock| format!("{clock:.0} of {} MHz", whole(gpu.clock_max_mhz))),
         gpu.temperature_peak_celsius.map_or("-".to_owned(), |peak| format!("{peak:.0} C")),
         told(gpu.throttled_by_power),
         told(gpu.throttled_by_heat),
@@ -268,12 +265,11 @@ fn findings_text(findings: &[Finding], width: u16) -> String {
 pub fn priced(findings: &[PricedFinding], width: u16) -> String {
     let mut out = "What the profile found (savings at best, each by itself)\n".to_owned();
     for priced in findings {
-        let gain = match (priced.saves_usd, priced.why_unpriced) {
-            (Some(usd), _) => {
-                let hours = priced.saves_hours.map_or(String::new(), |hours| format!(" and {}", Hours(hours)));
-                format!(" Fixing this saves about {}{hours} of this run.", format::usd(usd))
+        let gain = match priced.savings {
+            Ok(savings) => {
+                format!(" Fixing this saves about {} and {} of this run.", format::usd(savings.cost), savings.hours)
             }
-            (None, why) => why.map_or(String::new(), |why| format!(" Not priced: {why}.")),
+            Err(why) => format!(" Not priced: {}.", sentences::finding::unpriced(why)),
         };
         out.push_str(&paragraph(&priced.finding, &gain, width));
     }
