@@ -33,7 +33,7 @@ const fn document(name: &'static str, title: &'static str, schema: fn() -> Schem
 
 /// Every JSON output, then every input file. `docs/schema/README.md` has a row for each.
 // To be added with the branches that make their types: plan (`plan::document::PlanDocument`), plan-processing
-// (`plan::document::ProcessingDocument`), status and gc (`report::runs`), error (`cli::session::diagnostic::ErrorDocument`), policy-file.
+// (`plan::document::ProcessingDocument`), status and gc (`report::runs`), error (`cli::session::diagnostic::ErrorDocument`).
 const DOCUMENTS: &[Document] = &[
     document("accuracy", "gpuplan accuracy -o json", output::<report::accuracy_json::AccuracyReport<'static>>),
     document(
@@ -56,7 +56,11 @@ const DOCUMENTS: &[Document] = &[
         output::<report::catalog::LocalGpuList<'static>>,
     ),
     document("catalog-hosts", "gpuplan catalog hosts -o json", output::<report::hosts::HostList<'static>>),
-    document("catalog-instances", "gpuplan catalog instances -o json", output::<report::catalog::InstanceList<'static>>),
+    document(
+        "catalog-instances",
+        "gpuplan catalog instances -o json",
+        output::<report::catalog::InstanceList<'static>>,
+    ),
     document("catalog-models", "gpuplan catalog models -o json", output::<report::catalog::ModelList<'static>>),
     document("costs", "gpuplan costs -o json", output::<report::costs::CostsDocument<'static>>),
     document("costs-import", "gpuplan costs import -o json", output::<report::bill::BillDocument<'static>>),
@@ -77,7 +81,11 @@ const DOCUMENTS: &[Document] = &[
     document("prices", "gpuplan prices -o json", output::<report::prices::OfferList<'static>>),
     document("prices-history", "gpuplan prices --history -o json", output::<report::history::PriceHistory<'static>>),
     document("prices-hosts", "gpuplan prices --hosts -o json", output::<report::hosts::HostOfferList<'static>>),
-    document("profile", "gpuplan profile -o json, and the file of --profile", output::<gpuplan::workload::profile::Profile>),
+    document(
+        "profile",
+        "gpuplan profile -o json, and the file of --profile",
+        output::<gpuplan::workload::profile::Profile>,
+    ),
     document("refresh", "gpuplan refresh -o json", output::<report::refresh::SourceList<'static>>),
     document("report", "gpuplan report -o json", output::<report::page::json::ReportDocument<'static>>),
     document("simulate", "gpuplan simulate -o json", output::<report::simulate::PolicyEvaluation<'static>>),
@@ -88,11 +96,8 @@ const DOCUMENTS: &[Document] = &[
     ),
     document("capacity-file", "capacity.toml", input::<gpuplan::market::Capacity>),
     document("estimate-case", "a line of gpuplan estimate --cases", input::<gpuplan::estimate::case::Case>),
-    document(
-        "portfolio-file",
-        "a portfolio file (TOML)",
-        input::<gpuplan::budget::portfolio::file::PortfolioFile>,
-    ),
+    document("policy-file", "policy.toml", input::<gpuplan::plan::limits::policy::PolicyFile>),
+    document("portfolio-file", "a portfolio file (TOML)", input::<gpuplan::budget::portfolio::file::PortfolioFile>),
     document("simulate-case", "a line of gpuplan simulate --cases", input::<gpuplan::spot::case::Case>),
     document("workload-file", "a workload file (TOML)", input::<gpuplan::workload::file::WorkloadFile>),
 ];
