@@ -100,7 +100,10 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
     match settings.output {
-        OutputFormat::Json => printer.data(&format!("{:#}\n", report::json(&subject, &made, &resolved.assumed))),
+        OutputFormat::Json => {
+            let json = report::json(&subject, &made, &resolved.assumed);
+            printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
             for (name, seconds) in report::time_parts(&made.time) {

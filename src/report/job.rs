@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::fit::{ALWAYS, Wish, fit};
+use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::format::{rate, seen, three_figures, usd};
 use crate::json_text::{json_value, pretty};
 use crate::plan_json::{Context, plan_json};
@@ -121,16 +121,16 @@ fn table<'a>(
     named: Named,
     width: u16,
 ) -> String {
-    let wishes = [
-        Wish::needed(Column::left(titles.0, 0), 6),
-        Wish::needed(Column::left("GPUs", 0), 1),
-        Wish::elastic(Column::left("machines", 0), 12),
-        Wish::elastic(Column::left("where", 0), 10),
-        Wish::needed(Column::left("terms", 0), 2),
-        Wish::needed(Column::right("$/h", 0), ALWAYS),
-        Wish::needed(Column::right("cost", 0), 4),
-        Wish::extra(Column::right("seen", 0), 1),
-        Wish::needed(Column::left(titles.1, 0), 5),
+    let flexible = [
+        FlexibleColumn::needed(Column::left(titles.0, 0), 6),
+        FlexibleColumn::needed(Column::left("GPUs", 0), 1),
+        FlexibleColumn::elastic(Column::left("machines", 0), 12),
+        FlexibleColumn::elastic(Column::left("where", 0), 10),
+        FlexibleColumn::needed(Column::left("terms", 0), 2),
+        FlexibleColumn::needed(Column::right("$/h", 0), ALWAYS),
+        FlexibleColumn::needed(Column::right("cost", 0), 4),
+        FlexibleColumn::extra(Column::right("seen", 0), 1),
+        FlexibleColumn::needed(Column::left(titles.1, 0), 5),
     ];
     let mut rows: Vec<Vec<String>> = offers
         .map(|(one, change, gain)| {
@@ -150,7 +150,7 @@ fn table<'a>(
             ]
         })
         .collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     render(&columns, rows, width)
 }
 
