@@ -13,7 +13,7 @@ pub(crate) use crate::diff::change::{Amount, behind, changed, differing, of_inpu
 pub use crate::diff::change::{Cause, Change, ChangePart, ChangedLine, Diff, DiffError, Mark, Reason};
 pub use crate::diff::rented::Rented;
 
-/// Newest version of the documents that are compared.
+/// Newest version of a budget and of a price list that is compared.
 const VERSION: u64 = 1;
 
 /// What kind of document this is.
@@ -25,16 +25,18 @@ fn document_kind(document: &Value) -> Option<&'static str> {
     }
 }
 
-/// The kind of a document that this program can compare.
+/// The kind of a document that this program can compare. Plans are read with their version elsewhere.
 fn comparable_kind(side: &'static str, document: &Value) -> Result<&'static str, DiffError> {
-    let unknown = |detail: String| DiffError::Unknown { side, detail };
-    if let Some(newer) = document.get("version").and_then(Value::as_u64).filter(|version| *version > VERSION) {
-        let detail =
-            format!("it has version {newer}, written by a newer gpuplan; this program reads version {VERSION}");
-        return Err(unknown(detail));
-    }
-    document_kind(document)
-        .ok_or_else(|| unknown("it is not a plan, a budget or a list of prices of gpuplan".to_owned()))
+    let (kind, version) = (document_kind(document), document.get("version").and_then(Value::as_u64));
+    let detail = match (kind, version) {
+        (Some("a plan"), _) => return Ok("a plan"),
+        (_, Some(newer)) if newer > VERSION => {
+            format!("it has version {newer}, written by a newer gpuplan; this program reads version {VERSION}")
+        }
+        (Some(kind), _) => return Ok(kind),
+        (None, _) => "it is not a plan, a budget or a list of prices of gpuplan".to_owned(),
+    };
+    Err(DiffError::Unknown { side, detail })
 }
 
 /// Compares what `plan`, `budget` or `prices` wrote with `--output json`.

@@ -34,19 +34,19 @@ pub struct DiffDocument<'a> {
     #[serde(flatten)]
     pub diff: &'a Diff,
     /// Rules of the policy that the second breaks.
-    pub guardrails_broken: Vec<BrokenRule<'a>>,
+    pub guardrails_broken: Vec<BrokenRule>,
 }
 
 /// A rule of the policy that is broken.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct BrokenRule<'a> {
+pub struct BrokenRule {
     /// Of the policy file.
     pub line: usize,
-    pub detail: &'a str,
+    pub detail: String,
 }
 
 pub fn json(diff: &Diff, context: &Context) -> String {
-    let broken = context.broken.iter().map(|broken| BrokenRule { line: broken.line, detail: &broken.detail });
+    let broken = context.broken.iter().map(|broken| BrokenRule { line: broken.line, detail: broken.detail.clone() });
     pretty(&DiffDocument {
         version: 1,
         currency: "USD",

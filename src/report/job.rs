@@ -18,6 +18,7 @@ use gpuplan_plan::document::{Context, PlanRecord};
 use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
 use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
+use gpuplan_workload::assumption::JobAssumption;
 
 /// A plan and the market that its offer stands in.
 pub type Placed<'a> = (&'a Plan, &'a Context<'a>);
@@ -72,7 +73,7 @@ pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, mos
     text.push_str(&footer(priced.offers.len().min(most), priced.offers.len(), "--max-results shows more"));
     let Some(base) = priced.offers.first() else { return text };
     if priced.better.is_empty() {
-        text.push_str("\nNothing with such cards is cheaper elsewhere or on other terms.\n");
+        text.push_str("\nNo such machines are cheaper elsewhere or on other terms.\n");
         return text;
     }
     text.push_str("\nCheaper or faster\n");
@@ -80,7 +81,7 @@ pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, mos
         priced.better.iter().map(|better| (&better.offer, change_text(better.change).to_owned(), gain(better, base)));
     text.push_str(&table(rows, ("change", "against the first"), named, width));
     if priced.better.iter().any(|better| better.faster.is_some()) {
-        let note = "Speed by data sheet alone: arithmetic in 16 bit and memory bandwidth, whichever gains less. A workload tells what a job gains.";
+        let note = "Speed is by data sheet alone: 16-bit arithmetic or memory bandwidth, whichever gains less. With a workload, the gain is estimated.";
         text.push_str(&wrap(note, width, "  "));
         text.push('\n');
     }
@@ -108,8 +109,8 @@ fn gain(better: &Better, base: &JobOffer) -> String {
         format!("{:.0} % more", (ratio - 1.0) * 100.0)
     };
     match better.faster {
-        Some((compute, bandwidth)) if compute.min(bandwidth) < SAME_SPEED => format!("{money}, not slower"),
-        Some((compute, bandwidth)) => format!("{money}, up to {}x as fast", three_figures(compute.min(bandwidth))),
+        Some(faster) if faster.least() < SAME_SPEED => format!("{money}, not slower"),
+        Some(faster) => format!("{money}, up to {}x as fast", three_figures(faster.least())),
         None => money,
     }
 }
@@ -238,8 +239,10 @@ pub struct JobRecord<'a> {
     /// Keys that change neither machines nor price.
     pub no_effect: Vec<KeyRecord<'a>>,
     pub not_understood: Vec<KeyRecord<'a>>,
-    /// What the file leaves open, and what was taken for it: one sentence each.
+    /// What the job leaves open and what was taken, as sentences.
     pub assumed: Vec<String>,
+    /// The same with their figures, in the same order.
+    pub assumptions: &'a [JobAssumption],
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -303,6 +306,7 @@ impl<'a> JobRecord<'a> {
             no_effect: keys(&asked.no_effect),
             not_understood: keys(&asked.unread),
             assumed: asked.assumed.iter().map(job_sentence).collect(),
+            assumptions: &asked.assumed,
         }
     }
 }
@@ -335,8 +339,8 @@ pub fn json(asked: &Asked, priced: &Priced, named: Named) -> String {
     let better = priced.better.iter().map(|better| BetterRecord {
         change: better.change,
         offer: JobOfferRecord::new(&better.offer, named),
-        peak_ratio: better.faster.map(|(compute, _)| compute),
-        bandwidth_ratio: better.faster.map(|(_, bandwidth)| bandwidth),
+        peak_ratio: better.faster.map(|faster| faster.compute),
+        bandwidth_ratio: better.faster.map(|faster| faster.memory_bandwidth),
     });
     pretty(&JobDocument {
         version: 1,
@@ -353,7 +357,7 @@ pub fn json(asked: &Asked, priced: &Priced, named: Named) -> String {
 pub struct JobComparison<'a> {
     pub job: JobRecord<'a>,
     /// The plan on the job's own machines; null: none of them can run the workload.
-    pub baseline: Option<Value>,
+    pub baseline: Option<PlanRecord>,
     /// The recommended plan less the baseline.
     pub difference: Option<PlanDifference>,
 }
@@ -371,7 +375,7 @@ pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>,
     });
     let comparison = JobComparison {
         job: JobRecord::new(asked, hardware),
-        baseline: baseline.map(|(plan, context)| json_value(&PlanRecord::new(plan, context))),
+        baseline: baseline.map(|(plan, context)| PlanRecord::new(plan, context)),
         difference,
     };
     json_value(&comparison)
