@@ -1,7 +1,7 @@
 //! Bad input: each gives a clear message, something to type next, its exit code, and no data on stdout.
 
 use clap::Parser;
-use gpuplan::cli::args::Arguments;
+use gpuplan::cli::command::Arguments;
 
 use crate::support::{Ran, gpuplan};
 

@@ -1,0 +1,7 @@
+//! Arguments that several commands share.
+
+pub mod global;
+pub mod limits;
+pub mod measured;
+pub mod prices;
+pub mod workload;
