@@ -1,9 +1,11 @@
 //! `Offer`: an instance type in a place on terms at a quote, with what is known about its availability and risk.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::owned::Owned;
@@ -90,8 +92,19 @@ impl Serialize for Purchase {
     }
 }
 
+impl JsonSchema for Purchase {
+    fn schema_name() -> Cow<'static, str> {
+        "Purchase".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words = ["on-demand", "spot", "commitment", "capacity-block", "calendar", "flex-start", "reserved"];
+        json_schema!({ "description": "Terms of a sale", "enum": words })
+    }
+}
+
 /// Share of capacity reclaimed within a month, as the cloud publishes it. Not a rate per hour.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RiskEvidence {
     pub monthly_percent_low: u8,
     pub monthly_percent_high: u8,
@@ -100,7 +113,7 @@ pub struct RiskEvidence {
 }
 
 /// What a cloud says of its capacity in a place at a moment. It informs a choice; none of these is a rate of interruptions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signal {
     /// AWS spot placement score, 1 (hardly) to 10 (very likely).
@@ -116,7 +129,7 @@ pub enum Signal {
 }
 
 /// Whether a machine can be had now, as far as its cloud says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Availability {
     /// Nobody said.
@@ -142,7 +155,7 @@ impl Availability {
 }
 
 /// Why a price may not be recommended unasked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Suspicion {
     SpotAboveOnDemand,

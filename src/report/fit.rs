@@ -91,26 +91,6 @@ pub fn shorten(text: &str, length: usize) -> String {
     letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect()
 }
 
-/// Breaks a line at spaces, later lines indented; a word longer than the width stands alone.
-pub fn wrap(text: &str, width: u16, indent: usize) -> String {
-    let (mut out, mut used) = (String::new(), 0);
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > usize::from(width) {
-            out.push('\n');
-            out.push_str(&" ".repeat(indent));
-            used = indent;
-        } else if used > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out.push_str(word);
-        used += length;
-    }
-    out.push('\n');
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,11 +116,5 @@ mod tests {
         assert_eq!(shown(50), (vec![true, true, false, false], "head-middle-tail".to_owned()));
         assert_eq!(shown(33), (vec![true, true, false, false], "head-…tail".to_owned()));
         assert_eq!(shown(20), (vec![true, false, false, false], "head-middle-tail".to_owned()));
-    }
-
-    #[test]
-    fn a_line_breaks_at_spaces() {
-        assert_eq!(wrap("one two three", 7, 2), "one two\n  three\n");
-        assert_eq!(wrap("longer-than-that a", 7, 0), "longer-than-that\na\n");
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::format;
-use crate::plan_text::wrap;
 use crate::table::{Column, render};
+use crate::wrap::wrap;
 use gpuplan_plan::what_if::PricedFinding;
 use gpuplan_units::{Bytes, Hours};
 use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};

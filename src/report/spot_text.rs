@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use crate::format;
 use crate::plan_json::Context;
-use crate::plan_text::wrap;
 use crate::spot_json::histogram;
 use crate::table::{Column, render};
+use crate::wrap::wrap;
 use gpuplan_plan::Plan;
 use gpuplan_plan::spot::Outlook;
 use gpuplan_spot::forecast::Forecast;

@@ -1,6 +1,7 @@
 //! What a job will cost and when it will end: the shipped policy, run on availability drawn from the fitted model.
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::availability::{AvailabilityModel, Future};
@@ -18,7 +19,7 @@ pub const DRAWS: usize = 300;
 const MOST_TICKS: usize = 200_000;
 
 /// Keys as scripts read them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Forecast {
     /// Of machines alone.
     pub cost_usd: CostQuantiles,
@@ -40,7 +41,7 @@ pub struct Forecast {
     pub finishes: Vec<f64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CostQuantiles {
     pub expected: Usd,
     pub p50: Usd,

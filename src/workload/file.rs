@@ -4,6 +4,7 @@ mod batch;
 mod data;
 mod error;
 mod network;
+mod overlay;
 mod phases;
 mod processing;
 mod resolve;

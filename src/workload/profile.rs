@@ -1,5 +1,6 @@
 //! `Profile`: what was measured of a run and what was found in it; the file that `profile` writes and `plan` reads.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::file::WorkloadFile;
@@ -23,7 +24,7 @@ pub enum ProfileError {
 }
 
 /// What was measured of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     pub version: u32,
     /// The command that ran, or the name of the trace.
@@ -51,7 +52,7 @@ pub struct Profile {
 }
 
 /// The GPUs that were measured, in the driver's words.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledGpu {
     pub name: String,
     /// GPUs that worked together, not those of the trace alone.
@@ -61,7 +62,7 @@ pub struct ProfiledGpu {
 }
 
 /// Seconds of an optimizer step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTimes {
     pub count: u64,
     pub median_seconds: f64,
@@ -106,7 +107,7 @@ pub fn median(numbers: &[f64]) -> Option<f64> {
 }
 
 /// Counters over a run. Shares are from 0 to 1.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     pub samples: u64,
     pub interval_seconds: f64,
@@ -122,7 +123,7 @@ pub struct Usage {
 }
 
 /// The machine around the GPUs, means over the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostUsage {
     /// Cores that the run may use.
     pub cores: u32,
@@ -142,14 +143,14 @@ pub struct HostUsage {
     pub network_send_bytes_per_second: f64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessUsage {
     pub name: String,
     pub cores_used: f64,
 }
 
 /// One GPU over the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuUsage {
     pub index: u32,
     pub name: String,
@@ -180,14 +181,14 @@ pub struct GpuUsage {
 }
 
 /// How the GPUs of the machine reach each other, as pairs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Links {
     pub nvlink_pairs: u32,
     pub pcie_pairs: u32,
 }
 
 /// What kind of work an operator is, which decides what bounds it on other GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperatorClass {
     /// Matrix products, convolutions and attention.
@@ -214,7 +215,7 @@ impl OperatorClass {
 }
 
 /// A profiler's trace in figures. Seconds are sums over the trace, of the mean device where there are several.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operators {
     /// Which profiler wrote it.
     pub format: String,
@@ -252,14 +253,14 @@ impl Operators {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassTime {
     pub class: OperatorClass,
     pub calls: u64,
     pub seconds: f64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OperatorTime {
     pub name: String,
     pub class: OperatorClass,
@@ -268,7 +269,7 @@ pub struct OperatorTime {
 }
 
 /// Copies of one direction from one kind of memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyKind {
     /// Such as `HtoD pageable`.
     pub kind: String,
@@ -285,7 +286,7 @@ impl CopyKind {
 }
 
 /// How matrix products were made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Products {
     /// Seconds of kernels whose name says tensor cores, in 16 bits or less (or tf32).
     pub tensor_core_seconds: f64,
@@ -307,7 +308,7 @@ pub struct Products {
 }
 
 /// Something that costs time and can be changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     pub rule: Rule,
     /// What was measured, in words and figures.
@@ -321,7 +322,7 @@ pub struct Finding {
 }
 
 /// What would be otherwise once it is mended. At best: nothing else becomes the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "kebab-case")]
 pub enum Mended {
     /// This share of today's step time is left.
@@ -342,14 +343,14 @@ impl Mended {
 }
 
 /// Whose fault it is: another machine does away with the second kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     Program,
     Machine,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     Loader,

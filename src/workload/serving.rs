@@ -1,11 +1,12 @@
 //! `Serving`: a model that answers requests, at a rate for so many hours or a number of them in all.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_units::{Hours, Seconds};
 
 /// How much is to be answered.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
     /// A service: requests that come by themselves, for so many hours of a month or in all.
@@ -15,7 +16,7 @@ pub enum Load {
 }
 
 /// How weights, or keys and values, are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoredFormat {
     #[default]
@@ -50,7 +51,7 @@ impl StoredFormat {
 }
 
 /// What is asked of a served model.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Serving {
     pub load: Load,
     /// Tokens of a request; 1 for models that count images.

@@ -11,7 +11,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_accuracy::{By, Published, Scores, predict};
 use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::memory_constants::FittedMemory;
-use gpuplan_report::accuracy as report;
+use gpuplan_report::{accuracy as report, accuracy_json};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum AccuracyGrouping {
@@ -72,7 +72,8 @@ pub fn run(arguments: &AccuracyArguments, session: &Session) -> Result<Exit, Dia
     match session.output {
         OutputFormat::Table => session.printer.data(&report::text(&scores, by, time, memory, session.width)),
         OutputFormat::Json => {
-            session.printer.data(&format!("{:#}\n", report::json(&scores, time, memory, session.now)))
+            let json = accuracy_json::accuracy(&scores, time, memory, session.now);
+            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
         }
         OutputFormat::Csv => session.printer.data(&report::csv(&scores, by)),
     }

@@ -13,7 +13,7 @@ use gpuplan_accuracy::held_out::{self, HeldOut};
 use gpuplan_accuracy::memory_fit::{self, MemoryRun};
 use gpuplan_accuracy::{Published, Run};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
-use gpuplan_report::accuracy as report;
+use gpuplan_report::{accuracy as report, accuracy_json};
 use gpuplan_units::names::did_you_mean;
 
 /// Fits on every group but one and shows the errors of that one.
@@ -37,7 +37,10 @@ pub fn inference(session: &Session) -> Result<Exit, Diagnostic> {
     let runs = FitRun::all(&published.runs, &hardware, &models);
     let held = held_out_inference(&runs, &held_out::inference(&runs, held_out::by_gpu));
     match session.output {
-        OutputFormat::Json => session.printer.data(&format!("{:#}\n", report::inference_json(&held))),
+        OutputFormat::Json => {
+            let json = accuracy_json::held_out_inference(&held);
+            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Table | OutputFormat::Csv => session.printer.data(&report::inference(&held, session.width)),
     }
 }

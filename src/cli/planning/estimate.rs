@@ -117,7 +117,8 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
     match session.output {
         OutputFormat::Json => {
-            session.printer.data(&format!("{:#}\n", report::json(&subject, &made, &resolved.assumed)))
+            let json = report::json(&subject, &made, &resolved.assumed);
+            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
         }
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();

@@ -1,7 +1,6 @@
 //! `explain`: one candidate in full; where it was not on the list, the plan is made again for it alone.
 
 use clap::Args;
-use serde_json::json;
 
 use crate::arguments::global::OutputFormat;
 use crate::arguments::limits::LimitsArguments;
@@ -12,12 +11,10 @@ use crate::question::answer::{self, Answered};
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_estimate::scaling::Scaling;
 use gpuplan_plan::choose::World;
 use gpuplan_plan::explain::{find, plan_id, what_would_change, why_not};
 use gpuplan_plan::{Limits, Plan, PlanSet};
 use gpuplan_report::explain as report;
-use gpuplan_report::plan_json::plan_json;
 use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]
@@ -58,9 +55,8 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
     match session.output {
         OutputFormat::Table => session.printer.data(&report::text(&chosen, &lost, &changes, &context, session.width)),
         OutputFormat::Json => {
-            let value = json!({"version": 1, "plan": plan_json(&chosen, &context), "recommended": is_best, "why_not": lost, "what_would_change": changes,
-                "scaling": Scaling::of(&chosen.step)});
-            session.printer.data(&format!("{value:#}\n"))
+            let json = report::json(&chosen, is_best, &lost, &changes, &context);
+            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
         }
         OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation is no table of rows")
             .hint("gpuplan explain FILE --output json")),
