@@ -20,7 +20,7 @@ use crate::upload::{Shipped, Shipper};
 use gpuplan_runstore::billed::Saved;
 use gpuplan_runstore::{Billed, Phase, Run, Spent, Status, StoreError};
 use gpuplan_telemetry::Sample;
-use gpuplan_units::{BillingRule, Usd};
+use gpuplan_units::Usd;
 
 /// Between two looks at the checkpoint folder; longer where a look takes long.
 const LOOK: Duration = Duration::from_millis(200);
@@ -121,12 +121,11 @@ impl Heart {
         let billing = self.caps.billing;
         let nanos =
             |at: Instant| u64::try_from(at.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX);
-        let rule = BillingRule { step_seconds: billing.step_seconds, minimum_seconds: billing.minimum_seconds };
         self.caps.rate.map(|rate_usd_per_hour| Billed {
             epoch: self.epoch,
             node: self.place.node,
             rate_usd_per_hour,
-            rule,
+            minimum_seconds: billing.minimum_seconds,
             from: self.begun_at,
             elapsed_nanos,
             free_if_interrupted_within_seconds: billing.free_if_interrupted_within_seconds,

@@ -15,13 +15,12 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use gpuplan_runstore::status::Staged;
 use gpuplan_runstore::store::Held;
-use gpuplan_runstore::{Contents, Store, StoreError};
+use gpuplan_runstore::{Contents, Store, StoreError, sha256};
 use gpuplan_units::Bytes;
 
 /// Of one request. A large file is fetched in so many at once as there is room for.
@@ -211,8 +210,8 @@ fn missing(folder: &Path, beside: &Path, held: Vec<Held>) -> io::Result<Vec<Held
 
 /// Where a file arrives: of this object, as it is now.
 fn part(beside: &Path, one: &Held) -> PathBuf {
-    let name = Sha256::digest(format!("{}\0{}\0{}", one.path, one.size, one.tag.as_deref().unwrap_or_default()));
-    beside.join(format!("{name:x}.part"))
+    let name = sha256(format!("{}\0{}\0{}", one.path, one.size, one.tag.as_deref().unwrap_or_default()));
+    beside.join(format!("{name}.part"))
 }
 
 /// Bytes of an object that an earlier agent has fetched, in whole pieces. Without a tag nobody knows of which object they are.

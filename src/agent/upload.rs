@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
-use sha2::{Digest, Sha256};
 
 use crate::hold::Hold;
 use crate::place::Place;
@@ -16,7 +15,7 @@ use crate::team::collect;
 use gpuplan_runstore::history::{Keep, to_prune};
 use gpuplan_runstore::layout::data_key;
 use gpuplan_runstore::store::hash_file;
-use gpuplan_runstore::{Manifest, ManifestName, Run, StoreError, StoredFile, Wanted};
+use gpuplan_runstore::{Manifest, ManifestName, Run, StoreError, StoredFile, Wanted, sha256};
 
 /// Files under way at the same time.
 pub const FILES_AT_ONCE: usize = 2;
@@ -246,7 +245,7 @@ fn head(path: &Path) -> std::io::Result<String> {
     let size = file.metadata()?.len();
     let mut beginning = Vec::new();
     file.take(HEAD).read_to_end(&mut beginning)?;
-    Ok(format!("{size}:{:x}", Sha256::digest(&beginning)))
+    Ok(format!("{size}:{}", sha256(&beginning)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! `Session`: one call of the program: flags and environment read once, the catalogs that they select, and the terminal.
 
 pub mod diagnostic;
-pub mod hash;
 pub mod home;
 pub mod printer;
 pub mod progress;
@@ -14,13 +13,13 @@ use jiff::Timestamp;
 
 use crate::arguments::global::{GlobalArguments, OutputFormat, OutputWord};
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::hash::sha256;
 use crate::session::home::Home;
 use crate::session::printer::Printer;
 use gpuplan_embedded::{ARCHIVES, Archive};
 use gpuplan_hardware::Hardware;
 use gpuplan_market::{Cache, Capacity, Market};
 use gpuplan_plan::Policy;
+use gpuplan_runstore::sha256;
 use gpuplan_units::Hours;
 use gpuplan_workload::Models;
 

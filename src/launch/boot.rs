@@ -1,5 +1,7 @@
 //! The boot script: the first thing that a rented machine runs. Its first line arms the end of the machine.
 
+use shlex::Quoter;
+
 use crate::events::Order;
 use crate::job::Data;
 use crate::spec::RunSpec;
@@ -158,19 +160,14 @@ fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
         "node": order.node,
         "nodes": spec.nodes,
         "rate_usd_per_hour": order.choice.rate,
-        "billing": { "step_seconds": order.choice.rule.step_seconds, "minimum_seconds": order.choice.rule.minimum_seconds },
+        "billing": { "minimum_seconds": order.choice.minimum_seconds },
         "lifetime_seconds": order.lifetime.max(0.0) as u64,
     })
 }
 
 /// One word for a POSIX shell.
-pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
+fn quoted(word: &str) -> String {
+    Quoter::new().allow_nul(true).quote(word).expect("only a NUL is refused, and it is allowed").into_owned()
 }
 
 #[cfg(test)]
@@ -185,7 +182,7 @@ mod tests {
     use crate::events::Choice;
     use crate::job::{Job, Parcel, Secret};
     use crate::machine::{Market, Pool};
-    use gpuplan_units::{BillingRule, GpuCount, Usd, UsdPerHour};
+    use gpuplan_units::{GpuCount, Usd, UsdPerHour};
     use gpuplan_workload::Sweep;
 
     fn spec() -> RunSpec {
@@ -239,7 +236,7 @@ mod tests {
         let order = Order {
             epoch: 1,
             node: 1,
-            choice: Choice { pool, rate: UsdPerHour::from_nanos(1), rule: BillingRule::PER_SECOND },
+            choice: Choice { pool, rate: UsdPerHour::from_nanos(1), minimum_seconds: 60 },
             token: "t".to_owned(),
             name: "n".to_owned(),
             lifetime: 7201.0,
@@ -247,13 +244,6 @@ mod tests {
         let signed = Link::Signed("https://b.s3.amazonaws.com/agent?X-Amz-Signature=a&b=c".to_owned());
         let source = Source::linked(&signed, "ab");
         script(&Boot { spec: &spec(), order: &order, agent: source.clone(), workdir: Some(source) })
-    }
-
-    #[test]
-    fn a_word_stays_one_word() {
-        assert_eq!(quoted("train.py"), "train.py");
-        assert_eq!(quoted("it's $HOME; rm -rf"), r"'it'\''s $HOME; rm -rf'");
-        assert_eq!(quoted(""), "''");
     }
 
     #[test]
@@ -272,7 +262,7 @@ mod tests {
             "choose_data_folder",
             "pull pytorch/pytorch:2",
             "cat >start.sh",
-            "sh -c 'pip",
+            "sh -c \"pip",
             "exec ../agent agent --store",
             "--data s3://b/data --data-folder",
             "--sweep 64 --parallel 8 --gpus-per-run 1 ${GPUPLAN_AGENT_OPTIONS:-} -- ./train.py",

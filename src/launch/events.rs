@@ -4,14 +4,15 @@ use crate::launch_error::LaunchError;
 use crate::machine::{Machine, MachineId, Pool};
 use crate::rental::Rentals;
 use gpuplan_spot::policy::{Limits, Policy};
-use gpuplan_units::{BillingRule, UsdPerHour};
+use gpuplan_units::UsdPerHour;
 
 /// A place to rent at, and one machine's rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     pub pool: Pool,
     pub rate: UsdPerHour,
-    pub rule: BillingRule,
+    /// Charged at least for a machine that was started. Seconds.
+    pub minimum_seconds: u32,
 }
 
 /// What the run is and what it may do; it does not change.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::controller::Controller;
-use crate::events::{Action, Choice, End, Event, Order, Outcome, Report};
+use crate::events::{Action, End, Event, Order, Outcome, Report};
 use crate::journal::{Journal, JournalError, Said};
 use crate::launch_error::LaunchError;
 use crate::launcher::Launcher;
@@ -276,9 +276,7 @@ impl<'a> Leader<'a, '_> {
         };
         for machine in machines {
             if let Some(offered) = choices().find(|offered| offered.pool == machine.pool) {
-                let choice =
-                    Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
-                self.wiring.journal.found(&self.spec.run, machine, &choice, now)?;
+                self.wiring.journal.found(&self.spec.run, machine, &offered.choice(), now)?;
             }
         }
         Ok(())

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, params};
-use rustix::process::{Signal, getpid, kill_process};
 
 use crate::events::{Choice, End, Order, Past};
 use crate::machine::{Machine, MachineId, Pool};
 use crate::rental::{Rental, Rentals};
 use crate::spec::{RunSpec, SpecError};
-use gpuplan_units::{BillingRule, UsdPerHour};
+use gpuplan_units::UsdPerHour;
 
 const VERSION: i64 = 1;
 /// How long another process may hold the file.
 const BUSY: Duration = Duration::from_secs(10);
 
+/// `step` was the billing step. Every cloud bills by the second, so 1 is written for journals that want a value.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS runs (
         run TEXT PRIMARY KEY, spec TEXT NOT NULL, started_at INTEGER NOT NULL, ended_at INTEGER, end TEXT,
@@ -54,8 +54,6 @@ pub enum JournalError {
 
 pub struct Journal {
     database: Connection,
-    /// Steps until this process kills itself, for a test that does so at every one.
-    steps_to_live: Option<u64>,
 }
 
 /// Lines for people, of one moment.
@@ -115,29 +113,12 @@ impl Journal {
         }
         database.execute_batch(TABLES)?;
         database.pragma_update(None, "user_version", VERSION)?;
-        Ok(Self { database, steps_to_live: None })
-    }
-
-    /// A step is the moment before or after a write: between two of them lies every call to a cloud.
-    pub fn dies_after(self, steps: Option<u64>) -> Self {
-        Self { steps_to_live: steps, ..self }
-    }
-
-    fn step(&mut self) {
-        if let Some(steps) = &mut self.steps_to_live {
-            *steps = steps.saturating_sub(1);
-            if *steps == 0 {
-                let _ = kill_process(getpid(), Signal::KILL);
-            }
-        }
+        Ok(Self { database })
     }
 
     /// One write that is on the disk when it returns.
     fn write(&mut self, statement: &str, values: impl Params) -> Result<usize, JournalError> {
-        self.step();
-        let rows = self.database.execute(statement, values)?;
-        self.step();
-        Ok(rows)
+        Ok(self.database.execute(statement, values)?)
     }
 
     /// What is known of a run by now, in place of what was.
@@ -156,10 +137,10 @@ impl Journal {
 
     /// Before the call. Repeating a call writes nothing new.
     pub fn intend(&mut self, run: &str, number: u64, order: &Order, at: f64) -> Result<(), JournalError> {
-        let Choice { pool, rate, rule } = &order.choice;
+        let Choice { pool, rate, minimum_seconds } = &order.choice;
         self.write(
             "INSERT OR IGNORE INTO orders (token, run, number, epoch, node, pool, rate, step, minimum, sent_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9)",
             params![
                 order.token,
                 run,
@@ -168,8 +149,7 @@ impl Journal {
                 order.node,
                 json(pool)?,
                 rate.nanos(),
-                rule.step_seconds,
-                rule.minimum_seconds,
+                minimum_seconds,
                 at
             ],
         )?;
@@ -185,7 +165,7 @@ impl Journal {
     /// A machine that a cloud named, so that it is never forgotten.
     pub fn found(&mut self, run: &str, machine: &Machine, choice: &Choice, since: f64) -> Result<(), JournalError> {
         self.write(
-            "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8)",
             params![
                 machine.id.0,
                 run,
@@ -193,8 +173,7 @@ impl Journal {
                 machine.epoch as i64,
                 machine.node,
                 choice.rate.nanos(),
-                choice.rule.step_seconds,
-                choice.rule.minimum_seconds,
+                choice.minimum_seconds,
                 since
             ],
         )?;
@@ -210,7 +189,6 @@ impl Journal {
         interruptions: u32,
         said: &Said<'_>,
     ) -> Result<(), JournalError> {
-        self.step();
         let writing = self.database.transaction()?;
         for rental in &rentals.0 {
             writing.execute(
@@ -229,7 +207,6 @@ impl Journal {
             )?;
         }
         writing.commit()?;
-        self.step();
         Ok(())
     }
 
@@ -268,7 +245,7 @@ impl Journal {
         for (epoch, node, rental) in &adopted.earlier {
             self.write(
                 "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since, until) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8, ?9)",
                 params![
                     rental.machine.0,
                     spec.run,
@@ -276,8 +253,7 @@ impl Journal {
                     *epoch as i64,
                     node,
                     rental.rate.nanos(),
-                    rental.rule.step_seconds,
-                    rental.rule.minimum_seconds,
+                    rental.minimum_seconds,
                     rental.since,
                     rental.until
                 ],
@@ -333,21 +309,20 @@ impl Journal {
             past.last_pool = Some(pool(&row.get::<_, String>(1)?)?);
             past.has_open_order |= !row.get::<_, bool>(2)?;
         }
-        let mut rented = self
-            .database
-            .prepare("SELECT id, pool, epoch, node, rate, step, minimum, since, until FROM machines WHERE run = ?1 ORDER BY since, id")?;
+        let mut rented = self.database.prepare(
+            "SELECT id, pool, epoch, node, rate, minimum, since, until FROM machines WHERE run = ?1 ORDER BY since, id",
+        )?;
         let mut rows = rented.query([run])?;
         while let Some(row) = rows.next()? {
-            let (id, until) = (MachineId(row.get(0)?), row.get::<_, Option<f64>>(8)?);
-            let rule = BillingRule { step_seconds: row.get(5)?, minimum_seconds: row.get(6)? };
+            let (id, until) = (MachineId(row.get(0)?), row.get::<_, Option<f64>>(7)?);
             let pool = pool(&row.get::<_, String>(1)?)?;
             let (epoch, node) = (row.get::<_, i64>(2)? as u64, row.get(3)?);
             machines.push(KeptMachine { id: id.clone(), pool, epoch, node, is_over: until.is_some() });
             past.rentals.add(Rental {
                 machine: id,
                 rate: UsdPerHour::from_nanos(row.get(4)?),
-                rule,
-                since: row.get(7)?,
+                minimum_seconds: row.get(5)?,
+                since: row.get(6)?,
                 until,
             });
         }

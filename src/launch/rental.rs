@@ -1,7 +1,7 @@
 //! `Rental`: a machine that is paid for, from when, at which rate; and what all of them cost.
 
 use crate::machine::MachineId;
-use gpuplan_units::{BillingRule, Usd, UsdPerHour};
+use gpuplan_units::{Usd, UsdPerHour, billed_seconds};
 
 /// What cannot be counted is more than any budget: where `Usd::from_dollars` stops.
 const BEYOND_COUNTING: Usd = Usd::from_nanos(10_i128.pow(30));
@@ -11,7 +11,8 @@ const BEYOND_COUNTING: Usd = Usd::from_nanos(10_i128.pow(30));
 pub struct Rental {
     pub machine: MachineId,
     pub rate: UsdPerHour,
-    pub rule: BillingRule,
+    /// Charged at least. Seconds.
+    pub minimum_seconds: u32,
     pub since: f64,
     /// `None`: it may still cost money.
     pub until: Option<f64>,
@@ -19,7 +20,7 @@ pub struct Rental {
 
 impl Rental {
     pub fn cost(&self, now: f64) -> Usd {
-        let seconds = self.rule.billed_seconds((self.until.unwrap_or(now) - self.since).max(0.0));
+        let seconds = billed_seconds((self.until.unwrap_or(now) - self.since).max(0.0), self.minimum_seconds);
         self.rate.for_hours(1, seconds / 3600.0).unwrap_or(BEYOND_COUNTING)
     }
 }
@@ -60,11 +61,10 @@ mod tests {
 
     #[test]
     fn a_rental_costs_until_it_ends_and_a_minute_at_least() {
-        let rule = BillingRule::PER_SECOND;
         let rental = |since, until| Rental {
             machine: MachineId("m".to_owned()),
             rate: UsdPerHour::parse("3.60").unwrap(),
-            rule,
+            minimum_seconds: 60,
             since,
             until,
         };

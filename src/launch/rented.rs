@@ -23,7 +23,7 @@ pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
             purchase: pool.market.to_string(),
             place: pool.to_string(),
             rate_usd_per_hour: rental.rate,
-            rule: rental.rule,
+            minimum_seconds: rental.minimum_seconds,
             from: clock.at(rental.since),
             to: rental.until.map(|until| clock.at(until)),
             seconds: (rental.until.unwrap_or(now) - rental.since).max(0.0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::run::RunTime;
 use gpuplan_hardware::InstanceType;
 use gpuplan_market::{Charge, ChargeKind, Charges, Offer};
-use gpuplan_units::{BillingRule, Bytes, Usd};
+use gpuplan_units::{Bytes, MINIMUM_BILLED_SECONDS, Usd, billed_seconds};
 use gpuplan_workload::{DataSet, Storage};
 
 /// Hours of a billing month, as the clouds count it.
@@ -179,7 +179,7 @@ impl BillInput<'_> {
     /// `None` if a figure is beyond counting.
     pub fn bill(&self, used: &Used) -> Option<Bill> {
         let nodes = f64::from(self.nodes);
-        let working = BillingRule::PER_SECOND.billed_seconds(used.working * 3600.0) / 3600.0;
+        let working = billed_seconds(used.working * 3600.0, MINIMUM_BILLED_SECONDS) / 3600.0;
         let elapsed = working + (used.elapsed - used.working);
         let mut lines = Vec::with_capacity(6);
         let rate = self.offer.quote.rate.times(1);

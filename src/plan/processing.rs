@@ -16,7 +16,7 @@ use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{ChargeKind, Market, Purchase};
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::evidence::assumed_availability;
-use gpuplan_units::{Band, BillingRule, Hours, Quantiles, Seconds, Usd};
+use gpuplan_units::{Band, Hours, MINIMUM_BILLED_SECONDS, Quantiles, Seconds, Usd, billed_seconds};
 use gpuplan_workload::{Processing, Storage};
 
 /// How often spot machines without GPU are lost is published nowhere.
@@ -188,7 +188,7 @@ impl<'a> Case<'a> {
     fn bill(&self, rented: &Rented, nodes: u32, work: f64, elapsed: f64, losses: Option<&Losses>) -> Option<Bill> {
         let (cloud, count, rate) = (rented.host.cloud, f64::from(nodes), rented.quote.rate.times(1));
         let basis = format!("{} of {}", rented.source, rented.quote.observed_at.strftime("%Y-%m-%d"));
-        let working = BillingRule::PER_SECOND.billed_seconds((start() + work) * 3600.0) / 3600.0;
+        let working = billed_seconds((start() + work) * 3600.0, MINIMUM_BILLED_SECONDS) / 3600.0;
         let mut lines = vec![line(BillItem::Machines, working * count, "machine-hour", rate, &basis.into())?];
         if let Some(losses) = losses {
             let lost = work * (losses.stretch - 1.0);

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use gpuplan_units::{BillingRule, Usd, UsdPerHour};
+use gpuplan_units::billing::minimum_billed_seconds;
+use gpuplan_units::{MINIMUM_BILLED_SECONDS, Usd, UsdPerHour};
 
 const NANOS_PER_HOUR: i128 = 3_600_000_000_000;
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
@@ -12,18 +13,22 @@ const NANOS_PER_SECOND: i128 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Billing {
-    pub step_seconds: u32,
+    /// Charged at least for a machine that was started.
+    #[serde(default = "minimum_billed_seconds")]
     pub minimum_seconds: u32,
     /// Nothing is charged if the cloud takes the machine away before this; 0 where there is no such rule. AWS does so in the
     /// first hour of a spot instance with Linux or Windows ("Billing for interrupted Spot Instances" in its EC2 user guide).
     #[serde(default)]
     pub free_if_interrupted_within_seconds: u32,
+    /// Written by earlier versions: every cloud bills by the second.
+    #[serde(default, rename = "step_seconds", skip_serializing)]
+    _step_seconds: Option<u32>,
 }
 
 impl Default for Billing {
     fn default() -> Self {
-        let BillingRule { step_seconds, minimum_seconds } = BillingRule::PER_SECOND;
-        Self { step_seconds, minimum_seconds, free_if_interrupted_within_seconds: 0 }
+        let minimum_seconds = MINIMUM_BILLED_SECONDS;
+        Self { minimum_seconds, free_if_interrupted_within_seconds: 0, _step_seconds: None }
     }
 }
 
@@ -34,7 +39,9 @@ pub struct Billed {
     pub node: u32,
     /// Of the whole machine.
     pub rate_usd_per_hour: UsdPerHour,
-    pub rule: BillingRule,
+    /// Charged at least.
+    #[serde(default = "minimum_billed_seconds")]
+    pub minimum_seconds: u32,
     pub from: Timestamp,
     /// Nanoseconds by the owner's monotonic clock, which no correction of the time changes.
     pub elapsed_nanos: u64,
@@ -75,22 +82,21 @@ pub struct Saved {
 }
 
 impl Billed {
-    /// Rounded up: to the rule's step, and to the nano-dollar.
+    /// Rounded up: to the second, and to the nano-dollar.
     pub fn cost(&self) -> Usd {
         let nanos =
             (i128::from(self.rate_usd_per_hour.nanos()) * self.paid_nanos() + NANOS_PER_HOUR - 1) / NANOS_PER_HOUR;
         Usd::from_nanos(nanos)
     }
 
-    /// Nanoseconds on the invoice: the rule's minimum and steps, and nothing where the cloud took the machine in its free time.
+    /// Nanoseconds on the invoice: every started second, the minimum at least, and nothing where the cloud took the machine in its free time.
     pub fn paid_nanos(&self) -> i128 {
         let free_nanos = u64::from(self.free_if_interrupted_within_seconds) * 1_000_000_000;
         if self.is_interrupted && self.elapsed_nanos < free_nanos {
             return 0;
         }
-        let step = i128::from(self.rule.step_seconds.max(1)) * NANOS_PER_SECOND;
-        let elapsed = i128::from(self.elapsed_nanos).max(i128::from(self.rule.minimum_seconds) * NANOS_PER_SECOND);
-        (elapsed + step - 1) / step * step
+        let elapsed = i128::from(self.elapsed_nanos).max(i128::from(self.minimum_seconds) * NANOS_PER_SECOND);
+        (elapsed + NANOS_PER_SECOND - 1) / NANOS_PER_SECOND * NANOS_PER_SECOND
     }
 }
 
@@ -99,13 +105,14 @@ mod tests {
     use super::*;
 
     fn object(rate: &str, seconds: u64) -> Billed {
-        let (rule, from, elapsed_nanos) = (BillingRule::PER_SECOND, Timestamp::UNIX_EPOCH, seconds * 1_000_000_000);
+        let (minimum_seconds, from, elapsed_nanos) =
+            (MINIMUM_BILLED_SECONDS, Timestamp::UNIX_EPOCH, seconds * 1_000_000_000);
         let (rate_usd_per_hour, free_if_interrupted_within_seconds) = (UsdPerHour::parse(rate).unwrap(), 0);
         Billed {
             epoch: 1,
             node: 0,
             rate_usd_per_hour,
-            rule,
+            minimum_seconds,
             from,
             elapsed_nanos,
             free_if_interrupted_within_seconds,
@@ -125,8 +132,7 @@ mod tests {
         assert_eq!(hour.cost(), Usd::ZERO);
         assert_eq!(Billed { elapsed_nanos: 3_600_000_000_000, ..hour.clone() }.cost().to_string(), "3.60");
         assert_eq!(Billed { is_interrupted: false, ..hour }.cost().to_string(), "3.599");
-        let hourly = BillingRule { step_seconds: 3600, minimum_seconds: 3600 };
-        assert_eq!(Billed { rule: hourly, ..object("2", 3601) }.cost().to_string(), "4.00");
+        assert_eq!(Billed { minimum_seconds: 7200, ..object("2", 3601) }.cost().to_string(), "4.00");
     }
 
     #[test]

@@ -29,6 +29,6 @@ pub use rented::{AllRented, Expected, ExpectedPrice, ForecastBasis, Rented};
 pub use run::Run;
 pub use spec::Spec;
 pub use status::{Phase, Status};
-pub use store::{Store, StoreError};
+pub use store::{Store, StoreError, sha256};
 pub use sweep::{RunState, SweepStatus, SweptRun};
 pub use team::{Leaving, Member, Part, Rendezvous, Start, Wanted};

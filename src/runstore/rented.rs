@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::beside::SidePrice;
 use crate::run::{Run, text};
 use crate::store::StoreError;
-use gpuplan_units::{BillingRule, Quantiles, Usd, UsdPerHour};
+use gpuplan_units::billing::minimum_billed_seconds;
+use gpuplan_units::{Quantiles, Usd, UsdPerHour};
 
 /// One machine, from the time that it was created until it cost nothing any more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +27,9 @@ pub struct Rented {
     pub place: String,
     /// Frozen at launch.
     pub rate_usd_per_hour: UsdPerHour,
-    pub rule: BillingRule,
+    /// Charged at least.
+    #[serde(default = "minimum_billed_seconds")]
+    pub minimum_seconds: u32,
     pub from: Timestamp,
     /// `None`: it may still cost money.
     pub to: Option<Timestamp>,
@@ -168,7 +171,7 @@ mod tests {
             purchase: "spot".to_owned(),
             place: String::new(),
             rate_usd_per_hour: UsdPerHour::default(),
-            rule: BillingRule::PER_SECOND,
+            minimum_seconds: 60,
             from: Timestamp::UNIX_EPOCH,
             to,
             seconds,

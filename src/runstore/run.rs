@@ -244,14 +244,14 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use gpuplan_units::{BillingRule, UsdPerHour};
+    use gpuplan_units::UsdPerHour;
 
     fn billed(epoch: u64, seconds: u64) -> Billed {
         Billed {
             epoch,
             node: 0,
             rate_usd_per_hour: UsdPerHour::parse("3.60").unwrap(),
-            rule: BillingRule { step_seconds: 1, minimum_seconds: 0 },
+            minimum_seconds: 0,
             from: Timestamp::UNIX_EPOCH,
             elapsed_nanos: seconds * 1_000_000_000,
             free_if_interrupted_within_seconds: 0,

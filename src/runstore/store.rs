@@ -11,7 +11,7 @@ mod room;
 mod send;
 
 pub use error::StoreError;
-pub use hash::{Sent, hash_file};
+pub use hash::{Hash, Sent, hash_file, sha256};
 pub use held::Held;
 pub use keys::{KeySource, Keys};
 pub use link::Link;

@@ -13,7 +13,7 @@ use gpuplan::launch::{Clock, End, Job, Journal, Launcher, Market, Parcel, Pool, 
 use gpuplan::runstore::layout::Layout;
 use gpuplan::runstore::{Run, Store};
 use gpuplan::spot::AvailabilityModel;
-use gpuplan::units::{BillingRule, Usd, UsdPerHour};
+use gpuplan::units::{Usd, UsdPerHour};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -37,7 +37,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
             instance_type: "g2-standard-4".to_owned(),
             market: Market::Spot,
         };
-        Offered::new(pool, UsdPerHour::parse("0.30").unwrap(), BillingRule::PER_SECOND)
+        Offered::new(pool, UsdPerHour::parse("0.30").unwrap())
     };
     RunSpec {
         version: VERSION,

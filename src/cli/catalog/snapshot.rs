@@ -8,13 +8,13 @@ use clap::Args;
 
 use crate::question::live::{self, Wanted};
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::hash::sha256;
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::CloudId;
 use gpuplan_market::import::{self, CatalogFile};
 use gpuplan_market::{Answer, Offer};
 use gpuplan_plan::limits;
 use gpuplan_report::snapshot::{self, Changes, ROW_FLOOR};
+use gpuplan_runstore::sha256;
 
 #[derive(Debug, Args)]
 pub struct CatalogRefreshArguments {

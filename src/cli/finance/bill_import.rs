@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use flate2::read::MultiGzDecoder;
-use sha2::{Digest, Sha256};
 
 use crate::arguments::global::OutputFormat;
 use crate::finance::entries::{enter, spent};
@@ -23,6 +22,7 @@ use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columna
 use gpuplan_budget::spent::{Asked, Line};
 use gpuplan_budget::{Charge, Ledger};
 use gpuplan_report::bill as report;
+use gpuplan_runstore::store::Hash;
 
 /// Read at once from a file.
 const BUFFER: usize = 1 << 20;
@@ -97,7 +97,7 @@ fn keep(bills: &[ImportedBill], ledger: &mut Ledger, session: &Session) -> Resul
 
 /// Sums of all files, their hash and their formats.
 fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, Vec<&'static str>), Diagnostic> {
-    let (mut sums, mut hash, mut formats) = (Sums::default(), Sha256::new(), Vec::new());
+    let (mut sums, mut hash, mut formats) = (Sums::default(), Hash::default(), Vec::new());
     for path in files {
         let unreadable = |error: &io::Error| Diagnostic::file(path, error);
         let file = File::open(path).map_err(|error| unreadable(&error))?;
@@ -125,7 +125,7 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
             formats.push(format.name());
         }
     }
-    let digest = format!("{:x}", hash.finalize());
+    let digest = hash.hex();
     Ok((sums, digest[..HASH].to_owned(), formats))
 }
 
@@ -176,7 +176,7 @@ fn month_of(month: &str) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
 /// Bytes as they are read, and their hash.
 struct Hashing<'a> {
     file: File,
-    hash: &'a mut Sha256,
+    hash: &'a mut Hash,
 }
 
 impl Read for Hashing<'_> {

@@ -17,13 +17,13 @@ use crate::question::measurements::Measurements;
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::hash::sha256;
 use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_budget::portfolio::planned::{Inputs, Once, PlanDocument, PlannedError};
 use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, What};
 use gpuplan_budget::{Budget, Charge, budget, charges};
 use gpuplan_report::focus::{FocusVersion, write};
 use gpuplan_report::{budget_json, budget_text, plan_json};
+use gpuplan_runstore::sha256;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 /// Clouds that answered for one workload of a portfolio are not asked again for the next.

@@ -12,7 +12,6 @@ use crate::runs::launchers::clock;
 use crate::runs::store::store_of;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::hash::sha256;
 use crate::session::runtime::runtime;
 use gpuplan_budget::actual::{Found, RunFacts, Uncountable};
 use gpuplan_budget::spent::{Actual, RunKnown};
@@ -20,6 +19,7 @@ use gpuplan_budget::{Charge, Item};
 use gpuplan_launch::RunSpec;
 use gpuplan_launch::spec::SpecError;
 use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::sha256;
 use gpuplan_runstore::{Phase, Run, Store, StoreError};
 use gpuplan_units::Usd;
 

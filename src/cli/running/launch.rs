@@ -11,7 +11,6 @@ pub mod lead;
 pub mod on_engine;
 pub mod run_spec;
 
-use std::io::{BufRead, IsTerminal};
 use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
@@ -77,10 +76,11 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let policy = asked.policy(&AvailabilityModel::prior());
     session.printer.confirm(arguments.yes, "gpuplan launch -y ...")?;
     // Its time counts from the yes, however long somebody thought about it.
-    let spec = RunSpec { started_at: capacity_block::begins_at(&asked, Timestamp::now()), ..asked };
+    let mut spec = RunSpec { started_at: capacity_block::begins_at(&asked, Timestamp::now()), ..asked };
     let launchers = of_run(&spec, session)?;
     if is_fake {
         let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
+        spec.silence_seconds = scenario.silence_seconds * fake::SPEED;
         fake_cloud(session)?.plays(&scenario).map_err(|error| Diagnostic::unexpected(&error))?;
     }
     meanwhile(

@@ -1,7 +1,5 @@
 //! The journal of launches on this machine.
 
-use std::io::{BufRead, IsTerminal};
-
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_launch::Journal;
@@ -9,9 +7,7 @@ use gpuplan_launch::journal::{JournalError, Kept};
 
 pub fn journal(session: &Session) -> Result<Journal, Diagnostic> {
     let path = session.home.state_file("launches.sqlite").ok_or_else(no_home)?;
-    let journal = Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))?;
-    Ok(journal
-        .dies_after(gpuplan_clouds::http::variable("GPUPLAN_DIE_AFTER_STEPS").and_then(|steps| steps.parse().ok())))
+    Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
 }
 
 pub fn no_home() -> Diagnostic {

@@ -1,7 +1,5 @@
 //! The store of a run: opened with the keys of this user.
 
-use std::io::{BufRead, IsTerminal};
-
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
 use gpuplan_launch::RunSpec;

@@ -14,11 +14,11 @@ mod shape;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use google_cloud_compute_v1::model::Operation;
 use google_cloud_compute_v1::model::operation::Status;
 use google_cloud_gax::options::RequestOptionsBuilder;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::CLOUD;
@@ -196,8 +196,8 @@ impl GcpLauncher {
 /// Google knows a repeated insertion by a UUID: one made from the token, laid out as a name-based one (RFC 9562, 5.5) over SHA-256.
 /// Every zone that is asked has its own.
 fn request_id(token: &str, zone: &str) -> String {
-    let digest = Sha256::digest(format!("{token}@{zone}").as_bytes());
-    let mut bytes: [u8; 16] = std::array::from_fn(|index| digest[index]);
+    let hash = digest(&SHA256, format!("{token}@{zone}").as_bytes());
+    let mut bytes: [u8; 16] = std::array::from_fn(|index| hash.as_ref()[index]);
     bytes[6] = 0x50 | (bytes[6] & 0x0f);
     bytes[8] = 0x80 | (bytes[8] & 0x3f);
     let hex = format!("{:032x}", u128::from_be_bytes(bytes));
@@ -206,8 +206,9 @@ fn request_id(token: &str, zone: &str) -> String {
 
 /// A name is unique in a zone and has at most 63 characters (RFC 1035): that of the order, and eight that stand for its token.
 fn machine_name(name: &str, token: &str) -> String {
-    let (start, mark) = (name.chars().take(54).collect::<String>(), format!("{:x}", Sha256::digest(token.as_bytes())));
-    format!("{start}-{}", &mark[..8])
+    let (start, hash) = (name.chars().take(54).collect::<String>(), digest(&SHA256, token.as_bytes()));
+    let mark = hash.as_ref().iter().take(4).fold(String::new(), |mark, byte| mark + &format!("{byte:02x}"));
+    format!("{start}-{mark}")
 }
 
 impl Launcher for GcpLauncher {

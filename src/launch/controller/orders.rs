@@ -186,7 +186,7 @@ impl Controller {
         if self.rentals.add(Rental {
             machine: machine.clone(),
             rate: choice.rate,
-            rule: choice.rule,
+            minimum_seconds: choice.minimum_seconds,
             since,
             until: None,
         }) {

@@ -35,9 +35,9 @@ impl Store {
         })
         .await?;
         if (first.len() as u64) < part {
-            let mut hash = Hash::new();
+            let mut hash = Hash::default();
             hash.update(&first);
-            let sent = Sent { sha256: hash.text(), size: first.len() as u64 };
+            let sent = Sent { sha256: hash.hex(), size: first.len() as u64 };
             self.objects
                 .put(&self.at(key), PutPayload::from_bytes(first))
                 .await
@@ -66,12 +66,12 @@ async fn send_parts(
     let (parts, mut arriving) = mpsc::unbounded_channel();
     let (to_hash, to_be_hashed) = channel::<Bytes>();
     let hashing = in_background(from, move || {
-        let (mut hash, mut size) = (Hash::new(), 0);
+        let (mut hash, mut size) = (Hash::default(), 0);
         for block in to_be_hashed {
             hash.update(&block);
             size += block.len() as u64;
         }
-        Ok(Sent { sha256: hash.text(), size })
+        Ok(Sent { sha256: hash.hex(), size })
     });
     let all_read = in_background(from, move || {
         let mut block = first;

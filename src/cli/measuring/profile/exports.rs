@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::measuring::profile::arguments::RunArguments;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::hash::sha256;
+use gpuplan_runstore::sha256;
 use gpuplan_telemetry::mlflow::{EXPERIMENT, MlflowRun, experiment_meta, metric_lines};
 use gpuplan_telemetry::{Sample, event_file, jsonl, prometheus};
 

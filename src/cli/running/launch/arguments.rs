@@ -4,7 +4,6 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use sha2::Digest;
 
 use crate::arguments::limits::LimitsArguments;
 use crate::arguments::measured::MeasuredArguments;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sha2::Digest;
 
 use crate::runs::store::store_of;
 use crate::session::diagnostic::{Diagnostic, Exit};

@@ -8,7 +8,6 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sha2::Digest;
 
 use crate::running::launch::arguments::DeliveryArguments;
 use crate::running::launch::data::{Receiver, Upload, found_data};

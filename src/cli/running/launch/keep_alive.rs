@@ -119,7 +119,7 @@ fn order(spec: &RunSpec) -> Result<Order, Diagnostic> {
     Ok(Order {
         epoch: 1,
         node: 0,
-        choice: Choice { pool: dearest.pool.clone(), rate: dearest.rate_usd_per_hour, rule: dearest.billing },
+        choice: dearest.choice(),
         token: names::token(&spec.run, 0, 0, spec.started_at.as_second().unsigned_abs()),
         name: names::machine(&spec.run, 1, 0),
         lifetime: spec.lifetime_hours * 3600.0,
@@ -256,7 +256,7 @@ fn noted(before: &Kept, machines: &[Machine], journal: &mut Journal, session: &S
             .find(is_place)
             .or_else(|| spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour));
         let Some(offered) = offered else { continue };
-        let choice = Choice { pool: machine.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
+        let choice = Choice { pool: machine.pool.clone(), ..offered.choice() };
         let machine = Machine { epoch: (before.machines.len() + number + 1) as u64, ..machine.clone() };
         journal
             .found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))
@@ -285,7 +285,7 @@ async fn said(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), gpuplan
 pub mod tests {
     use super::*;
     use gpuplan_launch::Pool;
-    use gpuplan_units::{BillingRule, Usd, UsdPerHour};
+    use gpuplan_units::{Usd, UsdPerHour};
 
     fn offered(region: &str, zone: &str, rate: &str) -> Offered {
         let pool = Pool {
@@ -295,7 +295,7 @@ pub mod tests {
             instance_type: "g5.xlarge".to_owned(),
             market: Market::Spot,
         };
-        Offered::new(pool, UsdPerHour::parse(rate).unwrap_or_default(), BillingRule::PER_SECOND)
+        Offered::new(pool, UsdPerHour::parse(rate).unwrap_or_default())
     }
 
     pub fn spec() -> RunSpec {

@@ -8,13 +8,13 @@ use crate::running::launch::arguments::LaunchArguments;
 use crate::runs::journal::{journal, journal_said};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::hash::sha256;
 use crate::session::progress::meanwhile;
 use crate::session::runtime::runtime;
 use gpuplan_export::{Job, Target, Wishes, export};
 use gpuplan_launch::{EngineError, Handed};
 use gpuplan_report::format::{rate, usd};
 use gpuplan_report::plan_text::wrap;
+use gpuplan_runstore::sha256;
 use gpuplan_units::{Hours, UsdPerHour};
 
 pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagnostic> {

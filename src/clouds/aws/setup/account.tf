@@ -1,33 +1,3 @@
-# What gpuplan needs in an AWS account: a bucket for runs, a role for machines, a security group without a way in.
-# Written by `gpuplan setup aws --print`. Nothing here costs money until a run stores something.
-
-terraform {
-  required_version = ">= 1.6"
-  required_providers {
-    aws = {
-      source  = "hashicorp/aws"
-      version = ">= 5.0"
-    }
-  }
-}
-
-variable "region" {
-  type        = string
-  description = "Region of the bucket and of the security group."
-}
-
-variable "name" {
-  type        = string
-  default     = "gpuplan"
-  description = "Beginning of every name."
-}
-
-variable "vpc_id" {
-  type        = string
-  default     = null
-  description = "Network of the machines; none: the default one."
-}
-
 variable "spot_p_vcpus" {
   type        = number
   default     = 0
@@ -50,19 +20,7 @@ variable "on_demand_g_vcpus" {
   default = 0
 }
 
-provider "aws" {
-  region = var.region
-  default_tags {
-    tags = { "gpuplan:owner" = var.name }
-  }
-}
-
 data "aws_caller_identity" "me" {}
-
-data "aws_vpc" "chosen" {
-  id      = var.vpc_id
-  default = var.vpc_id == null ? true : null
-}
 
 resource "aws_s3_bucket" "runs" {
   bucket = "${var.name}-runs-${data.aws_caller_identity.me.account_id}-${var.region}"
@@ -154,32 +112,6 @@ resource "aws_iam_role_policy_attachment" "sessions" {
 resource "aws_iam_instance_profile" "machine" {
   name = "${var.name}-machine"
   role = aws_iam_role.machine.name
-}
-
-# No way in but from machines of the same group, which all-reduce needs.
-resource "aws_security_group" "machine" {
-  name        = "${var.name}-machine"
-  description = "gpuplan machines: out to anywhere, in from each other"
-  vpc_id      = data.aws_vpc.chosen.id
-  ingress {
-    from_port = 0
-    to_port   = 0
-    protocol  = "-1"
-    self      = true
-  }
-  egress {
-    from_port   = 0
-    to_port     = 0
-    protocol    = "-1"
-    cidr_blocks = ["0.0.0.0/0"]
-  }
-  # Elastic Fabric Adapter counts traffic inside the group as leaving it.
-  egress {
-    from_port = 0
-    to_port   = 0
-    protocol  = "-1"
-    self      = true
-  }
 }
 
 locals {
@@ -331,8 +263,4 @@ output "store" {
 
 output "instance_profile" {
   value = aws_iam_instance_profile.machine.name
-}
-
-output "security_group" {
-  value = aws_security_group.machine.id
 }

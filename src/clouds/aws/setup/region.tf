@@ -1,6 +1,3 @@
-# Another region for machines of gpuplan: a security group without a way in. Bucket, role and policy are those of the first region.
-# Written by `gpuplan setup aws --region REGION` where another region was set up before. Nothing here costs money.
-
 terraform {
   required_version = ">= 1.6"
   required_providers {
@@ -13,13 +10,13 @@ terraform {
 
 variable "region" {
   type        = string
-  description = "Region of the security group."
+  description = "Region that is set up."
 }
 
 variable "name" {
   type        = string
   default     = "gpuplan"
-  description = "Beginning of every name, as in the first region."
+  description = "Beginning of every name, the same in every region."
 }
 
 variable "vpc_id" {
