@@ -96,7 +96,7 @@ fn take_back(section: &str, base: &mut Table, over: &Table) {
     }
     for (_, keys) in ALTERNATIVES.iter().filter(|(of, _)| *of == section) {
         if keys.iter().any(|key| over.contains_key(*key)) {
-            base.retain(|key, _| !keys.contains(&key.as_str()));
+            base.retain(|key, _| !keys.contains(&key));
         }
     }
 }
