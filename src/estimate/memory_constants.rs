@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::parameters::{Parameter, Scale, constants};
@@ -72,7 +73,7 @@ pub struct FittedMemory {
 }
 
 /// Error of one source when it was left out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOutSource {
     pub name: String,
     pub runs: usize,

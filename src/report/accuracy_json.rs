@@ -7,8 +7,7 @@ use serde::Serialize;
 use crate::accuracy::{against_peers, inference_means};
 use crate::json::{VERSION, pretty};
 use gpuplan_accuracy::peers::PeerErrors;
-use gpuplan_accuracy::regret::Regret;
-use gpuplan_accuracy::{By, FitFacts, Line, Scores};
+use gpuplan_accuracy::{By, Errors, Line, Scores};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::{FittedMemory, HeldOutSource};
 
@@ -21,7 +20,7 @@ pub struct AccuracyReport<'a> {
     constants_version: &'a str,
     /// Step time or throughput.
     time: Groupings,
-    time_all: Line,
+    time_all: ErrorLine,
     /// Mean of the errors of `macro_groups` code bases; `null` where none has enough runs.
     macro_mape_percent: Option<f64>,
     macro_groups: usize,
@@ -29,10 +28,10 @@ pub struct AccuracyReport<'a> {
     median_high_over_low: Option<f64>,
     /// Peak memory of a GPU.
     memory: Groupings,
-    memory_all: Line,
-    fits: FitFacts,
+    memory_all: ErrorLine,
+    fits: FitErrors,
     /// `null` where no sweep of layouts was published.
-    regret: Option<Regret>,
+    regret: Option<LayoutRegret>,
     held_out: HeldOutErrors<'a>,
     /// Other public estimators on the same runs.
     peers: Vec<PeerLine>,
@@ -41,23 +40,89 @@ pub struct AccuracyReport<'a> {
 /// The same runs under the names of each grouping.
 #[derive(Serialize, JsonSchema)]
 struct Groupings {
-    source: Vec<Line>,
-    group: Vec<Line>,
-    family: Vec<Line>,
-    gpu: Vec<Line>,
-    regime: Vec<Line>,
+    /// Paper or repository.
+    source: Vec<ErrorLine>,
+    /// Sources that share one code base.
+    group: Vec<ErrorLine>,
+    /// Kind of model.
+    family: Vec<ErrorLine>,
+    gpu: Vec<ErrorLine>,
+    /// What bounds the predicted step.
+    regime: Vec<ErrorLine>,
 }
 
 impl Groupings {
     fn new(lines: impl Fn(By) -> Vec<Line>) -> Self {
+        let by = |grouping| lines(grouping).into_iter().map(ErrorLine::from).collect();
         Self {
-            source: lines(By::Source),
-            group: lines(By::Group),
-            family: lines(By::Family),
-            gpu: lines(By::Gpu),
-            regime: lines(By::Regime),
+            source: by(By::Source),
+            group: by(By::Group),
+            family: by(By::Family),
+            gpu: by(By::Gpu),
+            regime: by(By::Regime),
         }
     }
+}
+
+/// Errors of the runs under one name.
+#[derive(Serialize, JsonSchema)]
+struct ErrorLine {
+    name: String,
+    cases: usize,
+    /// Cases that were predicted.
+    answered: usize,
+    /// Absent where nothing was answered.
+    #[serde(flatten)]
+    errors: Option<ErrorFigures>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ErrorFigures {
+    /// Mean absolute error.
+    mape_percent: f64,
+    /// Median absolute error.
+    median_percent: f64,
+    /// Median signed error.
+    bias_percent: f64,
+    /// Share of runs with an error of at most 20 %.
+    within_20_percent: f64,
+    /// Share of runs that the band from 10 to 90 % holds.
+    in_band_percent: f64,
+}
+
+impl From<Line> for ErrorLine {
+    fn from(line: Line) -> Self {
+        let figures = |errors: Errors| ErrorFigures {
+            mape_percent: errors.mape_percent,
+            median_percent: errors.median_percent,
+            bias_percent: errors.bias_percent,
+            within_20_percent: errors.within_20_percent,
+            in_band_percent: errors.in_band_percent,
+        };
+        Self { name: line.name, cases: line.cases, answered: line.answered, errors: line.errors.map(figures) }
+    }
+}
+
+/// Whether a run fits a GPU, predicted and in fact.
+#[derive(Serialize, JsonSchema)]
+struct FitErrors {
+    asked: usize,
+    answered: usize,
+    /// Predicted to fit, and ran out of memory.
+    false_fit: usize,
+    out_of_memory_facts: usize,
+    /// Predicted not to fit, and ran.
+    false_out_of_memory: usize,
+    fits_facts: usize,
+}
+
+/// Time of the layout that is predicted fastest over that of the fastest, minus one.
+#[derive(Serialize, JsonSchema)]
+struct LayoutRegret {
+    /// Published sweeps of layouts.
+    groups: usize,
+    mean_percent: f64,
+    worst_percent: f64,
 }
 
 /// Errors on runs that the constants were fitted without.
@@ -89,11 +154,17 @@ impl<'a> HeldOutInferenceReport<'a> {
     }
 }
 
-/// An estimator, and gpuplan on the runs that it can take.
+/// Mean absolute errors of other estimators on the runs of one source, and of gpuplan on the same.
 #[derive(Serialize, JsonSchema)]
 struct PeerLine {
-    #[serde(flatten)]
-    errors: PeerErrors,
+    source: &'static str,
+    runs: usize,
+    /// Half of the peak, recompute included.
+    constant_hfu_50_mape_percent: f64,
+    llm_analysis_mape_percent: f64,
+    calculon_mape_percent: Option<f64>,
+    /// How many of the runs calculon can take.
+    calculon_runs: usize,
     gpuplan_mape_percent: Option<f64>,
 }
 
@@ -104,9 +175,14 @@ pub fn accuracy(
     memory: &FittedMemory,
     now: Timestamp,
 ) -> Result<String, serde_json::Error> {
-    let macro_mape = scores.macro_mape_percent();
+    let (macro_mape, fits) = (scores.macro_mape_percent(), scores.fits);
     let peer = |(line, errors): (Line, PeerErrors)| PeerLine {
-        errors,
+        source: errors.source,
+        runs: errors.runs,
+        constant_hfu_50_mape_percent: errors.constant_hfu_50_mape_percent,
+        llm_analysis_mape_percent: errors.llm_analysis_mape_percent,
+        calculon_mape_percent: errors.calculon_mape_percent,
+        calculon_runs: errors.calculon_runs,
         gpuplan_mape_percent: line.errors.map(|errors| errors.mape_percent),
     };
     pretty(&AccuracyReport {
@@ -114,14 +190,25 @@ pub fn accuracy(
         generated_at: now,
         constants_version: &time.version,
         time: Groupings::new(|by| scores.time(by)),
-        time_all: scores.time_of_all(),
+        time_all: scores.time_of_all().into(),
         macro_mape_percent: macro_mape.map(|(mape, _)| mape),
         macro_groups: macro_mape.map_or(0, |(_, groups)| groups),
         median_high_over_low: scores.median_high_over_low(),
         memory: Groupings::new(|by| scores.memory(by)),
-        memory_all: scores.memory_of_all(),
-        fits: scores.fits,
-        regret: scores.regret,
+        memory_all: scores.memory_of_all().into(),
+        fits: FitErrors {
+            asked: fits.asked,
+            answered: fits.answered,
+            false_fit: fits.false_fit,
+            out_of_memory_facts: fits.out_of_memory_facts,
+            false_out_of_memory: fits.false_out_of_memory,
+            fits_facts: fits.fits_facts,
+        },
+        regret: scores.regret.map(|regret| LayoutRegret {
+            groups: regret.groups,
+            mean_percent: regret.mean_percent,
+            worst_percent: regret.worst_percent,
+        }),
         held_out: HeldOutErrors {
             macro_mape_percent: time.held_out_macro_percent,
             groups: &time.held_out_groups,

@@ -18,7 +18,7 @@ use gpuplan_units::Hours;
 
 /// `gpuplan explain -o json`.
 #[derive(Serialize, JsonSchema)]
-pub struct Explanation<'a> {
+pub struct ExplainReport<'a> {
     version: u32,
     #[schemars(with = "serde_json::Value")]
     plan: PlanJson,
@@ -40,7 +40,7 @@ pub fn json(
     context: &Context,
 ) -> Result<String, serde_json::Error> {
     let scaling = Scaling::of(&plan.step);
-    pretty(&Explanation {
+    pretty(&ExplainReport {
         version: VERSION,
         plan: plan_json(plan, context),
         recommended,
