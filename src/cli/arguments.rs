@@ -4,4 +4,5 @@ pub mod global;
 pub mod limits;
 pub mod measured;
 pub mod prices;
+pub mod question;
 pub mod workload;

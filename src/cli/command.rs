@@ -38,7 +38,7 @@ use crate::running::stop::{self, DownArguments, GcArguments, StopArguments};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 
-/// Which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; what it costs and when it ends.
+/// Plan which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; then launch it and watch what it costs.
 #[derive(Debug, Parser)]
 #[command(name = "gpuplan", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Arguments {
@@ -50,74 +50,78 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Recommend GPUs, count, place, terms and layout for a workload
+    /// Recommend GPUs, their number, region, terms and layout for a workload
     Plan(Box<PlanArguments>),
-    /// Show one candidate in full, why it lost and what would change the answer
+    /// Show one plan in full: why it was not chosen and what would change the answer
     Explain(Box<ExplainArguments>),
-    /// What many runs cost by month and team, with what probability, and what moves it
+    /// Forecast what many runs cost by month and team, how certain that is, and what drives it
     Budget(Box<BudgetArguments>),
-    /// What changed between two plans, budgets or price lists, and why
+    /// Compare two plans, budgets or price lists, and explain what changed
     Diff(DiffArguments),
-    /// Memory and step time of a workload on given GPUs, or of many cases
+    /// Estimate memory and step time of a workload on given GPUs, or of many cases
     Estimate(Box<EstimateArguments>),
-    /// How wrong the estimate is on published runs, and other estimators beside it
+    /// Measure how far the estimates are from published runs, compared with other estimators
     Accuracy(AccuracyArguments),
-    /// Measure this machine's GPU with the shapes of a workload, so that plans rest on it
+    /// Measure this machine's GPU with the shapes of a workload, so that plans use the measurement
     Bench(Box<BenchArguments>),
-    /// Measure a run as it is, or read a profiler's trace: step time, what the GPU waits for, what to mend
+    /// Profile a run unchanged, or read a profiler's trace: step time, what the GPU waits for, what to fix
     Profile {
         #[command(subcommand)]
         what: ProfileCommand,
     },
-    /// List offers with price, origin and age
+    /// List offers with their price, where the price is from, and its age
     Prices(PricesArguments),
-    /// Ask every cloud for its prices of now and keep the answers
+    /// Fetch current prices from every cloud and cache them
     Refresh(RefreshArguments),
-    /// Which credentials are found, what they may do, and which quotas would block the plan
+    /// Check which credentials are found, what they permit, and which quotas would block the plan
     Doctor(Box<DoctorArguments>),
-    /// What a launch needs in an account, as Terraform: print it, apply it or remove it
+    /// Set up an account for launches with Terraform: print, apply or remove what they need
     Setup(SetupArguments),
     /// Replay spot policies on availability traces
     Simulate(SimulateArguments),
-    /// Write a plan as a file for Slurm, Kubernetes, SkyPilot and other engines, which keep the run alive
+    /// Write a plan as a job file for Slurm, Kubernetes, SkyPilot or another engine
     Export(Box<ExportArguments>),
-    /// Write a plan or a run as one page to hand on, with charts, risks, assumptions and sources
+    /// Write a plan, a budget or a run as one page to share, with charts, risks, assumptions and sources
     Report(Box<ReportArguments>),
-    /// Rent the recommended machines and lead the run to its end
+    /// Rent the recommended machines and run the command there to its end
     Launch(Box<LaunchArguments>),
-    /// Lead a run again that was left
+    /// Resume leading a run after the CLI stopped
     Watch(WatchArguments),
-    /// Take over a run of which no journal is here, from its store and the marks on its machines
+    /// Take over a run started on another machine
     Adopt(AdoptArguments),
-    /// Go on with a run that was stopped, failed or refused, from its newest checkpoint
+    /// Restart a run that was stopped, failed or refused, from its latest checkpoint
     Resume(ResumeArguments),
-    /// What runs, where, and what it has cost
+    /// Show what is running, where, and what it has cost
     Status(StatusArguments),
-    /// What runs have cost, how much of it was wasted, and what the clouds' bills say of it
+    /// Show what runs have cost, how much was wasted, and how the clouds' bills compare
     Costs(Box<CostsArguments>),
-    /// What the program of a run has said so far
+    /// Print the output of a run so far
     Logs(LogsArguments),
-    /// Bring the newest checkpoint of a run here
+    /// Download the latest checkpoint of a run
     Fetch(FetchArguments),
-    /// A shell on a machine of a run
+    /// Open a shell on a machine of a run
     Ssh(SshArguments),
-    /// End every machine of a run; what it saved stays
+    /// Terminate every machine of a run and keep what it saved
     Stop(StopArguments),
-    /// End every machine of a run and delete what it saved
+    /// Terminate every machine of a run and delete what it saved
     Down(DownArguments),
-    /// Find machines that no run knows any more, and end them
+    /// Find machines that belong to no known run, and terminate them
     Gc(GcArguments),
-    /// Run a training command so that nothing is lost: restore, save away, answer notices, resume
+    /// Run a training command so that no checkpoint is lost: restore, upload, react to interruption notices, resume
     Agent(Box<AgentArguments>),
-    /// Look into the catalog, or check it
+    /// List the catalog, check it, or renew it
     Catalog {
         #[command(subcommand)]
         what: CatalogCommand,
     },
     /// Print a completion script for a shell
-    Completions { shell: Shell },
-    /// Print the manual page, or write one a command into a folder
+    Completions {
+        /// Write the script for this shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write one page per command into a folder
     Man {
+        /// Write one page per command into this folder
         #[arg(long, value_name = "DIR")]
         folder: Option<PathBuf>,
     },

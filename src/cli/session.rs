@@ -59,7 +59,7 @@ impl Session {
         let now = match &arguments.now {
             None => Timestamp::now(),
             Some(text) => text.parse().map_err(|error| {
-                Diagnostic::new(Exit::Usage, format!("--now `{text}` is not a time: {error}"))
+                Diagnostic::new(Exit::Usage, format!("`{text}` is not a valid time for --now: {error}"))
                     .hint("write it as 2026-08-01T00:00:00Z")
             })?,
         };

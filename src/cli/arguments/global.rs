@@ -24,13 +24,13 @@ pub enum OutputWord {
 
 #[derive(Debug, Args)]
 pub struct GlobalArguments {
-    /// How to print: a table for people, JSON or CSV for programs; budget and diff also take markdown
+    /// Print a table for people, or JSON or CSV for programs; budget and diff also print markdown
     #[arg(short, long, global = true, value_enum, default_value_t)]
     pub output: OutputWord,
     /// Never touch the network
     #[arg(long, global = true, env = "GPUPLAN_OFFLINE", value_parser = clap::builder::FalseyValueParser::new())]
     pub offline: bool,
-    /// Use the catalog files of this folder instead of the embedded ones
+    /// Read the catalog from this folder instead of the embedded one
     #[arg(long, global = true, env = "GPUPLAN_CATALOG_DIR", value_name = "DIR")]
     pub catalog_dir: Option<PathBuf>,
     /// Fix the clock of a pure command

@@ -8,13 +8,13 @@ use clap::Args;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Measured")]
 pub struct MeasuredArguments {
-    /// Calibration of `gpuplan bench`, or none [default: those that bench has kept]
+    /// Use this calibration of `gpuplan bench`, or none [default: all that bench has kept]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
-    /// Profile of the run itself, made by `gpuplan profile`
+    /// Use this profile of the run itself, made by `gpuplan profile`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Plan without what your own finished runs say of the time (`gpuplan accuracy --mine` shows them)
+    /// Ignore what your own finished runs say about the time (`gpuplan accuracy --mine` shows them)
     #[arg(long)]
     pub no_history: bool,
 }

@@ -17,35 +17,38 @@ use gpuplan_report::hosts::{self, HostLine};
 
 #[derive(Debug, Subcommand)]
 pub enum CatalogCommand {
-    /// GPUs with memory, peaks, links and evidence
+    /// List GPUs with memory, peak throughput, links and sources
     Gpus {
-        /// Only those that match, such as A100 or 80GB+
+        /// List only GPUs that match, such as A100 or 80GB+
         gpus: Option<String>,
-        /// The GPUs of this machine instead, with their ids in the catalog
+        /// List the GPUs of this machine instead, with their catalog ids
         #[arg(long, conflicts_with = "gpus")]
         here: bool,
     },
-    /// Instance types with GPUs, CPUs, network and how they are sold
+    /// List instance types with GPUs, CPUs, network and how they are sold
     Instances {
+        /// List only instance types whose GPUs match, such as A100:8 or 80GB+
         gpus: Option<String>,
+        /// List only this cloud (repeat for several)
         #[arg(long = "cloud", value_name = "CLOUD")]
         clouds: Vec<String>,
     },
-    /// Machines without GPU, which phases of kind `processing` run on
+    /// List machines without GPUs, which phases of kind `processing` run on
     Hosts {
+        /// List only this cloud (repeat for several)
         #[arg(long = "cloud", value_name = "CLOUD")]
         clouds: Vec<String>,
     },
-    /// Named models
+    /// List named models
     Models {
-        /// Only names that contain this
+        /// List only names that contain this
         name: Option<String>,
     },
     /// Check every row against the integrity rules
     Check,
-    /// Write the price files of a catalog folder anew from the clouds' answers
+    /// Rewrite the price files of a catalog folder with current prices from the clouds
     Refresh(CatalogRefreshArguments),
-    /// Keep the prices of a SkyPilot or gpuhunt catalog file as your own
+    /// Import the prices of a SkyPilot or gpuhunt catalog file
     Import(ImportArguments),
 }
 

@@ -57,7 +57,7 @@ fn cells(row: &LocalGpuLine) -> Vec<String> {
     vec![row.index.to_string(), row.name.clone(), memory.to_string(), row.compute_capability.clone(), gpu]
 }
 
-pub fn nothing_to_measure_on(error: DeviceError) -> Diagnostic {
+pub fn no_device(error: DeviceError) -> Diagnostic {
     let diagnostic = Diagnostic::new(Exit::Usage, format!("nothing to measure on: {error}"));
     match error {
         DeviceError::NotBuilt { feature } => diagnostic.hint(format!("build with the feature `{feature}`")),
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_gpu_ends_with_the_usage_code_and_a_hint() {
-        let diagnostic = nothing_to_measure_on(DeviceError::NoDriver);
+        let diagnostic = no_device(DeviceError::NoDriver);
         assert_eq!((diagnostic.exit, diagnostic.hints.len()), (Exit::Usage, 1));
         assert!(diagnostic.message.starts_with("nothing to measure on"));
     }

@@ -22,39 +22,39 @@ use gpuplan_report::prices::{self, PriceTable};
 
 #[derive(Debug, Args)]
 pub struct PricesArguments {
-    /// GPU and count, such as H100:8; none: every GPU
+    /// List only offers with these GPUs, such as H100:8 [default: every GPU]
     pub gpus: Option<String>,
-    /// Only this cloud (repeat for several)
+    /// List only this cloud (repeat for several)
     #[arg(long = "cloud", value_name = "CLOUD")]
     pub clouds: Vec<String>,
-    /// Only this region, zone id or prefix of one
+    /// List only this region, zone id or prefix of one
     #[arg(long = "region", value_name = "REGION")]
     pub regions: Vec<String>,
-    /// Only spot
+    /// List only spot offers
     #[arg(long, visible_alias = "use-spot", conflicts_with = "on_demand")]
     pub spot: bool,
-    /// Only on-demand
+    /// List only on-demand offers
     #[arg(long)]
     pub on_demand: bool,
-    /// Also one- and three-year commitments
+    /// Also list one- and three-year commitments
     #[arg(long)]
     pub commitments: bool,
-    /// Only offers without a suspicion
+    /// List only offers without a suspicion
     #[arg(long)]
     pub trusted: bool,
-    /// Ask the clouds for their prices of now; what does not answer keeps its old price
+    /// Fetch current prices from the clouds; a cloud that does not answer keeps its last known price
     #[arg(long)]
     pub live: bool,
-    /// With --live, do not ask again what answered less than this ago: 10m, 6h
+    /// With --live, skip sources that answered less than this ago: 10m, 6h
     #[arg(long, value_name = "TIME", requires = "live")]
     pub max_age: Option<String>,
-    /// What spot prices did in the last 90 days, as far as the cache knows; the cheapest pools of now first
+    /// Show how spot prices moved in the last 90 days, as far as they are cached; the pools that are cheapest now come first
     #[arg(long, conflicts_with_all = ["on_demand", "commitments"])]
     pub history: bool,
-    /// Machines without GPU instead
+    /// List machines without GPUs instead
     #[arg(long, conflicts_with_all = ["gpus", "commitments", "live", "history"])]
     pub hosts: bool,
-    /// Rows of the table (0: all)
+    /// Show at most this many rows (0: all)
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub max_results: usize,
 }
@@ -91,14 +91,14 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
         regions: arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect(),
     };
     if arguments.live {
-        let wanted = live::Wanted {
+        let wanted = live::Request {
             clouds: query.clouds.clone(),
-            max_age: live::age(arguments.max_age.as_deref())?,
-            ..live::Wanted::default()
+            max_age: live::parse_max_age(arguments.max_age.as_deref())?,
+            ..live::Request::default()
         };
-        let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
-        said.warn(&session.printer);
-        catalogs.market = said.over(catalogs.market, &catalogs.hardware);
+        let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+        answers.warn(&session.printer);
+        catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }
     let filters = filters(arguments, &query, &catalogs);
     let mut offers: Vec<&Offer> =
@@ -214,7 +214,7 @@ fn history(
         OutputFormat::Json => session
             .printer
             .data(&history::json(&pools, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
-        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "a history is no table of rows")
+        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "a price history cannot be printed as CSV")
             .hint("gpuplan prices --history --output json")),
         OutputFormat::Table => session.printer.data(&history::table(&pools, &catalogs.hardware, session.width)),
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::arguments::global::OutputFormat;
-use crate::question::live::{self, Asked, Outcome, Wanted};
+use crate::question::live::{self, Outcome, Request, SourceReport};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_market::{Access, SourceError};
@@ -12,13 +12,13 @@ use gpuplan_report::refresh::{self, SourceRow, Word};
 
 #[derive(Debug, Args)]
 pub struct RefreshArguments {
-    /// Only this cloud (repeat for several)
+    /// Fetch only from this cloud (repeat for several)
     #[arg(long = "cloud", value_name = "CLOUD")]
     pub clouds: Vec<String>,
-    /// The prices of the last 90 days as well, where the cloud tells them: many questions more
+    /// Also fetch the prices of the last 90 days where the cloud publishes them, which takes many more requests
     #[arg(long)]
     pub history: bool,
-    /// Do not ask again what answered less than this ago: 10m, 6h
+    /// Skip sources that answered less than this ago: 10m, 6h
     #[arg(long, value_name = "TIME")]
     pub max_age: Option<String>,
 }
@@ -27,9 +27,10 @@ pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diag
     let catalogs = session.snapshot()?;
     let clouds =
         arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?;
-    let wanted = Wanted { clouds, history: arguments.history, max_age: live::age(arguments.max_age.as_deref())? };
-    let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
-    let rows: Vec<SourceRow> = said.asked.iter().map(row).collect();
+    let wanted =
+        Request { clouds, history: arguments.history, max_age: live::parse_max_age(arguments.max_age.as_deref())? };
+    let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+    let rows: Vec<SourceRow> = answers.sources.iter().map(row).collect();
     match session.output {
         OutputFormat::Json => {
             session.printer.data(&refresh::json(&rows).map_err(|error| Diagnostic::unexpected(&error))?)?
@@ -50,8 +51,8 @@ pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diag
     Ok(Exit::Done)
 }
 
-fn row(asked: &Asked) -> SourceRow {
-    let (word, rows, details) = match &asked.outcome {
+fn row(source: &SourceReport) -> SourceRow {
+    let (word, rows, details) = match &source.outcome {
         Outcome::Recent(age) => (Word::Recent, 0, vec![format!("answered {age} ago")]),
         Outcome::Answered { rows, notes } => (Word::Answered, *rows, notes.iter().map(ToString::to_string).collect()),
         Outcome::Failed(error @ SourceError::MissingCredentials { .. }) => {
@@ -60,9 +61,9 @@ fn row(asked: &Asked) -> SourceRow {
         Outcome::Failed(error) => (Word::Failed, 0, vec![error.to_string()]),
     };
     SourceRow {
-        cloud: asked.about.cloud.to_owned(),
-        source: asked.about.id.to_owned(),
-        is_public: asked.about.access == Access::Public,
+        cloud: source.about.cloud.to_owned(),
+        source: source.about.id.to_owned(),
+        is_public: source.about.access == Access::Public,
         word,
         rows,
         details,

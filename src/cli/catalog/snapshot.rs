@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::question::live::{self, Wanted};
+use crate::question::live::{self, Request};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::CloudId;
@@ -18,21 +18,21 @@ use gpuplan_runstore::sha256;
 
 #[derive(Debug, Args)]
 pub struct CatalogRefreshArguments {
-    /// Folder with SNAPSHOT.toml and prices/
+    /// Rewrite this folder, which has SNAPSHOT.toml and prices/
     pub folder: PathBuf,
-    /// Only this cloud (repeat for several)
+    /// Fetch only from this cloud (repeat for several)
     #[arg(long = "cloud", value_name = "CLOUD")]
     pub clouds: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct ImportArguments {
-    /// CSV file: SkyPilot's vms.csv or a gpuhunt catalog
+    /// Import this CSV file: SkyPilot's vms.csv or a gpuhunt catalog
     pub file: PathBuf,
-    /// The cloud that it prices
+    /// Name the cloud that the file prices
     #[arg(long, value_name = "CLOUD")]
     pub cloud: String,
-    /// The day that its prices are of, which the file does not say
+    /// State the day of its prices, which the file does not contain
     #[arg(long, value_name = "DAY")]
     pub as_of: String,
 }
@@ -43,21 +43,21 @@ pub fn refresh(arguments: &CatalogRefreshArguments, session: &Session) -> Result
     let manifest_path = arguments.folder.join("SNAPSHOT.toml");
     let manifest = fs::read_to_string(&manifest_path).map_err(|error| Diagnostic::file(&manifest_path, &error))?;
     let clouds = arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
-    let said = live::ask_clouds(&market, &hardware, session, &Wanted { clouds, ..Wanted::default() })?;
-    said.warn(&session.printer);
+    let answers = live::ask_clouds(&market, &hardware, session, &Request { clouds, ..Request::default() })?;
+    answers.warn(&session.printer);
     let addresses: BTreeMap<String, String> =
-        said.asked.iter().map(|asked| (asked.about.id.to_owned(), asked.address.clone())).collect();
+        answers.sources.iter().map(|source| (source.about.id.to_owned(), source.address.clone())).collect();
     let answered: Vec<CloudId> = hardware
         .clouds()
         .into_iter()
-        .filter(|cloud| said.answer.offers.iter().any(|offer| hardware.instance(offer.instance).cloud == *cloud))
+        .filter(|cloud| answers.answer.offers.iter().any(|offer| hardware.instance(offer.instance).cloud == *cloud))
         .collect();
     if answered.is_empty() {
         return Err(
             Diagnostic::new(Exit::CloudRefused, "no cloud answered; the folder stays as it was").hint("gpuplan doctor")
         );
     }
-    let market = said.over(market, &hardware);
+    let market = answers.merge_into(market, &hardware);
     let (mut sources, mut refused) = (BTreeMap::new(), Vec::new());
     for cloud in answered {
         let path = arguments.folder.join(format!("prices/{cloud}.csv"));
@@ -104,8 +104,11 @@ pub fn import(arguments: &ImportArguments, session: &Session) -> Result<Exit, Di
     let text = fs::read_to_string(&arguments.file).map_err(|error| Diagnostic::file(&arguments.file, &error))?;
     let as_of =
         arguments.as_of.parse().or_else(|_| format!("{}T00:00:00Z", arguments.as_of).parse()).map_err(|_| {
-            Diagnostic::new(Exit::Usage, format!("--as-of `{}` is not a day", arguments.as_of))
-                .hint("write it as `--as-of 2026-11-01`")
+            Diagnostic::new(
+                Exit::Usage,
+                format!("`{}` is not a valid day for --as-of; try 2026-11-01", arguments.as_of),
+            )
+            .hint("write it as `--as-of 2026-11-01`")
         })?;
     let name = arguments.file.file_name().unwrap_or_default().to_string_lossy();
     let source = format!("{}{name}", import::IMPORTED);

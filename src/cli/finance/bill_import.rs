@@ -10,12 +10,12 @@ use clap::Args;
 use flate2::read::MultiGzDecoder;
 
 use crate::arguments::global::OutputFormat;
-use crate::finance::entries::{enter, spent};
+use crate::finance::entries::{enter, sum_up};
 use crate::finance::gather::from_journal;
-use crate::runs::ledger::{ledger_said, open};
+use crate::runs::ledger::{ledger_error, open_ledger};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::progress::meanwhile;
+use crate::session::progress::with_progress;
 use gpuplan_budget::bill::compare::compare;
 use gpuplan_budget::bill::sums::Sums;
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
@@ -36,10 +36,10 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 #[derive(Debug, Args)]
 #[command(after_help = "Example: gpuplan costs import cur-00001.snappy.parquet cur-00002.snappy.parquet")]
 pub struct ImportArguments {
-    /// Export of a bill, every part of it at once: CSV or JSON lines, plain or gzip, or Parquet
+    /// Read this export of a bill, all its parts at once: CSV or JSON lines, plain or gzip, or Parquet
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Whose export it is: cur, focus, google or azure [default: by its columns]
+    /// Name the format of the export: cur, focus, google or azure [default: recognized by its columns]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
 }
@@ -47,16 +47,16 @@ pub struct ImportArguments {
 pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let format = arguments.format.as_deref().map(format).transpose()?;
     let (sums, hash, formats) =
-        meanwhile(&session.printer, || "reading the bill".to_owned(), || read_all(&arguments.files, format))?;
+        with_progress(&session.printer, || "reading the bill".to_owned(), || read_all(&arguments.files, format))?;
     // What was charged is known as well as can be before the two are compared.
     let gathered = from_journal(session)?;
     for note in &gathered.notes {
         session.printer.note(note);
     }
-    let mut ledger = open(session)?;
+    let mut ledger = open_ledger(session)?;
     let entering = enter(&gathered, &mut ledger, session.now)?;
     let known: BTreeSet<String> =
-        ledger.runs().map_err(|error| ledger_said(&error))?.into_values().map(|run| run.run).collect();
+        ledger.runs().map_err(|error| ledger_error(&error))?.into_values().map(|run| run.run).collect();
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
     let bills = sums.bills(&hash, &format!("{} {}", formats.join("+"), names.join(" ")), &known);
     let is_new = keep(&bills, &mut ledger, session)?;
@@ -77,7 +77,7 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
 
 fn format(text: &str) -> Result<Format, Diagnostic> {
     Format::parse(text).ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("no export is called `{text}`: cur, focus, google or azure"))
+        Diagnostic::new(Exit::Usage, format!("`{text}` is not a known export format; try cur, focus, google or azure"))
             .hint("gpuplan costs import FILE --format cur")
     })
 }
@@ -90,7 +90,7 @@ fn name(path: &Path) -> String {
 fn keep(bills: &[ImportedBill], ledger: &mut Ledger, session: &Session) -> Result<bool, Diagnostic> {
     let mut is_new = false;
     for bill in bills {
-        is_new |= ledger.import(bill, session.now).map_err(|error| ledger_said(&error))?;
+        is_new |= ledger.import(bill, session.now).map_err(|error| ledger_error(&error))?;
     }
     Ok(is_new)
 }
@@ -156,10 +156,10 @@ fn charged(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill]) -> Result
     let months: BTreeSet<&str> = bills.iter().map(|bill| bill.month.as_str()).collect();
     let mut charged = Vec::new();
     for month in months {
-        let (since, until) =
-            month_of(month).ok_or_else(|| Diagnostic::new(Exit::Unexpected, format!("`{month}` is no month")))?;
+        let (since, until) = month_of(month)
+            .ok_or_else(|| Diagnostic::new(Exit::Unexpected, format!("`{month}` is not a valid month; try 2026-10")))?;
         let asked = Asked { since: Some(since), until: Some(until), ..Asked::default() };
-        let lines = spent(ledger, open.clone(), &asked)?.lines;
+        let lines = sum_up(ledger, open.clone(), &asked)?.lines;
         charged.extend(lines.into_iter().filter(|line: &Line| !line.of_bill).map(|line| line.charge));
     }
     Ok(charged)

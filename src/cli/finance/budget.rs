@@ -32,14 +32,14 @@ const ASKED_LATELY: &str = "1h";
 #[derive(Debug, Args)]
 #[command(after_help = "Example: gpuplan budget examples/portfolio.toml --output markdown")]
 pub struct BudgetArguments {
-    /// Portfolio (TOML) of runs, phases, repeats, teams, months and commitments; or a single workload (TOML) or plan (JSON)
+    /// Read this portfolio (TOML) of runs, phases, repeats, teams, months and commitments; or a single workload (TOML) or plan (JSON)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
     pub prices: PriceArguments,
     #[command(flatten)]
     pub measured: MeasuredArguments,
-    /// Rows of each table
+    /// Show at most this many rows of each table
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub max_results: usize,
     /// Print the lines as forecast rows of FOCUS 1.2, 1.3 or 1.4 (CSV)

@@ -8,13 +8,13 @@ use jiff::tz::TimeZone;
 use crate::arguments::global::OutputFormat;
 use crate::finance::bill_import::{self, ImportArguments};
 use crate::finance::budget::focus;
-use crate::finance::entries::{differ, enter, spent};
+use crate::finance::entries::{differ, enter, sum_up};
 use crate::finance::gather::{from_journal, from_store};
-use crate::runs::ledger::open;
+use crate::runs::ledger::open_ledger;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
-use crate::session::progress::meanwhile;
+use crate::session::progress::with_progress;
 use gpuplan_budget::Charge;
 use gpuplan_budget::spent::{Asked, By, Line, Spent};
 use gpuplan_report::costs::{self as report, Shown};
@@ -28,29 +28,29 @@ use gpuplan_report::focus::FocusVersion;
 pub struct CostsArguments {
     #[command(subcommand)]
     pub what: Option<CostsCommand>,
-    /// Only the runs of this store (repeat for several) [default: those launched from here, and all that the ledger has]
+    /// Show only the runs of this store (repeat for several) [default: those launched from this machine, and all in the ledger]
     #[arg(long = "store", value_name = "URI")]
     pub stores: Vec<String>,
-    /// Rows: run, team, day or tag:NAME
+    /// Add up by run, team, day or tag:NAME
     #[arg(long, value_name = "WHAT", default_value = "run")]
     pub by: String,
-    /// Money spent from then on: 2026-10-01, 2026-10-01T06:00:00Z
+    /// Count money spent from then on: 2026-10-01, 2026-10-01T06:00:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Money spent before then
+    /// Count money spent before then
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
-    /// Only this cloud (repeat for several); `fake` shows what was rehearsed
+    /// Show only this cloud (repeat for several); `fake` shows rehearsals
     #[arg(long = "cloud", value_name = "CLOUD")]
     pub clouds: Vec<String>,
-    /// Print every charge that is closed as a row of FOCUS 1.2, 1.3 or 1.4 (CSV)
+    /// Print every closed charge as a row of FOCUS 1.2, 1.3 or 1.4 (CSV)
     #[arg(long, value_name = "VERSION")]
     pub focus: Option<FocusVersion>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum CostsCommand {
-    /// Compare a cloud's bill with what was charged here, and keep it
+    /// Import a cloud's bill and compare it with the charges of your runs
     Import(ImportArguments),
 }
 
@@ -59,8 +59,11 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
         return bill_import::run(arguments, session);
     }
     let by = By::parse(&arguments.by).ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("--by `{}` is no kind of row: run, team, day or tag:NAME", arguments.by))
-            .hint("gpuplan costs --by team")
+        Diagnostic::new(
+            Exit::Usage,
+            format!("`{}` is not a valid value of --by; try run, team, day or tag:NAME", arguments.by),
+        )
+        .hint("gpuplan costs --by team")
     })?;
     let mut asked = Asked {
         since: time("--since", arguments.since.as_deref())?,
@@ -72,19 +75,19 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
             .hint("gpuplan costs --since 2026-10-01 --until 2026-11-01"));
     }
     asked.clouds.clone_from(&arguments.clouds);
-    let gathered = meanwhile(
+    let gathered = with_progress(
         &session.printer,
         || "reading the stores of the runs".to_owned(),
         || {
             if arguments.stores.is_empty() { from_journal(session) } else { from_store(&arguments.stores, session) }
         },
     )?;
-    let mut ledger = open(session)?;
+    let mut ledger = open_ledger(session)?;
     let entered = enter(&gathered, &mut ledger, session.now)?;
     if !arguments.stores.is_empty() {
         asked.runs = Some(gathered.runs.iter().map(|run| run.known.key.clone()).collect());
     }
-    let spent = spent(&ledger, entered.open, &asked)?;
+    let spent = sum_up(&ledger, entered.open, &asked)?;
     let shown = Shown { spent: &spent, by: &by, asked: &asked, stores: &arguments.stores, now: session.now };
     for note in &gathered.notes {
         session.printer.note(note);
@@ -100,7 +103,7 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
         (None, OutputFormat::Json) => session.printer.data(&report::json(&shown))?,
         (None, OutputFormat::Csv) => session.printer.data(&report::csv(&shown))?,
         (None, OutputFormat::Table) if spent.lines.is_empty() => {
-            session.printer.note("nothing was spent that this program knows of");
+            session.printer.note("no spending is known");
             session.printer.note("hint: `gpuplan costs --store URI` reads the runs of a store");
             Exit::Done
         }
@@ -129,7 +132,10 @@ fn time(flag: &str, text: Option<&str>) -> Result<Option<Timestamp>, Diagnostic>
     let of_day = |day: Date| day.to_zoned(TimeZone::UTC).map(|midnight| midnight.timestamp());
     let read = text.parse::<Timestamp>().or_else(|_| text.parse::<Date>().and_then(of_day));
     read.map(Some).map_err(|_| {
-        Diagnostic::new(Exit::Usage, format!("{flag} `{text}` is no day and no time"))
-            .hint(format!("gpuplan costs {flag} 2026-10-01"))
+        Diagnostic::new(
+            Exit::Usage,
+            format!("`{text}` is not a valid time for {flag}; try 2026-10-01 or 2026-10-01T06:00:00Z"),
+        )
+        .hint(format!("gpuplan costs {flag} 2026-10-01"))
     })
 }

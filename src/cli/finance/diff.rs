@@ -18,16 +18,16 @@ use gpuplan_report::{diff_text, prices};
 #[derive(Debug, Args)]
 #[command(after_help = "Example: gpuplan diff before.json after.json --policy policy.toml --output markdown")]
 pub struct DiffArguments {
-    /// Plan, budget or price list (JSON, as `--output json` writes it), or a catalog folder
+    /// Read the earlier plan, budget or price list (JSON, as `--output json` writes it), or a catalog folder
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
-    /// The same kind of thing, later
+    /// Read the later one, of the same kind
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
-    /// Rules of the house and guardrails of a change; what breaks one ends with code 4
+    /// Check against the rules and guardrails in this file; exit with code 4 if one is broken
     #[arg(long, value_name = "FILE", env = "GPUPLAN_POLICY")]
     pub policy: Option<PathBuf>,
-    /// Rows of the table
+    /// Show at most this many rows
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub max_results: usize,
 }
@@ -72,7 +72,7 @@ fn read(path: &Path, session: &Session) -> Result<Value, Diagnostic> {
         fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?
     };
     serde_json::from_str(&text).map_err(|error| {
-        Diagnostic::new(Exit::Usage, format!("{} is no JSON: {error}", path.display()))
+        Diagnostic::new(Exit::Usage, format!("{} is not valid JSON: {error}", path.display()))
             .hint("gpuplan plan FILE --output json >before.json")
     })
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::finance::gather::{Gathered, of_run};
-use crate::runs::ledger::{ledger_said, open};
+use crate::finance::gather::{Gathered, charges_of_run};
+use crate::runs::ledger::{ledger_error, open_ledger};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::ledger::{Differing, Ledger, LedgerError};
@@ -52,8 +52,8 @@ pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result
     for run in &gathered.runs {
         let (open, closed): (Vec<_>, Vec<_>) = run.found.iter().cloned().partition(|found| found.is_open);
         let closed: Vec<_> = closed.into_iter().map(|found| found.charge).collect();
-        let entered = ledger.enter(&closed, now).map_err(|error| ledger_said(&error))?;
-        ledger.know(&run.known, now).map_err(|error| ledger_said(&error))?;
+        let entered = ledger.enter(&closed, now).map_err(|error| ledger_error(&error))?;
+        ledger.know(&run.known, now).map_err(|error| ledger_error(&error))?;
         // Of what was stored in a month, less is seen once it was deleted.
         entering
             .differing
@@ -64,9 +64,9 @@ pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result
 }
 
 /// Once a run has ended, the next plan and the next sum know it. What cannot be read now is entered by whoever asks next.
-pub fn after(run: &Run, session: &Session) {
-    let entered =
-        of_run(run, Timestamp::now()).and_then(|gathered| enter(&gathered, &mut open(session)?, Timestamp::now()));
+pub fn enter_ended_run(run: &Run, session: &Session) {
+    let entered = charges_of_run(run, Timestamp::now())
+        .and_then(|gathered| enter(&gathered, &mut open_ledger(session)?, Timestamp::now()));
     if let Err(error) = entered {
         session.printer.warning(&format!(
             "what {} cost is not in the ledger: {}; `gpuplan costs` enters it",
@@ -77,20 +77,20 @@ pub fn after(run: &Run, session: &Session) {
 }
 
 /// Before the store of a run is deleted: what it cost is entered, whether or not it ended as it should.
-pub fn remember(run: &Run, session: &Session) -> Result<(), Diagnostic> {
-    let mut gathered = of_run(run, session.now)?;
+pub fn enter_before_deletion(run: &Run, session: &Session) -> Result<(), Diagnostic> {
+    let mut gathered = charges_of_run(run, session.now)?;
     for found in gathered.runs.iter_mut().flat_map(|run| &mut run.found) {
         found.is_open = false;
     }
-    let entered = enter(&gathered, &mut open(session)?, session.now)?;
+    let entered = enter(&gathered, &mut open_ledger(session)?, session.now)?;
     if !entered.differing.is_empty() {
         session.printer.warning(&differ(&entered.differing).message);
     }
     Ok(())
 }
 
-pub fn spent(ledger: &Ledger, open: Vec<Charge>, asked: &Asked) -> Result<Spent, Diagnostic> {
-    let said = |error: LedgerError| ledger_said(&error);
+pub fn sum_up(ledger: &Ledger, open: Vec<Charge>, asked: &Asked) -> Result<Spent, Diagnostic> {
+    let said = |error: LedgerError| ledger_error(&error);
     let (charges, bills) = (ledger.charges().map_err(said)?, ledger.bills().map_err(said)?);
     let known: BTreeMap<String, RunKnown> = ledger.runs().map_err(said)?;
     // What was entered as a whole before stands; what grows is not in it.

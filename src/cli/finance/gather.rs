@@ -7,9 +7,9 @@ use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::runs::journal::{journal, journal_said};
+use crate::runs::journal::{journal_error, open_journal};
 use crate::runs::launchers::clock;
-use crate::runs::store::store_of;
+use crate::runs::store::store_error;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
@@ -52,7 +52,7 @@ enum Unread {
 impl From<Unread> for Diagnostic {
     fn from(error: Unread) -> Self {
         match error {
-            Unread::Store(error) => store_of(&error),
+            Unread::Store(error) => store_error(&error),
             error => Self::unexpected(&error).hint("see who changed the store of the run; what the ledger has stands"),
         }
     }
@@ -70,7 +70,7 @@ pub fn from_store(addresses: &[String], session: &Session) -> Result<Gathered, D
     let (runtime, mut gathered) = (runtime()?, Gathered::default());
     for address in addresses {
         let store = reading(address, session)?;
-        let names = runtime.block_on(store.folders("runs")).map_err(|error| store_of(&error))?;
+        let names = runtime.block_on(store.folders("runs")).map_err(|error| store_error(&error))?;
         if names.is_empty() {
             gathered.notes.push(format!("{address} has no runs"));
         }
@@ -86,7 +86,7 @@ pub fn from_store(addresses: &[String], session: &Session) -> Result<Gathered, D
             match facts.and_then(|facts| gathered.add(&facts, session.now)) {
                 Ok(()) => {}
                 // Nothing else of this store would be read either.
-                Err(Unread::Store(error)) => return Err(store_of(&error)),
+                Err(Unread::Store(error)) => return Err(store_error(&error)),
                 Err(error) => gathered.notes.push(as_the_ledger_has_it(&name, &error.to_string())),
             }
         }
@@ -101,9 +101,9 @@ pub fn from_journal(session: &Session) -> Result<Gathered, Diagnostic> {
     if session.home.state_file("launches.sqlite").is_none_or(|path| !path.is_file()) {
         return Ok(gathered);
     }
-    let (journal, runtime) = (journal(session)?, runtime()?);
-    for name in journal.runs().map_err(|error| journal_said(&error))? {
-        let Some(kept) = journal.run(&name).map_err(|error| journal_said(&error))? else { continue };
+    let (journal, runtime) = (open_journal(session)?, runtime()?);
+    for name in journal.runs().map_err(|error| journal_error(&error))? {
+        let Some(kept) = journal.run(&name).map_err(|error| journal_error(&error))? else { continue };
         let read = stored(&kept.spec, session).and_then(|run| Ok(runtime.block_on(facts(run))?));
         if let Err(error) = read.and_then(|facts| Ok(gathered.add(&facts, session.now)?)) {
             gathered.notes.push(as_the_ledger_has_it(&name, &error.message));
@@ -114,7 +114,7 @@ pub fn from_journal(session: &Session) -> Result<Gathered, Diagnostic> {
 }
 
 /// One run that was launched from here. A store that does not answer soon is told.
-pub fn launched(spec: &RunSpec, session: &Session) -> Result<Gathered, Diagnostic> {
+pub fn charges_of_launch(spec: &RunSpec, session: &Session) -> Result<Gathered, Diagnostic> {
     let run = stored(spec, session)?;
     let read = runtime()?.block_on(async { tokio::time::timeout(PATIENCE, facts(run)).await });
     let silent =
@@ -134,7 +134,7 @@ fn stored(spec: &RunSpec, session: &Session) -> Result<Run, Diagnostic> {
 }
 
 /// One run.
-pub fn of_run(run: &Run, now: Timestamp) -> Result<Gathered, Diagnostic> {
+pub fn charges_of_run(run: &Run, now: Timestamp) -> Result<Gathered, Diagnostic> {
     let mut gathered = Gathered::default();
     gathered.add(&runtime()?.block_on(facts(run.clone()))?, now)?;
     Ok(gathered)
@@ -147,7 +147,7 @@ fn reading(address: &str, session: &Session) -> Result<Store, Diagnostic> {
     let keys = if address.starts_with("s3://") { runtime()?.block_on(gpuplan_clouds::store_keys()) } else { None };
     Store::reading(address, keys).map_err(|error| match error {
         StoreError::Missing { .. } => Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan costs --store URI"),
-        error => store_of(&error),
+        error => store_error(&error),
     })
 }
 

@@ -8,14 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments::global::OutputFormat;
-use crate::arguments::limits::LimitsArguments;
-use crate::arguments::measured::MeasuredArguments;
-use crate::arguments::prices::PriceArguments;
-use crate::arguments::workload::WorkloadArguments;
+use crate::arguments::question::QuestionArguments;
 use crate::finance::run_page;
 use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::workload;
-use crate::runs::journal::{journal, journal_said, unknown_run};
+use crate::runs::journal::{journal_error, open_journal, unknown_run};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, Hardware};
@@ -47,20 +44,14 @@ Example: gpuplan report examples/llama-7b-pretrain.toml --out report.html";
 #[command(after_help = AFTER_HELP)]
 pub struct ReportArguments {
     #[command(flatten)]
-    pub workload: WorkloadArguments,
-    #[command(flatten)]
-    pub limits: LimitsArguments,
-    #[command(flatten)]
-    pub prices: PriceArguments,
-    #[command(flatten)]
-    pub measured: MeasuredArguments,
-    /// The plan to report on, by its id [default: the recommended one]
+    pub question: QuestionArguments,
+    /// Report on the plan with this id [default: the recommended one]
     #[arg(long, value_name = "ID")]
     pub plan: Option<String>,
-    /// One page that opens in any browser, Markdown for a review, or rows for a spreadsheet [default: html]
+    /// Write one page that opens in any browser, Markdown for a review, or rows for a spreadsheet [default: html]
     #[arg(long, value_enum)]
     pub format: Option<ReportFormat>,
-    /// Write here instead of to standard output
+    /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
@@ -110,10 +101,10 @@ fn written(format: Option<ReportFormat>, output: OutputFormat) -> Result<Written
 
 /// A file of that name comes first; `None` also where no name was given.
 fn run_named(arguments: &ReportArguments, session: &Session) -> Result<Option<Kept>, Diagnostic> {
-    let Some(path) = arguments.workload.file.as_deref().filter(|path| !path.exists()) else { return Ok(None) };
+    let Some(path) = arguments.question.workload.file.as_deref().filter(|path| !path.exists()) else { return Ok(None) };
     let has_journal = session.home.state_file("launches.sqlite").is_some_and(|journal| journal.exists());
     let kept = match path.to_str().filter(|_| has_journal) {
-        Some(name) => journal(session)?.run(name).map_err(|error| journal_said(&error))?,
+        Some(name) => open_journal(session)?.run(name).map_err(|error| journal_error(&error))?,
         None => None,
     };
     match kept {
@@ -124,7 +115,7 @@ fn run_named(arguments: &ReportArguments, session: &Session) -> Result<Option<Ke
 
 /// A run is shown as it went: flags of a question change nothing of it.
 fn has_no_question(run: &str, arguments: &ReportArguments) -> Result<(), Diagnostic> {
-    if workload::limits(&arguments.limits) == LimitsSection::default() && arguments.plan.is_none() {
+    if workload::limits(&arguments.question.limits) == LimitsSection::default() && arguments.plan.is_none() {
         return Ok(());
     }
     Err(Diagnostic::new(Exit::Usage, format!("`{run}` is a run, which flags of a question do not change"))
@@ -156,7 +147,7 @@ fn of_plan(recorded: Option<Value>, arguments: &ReportArguments, session: &Sessi
 
 /// `None` for a file that is no JSON: a workload.
 fn document_of(arguments: &ReportArguments) -> Result<Option<Value>, Diagnostic> {
-    let Some(path) = &arguments.workload.file else { return Ok(None) };
+    let Some(path) = &arguments.question.workload.file else { return Ok(None) };
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     if !text.trim_start().starts_with('{') {
         return Ok(None);
@@ -166,11 +157,11 @@ fn document_of(arguments: &ReportArguments) -> Result<Option<Value>, Diagnostic>
 
 /// Flags of a question do not change a recorded answer.
 fn is_unchanged(document: &Value, arguments: &ReportArguments) -> Result<(), Diagnostic> {
-    let asked = workload::read(&arguments.workload)?;
+    let asked = workload::read(&arguments.question.workload)?;
     let missing = || RecordedError::Malformed("`workload.file` is missing".to_owned());
     let stated = document.pointer("/workload/file").ok_or_else(missing)?;
     let stated = WorkloadFile::deserialize(stated).map_err(|error| RecordedError::Malformed(error.to_string()))?;
-    if asked == stated && workload::limits(&arguments.limits) == LimitsSection::default() {
+    if asked == stated && workload::limits(&arguments.question.limits) == LimitsSection::default() {
         return Ok(());
     }
     Err(Diagnostic::new(Exit::Usage, "this is a recorded plan, which flags of a question do not change")
@@ -179,9 +170,8 @@ fn is_unchanged(document: &Value, arguments: &ReportArguments) -> Result<(), Dia
 
 /// The plans of a workload, as `plan --output json` has them.
 fn fresh(arguments: &ReportArguments, session: &Session) -> Result<(Value, Catalogs), Diagnostic> {
-    let limits = workload::limits(&arguments.limits);
-    let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    let answered = compute(&file, &arguments.prices, &arguments.measured, session)?;
+    let file = workload::with_limits(&arguments.question.workload, &arguments.question.limits)?;
+    let answered = compute(&file, &arguments.question.prices, &arguments.question.measured, session)?;
     if let Some(headline) = session.warn_about_age(&answered.catalogs.market) {
         session.printer.warning(&headline);
     }

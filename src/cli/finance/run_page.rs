@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::finance::gather::launched;
-use crate::runs::journal::{journal, journal_said};
+use crate::finance::gather::charges_of_launch;
+use crate::runs::journal::{journal_error, open_journal};
 use crate::runs::launchers::clock;
-use crate::runs::ledger::{LEDGER, open};
+use crate::runs::ledger::{LEDGER, open_ledger};
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
-use crate::session::progress::meanwhile;
+use crate::session::progress::with_progress;
 use gpuplan_budget::Charge;
 use gpuplan_launch::Market;
 use gpuplan_launch::journal::Kept;
 use gpuplan_report::page::document::Report;
-use gpuplan_report::page::run::{self, Beside, Rented, RunFacts};
+use gpuplan_report::page::run::{self as page, Beside, Rented, RunFacts};
 use gpuplan_units::Usd;
 
 pub fn report(kept: &Kept, session: &Session) -> Result<Report, Diagnostic> {
-    let events = journal(session)?.said(&kept.spec.run).map_err(|error| journal_said(&error))?;
+    let events = open_journal(session)?.said(&kept.spec.run).map_err(|error| journal_error(&error))?;
     let money = money(kept, session)?;
     Ok(page::report(&facts(kept, events, &money, session.now), session.now))
 }
@@ -35,15 +35,22 @@ struct Money {
 fn money(kept: &Kept, session: &Session) -> Result<Money, Diagnostic> {
     let spec = &kept.spec;
     let has_ledger = session.home.state_file(LEDGER).is_some_and(|path| path.is_file());
-    let entered =
-        if has_ledger { open(session)?.charges().map_err(|error| Diagnostic::unexpected(&error))? } else { Vec::new() };
+    let entered = if has_ledger {
+        open_ledger(session)?.charges().map_err(|error| Diagnostic::unexpected(&error))?
+    } else {
+        Vec::new()
+    };
     // A name may be used again once its first run is deleted.
     let mut charges: Vec<Charge> = entered
         .into_iter()
         .filter(|charge| charge.run.as_deref() == Some(&spec.run) && charge.start >= spec.started_at)
         .collect();
     let known: BTreeSet<String> = charges.iter().map(|charge| charge.id.clone()).collect();
-    let read = meanwhile(&session.printer, || format!("reading the store of {}", spec.run), || launched(spec, session));
+    let read = with_progress(
+        &session.printer,
+        || format!("reading the store of {}", spec.run),
+        || charges_of_launch(spec, session),
+    );
     let mut open = BTreeSet::new();
     let mut missing = match spec.expected.as_ref().map(|expected| expected.beside.is_empty()) {
         Some(false) => None,

@@ -29,25 +29,25 @@ pub enum AccuracyGrouping {
 
 #[derive(Debug, Args)]
 pub struct AccuracyArguments {
-    /// How the runs are put together in tables and CSV; JSON has every grouping
+    /// Group the runs by this in tables and CSV; JSON has every grouping
     #[arg(long, value_enum, default_value_t)]
     pub by: AccuracyGrouping,
-    /// Forecast against actual of your own completed runs: time, price and interruptions apart
+    /// Compare forecast and actual of your own completed runs: time, price and interruptions apart
     #[arg(long, conflicts_with_all = ["refit", "by"])]
     pub mine: bool,
-    /// Fit the constants again and write them
+    /// Refit the constants and write them
     #[arg(long)]
     pub refit: bool,
-    /// Fit without this group and show its errors; writes nothing
+    /// Fit without this group and show its errors; write nothing
     #[arg(long, value_name = "GROUP", requires = "refit")]
     pub leave_out: Option<String>,
-    /// Fit without each GPU that has runs of inference and show their errors; writes nothing
+    /// Fit without each GPU that has inference runs and show their errors; write nothing
     #[arg(long, requires = "refit", conflicts_with_all = ["leave_out", "residuals"])]
     pub inference: bool,
     /// Also write the error of every held-out run to this CSV file
     #[arg(long, value_name = "FILE", requires = "refit")]
     pub residuals: Option<PathBuf>,
-    /// The constants file that --refit writes
+    /// Write the constants to this file with --refit
     #[arg(long, value_name = "FILE", default_value = "benchmarks/results/constants.toml")]
     pub constants: PathBuf,
 }

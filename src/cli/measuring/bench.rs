@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::arguments::global::OutputFormat;
 use crate::arguments::workload::WorkloadArguments;
-use crate::catalog::local_gpus::nothing_to_measure_on;
+use crate::catalog::local_gpus::no_device;
 use crate::question::gpus::{chip, shape};
 use crate::question::measurements;
 use crate::question::workload;
@@ -38,13 +38,13 @@ pub struct BenchArguments {
     /// Simulate a GPU of the catalog instead of measuring one, such as --simulate=L40S or --simulate=H100:8
     #[arg(long, value_name = "GPU", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub simulate: Option<String>,
-    /// Twenty seconds (the default)
+    /// Measure for twenty seconds (the default)
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Three minutes: more sizes, more samples
+    /// Measure for three minutes: more sizes, more samples
     #[arg(long)]
     pub full: bool,
-    /// Folder of the data set, to measure how fast it can be read
+    /// Measure how fast the data set in this folder can be read
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ struct Target {
 pub fn run(arguments: &BenchArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
         return Err(
-            Diagnostic::new(Exit::Usage, "a calibration is no table of rows").hint("gpuplan bench --output json")
+            Diagnostic::new(Exit::Usage, "a calibration cannot be printed as CSV").hint("gpuplan bench --output json")
         );
     }
     let hardware = session.hardware()?;
@@ -146,7 +146,7 @@ fn finish(calibration: &Calibration, session: &Session) -> Result<Exit, Diagnost
         ));
         return Ok(Exit::Done);
     }
-    match measurements::keep(calibration, session)? {
+    match measurements::keep_calibration(calibration, session)? {
         Some(path) => session
             .printer
             .note(&format!("kept as {}: plans use it from now on (`--calibration none` goes without)", path.display())),
@@ -157,7 +157,7 @@ fn finish(calibration: &Calibration, session: &Session) -> Result<Exit, Diagnost
 
 /// The workload, if one was given; how much is trained does not matter here.
 fn asked(arguments: &BenchArguments, session: &Session) -> Result<Option<Workload>, Diagnostic> {
-    if !workload::is_given(&arguments.workload) {
+    if !arguments.workload.is_given() {
         return Ok(None);
     }
     let mut file = workload::read(&arguments.workload).map_err(|diagnostic| {
@@ -186,7 +186,7 @@ fn open(arguments: &BenchArguments, session: &Session, hardware: &Hardware) -> R
         let device = SimulatedDevice::new(gpu, roof(gpu), machine.gpus.devices(), machine.link, session.seed);
         return Ok(Target { device: Box::new(device), gpu: Some(id), simulated: true });
     }
-    let unable = |error| nothing_to_measure_on(error).hint("`gpuplan bench --simulate` runs the same on a made-up GPU");
+    let unable = |error| no_device(error).hint("`gpuplan bench --simulate` runs the same on a made-up GPU");
     let gpus = local_gpus().map_err(unable)?;
     let device = gpuplan_calibration::open_device().map_err(unable)?;
     Ok(Target { device, gpu: gpus.first().and_then(|local| match_catalog(local, hardware)), simulated: false })

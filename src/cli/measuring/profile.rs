@@ -6,7 +6,6 @@ pub mod findings;
 pub mod run;
 pub mod trace;
 
-use std::io::{BufRead, Read};
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -18,7 +17,7 @@ use crate::session::diagnostic::Diagnostic;
 
 #[derive(Debug, Subcommand)]
 pub enum ProfileCommand {
-    /// Run a training command unchanged, sample GPUs and host beside it, and find its steps in its log
+    /// Run a training command unchanged while sampling GPUs and host, and find its steps in its log
     Run(Box<RunArguments>),
     /// Read a trace of PyTorch's, TensorFlow's or JAX's profiler (JSON, plain or gzip) or of Nsight Systems (SQLite)
     Trace(TraceArguments),

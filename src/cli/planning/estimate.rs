@@ -32,10 +32,10 @@ pub struct EstimateArguments {
     pub workload: WorkloadArguments,
     #[command(flatten)]
     pub measured: MeasuredArguments,
-    /// GPU and count, such as H100:8
+    /// Estimate on these GPUs, such as H100:8
     #[arg(short, long = "gpus", visible_alias = "gpu", value_name = "GPUS")]
     pub gpus: Option<String>,
-    /// File of cases, one JSON object a line (`-`: standard input)
+    /// Read cases from this file, one JSON object per line (`-`: standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "gpus"])]
     pub cases: Option<PathBuf>,
 }
@@ -56,7 +56,7 @@ pub fn run(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Dia
 /// One answer a line, in the order of the cases.
 fn cases(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "answers to cases are JSON lines")
+        return Err(Diagnostic::new(Exit::Usage, "answers to cases are printed as JSON lines, not as CSV")
             .hint("gpuplan estimate --cases FILE --output json"));
     }
     let text = read(path)?;

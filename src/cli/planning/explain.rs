@@ -3,10 +3,7 @@
 use clap::Args;
 
 use crate::arguments::global::OutputFormat;
-use crate::arguments::limits::LimitsArguments;
-use crate::arguments::measured::MeasuredArguments;
-use crate::arguments::prices::PriceArguments;
-use crate::arguments::workload::WorkloadArguments;
+use crate::arguments::question::QuestionArguments;
 use crate::question::answer::{self, Answered};
 use crate::question::workload;
 use crate::session::Session;
@@ -20,22 +17,15 @@ use gpuplan_workload::file::WorkloadFile;
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
     #[command(flatten)]
-    pub workload: WorkloadArguments,
-    #[command(flatten)]
-    pub limits: LimitsArguments,
-    #[command(flatten)]
-    pub prices: PriceArguments,
-    #[command(flatten)]
-    pub measured: MeasuredArguments,
-    /// Id of a plan, a GPU, an instance type, or a region; default: the recommended plan
+    pub question: QuestionArguments,
+    /// Explain this plan: its id, a GPU, an instance type or a region [default: the recommended plan]
     #[arg(long, value_name = "NAME")]
     pub plan: Option<String>,
 }
 
 pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let file = workload::read(&arguments.workload)?
-        .overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
-    let answered = answer::compute(&file, &arguments.prices, &arguments.measured, session)?;
+    let file = workload::with_limits(&arguments.question.workload, &arguments.question.limits)?;
+    let answered = answer::compute(&file, &arguments.question.prices, &arguments.question.measured, session)?;
     session.warn_about_age(&answered.catalogs.market);
     let context = answer::context(&answered, &file, session)?;
     let chosen = match &arguments.plan {
@@ -58,7 +48,7 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
             let json = report::json(&chosen, is_best, &lost, &changes, &context);
             session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
         }
-        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation is no table of rows")
+        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation cannot be printed as CSV")
             .hint("gpuplan explain FILE --output json")),
     }
 }

@@ -7,10 +7,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::arguments::limits::LimitsArguments;
-use crate::arguments::measured::MeasuredArguments;
-use crate::arguments::prices::PriceArguments;
-use crate::arguments::workload::WorkloadArguments;
+use crate::arguments::question::QuestionArguments;
 use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::workload;
 use crate::session::Session;
@@ -23,57 +20,44 @@ use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 #[derive(Debug, Args)]
 pub struct ExportArguments {
     #[command(flatten)]
-    pub workload: WorkloadArguments,
-    #[command(flatten)]
-    pub limits: LimitsArguments,
-    #[command(flatten)]
-    pub prices: PriceArguments,
-    #[command(flatten)]
-    pub measured: MeasuredArguments,
-    /// torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray or terraform
+    pub question: QuestionArguments,
+    /// Write for this target: torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray or terraform
     #[arg(long, value_name = "TARGET")]
     pub to: Target,
-    /// The plan to export, by its id [default: the recommended one]
+    /// Export the plan with this id [default: the recommended one]
     #[arg(long, value_name = "ID")]
     pub plan: Option<String>,
-    /// Where checkpoints are kept, such as s3://bucket/prefix
+    /// Keep checkpoints here, such as s3://bucket/prefix
     #[arg(long, value_name = "URI")]
     pub store: Option<String>,
-    /// Name of the run: the same name goes on from its checkpoints [default: the workload's]
+    /// Name the run; a run of the same name resumes from its checkpoints [default: the workload's name]
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
-    /// Container image with the program, its framework and gpuplan
+    /// Run in this container image, which has the program, its framework and gpuplan
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// Start with so few machines too, where the engine can (slurm, torchrun)
+    /// Start with at least this many machines, where the engine can (slurm, torchrun)
     #[arg(long, value_name = "N")]
     pub min_nodes: Option<u32>,
-    /// Write here instead of to standard output
+    /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// The training command, without launcher and flags of the framework
+    /// Run this training command, without launcher and flags of the framework
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
 pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    workload::is_no_service(&arguments.workload, "export")?;
-    let question = Question {
-        workload: &arguments.workload,
-        limits: &arguments.limits,
-        prices: &arguments.prices,
-        measured: &arguments.measured,
-        plan: arguments.plan.as_deref(),
-    };
+    workload::is_no_service(&arguments.question.workload, "export")?;
     let wishes = Wishes {
         run: arguments.run.clone(),
         store: arguments.store.clone(),
-        framework: arguments.workload.framework.clone(),
+        framework: arguments.question.workload.flags.get("training.framework").map(str::to_owned),
         image: arguments.image.clone(),
         nodes_at_least: arguments.min_nodes,
         command: arguments.command.clone(),
     };
-    let job = job_of(&question, wishes, session)?;
+    let job = job_of(&arguments.question, arguments.plan.as_deref(), wishes, session)?;
     let text = export(arguments.to, &job)?;
     if arguments.to.is_job() {
         for what in &job.to_edit {
@@ -90,23 +74,19 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
     }
 }
 
-/// Which plan is to become a job.
-pub struct Question<'a> {
-    pub workload: &'a WorkloadArguments,
-    pub limits: &'a LimitsArguments,
-    pub prices: &'a PriceArguments,
-    pub measured: &'a MeasuredArguments,
-    pub plan: Option<&'a str>,
-}
-
 /// The plan, recorded or made now, as a job.
-pub fn job_of(question: &Question, wishes: Wishes, session: &Session) -> Result<Job, Diagnostic> {
+pub fn job_of(
+    question: &QuestionArguments,
+    plan: Option<&str>,
+    wishes: Wishes,
+    session: &Session,
+) -> Result<Job, Diagnostic> {
     let (plans, hardware) = match recorded(question)? {
         // A plan is exported as it was recorded: nothing is priced again.
         Some(plans) => (plans, session.catalogs()?.hardware),
         None => fresh(question, session)?,
     };
-    let plan = chosen(&plans, question.plan)?;
+    let plan = chosen(&plans, plan)?;
     let text_of = |key: &str| {
         let missing = || {
             Diagnostic::new(Exit::Usage, format!("the plan has no `{key}`"))
@@ -126,7 +106,7 @@ pub fn job_of(question: &Question, wishes: Wishes, session: &Session) -> Result<
 }
 
 /// `None` for a file that is no JSON: a workload. Of the flags of a question only `--framework` is answered by a recorded plan.
-fn recorded(question: &Question) -> Result<Option<Value>, Diagnostic> {
+fn recorded(question: &QuestionArguments) -> Result<Option<Value>, Diagnostic> {
     let Some(path) = &question.workload.file else { return Ok(None) };
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     if !text.trim_start().starts_with('{') {
@@ -137,11 +117,11 @@ fn recorded(question: &Question) -> Result<Option<Value>, Diagnostic> {
             .hint("gpuplan plan FILE --output json >plan.json")
     };
     let plans: Value = serde_json::from_str(&text).map_err(|error| no_plan(&error.to_string()))?;
-    let mut asked = workload::read(question.workload)?;
+    let mut asked = workload::read(&question.workload)?;
     let stated = plans.pointer("/workload/file").ok_or_else(|| no_plan("`workload.file` is missing"))?;
     let stated = WorkloadFile::deserialize(stated).map_err(|error| no_plan(&error.to_string()))?;
     asked.training.framework.clone_from(&stated.training.framework);
-    if asked != stated || workload::limits(question.limits) != LimitsSection::default() {
+    if asked != stated || workload::limits(&question.limits) != LimitsSection::default() {
         let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());
         return Err(Diagnostic::new(Exit::Usage, message)
             .hint("give the workload file instead, or plan again with these flags"));
@@ -150,10 +130,9 @@ fn recorded(question: &Question) -> Result<Option<Value>, Diagnostic> {
 }
 
 /// The plans of a workload, as `plan --output json` has them.
-fn fresh(question: &Question, session: &Session) -> Result<(Value, Hardware), Diagnostic> {
-    let limits = workload::limits(question.limits);
-    let file = workload::read(question.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    let answered = compute(&file, question.prices, question.measured, session)?;
+fn fresh(question: &QuestionArguments, session: &Session) -> Result<(Value, Hardware), Diagnostic> {
+    let file = workload::with_limits(&question.workload, &question.limits)?;
+    let answered = compute(&file, &question.prices, &question.measured, session)?;
     if answered.set.recommendation.is_none() {
         return Err(nothing_fits(&answered.set));
     }

@@ -20,19 +20,19 @@ use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "a job and its prices are no table of rows")
+        return Err(Diagnostic::new(Exit::Usage, "a job and its prices cannot be printed as CSV")
             .hint("gpuplan plan --from JOB --output json"));
     }
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     let (hardware, models) = (session.hardware()?, session.models()?);
     let asked = gpuplan_import::read(&text, Names { hardware: &hardware, models: &models })
         .map_err(|error| of_file(path, &error))?;
-    let mut limits = workload::limits(&arguments.limits);
+    let mut limits = workload::limits(&arguments.question.limits);
     let asked = named(asked, &mut limits, &hardware).map_err(|error| of_file(path, &error))?;
-    let is_given = workload::is_given(&arguments.workload);
-    let stated = if is_given { workload::read(&arguments.workload)? } else { WorkloadFile::default() };
+    let is_given = arguments.question.workload.is_given();
+    let stated = if is_given { workload::read(&arguments.question.workload)? } else { WorkloadFile::default() };
     // A workload file says it all; flags complete what the job's own command says.
-    let base = if arguments.workload.file.is_some() { stated } else { asked.workload.clone().overlay(stated) };
+    let base = if arguments.question.workload.file.is_some() { stated } else { asked.workload.clone().overlay(stated) };
     let file = base.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
     if file.model == ModelSection::default() && !is_given {
         return priced(&asked, &file.limits, None, arguments, session);
@@ -76,7 +76,7 @@ fn priced(
     arguments: &PlanArguments,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
-    let (catalogs, limits) = gathered(limits, &arguments.prices, session)?;
+    let (catalogs, limits) = gathered(limits, &arguments.question.prices, session)?;
     let priced = price(asked, &catalogs.market, &catalogs.hardware, &limits);
     let named = Named { hardware: &catalogs.hardware, market: &catalogs.market, now: session.now };
     let headline = session.warn_about_age(&catalogs.market);
@@ -116,7 +116,7 @@ fn beside(
     arguments: &PlanArguments,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
-    let answered = compute(file, &arguments.prices, &arguments.measured, session)?;
+    let answered = compute(file, &arguments.question.prices, &arguments.question.measured, session)?;
     let Answered { catalogs, limits, .. } = &answered;
     let headline = session.warn_about_age(&catalogs.market);
     let whole = context(&answered, file, session)?;

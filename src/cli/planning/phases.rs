@@ -21,7 +21,7 @@ pub fn run(
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
     let phases = file.phases()?;
-    let (catalogs, whole) = gathered(&file.limits, &arguments.prices, session)?;
+    let (catalogs, whole) = gathered(&file.limits, &arguments.question.prices, session)?;
     let headline = session.warn_about_age(&catalogs.market);
     let question = Question { whole, measured, session };
     let unhurried = vec![None; phases.len()];
@@ -42,7 +42,7 @@ pub fn run(
         OutputFormat::Json => session.printer.data(&pretty(&document(&whole)))?,
         OutputFormat::Table => session.printer.data(&text(&whole, headline.as_deref(), session.width))?,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "phases are no table of plans")
+            return Err(Diagnostic::new(Exit::Usage, "plans of several phases cannot be printed as CSV")
                 .hint(format!("--phase {}", phases[0].name)));
         }
     };

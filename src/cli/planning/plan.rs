@@ -23,10 +23,8 @@ pub fn run(arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnos
         (Some(path), _) => locked(path, arguments, session),
         (None, Some(path)) => from::run(path, arguments, session),
         (None, None) => {
-            let mut file = workload::read(&arguments.workload)?;
-            file =
-                file.overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
-            let measured = Measurements::find(&arguments.measured, session)?;
+            let file = workload::with_limits(&arguments.question.workload, &arguments.question.limits)?;
+            let measured = Measurements::find(&arguments.question.measured, session)?;
             answer_all(&file, &measured, arguments, session)
         }
     }
@@ -54,7 +52,7 @@ fn answer(
     arguments: &PlanArguments,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
-    let answered = compute_with(file, &arguments.prices, measured, session)?;
+    let answered = compute_with(file, &arguments.question.prices, measured, session)?;
     let headline = session.warn_about_age(&answered.catalogs.market);
     let context = context(&answered, file, session)?;
     match session.output {
@@ -85,8 +83,8 @@ fn locked(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<E
     let made_at = field("/generated_at")?
         .as_str()
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| broken("`generated_at` is no time"))?;
-    let seed = field("/inputs/seed")?.as_u64().ok_or_else(|| broken("`seed` is no number"))?;
+        .ok_or_else(|| broken("`generated_at` is not a valid time"))?;
+    let seed = field("/inputs/seed")?.as_u64().ok_or_else(|| broken("`seed` is not a number"))?;
     let mut session = session.clone();
     (session.now, session.seed, session.output) = (made_at, seed, OutputFormat::Json);
     let (catalog, offers) = session.catalog_sha256(&session.catalogs()?)?;
@@ -106,7 +104,7 @@ fn locked(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<E
         None => Vec::new(),
     };
     // The runs stand in the plan: today's ledger may have more.
-    let measured = Measurements::find(&arguments.measured, &session)?.with_own_runs(own_runs);
+    let measured = Measurements::find(&arguments.question.measured, &session)?.with_own_runs(own_runs);
     if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.sha256().as_deref() {
         gone.push(
             "it rested on other measurements than today's: give the same with --calibration and --profile".to_owned(),

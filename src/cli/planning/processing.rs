@@ -25,11 +25,11 @@ const NAMED: usize = 3;
 
 pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let resolved = resolve(file)?;
-    let (catalogs, limits) = gathered(&file.limits, &arguments.prices, session)?;
+    let (catalogs, limits) = gathered(&file.limits, &arguments.question.prices, session)?;
     let headline = session.warn_about_age(&catalogs.market);
     let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, &limits);
     let mut notes = notes(&limits);
-    if arguments.prices.live {
+    if arguments.question.prices.live {
         notes.push(
             "prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs"
                 .to_owned(),
@@ -47,9 +47,8 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) ->
         ))?,
         OutputFormat::Table => Exit::Done,
         OutputFormat::Csv => {
-            return Err(
-                Diagnostic::new(Exit::Usage, "work without GPU has no table of plans in CSV").hint("--output json")
-            );
+            return Err(Diagnostic::new(Exit::Usage, "plans of work without GPU cannot be printed as CSV")
+                .hint("--output json"));
         }
     };
     if set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&set, &catalogs, &limits)) }

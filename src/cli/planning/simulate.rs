@@ -19,10 +19,10 @@ use gpuplan_spot::trace::Trace;
 
 #[derive(Debug, Args)]
 pub struct SimulateArguments {
-    /// Traces: JSON lines, plain or gzip, or a file in the public spot-traces form (repeat for several)
+    /// Read traces from this file: JSON lines, plain or gzip, or the public spot-traces format (repeat for several)
     #[arg(long, value_name = "FILE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// File of cases, one JSON object a line (`-`: standard input)
+    /// Read cases from this file, one JSON object per line (`-`: standard input)
     #[arg(long, value_name = "FILE", required_unless_present = "evaluate")]
     pub cases: Option<PathBuf>,
     /// Compare all policies on windows of the traces
@@ -37,7 +37,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 pub fn run(arguments: &SimulateArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "answers to cases are JSON lines")
+        return Err(Diagnostic::new(Exit::Usage, "answers to cases are printed as JSON lines, not as CSV")
             .hint("gpuplan simulate --traces TRACES --cases FILE --output json"));
     }
     let mut traces = Vec::new();
@@ -75,5 +75,5 @@ fn read(path: &Path) -> Result<String, Diagnostic> {
         unpacked.map_err(|error| Diagnostic::file(path, &error))?;
         return Ok(text);
     }
-    String::from_utf8(bytes).map_err(|_| Diagnostic::new(Exit::Usage, format!("{} is no text", path.display())))
+    String::from_utf8(bytes).map_err(|_| Diagnostic::new(Exit::Usage, format!("{} is not UTF-8 text", path.display())))
 }

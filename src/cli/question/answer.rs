@@ -79,14 +79,14 @@ pub fn gathered(
     limits.seed = session.seed;
     limits.accept_stale = prices.accept_stale_prices;
     if prices.live {
-        let wanted = live::Wanted {
+        let wanted = live::Request {
             clouds: limits.clouds.clone(),
-            max_age: live::age(prices.max_age.as_deref())?,
-            ..live::Wanted::default()
+            max_age: live::parse_max_age(prices.max_age.as_deref())?,
+            ..live::Request::default()
         };
-        let said = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
-        said.warn(&session.printer);
-        catalogs.market = said.over(catalogs.market, &catalogs.hardware);
+        let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+        answers.warn(&session.printer);
+        catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }
     catalogs.market = session.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
     Ok((catalogs, limits))

@@ -1,13 +1,7 @@
 //! GPUs named on the command line, and the machine that they usually stand in.
 
-use std::fmt::Write as _;
-use std::io::Read;
-
-use rayon::prelude::*;
-
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
-use gpuplan_report::format;
 use gpuplan_units::{BytesPerSecond, GpuCount};
 
 /// The first chip that matches, and how many.

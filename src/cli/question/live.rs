@@ -14,9 +14,9 @@ use gpuplan_market::{
 };
 use gpuplan_units::Hours;
 
-/// What is wanted of the clouds.
+/// What to ask the clouds for.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct Request {
     /// None: every cloud that can be asked.
     pub clouds: Vec<CloudId>,
     /// Earlier prices too.
@@ -26,7 +26,7 @@ pub struct Wanted {
 }
 
 /// `--max-age`, read.
-pub fn age(text: Option<&str>) -> Result<Option<Hours>, Diagnostic> {
+pub fn parse_max_age(text: Option<&str>) -> Result<Option<Hours>, Diagnostic> {
     let read = |text: &str| {
         Hours::parse(text).map_err(|error| {
             Diagnostic::new(Exit::Usage, format!("--max-age: {error}"))
@@ -36,8 +36,8 @@ pub fn age(text: Option<&str>) -> Result<Option<Hours>, Diagnostic> {
     text.map(read).transpose()
 }
 
-/// What became of one source.
-pub struct Asked {
+/// What one source answered.
+pub struct SourceReport {
     pub about: About,
     pub address: String,
     pub outcome: Outcome,
@@ -53,10 +53,10 @@ pub enum Outcome {
     Failed(SourceError),
 }
 
-/// What the sources of this run said, all together.
+/// What all sources answered.
 #[derive(Default)]
-pub struct Said {
-    pub asked: Vec<Asked>,
+pub struct Answers {
+    pub sources: Vec<SourceReport>,
     pub answer: Answer,
     pub risks: RiskAnswer,
 }
@@ -78,10 +78,10 @@ pub fn ask_clouds(
     market: &Market,
     hardware: &Hardware,
     session: &Session,
-    wanted: &Wanted,
-) -> Result<Said, Diagnostic> {
+    wanted: &Request,
+) -> Result<Answers, Diagnostic> {
     if session.offline {
-        return Err(Diagnostic::new(Exit::Usage, "asking the clouds is what --offline (or GPUPLAN_OFFLINE) forbids")
+        return Err(Diagnostic::new(Exit::Usage, "asking the clouds is forbidden by --offline (or GPUPLAN_OFFLINE)")
             .hint("`gpuplan prices --offline` shows the prices that are here already"));
     }
     let mut cache = session.cache();
@@ -90,11 +90,11 @@ pub fn ask_clouds(
         .iter()
         .map(|(cloud, _)| OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) })
         .collect();
-    let (mut said, mut questions) = (Said::default(), Vec::new());
+    let (mut answers, mut questions) = (Answers::default(), Vec::new());
     for ((_, sources), query) in clouds.iter().zip(&queries) {
         for question in questions_of(sources, query) {
             match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.about.id, session, limit)) {
-                Some(age) => said.asked.push(Asked {
+                Some(age) => answers.sources.push(SourceReport {
                     about: question.about,
                     address: question.address,
                     outcome: Outcome::Recent(age),
@@ -108,10 +108,10 @@ pub fn ask_clouds(
         if let Err(error) = keep(cache.as_mut(), about, &reply, hardware, session) {
             session.printer.warning(&format!("{}: its answer could not be kept: {error}", about.id));
         }
-        let outcome = said.hear(reply);
-        said.asked.push(Asked { about, address, outcome });
+        let outcome = answers.add(reply);
+        answers.sources.push(SourceReport { about, address, outcome });
     }
-    Ok(said)
+    Ok(answers)
 }
 
 fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> Vec<(CloudId, Sources)> {
@@ -150,9 +150,12 @@ fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Ques
     prices.chain(risks).collect()
 }
 
-/// Age of a source's last answer, if that is within the limit.
+/// Age of a source's last answer, if that is within the limit. Where the cache does not say, nobody knows: it is asked again.
 fn recent(cache: Option<&Cache>, source: &str, session: &Session, limit: Hours) -> Option<Hours> {
-    let answered = cache?.answered_at(source).ok().flatten()?;
+    let answered = cache?.answered_at(source).unwrap_or_else(|error| {
+        session.printer.warning(&format!("{source}: {error}; when it answered last is unknown, so it is asked again"));
+        None
+    })?;
     let age = Hours(session.now.duration_since(answered).as_secs_f64() / 3600.0);
     (age.0 >= 0.0 && age <= limit).then_some(age)
 }
@@ -199,8 +202,8 @@ fn keep(
     }
 }
 
-impl Said {
-    fn hear(&mut self, reply: Result<Reply, SourceError>) -> Outcome {
+impl Answers {
+    fn add(&mut self, reply: Result<Reply, SourceError>) -> Outcome {
         match reply {
             Err(error) => Outcome::Failed(error),
             Ok(Reply::Prices(answer)) => {
@@ -218,34 +221,35 @@ impl Said {
         }
     }
 
-    /// The market with everything that was said laid over it.
-    pub fn over(self, market: Market, hardware: &Hardware) -> Market {
+    /// The market with every answer laid over it.
+    pub fn merge_into(self, market: Market, hardware: &Hardware) -> Market {
         market.merged(self.answer.offers, hardware).informed(&self.risks.risks, &self.risks.signals)
     }
 
     /// Warnings about sources that failed or left something out, one a source.
     pub fn warn(&self, printer: &Printer) {
-        for asked in &self.asked {
-            match &asked.outcome {
+        for source in &self.sources {
+            match &source.outcome {
                 // Most people have an account with one cloud: the others are told by `refresh` and `doctor`.
                 Outcome::Failed(SourceError::MissingCredentials { .. }) | Outcome::Recent(_) => {}
                 Outcome::Failed(error) => {
-                    printer.warning(&format!("{}: {error}; what was known before stays, with its age", asked.about.id));
+                    printer
+                        .warning(&format!("{}: {error}; what was known before stays, with its age", source.about.id));
                 }
                 Outcome::Answered { notes, .. } => match notes.as_slice() {
                     [] => {}
-                    [note] => printer.warning(&format!("{}: {note}", asked.about.id)),
+                    [note] => printer.warning(&format!("{}: {note}", source.about.id)),
                     [note, rest @ ..] => {
                         printer.warning(&format!(
                             "{}: {note}; and {} more (`gpuplan refresh` lists all)",
-                            asked.about.id,
+                            source.about.id,
                             rest.len()
                         ));
                     }
                 },
             }
         }
-        if !self.asked.is_empty() && self.asked.iter().all(|asked| matches!(asked.outcome, Outcome::Failed(_))) {
+        if !self.sources.is_empty() && self.sources.iter().all(|source| matches!(source.outcome, Outcome::Failed(_))) {
             printer.warning("no cloud answered: every price is from the cache or the snapshot, with its age; `gpuplan doctor` says why");
         }
     }
@@ -263,7 +267,7 @@ mod tests {
             Session::new(&Arguments::parse_from(["gpuplan", "--offline", "prices", "--live"]).global).unwrap();
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
-        let Err(diagnostic) = ask_clouds(&market, &hardware, &session, &Wanted::default()) else { panic!("it asked") };
+        let Err(diagnostic) = ask_clouds(&market, &hardware, &session, &Request::default()) else { panic!("it asked") };
         assert_eq!(diagnostic.exit, Exit::Usage);
         assert_eq!(diagnostic.hints.len(), 1);
     }

@@ -1,7 +1,7 @@
 //! The measurements that an estimate rests on: the file that was named, else the set that `bench` keeps for this user.
 
 use std::fs;
-use std::io::{BufRead, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::measured::MeasuredArguments;
@@ -62,7 +62,7 @@ impl Measurements {
                 })?;
                 (vec![(path.clone(), text)], true)
             }
-            None => (kept(session)?, false),
+            None => (kept_calibrations(session)?, false),
         };
         let mut found = Self { files, is_named, profile, own_runs: Own::Usable(Usable::default()) };
         if !arguments.no_history {
@@ -77,7 +77,7 @@ impl Measurements {
         if !is_there {
             return Own::Usable(Usable::default());
         }
-        let read = ledger::open(session).map_err(|error| error.message);
+        let read = ledger::open_ledger(session).map_err(|error| error.message);
         match read.and_then(|ledger| ledger.runs_in_turn().map_err(|error| error.to_string())) {
             Ok(runs) => {
                 Own::Usable(usable(&compare(runs.iter()), &Fitted::embedded().version, self.sha256().as_deref()))
@@ -96,7 +96,7 @@ impl Measurements {
         match &self.own_runs {
             Own::Usable(found) => {
                 if let Some(words) = found.left_out.words() {
-                    printer.note(&format!("of your finished runs these say nothing of the time: {words}"));
+                    printer.note(&format!("these of your finished runs say nothing about the time: {words}"));
                 }
                 OwnRuns::new(found.runs.clone())
             }
@@ -135,7 +135,7 @@ impl Measurements {
             }) {
                 Ok(measured) => correction.push(measured),
                 Err(why) => {
-                    let message = format!("{} is no usable calibration: {why}", path.display());
+                    let message = format!("{} cannot be used as a calibration: {why}", path.display());
                     if self.is_named {
                         return Err(Diagnostic::new(Exit::Usage, message).hint("gpuplan bench --output json"));
                     }
@@ -148,7 +148,7 @@ impl Measurements {
 }
 
 /// In the order of their names. A folder that is not there holds none.
-fn kept(session: &Session) -> Result<Vec<(PathBuf, String)>, Diagnostic> {
+fn kept_calibrations(session: &Session) -> Result<Vec<(PathBuf, String)>, Diagnostic> {
     let Some(folder) = session.home.config_file(FOLDER).filter(|folder| folder.exists()) else {
         return Ok(Vec::new());
     };
@@ -167,7 +167,7 @@ fn kept(session: &Session) -> Result<Vec<(PathBuf, String)>, Diagnostic> {
 }
 
 /// Puts a calibration into the set, in place of an older one of the same GPU. `None` where the user has no home.
-pub fn keep(calibration: &Calibration, session: &Session) -> Result<Option<PathBuf>, Diagnostic> {
+pub fn keep_calibration(calibration: &Calibration, session: &Session) -> Result<Option<PathBuf>, Diagnostic> {
     let Some(folder) = session.home.config_file(FOLDER) else { return Ok(None) };
     let name = calibration.gpu.as_deref().unwrap_or(&calibration.device.name);
     let name: String = name

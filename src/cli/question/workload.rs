@@ -10,14 +10,14 @@ use crate::arguments::limits::LimitsArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_units::UsdPerHour;
-use gpuplan_workload::file::{DataSection, LimitsSection, ModelSection, Resolved, Scalar, WorkloadFile};
+use gpuplan_workload::file::{DataSection, LimitsSection, ModelSection, Resolved, WorkloadFile};
 use gpuplan_workload::{Model, Models, huggingface, safetensors};
 
 /// The file, with flags laid over it. Paths inside a file are relative to the file.
 pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
-    let flags = from_flags(arguments);
+    let flags = stated_keys(arguments)?;
     let Some(path) = &arguments.file else {
-        if !is_given(arguments) {
+        if !arguments.is_given() {
             return Err(Diagnostic::new(Exit::Usage, "no workload given")
                 .hint("gpuplan plan examples/llama-3.1-8b-finetune.toml")
                 .hint("gpuplan plan --model llama-3.1-8b --task lora --tokens 10M"));
@@ -106,11 +106,6 @@ pub fn is_no_service(arguments: &WorkloadArguments, command: &str) -> Result<(),
     .hint("gpuplan plan FILE"))
 }
 
-/// A file, or at least one flag.
-pub fn is_given(arguments: &WorkloadArguments) -> bool {
-    arguments.file.is_some() || from_flags(arguments) != WorkloadFile::default()
-}
-
 /// Fills every gap; reads the model's own files where they are named.
 pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnostic> {
     // What can be launched comes first to mind.
@@ -162,65 +157,32 @@ fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
     Ok(model)
 }
 
-fn from_flags(arguments: &WorkloadArguments) -> WorkloadFile {
-    let scalar = |text: &Option<String>| text.clone().map(Scalar::from);
-    let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
-    let mut file = WorkloadFile {
-        model: ModelSection {
-            preset: arguments.model.clone(),
-            config: path(&arguments.config),
-            index: path(&arguments.index),
-            ..ModelSection::default()
-        },
-        ..WorkloadFile::default()
-    };
-    let training = &mut file.training;
-    training.task.clone_from(&arguments.task);
-    training.tokens = scalar(&arguments.tokens);
-    training.samples = scalar(&arguments.samples);
-    training.epochs = scalar(&arguments.epochs);
-    training.steps = scalar(&arguments.steps);
-    training.sequence_length = scalar(&arguments.sequence_length);
-    training.global_batch = scalar(&arguments.global_batch);
-    training.global_batch_tokens = scalar(&arguments.global_batch_tokens);
-    training.micro_batch = scalar(&arguments.micro_batch);
-    training.precision.clone_from(&arguments.precision);
-    training.optimizer.clone_from(&arguments.optimizer);
-    training.framework.clone_from(&arguments.framework);
-    training.recompute.clone_from(&arguments.recompute);
-    training.attention.clone_from(&arguments.attention);
-    training.compile = arguments.compile.then_some(true);
-    training.grad_accumulation = scalar(&arguments.grad_accumulation);
-    training.base_weights.clone_from(&arguments.base_weights);
-    training.loss.clone_from(&arguments.loss);
-    training.offload.clone_from(&arguments.offload);
-    training.lora.rank = scalar(&arguments.lora_rank);
-    training.lora.targets = (!arguments.lora_targets.is_empty()).then(|| arguments.lora_targets.clone());
-    file.data.size.clone_from(&arguments.data_size);
-    file.data.place.clone_from(&arguments.data_place);
-    file.data.samples = scalar(&arguments.data_samples);
-    file.data.kind.clone_from(&arguments.data_kind);
-    file.data.cpu_seconds_per_sample = scalar(&arguments.cpu_seconds_per_sample);
-    file.checkpoint.size.clone_from(&arguments.checkpoint_size);
-    file.checkpoint.interval.clone_from(&arguments.checkpoint_interval);
-    file
+/// Keys that were stated on the command line, as a file of their own.
+fn stated_keys(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
+    let stated: Vec<String> = arguments.assignments().collect();
+    Ok(WorkloadFile::from_assignments(stated.iter().map(String::as_str))?)
+}
+
+/// The workload with the limits of the command line laid over its own.
+pub fn with_limits(workload: &WorkloadArguments, limits: &LimitsArguments) -> Result<WorkloadFile, Diagnostic> {
+    Ok(read(workload)?.overlay(WorkloadFile { limits: self::limits(limits), ..WorkloadFile::default() }))
 }
 
 /// Limits of the flags alone, to be laid over those of the file.
 pub fn limits(arguments: &LimitsArguments) -> LimitsSection {
-    let mut clouds = arguments.clouds.clone();
-    let mut regions = arguments.regions.clone();
-    if let Some(place) = &arguments.infra {
+    let mut clouds = arguments.places.clouds.clone();
+    let mut regions = arguments.places.regions.clone();
+    if let Some(place) = &arguments.places.infra {
         let mut parts = place.splitn(2, '/');
         clouds.extend(parts.next().map(str::to_owned));
         regions.extend(parts.next().map(|rest| rest.rsplit('/').next().unwrap_or(rest).to_owned()));
     }
-    let purchase = if arguments.spot {
+    let purchase = if arguments.terms.spot {
         Some("spot".to_owned())
-    } else if arguments.on_demand {
+    } else if arguments.terms.on_demand {
         Some("on-demand".to_owned())
     } else {
-        arguments.purchase.clone()
+        arguments.terms.purchase.clone()
     };
     LimitsSection {
         deadline: arguments.deadline.clone(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use regex_lite::Regex;
 
-use crate::running::agent::arguments::{AgentArguments, on_stall, signal};
+use crate::running::agent::arguments::AgentArguments;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use gpuplan_agent::claim::ClaimError;
@@ -41,7 +41,7 @@ impl Talk for Printer {
 
 /// The program with this one command, written as in the whole program.
 #[derive(Debug, Parser)]
-#[command(name = "gpuplan", version, about = "Runs a training command so that nothing committed is lost")]
+#[command(name = "gpuplan", version, about = "Run a training command so that no checkpoint is lost")]
 struct Alone {
     #[command(subcommand)]
     command: Only,
@@ -49,7 +49,7 @@ struct Alone {
 
 #[derive(Debug, Subcommand)]
 enum Only {
-    /// Run a command, restore and keep its checkpoints, and hear notices
+    /// Run a training command so that no checkpoint is lost: restore, upload, react to interruption notices, resume
     Agent(Box<AgentArguments>),
 }
 
@@ -63,7 +63,7 @@ pub fn alone() -> ExitCode {
 
 /// Runs the command to its end. The exit code is the command's, or one of the agent's own (docs/agent.md).
 pub fn run(arguments: &AgentArguments, offline: bool, printer: &Printer) -> ExitCode {
-    if arguments.carry {
+    if arguments.sweeping.carry {
         return sweep::carried(arguments, printer);
     }
     let hand_off = match arguments.hand_off.as_deref().map(read_hand_off).transpose() {
@@ -141,44 +141,44 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     let caps = caps(arguments, hand_off)?;
     let carrier = sweep::carrier(arguments, layout.run())?;
     let notices: Vec<Arc<dyn NoticeSource>> =
-        if offline { Vec::new() } else { notices::sources(&arguments.notices).map_err(refuse)? };
+        if offline { Vec::new() } else { notices::sources(&arguments.notice.notices).map_err(refuse)? };
     Ok(Settings {
         run: Run::new(store, layout),
         store: arguments.store.clone(),
         command: arguments.command.clone(),
         carrier,
-        folder: here.join(&arguments.checkpoints),
+        folder: here.join(&arguments.saving.checkpoints),
         data: data(arguments, &here, offline)?,
-        framework: arguments.framework,
-        settle: arguments.settle,
+        framework: arguments.saving.framework,
+        settle: arguments.saving.settle,
         heartbeat: arguments.heartbeat,
-        grace: arguments.grace,
+        grace: arguments.notice.grace,
         first_pause: arguments.backoff,
-        keep: Keep { last: arguments.keep_last, every: arguments.keep_every },
+        keep: Keep { last: arguments.saving.keep_last, every: arguments.saving.keep_every },
         worth: question(arguments, caps)?,
         caps,
         force: arguments.force,
-        restart_from_nothing: arguments.restart_from_nothing,
+        restart_from_nothing: arguments.saving.restart_from_nothing,
         place: place(arguments, hand_off)?,
-        address: arguments.address,
+        address: arguments.team.address,
         keep_output: !arguments.no_logs,
-        stall: Some(arguments.stall).filter(|stall| !stall.is_zero()),
-        on_stall: arguments.on_stall,
-        signal: arguments.signal,
+        stall: Some(arguments.stalls.stall).filter(|stall| !stall.is_zero()),
+        on_stall: arguments.stalls.on_stall,
+        signal: arguments.notice.signal,
         notifier: notifier(arguments, hand_off, offline)?,
         nvidia_smi: arguments.nvidia_smi.clone(),
         machine: arguments.machine.clone(),
-        notice_from: arguments.notice_from.clone(),
+        notice_from: arguments.notice.notice_from.clone(),
         notices,
     })
 }
 
 /// Whether anything lies there is asked when the run is owned, so that the answer is told where the run is looked after.
 pub fn data(arguments: &AgentArguments, here: &Path, offline: bool) -> Result<Option<Data>, Diagnostic> {
-    let Some(address) = &arguments.data else { return Ok(None) };
+    let Some(address) = &arguments.input.data else { return Ok(None) };
     in_reach(address, "the data", offline)?;
     let folder =
-        std::path::absolute(here.join(&arguments.data_folder)).map_err(|error| Diagnostic::unexpected(&error))?;
+        std::path::absolute(here.join(&arguments.input.data_folder)).map_err(|error| Diagnostic::unexpected(&error))?;
     Ok(Some(Data { address: address.clone(), folder }))
 }
 
@@ -192,24 +192,27 @@ fn in_reach(address: &str, what: &str, offline: bool) -> Result<(), Diagnostic> 
 
 fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, Diagnostic> {
     let wrong = |error: MoneyError| Diagnostic::new(Exit::Usage, error.to_string());
-    let budget = arguments.budget.as_deref().map(Usd::parse).transpose().map_err(wrong)?;
-    let rate = arguments.rate.as_deref().map(UsdPerHour::parse).transpose().map_err(wrong)?;
+    let budget = arguments.spending.budget.as_deref().map(Usd::parse).transpose().map_err(wrong)?;
+    let rate = arguments.spending.rate.as_deref().map(UsdPerHour::parse).transpose().map_err(wrong)?;
     if rate.is_some_and(|rate| rate.nanos() == 0) {
-        return Err(Diagnostic::new(Exit::Usage, "--rate 0 is no price; leave it out if it is not known"));
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            "0 is not a valid price for --rate; leave it out if the price is unknown",
+        ));
     }
     let rate = rate.or_else(|| hand_off.and_then(|hand_off| hand_off.rate_usd_per_hour));
     let budget = budget.or_else(|| hand_off.and_then(|hand_off| hand_off.budget_usd));
     if budget.is_some() && rate.is_none() {
-        return Err(Diagnostic::new(Exit::Usage, "a budget needs --rate: without a price nobody knows what is spent"));
+        return Err(Diagnostic::new(Exit::Usage, "a budget needs --rate: without a price, spending cannot be counted"));
     }
     let agreed = hand_off.and_then(|hand_off| hand_off.lifetime_seconds).map(Duration::from_secs);
     let billing = hand_off.map(|hand_off| hand_off.billing).unwrap_or_default();
-    Ok(Caps { budget, rate, billing, lifetime: arguments.lifetime.or(agreed) })
+    Ok(Caps { budget, rate, billing, lifetime: arguments.spending.lifetime.or(agreed) })
 }
 
 fn place(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place, Diagnostic> {
-    let node = arguments.node.or(hand_off.map(|hand_off| hand_off.node)).unwrap_or(0);
-    let nodes = arguments.nodes.or(hand_off.map(|hand_off| hand_off.nodes)).unwrap_or(1);
+    let node = arguments.team.node.or(hand_off.map(|hand_off| hand_off.node)).unwrap_or(0);
+    let nodes = arguments.team.nodes.or(hand_off.map(|hand_off| hand_off.nodes)).unwrap_or(1);
     if node >= nodes {
         return Err(Diagnostic::new(
             Exit::Usage,
@@ -220,7 +223,9 @@ fn place(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place
 }
 
 fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<Question>, Diagnostic> {
-    let Some((metric, limit)) = arguments.metric.as_deref().zip(arguments.worth.as_deref()) else { return Ok(None) };
+    let Some((metric, limit)) = arguments.spending.metric.as_deref().zip(arguments.spending.worth.as_deref()) else {
+        return Ok(None);
+    };
     let metric = Regex::new(metric).map_err(|error| Diagnostic::new(Exit::Usage, format!("--metric: {error}")))?;
     if metric.captures_len() < 2 {
         return Err(Diagnostic::new(Exit::Usage, "--metric needs a group around the number, as in 'loss: ([0-9.]+)'"));
@@ -228,11 +233,11 @@ fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<Question>, 
     if caps.rate.is_none() {
         return Err(Diagnostic::new(
             Exit::Usage,
-            "--worth needs --rate: without a price nobody knows what an improvement costs",
+            "--worth needs --rate: without a price, the cost of an improvement is unknown",
         ));
     }
     let limit = Usd::parse(limit).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
-    Ok(Some(Question { metric, higher_is_better: arguments.higher_is_better, limit }))
+    Ok(Some(Question { metric, higher_is_better: arguments.spending.higher_is_better, limit }))
 }
 
 fn notifier(

@@ -11,6 +11,7 @@ use crate::arguments::prices::PriceArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::question::answer::{self, Answered};
 use crate::question::workload;
+use crate::runs::clouds::rental_cloud;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_clouds::{Sources, ask, sources};
@@ -20,7 +21,6 @@ use gpuplan_market::{
 };
 use gpuplan_plan::{Plan, limits};
 use gpuplan_report::doctor::{self, AccountRow, Check};
-use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
@@ -54,8 +54,7 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
     let answered = match arguments.workload.file {
         None => None,
         Some(_) => {
-            let file = workload::read(&arguments.workload)?
-                .overlay(WorkloadFile { limits: workload::limits(&arguments.limits), ..WorkloadFile::default() });
+            let file = workload::with_limits(&arguments.workload, &arguments.limits)?;
             Some(answer::compute(&file, &PriceArguments::default(), &MeasuredArguments::default(), session)?)
         }
     };
@@ -64,7 +63,7 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
         None => session.hardware()?,
     };
     let named: Vec<CloudId> =
-        arguments.limits.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
+        arguments.limits.places.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
     let clouds: Vec<(CloudId, Sources)> = hardware
         .clouds()
         .into_iter()
@@ -80,7 +79,7 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
             session.printer.data(&doctor::json(&checks).map_err(|error| Diagnostic::unexpected(&error))?)?
         }
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "what doctor finds is no table of rows")
+            return Err(Diagnostic::new(Exit::Usage, "the findings of doctor cannot be printed as CSV")
                 .hint("gpuplan doctor --output json"));
         }
         OutputFormat::Table => session.printer.data(&doctor::text(&checks, &context))?,
@@ -149,7 +148,11 @@ fn check(
     };
     let mut check = row(AccountRow::Found { account: id, principal, found_in });
     let mine: Vec<&Machines> = wanted.iter().filter(|machines| machines.cloud == *cloud).collect();
-    let region = mine.first().map_or(default_region(cloud), |machines| machines.region.as_str());
+    let region = mine
+        .first()
+        .map_or(rental_cloud(cloud.as_str()).map_or("us-east-1", |cloud| cloud.default_region), |machines| {
+            machines.region.as_str()
+        });
     match one(cloud, account.permissions(region))? {
         Ok(permissions) => check.permissions = permissions,
         Err(error) => check.problems.push(format!("permissions in {region}: {error}")),
@@ -205,9 +208,4 @@ fn one<T>(
     let mut answers =
         ask::all(vec![(cloud.as_str(), question)], &|_| {}).map_err(|error| Diagnostic::unexpected(&error))?;
     Ok(answers.pop().expect("every question has an answer"))
-}
-
-/// Where permissions are tried when no plan names a region.
-fn default_region(cloud: &CloudId) -> &'static str {
-    if cloud.as_str() == "gcp" { "us-central1" } else { "us-east-1" }
 }

@@ -1,20 +1,19 @@
-//! `status`, `logs`, `stop` and `down` of runs that were handed to an engine.
+//! `status`, `logs`, `stop` and `down` of runs that were submitted to an engine.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
-use crate::runs::journal::{journal, journal_said, kept, unknown_run};
-use crate::runs::store::{open, store_of};
+use crate::runs::journal::ended_state;
+use crate::runs::journal::{journal_error, open_journal, unknown_run};
+use crate::runs::store::{open_store, store_error};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::progress::meanwhile;
+use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_launch::journal::handed::KeptJob;
 use gpuplan_launch::{Engine, EngineError, JobId, JobState, JobStatus, Journal};
-use gpuplan_report::format::rate;
-use gpuplan_units::Usd;
+use gpuplan_report::runs::{Activity, MachineLine, MachineState, RunLine, RunState, SubmissionLine};
 
 /// Between two looks for more output.
 pub const FOLLOW: Duration = Duration::from_secs(2);
@@ -24,12 +23,12 @@ const LOOKS: u32 = 300;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub fn is_handed(run: &str, session: &Session) -> Result<bool, Diagnostic> {
-    Ok(journal(session)?.handed(run).map_err(|error| journal_said(&error))?.is_some())
+pub fn is_submitted(run: &str, session: &Session) -> Result<bool, Diagnostic> {
+    Ok(open_journal(session)?.handed(run).map_err(|error| journal_error(&error))?.is_some())
 }
 
 fn found(run: &str, journal: &Journal) -> Result<KeptJob, Diagnostic> {
-    journal.handed(run).map_err(|error| journal_said(&error))?.ok_or_else(|| unknown_run(run))
+    journal.handed(run).map_err(|error| journal_error(&error))?.ok_or_else(|| unknown_run(run))
 }
 
 fn engine_of(kept: &KeptJob) -> Result<Box<dyn Engine>, Diagnostic> {
@@ -44,34 +43,37 @@ fn job_of(kept: &KeptJob, engine: &dyn Engine, journal: &mut Journal) -> Result<
         return Ok(Some(job.clone()));
     }
     let (work, runtime) = (&kept.work, runtime()?);
-    let found = runtime.block_on(engine.find(work)).map_err(|error| of_engine(&error, &work.run))?;
+    let found = runtime.block_on(engine.find(work)).map_err(|error| engine_error(&error, &work.run))?;
     if let Some(job) = &found {
-        journal.handed_as(&work.run, job).map_err(|error| journal_said(&error))?;
+        journal.handed_as(&work.run, job).map_err(|error| journal_error(&error))?;
     }
     Ok(found)
 }
 
-/// Rows of `status`, as contract 6 words them. One run, or all.
-pub fn rows(run: Option<&str>, session: &Session) -> Result<Vec<Value>, Diagnostic> {
-    let mut journal = journal(session)?;
-    let mut all = journal.all_handed().map_err(|error| journal_said(&error))?;
+/// Lines of `status`: one run, or all.
+pub fn lines(run: Option<&str>, session: &Session) -> Result<Vec<RunLine>, Diagnostic> {
+    let mut journal = open_journal(session)?;
+    let mut all = journal.all_handed().map_err(|error| journal_error(&error))?;
     all.retain(|kept| run.is_none_or(|run| kept.work.run == run));
-    let mut rows = Vec::new();
+    let mut lines = Vec::new();
     for kept in all {
         let asking = || format!("asking {} about {}", kept.work.engine, kept.work.run);
         let status = match kept.end {
             Some(_) => None,
-            None => meanwhile(&session.printer, asking, || asked(&kept, &mut journal)).unwrap_or_else(|diagnostic| {
-                session
-                    .printer
-                    .warning(&format!("{}: {}; it is shown as the journal has it", kept.work.run, diagnostic.message));
-                None
-            }),
+            None => {
+                with_progress(&session.printer, asking, || asked(&kept, &mut journal)).unwrap_or_else(|diagnostic| {
+                    session.printer.warning(&format!(
+                        "{}: {}; it is shown as the journal has it",
+                        kept.work.run, diagnostic.message
+                    ));
+                    None
+                })
+            }
         };
-        let kept = journal.handed(&kept.work.run).map_err(|error| journal_said(&error))?.unwrap_or(kept);
-        rows.push(row(&kept, status.as_ref()));
+        let kept = journal.handed(&kept.work.run).map_err(|error| journal_error(&error))?.unwrap_or(kept);
+        lines.push(line(&kept, status.as_ref()));
     }
-    Ok(rows)
+    Ok(lines)
 }
 
 /// What the engine says now; an end is kept.
@@ -79,66 +81,67 @@ fn asked(kept: &KeptJob, journal: &mut Journal) -> Result<Option<JobStatus>, Dia
     let engine = engine_of(kept)?;
     let Some(job) = job_of(kept, &*engine, journal)? else { return Ok(None) };
     let status =
-        runtime()?.block_on(engine.status(&kept.work, &job)).map_err(|error| of_engine(&error, &kept.work.run))?;
+        runtime()?.block_on(engine.status(&kept.work, &job)).map_err(|error| engine_error(&error, &kept.work.run))?;
     if status.state.is_over() && status.state != JobState::Gone {
         journal
-            .end_handed(&kept.work.run, word(status.state), status.relaunches, Timestamp::now())
-            .map_err(|error| journal_said(&error))?;
+            .end_handed(&kept.work.run, run_state(status.state).word(), status.relaunches, Timestamp::now())
+            .map_err(|error| journal_error(&error))?;
     }
     Ok(Some(status))
 }
 
-/// The contract's word.
-fn word(state: JobState) -> &'static str {
+fn run_state(state: JobState) -> RunState {
     match state {
-        JobState::Waiting => "launching",
-        JobState::Running => "running",
-        JobState::Interrupted => "interrupted",
-        JobState::Completed => "completed",
-        // A job that is nowhere any more did not say that it completed.
-        JobState::Failed | JobState::Gone => "failed",
-        JobState::Stopped => "stopped",
+        JobState::Waiting => RunState::Launching,
+        JobState::Running => RunState::Running,
+        JobState::Interrupted => RunState::Interrupted,
+        JobState::Completed => RunState::Completed,
+        // A job that the engine has lost did not report that it completed.
+        JobState::Failed | JobState::Gone => RunState::Failed,
+        JobState::Stopped => RunState::Stopped,
     }
 }
 
-fn row(kept: &KeptJob, status: Option<&JobStatus>) -> Value {
+fn line(kept: &KeptJob, status: Option<&JobStatus>) -> RunLine {
     let work = &kept.work;
-    let state = kept.end.as_deref().or(status.map(|status| word(status.state))).unwrap_or("launching");
+    let now = status.map_or(RunState::Launching, |status| run_state(status.state));
+    let state = kept.end.as_deref().map_or(now, ended_state);
     let is_over = kept.end.is_some() || status.is_some_and(|status| status.state.is_over());
-    let machine = if is_over {
-        "gone"
-    } else if state == "running" {
-        "running"
-    } else {
-        "starting"
+    let machine = match state {
+        _ if is_over => MachineState::Gone,
+        RunState::Running => MachineState::Running,
+        _ => MachineState::Starting,
     };
-    let words = status.map_or("", |status| status.words.as_str());
-    let place = format!("{} {words}", work.engine);
-    let machines: Vec<Value> =
-        kept.job.iter().map(|job| json!({ "id": job.0, "state": machine, "pool": place.trim_end() })).collect();
-    // Without a rate nobody knows what it costs, which is not nothing.
-    let cost: Option<Usd> = work
-        .rate
-        .zip(status.and_then(|status| status.machine_seconds))
-        .and_then(|(rate, seconds)| rate.for_hours(1, seconds / 3600.0));
-    json!({
-        "run": work.run,
-        "state": state,
-        "machines": machines,
-        "relaunches": status.and_then(|status| status.relaunches).or(kept.relaunches),
-        "cost_usd": cost,
-        "expected_cost_usd": work.expected_cost,
-        "progress": (state == "completed").then_some(1.0),
-        "started_at": work.handed_at,
-        "ended_at": kept.ended_at,
-        "store": work.store,
-        "engine": work.engine,
-        "job": kept.job.as_ref().map(|job| &job.0),
-    })
+    let pool = format!("{} {}", work.engine, status.map_or("", |status| status.words.as_str()));
+    let job = kept.job.as_ref().map(|job| job.0.clone());
+    let machines = job.iter().map(|id| MachineLine {
+        id: id.clone(),
+        state: machine,
+        pool: pool.trim_end().to_owned(),
+        epoch: None,
+    });
+    RunLine {
+        run: work.run.clone(),
+        state,
+        machines: machines.collect(),
+        relaunches: status.and_then(|status| status.relaunches).or(kept.relaunches),
+        // Without a rate nobody knows what it costs, which is not nothing.
+        cost_usd: work
+            .rate
+            .zip(status.and_then(|status| status.machine_seconds))
+            .and_then(|(rate, seconds)| rate.for_hours(1, seconds / 3600.0)),
+        expected_cost_usd: work.expected_cost,
+        progress: (state == RunState::Completed).then_some(1.0),
+        started_at: work.handed_at,
+        ended_at: kept.ended_at,
+        store: work.store.clone(),
+        submission: Some(SubmissionLine { engine: work.engine.clone(), job }),
+        activity: Activity::default(),
+    }
 }
 
 pub fn logs(run: &str, node: u32, follow: bool, session: &Session) -> Result<Exit, Diagnostic> {
-    let mut journal = journal(session)?;
+    let mut journal = open_journal(session)?;
     let (mut said, runtime) = (0, runtime()?);
     loop {
         let kept = found(run, &journal)?;
@@ -146,8 +149,9 @@ pub fn logs(run: &str, node: u32, follow: bool, session: &Session) -> Result<Exi
         let Some(job) = job_of(&kept, &*engine, &mut journal)? else { return Err(never_got_it(&kept)) };
         // Whether it had ended is asked first: what it said last is read after.
         let is_over = kept.end.is_some() || asked(&kept, &mut journal)?.is_none_or(|status| status.state.is_over());
-        let output =
-            runtime.block_on(engine.logs(&kept.work, &job, node)).map_err(|error| of_engine(&error, &kept.work.run))?;
+        let output = runtime
+            .block_on(engine.logs(&kept.work, &job, node))
+            .map_err(|error| engine_error(&error, &kept.work.run))?;
         // A life that began anew may have said less than the last one.
         said = if output.len() < said { 0 } else { said };
         session.printer.data(&String::from_utf8_lossy(output.get(said..).unwrap_or_default()))?;
@@ -161,7 +165,7 @@ pub fn logs(run: &str, node: u32, follow: bool, session: &Session) -> Result<Exi
 
 fn never_got_it(kept: &KeptJob) -> Diagnostic {
     let run = &kept.work.run;
-    Diagnostic::new(Exit::Usage, format!("{} has no job of {run}: its submission never arrived", kept.work.engine))
+    Diagnostic::new(Exit::Usage, format!("{} has no job of {run}: it was never submitted", kept.work.engine))
         .hint(format!("gpuplan stop {run}"))
 }
 
@@ -172,20 +176,20 @@ pub fn stop(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
 
 /// Ends the job, looks until it has ended, and says how.
 fn stopped(run: &str, session: &Session) -> Result<String, Diagnostic> {
-    let mut journal = journal(session)?;
+    let mut journal = open_journal(session)?;
     let kept = found(run, &journal)?;
     if let Some(end) = kept.end {
-        return Ok(format!("had ended already ({end})"));
+        return Ok(format!("had already ended ({end})"));
     }
     let engine = engine_of(&kept)?;
     let Some(job) = job_of(&kept, &*engine, &mut journal)? else {
-        journal.end_handed(run, "stopped", None, Timestamp::now()).map_err(|error| journal_said(&error))?;
-        return Ok("no job of it ever arrived, none is left".to_owned());
+        journal.end_handed(run, "stopped", None, Timestamp::now()).map_err(|error| journal_error(&error))?;
+        return Ok("it was never submitted, and no job is left".to_owned());
     };
     let (work, runtime) = (&kept.work, runtime()?);
     let ending = || format!("ending job {} of {}, which has its grace to save", job.0, work.engine);
-    let last = meanwhile(&session.printer, ending, || {
-        let unclear = |error| of_engine(&error, run);
+    let last = with_progress(&session.printer, ending, || {
+        let unclear = |error| engine_error(&error, run);
         let mut status = runtime.block_on(engine.status(work, &job)).map_err(unclear)?;
         if !status.state.is_over() {
             runtime.block_on(engine.stop(work, &job)).map_err(unclear)?;
@@ -201,27 +205,27 @@ fn stopped(run: &str, session: &Session) -> Result<String, Diagnostic> {
         Err(Diagnostic::new(Exit::MayStillCost, why).hint(format!("gpuplan stop {run}")))
     })?;
     // The engine forgets a job that was deleted: this is how it ended.
-    let end = if last.state == JobState::Gone { "stopped" } else { word(last.state) };
-    journal.end_handed(run, end, last.relaunches, Timestamp::now()).map_err(|error| journal_said(&error))?;
+    let end = if last.state == JobState::Gone { "stopped" } else { run_state(last.state).word() };
+    journal.end_handed(run, end, last.relaunches, Timestamp::now()).map_err(|error| journal_error(&error))?;
     Ok(format!("job {} of {} is {end}, nothing is left", job.0, work.engine))
 }
 
 /// Ends a run and deletes what it stored.
 pub fn down(run: &str, yes: bool, session: &Session) -> Result<Exit, Diagnostic> {
-    let work = found(run, &journal(session)?)?.work;
-    session.printer.note(&format!("checkpoints and output of {run} in {} are deleted for good", work.store));
+    let work = found(run, &open_journal(session)?)?.work;
+    session.printer.note(&format!("checkpoints and output of {run} in {} will be deleted permanently", work.store));
     session.printer.confirm(yes, "gpuplan down -y ...")?;
     let end = stopped(run, session)?;
-    let (runtime, store) = (runtime()?, open(&work.store, run)?);
+    let (runtime, store) = (runtime()?, open_store(&work.store, run)?);
     let deleting = || format!("deleting what {run} stored");
-    let deleted = meanwhile(&session.printer, deleting, || runtime.block_on(store.delete_all()))
-        .map_err(|error| store_of(&error))?;
-    journal(session)?.forget_handed(run).map_err(|error| journal_said(&error))?;
+    let deleted = with_progress(&session.printer, deleting, || runtime.block_on(store.delete_all()))
+        .map_err(|error| store_error(&error))?;
+    open_journal(session)?.forget_handed(run).map_err(|error| journal_error(&error))?;
     session.printer.data(&format!("{run}: {end}, {deleted} objects deleted\n"))
 }
 
 /// What an engine said, for a person.
-pub fn of_engine(error: &EngineError, run: &str) -> Diagnostic {
+pub fn engine_error(error: &EngineError, run: &str) -> Diagnostic {
     match error {
         EngineError::Missing { install, .. } => Diagnostic::new(Exit::Usage, format!("{error}; install {install}")),
         EngineError::Refused { .. } => Diagnostic::new(Exit::CloudRefused, error.to_string()),

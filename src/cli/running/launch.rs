@@ -20,14 +20,14 @@ use crate::question::workload::{self, Recorded};
 use crate::running::launch::arguments::LaunchArguments;
 use crate::running::launch::data::Receiver;
 use crate::running::launch::delivery::Delivery;
-use crate::running::launch::lead::led;
+use crate::running::launch::lead::lead_run;
 use crate::running::launch::run_spec::{Chosen, run_name, store_address};
-use crate::runs::journal::{journal, no_home};
-use crate::runs::launchers::{fake_cloud, no_launcher, of_run};
-use crate::runs::store::{open, store, store_of};
+use crate::runs::journal::open_journal;
+use crate::runs::launchers::{fake_cloud, launchers_of_run, no_launcher};
+use crate::runs::store::{open_store, store_error};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::progress::{before_asking, meanwhile};
+use crate::session::progress::{with_early_progress, with_progress};
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake::{self, Scenario};
 use gpuplan_launch::RunSpec;
@@ -42,28 +42,29 @@ use gpuplan_units::{Bytes, Hours, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
 
 pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    workload::is_no_service(&arguments.workload, "launch")?;
+    workload::is_no_service(&arguments.question.workload, "launch")?;
     if let Some(engine) = &arguments.on.on {
         return on_engine::run(engine, arguments, session);
     }
-    let recorded = Recorded::find(arguments.workload.file.as_deref())?;
-    let mut limits = workload::limits(&arguments.limits);
+    let recorded = Recorded::find(arguments.question.workload.file.as_deref())?;
+    let mut limits = workload::limits(&arguments.question.limits);
     let is_fake = limits.clouds.iter().any(|cloud| cloud == fake::CLOUD);
     limits.clouds.retain(|cloud| cloud != fake::CLOUD);
-    let file = workload::read(&arguments.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    let planning = || compute(&file, &arguments.prices, &arguments.measured, session);
-    let answered = before_asking(&session.printer, "planning", planning)?;
+    let file =
+        workload::read(&arguments.question.workload)?.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
+    let planning = || compute(&file, &arguments.question.prices, &arguments.question.measured, session);
+    let answered = with_early_progress(&session.printer, "planning", planning)?;
     let wanted = arguments.plan.as_deref().or(recorded.as_ref().map(|recorded| recorded.id.as_str()));
     let plan = choose(&answered, wanted)?;
     let chosen = Chosen { answered: &answered, plan: &plan, limits: &answered.limits, is_fake };
-    may_be_rented(&chosen, session, arguments.prices.accept_stale_prices)?;
+    may_be_rented(&chosen, session, arguments.question.prices.accept_stale_prices)?;
     let name = run_name(arguments, &answered, &file, session)?;
     let address = store_address(arguments, chosen.cloud(), session)?;
-    let run = open(&address, &name)?;
+    let run = open_store(&address, &name)?;
     let data = answered.resolved.workload.data.as_ref();
     let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
     let preparing = || Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver);
-    let delivery = before_asking(&session.printer, "looking at what goes along", preparing)?;
+    let delivery = with_early_progress(&session.printer, "checking what is uploaded", preparing)?;
     let asked =
         any_zone::collapsed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.any_zone)?;
     let asked = keep_alive::narrowed(asked, arguments.keep_alive)?;
@@ -77,25 +78,25 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     session.printer.confirm(arguments.yes, "gpuplan launch -y ...")?;
     // Its time counts from the yes, however long somebody thought about it.
     let mut spec = RunSpec { started_at: capacity_block::begins_at(&asked, Timestamp::now()), ..asked };
-    let launchers = of_run(&spec, session)?;
+    let launchers = launchers_of_run(&spec, session)?;
     if is_fake {
         let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
         spec.silence_seconds = scenario.silence_seconds * fake::SPEED;
         fake_cloud(session)?.plays(&scenario).map_err(|error| Diagnostic::unexpected(&error))?;
     }
-    meanwhile(
+    with_progress(
         &session.printer,
         || "sending agent and folder to the store".to_owned(),
         || delivery.send(&run, &session.printer),
     )?;
-    let mut journal = journal(session)?;
+    let mut journal = open_journal(session)?;
     if !journal.begin(&spec).map_err(|error| Diagnostic::unexpected(&error))? {
         return Err(Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", spec.run))
             .hint(format!("gpuplan watch {}", spec.run)));
     }
     // With it the run can be led from anywhere: `gpuplan adopt`.
     let text = spec.write().map_err(|error| Diagnostic::unexpected(&error))?;
-    if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_of(&error))?.is_some() {
+    if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_error(&error))?.is_some() {
         session.printer.note(&format!(
             "warning: {} has a run `{}` already, and this one goes on from its checkpoints",
             spec.store, spec.run
@@ -105,7 +106,11 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     if spec.is_kept {
         return keep_alive::handed_over(&spec, &launchers, &mut journal, session, arguments.detach);
     }
-    if arguments.detach { detached(&spec.run, session) } else { led(&spec, policy, launchers, &mut journal, session) }
+    if arguments.detach {
+        detached(&spec.run, session)
+    } else {
+        lead_run(&spec, policy, launchers, &mut journal, session)
+    }
 }
 
 /// The plan that was asked for, as it stands today.
@@ -159,7 +164,7 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
             bid_words(spec)
         ),
         format!("cost      {} expected, {} at 90 %; at worst {worst}", usd(plan.cost.expected), usd(plan.cost.p90)),
-        format!("life      no machine lives longer than {}", Hours(spec.lifetime_hours)),
+        format!("life      no machine runs longer than {}", Hours(spec.lifetime_hours)),
         format!("store     {}", spec.store),
     ];
     if delivery.bytes() > 0 {
@@ -190,7 +195,7 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     } else if spec.is_kept {
         keep_alive::WORDS.to_owned()
     } else {
-        "led       from here: while nobody leads, nothing is relaunched; `gpuplan watch` goes on, `watch --unit` keeps on".to_owned()
+        "led       from here: interrupted machines are replaced only while this command runs; `gpuplan watch` resumes, `watch --unit` survives a reboot".to_owned()
     });
     let wrapped: Vec<String> = lines.iter().map(|line| wrap(line, session.width, "          ")).collect();
     session.printer.note(&wrapped.join("\n"));
@@ -215,7 +220,7 @@ fn detached(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
     let mut leader = Command::new(program);
     std::os::unix::process::CommandExt::process_group(&mut leader, 0);
     leader.args(["watch", run]).stdin(Stdio::null()).stdout(out).stderr(errors).spawn().map_err(failed)?;
-    session.printer.note(&format!("gpuplan: {run} is led in the background and says its words into {}", log.display()));
+    session.printer.note(&format!("gpuplan: {run} is led in the background and logs to {}", log.display()));
     session.printer.data(&format!("{run}\n"))
 }
 

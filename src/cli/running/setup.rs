@@ -4,38 +4,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::Value;
 
+use crate::runs::clouds::rental_cloud;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_clouds::{aws, gcp};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SetupCloud {
-    Aws,
-    Gcp,
-}
+use gpuplan_clouds::aws;
 
 #[derive(Debug, Args)]
 pub struct SetupArguments {
-    pub cloud: SetupCloud,
-    /// Print the Terraform file and do nothing
+    /// Set up an account of this cloud
+    #[arg(value_parser = PossibleValuesParser::new(rental_clouds()))]
+    pub cloud: String,
+    /// Print the Terraform file and change nothing
     #[arg(long, conflicts_with_all = ["remove", "yes"])]
     pub print: bool,
-    /// Remove what was set up from here
+    /// Remove what was set up from this machine
     #[arg(long)]
     pub remove: bool,
-    /// Do not ask
+    /// Skip the confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Region of the bucket
+    /// Create the bucket in this region
     #[arg(long)]
     pub region: Option<String>,
-    /// Project (Google Cloud)
+    /// Use this project (Google Cloud)
     #[arg(long)]
     pub project: Option<String>,
-    /// Beginning of every name
+    /// Begin every name with this
     #[arg(long)]
     pub name: Option<String>,
 }
@@ -50,10 +47,8 @@ const FOLDER: &str = "setup";
 const STATE: &str = "terraform.tfstate";
 
 pub fn run(arguments: &SetupArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let (word, text) = match arguments.cloud {
-        SetupCloud::Aws => (aws::CLOUD, aws::SETUP),
-        SetupCloud::Gcp => (gcp::CLOUD, gcp::SETUP),
-    };
+    let word = arguments.cloud.as_str();
+    let text = rental_cloud(word).expect("the parser takes these names alone").setup;
     if arguments.print {
         return session.printer.data(text);
     }
@@ -110,7 +105,7 @@ fn elsewhere(arguments: &SetupArguments, first: &Path, word: &str) -> Result<Opt
     };
     let unreadable = |why: String| {
         Diagnostic::new(Exit::Usage, format!("the state of what is set up cannot be read: {}: {why}", path.display()))
-            .hint(format!("mend it by its copy beside it, {STATE}.backup"))
+            .hint(format!("restore it from its backup in the same folder, {STATE}.backup"))
     };
     let text = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
     let state: Value = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
@@ -170,7 +165,7 @@ mod tests {
     fn asked(region: Option<&str>) -> SetupArguments {
         let region = region.map(str::to_owned);
         SetupArguments {
-            cloud: SetupCloud::Aws,
+            cloud: aws::CLOUD.to_owned(),
             print: false,
             remove: false,
             yes: false,

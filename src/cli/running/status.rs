@@ -1,48 +1,46 @@
 //! `status`: what runs, where, and what it has cost.
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use crate::arguments::global::OutputFormat;
 use crate::running::engine_jobs;
 use crate::running::launch::keep_alive;
-use crate::runs::agent_reports::{self, Standing};
-use crate::runs::journal::{journal, journal_said, kept, unknown_run};
-use crate::runs::launchers::{clock, launchers, listed};
+use crate::runs::agent_reports::{self, AgentReport};
+use crate::runs::journal::{ended_state, journal_error, open_journal, unknown_run};
+use crate::runs::launchers::{clock, launchers, list_machines};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::progress::meanwhile;
+use crate::session::progress::with_progress;
 use gpuplan_launch::journal::Kept;
 use gpuplan_launch::{Machine, MachineState};
-use gpuplan_report::format::usd;
-use gpuplan_report::table::{Column, render};
-use gpuplan_units::Usd;
+use gpuplan_report::runs::{self, FailedLine, MachineLine, RunLine, RunList, RunState};
 
 #[derive(Debug, Args)]
 pub struct StatusArguments {
-    /// Only this run
+    /// Show only this run
     pub run: Option<String>,
 }
 
 pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let journal = journal(session)?;
-    let handed = engine_jobs::rows(arguments.run.as_deref(), session)?;
+    let journal = open_journal(session)?;
+    let submitted = engine_jobs::lines(arguments.run.as_deref(), session)?;
     let names = match &arguments.run {
-        Some(_) if !handed.is_empty() => Vec::new(),
+        Some(_) if !submitted.is_empty() => Vec::new(),
         Some(run) => vec![run.clone()],
-        None => journal.runs().map_err(|error| journal_said(&error))?,
+        None => journal.runs().map_err(|error| journal_error(&error))?,
     };
     let mut runs = Vec::new();
     for name in names {
-        keep_alive::noticed(&name, &journal, session)?;
-        runs.push(journal.run(&name).map_err(|error| journal_said(&error))?.ok_or_else(|| unknown_run(&name))?);
+        keep_alive::update_journal(&name, &journal, session)?;
+        runs.push(journal.run(&name).map_err(|error| journal_error(&error))?.ok_or_else(|| unknown_run(&name))?);
     }
     // Only machines that may still run are asked after.
     let open = runs.iter().filter(|kept| kept.machines.iter().any(|machine| !machine.is_over));
     let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), session)?;
     let mut machines = Vec::new();
-    let asking = || "asking the clouds what runs".to_owned();
-    for (cloud, answer) in meanwhile(&session.printer, asking, || listed(&clouds, arguments.run.as_deref()))? {
+    let asking = || "listing running machines".to_owned();
+    for (cloud, answer) in with_progress(&session.printer, asking, || list_machines(&clouds, arguments.run.as_deref()))?
+    {
         match answer {
             Ok(listed) => {
                 for machine in listed.iter().filter(|machine| machine.is_overdue(jiff::Timestamp::now())) {
@@ -55,39 +53,43 @@ pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagn
             }
             Err(error) => {
                 session.printer.note(&format!(
-                    "warning: {cloud} does not say what runs ({error}): its machines are shown as the journal has them"
+                    "warning: {cloud} does not report which machines run ({error}): they are shown as the journal has them"
                 ));
                 machines.extend(runs.iter().flat_map(|kept| supposed(kept, &cloud)));
             }
         }
     }
-    let said =
-        meanwhile(&session.printer, || "reading what the runs say".to_owned(), || agent_reports::said(&runs, session))?;
-    for (kept, said) in runs.iter().zip(&said) {
-        if let Some(why) = &said.silent {
+    let reading = || "reading what the runs report".to_owned();
+    let reports = with_progress(&session.printer, reading, || agent_reports::read_all(&runs, session))?;
+    for (kept, report) in runs.iter().zip(&reports) {
+        if let Some(why) = &report.unreadable {
             session.printer.warning(&format!("{}: {why}; it is shown as the journal has it", kept.spec.run));
         }
     }
-    // What an engine has says nothing of its own.
-    let of_rows: Vec<Option<&Standing>> = handed.iter().map(|_| None).chain(said.iter().map(Some)).collect();
-    let own = runs.iter().zip(&said).map(|(kept, said)| row(kept, &machines, said));
-    let rows: Vec<Value> = handed.into_iter().chain(own).collect();
+    let own: Vec<RunLine> = runs.iter().zip(&reports).map(|(kept, report)| line(kept, &machines, report)).collect();
+    let failures: Vec<String> = own.iter().flat_map(failures).collect();
+    let list = RunList::new(submitted.into_iter().chain(own).collect());
     if session.output == OutputFormat::Json {
-        return session.printer.data(&format!("{:#}\n", Value::Array(rows)));
+        return session.printer.data(&list.json().map_err(|error| Diagnostic::unexpected(&error))?);
     }
-    if rows.is_empty() {
-        session.printer.note("no run was launched from here");
+    if list.is_empty() {
+        session.printer.note("no run was launched from this machine");
         return Ok(Exit::Done);
     }
-    for (kept, said) in runs.iter().zip(&said) {
-        for (index, failed) in said.failed() {
-            let why = failed.why.as_deref().unwrap_or("nobody says why");
-            session
-                .printer
-                .note(&format!("failed: {} ({why}); gpuplan logs {} --index {index}", failed.run, kept.spec.run));
-        }
+    for failure in &failures {
+        session.printer.note(failure);
     }
-    session.printer.data(&table(&rows, &of_rows, session.width))
+    session.printer.data(&list.table(session.width))
+}
+
+/// A line for each run of a sweep that failed.
+fn failures(line: &RunLine) -> Vec<String> {
+    let failed = line.activity.sweep.iter().flat_map(|sweep| &sweep.failed);
+    let text = |failed: &FailedLine| {
+        let why = failed.why.as_deref().unwrap_or("no reason is known");
+        format!("failed: {} ({why}); gpuplan logs {} --index {}", failed.run, line.run, failed.index)
+    };
+    failed.map(text).collect()
 }
 
 /// Machines of a cloud that cannot be asked: running, as far as anybody knows.
@@ -111,92 +113,47 @@ fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
     .collect()
 }
 
-fn table(rows: &[Value], said: &[Option<&Standing>], width: u16) -> String {
-    let text = |value: &Value| {
-        value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned)
-    };
-    let money = |value: &Value| {
-        value.as_str().map_or_else(String::new, |amount| Usd::parse(amount).map_or_else(|_| text(value), usd))
-    };
-    let columns = [
-        Column::left("run", 0),
-        Column::left("state", 0),
-        Column::left("where", 0),
-        Column::right("relaunches", 0),
-        Column::right("spent", 0),
-        Column::right("expected", 0),
-        Column::right("progress", 0),
-    ];
-    let progress = |row: &Value| {
-        let of = row
-            .get("sweep")
-            .map_or_else(String::new, |sweep| format!(", {} of {} runs", sweep["completed"], sweep["runs"]));
-        row["progress"].as_f64().map_or_else(String::new, |done| format!("{:.0} %{of}", done * 100.0))
-    };
-    let cells = rows.iter().zip(said).map(|(row, said)| {
-        let places: Vec<String> = row["machines"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|one| one["state"] != "gone")
-            .map(|one| text(&one["pool"]))
-            .collect();
-        vec![
-            text(&row["run"]),
-            said.and_then(Standing::phase)
-                .filter(|(word, _)| row["phase"] == *word && *word != "running")
-                .map_or_else(|| text(&row["state"]), |(_, words)| words),
-            places.join(", "),
-            text(&row["relaunches"]),
-            money(&row["cost_usd"]),
-            money(&row["expected_cost_usd"]),
-            progress(row),
-        ]
+fn line(kept: &Kept, listed: &[Machine], report: &AgentReport) -> RunLine {
+    let machines = kept.machines.iter().map(|machine| {
+        let found = listed.iter().find(|one| one.id == machine.id).filter(|_| !machine.is_over);
+        MachineLine {
+            id: machine.id.0.clone(),
+            state: machine_state(found.map_or(MachineState::Gone, |one| one.state)),
+            pool: machine.pool.to_string(),
+            epoch: Some(machine.epoch),
+        }
     });
-    render(&columns, cells, width)
-}
-
-/// As contract 6 words it.
-fn row(kept: &Kept, listed: &[Machine], said: &Standing) -> Value {
-    let state_of =
-        |id| listed.iter().find(|machine| machine.id == id).map_or(MachineState::Gone, |machine| machine.state);
-    let machines: Vec<Value> = kept
-        .machines
-        .iter()
-        .map(|machine| {
-            let state = if machine.is_over { MachineState::Gone } else { state_of(machine.id.clone()) };
-            json!({ "id": machine.id, "state": state, "pool": machine.pool.to_string(), "epoch": machine.epoch })
-        })
-        .collect();
-    let alive = machines.iter().filter(|machine| machine["state"] != "gone").count();
+    let machines: Vec<MachineLine> = machines.collect();
+    let alive = machines.iter().filter(|machine| machine.state != runs::MachineState::Gone).count();
     let state = match kept.end.as_deref() {
-        Some("out-of-budget") => "stopped",
-        Some("refused") => "failed",
-        Some(end) => end,
-        None if alive == kept.spec.nodes as usize => "running",
-        None if kept.past.interruptions > 0 => "interrupted",
-        None => "launching",
+        Some(end) => ended_state(end),
+        None if alive == kept.spec.nodes as usize => RunState::Running,
+        None if kept.past.interruptions > 0 => RunState::Interrupted,
+        None => RunState::Launching,
     };
     let mut epochs: Vec<u64> = kept.machines.iter().map(|machine| machine.epoch).collect();
     epochs.dedup();
-    let phase = said.phase().filter(|_| state == "running");
-    let mut row = json!({
-        "run": kept.spec.run,
-        "state": state,
-        "machines": machines,
-        "relaunches": epochs.len().saturating_sub(1),
-        "cost_usd": kept.past.rentals.spent(clock(&kept.spec).now()),
-        "expected_cost_usd": kept.spec.expected_cost_usd,
-        "progress": if state == "completed" { 1.0 } else { kept.past.done },
-        "started_at": kept.spec.started_at,
-        "ended_at": kept.ended_at,
-        "store": kept.spec.store,
-    });
-    let more = [("phase", phase.map(|(word, _)| json!(word))), ("staged", said.staged()), ("sweep", said.sweep())];
-    for (key, value) in more {
-        if let Some(value) = value {
-            row[key] = value;
-        }
+    RunLine {
+        run: kept.spec.run.clone(),
+        state,
+        machines,
+        relaunches: Some(u32::try_from(epochs.len().saturating_sub(1)).unwrap_or(u32::MAX)),
+        cost_usd: Some(kept.past.rentals.spent(clock(&kept.spec).now())),
+        expected_cost_usd: Some(kept.spec.expected_cost_usd),
+        progress: Some(if state == RunState::Completed { 1.0 } else { kept.past.done }),
+        started_at: kept.spec.started_at,
+        ended_at: kept.ended_at,
+        store: kept.spec.store.clone(),
+        submission: None,
+        activity: report.activity(state == RunState::Running),
     }
-    row
+}
+
+fn machine_state(state: MachineState) -> runs::MachineState {
+    match state {
+        MachineState::Starting => runs::MachineState::Starting,
+        MachineState::Running => runs::MachineState::Running,
+        MachineState::Ending => runs::MachineState::Ending,
+        MachineState::Gone => runs::MachineState::Gone,
+    }
 }

@@ -11,7 +11,7 @@ use gpuplan_launch::{Clock, LaunchError, Launcher, Machine, RunSpec};
 pub type Launchers = Vec<Box<dyn Launcher>>;
 
 pub fn fake_cloud(session: &Session) -> Result<FakeCloud, Diagnostic> {
-    let folder = session.home.state_file("fake-cloud").ok_or_else(super::no_home)?;
+    let folder = session.home.state_file("fake-cloud").ok_or_else(no_home)?;
     let folder = std::path::absolute(&folder).map_err(|error| Diagnostic::file(&folder, &error))?;
     Ok(FakeCloud::at(&folder))
 }
@@ -40,7 +40,7 @@ pub fn no_launcher(cloud: &str) -> Diagnostic {
         .hint("--cloud fake shows the whole life of a run")
 }
 
-pub fn of_run(spec: &RunSpec, session: &Session) -> Result<Launchers, Diagnostic> {
+pub fn launchers_of_run(spec: &RunSpec, session: &Session) -> Result<Launchers, Diagnostic> {
     launchers(spec.clouds(), session)
 }
 
@@ -53,7 +53,7 @@ pub fn clock(spec: &RunSpec) -> Clock {
 pub type Listed = (String, Result<Vec<Machine>, LaunchError>);
 
 /// What every cloud says of a run, or of all runs, asked at the same time.
-pub fn listed(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Listed>, Diagnostic> {
+pub fn list_machines(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Listed>, Diagnostic> {
     let ask = async |cloud: &dyn Launcher| (cloud.cloud().to_owned(), cloud.list(run).await);
     Ok(runtime()?.block_on(join_all(clouds.iter().map(|cloud| ask(&**cloud)))))
 }

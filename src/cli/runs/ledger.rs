@@ -7,18 +7,18 @@ use gpuplan_budget::ledger::{Ledger, LedgerError};
 /// File of the ledger, among what is remembered.
 pub const LEDGER: &str = "ledger.sqlite";
 
-pub fn open(session: &Session) -> Result<Ledger, Diagnostic> {
+pub fn open_ledger(session: &Session) -> Result<Ledger, Diagnostic> {
     let path = session.home.state_file(LEDGER).ok_or_else(|| {
         Diagnostic::new(Exit::Usage, "there is no folder to keep a ledger in").hint("set HOME or GPUPLAN_HOME")
     })?;
     Ledger::open(&path).map_err(|error| {
-        let mut diagnostic = ledger_said(&error);
+        let mut diagnostic = ledger_error(&error);
         diagnostic.message = format!("{}: {}", path.display(), diagnostic.message);
         diagnostic
     })
 }
 
-pub fn ledger_said(error: &LedgerError) -> Diagnostic {
+pub fn ledger_error(error: &LedgerError) -> Diagnostic {
     let diagnostic = Diagnostic::new(Exit::Unexpected, error.to_string());
     match error {
         LedgerError::Newer(_) => Diagnostic { exit: Exit::Usage, ..diagnostic }

@@ -13,12 +13,12 @@ const WORD: Duration = Duration::from_secs(4);
 const FIRST_WORD: Duration = Duration::from_secs(2);
 
 /// Does the work, and says beside it what is waited for.
-pub fn meanwhile<T>(printer: &Printer, what: impl Fn() -> String + Send, work: impl FnOnce() -> T) -> T {
+pub fn with_progress<T>(printer: &Printer, what: impl Fn() -> String + Send, work: impl FnOnce() -> T) -> T {
     waiting(printer, WORD, what, work)
 }
 
 /// The same while somebody waits to be asked.
-pub fn before_asking<T>(printer: &Printer, what: &str, work: impl FnOnce() -> T) -> T {
+pub fn with_early_progress<T>(printer: &Printer, what: &str, work: impl FnOnce() -> T) -> T {
     waiting(printer, FIRST_WORD, || what.to_owned(), work)
 }
 

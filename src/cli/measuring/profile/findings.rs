@@ -1,7 +1,6 @@
 //! What follows from what was measured: utilisation and findings, written as the profile file.
 
 use std::fs;
-use std::io::{BufRead, Read};
 use std::path::Path;
 
 use crate::question::gpus::shape;
@@ -17,7 +16,7 @@ use gpuplan_workload::profile::Profile;
 use gpuplan_workload::{Layout, Recompute};
 
 /// What follows from what was measured: utilisation where the workload is known, and the findings.
-pub fn complete(
+pub fn complete_profile(
     profile: &mut Profile,
     workload: Option<&Path>,
     hardware: &Hardware,
@@ -68,7 +67,7 @@ pub fn json(profile: &Profile) -> Result<String, Diagnostic> {
     profile.to_json().map_err(|error| Diagnostic::unexpected(&error))
 }
 
-pub fn write(profile: &Profile, path: &Path) -> Result<(), Diagnostic> {
+pub fn write_profile(profile: &Profile, path: &Path) -> Result<(), Diagnostic> {
     let refuse =
         |error: std::io::Error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display()));
     fs::write(path, json(profile)?).map_err(refuse)

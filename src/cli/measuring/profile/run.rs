@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::measuring::profile::arguments::RunArguments;
 use crate::measuring::profile::exports::Exports;
-use crate::measuring::profile::findings::{complete, write};
+use crate::measuring::profile::findings::{complete_profile, write_profile};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
@@ -45,8 +45,8 @@ pub fn run(arguments: &RunArguments, session: &Session) -> Result<ExitCode, Diag
     // What would fail after hours of training fails before it.
     let mut trial = Profile::new("");
     let hardware = session.hardware()?;
-    complete(&mut trial, arguments.workload.as_deref(), &hardware, session)?;
-    write(&trial, &arguments.out)?;
+    complete_profile(&mut trial, arguments.workload.as_deref(), &hardware, session)?;
+    write_profile(&trial, &arguments.out)?;
     let exports = Exports::open(arguments, session.now)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -62,8 +62,8 @@ pub fn run(arguments: &RunArguments, session: &Session) -> Result<ExitCode, Diag
     };
     watched.exports.finish(status.success()).unwrap_or_else(|why| session.printer.warning(&why));
     let mut profile = watched.profile(arguments);
-    match complete(&mut profile, arguments.workload.as_deref(), &hardware, session)
-        .and_then(|()| write(&profile, &arguments.out))
+    match complete_profile(&mut profile, arguments.workload.as_deref(), &hardware, session)
+        .and_then(|()| write_profile(&profile, &arguments.out))
     {
         Ok(()) => {
             // The last line of the command may lack its end.

@@ -1,12 +1,12 @@
 //! `profile trace`: reads a profiler's trace.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use crate::arguments::global::OutputFormat;
 use crate::measuring::profile::arguments::TraceArguments;
-use crate::measuring::profile::findings::{complete, json, write};
+use crate::measuring::profile::findings::{complete_profile, json, write_profile};
 use crate::question::gpus::chip;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -30,9 +30,9 @@ pub fn trace(arguments: &TraceArguments, session: &Session) -> Result<Exit, Diag
         let (id, count) = chip(text, &hardware)?;
         profile.gpu = Some(ProfiledGpu { name: hardware.gpu(id).name.clone(), count, memory_bytes: None });
     }
-    complete(&mut profile, arguments.workload.as_deref(), &hardware, session)?;
+    complete_profile(&mut profile, arguments.workload.as_deref(), &hardware, session)?;
     if let Some(out) = &arguments.out {
-        write(&profile, out)?;
+        write_profile(&profile, out)?;
     }
     match session.output {
         OutputFormat::Json => session.printer.data(&json(&profile)?),

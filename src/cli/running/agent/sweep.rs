@@ -25,11 +25,11 @@ fn wrong(error: &dyn std::error::Error) -> Diagnostic {
 
 /// `None` without a sweep.
 fn sweep(arguments: &AgentArguments) -> Result<Option<Sweep>, Diagnostic> {
-    let Some(runs) = arguments.sweep else { return Ok(None) };
-    let gpus_per_run = arguments.gpus_per_run.as_deref().map(GpuCount::parse).transpose();
+    let Some(runs) = arguments.sweeping.sweep else { return Ok(None) };
+    let gpus_per_run = arguments.sweeping.gpus_per_run.as_deref().map(GpuCount::parse).transpose();
     let gpus_per_run =
         gpus_per_run.map_err(|error| wrong(&error).hint("--gpus-per-run 1"))?.unwrap_or(GpuCount::whole(1));
-    Ok(Some(Sweep { runs, parallel: arguments.parallel.unwrap_or(1), gpus_per_run }))
+    Ok(Some(Sweep { runs, parallel: arguments.sweeping.parallel.unwrap_or(1), gpus_per_run }))
 }
 
 /// The command line of what carries the runs of this sweep.
@@ -47,8 +47,8 @@ pub fn carrier(arguments: &AgentArguments, run: &str) -> Result<Option<Vec<Strin
         &gpus_per_run.to_string(),
     ];
     let numbers = numbers.map(str::to_owned);
-    let own =
-        ["--carry", "--run", run, "--checkpoints", &arguments.checkpoints.display().to_string()].map(str::to_owned);
+    let own = ["--carry", "--run", run, "--checkpoints", &arguments.saving.checkpoints.display().to_string()]
+        .map(str::to_owned);
     let words = agent(arguments)?.into_iter().chain(numbers).chain(own).chain(["--".to_owned()]);
     Ok(Some(words.chain(arguments.command.iter().cloned()).collect()))
 }
@@ -57,18 +57,19 @@ pub fn carrier(arguments: &AgentArguments, run: &str) -> Result<Option<Vec<Strin
 fn agent(arguments: &AgentArguments) -> Result<Vec<String>, Diagnostic> {
     let program = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
     let seconds = |time: Duration| format!("{}s", time.as_secs_f64());
-    let signal = SIGNALS.iter().find(|(_, signal)| *signal == arguments.signal).map_or("TERM", |(name, _)| name);
-    let on_stall = ON_STALL.iter().find(|(_, what)| *what == arguments.on_stall).map_or("warn", |(name, _)| name);
+    let signal = SIGNALS.iter().find(|(_, signal)| *signal == arguments.notice.signal).map_or("TERM", |(name, _)| name);
+    let on_stall =
+        ON_STALL.iter().find(|(_, what)| *what == arguments.stalls.on_stall).map_or("warn", |(name, _)| name);
     let options = [
         ("--store", arguments.store.clone()),
-        ("--framework", arguments.framework.name().to_owned()),
-        ("--settle", seconds(arguments.settle)),
-        ("--keep-last", arguments.keep_last.to_string()),
-        ("--keep-every", arguments.keep_every.to_string()),
-        ("--grace", seconds(arguments.grace.max(GRACE))),
+        ("--framework", arguments.saving.framework.name().to_owned()),
+        ("--settle", seconds(arguments.saving.settle)),
+        ("--keep-last", arguments.saving.keep_last.to_string()),
+        ("--keep-every", arguments.saving.keep_every.to_string()),
+        ("--grace", seconds(arguments.notice.grace.max(GRACE))),
         ("--signal", signal.to_owned()),
         ("--notices", "none".to_owned()),
-        ("--stall", seconds(arguments.stall)),
+        ("--stall", seconds(arguments.stalls.stall)),
         ("--on-stall", on_stall.to_owned()),
         ("--heartbeat", seconds(arguments.heartbeat)),
         ("--backoff", seconds(arguments.backoff)),
@@ -77,7 +78,8 @@ fn agent(arguments: &AgentArguments) -> Result<Vec<String>, Diagnostic> {
     let mut words = vec![program.to_string_lossy().into_owned(), "agent".to_owned()];
     words.extend(options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
     words.extend(arguments.machine.iter().flat_map(|machine| ["--machine".to_owned(), machine.clone()]));
-    for (is_set, name) in [(arguments.no_logs, "--no-logs"), (arguments.restart_from_nothing, "--restart-from-nothing")]
+    for (is_set, name) in
+        [(arguments.no_logs, "--no-logs"), (arguments.saving.restart_from_nothing, "--restart-from-nothing")]
     {
         words.extend(is_set.then(|| name.to_owned()));
     }
@@ -107,7 +109,7 @@ fn made(arguments: &AgentArguments) -> Result<Carrier, Diagnostic> {
     Ok(Carrier {
         run: Run::new(store, layout),
         sweep,
-        checkpoints: folder.join(&arguments.checkpoints),
+        checkpoints: folder.join(&arguments.saving.checkpoints),
         folder,
         agent: agent(arguments)?,
         command: arguments.command.clone(),

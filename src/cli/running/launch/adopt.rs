@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::runs::journal::{journal, journal_said};
-use crate::runs::launchers::{clock, listed, of_run};
-use crate::runs::store::{open, store_of};
+use crate::runs::journal::{journal_error, open_journal};
+use crate::runs::launchers::{clock, launchers_of_run, list_machines};
+use crate::runs::store::{open_store, store_error};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
@@ -18,16 +18,16 @@ const UNSEEN_EPOCHS: u64 = 1000;
 
 #[derive(Debug, Args)]
 pub struct AdoptArguments {
-    /// Name of the run
+    /// Name the run
     pub run: String,
-    /// Where its checkpoints are kept
+    /// Find its checkpoints here
     #[arg(long, value_name = "URI")]
     pub store: String,
 }
 
 pub fn run(arguments: &AdoptArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let (run, runtime) = (open(&arguments.store, &arguments.run)?, runtime()?);
-    let text = runtime.block_on(run.spec()).map_err(|error| store_of(&error))?;
+    let (run, runtime) = (open_store(&arguments.store, &arguments.run)?, runtime()?);
+    let text = runtime.block_on(run.spec()).map_err(|error| store_error(&error))?;
     let text = text.ok_or_else(|| {
         Diagnostic::new(Exit::Usage, format!("{} has no run `{}`", arguments.store, arguments.run))
             .hint("gpuplan adopt RUN --store URI")
@@ -36,21 +36,21 @@ pub fn run(arguments: &AdoptArguments, session: &Session) -> Result<Exit, Diagno
         Diagnostic::new(Exit::Usage, format!("`{}` was not launched by `gpuplan launch`: {error}", arguments.run))
     })?;
     let mut machines = Vec::new();
-    for (cloud, answer) in listed(&of_run(&spec, session)?, Some(&arguments.run))? {
+    for (cloud, answer) in list_machines(&launchers_of_run(&spec, session)?, Some(&arguments.run))? {
         let answer = answer.map_err(|error| {
             Diagnostic::new(
                 Exit::CloudRefused,
-                format!("{cloud} does not say what runs, and nothing was adopted: {error}"),
+                format!("{cloud} does not report which machines run, and nothing was adopted: {error}"),
             )
             .hint("gpuplan doctor")
         })?;
         machines.extend(answer);
     }
-    let billed = runtime.block_on(run.billed_all()).map_err(|error| store_of(&error))?;
-    let epoch = runtime.block_on(run.highest_epoch()).map_err(|error| store_of(&error))?;
+    let billed = runtime.block_on(run.billed_all()).map_err(|error| store_error(&error))?;
+    let epoch = runtime.block_on(run.highest_epoch()).map_err(|error| store_error(&error))?;
     let adopted = adopted(spec, &machines, &billed, epoch);
     let (alive, earlier) = (adopted.machines.len(), adopted.earlier.len());
-    if !journal(session)?.adopt(&adopted).map_err(|error| journal_said(&error))? {
+    if !open_journal(session)?.adopt(&adopted).map_err(|error| journal_error(&error))? {
         return Err(Diagnostic::new(Exit::Usage, format!("the journal here has a run `{}` already", arguments.run))
             .hint("gpuplan status"));
     }

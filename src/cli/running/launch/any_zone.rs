@@ -6,7 +6,7 @@ use gpuplan_launch::spec::Offered;
 
 /// Each region and machine type once, at the dearest rate of the zones that the plan named; no other zone may be taken. One whose
 /// price nobody knew, since it was planned for the whole region, leaves every zone open, below the same highest price.
-pub fn collapsed(spec: RunSpec, is_wanted: bool) -> Result<RunSpec, Diagnostic> {
+pub fn merge_zones(spec: RunSpec, is_wanted: bool) -> Result<RunSpec, Diagnostic> {
     if !is_wanted {
         return Ok(spec);
     }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn zones_of_a_region_are_one_place_at_the_dearest_rate() {
-        let collapsed = collapsed(spec(), true).unwrap();
+        let collapsed = merge_zones(spec(), true).unwrap();
         let places: Vec<_> =
             collapsed.spot.iter().map(|offered| (offered.pool.to_string(), offered.rate_usd_per_hour)).collect();
         let rate = |text| UsdPerHour::parse(text).unwrap();
@@ -49,11 +49,11 @@ mod tests {
         let mut bids = spec();
         bids.spot[0].most_usd_per_hour = Some(rate("0.44"));
         bids.spot[1].most_usd_per_hour = Some(rate("0.55"));
-        assert_eq!(super::collapsed(bids, true).unwrap().spot[0].most_usd_per_hour, Some(rate("0.55")));
+        assert_eq!(merge_zones(bids, true).unwrap().spot[0].most_usd_per_hour, Some(rate("0.55")));
         let mut open = spec();
         open.spot[1].pool.zone_id = None;
-        assert_eq!(super::collapsed(open, true).unwrap().spot[0].zones, Vec::<String>::new());
-        assert_eq!(super::collapsed(spec(), false).unwrap(), spec());
-        assert!(super::collapsed(RunSpec { nodes: 2, ..spec() }, true).is_err());
+        assert_eq!(merge_zones(open, true).unwrap().spot[0].zones, Vec::<String>::new());
+        assert_eq!(merge_zones(spec(), false).unwrap(), spec());
+        assert!(merge_zones(RunSpec { nodes: 2, ..spec() }, true).is_err());
     }
 }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::running::launch::run_spec::Chosen;
-use crate::runs::journal::journal_said;
-use crate::runs::launchers::{Launchers, exit_of, of_run};
+use crate::runs::journal::journal_error;
+use crate::runs::launchers::{Launchers, exit_of, launchers_of_run};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
-use crate::session::progress::meanwhile;
+use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::aws;
 use gpuplan_launch::block::{BlockOrder, BlockWish, LAST_MINUTES, Seller, hours_for};
@@ -28,7 +28,7 @@ const WORD: Duration = Duration::from_mins(10);
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// The run on the block that can be had first, where the plan buys one; any other run as it was.
-pub fn chosen(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Session) -> Result<RunSpec, Diagnostic> {
+pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Session) -> Result<RunSpec, Diagnostic> {
     let offer = chosen.answered.catalogs.market.offer(chosen.plan.offer);
     let refused = |exit: Exit, why: String| Diagnostic::new(exit, why);
     if offer.purchase != Purchase::CapacityBlock {
@@ -59,12 +59,14 @@ pub fn chosen(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Session
         machines: spec.nodes,
         hours,
     };
-    let launchers =
-        of_run(&RunSpec { on_demand: vec![Offered::new(pool.clone(), offer.quote.rate)], ..spec.clone() }, session)?;
+    let launchers = launchers_of_run(
+        &RunSpec { on_demand: vec![Offered::new(pool.clone(), offer.quote.rate)], ..spec.clone() },
+        session,
+    )?;
     let (seller, runtime) = (seller(&launchers)?, runtime()?);
     let asking = || "asking for capacity blocks".to_owned();
-    let offers = meanwhile(&session.printer, asking, || runtime.block_on(seller.offered(&wish)))
-        .map_err(|error| said(&spec.run, &error))?;
+    let offers = with_progress(&session.printer, asking, || runtime.block_on(seller.offered(&wish)))
+        .map_err(|error| block_error(&spec.run, &error))?;
     let Some(first) = offers.into_iter().next() else {
         let why = format!(
             "no capacity block of {hours} h for {} x {} is sold in {} now",
@@ -76,8 +78,10 @@ pub fn chosen(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Session
     let spec = on(spec, pool, order)?;
     if !is_wanted {
         let bought = words(&spec).expect("a block was put into it");
-        let why = format!("the plan stands on a capacity block, which nobody buys by mistake: {bought}");
-        return Err(refused(Exit::Usage, why).hint("--buy-capacity-block buys it after a yes").hint("--purchase spot"));
+        let why = format!("the plan needs a capacity block, which is bought only on request: {bought}");
+        return Err(refused(Exit::Usage, why)
+            .hint("--buy-capacity-block buys it after you confirm")
+            .hint("--purchase spot"));
     }
     Ok(spec)
 }
@@ -137,7 +141,7 @@ pub fn begins_at(spec: &RunSpec, now: Timestamp) -> Timestamp {
 }
 
 /// Buys the block, once. The journal has the run already, so a purchase whose answer is lost is found by its marks.
-pub fn bought(
+pub fn buy(
     spec: RunSpec,
     launchers: &Launchers,
     journal: &mut Journal,
@@ -146,7 +150,7 @@ pub fn bought(
     let Some(order) = spec.block.clone() else { return Ok(spec) };
     let (seller, runtime) = (seller(launchers)?, runtime()?);
     let buying = || "buying the capacity block".to_owned();
-    match meanwhile(printer, buying, || runtime.block_on(seller.buy(&spec.run, &order))) {
+    match with_progress(printer, buying, || runtime.block_on(seller.buy(&spec.run, &order))) {
         Ok(reservation) => {
             printer.note(&format!(
                 "gpuplan: {reservation} is bought for {}, {}",
@@ -162,17 +166,17 @@ pub fn bought(
         Err(error) => {
             journal
                 .end(&spec.run, &gpuplan_launch::End::Stopped, Timestamp::now())
-                .map_err(|error| journal_said(&error))?;
-            Err(said(&spec.run, &error))
+                .map_err(|error| journal_error(&error))?;
+            Err(block_error(&spec.run, &error))
         }
     }
 }
 
 /// The reservation of a run that somebody began to buy, from its marks where the journal does not name it.
-pub fn found(spec: RunSpec, launchers: &Launchers, journal: &mut Journal) -> Result<RunSpec, Diagnostic> {
+pub fn find_reservation(spec: RunSpec, launchers: &Launchers, journal: &mut Journal) -> Result<RunSpec, Diagnostic> {
     let Some(order) = spec.block.clone().filter(|order| order.reservation.is_none()) else { return Ok(spec) };
     let (seller, runtime) = (seller(launchers)?, runtime()?);
-    match runtime.block_on(seller.bought(&spec.run, &order.region)).map_err(|error| said(&spec.run, &error))? {
+    match runtime.block_on(seller.bought(&spec.run, &order.region)).map_err(|error| block_error(&spec.run, &error))? {
         Some(reservation) => reserved(spec, reservation, journal),
         None => {
             let why = format!(
@@ -189,7 +193,7 @@ pub fn found(spec: RunSpec, launchers: &Launchers, journal: &mut Journal) -> Res
 fn reserved(spec: RunSpec, reservation: String, journal: &mut Journal) -> Result<RunSpec, Diagnostic> {
     let block = spec.block.clone().map(|order| BlockOrder { reservation: Some(reservation), ..order });
     let spec = RunSpec { block, ..spec };
-    journal.amend(&spec).map_err(|error| journal_said(&error))?;
+    journal.amend(&spec).map_err(|error| journal_error(&error))?;
     Ok(spec)
 }
 
@@ -202,7 +206,7 @@ pub fn until_it_starts(spec: &RunSpec, journal: &Journal, printer: &Printer) -> 
         if left <= SignedDuration::ZERO {
             return Ok(true);
         }
-        if journal.has_ended(&spec.run).map_err(|error| journal_said(&error))? {
+        if journal.has_ended(&spec.run).map_err(|error| journal_error(&error))? {
             return Ok(false);
         }
         if spoke.is_none_or(|spoke| spoke.elapsed() >= WORD) {
@@ -224,7 +228,7 @@ fn seller(launchers: &Launchers) -> Result<&dyn Seller, Diagnostic> {
         .ok_or_else(|| Diagnostic::new(Exit::Usage, "this cloud sells no capacity blocks"))
 }
 
-fn said(run: &str, error: &LaunchError) -> Diagnostic {
+fn block_error(run: &str, error: &LaunchError) -> Diagnostic {
     Diagnostic::new(exit_of(error), format!("{run}: {error}")).hint("gpuplan doctor")
 }
 

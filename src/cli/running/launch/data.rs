@@ -1,12 +1,12 @@
 //! The data of a job before anything is rented: whether it is there, how much it is, and what lies in a folder here.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::runs::store::store_of;
+use crate::runs::clouds::rental_cloud;
+use crate::runs::store::store_error;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::runtime::runtime;
@@ -42,18 +42,18 @@ pub struct Upload {
 
 /// What the machines fetch, and what has to be sent for it. A bucket that may not be looked into from here is left to them: they
 /// have an identity of their own.
-pub fn found_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data, Option<Upload>)>, Diagnostic> {
+pub fn find_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data, Option<Upload>)>, Diagnostic> {
     let Some((data, location)) = data.and_then(|data| Some((data, data.location.as_deref()?))) else { return Ok(None) };
     let (address, folder) = address(location, to.cloud)?;
     let is_mounted = data.reading.storage == Storage::ObjectStore;
-    let held = match look(&address)? {
+    let held = match list_files(&address)? {
         Ok(held) => held,
         Err(StoreError::Denied { .. }) => return Ok(Some((Data { address, files: 0, bytes: 0, is_mounted }, None))),
         Err(StoreError::Missing { .. }) => {
             let why = format!("there is nothing at {address}, which `location` of [data] names; nothing was rented");
             return Err(Diagnostic::new(Exit::Usage, why).hint("location = \"s3://BUCKET/FOLDER\""));
         }
-        Err(error) => return Err(store_of(&error)),
+        Err(error) => return Err(store_error(&error)),
     };
     let Contents { files, bytes, digest, .. } = Contents::of(&address, &held);
     if bytes as f64 > data.size.0 {
@@ -86,11 +86,7 @@ fn address(location: &str, cloud: &str) -> Result<(String, Option<PathBuf>), Dia
             Ok((format!("file://{}", path.display()), Some(path)))
         }
         Some((scheme, _)) => {
-            let own = match cloud {
-                "aws" => "s3",
-                "gcp" => "gs",
-                _ => scheme,
-            };
+            let own = rental_cloud(cloud).map_or(scheme, |cloud| cloud.bucket_scheme);
             if scheme != own {
                 let why = format!("machines of {cloud} have no identity to read {location} with; nothing was rented");
                 return Err(Diagnostic::new(Exit::Usage, why).hint(format!("location = \"{own}://BUCKET/FOLDER\"")));
@@ -100,7 +96,7 @@ fn address(location: &str, cloud: &str) -> Result<(String, Option<PathBuf>), Dia
     }
 }
 
-fn look(address: &str) -> Result<Result<Vec<Held>, StoreError>, Diagnostic> {
+fn list_files(address: &str) -> Result<Result<Vec<Held>, StoreError>, Diagnostic> {
     let runtime = runtime()?;
     Ok(runtime.block_on(async {
         let keys = if address.starts_with("s3://") { gpuplan_clouds::store_keys().await } else { None };
@@ -120,7 +116,7 @@ impl Upload {
                     .map(|()| one.size)
             });
             let mut sending = std::pin::pin!(sending.buffer_unordered(FILES_AT_ONCE));
-            while let Some(size) = sending.try_next().await.map_err(|error| store_of(&error))? {
+            while let Some(size) = sending.try_next().await.map_err(|error| store_error(&error))? {
                 sent += size;
                 if spoke.elapsed() >= WORD {
                     spoke = Instant::now();

@@ -10,8 +10,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::running::launch::arguments::DeliveryArguments;
-use crate::running::launch::data::{Receiver, Upload, found_data};
-use crate::runs::store::store_of;
+use crate::running::launch::data::{Receiver, Upload, find_data};
+use crate::runs::store::store_error;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::runtime::runtime;
@@ -20,6 +20,7 @@ use gpuplan_clouds::http::variable;
 use gpuplan_launch::job::{DOCKER, container, variable_name};
 use gpuplan_launch::{Job, Parcel, Secret};
 use gpuplan_runstore::Run;
+use gpuplan_runstore::sha256;
 use gpuplan_workload::DataSet;
 
 /// What a program for Linux starts with, and where it says for which processor.
@@ -78,7 +79,7 @@ impl Delivery {
         let container = arguments.container.as_deref().or(docker).map(container).transpose();
         let container =
             container.map_err(|error| wrong(&error, "--container pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime"))?;
-        let (data, upload) = found_data(data, to)?.unzip();
+        let (data, upload) = find_data(data, to)?.unzip();
         let setup = arguments.setup.clone();
         let job = Job { command, agent, workdir, setup, environment, secrets, data, container, sweep: None };
         Ok(Self { job, upload: upload.flatten(), parcels })
@@ -99,7 +100,7 @@ impl Delivery {
         }
         runtime()?.block_on(async {
             for (key, bytes) in self.parcels {
-                run.keep_parcel(&key, bytes).await.map_err(|error| store_of(&error))?;
+                run.keep_parcel(&key, bytes).await.map_err(|error| store_error(&error))?;
             }
             Ok(())
         })
@@ -112,7 +113,7 @@ pub fn agent(named: Option<&str>, cloud: &str, parcels: &mut Vec<(String, Vec<u8
         return Ok(Parcel::Address { url: url.to_owned(), sha256: sha256.to_ascii_lowercase() });
     }
     if named.is_some_and(|text| text.contains("://")) {
-        return Err(Diagnostic::new(Exit::Usage, "an agent from an address is not trusted without its hash")
+        return Err(Diagnostic::new(Exit::Usage, "an agent from an address needs its hash")
             .hint("--agent https://.../gpuplan-agent#sha256=HEX"));
     }
     let here = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
@@ -123,14 +124,14 @@ pub fn agent(named: Option<&str>, cloud: &str, parcels: &mut Vec<(String, Vec<u8
     let bytes = fs::read(&path).map_err(|error| {
         Diagnostic::new(
             Exit::Usage,
-            format!("no program for the machines: {}: {error}; nothing was rented", path.display()),
+            format!("the agent for the machines cannot be read: {}: {error}; nothing was rented", path.display()),
         )
         .hint("--agent PATH names it; .ci/agent of the source builds it")
     })?;
     if !bytes.starts_with(ELF) {
         return Err(Diagnostic::new(
             Exit::Usage,
-            format!("{} is no program for Linux; nothing was rented", path.display()),
+            format!("{} is not a Linux program; nothing was rented", path.display()),
         ));
     }
     let sha256 = sha256(&bytes);
@@ -150,7 +151,7 @@ fn region(cloud: &str) -> Result<Vec<(String, String)>, Diagnostic> {
         None => runtime()?.block_on(gpuplan_clouds::store_keys()).map(|(region, _)| region),
     };
     let region = region.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, "the region of the bucket is not known")
+        Diagnostic::new(Exit::Usage, "the region of the bucket is unknown")
             .hint("export AWS_REGION=REGION_OF_THE_BUCKET")
     })?;
     Ok(vec![("AWS_REGION".to_owned(), region)])
@@ -161,8 +162,8 @@ fn found(command: &[String], cloud: &str) -> Result<Vec<String>, Diagnostic> {
     let lies_here = |word: &String| Path::new(word).is_relative() && Path::new(word).is_file();
     if cloud != fake::CLOUD {
         return match command.iter().find(|word| lies_here(word)) {
-            Some(word) => Err(Diagnostic::new(Exit::Usage, format!("`{word}` lies here and not on the machine"))
-                .hint("--workdir . takes this folder along")),
+            Some(word) => Err(Diagnostic::new(Exit::Usage, format!("`{word}` exists here, but not on the machine"))
+                .hint("--workdir . uploads this folder")),
             None => Ok(command.to_vec()),
         };
     }
@@ -226,13 +227,13 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
                 Exit::Usage,
                 format!("git does not list the files of {}: {why}", folder.display()),
             )
-            .hint("`git status` in that folder says more; `--workdir` takes any other folder"));
+            .hint("`git status` in that folder says more; `--workdir` accepts any other folder"));
         }
         _ => all_files(folder, Path::new("")).map_err(|error| Diagnostic::file(folder, &error))?,
     };
     files.sort();
     if files.is_empty() {
-        return Err(Diagnostic::new(Exit::Usage, format!("{} has no file to take along", folder.display())));
+        return Err(Diagnostic::new(Exit::Usage, format!("{} has no files to upload", folder.display())));
     }
     Ok(files)
 }

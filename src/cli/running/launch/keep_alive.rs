@@ -5,11 +5,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::running::launch::arguments::KeepAlive;
-use crate::running::terminate::ended_as;
+use crate::running::terminate::terminate_run;
 use crate::runs::groups;
-use crate::runs::journal::{journal, journal_said, kept};
-use crate::runs::launchers::{Launchers, clock, exit_of, listed, of_run};
-use crate::runs::store::{store, store_of};
+use crate::runs::journal::{find_run, journal_error, open_journal};
+use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run, list_machines};
+use crate::runs::store::{store_error, store_of_run};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
@@ -37,18 +37,21 @@ pub const WORDS: &str = "led       by an EC2 Fleet of one: it starts the next ma
                          the end of the life above, whichever is first. It never falls back to on-demand machines, so no deadline is promised";
 
 /// The run as a group can keep it: spot places of one region and one machine type, and a life that the budget pays for.
-pub fn narrowed(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnostic> {
+pub fn narrow_to_group(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnostic> {
     let Some(KeepAlive::Fleet) = by else { return Ok(spec) };
     let refused =
         |why: &str, hint: &str| Err(Diagnostic::new(Exit::Usage, format!("--keep-alive fleet {why}")).hint(hint));
     let Some(first) = spec.spot.first().filter(|_| spec.stand_in.is_none()).map(|offered| offered.pool.clone()) else {
-        return refused("keeps spot machines, and this plan has none: on-demand machines are not taken away", "--spot");
+        return group_unknown(
+            "keeps spot machines, and this plan has none: on-demand machines are not taken away",
+            "--spot",
+        );
     };
     if first.cloud != aws::CLOUD {
-        return refused("is a service of AWS", "--cloud aws");
+        return group_unknown("is a service of AWS", "--cloud aws");
     }
     if spec.nodes > 1 {
-        return refused("keeps one machine, and this plan has several", "--max-nodes 1");
+        return group_unknown("keeps one machine, and this plan has several", "--max-nodes 1");
     }
     let is_near =
         |offered: &Offered| offered.pool.region == first.region && offered.pool.instance_type == first.instance_type;
@@ -60,7 +63,7 @@ pub fn narrowed(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnos
 
 /// Makes the group, unless an earlier call did: the journal knows one that was answered, its run one that was not, and the token
 /// makes a repeated call the same.
-pub fn handed_over(
+pub fn hand_over(
     spec: &RunSpec,
     launchers: &Launchers,
     journal: &mut Journal,
@@ -69,37 +72,37 @@ pub fn handed_over(
 ) -> Result<Exit, Diagnostic> {
     let (run, runtime) = (spec.run.as_str(), runtime()?);
     let keeper = keeper(launchers)?;
-    let past = kept(run, session)?.past;
-    let is_made = past.orders > 0 && (!past.has_open_order || looked(run, session)?.1.is_some());
+    let past = find_run(run, session)?.past;
+    let is_made = past.orders > 0 && (!past.has_open_order || check_on_run(run, session)?.1.is_some());
     let here = if is_made {
         Vec::new()
     } else {
-        runtime.block_on(keeper.groups(Some(run))).map_err(|error| refused(run, &error))?
+        runtime.block_on(keeper.groups(Some(run))).map_err(|error| group_unknown(run, &error))?
     };
     if !is_made && here.is_empty() {
         let order = order(spec)?;
         let machine = machine(spec, &order)?;
-        journal.intend(run, 1, &order, clock(spec).now()).map_err(|error| journal_said(&error))?;
+        journal.intend(run, 1, &order, clock(spec).now()).map_err(|error| journal_error(&error))?;
         let pools = spec.spot.iter().map(|offered| offered.pool.clone()).collect();
         let answer = runtime.block_on(keeper.keep(KeepRequest { machine, pools }));
         let words = answer.as_ref().map_or_else(ToString::to_string, |group| group.id.clone());
         let is_clear = !matches!(answer, Err(LaunchError::Unclear { .. }));
-        journal.answer(&order.token, &words, is_clear).map_err(|error| journal_said(&error))?;
+        journal.answer(&order.token, &words, is_clear).map_err(|error| journal_error(&error))?;
         match answer {
             Ok(group) => {
                 session.printer.note(&format!("gpuplan: {} keeps {run} alive until {:.0}", group.id, group.expires_at));
             }
-            Err(error @ LaunchError::Unclear { .. }) => return Err(refused(run, &error)),
+            Err(error @ LaunchError::Unclear { .. }) => return Err(group_unknown(run, &error)),
             Err(error) => {
-                journal.end(run, &End::Stopped, Timestamp::now()).map_err(|error| journal_said(&error))?;
+                journal.end(run, &End::Stopped, Timestamp::now()).map_err(|error| journal_error(&error))?;
                 return Err(Diagnostic::new(exit_of(&error), format!("{run}: {error}")).hint("gpuplan doctor"));
             }
         }
     }
-    if is_detached { session.printer.data(&format!("{run}\n")) } else { followed(run, session) }
+    if is_detached { session.printer.data(&format!("{run}\n")) } else { follow(run, session) }
 }
 
-fn refused(run: &str, error: &LaunchError) -> Diagnostic {
+fn group_unknown(run: &str, error: &LaunchError) -> Diagnostic {
     Diagnostic::new(Exit::MayStillCost, format!("{run}: whether a group keeps it is not known: {error}"))
         .hint(format!("gpuplan watch {run}"))
         .hint(format!("gpuplan stop {run}"))
@@ -161,10 +164,10 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
 }
 
 /// Before anybody reads the journal of a run that is kept: what became of it since. A cloud that does not answer is said.
-pub fn noticed(run: &str, journal: &Journal, session: &Session) -> Result<(), Diagnostic> {
-    let Some(kept) = journal.run(run).map_err(|error| journal_said(&error))? else { return Ok(()) };
-    if is_kept(&kept, journal)?
-        && let Err(error) = looked(run, session)
+pub fn update_journal(run: &str, journal: &Journal, session: &Session) -> Result<(), Diagnostic> {
+    let Some(kept) = journal.run(run).map_err(|error| journal_error(&error))? else { return Ok(()) };
+    if groups::is_kept(&kept, journal)?
+        && let Err(error) = check_on_run(run, session)
     {
         session.printer.note(&format!("warning: {run} is shown as it was last seen: {}", error.message));
     }
@@ -172,10 +175,10 @@ pub fn noticed(run: &str, journal: &Journal, session: &Session) -> Result<(), Di
 }
 
 /// Looks at the run until it has ended. Who stops looking changes nothing.
-pub fn followed(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
+pub fn follow(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
     let mut said = String::new();
     loop {
-        let (standing, end) = looked(run, session)?;
+        let (standing, end) = check_on_run(run, session)?;
         match end {
             Some(End::Completed) => return session.printer.data(&format!("{run}: completed\n")),
             Some(End::Failed(why)) => {
@@ -194,21 +197,21 @@ pub fn followed(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
 
 /// One look at a run that is kept, as a leader takes it: machines and what they cost into the journal, and the end of the run where
 /// its store says so or where nothing of it is left.
-pub fn looked(run: &str, session: &Session) -> Result<(String, Option<End>), Diagnostic> {
-    let before = kept(run, session)?;
-    let mut journal = journal(session)?;
+pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>), Diagnostic> {
+    let before = find_run(run, session)?;
+    let mut journal = open_journal(session)?;
     if let Some(end) = &before.end {
         let end = if end == words(&End::Completed) { End::Completed } else { End::Stopped };
         return Ok(("ended".to_owned(), Some(end)));
     }
-    let (spec, clouds) = (&before.spec, of_run(&before.spec, session)?);
+    let (spec, clouds) = (&before.spec, launchers_of_run(&before.spec, session)?);
     let mut machines = Vec::new();
-    for (_, answer) in listed(&clouds, Some(run))? {
-        machines.extend(answer.map_err(|error| refused(run, &error))?);
+    for (_, answer) in list_machines(&clouds, Some(run))? {
+        machines.extend(answer.map_err(|error| group_unknown(run, &error))?);
     }
-    let after = noted(&before, &machines, &mut journal, session)?;
-    let (runtime, store) = (runtime()?, store(spec)?);
-    let (done, outcome) = runtime.block_on(said(&store, spec)).map_err(|error| store_of(&error))?;
+    let after = enter_new_machines(&before, &machines, &mut journal, session)?;
+    let (runtime, store) = (runtime()?, store_of_run(spec)?);
+    let (done, outcome) = runtime.block_on(read_status(&store, spec)).map_err(|error| store_error(&error))?;
     let mut rentals = after.past.rentals.clone();
     let now = clock(spec).now();
     let is_up =
@@ -219,11 +222,11 @@ pub fn looked(run: &str, session: &Session) -> Result<(String, Option<End>), Dia
     }
     let relaunches = u32::try_from(after.machines.len().saturating_sub(1)).unwrap_or(u32::MAX);
     let nothing = Said { at: Timestamp::now(), lines: Vec::new() };
-    journal.keep(run, &rentals, done, relaunches, &nothing).map_err(|error| journal_said(&error))?;
+    journal.keep(run, &rentals, done, relaunches, &nothing).map_err(|error| journal_error(&error))?;
     let up = machines.iter().filter(|machine| machine.state != MachineState::Gone).count();
     let is_young = Timestamp::now().duration_since(spec.started_at) < LATE;
     let groups = if up == 0 && !is_young {
-        runtime.block_on(groups::all(&clouds, Some(run))).map_err(|error| refused(run, &error))?.len()
+        runtime.block_on(groups::all(&clouds, Some(run))).map_err(|error| group_unknown(run, &error))?.len()
     } else {
         1
     };
@@ -232,7 +235,7 @@ pub fn looked(run: &str, session: &Session) -> Result<(String, Option<End>), Dia
     };
     let end = outcome.or_else(|| (groups == 0).then(lost));
     if let Some(end) = &end {
-        ended_as(&kept(run, session)?, end, session)?;
+        terminate_run(&find_run(run, session)?, end, session)?;
     }
     let place =
         machines.iter().find(|machine| machine.state != MachineState::Gone).map(|machine| machine.pool.to_string());
@@ -241,7 +244,12 @@ pub fn looked(run: &str, session: &Session) -> Result<(String, Option<End>), Dia
 }
 
 /// Machines that the journal does not know yet, each with an epoch of its own, since every one is a start of its own.
-fn noted(before: &Kept, machines: &[Machine], journal: &mut Journal, session: &Session) -> Result<Kept, Diagnostic> {
+fn enter_new_machines(
+    before: &Kept,
+    machines: &[Machine],
+    journal: &mut Journal,
+    session: &Session,
+) -> Result<Kept, Diagnostic> {
     let spec = &before.spec;
     let mut new: Vec<&Machine> =
         machines.iter().filter(|machine| !before.machines.iter().any(|known| known.id == machine.id)).collect();
@@ -260,13 +268,13 @@ fn noted(before: &Kept, machines: &[Machine], journal: &mut Journal, session: &S
         let machine = Machine { epoch: (before.machines.len() + number + 1) as u64, ..machine.clone() };
         journal
             .found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))
-            .map_err(|error| journal_said(&error))?;
+            .map_err(|error| journal_error(&error))?;
     }
-    kept(&spec.run, session)
+    find_run(&spec.run, session)
 }
 
 /// Share of the work that is safe, and how the run ended, where its agent says so.
-async fn said(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), gpuplan_runstore::StoreError> {
+async fn read_status(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), gpuplan_runstore::StoreError> {
     let Some(status) = store.status(0).await? else { return Ok((0.0, None)) };
     let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
     let done = (step / spec.steps.max(1.0)).min(1.0);
@@ -344,15 +352,15 @@ pub mod tests {
 
     #[test]
     fn a_group_keeps_to_one_region_and_lives_as_long_as_the_money() {
-        let kept = narrowed(spec(), Some(KeepAlive::Fleet)).unwrap();
+        let kept = narrow_to_group(spec(), Some(KeepAlive::Fleet)).unwrap();
         assert_eq!((kept.spot.len(), kept.on_demand.len(), kept.is_kept), (2, 0, true));
         assert!((kept.lifetime_hours - 10.0).abs() < 1e-9, "five dollars at the dearest rate: {}", kept.lifetime_hours);
-        assert_eq!(narrowed(spec(), None).unwrap(), spec());
+        assert_eq!(narrow_to_group(spec(), None).unwrap(), spec());
     }
 
     #[test]
     fn what_no_fleet_keeps_is_refused_with_what_to_type() {
-        let hint = |spec: RunSpec| narrowed(spec, Some(KeepAlive::Fleet)).unwrap_err().hints.concat();
+        let hint = |spec: RunSpec| narrow_to_group(spec, Some(KeepAlive::Fleet)).unwrap_err().hints.concat();
         assert_eq!(hint(RunSpec { spot: Vec::new(), ..spec() }), "--spot");
         assert_eq!(hint(RunSpec { nodes: 2, ..spec() }), "--max-nodes 1");
         let mut elsewhere = spec();
@@ -362,7 +370,7 @@ pub mod tests {
 
     #[test]
     fn nothing_in_a_kept_machine_grows_old() {
-        let kept = narrowed(spec(), Some(KeepAlive::Fleet)).unwrap();
+        let kept = narrow_to_group(spec(), Some(KeepAlive::Fleet)).unwrap();
         let order = order(&kept).unwrap();
         assert_eq!(order.choice.pool.zone_id.as_deref(), Some("b"), "what it costs is said by the dearest");
         let machine = machine(&kept, &order).unwrap();

@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use crate::finance::entries;
 use crate::running::launch::{capacity_block, keep_alive};
 use crate::runs::groups;
-use crate::runs::journal::{journal, unknown_run};
-use crate::runs::launchers::{Launchers, clock, exit_of, of_run};
-use crate::runs::store::store;
+use crate::runs::journal::{open_journal, unknown_run};
+use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run};
+use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
-use crate::session::progress::meanwhile;
+use crate::session::progress::with_progress;
 use gpuplan_launch::execute::LeadError;
 use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
 use gpuplan_report::format::usd;
@@ -29,48 +29,57 @@ const TICK: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
 pub struct WatchArguments {
-    /// Name of the run
+    /// Name the run
     pub run: String,
-    /// Print a systemd unit that leads the run whenever this user is signed in, and end
+    /// Print a systemd unit that leads the run whenever this user is signed in
     #[arg(long)]
     pub unit: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct ResumeArguments {
-    /// Name of the run
+    /// Name the run
     pub run: String,
 }
 
 /// Leads a run that was left, from what the journal knows.
 pub fn watch(arguments: &WatchArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let mut journal = journal(session)?;
+    let mut journal = open_journal(session)?;
     let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
     let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
     if arguments.unit {
         return unit(&arguments.run, &session.printer);
     }
     if let Some(end) = kept.end {
-        return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` has ended: {end}", arguments.run))
+        return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` has already ended: {end}", arguments.run))
             .hint(format!("gpuplan resume {}", arguments.run))
             .hint("gpuplan status"));
     }
     if groups::is_kept(&kept, &journal)? {
-        return keep_alive::handed_over(&kept.spec, &of_run(&kept.spec, session)?, &mut journal, session, false);
+        return keep_alive::hand_over(
+            &kept.spec,
+            &launchers_of_run(&kept.spec, session)?,
+            &mut journal,
+            session,
+            false,
+        );
     }
     let policy = kept.spec.policy(&AvailabilityModel::prior());
-    led(&kept.spec, policy, of_run(&kept.spec, session)?, &mut journal, session)
+    lead_run(&kept.spec, policy, launchers_of_run(&kept.spec, session)?, &mut journal, session)
 }
 
 /// Leads a run again that was stopped, failed or refused: it goes on from its newest checkpoint.
 pub fn resume(arguments: &ResumeArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let mut journal = journal(session)?;
+    let mut journal = open_journal(session)?;
     let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
     let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
     match kept.end.as_deref() {
         None if groups::is_kept(&kept, &journal)? => {
-            return Err(Diagnostic::new(Exit::Usage, format!("{} is kept alive by its cloud", arguments.run))
-                .hint(format!("gpuplan watch {}", arguments.run)));
+            return Err(Diagnostic::new(
+                Exit::Usage,
+                format!("{} is kept alive by its cloud, and needs no resume", arguments.run),
+            )
+            .hint(format!("gpuplan watch {}", arguments.run)));
         }
         None => {}
         Some("completed") => {
@@ -80,7 +89,7 @@ pub fn resume(arguments: &ResumeArguments, session: &Session) -> Result<Exit, Di
         Some(_) => journal.reopen(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?,
     }
     let policy = kept.spec.policy(&AvailabilityModel::prior());
-    led(&kept.spec, policy, of_run(&kept.spec, session)?, &mut journal, session)
+    lead_run(&kept.spec, policy, launchers_of_run(&kept.spec, session)?, &mut journal, session)
 }
 
 /// A unit of the user's own systemd: restarted when it dies, not when the run has ended.
@@ -97,21 +106,21 @@ fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
     ))
 }
 
-pub fn led(
+pub fn lead_run(
     spec: &RunSpec,
     policy: Policy,
     launchers: Launchers,
     journal: &mut Journal,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
-    let spec = &capacity_block::found(spec.clone(), &launchers, journal)?;
+    let spec = &capacity_block::find_reservation(spec.clone(), &launchers, journal)?;
     if !capacity_block::until_it_starts(spec, journal, &session.printer)? {
         return session.printer.data(&format!("{}: stopped\n", spec.run));
     }
     let (wish, wishes) = watch::channel(Wish::GoOn);
-    let store = store(spec)?;
+    let store = store_of_run(spec)?;
     let bar = bar(&session.printer);
-    let stands = Mutex::new("looking at the run".to_owned());
+    let stands = Mutex::new("checking the run".to_owned());
     let wiring = Wiring {
         launchers: &launchers,
         journal,
@@ -142,18 +151,18 @@ pub fn led(
         // The line moves by itself.
         runtime.block_on(leading)
     } else {
-        meanwhile(
+        with_progress(
             &session.printer,
             || stands.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             || runtime.block_on(leading),
         )
     };
     bar.finish_and_clear();
-    concluded(end, spec, &store, session)
+    conclude(end, spec, &store, session)
 }
 
 /// What the end of leading means for the run, which may go on without.
-fn concluded(
+fn conclude(
     end: Result<Option<End>, LeadError>,
     spec: &RunSpec,
     store: &Run,
@@ -170,11 +179,13 @@ fn concluded(
             session.printer.note(&format!("gpuplan: {run}: {error}"));
             Ok(Exit::Done)
         }
-        Err(error) => left(format!("the run `{run}` is not led any more, and its machines go on: {error}")),
-        Ok(None) => left(format!("the run `{run}` was left: its machines go on, and nothing starts them again")),
+        Err(error) => left(format!("the run `{run}` is no longer led, and its machines keep running: {error}")),
+        Ok(None) => left(format!(
+            "the run `{run}` is no longer led: its machines keep running, and are not replaced when interrupted"
+        )),
         Ok(Some(end)) => {
-            entries::after(store, session);
-            ended(&end, run, &session.printer)
+            entries::enter_ended_run(store, session);
+            report_end(&end, run, &session.printer)
         }
     }
 }
@@ -196,12 +207,12 @@ fn words(standing: &Standing) -> String {
     format!("{:.0} % safe, {} spent: {}", standing.done * 100.0, usd(standing.spent), standing.what)
 }
 
-fn ended(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
+fn report_end(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
     match end {
         End::Completed => printer.data(&format!("{run}: completed\n")),
         End::Stopped => printer.data(&format!("{run}: stopped\n")),
         End::OutOfBudget => {
-            Err(Diagnostic::new(Exit::OverBudget, format!("{run}: the budget is used up; what was saved is kept")))
+            Err(Diagnostic::new(Exit::OverBudget, format!("{run}: the budget is spent; what was saved is kept")))
         }
         End::Failed(why) => Err(Diagnostic::new(Exit::Unexpected, format!("{run}: the program failed: {why}"))
             .hint(format!("gpuplan logs {run}"))),

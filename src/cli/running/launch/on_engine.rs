@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 
-use crate::planning::export::{Question, job_of};
-use crate::running::engine_jobs::of_engine;
+use crate::planning::export::job_of;
+use crate::running::engine_jobs::engine_error;
 use crate::running::launch::arguments::LaunchArguments;
-use crate::runs::journal::{journal, journal_said};
+use crate::runs::journal::{journal_error, open_journal};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::progress::meanwhile;
+use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_export::{Job, Target, Wishes, export};
 use gpuplan_launch::{EngineError, Handed};
@@ -23,29 +23,29 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
         let choices = gpuplan_clouds::ENGINES.join(", ");
         Diagnostic::new(
             Exit::Usage,
-            format!("`{engine}` is no engine that runs can be handed to; choose among {choices}"),
+            format!("`{engine}` is not an engine that gpuplan can submit to; choose one of {choices}"),
         )
         .hint(format!("gpuplan launch FILE --on {} --store URI -- COMMAND", gpuplan_clouds::ENGINES[0]))
         .hint("`gpuplan export FILE --to TARGET` writes files for more engines")
     })?;
     let job = planned(target, arguments, session)?;
     let text = export(target, &job)?;
-    let work = handed(client.name(), &job, text, arguments)?;
+    let work = submission(client.name(), &job, text, arguments)?;
     tell(&work, &job, session);
     if arguments.dry_run {
         return session.printer.data(&work.text);
     }
     session.printer.confirm(arguments.yes, "gpuplan launch -y ...")?;
-    let mut journal = journal(session)?;
-    if !journal.hand(&work).map_err(|error| journal_said(&error))? {
+    let mut journal = open_journal(session)?;
+    if !journal.hand(&work).map_err(|error| journal_error(&error))? {
         return Err(Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", work.run))
             .hint(format!("gpuplan status {}", work.run))
             .hint("--run NAME names another one"));
     }
     let (runtime, asking) = (runtime()?, || format!("handing {} to {}", work.run, work.engine));
-    match meanwhile(&session.printer, asking, || runtime.block_on(client.submit(&work))) {
+    match with_progress(&session.printer, asking, || runtime.block_on(client.submit(&work))) {
         Ok(id) => {
-            journal.handed_as(&work.run, &id).map_err(|error| journal_said(&error))?;
+            journal.handed_as(&work.run, &id).map_err(|error| journal_error(&error))?;
             let (run, engine) = (&work.run, &work.engine);
             session.printer.note(&format!(
                 "gpuplan: {engine} has it as job {}; `gpuplan status {run}` asks it, `gpuplan stop {run}` ends it",
@@ -55,31 +55,24 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
         }
         Err(error) => {
             if !matches!(error, EngineError::Unclear { .. }) {
-                journal.forget_handed(&work.run).map_err(|error| journal_said(&error))?;
+                journal.forget_handed(&work.run).map_err(|error| journal_error(&error))?;
             }
-            Err(of_engine(&error, &work.run))
+            Err(engine_error(&error, &work.run))
         }
     }
 }
 
 /// The plan as a job of the engine, with nothing left to edit.
 fn planned(target: Target, arguments: &LaunchArguments, session: &Session) -> Result<Job, Diagnostic> {
-    let question = Question {
-        workload: &arguments.workload,
-        limits: &arguments.limits,
-        prices: &arguments.prices,
-        measured: &arguments.measured,
-        plan: arguments.plan.as_deref(),
-    };
     let wishes = Wishes {
         run: arguments.run.clone(),
         store: arguments.store.clone(),
-        framework: arguments.workload.framework.clone(),
+        framework: arguments.question.workload.flags.get("training.framework").map(str::to_owned),
         image: arguments.delivery.image.clone(),
         nodes_at_least: arguments.on.min_nodes,
         command: arguments.command.clone(),
     };
-    let job = job_of(&question, wishes, session)?;
+    let job = job_of(&arguments.question, arguments.plan.as_deref(), wishes, session)?;
     let missing = |what: &str, hint: &str| {
         Diagnostic::new(Exit::Usage, format!("{target} needs {what}; nothing was handed over")).hint(hint)
     };
@@ -98,7 +91,7 @@ fn planned(target: Target, arguments: &LaunchArguments, session: &Session) -> Re
     Ok(job)
 }
 
-fn handed(engine: &str, job: &Job, text: String, arguments: &LaunchArguments) -> Result<Handed, Diagnostic> {
+fn submission(engine: &str, job: &Job, text: String, arguments: &LaunchArguments) -> Result<Handed, Diagnostic> {
     let rate = arguments
         .on
         .rate

@@ -2,6 +2,7 @@
 
 use crate::question::answer::Answered;
 use crate::running::launch::arguments::LaunchArguments;
+use crate::runs::clouds::rental_cloud;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_clouds::{aws, fake};
@@ -314,22 +315,19 @@ pub fn run_name(
 
 /// Where checkpoints go: a bucket that the machines may write to with the identity that they have.
 pub fn store_address(arguments: &LaunchArguments, cloud: &str, session: &Session) -> Result<String, Diagnostic> {
-    let (scheme, setup) = match cloud {
-        "aws" => ("s3", "aws"),
-        "gcp" => ("gs", "gcp"),
-        _ => {
-            let local = session.home.state_file("fake-cloud").ok_or_else(super::no_home)?.join("store");
-            let local = std::path::absolute(&local).map_err(|error| Diagnostic::file(&local, &error))?;
-            return Ok(arguments.store.clone().unwrap_or_else(|| format!("file://{}", local.display())));
-        }
+    let Some(rental) = rental_cloud(cloud) else {
+        let local = session.home.state_file("fake-cloud").ok_or_else(no_state_folder)?.join("store");
+        let local = std::path::absolute(&local).map_err(|error| Diagnostic::file(&local, &error))?;
+        return Ok(arguments.store.clone().unwrap_or_else(|| format!("file://{}", local.display())));
     };
+    let scheme = rental.bucket_scheme;
     match &arguments.store {
         Some(store) if store.starts_with(&format!("{scheme}://")) => Ok(store.clone()),
         given => {
             let what = if given.is_some() { "cannot write there" } else { "need a bucket for their checkpoints" };
             Err(Diagnostic::new(Exit::Usage, format!("machines of {cloud} {what}; nothing was rented"))
                 .hint(format!("--store {scheme}://BUCKET/PREFIX"))
-                .hint(format!("gpuplan setup {setup} makes a bucket")))
+                .hint(format!("gpuplan setup {cloud} creates a bucket")))
         }
     }
 }
