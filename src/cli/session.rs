@@ -111,7 +111,7 @@ impl Session {
         Ok(Catalogs { hardware, market })
     }
 
-    /// The snapshot with what earlier runs heard from the clouds laid over it.
+    /// The snapshot with cached answers of the clouds laid over it.
     pub fn catalogs(&self) -> Result<Catalogs, Diagnostic> {
         let Catalogs { hardware, market } = self.snapshot()?;
         let market = match self.home.price_cache().map(|path| Cache::open_existing(&path)) {
@@ -135,7 +135,7 @@ impl Session {
         opened.ok()
     }
 
-    /// Rules of the house: the named file, else the one among the settings. None is no rule.
+    /// Rules of `policy.toml`: the named file, else the one among the settings. `None` without any.
     pub fn policy(&self, named: Option<&Path>, hardware: &Hardware) -> Result<Option<Policy>, Diagnostic> {
         let text = self.settings_file(named, "policy.toml")?;
         let read = |text: String| {

@@ -1,4 +1,4 @@
-//! `catalog`: which rows were asked for; `check` ends with 1 where a row must be mended.
+//! `catalog`: selects the rows to list; `check` exits with 1 if a row must be fixed.
 
 use clap::Subcommand;
 
@@ -98,8 +98,8 @@ fn list_instances(gpus: Option<&str>, clouds: &[String], session: &Session) -> R
 fn list_hosts(clouds: &[String], session: &Session) -> Result<Exit, Diagnostic> {
     let hardware = session.hardware()?;
     let clouds: Vec<CloudId> = clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
-    let asked = hardware.hosts().iter().filter(|host| clouds.is_empty() || clouds.contains(&host.cloud));
-    let rows: Vec<HostLine> = asked.map(HostLine::new).collect();
+    let selected = hardware.hosts().iter().filter(|host| clouds.is_empty() || clouds.contains(&host.cloud));
+    let rows: Vec<HostLine> = selected.map(HostLine::new).collect();
     print(&rows, &hosts::HOST_COLUMNS, session, hosts::machines)
 }
 
@@ -121,7 +121,7 @@ fn list_models(name: Option<&str>, session: &Session) -> Result<Exit, Diagnostic
     print(&rows, &catalog::MODEL_COLUMNS, session, catalog::models)
 }
 
-/// The same rows in whichever format was asked for.
+/// The rows in the requested format.
 fn print<T: Listed>(
     rows: &[T],
     columns: &[(&str, &str)],

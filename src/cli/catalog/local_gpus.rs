@@ -18,7 +18,7 @@ const COLUMNS: [Column; 5] = [
 
 /// Lists this machine's GPUs. A machine without one is an answer of its own: there is nothing to measure on.
 pub fn run(hardware: &Hardware, session: &Session) -> Result<Exit, Diagnostic> {
-    let gpus = local_gpus().map_err(nothing_to_measure_on)?;
+    let gpus = local_gpus().map_err(no_device)?;
     let rows: Vec<LocalGpuLine> = gpus.iter().enumerate().map(|(index, local)| row(index, local, hardware)).collect();
     let text = text(&rows, session)?;
     for row in rows.iter().filter(|row| row.gpu.is_none()) {

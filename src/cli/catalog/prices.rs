@@ -1,4 +1,4 @@
-//! `prices`: which offers were asked for, and where nothing is left, which filter took the last.
+//! `prices`: selects the offers to list, and explains which filter removed the last one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -69,7 +69,7 @@ struct Query {
     regions: Vec<String>,
 }
 
-/// One filter: its words on the command line, what it keeps, and what an offer would have to be asked by.
+/// One filter: its words on the command line, what it keeps, and what to ask for instead.
 struct Filter<'a> {
     words: String,
     keeps: Box<dyn Fn(&Offer) -> bool + 'a>,
@@ -181,7 +181,7 @@ fn history(
 ) -> Result<Exit, Diagnostic> {
     let nothing = || {
         Diagnostic::new(Exit::Usage, "the cache knows no history of these pools")
-            .hint("`gpuplan refresh --history` asks the clouds that tell theirs; every refresh adds to it")
+            .hint("`gpuplan refresh --history` fetches the history that clouds publish; every refresh adds to it")
     };
     let cache = session.home.price_cache().map(|path| Cache::open_existing(&path)).transpose();
     let cache =
@@ -301,7 +301,7 @@ fn has_terms(offer: &Offer, arguments: &PricesArguments) -> bool {
     }
 }
 
-/// Machines that were asked for by name of their GPU and that nothing here prices.
+/// Machines with the requested GPU that no source prices.
 fn unpriced(query: &Query, catalogs: &Catalogs) -> Vec<String> {
     let Some(selector) = &query.gpus else { return Vec::new() };
     let hardware = &catalogs.hardware;

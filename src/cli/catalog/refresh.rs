@@ -1,4 +1,4 @@
-//! `refresh`: asks every source at once, keeps what they say, and tells what each said.
+//! `refresh`: asks every source at once, caches the answers, and lists them by source.
 
 use clap::Args;
 

@@ -173,9 +173,9 @@ fn split_before_rows(lines: &[&str]) -> (String, String) {
     (lines[..at].join("\n"), if tail.is_empty() { tail } else { format!("\n{tail}") })
 }
 
-/// Written beside the file and moved over it, so that a reader never sees half of it.
+/// Written to a temporary file that then replaces it, so that a reader never sees half of it.
 fn replace(path: &Path, text: &str) -> Result<(), Diagnostic> {
-    let beside = path.with_extension("new");
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    let temporary = path.with_extension("new");
+    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, path));
     written.map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))
 }

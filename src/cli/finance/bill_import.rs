@@ -129,7 +129,7 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
     Ok((sums, digest[..HASH].to_owned(), formats))
 }
 
-/// Without the words of a panic that is caught and told as an error.
+/// Without the message of a panic that is caught and reported as an error.
 fn quietly<T>(read: impl FnOnce() -> T) -> T {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));

@@ -17,7 +17,7 @@ use gpuplan_runstore::Run;
 /// Charges of the store that differ from the ledger and are named; more are counted.
 const MOST_NAMED: usize = 5;
 
-/// What a store says now and what the ledger kept: both are named, and the ledger is right.
+/// What the store has now and what the ledger recorded: both are named, and the ledger is right.
 pub fn differ(differing: &[Differing]) -> Diagnostic {
     let mut message = format!(
         "{} charges are in the ledger with other amounts; it keeps what it has, and that is shown",

@@ -1,4 +1,4 @@
-//! What runs say of their money: read from their stores, the stores of a team or those that were launched from here.
+//! Charges of runs: read from the stores of a team, or from those of runs launched from this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,8 +29,8 @@ const AT_ONCE: usize = 16;
 /// Letters of the hash that tells two runs of one name apart.
 const KEY: usize = 12;
 
-/// For a store to say everything of one run, where the rest is known without it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a store may take to answer for one run, where the rest is known without it.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A run with its charges.
 pub struct Reckoned {
@@ -95,7 +95,7 @@ pub fn from_store(addresses: &[String], session: &Session) -> Result<Gathered, D
     Ok(gathered)
 }
 
-/// Runs that were launched from here. A store that does not answer is told; what the ledger has of its runs stands.
+/// Runs that were launched from this machine. A store that does not answer is noted; what the ledger has of its runs stands.
 pub fn from_journal(session: &Session) -> Result<Gathered, Diagnostic> {
     let mut gathered = Gathered::default();
     if session.home.state_file("launches.sqlite").is_none_or(|path| !path.is_file()) {
@@ -113,12 +113,12 @@ pub fn from_journal(session: &Session) -> Result<Gathered, Diagnostic> {
     Ok(gathered)
 }
 
-/// One run that was launched from here. A store that does not answer soon is told.
+/// One run that was launched from this machine. A store that does not answer soon is an error.
 pub fn charges_of_launch(spec: &RunSpec, session: &Session) -> Result<Gathered, Diagnostic> {
     let run = stored(spec, session)?;
-    let read = runtime()?.block_on(async { tokio::time::timeout(PATIENCE, facts(run)).await });
+    let read = runtime()?.block_on(async { tokio::time::timeout(TIMEOUT, facts(run)).await });
     let silent =
-        |_| Diagnostic::new(Exit::Unexpected, format!("{} did not answer within {} s", spec.store, PATIENCE.as_secs()));
+        |_| Diagnostic::new(Exit::Unexpected, format!("{} did not answer within {} s", spec.store, TIMEOUT.as_secs()));
     let mut gathered = Gathered::default();
     gathered.add(&read.map_err(silent)??, session.now)?;
     Ok(gathered)
@@ -191,7 +191,7 @@ fn actual(facts: &RunFacts, found: &[Found]) -> Option<Actual> {
     })
 }
 
-/// Everything that a store says of one run.
+/// Everything that a store knows about one run.
 async fn facts(run: Run) -> Result<RunFacts, Unread> {
     let text = run.spec().await?;
     let spec = text.as_deref().map(of_launch).transpose()?.flatten();

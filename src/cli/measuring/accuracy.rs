@@ -1,4 +1,4 @@
-//! `accuracy`: predicts every published run and says how wrong that is.
+//! `accuracy`: predicts every published run and measures the error.
 
 use std::path::PathBuf;
 

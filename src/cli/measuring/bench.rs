@@ -65,16 +65,16 @@ pub fn run(arguments: &BenchArguments, session: &Session) -> Result<Exit, Diagno
         );
     }
     let hardware = session.hardware()?;
-    let asked = asked(arguments, session)?;
+    let job = workload_of(arguments, session)?;
     let mut target = open(arguments, session, &hardware)?;
     let name = if arguments.full { "full" } else { "quick" };
     let suite =
         if arguments.full { Suite::full() } else { Suite::quick() }.map_err(|error| Diagnostic::unexpected(&error))?;
-    let setting = asked
+    let setting = job
         .as_ref()
         .map(|job| setting(job, target.gpu, target.device.facts().gpus, &hardware, &session.printer))
         .transpose()?;
-    let shapes = asked.as_ref().zip(setting).map(|(job, setting)| Shapes {
+    let shapes = job.as_ref().zip(setting).map(|(job, setting)| Shapes {
         model: &job.model,
         task: job.training.task,
         precision: job.training.precision,
@@ -156,7 +156,7 @@ fn finish(calibration: &Calibration, session: &Session) -> Result<Exit, Diagnost
 }
 
 /// The workload, if one was given; how much is trained does not matter here.
-fn asked(arguments: &BenchArguments, session: &Session) -> Result<Option<Workload>, Diagnostic> {
+fn workload_of(arguments: &BenchArguments, session: &Session) -> Result<Option<Workload>, Diagnostic> {
     if !arguments.workload.is_given() {
         return Ok(None);
     }

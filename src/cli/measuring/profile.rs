@@ -1,4 +1,4 @@
-//! `profile`: measures a run as it is, or reads a profiler's trace; tells step time, what the GPU waits for and what to mend.
+//! `profile`: measures a run unchanged, or reads a profiler's trace: step time, what the GPU waits for and what to fix.
 
 pub mod arguments;
 pub mod exports;

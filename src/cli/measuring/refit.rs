@@ -1,4 +1,4 @@
-//! `accuracy --refit` and `--leave-out`: fits the constants again and says what a workload never seen would get.
+//! `accuracy --refit` and `--leave-out`: refits the constants and estimates the error on workloads never seen.
 
 use std::fs;
 use std::path::Path;

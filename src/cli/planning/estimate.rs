@@ -43,7 +43,7 @@ pub struct EstimateArguments {
 /// Work shorter than this needs no progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A file of cases larger than this is no file of cases.
+/// Most bytes that are read of a file of cases.
 const LARGEST_FILE: u64 = 1 << 30;
 
 pub fn run(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnostic> {

@@ -105,7 +105,7 @@ pub fn job_of(
     Ok(Job::new(&plans, plan, hardware.gpu(instance.node.gpu), instance, wishes)?)
 }
 
-/// `None` for a file that is no JSON: a workload. Of the flags of a question only `--framework` is answered by a recorded plan.
+/// `None` for a file that is not JSON: a workload. Of the flags of a question, a recorded plan takes `--framework` alone.
 fn recorded(question: &QuestionArguments) -> Result<Option<Value>, Diagnostic> {
     let Some(path) = &question.workload.file else { return Ok(None) };
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;

@@ -31,20 +31,20 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
     let asked = named(asked, &mut limits, &hardware).map_err(|error| of_file(path, &error))?;
     let is_given = arguments.question.workload.is_given();
     let stated = if is_given { workload::read(&arguments.question.workload)? } else { WorkloadFile::default() };
-    // A workload file says it all; flags complete what the job's own command says.
+    // A workload file is complete; flags complete what the job's own command states.
     let base = if arguments.question.workload.file.is_some() { stated } else { asked.workload.clone().overlay(stated) };
     let file = base.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
     if file.model == ModelSection::default() && !is_given {
         return priced(&asked, &file.limits, None, arguments, session);
     }
     match workload::resolve(&file, &models) {
-        Ok(_) => beside(&asked, &file, arguments, session),
+        Ok(_) => compare(&asked, &file, arguments, session),
         Err(error) if !is_given => priced(&asked, &file.limits, Some(&error.message), arguments, session),
         Err(error) => Err(error),
     }
 }
 
-/// Where a job counts GPUs without a name, `--gpus` says which it means and limits nothing.
+/// Where a job counts GPUs without naming a model, `--gpus` names it and limits nothing.
 fn named(asked: Asked, limits: &mut LimitsSection, hardware: &Hardware) -> Result<Asked, ImportError> {
     let is_open = asked.choices.iter().any(|choice| choice.chips.is_none() && choice.instance_type.is_none());
     let name = if is_open { limits.gpus.take() } else { None };
@@ -110,7 +110,7 @@ fn priced(
 }
 
 /// The workload on the job's own machines, and on the recommended ones.
-fn beside(
+fn compare(
     asked: &Asked,
     file: &WorkloadFile,
     arguments: &PlanArguments,

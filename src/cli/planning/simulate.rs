@@ -30,7 +30,7 @@ pub struct SimulateArguments {
     pub evaluate: bool,
 }
 
-/// Text larger than this, unpacked, is no file of traces or cases.
+/// Most bytes that are read of traces or cases, unpacked.
 const LARGEST_TEXT: u64 = 1 << 30;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];

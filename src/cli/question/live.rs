@@ -1,4 +1,4 @@
-//! Asks the clouds: every source at once, with progress, kept in the cache. What cannot be had is said and costs only itself.
+//! Asks the clouds for live prices: every source at once, with progress, cached. A source that fails costs only its own prices.
 
 use std::cell::RefCell;
 
@@ -73,7 +73,7 @@ struct Question<'a> {
     future: BoxFuture<'a, Result<Reply, SourceError>>,
 }
 
-/// Asks, and keeps what was said in the cache where there is one.
+/// Asks every source, and caches the answers where there is a cache.
 pub fn ask_clouds(
     market: &Market,
     hardware: &Hardware,

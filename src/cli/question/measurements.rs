@@ -29,7 +29,7 @@ const LARGEST_PROFILE: u64 = 64 << 20;
 /// Folder of the set, among the settings.
 const FOLDER: &str = "calibrations";
 
-/// Said instead of a file: the constants alone.
+/// Stands for no file: the constants alone.
 const NONE: &str = "none";
 
 /// Texts of calibrations and where they stood.
@@ -91,7 +91,7 @@ impl Measurements {
         Self { own_runs: Own::Recorded(runs), ..self }
     }
 
-    /// Runs of the user that the plan goes by. What is left out is told.
+    /// Finished runs of the user that correct the plan. The user is told which are left out.
     pub fn own_runs(&self, printer: &Printer) -> Option<OwnRuns> {
         match &self.own_runs {
             Own::Usable(found) => {
@@ -120,7 +120,7 @@ impl Measurements {
         self.profile.as_ref().map(|(_, profile)| profile)
     }
 
-    /// What they correct for a workload in `precision`. A kept file that cannot be used is told and left out.
+    /// What they correct for a workload in `precision`. A kept file that cannot be used is skipped with a warning.
     pub fn correction(
         &self,
         precision: Precision,

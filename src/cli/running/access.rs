@@ -62,7 +62,7 @@ pub fn logs(arguments: &LogsArguments, session: &Session) -> Result<Exit, Diagno
     let (store, runtime) = (agent_reports::run_or_part(&kept, arguments.index)?, runtime()?);
     let mut said = 0;
     loop {
-        // Whether it had ended is asked first: what it said last is read after.
+        // Its state is read before its output, so that the last output is not missed.
         let is_over = kept.end.is_some();
         let output = runtime.block_on(store.output(arguments.node)).map_err(|error| store_error(&error))?;
         session.printer.data(&String::from_utf8_lossy(output.get(said..).unwrap_or_default()))?;
@@ -84,7 +84,7 @@ pub fn fetch(arguments: &FetchArguments, session: &Session) -> Result<Exit, Diag
     }
     let store = agent_reports::run_or_part(&kept, arguments.index)?;
     let folder = arguments.folder.clone().unwrap_or_else(|| PathBuf::from(store.name()));
-    // What a restore finds beside its checkpoint it puts aside.
+    // A restore moves aside whatever else it finds in the folder.
     if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Diagnostic::new(Exit::Usage, format!("{} is not empty", folder.display()))
             .hint(format!("gpuplan fetch {} NEW_FOLDER", arguments.run)));

@@ -173,7 +173,7 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     })
 }
 
-/// Whether anything lies there is asked when the run is owned, so that the answer is told where the run is looked after.
+/// Whether there is data at the address is checked once the run is owned, so that the answer is in its log.
 pub fn data(arguments: &AgentArguments, here: &Path, offline: bool) -> Result<Option<Data>, Diagnostic> {
     let Some(address) = &arguments.input.data else { return Ok(None) };
     in_reach(address, "the data", offline)?;

@@ -18,7 +18,7 @@ use gpuplan_report::runs::{Activity, MachineLine, MachineState, RunLine, RunStat
 /// Between two looks for more output.
 pub const FOLLOW: Duration = Duration::from_secs(2);
 
-/// Looks at a job that was told to end, and the pause between them: it has its grace to save.
+/// How often a stopped job is polled, and the pause between polls: it has its grace to save.
 const LOOKS: u32 = 300;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ pub fn lines(run: Option<&str>, session: &Session) -> Result<Vec<RunLine>, Diagn
         let status = match kept.end {
             Some(_) => None,
             None => {
-                with_progress(&session.printer, asking, || asked(&kept, &mut journal)).unwrap_or_else(|diagnostic| {
+                with_progress(&session.printer, asking, || poll(&kept, &mut journal)).unwrap_or_else(|diagnostic| {
                     session.printer.warning(&format!(
                         "{}: {}; it is shown as the journal has it",
                         kept.work.run, diagnostic.message
@@ -76,8 +76,8 @@ pub fn lines(run: Option<&str>, session: &Session) -> Result<Vec<RunLine>, Diagn
     Ok(lines)
 }
 
-/// What the engine says now; an end is kept.
-fn asked(kept: &KeptJob, journal: &mut Journal) -> Result<Option<JobStatus>, Diagnostic> {
+/// What the engine reports now; an end is recorded.
+fn poll(kept: &KeptJob, journal: &mut Journal) -> Result<Option<JobStatus>, Diagnostic> {
     let engine = engine_of(kept)?;
     let Some(job) = job_of(kept, &*engine, journal)? else { return Ok(None) };
     let status =
@@ -147,12 +147,12 @@ pub fn logs(run: &str, node: u32, follow: bool, session: &Session) -> Result<Exi
         let kept = found(run, &journal)?;
         let engine = engine_of(&kept)?;
         let Some(job) = job_of(&kept, &*engine, &mut journal)? else { return Err(never_got_it(&kept)) };
-        // Whether it had ended is asked first: what it said last is read after.
-        let is_over = kept.end.is_some() || asked(&kept, &mut journal)?.is_none_or(|status| status.state.is_over());
+        // Its state is polled before its output, so that the last output is not missed.
+        let is_over = kept.end.is_some() || poll(&kept, &mut journal)?.is_none_or(|status| status.state.is_over());
         let output = runtime
             .block_on(engine.logs(&kept.work, &job, node))
             .map_err(|error| engine_error(&error, &kept.work.run))?;
-        // A life that began anew may have said less than the last one.
+        // After a restart the output may be shorter than before.
         said = if output.len() < said { 0 } else { said };
         session.printer.data(&String::from_utf8_lossy(output.get(said..).unwrap_or_default()))?;
         said = output.len();
@@ -174,7 +174,7 @@ pub fn stop(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
     session.printer.data(&format!("{run}: {end}\n"))
 }
 
-/// Ends the job, looks until it has ended, and says how.
+/// Ends the job, polls until it has ended, and returns how it ended.
 fn stopped(run: &str, session: &Session) -> Result<String, Diagnostic> {
     let mut journal = open_journal(session)?;
     let kept = found(run, &journal)?;

@@ -22,7 +22,7 @@ use crate::running::launch::data::Receiver;
 use crate::running::launch::delivery::Delivery;
 use crate::running::launch::lead::lead_run;
 use crate::running::launch::run_spec::{Chosen, run_name, store_address};
-use crate::runs::journal::open_journal;
+use crate::runs::journal::{no_state_folder, open_journal};
 use crate::runs::launchers::{fake_cloud, launchers_of_run, no_launcher};
 use crate::runs::store::{open_store, store_error};
 use crate::session::Session;
@@ -30,12 +30,13 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::{with_early_progress, with_progress};
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake::{self, Scenario};
-use gpuplan_launch::RunSpec;
+use gpuplan_launch::{Journal, RunSpec};
 use gpuplan_plan::Plan;
 use gpuplan_plan::choose::World;
 use gpuplan_plan::explain::{find, plan_id};
 use gpuplan_report::format::{rate, seen, usd};
 use gpuplan_report::plan_text::wrap;
+use gpuplan_runstore::Run;
 use gpuplan_runstore::sweep::name as swept;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_units::{Bytes, Hours, UsdPerHour};
@@ -65,10 +66,12 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
     let preparing = || Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver);
     let delivery = with_early_progress(&session.printer, "checking what is uploaded", preparing)?;
-    let asked =
-        any_zone::collapsed(chosen.specified(arguments, name, address, delivery.job.clone())?, arguments.any_zone)?;
-    let asked = keep_alive::narrowed(asked, arguments.keep_alive)?;
-    let asked = capacity_block::chosen(asked, &chosen, arguments.buy_capacity_block, session)?;
+    let asked = any_zone::merge_zones(
+        chosen.specified(arguments, name, address, delivery.job.clone())?,
+        arguments.machines.any_zone,
+    )?;
+    let asked = keep_alive::narrow_to_group(asked, arguments.machines.keep_alive)?;
+    let asked = capacity_block::plan_block(asked, &chosen, arguments.machines.buy_capacity_block, session)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     tell(&asked, &chosen, &delivery, was, session);
     if arguments.dry_run {
@@ -89,8 +92,22 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
         || "sending agent and folder to the store".to_owned(),
         || delivery.send(&run, &session.printer),
     )?;
+    let mut journal = record_intent(&spec, &run, session)?;
+    let spec = capacity_block::buy(spec, &launchers, &mut journal, &session.printer)?;
+    if spec.is_kept {
+        return keep_alive::hand_over(&spec, &launchers, &mut journal, session, arguments.detach);
+    }
+    if arguments.detach {
+        detached(&spec.run, session)
+    } else {
+        lead_run(&spec, policy, launchers, &mut journal, session)
+    }
+}
+
+/// Records the run in the journal and in its store, before the cloud is asked.
+fn record_intent(spec: &RunSpec, run: &Run, session: &Session) -> Result<Journal, Diagnostic> {
     let mut journal = open_journal(session)?;
-    if !journal.begin(&spec).map_err(|error| Diagnostic::unexpected(&error))? {
+    if !journal.begin(spec).map_err(|error| Diagnostic::unexpected(&error))? {
         return Err(Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", spec.run))
             .hint(format!("gpuplan watch {}", spec.run)));
     }
@@ -102,15 +119,7 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
             spec.store, spec.run
         ));
     }
-    let spec = capacity_block::bought(spec, &launchers, &mut journal, &session.printer)?;
-    if spec.is_kept {
-        return keep_alive::handed_over(&spec, &launchers, &mut journal, session, arguments.detach);
-    }
-    if arguments.detach {
-        detached(&spec.run, session)
-    } else {
-        lead_run(&spec, policy, launchers, &mut journal, session)
-    }
+    Ok(journal)
 }
 
 /// The plan that was asked for, as it stands today.
@@ -212,7 +221,7 @@ fn bid_words(spec: &RunSpec) -> String {
 
 /// The same as `watch`, without this terminal.
 fn detached(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
-    let log = session.home.state_file("leaders").ok_or_else(no_home)?.join(format!("{run}.log"));
+    let log = session.home.state_file("leaders").ok_or_else(no_state_folder)?.join(format!("{run}.log"));
     let failed = |error: std::io::Error| Diagnostic::file(&log, &error).hint(format!("gpuplan watch {run}"));
     log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
     let (out, program) = (std::fs::File::create(&log).map_err(failed)?, std::env::current_exe().map_err(failed)?);

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
-use crate::runs::clouds::rental_cloud;
+use crate::runs::clouds::{rental_cloud, rental_clouds};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_clouds::aws;

@@ -34,7 +34,7 @@ pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagn
         keep_alive::update_journal(&name, &journal, session)?;
         runs.push(journal.run(&name).map_err(|error| journal_error(&error))?.ok_or_else(|| unknown_run(&name))?);
     }
-    // Only machines that may still run are asked after.
+    // Only clouds with machines that may still run are asked.
     let open = runs.iter().filter(|kept| kept.machines.iter().any(|machine| !machine.is_over));
     let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), session)?;
     let mut machines = Vec::new();
@@ -92,7 +92,7 @@ fn failures(line: &RunLine) -> Vec<String> {
     failed.map(text).collect()
 }
 
-/// Machines of a cloud that cannot be asked: running, as far as anybody knows.
+/// Machines of a cloud that cannot be asked: assumed to be running.
 fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
     let rents = kept.spec.clouds().contains(cloud);
     let open = kept.machines.iter().filter(|machine| rents && !machine.is_over);

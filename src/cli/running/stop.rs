@@ -144,9 +144,9 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
         return session.printer.data(&list.json().map_err(|error| Diagnostic::unexpected(&error))?);
     }
     session.printer.data(&list.text())?;
-    let asked: Vec<&str> = clouds.iter().map(|launcher| launcher.cloud()).collect();
+    let names: Vec<&str> = clouds.iter().map(|launcher| launcher.cloud()).collect();
     if unknown.is_empty() && strays.is_empty() {
-        session.printer.note(&format!("{}: every machine with gpuplan's tag belongs to a known run", asked.join(", ")));
+        session.printer.note(&format!("{}: every machine with gpuplan's tag belongs to a known run", names.join(", ")));
     } else if !arguments.yes {
         session.printer.note("hint: gpuplan gc -y terminates them");
     }
@@ -179,7 +179,7 @@ fn unknown_machines(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Mac
     Ok(unknown)
 }
 
-/// A machine that a group has started just now is one that nobody looked at yet.
+/// A machine that a group has just started is not in the journal yet.
 fn is_kept_alive(journal: &Journal, run: &str) -> Result<bool, Diagnostic> {
     let kept = journal.run(run).map_err(|error| journal_error(&error))?;
     kept.map_or(Ok(false), |kept| groups::is_kept(&kept, journal))

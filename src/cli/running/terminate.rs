@@ -16,12 +16,12 @@ use gpuplan_clouds::fake;
 use gpuplan_launch::journal::{Kept, Said};
 use gpuplan_launch::{End, Group, Journal, LaunchError, Machine, MachineState, rented};
 
-/// Looks at what is left after machines were told to end, and the pause between them. A cloud takes a minute or two.
+/// How often terminated machines are listed, and the pause between: a cloud takes a minute or two.
 const LOOKS: u32 = 60;
 
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// Ends every machine of a run, and the group that would start another, looks that they are gone, and gives how many there were.
+/// Ends every machine of a run, and the group that would start another, checks that they are gone, and returns how many there were.
 pub fn terminate_run(kept: &Kept, end: &End, session: &Session) -> Result<usize, Diagnostic> {
     let (run, mut journal) = (kept.spec.run.as_str(), open_journal(session)?);
     if kept.end.is_none() {
@@ -57,9 +57,9 @@ pub fn terminate_run(kept: &Kept, end: &End, session: &Session) -> Result<usize,
 fn store_rented(run: &str, journal: &Journal, printer: &Printer) -> Result<(), Diagnostic> {
     let Some(kept) = journal.run(run).map_err(|error| journal_error(&error))? else { return Ok(()) };
     let all = rented::all(&kept, &clock(&kept.spec));
-    let told = store_of_run(&kept.spec)
+    let stored = store_of_run(&kept.spec)
         .and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(|error| store_error(&error)));
-    if let Err(error) = told {
+    if let Err(error) = stored {
         printer.warning(&format!("what the machines of {run} cost is not in its store: {}", error.message));
     }
     Ok(())
@@ -100,7 +100,7 @@ pub fn rents_at(cloud: &str, machine: &Machine) -> bool {
     if fake::is_own(&machine.id) { cloud == fake::CLOUD } else { cloud == machine.pool.cloud }
 }
 
-/// Ends them and looks until they are gone; gives what is still there.
+/// Ends them and waits until they are gone; returns those that are still there.
 pub fn terminate_all(
     clouds: &Launchers,
     machines: &[Machine],
@@ -111,10 +111,10 @@ pub fn terminate_all(
     let mut left = machines.to_vec();
     for look in 0..LOOKS {
         let each = left.iter().flat_map(|machine| clouds.iter().map(move |cloud| (cloud, machine)));
-        let told = each
+        let requests = each
             .filter(|(cloud, machine)| rents_at(cloud.cloud(), machine))
             .map(|(cloud, machine)| cloud.destroy(&machine.id));
-        let refused = runtime.block_on(join_all(told)).into_iter().find_map(Result::err);
+        let refused = runtime.block_on(join_all(requests)).into_iter().find_map(Result::err);
         let after = list_alive(clouds, run)?;
         left.retain(|machine| after.iter().any(|still| still.id == machine.id));
         if left.is_empty() {

@@ -14,7 +14,7 @@ use gpuplan_runstore::sweep::{RunState, SweepStatus};
 use gpuplan_runstore::{Phase, Run, Status, StoreError};
 
 /// A store that takes longer is not waited for: the journal knows the rest.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Empty where no agent has reported yet.
 #[derive(Clone, Debug, Default)]
@@ -45,9 +45,9 @@ pub fn read_all(runs: &[Kept], session: &Session) -> Result<Vec<AgentReport>, Di
             let sweep = if kept.spec.job.sweep.is_some() { store.sweep_status().await? } else { None };
             Ok::<_, StoreError>(AgentReport { status, sweep, unreadable: None })
         };
-        match tokio::time::timeout(PATIENCE, asking).await {
+        match tokio::time::timeout(TIMEOUT, asking).await {
             Ok(answer) => answer.unwrap_or_else(|error| unreadable(error.to_string())),
-            Err(_) => unreadable(format!("{} did not answer within {} s", kept.spec.store, PATIENCE.as_secs())),
+            Err(_) => unreadable(format!("{} did not answer within {} s", kept.spec.store, TIMEOUT.as_secs())),
         }
     };
     Ok(runtime()?.block_on(join_all(runs.iter().zip(&stores).map(|(kept, store)| ask(kept, store)))))

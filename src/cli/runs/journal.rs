@@ -7,7 +7,7 @@ use gpuplan_launch::journal::{JournalError, Kept};
 use gpuplan_report::runs::RunState;
 
 pub fn open_journal(session: &Session) -> Result<Journal, Diagnostic> {
-    let path = session.home.state_file("launches.sqlite").ok_or_else(no_home)?;
+    let path = session.home.state_file("launches.sqlite").ok_or_else(no_state_folder)?;
     Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
 }
 

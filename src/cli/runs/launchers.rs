@@ -1,7 +1,8 @@
-//! Who rents the machines of a run, and how fast its time passes.
+//! The clouds that rent the machines of a run, and how fast its time passes.
 
 use futures_util::future::join_all;
 
+use crate::runs::journal::no_state_folder;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
@@ -11,7 +12,7 @@ use gpuplan_launch::{Clock, LaunchError, Launcher, Machine, RunSpec};
 pub type Launchers = Vec<Box<dyn Launcher>>;
 
 pub fn fake_cloud(session: &Session) -> Result<FakeCloud, Diagnostic> {
-    let folder = session.home.state_file("fake-cloud").ok_or_else(no_home)?;
+    let folder = session.home.state_file("fake-cloud").ok_or_else(no_state_folder)?;
     let folder = std::path::absolute(&folder).map_err(|error| Diagnostic::file(&folder, &error))?;
     Ok(FakeCloud::at(&folder))
 }

@@ -16,7 +16,7 @@ pub fn open_store(address: &str, run: &str) -> Result<Run, Diagnostic> {
     Ok(Run::new(store, Layout::new(run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?))
 }
 
-/// What a store said, for a person.
+/// An error of a store, with what to do next.
 pub fn store_error(error: &StoreError) -> Diagnostic {
     match error {
         StoreError::Address { .. } => Diagnostic::new(Exit::Usage, error.to_string()),

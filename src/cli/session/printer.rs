@@ -1,4 +1,4 @@
-//! `Printer`: the only place that writes to the terminal. Data to stdout, talk to stderr; a closed pipe is no error.
+//! `Printer`: the only place that writes to the terminal. Data to stdout, messages to stderr; a closed pipe is no error.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
@@ -37,7 +37,7 @@ impl Printer {
         }
     }
 
-    /// Output of a command that is run, as it comes: to stdout, or to stderr. Where nobody listens it is lost, as it would be.
+    /// Output of a command that is run, as it comes: to stdout, or to stderr. A closed stream loses it.
     pub fn pass(&self, bytes: &[u8], is_error: bool) {
         let _ = if is_error {
             io::stderr().write_all(bytes)
@@ -47,7 +47,7 @@ impl Printer {
         };
     }
 
-    /// Talk. Where stderr is closed there is nobody to tell.
+    /// A line for people. Where stderr is closed nobody reads it.
     pub fn note(&self, text: &str) {
         let _ = writeln!(io::stderr(), "{text}");
     }

@@ -1,4 +1,4 @@
-//! No wait without a word: whoever waits hears every few seconds what for.
+//! Progress of slow work: a line every few seconds says what is waited for.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use crate::session::printer::Printer;
 
-/// Between two words. People are promised one every five seconds; a busy machine needs some of them.
-const WORD: Duration = Duration::from_secs(4);
+/// Between two lines. People are promised one every five seconds; a busy machine needs some of them.
+const INTERVAL: Duration = Duration::from_secs(4);
 
-/// Before a question is asked, a person who has just called wonders sooner whether anything happens.
-const FIRST_WORD: Duration = Duration::from_secs(2);
+/// Before a confirmation, a person wonders sooner whether anything happens.
+const FIRST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Does the work, and says beside it what is waited for.
+/// Does the work, and prints meanwhile what it is.
 pub fn with_progress<T>(printer: &Printer, what: impl Fn() -> String + Send, work: impl FnOnce() -> T) -> T {
-    waiting(printer, WORD, what, work)
+    waiting(printer, INTERVAL, what, work)
 }
 
-/// The same while somebody waits to be asked.
+/// The same before a confirmation, with an earlier first line.
 pub fn with_early_progress<T>(printer: &Printer, what: &str, work: impl FnOnce() -> T) -> T {
-    waiting(printer, FIRST_WORD, || what.to_owned(), work)
+    waiting(printer, FIRST_INTERVAL, || what.to_owned(), work)
 }
 
 fn waiting<T>(printer: &Printer, first: Duration, what: impl Fn() -> String + Send, work: impl FnOnce() -> T) -> T {
@@ -29,7 +29,7 @@ fn waiting<T>(printer: &Printer, first: Duration, what: impl Fn() -> String + Se
         scope.spawn(move || {
             let mut pause = first;
             while has_ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                pause = WORD;
+                pause = INTERVAL;
                 printer.note(&format!("gpuplan: {} ({:.0} s)", what(), begun.elapsed().as_secs_f64()));
             }
         });

@@ -29,7 +29,7 @@ struct MlflowFolder {
 }
 
 impl Exports {
-    /// Everything is made before the command starts, so that a folder that cannot be written is told in time.
+    /// Everything is made before the command starts, so that a folder that cannot be written is reported in time.
     pub fn open(arguments: &RunArguments, now: Timestamp) -> Result<Self, Diagnostic> {
         let seconds = now.as_millisecond() as f64 / 1e3;
         let mut exports = Self { prometheus: arguments.prometheus.clone(), ..Self::default() };

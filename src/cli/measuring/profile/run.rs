@@ -1,4 +1,4 @@
-//! `profile run`: the command runs unchanged; counters are sampled and its log is read beside it.
+//! `profile run`: the command runs unchanged while counters are sampled and its log is read.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Stdio};
@@ -24,12 +24,12 @@ use gpuplan_telemetry::steps::Lines;
 use gpuplan_telemetry::{Sample, Step, StepFinder, Summary};
 use gpuplan_workload::profile::{Profile, ProfiledGpu};
 
-/// What a shell says where a program cannot be started (POSIX, "Exit Status for Commands").
+/// Exit codes of a shell that cannot start a program (POSIX, "Exit Status for Commands").
 const NOT_FOUND: u8 = 127;
 
 const NOT_EXECUTABLE: u8 = 126;
 
-/// What a process left behind may still write after the command has ended.
+/// How long to read what background processes still write after the command has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Fewer samples of training than this say less than all samples together.
@@ -185,11 +185,11 @@ async fn follow(
     printer: &Printer,
 ) -> std::io::Result<ExitStatus> {
     let mut out = Output::new(child.stdout.take(), false);
-    let mut talk = Output::new(child.stderr.take(), true);
+    let mut errors = Output::new(child.stderr.take(), true);
     let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
     let mut terminated = signal(SignalKind::terminate())?;
     let mut hung_up = signal(SignalKind::hangup())?;
-    // Ctrl-C reaches the command by itself; it is heard here so that it does not end the profile before its command.
+    // Ctrl-C reaches the command by itself; it is caught here so that it does not end the profile before its command.
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut clock = tokio::time::interval(interval);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -197,13 +197,13 @@ async fn follow(
     let mut ended: Option<(ExitStatus, Instant)> = None;
     loop {
         let left = ended.map_or(Duration::MAX, |(_, at)| LAST_WORDS.saturating_sub(at.elapsed()));
-        let is_silent = out.reader.is_none() && talk.reader.is_none();
+        let is_silent = out.reader.is_none() && errors.reader.is_none();
         if let Some((status, _)) = ended.filter(|_| is_silent || left.is_zero()) {
             return Ok(status);
         }
         tokio::select! {
-            length = out.read() => watched.hear(&mut out, length, printer),
-            length = talk.read() => watched.hear(&mut talk, length, printer),
+            length = out.read() => watched.read(&mut out, length, printer),
+            length = errors.read() => watched.read(&mut errors, length, printer),
             _ = clock.tick(), if ended.is_none() => watched.look(printer),
             status = child.wait(), if ended.is_none() => ended = Some((status?, Instant::now())),
             _ = terminated.recv() => pass_on(pid, Signal::TERM),
@@ -222,7 +222,7 @@ fn pass_on(pid: Option<Pid>, signal: Signal) {
 }
 
 impl Watched {
-    fn hear<R>(&mut self, output: &mut Output<R>, length: usize, printer: &Printer) {
+    fn read<R>(&mut self, output: &mut Output<R>, length: usize, printer: &Printer) {
         let at = self.begun.elapsed().as_secs_f64();
         let bytes = &output.buffer[..length];
         printer.pass(bytes, output.is_error);
@@ -282,7 +282,7 @@ impl Watched {
                 profile.notes.push("no GPU counters: nvidia-smi ended, so there is no driver or no GPU".to_owned());
             }
             Ok(_) if self.gpus.is_empty() => {
-                profile.notes.push("no GPU counters: nvidia-smi said nothing in time".to_owned());
+                profile.notes.push("no GPU counters: nvidia-smi did not answer in time".to_owned());
             }
             Ok(_) => {}
         }
@@ -290,7 +290,7 @@ impl Watched {
             profile.notes.push("the command ended before the first sample: give a shorter --interval".to_owned());
         }
         if profile.step.is_none() {
-            profile.notes.push("no steps were found in the log: tell how one looks with --steps".to_owned());
+            profile.notes.push("no steps were found in the log: describe one with --steps".to_owned());
         }
         profile
     }

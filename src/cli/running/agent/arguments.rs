@@ -195,7 +195,7 @@ pub fn on_stall(text: &str) -> Result<OnStall, String> {
     found.map(|(_, what)| *what).ok_or_else(|| format!("`{text}` is not a valid action; try warn, stop or kill"))
 }
 
-/// Signals that a program can take as a wish to save. The others kill it or mean something else.
+/// Signals that a program can take as a request to save. The others kill it or mean something else.
 pub const SIGNALS: [(&str, Signal); 5] = [
     ("TERM", Signal::TERM),
     ("INT", Signal::INT),

@@ -35,7 +35,7 @@ fn sweep(arguments: &AgentArguments) -> Result<Option<Sweep>, Diagnostic> {
 /// The command line of what carries the runs of this sweep.
 pub fn carrier(arguments: &AgentArguments, run: &str) -> Result<Option<Vec<String>>, Diagnostic> {
     let Some(sweep) = sweep(arguments)? else { return Ok(None) };
-    // A name that is too long for the last run is told before the first one starts.
+    // A name that is too long for the last run is refused before the first one starts.
     Layout::new(&gpuplan_runstore::sweep::name(run, sweep.runs - 1, sweep.runs)).map_err(|error| wrong(&error))?;
     let Sweep { runs, parallel, gpus_per_run } = sweep;
     let numbers = [
@@ -53,7 +53,7 @@ pub fn carrier(arguments: &AgentArguments, run: &str) -> Result<Option<Vec<Strin
     Ok(Some(words.chain(arguments.command.iter().cloned()).collect()))
 }
 
-/// This program and what every agent of the sweep is told alike. Notices, prices, caps and data are those of the sweep.
+/// This program with the options that all agents of the sweep share. Notices, prices, caps and data are those of the sweep.
 fn agent(arguments: &AgentArguments) -> Result<Vec<String>, Diagnostic> {
     let program = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
     let seconds = |time: Duration| format!("{}s", time.as_secs_f64());

@@ -19,31 +19,18 @@ pub struct LaunchArguments {
     /// Keep checkpoints here: s3://bucket/prefix on AWS, gs://bucket/prefix on Google Cloud
     #[arg(long, value_name = "URI")]
     pub store: Option<String>,
-    /// Terminate every machine after this time
-    #[arg(long, value_name = "TIME")]
-    pub lifetime: Option<String>,
+    #[command(flatten)]
+    pub machines: MachineArguments,
     #[command(flatten)]
     pub delivery: DeliveryArguments,
     #[command(flatten)]
     pub on: OnArguments,
-    /// Put this tag on everything rented (repeat for several)
-    #[arg(long = "tag", value_name = "NAME=VALUE")]
-    pub tags: Vec<String>,
     /// Choose what goes wrong at the fake cloud: default, calm, no-notice, quota, sold-out, or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     pub fake_scenario: Option<String>,
     /// Show what would be rented, and rent nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Request spot machines in all zones of a region at once, and let the cloud choose [AWS: CreateFleet, price-capacity-optimized]
-    #[arg(long)]
-    pub any_zone: bool,
-    /// Buy the capacity block that the plan needs: paid up front, used or not [AWS, with --purchase capacity-block]
-    #[arg(long)]
-    pub buy_capacity_block: bool,
-    /// Let the cloud replace a machine that is interrupted, so that nobody has to lead the run [AWS, spot, one machine]
-    #[arg(long, value_name = "GROUP")]
-    pub keep_alive: Option<KeepAlive>,
     /// Lead the run in the background
     #[arg(long)]
     pub detach: bool,
@@ -55,7 +42,29 @@ pub struct LaunchArguments {
     pub command: Vec<String>,
 }
 
+/// Which machines are rented, and for how long.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Machines")]
+pub struct MachineArguments {
+    /// Terminate every machine after this time
+    #[arg(long, value_name = "TIME")]
+    pub lifetime: Option<String>,
+    /// Put this tag on everything rented (repeat for several)
+    #[arg(long = "tag", value_name = "NAME=VALUE")]
+    pub tags: Vec<String>,
+    /// Request spot machines in all zones of a region at once, and let the cloud choose [AWS: CreateFleet, price-capacity-optimized]
+    #[arg(long)]
+    pub any_zone: bool,
+    /// Buy the capacity block that the plan needs: paid up front, used or not [AWS, with --purchase capacity-block]
+    #[arg(long)]
+    pub buy_capacity_block: bool,
+    /// Let the cloud replace a machine that is interrupted, so that nobody has to lead the run [AWS, spot, one machine]
+    #[arg(long, value_name = "GROUP")]
+    pub keep_alive: Option<KeepAlive>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What the machines get")]
 pub struct DeliveryArguments {
     /// Upload this folder, without what git ignores, and run the command in it
     #[arg(long, value_name = "DIR")]

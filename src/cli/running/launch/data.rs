@@ -1,4 +1,4 @@
-//! The data of a job before anything is rented: whether it is there, how much it is, and what lies in a folder here.
+//! The data of a job before anything is rented: whether it exists, how much it is, and what has to be uploaded.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -57,9 +57,9 @@ pub fn find_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data, 
     };
     let Contents { files, bytes, digest, .. } = Contents::of(&address, &held);
     if bytes as f64 > data.size.0 {
-        let (is, said, gb) = (Bytes(bytes as f64), data.size, (bytes as f64 / 1e9).ceil());
+        let (is, stated, gb) = (Bytes(bytes as f64), data.size, (bytes as f64 / 1e9).ceil());
         let why = format!(
-            "{is} lie at {address}, and `size` of [data] says {said}: disks and time were planned for that; nothing was rented"
+            "{is} are stored at {address}, but `size` of [data] states {stated}, which disks and time were planned for; nothing was rented"
         );
         return Err(Diagnostic::new(Exit::Usage, why)
             .hint(format!("size = \"{gb:.0}GB\""))

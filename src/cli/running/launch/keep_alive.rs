@@ -42,16 +42,13 @@ pub fn narrow_to_group(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, 
     let refused =
         |why: &str, hint: &str| Err(Diagnostic::new(Exit::Usage, format!("--keep-alive fleet {why}")).hint(hint));
     let Some(first) = spec.spot.first().filter(|_| spec.stand_in.is_none()).map(|offered| offered.pool.clone()) else {
-        return group_unknown(
-            "keeps spot machines, and this plan has none: on-demand machines are not taken away",
-            "--spot",
-        );
+        return refused("keeps spot machines, and this plan has none: on-demand machines are not taken away", "--spot");
     };
     if first.cloud != aws::CLOUD {
-        return group_unknown("is a service of AWS", "--cloud aws");
+        return refused("is a service of AWS", "--cloud aws");
     }
     if spec.nodes > 1 {
-        return group_unknown("keeps one machine, and this plan has several", "--max-nodes 1");
+        return refused("keeps one machine, and this plan has several", "--max-nodes 1");
     }
     let is_near =
         |offered: &Offered| offered.pool.region == first.region && offered.pool.instance_type == first.instance_type;

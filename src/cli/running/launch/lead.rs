@@ -1,4 +1,4 @@
-//! Leading a run to its end: launched just now, or left before.
+//! Leading a run to its end: a new one, or one that was left.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use gpuplan_runstore::Run;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::Policy;
 
-/// Between two pictures of the line that says where a run stands.
+/// Between two redraws of the progress line.
 const TICK: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub struct ResumeArguments {
     pub run: String,
 }
 
-/// Leads a run that was left, from what the journal knows.
+/// Resumes leading a run, from what the journal knows.
 pub fn watch(arguments: &WatchArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let mut journal = open_journal(session)?;
     let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;

@@ -1,8 +1,9 @@
-//! From a plan to what a launch agrees on: places to rent at, limits, and where the run is kept.
+//! From a plan to the specification of a run: places to rent at, limits, and where the run is kept.
 
 use crate::question::answer::Answered;
 use crate::running::launch::arguments::LaunchArguments;
 use crate::runs::clouds::rental_cloud;
+use crate::runs::journal::no_state_folder;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_clouds::{aws, fake};
@@ -38,7 +39,7 @@ pub const BID_ROOM: i64 = 10;
 /// The finest price that a bid is written with, in nano-dollars: EC2 writes its own so.
 const BID_STEP: i64 = 1000;
 
-/// A machine of a real cloud boots, fetches and restores before its run says a word. Judgement. Seconds.
+/// A machine of a real cloud boots, fetches and restores before its first heartbeat. Judgement. Seconds.
 const SILENCE: f64 = 600.0;
 
 /// One question, answered, and the plan of it that is launched.
@@ -68,7 +69,7 @@ impl Chosen<'_> {
     ) -> Result<RunSpec, Diagnostic> {
         let (spot, on_demand) = self.places();
         let expected = self.expected(&spot, &on_demand);
-        let lifetime = match &arguments.lifetime {
+        let lifetime = match &arguments.machines.lifetime {
             Some(text) => {
                 Hours::parse(text)
                     .map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?
@@ -107,7 +108,7 @@ impl Chosen<'_> {
         })
     }
 
-    /// As many runs beside each other as the machine has room for.
+    /// As many runs at a time as the machine has room for.
     fn sweep(&self) -> Option<Sweep> {
         let sweep = self.answered.resolved.workload.sweep?;
         Some(Sweep { parallel: self.plan.run.packing.side_by_side, ..sweep })
@@ -128,7 +129,7 @@ impl Chosen<'_> {
             Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
             _ => Err(Diagnostic::new(Exit::Usage, format!("--tag `{text}` has no value")).hint("--tag team=research")),
         };
-        let tags: Vec<(String, String)> = arguments.tags.iter().map(read).collect::<Result<_, _>>()?;
+        let tags: Vec<(String, String)> = arguments.machines.tags.iter().map(read).collect::<Result<_, _>>()?;
         let rule = self.limits.policy.as_ref().and_then(|policy| policy.required_tags.as_ref());
         let missing = rule.and_then(|rule| {
             Some((rule, rule.value.iter().find(|name| !tags.iter().any(|(given, _)| given == *name))?))
@@ -175,7 +176,7 @@ impl Chosen<'_> {
         ids.into_iter().map(|id| self.place(market.offer(id))).collect()
     }
 
-    /// What the plan says, for whoever compares it with what came.
+    /// What the plan expects, for the comparison with what happened.
     fn expected(&self, spot: &[Offered], on_demand: &[Offered]) -> Expected {
         let (plan, answered) = (self.plan, self.answered);
         let (market, hardware) = (&answered.catalogs.market, &answered.catalogs.hardware);
@@ -213,7 +214,7 @@ impl Chosen<'_> {
             tokens: (!workload.model.kind.counts_samples()).then_some(plan.run.steps * tokens_of_a_step),
             prices: prices.collect(),
             basis: Some(self.basis()),
-            beside: self.beside(spot.iter().chain(on_demand)),
+            beside: self.side_prices(spot.iter().chain(on_demand)),
             fetched_bytes: self.fetched_from().map(|(data, _)| data.size.0),
         }
     }
@@ -226,9 +227,9 @@ impl Chosen<'_> {
         (!self.is_fake && cloud != self.cloud()).then_some((data, place))
     }
 
-    /// Prices of what is paid beside machines. The store is taken to lie where the plan would rent first. What a stand-in rehearses costs
+    /// Prices of what is paid in addition to machines. The store is taken to lie where the plan would rent first. What a stand-in rehearses costs
     /// nothing.
-    fn beside<'o>(&self, places: impl Iterator<Item = &'o Offered>) -> Vec<SidePrice> {
+    fn side_prices<'o>(&self, places: impl Iterator<Item = &'o Offered>) -> Vec<SidePrice> {
         if self.is_fake {
             return Vec::new();
         }
