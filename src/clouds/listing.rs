@@ -86,7 +86,13 @@ impl<'a> Listing<'a> {
     ) -> Option<&mut Offer> {
         let rate = match rate {
             Ok(rate) if rate > UsdPerHour::default() => rate,
-            Ok(_) => return self.refuse(instance, region, "a price of zero is no price; it is left out".to_owned()),
+            Ok(_) => {
+                return self.refuse(
+                    instance,
+                    region,
+                    "a price of zero is not a valid price; it is left out".to_owned(),
+                );
+            }
             Err(detail) => return self.refuse(instance, region, detail),
         };
         let place = Place { region: region.unwrap_or(ANYWHERE).into(), zone_id: None };
@@ -233,7 +239,7 @@ mod tests {
         assert_eq!(answer.offers[0].availability, Availability::SoldOut);
         assert_eq!(answer.offers[0].suspicions, [Suspicion::PlaceUnknown]);
         let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
-        let zero = "s, gpu_1x_a10: a price of zero is no price; it is left out";
+        let zero = "s, gpu_1x_a10: a price of zero is not a valid price; it is left out";
         assert_eq!(notes, [zero, "lambda: 6 machine types are not in the catalog: a, b, c, d, e, …"]);
     }
 }

@@ -1,8 +1,8 @@
 //! What the journal knows of a run's machines, in the words of the run's store: there it counts for everybody who adds up money.
 
 use crate::clock::Clock;
+use crate::controller::rental::Rental;
 use crate::journal::{Kept, KeptMachine};
-use crate::rental::Rental;
 use gpuplan_runstore::rented::VERSION;
 use gpuplan_runstore::{AllRented, Rented};
 
@@ -16,7 +16,7 @@ pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
             machine: rental.machine.0.clone(),
             epoch: machine.epoch,
             node: machine.node,
-            cloud: kept.spec.stand_in.clone().unwrap_or_else(|| pool.cloud.clone()),
+            cloud: kept.spec.rented_from(&pool.cloud).to_owned(),
             region: pool.region.clone(),
             zone: pool.zone_id.clone(),
             instance_type: pool.instance_type.clone(),

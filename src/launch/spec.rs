@@ -6,15 +6,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::block::BlockOrder;
-use crate::events::{Choice, Terms};
+use crate::controller::events::{Choice, Terms};
 use crate::job::Job;
-use crate::machine::Pool;
+use crate::ports::block::BlockOrder;
+use crate::ports::machine::Pool;
 use gpuplan_runstore::Expected;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::semi_markov::Tables;
 use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
-use gpuplan_units::billing::minimum_billed_seconds;
+use gpuplan_units::billing::{minimum_billed_seconds, read_minimum};
 use gpuplan_units::{MINIMUM_BILLED_SECONDS, Usd, UsdPerHour};
 
 pub const VERSION: u32 = 1;
@@ -29,7 +29,7 @@ pub struct Offered {
     pub pool: Pool,
     pub rate_usd_per_hour: UsdPerHour,
     /// Charged at least for a machine that was started: a minute, or the whole of a capacity block.
-    #[serde(default = "minimum_billed_seconds")]
+    #[serde(default = "minimum_billed_seconds", alias = "billing", deserialize_with = "read_minimum")]
     pub minimum_seconds: u32,
     /// More than this is not paid for it. Spot machines of AWS alone take such a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ pub enum SpecError {
     Malformed(String),
     #[error("the specification of the run was written by another version ({0})")]
     Version(u32),
-    #[error("the run has no place to rent at")]
+    #[error("the specification of the run lists no offers")]
     Nowhere,
 }
 
@@ -132,10 +132,12 @@ impl RunSpec {
 
     /// Clouds that rent its machines, each once.
     pub fn clouds(&self) -> BTreeSet<&str> {
-        match &self.stand_in {
-            Some(name) => BTreeSet::from([name.as_str()]),
-            None => self.places().map(|offered| offered.pool.cloud.as_str()).collect(),
-        }
+        self.places().map(|offered| self.rented_from(&offered.pool.cloud)).collect()
+    }
+
+    /// Who rents machines of this cloud: itself, unless another stands in for all.
+    pub fn rented_from<'a>(&'a self, cloud: &'a str) -> &'a str {
+        self.stand_in.as_deref().unwrap_or(cloud)
     }
 
     /// What the most that this run may cost is: the budget, or every machine for its whole life.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gpuplan::clouds::gcp::account::project::Project;
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
-use gpuplan::clouds::gcp::project::Project;
 use gpuplan::launch::spec::{Offered, VERSION};
 use gpuplan::launch::{Clock, End, Job, Journal, Launcher, Market, Parcel, Pool, RunSpec, Wiring, Wish, lead};
 use gpuplan::runstore::layout::Layout;

@@ -16,7 +16,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_agent::Framework;
-use gpuplan_agent::restore::Restore;
+use gpuplan_agent::checkpoint::restore::Restore;
 use gpuplan_clouds::fake;
 
 #[derive(Debug, Args)]
@@ -96,7 +96,7 @@ pub fn fetch(arguments: &FetchArguments, session: &Session) -> Result<Exit, Diag
         epoch: kept.past.epoch,
         node: 0,
         restart_from_nothing: false,
-        talk: &session.printer,
+        logger: &session.printer,
     };
     let (runtime, fetching) = (runtime()?, || format!("fetching into {}", folder.display()));
     let restored = with_progress(&session.printer, fetching, || runtime.block_on(restore.newest()))

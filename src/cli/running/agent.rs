@@ -11,13 +11,15 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use regex_lite::Regex;
 
-use crate::running::agent::arguments::AgentArguments;
+use crate::running::agent::arguments::{AgentArguments, CheckpointArguments};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
-use gpuplan_agent::claim::ClaimError;
-use gpuplan_agent::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
-use gpuplan_agent::supervise::{Fault, Settings, Stream, Talk, supervise};
-use gpuplan_agent::{Caps, Data, NoticeSource, Notifier, Place, Question};
+use gpuplan_agent::rules::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
+use gpuplan_agent::supervise::settings::{
+    CheckpointSettings, NoticeSettings, ProgramSettings, StallSettings, TeamSettings,
+};
+use gpuplan_agent::supervise::{Fault, Settings, supervise};
+use gpuplan_agent::{Caps, ClaimError, Data, NoticeSource, Notifier, Place, Question, Stream, Talk};
 use gpuplan_clouds::notices;
 use gpuplan_clouds::webhook::Webhook;
 use gpuplan_runstore::history::Keep;
@@ -142,34 +144,43 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     let carrier = sweep::carrier(arguments, layout.run())?;
     let notices: Vec<Arc<dyn NoticeSource>> =
         if offline { Vec::new() } else { notices::sources(&arguments.notice.notices).map_err(refuse)? };
+    let CheckpointArguments { checkpoints, framework, settle, keep_last, keep_every, restart_from_nothing } =
+        &arguments.saving;
     Ok(Settings {
         run: Run::new(store, layout),
         store: arguments.store.clone(),
-        command: arguments.command.clone(),
-        carrier,
-        folder: here.join(&arguments.saving.checkpoints),
+        program: ProgramSettings {
+            command: arguments.command.clone(),
+            carrier,
+            signal: arguments.notice.signal,
+            grace: arguments.notice.grace,
+            first_pause: arguments.backoff,
+            keep_output: !arguments.no_logs,
+        },
         data: data(arguments, &here, offline)?,
-        framework: arguments.saving.framework,
-        settle: arguments.saving.settle,
-        heartbeat: arguments.heartbeat,
-        grace: arguments.notice.grace,
-        first_pause: arguments.backoff,
-        keep: Keep { last: arguments.saving.keep_last, every: arguments.saving.keep_every },
-        worth: question(arguments, caps)?,
+        checkpoints: CheckpointSettings {
+            folder: here.join(checkpoints),
+            framework: *framework,
+            settle: *settle,
+            keep: Keep { last: *keep_last, every: *keep_every },
+            restart_from_nothing: *restart_from_nothing,
+        },
+        team: TeamSettings {
+            rank: rank(arguments, hand_off)?,
+            address: arguments.team.address,
+            heartbeat: arguments.heartbeat,
+            force: arguments.force,
+            machine: arguments.machine.clone(),
+        },
         caps,
-        force: arguments.force,
-        restart_from_nothing: arguments.saving.restart_from_nothing,
-        place: place(arguments, hand_off)?,
-        address: arguments.team.address,
-        keep_output: !arguments.no_logs,
-        stall: Some(arguments.stalls.stall).filter(|stall| !stall.is_zero()),
-        on_stall: arguments.stalls.on_stall,
-        signal: arguments.notice.signal,
+        stall: StallSettings {
+            after: Some(arguments.stalls.stall).filter(|stall| !stall.is_zero()),
+            action: arguments.stalls.on_stall,
+        },
+        notices: NoticeSettings { sources: notices, file: arguments.notice.notice_from.clone() },
         notifier: notifier(arguments, hand_off, offline)?,
+        improvement: question(arguments, caps)?,
         nvidia_smi: arguments.nvidia_smi.clone(),
-        machine: arguments.machine.clone(),
-        notice_from: arguments.notice.notice_from.clone(),
-        notices,
     })
 }
 
@@ -210,7 +221,7 @@ fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, 
     Ok(Caps { budget, rate, billing, lifetime: arguments.spending.lifetime.or(agreed) })
 }
 
-fn place(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place, Diagnostic> {
+fn rank(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place, Diagnostic> {
     let node = arguments.team.node.or(hand_off.map(|hand_off| hand_off.node)).unwrap_or(0);
     let nodes = arguments.team.nodes.or(hand_off.map(|hand_off| hand_off.nodes)).unwrap_or(1);
     if node >= nodes {

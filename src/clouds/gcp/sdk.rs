@@ -12,11 +12,11 @@ use google_cloud_gax::error::CredentialsError;
 use google_cloud_gax::paginator::Paginator;
 use gpuplan_clouds_gcp_clients::Access;
 
+use crate::account::identity;
+use crate::account::project::Project;
 use crate::errors::{INVALID_CREDENTIALS, Reach, explained, reach};
-use crate::identity;
-use crate::pools::Failure;
-use crate::project::Project;
-use crate::zones::{Listing, Zones, last_segment};
+use crate::prices::pools::Failure;
+use crate::prices::zones::{Listing, Zones, last_segment};
 use gpuplan_clouds_http::Request;
 use gpuplan_clouds_http::{one_line, root_cause};
 use gpuplan_market::SourceError;

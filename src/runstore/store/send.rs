@@ -45,7 +45,7 @@ impl Store {
             return Ok(sent);
         }
         let mut upload = self.objects.put_multipart(&self.at(key)).await.map_err(|error| refused(key, &error))?;
-        match send_parts(&mut *upload, reading, first, (key, from)).await {
+        match send_parts(&mut *upload, reading, first, key, from).await {
             Ok(sent) => Ok(sent),
             Err(error) => {
                 // Parts that stay behind cost storage; a store that cannot be reached now is told by its own lifecycle rule.
@@ -61,7 +61,8 @@ async fn send_parts(
     upload: &mut dyn MultipartUpload,
     mut reading: Reading,
     first: Bytes,
-    (key, from): (&str, &Path),
+    key: &str,
+    from: &Path,
 ) -> Result<Sent, StoreError> {
     let (parts, mut arriving) = mpsc::unbounded_channel();
     let (to_hash, to_be_hashed) = channel::<Bytes>();

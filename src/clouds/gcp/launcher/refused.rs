@@ -7,8 +7,8 @@ use google_cloud_compute_v1::model::Operation;
 use google_cloud_gax::error::rpc::StatusDetails;
 
 use crate::CLOUD;
+use crate::account::quotas;
 use crate::errors::{Exceeded, INVALID_CREDENTIALS, Objection, launch_error};
-use crate::quotas;
 use crate::sdk::unauthenticated;
 use gpuplan_clouds_http::{one_line, root_cause};
 use gpuplan_hardware::{CloudId, Hardware};
