@@ -65,6 +65,7 @@ const DOCUMENTS: &[Document] = &[
     document("prices-hosts", "gpuplan prices --hosts -o json", output::<report::hosts::HostOfferList<'static>>),
     document("profile", "gpuplan profile -o json, and the file of --profile", output::<gpuplan::workload::profile::Profile>),
     document("refresh", "gpuplan refresh -o json", output::<report::refresh::SourceList<'static>>),
+    document("report", "gpuplan report -o json", output::<report::page::json::ReportDocument<'static>>),
     document("simulate", "gpuplan simulate -o json", output::<report::simulate::PolicyEvaluation<'static>>),
     document(
         "simulate-answer",
@@ -311,6 +312,14 @@ fn doctor_is_as_its_schema_says() {
     let program = Program::new();
     let text = program.text(&["doctor"], &[0, 1, 2, 6, 7, 8]);
     assert_valid("doctor", "doctor", &serde_json::from_str(&text).unwrap());
+}
+
+#[test]
+fn pages_are_as_their_schema_says() {
+    let program = Program::new();
+    for example in examples().iter().filter(|example| !example.ends_with("phases.toml")) {
+        program.assert_valid("report", &["report", example]);
+    }
 }
 
 #[test]

@@ -219,7 +219,7 @@ pub struct HeldOutInference {
 }
 
 /// Measured over predicted time at 10 % and 90 % when whole groups were held out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RegimeBand {
     pub regime: String,
     pub low: f64,

@@ -1,5 +1,7 @@
 //! `Capacity`: what the user pays or owns already, from `capacity.toml`: private discounts, commitments, own machines.
 
+pub mod owned;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -7,10 +9,10 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::capacity::owned::Owned;
+use crate::catalog::snapshot::Market;
 use crate::offer::{Offer, Place, Purchase};
-use crate::owned::Owned;
 use crate::quote::{Origin, Quote};
-use crate::snapshot::Market;
 use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount, UsdPerHour};
 
@@ -48,7 +50,7 @@ impl TryFrom<DayText> for Day {
             DayText::Plain(date) => date.to_string(),
             DayText::Quoted(text) => text,
         };
-        text.parse().map(Self).map_err(|_| format!("`{text}` is not a day; write it as 2027-01-31"))
+        text.parse().map(Self).map_err(|_| format!("`{text}` is not a valid day; try 2027-01-31"))
     }
 }
 
@@ -150,7 +152,7 @@ impl Capacity {
             let priced =
                 market.offers().iter().filter(|offer| offer.purchase == purchase && discount.is_for(offer, hardware));
             offers.extend(priced.map(|offer| Offer {
-                quote: Quote { rate: rate.of(offer.quote.rate), origin: Origin::User, ..offer.quote },
+                quote: Quote { rate: rate.discounted(offer.quote.rate), origin: Origin::User, ..offer.quote },
                 source: SOURCE.into(),
                 flags: format!("list={}", offer.quote.rate).into(),
                 ..offer.clone()
@@ -175,7 +177,7 @@ enum Rate {
 }
 
 impl Rate {
-    fn of(&self, list: UsdPerHour) -> UsdPerHour {
+    fn discounted(&self, list: UsdPerHour) -> UsdPerHour {
         let whole = (100.0 * PERCENT_PARTS) as i128;
         match self {
             Self::Fixed(rate) => *rate,
@@ -192,7 +194,7 @@ impl Discount {
         let invalid = |detail: String| CapacityError::Invalid { of: format!("discount of {}", self.cloud), detail };
         match (&self.usd_per_hour, self.percent) {
             (Some(rate), None) => match UsdPerHour::parse(rate) {
-                Ok(rate) if rate == UsdPerHour::default() => Err(invalid("usd_per_hour = 0 is no price".to_owned())),
+                Ok(rate) if rate == UsdPerHour::default() => Err(invalid("usd_per_hour = 0 is not a price".to_owned())),
                 Ok(rate) => Ok(Rate::Fixed(rate)),
                 Err(error) => Err(invalid(error.to_string())),
             },
@@ -241,10 +243,12 @@ impl Own {
             invalid(format!("`{}` is not in the catalog; `gpuplan catalog gpus` lists every GPU", self.gpu))
         })?;
         if let Some(gbit) = self.network_gbit_per_s.filter(|gbit| !(gbit.is_finite() && *gbit > 0.0)) {
-            return Err(invalid(format!("network_gbit_per_s = {gbit} is no network; leave it out if there is none")));
+            return Err(invalid(format!(
+                "network_gbit_per_s = {gbit} is not a valid rate; leave it out if there is no network"
+            )));
         }
         if !(self.memory_gib.is_finite() && self.memory_gib >= 0.0) {
-            return Err(invalid(format!("memory_gib = {} is no amount of memory", self.memory_gib)));
+            return Err(invalid(format!("memory_gib = {} is not a valid amount of memory", self.memory_gib)));
         }
         let gpu = hardware.gpu(id);
         let count = GpuCount::parse(&self.gpus_per_node.to_string()).map_err(|error| invalid(error.to_string()))?;
@@ -300,7 +304,7 @@ fn offer(
 ) -> Result<Offer, String> {
     let rate = |text: &str| UsdPerHour::parse(text).map_err(|error| error.to_string());
     if nodes == 0 {
-        return Err("nodes = 0 is no capacity".to_owned());
+        return Err("nodes = 0 is not a capacity".to_owned());
     }
     let mut offer = Offer::live(
         instance,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::owned::Owned;
+use crate::capacity::owned::Owned;
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
 use gpuplan_hardware::InstanceId;
 use gpuplan_units::UsdPerHour;
@@ -58,7 +58,7 @@ impl Purchase {
         }
     }
 
-    /// Word of the contract.
+    /// Word of files and JSON, such as `on-demand`.
     pub fn word(self) -> &'static str {
         match self {
             Self::OnDemand => "on-demand",
@@ -113,7 +113,7 @@ pub struct RiskEvidence {
 }
 
 /// What a cloud says of its capacity in a place at a moment. It informs a choice; none of these is a rate of interruptions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signal {
     /// AWS spot placement score, 1 (hardly) to 10 (very likely).
@@ -129,7 +129,7 @@ pub enum Signal {
 }
 
 /// Whether a machine can be had now, as far as its cloud says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Availability {
     /// Nobody said.
@@ -155,7 +155,7 @@ impl Availability {
 }
 
 /// Why a price may not be recommended unasked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Suspicion {
     SpotAboveOnDemand,

@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use gpuplan_units::{Hours, UsdPerHour};
 
 /// Where a rate came from. A failed refresh changes none of these: old data stays old.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// Asked of the cloud in this run.
@@ -47,7 +47,7 @@ pub struct Quote {
     pub observed_at: Timestamp,
 }
 
-/// Spot quotes live for an hour, others for thirty days (contract section 5).
+/// Spot quotes live for an hour, others for thirty days (docs/prices.md).
 pub const SPOT_FRESH: Hours = Hours(1.0);
 pub const LIST_FRESH: Hours = Hours(30.0 * 24.0);
 

@@ -8,10 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::format;
 use crate::json::{VERSION, pretty};
+use crate::sentences::assumption::sentences;
 use crate::table::{Column, render};
 use gpuplan_estimate::{Bound, MemoryBreakdown, Regime, StepEstimate, Subject, TimeBreakdown};
 use gpuplan_units::{Band, Bytes};
-use gpuplan_workload::{Layout, Measure, Recompute};
+use gpuplan_workload::{Assumption, Layout, Measure, Recompute};
 
 /// Parts of a step with their names, largest kinds first.
 pub fn time_parts(time: &TimeBreakdown) -> Vec<(&'static str, f64)> {
@@ -112,11 +113,13 @@ pub struct EstimateReport<'a> {
     /// Parts of a GPU's memory, the largest first. They are not all live at the fullest moment.
     #[schemars(with = "BTreeMap<String, f64>")]
     memory_bytes: Map<String, Value>,
-    /// What was left open and chosen.
-    assumed: &'a [String],
+    /// What was left open and chosen, as sentences.
+    assumed: Vec<String>,
+    /// The same with figures.
+    assumptions: &'a [Assumption],
 }
 
-pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[String]) -> Result<String, serde_json::Error> {
+pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> Result<String, serde_json::Error> {
     let setting = &made.setting;
     let step = made.step_seconds();
     let (low, high) = MemoryBreakdown::band(Measure::Allocated);
@@ -143,7 +146,8 @@ pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[String]) -> Resul
         regime: made.regime,
         time_seconds: keyed(time_parts(&made.time), "seconds"),
         memory_bytes: keyed(memory_parts(&made.memory), "bytes"),
-        assumed,
+        assumed: sentences(assumed),
+        assumptions: assumed,
     })
 }
 

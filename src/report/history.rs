@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::fit::{Wish, fit};
+use crate::fit::{FlexibleColumn, fit};
 use crate::format::rate;
 use crate::json::{VERSION, pretty};
 use crate::table::{Column, render};
@@ -36,16 +36,16 @@ pub fn sparkline(course: &[Option<UsdPerHour>]) -> String {
 }
 
 pub fn table(pools: &[PoolTrend], hardware: &Hardware, width: u16) -> String {
-    let wishes = [
-        Wish::elastic(Column::left("machine", 0), 14),
-        Wish::elastic(Column::left("place", 0), 14),
-        Wish::needed(Column::right("$/h now", 0), 9),
-        Wish::extra(Column::right("7 days", 0), 6),
-        Wish::extra(Column::right("30 days", 0), 5),
-        Wish::extra(Column::right("low", 0), 4),
-        Wish::extra(Column::right("high", 0), 4),
-        Wish::extra(Column::right("volatility a day", 0), 2),
-        Wish::extra(Column::left("90 days", 0), 7),
+    let flexible = [
+        FlexibleColumn::elastic(Column::left("machine", 0), 14),
+        FlexibleColumn::elastic(Column::left("place", 0), 14),
+        FlexibleColumn::needed(Column::right("$/h now", 0), 9),
+        FlexibleColumn::extra(Column::right("7 days", 0), 6),
+        FlexibleColumn::extra(Column::right("30 days", 0), 5),
+        FlexibleColumn::extra(Column::right("low", 0), 4),
+        FlexibleColumn::extra(Column::right("high", 0), 4),
+        FlexibleColumn::extra(Column::right("volatility a day", 0), 2),
+        FlexibleColumn::extra(Column::left("90 days", 0), 7),
     ];
     let percent = |change: Option<f64>| change.map_or(String::new(), |change| format!("{:+.0} %", change * 100.0));
     let plain = |value: UsdPerHour| rate(value).trim_start_matches('$').to_owned();
@@ -64,7 +64,7 @@ pub fn table(pools: &[PoolTrend], hardware: &Hardware, width: u16) -> String {
         ]
     };
     let mut rows: Vec<Vec<String>> = pools.iter().map(row).collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     render(&columns, rows, width)
 }
 

@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::fit::{ALWAYS, Wish, fit};
+use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::format::{rate, seen, three_figures, usd};
 use crate::plan_json::{Context, plan_json};
 use crate::plan_text::wrap;
+use crate::sentences::assumption::job_sentence;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, Said};
@@ -44,7 +45,7 @@ pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
         row("for", format!("{hours} at most"));
     }
     if !asked.assumed.is_empty() {
-        row("assumed", asked.assumed.join("; "));
+        row("assumed", asked.assumed.iter().map(job_sentence).collect::<Vec<_>>().join("; "));
     }
     if !asked.beside.is_empty() {
         let keys: Vec<&str> = asked.beside.iter().map(|said| said.key.as_str()).collect();
@@ -116,16 +117,16 @@ fn table<'a>(
     named: Named,
     width: u16,
 ) -> String {
-    let wishes = [
-        Wish::needed(Column::left(titles.0, 0), 6),
-        Wish::needed(Column::left("GPUs", 0), 1),
-        Wish::elastic(Column::left("machines", 0), 12),
-        Wish::elastic(Column::left("where", 0), 10),
-        Wish::needed(Column::left("terms", 0), 2),
-        Wish::needed(Column::right("$/h", 0), ALWAYS),
-        Wish::needed(Column::right("cost", 0), 4),
-        Wish::extra(Column::right("seen", 0), 1),
-        Wish::needed(Column::left(titles.1, 0), 5),
+    let flexible = [
+        FlexibleColumn::needed(Column::left(titles.0, 0), 6),
+        FlexibleColumn::needed(Column::left("GPUs", 0), 1),
+        FlexibleColumn::elastic(Column::left("machines", 0), 12),
+        FlexibleColumn::elastic(Column::left("where", 0), 10),
+        FlexibleColumn::needed(Column::left("terms", 0), 2),
+        FlexibleColumn::needed(Column::right("$/h", 0), ALWAYS),
+        FlexibleColumn::needed(Column::right("cost", 0), 4),
+        FlexibleColumn::extra(Column::right("seen", 0), 1),
+        FlexibleColumn::needed(Column::left(titles.1, 0), 5),
     ];
     let mut rows: Vec<Vec<String>> = offers
         .map(|(one, change, gain)| {
@@ -145,7 +146,7 @@ fn table<'a>(
             ]
         })
         .collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     render(&columns, rows, width)
 }
 
@@ -231,7 +232,7 @@ pub fn asked_json(asked: &Asked, hardware: &Hardware) -> Value {
         "understood": asked.understood,
         "no_effect": asked.beside,
         "not_understood": asked.unread,
-        "assumed": asked.assumed,
+        "assumed": asked.assumed.iter().map(job_sentence).collect::<Vec<_>>(),
     })
 }
 

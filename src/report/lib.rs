@@ -32,6 +32,7 @@ pub mod processing;
 pub mod profile_text;
 pub mod refresh;
 pub mod runs;
+pub mod sentences;
 pub mod serving_json;
 mod serving_text;
 pub mod simulate;

@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 
 use crate::format;
 use crate::plan_text::wrap;
+use crate::sentences::assumption::sentences;
 use crate::table::{Column, render};
 use gpuplan_plan::phases::{Taken, Total};
 use gpuplan_units::{Bytes, Hours, UsdPerHour};
+use gpuplan_workload::Assumption;
 use gpuplan_workload::file::WorkloadFile;
 
 /// What is recommended for one phase.
@@ -31,7 +33,7 @@ pub struct Answer {
     /// Its part of a deadline of all.
     pub deadline: Option<Hours>,
     pub taken: Taken,
-    pub assumed: Vec<String>,
+    pub assumed: Vec<Assumption>,
     /// What is worth a line below the table.
     pub remark: Option<String>,
     /// As `plan --phase` gives it.
@@ -70,7 +72,7 @@ fn phase(answer: &Answer) -> Value {
         "deadline_hours": answer.deadline,
         "recommendation": of("recommendation"),
         "notes": of("notes"),
-        "assumed": answer.assumed,
+        "assumed": sentences(&answer.assumed),
     })
 }
 

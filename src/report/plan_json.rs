@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::estimate::time_parts;
 use crate::input::{InputJson, input_json};
+use crate::sentences::assumption::sentences;
 use crate::serving_json::{ServingJson, asked, serving_json};
 use crate::spot_json::{SpotJson, WaitJson, spot_json, wait};
 use gpuplan_estimate::{Machine, OwnRun, Subject, constants};
@@ -21,7 +22,7 @@ use gpuplan_plan::terms::Terms;
 use gpuplan_plan::{Plan, PlanSet};
 use gpuplan_units::{Band, GpuCount, Quantiles, Usd, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
-use gpuplan_workload::{Layout, Sweep, Workload};
+use gpuplan_workload::{Assumption, Layout, Sweep, Workload};
 
 /// What a plan was made from; `plan --locked` starts again from here.
 #[derive(Clone, Debug, Serialize)]
@@ -45,7 +46,7 @@ pub struct Context<'a> {
     pub workload: &'a Workload,
     /// As it was asked, flags included.
     pub file: &'a WorkloadFile,
-    pub assumed: &'a [String],
+    pub assumed: &'a [Assumption],
     pub now: Timestamp,
     pub catalog_sha256: String,
     pub offers_sha256: String,
@@ -237,7 +238,7 @@ fn workload_json(context: &Context) -> Value {
         "sequence_length": workload.training.sequence_length,
         "global_batch": workload.training.global_batch,
         "serving": workload.serving.as_ref().map(asked),
-        "assumed": context.assumed,
+        "assumed": sentences(context.assumed),
         "file": stated(context.file),
     })
 }

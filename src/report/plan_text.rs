@@ -7,6 +7,7 @@ use crate::format;
 use crate::input;
 use crate::plan_json::{Context, PlanJson, SweepJson, plan_json};
 use crate::profile_text;
+use crate::sentences::assumption::sentences;
 use crate::serving_text;
 use crate::spot_text;
 use crate::table::{Column, footer, render};
@@ -36,7 +37,7 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     }
     say(wrap(&workload_line(context.workload), width, "  "));
     if !context.assumed.is_empty() {
-        say(wrap(&format!("Assumed: {}", context.assumed.join("; ")), width, "  "));
+        say(wrap(&format!("Assumed: {}", sentences(context.assumed).join("; ")), width, "  "));
     }
     say(String::new());
     if let Some(best) = &set.recommendation {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::catalog::short_machine_name;
-use crate::fit::{ALWAYS, WIDE, Wish, fit};
+use crate::fit::{ALWAYS, FlexibleColumn, WIDE, fit};
 use crate::format::{rate, seen};
 use crate::json::{VERSION, pretty};
 use crate::table::{Column, footer, render};
@@ -175,18 +175,18 @@ pub fn csv(offers: &[&Offer], hardware: &Hardware) -> Result<String, csv::Error>
 /// Rows, what the marks mean, what is hidden, and what has no price.
 pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16, around: &PriceTable) -> String {
     let is_wide = width >= WIDE;
-    let wishes = [
-        Wish::needed(Column::left("GPUs", 0), 2),
-        Wish::elastic(Column::left("machine", 0), 14),
-        Wish::elastic(Column::left("place", 0), 14),
-        Wish::needed(Column::left("terms", 0), 3),
-        Wish::needed(Column::right("$/GPU-h", 0), ALWAYS),
-        Wish::extra(Column::right("$/h", 0), 4),
-        Wish::needed(Column::right("seen", 0), 1),
-        Wish::extra(Column::right(if is_wide { "taken/month" } else { "taken" }, 0), 2),
-        Wish::extra(Column::right("GiB/GPU", 0), 1),
-        Wish::extra(Column::right("vCPU", 0), 0),
-        Wish::extra(Column::right("RAM GiB", 0), 0),
+    let flexible = [
+        FlexibleColumn::needed(Column::left("GPUs", 0), 2),
+        FlexibleColumn::elastic(Column::left("machine", 0), 14),
+        FlexibleColumn::elastic(Column::left("place", 0), 14),
+        FlexibleColumn::needed(Column::left("terms", 0), 3),
+        FlexibleColumn::needed(Column::right("$/GPU-h", 0), ALWAYS),
+        FlexibleColumn::extra(Column::right("$/h", 0), 4),
+        FlexibleColumn::needed(Column::right("seen", 0), 1),
+        FlexibleColumn::extra(Column::right(if is_wide { "taken/month" } else { "taken" }, 0), 2),
+        FlexibleColumn::extra(Column::right("GiB/GPU", 0), 1),
+        FlexibleColumn::extra(Column::right("vCPU", 0), 0),
+        FlexibleColumn::extra(Column::right("RAM GiB", 0), 0),
     ];
     let most_marks = offers.iter().map(|offer| offer.suspicions.len()).max().unwrap_or(0);
     let most_digits =
@@ -194,7 +194,7 @@ pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16,
     let cells = |offer: &&Offer| cells(offer, hardware, now, (is_wide, most_marks, most_digits));
     let mut rows: Vec<Vec<String>> = offers.iter().map(cells).collect();
     let mut text = around.head.as_ref().map_or(String::new(), |head| format!("{head}\n\n"));
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     text.push_str(&render(&columns, rows, width));
     let hint = if most_marks > 0 {
         "`--max-results 0` shows all, `--trusted` leaves out the marked"

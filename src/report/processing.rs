@@ -6,18 +6,19 @@ use serde_json::{Value, json};
 use crate::format;
 use crate::plan_json::{Inputs, bill_line, stated};
 use crate::plan_text::{bill_table, rejected, wrap};
+use crate::sentences::assumption::sentences;
 use crate::table::{Column, footer, render};
 use gpuplan_plan::processing::{ProcessingPlan, ProcessingSet};
 use gpuplan_units::Hours;
-use gpuplan_workload::Processing;
 use gpuplan_workload::file::WorkloadFile;
+use gpuplan_workload::{Assumption, Processing};
 
 /// Everything beside the plans.
 pub struct Context<'a> {
     pub work: &'a Processing,
     /// As it was asked, flags included.
     pub file: &'a WorkloadFile,
-    pub assumed: &'a [String],
+    pub assumed: &'a [Assumption],
     pub notes: &'a [String],
     pub now: Timestamp,
     pub inputs: Inputs,
@@ -46,7 +47,7 @@ pub fn document(set: &ProcessingSet, context: &Context) -> Value {
                 "writes_bytes": context.work.writes,
                 "shard_seconds": context.work.shard,
             },
-            "assumed": context.assumed,
+            "assumed": sentences(context.assumed),
             "file": stated(context.file),
         },
         "limits": stated(&context.file.limits),
@@ -136,7 +137,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     let samples = format::count(work.samples);
     say(&format!("{}: {samples} samples, {} read, {} stored, no GPU", work.name, work.reads, work.writes), "  ");
     if !context.assumed.is_empty() {
-        say(&format!("Assumed: {}", context.assumed.join("; ")), "  ");
+        say(&format!("Assumed: {}", sentences(context.assumed).join("; ")), "  ");
     }
     say("", "");
     say(

@@ -257,7 +257,7 @@ fn findings_text(findings: &[Finding], width: u16) -> String {
     let mut out = "Findings\n".to_owned();
     for finding in findings {
         let gain = match finding.mended {
-            Mended::Step { left } => format!(" Mending it would save at most {:.0} % of a step.", (1.0 - left) * 100.0),
+            Mended::Step { left } => format!(" Fixing it would save at most {:.0} % of a step.", (1.0 - left) * 100.0),
             _ => String::new(),
         };
         out.push_str(&paragraph(finding, &gain, width));
@@ -265,7 +265,7 @@ fn findings_text(findings: &[Finding], width: u16) -> String {
     out
 }
 
-/// The findings of a profile with what mending each would save of the planned run.
+/// The findings of a profile with what fixing each would save of the planned run.
 pub fn priced(findings: &[PricedFinding], width: u16) -> String {
     let mut out = "What the profile found (savings at best, each by itself)\n".to_owned();
     for priced in findings {

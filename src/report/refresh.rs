@@ -1,4 +1,4 @@
-//! What each source said when it was asked: one row a source, its notes below.
+//! What each source answered: one row a source, its notes below.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -44,7 +44,8 @@ pub struct SourceRow {
 }
 
 impl SourceRow {
-    fn said(&self) -> &'static str {
+    /// What the table says of it.
+    fn label(&self) -> &'static str {
         match self.word {
             Word::Answered => "answered",
             Word::Recent => "not asked",
@@ -63,7 +64,7 @@ pub fn csv(rows: &[SourceRow]) -> Result<String, csv::Error> {
     writer.write_record(["cloud", "source", "is_public", "outcome", "rows", "details"])?;
     for row in rows {
         let (public, count) = (row.is_public.to_string(), row.rows.to_string());
-        writer.write_record([&row.cloud, &row.source, &public, row.said(), &count, &row.details.join("; ")])?;
+        writer.write_record([&row.cloud, &row.source, &public, row.label(), &count, &row.details.join("; ")])?;
     }
     let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -74,7 +75,7 @@ pub fn table(rows: &[SourceRow], width: u16) -> String {
         Column::left("cloud", 0),
         Column::left("source", 0),
         Column::left("for", 100),
-        Column::left("said", 0),
+        Column::left("outcome", 0),
         Column::right("rows", 0),
         Column::left("first note", 110),
     ];
@@ -84,7 +85,7 @@ pub fn table(rows: &[SourceRow], width: u16) -> String {
             row.cloud.clone(),
             row.source.clone(),
             if row.is_public { "anybody" } else { "accounts" }.to_owned(),
-            row.said().to_owned(),
+            row.label().to_owned(),
             if row.rows > 0 { row.rows.to_string() } else { String::new() },
             first.to_owned(),
         ]

@@ -1,9 +1,13 @@
 //! `Training`: task, batch, kernels, optimizer and framework. What the user left out is `None` and is chosen visibly later.
 
+pub mod layout;
+pub mod precision;
+pub mod sweep;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::precision::{BaseWeights, Precision};
+use crate::training::precision::{BaseWeights, Precision};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -124,7 +128,7 @@ impl TryFrom<Vec<String>> for Overlap {
                 "weight-gather" => overlap.weight_gather = true,
                 _ => {
                     return Err(format!(
-                        "`{name}` is no traffic to overlap; choose among tensor-parallel and weight-gather"
+                        "`{name}` is not traffic that can be overlapped; choose tensor-parallel or weight-gather"
                     ));
                 }
             }
@@ -219,7 +223,7 @@ impl TryFrom<Vec<String>> for LoraTargets {
                 Some((_, slot)) => *slot = true,
                 None => {
                     return Err(format!(
-                        "`{name}` is no adapter target; choose among q k v o up gate down head all-linear"
+                        "`{name}` is not an adapter target; choose from q k v o up gate down head all-linear"
                     ));
                 }
             }

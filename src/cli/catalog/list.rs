@@ -7,7 +7,7 @@ use crate::catalog::local_gpus;
 use crate::catalog::snapshot::{self, CatalogRefreshArguments, ImportArguments};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_hardware::names::{did_you_mean, plain};
+use gpuplan_units::names::{did_you_mean, plain};
 use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::check;

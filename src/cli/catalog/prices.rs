@@ -10,7 +10,7 @@ use crate::question::live;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::{Catalogs, Session};
-use gpuplan_hardware::names::did_you_mean;
+use gpuplan_units::names::did_you_mean;
 use gpuplan_hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
 use gpuplan_market::trend::{self, Trend};
 use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase};

@@ -23,6 +23,7 @@ use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::Gpu;
 use gpuplan_plan::filters::Why;
 use gpuplan_plan::physics::best_setting;
+use gpuplan_report::sentences::assumption::sentences;
 use gpuplan_report::{estimate as report, format, plan_text};
 use gpuplan_units::Bytes;
 
@@ -132,7 +133,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
             let _ = writeln!(
                 text,
                 "{}\n",
-                plan_text::wrap(&format!("Assumed: {}", resolved.assumed.join("; ")), session.width, "  ")
+                plan_text::wrap(&format!("Assumed: {}", sentences(&resolved.assumed).join("; ")), session.width, "  ")
             );
             let _ = writeln!(
                 text,

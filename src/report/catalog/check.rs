@@ -22,7 +22,7 @@ const NAMED_ROWS: usize = 6;
 #[derive(Serialize, JsonSchema)]
 pub struct CheckReport<'a> {
     version: u32,
-    /// What has to be mended before the catalog is used.
+    /// What has to be fixed before the catalog is used.
     errors: Vec<FindingLine<'a>>,
     /// What a reader should know.
     notes: Vec<FindingLine<'a>>,

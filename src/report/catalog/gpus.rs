@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::rows::{Listed, is_shown, or_dash};
-use crate::fit::{ALWAYS, Wish, fit};
+use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::json::VERSION;
 use crate::table::{Column, render};
 use crate::wrap::wrap;
@@ -72,18 +72,18 @@ pub const GPU_COLUMNS: [(&str, &str); 18] = [
 ];
 
 pub fn gpus(gpus: &[&Gpu], width: u16) -> String {
-    let wishes = [
-        Wish::elastic(Column::left("GPU", 0), 14),
-        Wish::needed(Column::right("GiB", 0), ALWAYS),
-        Wish::needed(Column::right("GB/s", 0), 9),
-        Wish::needed(Column::right("bf16", 0), 8),
-        Wish::needed(Column::right("fp8", 0), 7),
-        Wish::needed(Column::right("fp32", 0), 6),
-        Wish::needed(Column::right("measured", 0), 5),
-        Wish::extra(Column::left("link", 0), 4),
-        Wish::extra(Column::right("watts", 0), 3),
-        Wish::extra(Column::right("unsure", 0), 2),
-        Wish::extra(Column::left("evidence", 0), 1),
+    let flexible = [
+        FlexibleColumn::elastic(Column::left("GPU", 0), 14),
+        FlexibleColumn::needed(Column::right("GiB", 0), ALWAYS),
+        FlexibleColumn::needed(Column::right("GB/s", 0), 9),
+        FlexibleColumn::needed(Column::right("bf16", 0), 8),
+        FlexibleColumn::needed(Column::right("fp8", 0), 7),
+        FlexibleColumn::needed(Column::right("fp32", 0), 6),
+        FlexibleColumn::needed(Column::right("measured", 0), 5),
+        FlexibleColumn::extra(Column::left("link", 0), 4),
+        FlexibleColumn::extra(Column::right("watts", 0), 3),
+        FlexibleColumn::extra(Column::right("unsure", 0), 2),
+        FlexibleColumn::extra(Column::left("evidence", 0), 1),
     ];
     let cells = |gpu: &&Gpu| {
         vec![
@@ -101,7 +101,7 @@ pub fn gpus(gpus: &[&Gpu], width: u16) -> String {
         ]
     };
     let mut rows: Vec<Vec<String>> = gpus.iter().map(cells).collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     let mut note =
         "GiB visible to software; bf16, fp8, fp32: dense peak TFLOP/s; measured: highest bf16 TFLOP/s published"
             .to_owned();

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::rows::{Listed, RowOrigin, is_shown, or_dash, short_machine_name};
-use crate::fit::{ALWAYS, WIDE, Wish, fit};
+use crate::fit::{ALWAYS, FlexibleColumn, WIDE, fit};
 use crate::format::three_figures;
 use crate::json::VERSION;
 use crate::table::{Column, render};
@@ -137,17 +137,17 @@ impl<'a> InstanceLine<'a> {
 }
 
 pub fn instances(lines: &[InstanceLine], width: u16) -> String {
-    let wishes = [
-        Wish::needed(Column::left("cloud", 0), ALWAYS),
-        Wish::elastic(Column::left("machine", 0), 24),
-        Wish::elastic(Column::left("GPUs", 0), 20),
-        Wish::needed(Column::right("GiB", 0), 3),
-        Wish::needed(Column::right("vCPU", 0), 2),
-        Wish::needed(Column::right("RAM", 0), 1),
-        Wish::extra(Column::left("GPU link", 0), 8),
-        Wish::extra(Column::left("fabric", 0), 7),
-        Wish::extra(Column::left("sold as", 0), 6),
-        Wish::extra(Column::right("NVMe GB", 0), 5),
+    let flexible = [
+        FlexibleColumn::needed(Column::left("cloud", 0), ALWAYS),
+        FlexibleColumn::elastic(Column::left("machine", 0), 24),
+        FlexibleColumn::elastic(Column::left("GPUs", 0), 20),
+        FlexibleColumn::needed(Column::right("GiB", 0), 3),
+        FlexibleColumn::needed(Column::right("vCPU", 0), 2),
+        FlexibleColumn::needed(Column::right("RAM", 0), 1),
+        FlexibleColumn::extra(Column::left("GPU link", 0), 8),
+        FlexibleColumn::extra(Column::left("fabric", 0), 7),
+        FlexibleColumn::extra(Column::left("sold as", 0), 6),
+        FlexibleColumn::extra(Column::right("NVMe GB", 0), 5),
     ];
     let most_digits = lines.iter().map(|line| line.gpus.gpu_count.to_string().len()).max().unwrap_or(0);
     let cells = |line: &InstanceLine| {
@@ -169,7 +169,7 @@ pub fn instances(lines: &[InstanceLine], width: u16) -> String {
         ]
     };
     let mut rows: Vec<Vec<String>> = lines.iter().map(cells).collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     let mut note = format!("{} machines; GiB of one GPU, RAM in GiB", lines.len());
     if is_shown(&columns, "fabric") {
         note.push_str("; fabric: network that GPUs use between machines, Gbit/s a machine");

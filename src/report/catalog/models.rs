@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::rows::Listed;
-use crate::fit::{ALWAYS, Wish, fit, shorten};
+use crate::fit::{ALWAYS, FlexibleColumn, fit, shorten};
 use crate::format::count;
 use crate::json::VERSION;
 use crate::table::{Column, render};
@@ -123,17 +123,17 @@ impl<'a> ModelLine<'a> {
 }
 
 pub fn models(lines: &[ModelLine], width: u16) -> String {
-    let wishes = [
-        Wish::elastic(Column::left("model", 0), 16),
-        Wish::needed(Column::left("kind", 0), 1),
-        Wish::needed(Column::right("size", 0), ALWAYS),
-        Wish::needed(Column::right("layers", 0), 8),
-        Wish::needed(Column::right("hidden", 0), 7),
-        Wish::needed(Column::right("heads", 0), 6),
-        Wish::needed(Column::right("ffn", 0), 5),
-        Wish::extra(Column::right("context", 0), 9),
-        Wish::extra(Column::right("vocab", 0), 8),
-        Wish::extra(Column::left("source", 0), 1),
+    let flexible = [
+        FlexibleColumn::elastic(Column::left("model", 0), 16),
+        FlexibleColumn::needed(Column::left("kind", 0), 1),
+        FlexibleColumn::needed(Column::right("size", 0), ALWAYS),
+        FlexibleColumn::needed(Column::right("layers", 0), 8),
+        FlexibleColumn::needed(Column::right("hidden", 0), 7),
+        FlexibleColumn::needed(Column::right("heads", 0), 6),
+        FlexibleColumn::needed(Column::right("ffn", 0), 5),
+        FlexibleColumn::extra(Column::right("context", 0), 9),
+        FlexibleColumn::extra(Column::right("vocab", 0), 8),
+        FlexibleColumn::extra(Column::left("source", 0), 1),
     ];
     let number = |value: Option<u32>| value.map_or("-".to_owned(), |value| value.to_string());
     let cells = |line: &ModelLine| {
@@ -156,7 +156,7 @@ pub fn models(lines: &[ModelLine], width: u16) -> String {
         ]
     };
     let mut rows: Vec<Vec<String>> = lines.iter().map(cells).collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     let note = format!(
         "{} models; heads: of queries/of keys where they differ; `--output json` has their other names",
         lines.len()

@@ -1,15 +1,14 @@
 //! Sequences of an optimizer step: stated, counted from tokens, or what published recipes use.
 
+use crate::assumption::{Assumption, BatchBasis};
 use crate::file::TrainingSection;
 use crate::file::WorkloadFileError;
-use crate::file::resolved::Assumed;
 use crate::file::scalar::{conflict, count, invalid, whole};
 use crate::model::Model;
 use crate::training::Task;
 
 /// Batch in tokens by model size, each up to so many parameters: Brown et al. 2020 (arXiv 2005.14165) table 2.1.
-const PRETRAINING_TOKENS: [(f64, f64, &str); 4] =
-    [(0.76e9, 0.5e6, "0.5M"), (2.7e9, 1e6, "1M"), (13e9, 2e6, "2M"), (f64::INFINITY, 3.2e6, "3.2M")];
+const PRETRAINING_TOKENS: [(f64, f64); 4] = [(0.76e9, 0.5e6), (2.7e9, 1e6), (13e9, 2e6), (f64::INFINITY, 3.2e6)];
 
 /// Fine-tuning of all weights: the recipe of Stanford Alpaca (tatsu-lab/stanford_alpaca, README).
 const FULL_FINE_TUNE_SEQUENCES: u64 = 128;
@@ -58,7 +57,7 @@ pub(super) fn global_batch(
     task: Task,
     model: &Model,
     sequence_length: u32,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<u64, WorkloadFileError> {
     if section.global_batch.is_some() && section.global_batch_tokens.is_some() {
         return Err(conflict("training.global_batch", "training.global_batch_tokens"));
@@ -69,16 +68,13 @@ pub(super) fn global_batch(
             .map(|sequences| ("training.global_batch_tokens", sequences)),
     };
     let Some((key, sequences)) = stated else {
-        let (sequences, why) = recipe(task, model, sequence_length);
-        let sequences = sequences.next_multiple_of(local.sequences());
-        assumed.note("global_batch", sequences, why);
-        return Ok(sequences);
+        return Ok(recipe(task, model, sequence_length, local.sequences(), assumed));
     };
     if !sequences.is_multiple_of(local.sequences()) {
         let rank = local.sequences();
         return Err(invalid(
             key,
-            format!("{sequences} sequences are no multiple of micro_batch x grad_accumulation = {rank}"),
+            format!("{sequences} sequences are not a multiple of micro_batch x grad_accumulation = {rank}"),
         ));
     }
     Ok(sequences)
@@ -88,7 +84,7 @@ fn from_tokens(
     section: &TrainingSection,
     model: &Model,
     length: u32,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<Option<u64>, WorkloadFileError> {
     let key = "training.global_batch_tokens";
     let Some(tokens) = count(key, section.global_batch_tokens.as_ref())? else { return Ok(None) };
@@ -102,26 +98,32 @@ fn from_tokens(
     }
     let rounded = divisible(sequences);
     if rounded as f64 != sequences {
-        let why = format!("{tokens} tokens in sequences of {length}, rounded by at most 5 % to divide over GPUs");
-        assumed.note("global_batch", rounded, why);
+        assumed.push(Assumption::GlobalBatchRounded { sequences: rounded, tokens, sequence_length: length });
     }
     Ok(Some(rounded))
 }
 
-fn recipe(task: Task, model: &Model, sequence_length: u32) -> (u64, String) {
-    if task.has_adapters() {
-        return (ADAPTER_SEQUENCES, "QLoRA, arXiv 2305.14314 table 9".to_owned());
+/// Sequences of a published recipe, in multiples of what one rank does.
+fn recipe(task: Task, model: &Model, sequence_length: u32, multiple: u64, assumed: &mut Vec<Assumption>) -> u64 {
+    let published = if task.has_adapters() {
+        Some((ADAPTER_SEQUENCES, BatchBasis::Qlora))
+    } else if model.kind.counts_samples() {
+        Some((IMAGES, BatchBasis::Goyal))
+    } else if task == Task::FullFineTune {
+        Some((FULL_FINE_TUNE_SEQUENCES, BatchBasis::Alpaca))
+    } else {
+        None
+    };
+    if let Some((sequences, basis)) = published {
+        let sequences = sequences.next_multiple_of(multiple);
+        assumed.push(Assumption::GlobalBatch { sequences, basis });
+        return sequences;
     }
-    if model.kind.counts_samples() {
-        return (IMAGES, "reference minibatch of Goyal et al., arXiv 1706.02677".to_owned());
-    }
-    if task == Task::FullFineTune {
-        return (FULL_FINE_TUNE_SEQUENCES, "recipe of Stanford Alpaca".to_owned());
-    }
-    let row = PRETRAINING_TOKENS.iter().find(|(parameters, ..)| model.parameters <= *parameters);
-    let (_, tokens, word) = row.unwrap_or(&PRETRAINING_TOKENS[PRETRAINING_TOKENS.len() - 1]);
-    let sequences = divisible((tokens / f64::from(sequence_length)).max(1.0));
-    (sequences, format!("{word} tokens at this size in GPT-3, arXiv 2005.14165 table 2.1, rounded to divide over GPUs"))
+    let row = PRETRAINING_TOKENS.iter().find(|(parameters, _)| model.parameters <= *parameters);
+    let (_, tokens) = *row.unwrap_or(&PRETRAINING_TOKENS[PRETRAINING_TOKENS.len() - 1]);
+    let sequences = divisible((tokens / f64::from(sequence_length)).max(1.0)).next_multiple_of(multiple);
+    assumed.push(Assumption::GlobalBatchOfGpt3 { sequences, tokens });
+    sequences
 }
 
 /// A whole number within `ROUNDING` of `sequences` that the largest power of two divides; a whole number stays as it is.

@@ -1,19 +1,21 @@
 //! `[data]` of a workload file: read, checked, and completed with defaults that are listed.
 
 use crate::amount::DataSet;
-use crate::data::{DataKind, Decoder, FileLayout, Reading};
-use crate::file::resolved::Assumed;
+use crate::assumption::Assumption;
+use crate::data::{DataKind, Decoder, Reading, Storage};
 use crate::file::scalar::{bytes, choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{DataSection, WorkloadFileError};
 use gpuplan_units::{Bytes, Seconds};
 
 /// No host starts more loaders for a GPU.
 const MOST_WORKERS: u32 = 1024;
+/// Lines of a frame where nothing is said.
+const FRAME_HEIGHT: u32 = 720;
 
 pub(super) fn resolve(
     section: &DataSection,
     sequence: u32,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<Option<DataSet>, WorkloadFileError> {
     // Checked even where nothing needs them.
     let samples = count("data.samples", section.samples.as_ref())?;
@@ -24,7 +26,7 @@ pub(super) fn resolve(
     }
     let place = match section.place.as_deref().map(str::trim) {
         Some(place) if place.is_empty() || place.matches('/').count() > 1 || place.len() > 200 => {
-            return Err(invalid("data.place", format!("`{}` is not a place, such as aws/us-east-1", shown(place))));
+            return Err(invalid("data.place", format!("`{}` is not a valid place; try aws/us-east-1", shown(place))));
         }
         place => place.map(str::to_owned),
     };
@@ -32,7 +34,7 @@ pub(super) fn resolve(
         Some(location) if location.is_empty() || location.ends_with("://") => {
             return Err(invalid(
                 "data.location",
-                format!("`{}` names no place, such as s3://bucket/folder", shown(location)),
+                format!("`{}` is not a valid location; try s3://bucket/folder", shown(location)),
             ));
         }
         location => location.map(str::to_owned),
@@ -52,8 +54,9 @@ pub(super) fn resolve(
         }
         (None, None) if !says_how => return Ok(None),
         (None, None) => {
-            assumed.note("data.size", "0B", "not stated: no time and no money is counted for moving data");
-            Bytes(0.0)
+            let bytes = Bytes(0.0);
+            assumed.push(Assumption::DataSize { bytes });
+            bytes
         }
     };
     complete(section, &mut reading, location.is_some(), assumed);
@@ -109,29 +112,35 @@ fn lengths_of_their_kind(reading: &Reading) -> Result<(), WorkloadFileError> {
 }
 
 /// What the input pipeline rests on and nobody stated.
-pub(super) fn complete(section: &DataSection, reading: &mut Reading, is_staged: bool, assumed: &mut Assumed) {
+pub(super) fn complete(section: &DataSection, reading: &mut Reading, is_staged: bool, assumed: &mut Vec<Assumption>) {
     if reading.kind.is_none() {
         return;
     }
     if section.storage.is_none() && !is_staged {
-        assumed.note("data.storage", "disk", "not stated: local NVMe where it holds the data, else a network disk");
+        assumed.push(Assumption::DataStorage { storage: Storage::Disk });
     }
     if reading.frames.is_some() && reading.frame_height.is_none() {
-        assumed.note("data.frame_height", 720, "not stated: lines of a frame");
-        reading.frame_height = Some(720.0);
+        assumed.push(Assumption::DataFrameHeight { lines: FRAME_HEIGHT });
+        reading.frame_height = Some(f64::from(FRAME_HEIGHT));
     }
     if reading.files.is_none() {
-        let word = if reading.files() == FileLayout::OneEach { "one-each" } else { "shards" };
-        assumed.note("data.files", word, "not stated: what is usual for this kind");
+        assumed.push(Assumption::DataFiles { files: reading.files(), data_kind: reading.kind });
         reading.files = Some(reading.files());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::Models;
     use crate::data::{DataKind, FileLayout, Storage};
     use crate::file::{Resolved, WorkloadFile, WorkloadFileError};
+    use crate::{Assumption, Models};
+
+    fn is_of_the_data(assumption: &Assumption) -> bool {
+        matches!(
+            assumption,
+            Assumption::DataSize { .. } | Assumption::DataStorage { .. } | Assumption::DataFiles { .. }
+        )
+    }
 
     fn resolved(data: &str) -> Result<Resolved, WorkloadFileError> {
         let text = format!("model = {{ preset = \"resnet-50\" }}\ntraining = {{ steps = 10 }}\n[data]\n{data}");
@@ -149,13 +158,18 @@ mod tests {
             (Some(DataKind::Jpeg), Storage::ObjectStore, Some(12))
         );
         assert_eq!(reading.files, Some(FileLayout::OneEach));
-        assert!(made.assumed.iter().any(|line| line.starts_with("data.files=one-each")), "{:?}", made.assumed);
+        assert!(
+            made.assumed
+                .contains(&Assumption::DataFiles { files: FileLayout::OneEach, data_kind: Some(DataKind::Jpeg) }),
+            "{:?}",
+            made.assumed
+        );
         let tokens = resolved("kind = \"tokens\"\nsize = \"4TB\"").unwrap();
         assert_eq!(tokens.workload.data.unwrap().reading.files(), FileLayout::Shards);
-        assert!(tokens.assumed.iter().any(|line| line.starts_with("data.storage=disk")));
+        assert!(tokens.assumed.contains(&Assumption::DataStorage { storage: Storage::Disk }));
         // Nothing is said about a pipeline that nobody described.
         let plain = resolved("size = \"4TB\"").unwrap();
-        assert!(plain.assumed.iter().all(|line| !line.contains("data.")), "{:?}", plain.assumed);
+        assert!(plain.assumed.iter().all(|assumption| !is_of_the_data(assumption)), "{:?}", plain.assumed);
     }
 
     #[test]

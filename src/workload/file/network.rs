@@ -1,12 +1,13 @@
 //! The model of a workload file: a preset or a configuration, with single sizes replaced, or the sizes alone.
 
-use crate::catalog::Models;
-use crate::file::resolved::Assumed;
+use crate::assumption::Assumption;
 use crate::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{ModelSection, WorkloadFileError};
-use crate::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
+use crate::model::catalog::Models;
+use crate::model::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
 use crate::model::{Experts, MlpKind, Model, ModelKind, NormKind};
 use gpuplan_units::names::did_you_mean;
+use gpuplan_units::quantity::short_count;
 
 /// Stated parameters may differ from those counted from the sizes by this factor, not more.
 const PARAMETERS_FACTOR: f64 = 2.0;
@@ -22,7 +23,7 @@ pub(super) fn resolve(
     section: &ModelSection,
     models: &Models,
     read_model: Option<Model>,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<Network, WorkloadFileError> {
     if section.index.is_some() && section.config.is_none() {
         return Err(missing("model.config", "`model.index` gives the size of a model that a config describes"));
@@ -74,7 +75,7 @@ fn with_sizes(
     section: &ModelSection,
     source: &str,
     base: Model,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<Model, WorkloadFileError> {
     if section.kind.is_some() {
         return Err(conflict(source, "model.kind"));
@@ -104,22 +105,21 @@ fn with_sizes(
         model.parameters = parameters;
     } else if after != before && before > 0.0 {
         model.parameters = base.parameters * after / before;
-        assumed.note("parameters", short(model.parameters), "counted from the sizes that replace the model's own");
+        assumed.push(Assumption::Parameters { parameters: model.parameters, replaces_own: true });
     }
     Ok(model)
 }
 
 /// A model of sizes alone.
-fn explicit(section: &ModelSection, assumed: &mut Assumed) -> Result<Model, WorkloadFileError> {
+fn explicit(section: &ModelSection, assumed: &mut Vec<Assumption>) -> Result<Model, WorkloadFileError> {
     let kind = choice("model.kind", section.kind.as_deref())?;
     if kind.is_none() && sizes(section).iter().all(|(_, size)| size.is_none()) {
         return Err(missing("model.preset", "name a model, or give `config` or its sizes"));
     }
     let kind = kind.unwrap_or_else(|| {
-        let (kind, word) =
-            if section.experts.is_some() { (ModelKind::Moe, "moe") } else { (ModelKind::Decoder, "decoder") };
-        assumed.note("kind", word, "not stated");
-        kind
+        let model_kind = if section.experts.is_some() { ModelKind::Moe } else { ModelKind::Decoder };
+        assumed.push(Assumption::ModelKind { model_kind });
+        model_kind
     });
     if !kind.is_transformer() {
         return Err(invalid(
@@ -135,35 +135,34 @@ fn explicit(section: &ModelSection, assumed: &mut Assumed) -> Result<Model, Work
             _ => true,
         };
         if is_needed && size.is_none() {
-            return Err(missing(key, "a model that is neither preset nor config states its sizes"));
+            return Err(missing(key, "a model without `preset` or `config` needs its sizes"));
         }
     }
     let is_modern = matches!(kind, ModelKind::Decoder | ModelKind::Moe);
-    let (mlp, norm, like) =
-        if is_modern { (MlpKind::Glu, NormKind::Rms, "Llama") } else { (MlpKind::Gelu, NormKind::Layer, "BERT") };
+    // As in Llama, and as in BERT.
+    let (mlp, norm) = if is_modern { (MlpKind::Glu, NormKind::Rms) } else { (MlpKind::Gelu, NormKind::Layer) };
     if section.mlp.is_none() {
-        assumed.note("mlp", if is_modern { "glu" } else { "gelu" }, format_args!("as in {like}"));
+        assumed.push(Assumption::Mlp { mlp });
     }
     if section.norm.is_none() {
-        assumed.note("norm", if is_modern { "rms" } else { "layer" }, format_args!("as in {like}"));
+        assumed.push(Assumption::Norm { norm });
     }
     if section.tied_embeddings.is_none() && kind != ModelKind::Vit {
-        assumed.note("tied_embeddings", !is_modern, format_args!("as in {like}"));
+        assumed.push(Assumption::TiedEmbeddings { tied: !is_modern });
     }
     let mut model = blank(kind, mlp, norm, !is_modern);
     replace(section, &mut model)?;
-    for (key, size, value) in
-        [("kv_heads", &section.kv_heads, model.kv_heads), ("head_dim", &section.head_dim, model.head_dim)]
-    {
-        if size.is_none() {
-            assumed.note(key, value, if key == "kv_heads" { "as many as heads" } else { "hidden / heads" });
-        }
+    if section.kv_heads.is_none() {
+        assumed.push(Assumption::KvHeads { heads: model.kv_heads });
+    }
+    if section.head_dim.is_none() {
+        assumed.push(Assumption::HeadDim { elements: model.head_dim });
     }
     model.parameters = match stated_parameters(section, &model)? {
         Some(parameters) => parameters,
         None => {
             let counted = model.counted_parameters();
-            assumed.note("parameters", short(counted), "counted from the sizes");
+            assumed.push(Assumption::Parameters { parameters: counted, replaces_own: false });
             counted
         }
     };
@@ -217,7 +216,7 @@ fn replace(section: &ModelSection, model: &mut Model) -> Result<(), WorkloadFile
     }
     if (section.heads.is_some() || section.hidden.is_some()) && had_plain_heads && head_dim.is_none() {
         if !model.hidden.is_multiple_of(model.heads) {
-            let why = format!("{} is no multiple of {} heads; state head_dim", model.hidden, model.heads);
+            let why = format!("{} is not a multiple of {} heads; state head_dim", model.hidden, model.heads);
             return Err(invalid("model.hidden", why));
         }
         model.head_dim = model.hidden / model.heads;
@@ -299,32 +298,21 @@ fn stated_parameters(section: &ModelSection, model: &Model) -> Result<Option<f64
     let Some(parameters) = count("model.parameters", section.parameters.as_ref())? else { return Ok(None) };
     let counted = model.counted_parameters();
     if parameters > PARAMETERS_FACTOR * counted || parameters < counted / PARAMETERS_FACTOR {
-        let why = format!("{} do not fit the sizes, which have {}", short(parameters), short(counted));
+        let why = format!("{} do not fit the sizes, which have {}", short_count(parameters), short_count(counted));
         return Err(invalid("model.parameters", why));
     }
     Ok(Some(parameters))
-}
-
-/// `8.03B`.
-fn short(count: f64) -> String {
-    let (scale, suffix) = match count {
-        count if count < 1e6 => (1.0, ""),
-        count if count < 1e9 => (1e6, "M"),
-        count if count < 1e12 => (1e9, "B"),
-        _ => (1e12, "T"),
-    };
-    format!("{:.2}{suffix}", count / scale)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn resolved(toml: &str) -> Result<(Model, Vec<String>), WorkloadFileError> {
+    fn resolved(toml: &str) -> Result<(Model, Vec<Assumption>), WorkloadFileError> {
         let file = crate::file::WorkloadFile::parse(toml)?;
-        let mut assumed = Assumed::default();
+        let mut assumed = Vec::new();
         let network = resolve(&file.model, &Models::embedded().unwrap(), None, &mut assumed)?;
-        Ok((network.model, assumed.list()))
+        Ok((network.model, assumed))
     }
 
     fn refused(toml: &str) -> String {
@@ -338,7 +326,8 @@ mod tests {
         let (half, assumed) = resolved("model = { preset = \"llama-3.1-8b\", layers = 16 }").unwrap();
         assert_eq!((half.layers, half.hidden, half.kv_heads), (16, 4096, 8));
         assert!(half.parameters < 0.6 * whole.parameters && half.parameters > 0.5 * whole.parameters);
-        assert_eq!(assumed, ["parameters=4.54B (counted from the sizes that replace the model's own)"]);
+        assert_eq!(assumed, [Assumption::Parameters { parameters: half.parameters, replaces_own: true }]);
+        assert_eq!(short_count(half.parameters), "4.54B");
         let (wide, _) = resolved("model = { preset = \"llama-3.1-8b\", heads = 16 }").unwrap();
         assert_eq!((wide.head_dim, wide.kv_heads), (256, 8));
         let (mixed, _) = resolved("model = { preset = \"llama-3.1-8b\", experts = 8, experts_per_token = 2 }").unwrap();
@@ -350,9 +339,16 @@ mod tests {
         let toml = "model = { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn_hidden = 14336, vocab = \"128_256\", parameters = \"8.03B\" }";
         let (model, assumed) = resolved(toml).unwrap();
         assert_eq!((model.head_dim, model.kind, model.parameters), (128, ModelKind::Decoder, 8.03e9));
-        let expected = ["kind=decoder", "mlp=glu", "norm=rms", "tied_embeddings=false", "head_dim=128"];
-        assert_eq!(assumed.len(), expected.len(), "{assumed:?}");
-        assert!(assumed.iter().zip(expected).all(|(line, start)| line.starts_with(start)), "{assumed:?}");
+        assert_eq!(
+            assumed,
+            [
+                Assumption::ModelKind { model_kind: ModelKind::Decoder },
+                Assumption::Mlp { mlp: MlpKind::Glu },
+                Assumption::Norm { norm: NormKind::Rms },
+                Assumption::TiedEmbeddings { tied: false },
+                Assumption::HeadDim { elements: 128 },
+            ]
+        );
         let moe = "model = { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn_hidden = 14336, vocab = 32000, experts = 8, experts_per_token = 2 }";
         let (model, _) = resolved(moe).unwrap();
         assert!((model.parameters / 46.7e9 - 1.0).abs() < 0.01, "{}", model.parameters);
@@ -391,7 +387,7 @@ mod tests {
             ("model = { preset = \"gpt-2\", kv_heads = 5 }".to_owned(), "`model.kv_heads`: 5 does not divide 12 heads"),
             (
                 "model = { preset = \"gpt-2\", hidden = 1001 }".to_owned(),
-                "`model.hidden`: 1001 is no multiple of 12 heads; state head_dim",
+                "`model.hidden`: 1001 is not a multiple of 12 heads; state head_dim",
             ),
             (
                 "model = { preset = \"deepseek-v3\", layers = 2 }".to_owned(),
@@ -411,7 +407,7 @@ mod tests {
             ),
             (
                 "model.layers = 3".to_owned(),
-                "`model.hidden` is missing: a model that is neither preset nor config states its sizes",
+                "`model.hidden` is missing: a model without `preset` or `config` needs its sizes",
             ),
             (
                 format!("model = {{ kind = \"cnn\", {sizes} }}"),
@@ -419,7 +415,7 @@ mod tests {
             ),
             (
                 format!("model = {{ kind = \"encdec\", {sizes} }}"),
-                "`model.encoder_layers` is missing: a model that is neither preset nor config states its sizes",
+                "`model.encoder_layers` is missing: a model without `preset` or `config` needs its sizes",
             ),
             (
                 format!("model = {{ experts = 4, experts_per_token = 8, {sizes} }}"),

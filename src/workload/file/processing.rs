@@ -1,8 +1,8 @@
 //! The `[processing]` section of a workload file: read, checked, and completed with defaults that are listed.
 
+use crate::assumption::Assumption;
 use crate::data::{DataKind, Decoder, Reading, Storage};
 use crate::file::data::{complete, reading};
-use crate::file::resolved::Assumed;
 use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, whole};
 use crate::file::{
     CheckpointSection, DataSection, ModelSection, ProcessingSection, ServingSection, SweepSection, TrainingSection,
@@ -24,8 +24,7 @@ const LONGEST_SHARD: Hours = Hours(24.0);
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedProcessing {
     pub processing: Processing,
-    /// `key=value (why)`.
-    pub assumed: Vec<String>,
+    pub assumed: Vec<Assumption>,
 }
 
 impl WorkloadFile {
@@ -33,7 +32,7 @@ impl WorkloadFile {
     pub fn resolve_processing(&self) -> Result<ResolvedProcessing, WorkloadFileError> {
         contradictions(self)?;
         let (section, data) = (self.processing.clone().unwrap_or_default(), &self.data);
-        let mut assumed = Assumed::default();
+        let mut assumed = Vec::new();
         let samples = match count("processing.samples", section.samples.as_ref())? {
             Some(samples) => samples,
             None => count("data.samples", data.samples.as_ref())?.ok_or_else(|| {
@@ -45,15 +44,17 @@ impl WorkloadFile {
             (Some(text), _) => bytes("processing.reads", text)?,
             (None, Some(text)) => bytes("data.size", text)?,
             (None, None) => {
-                assumed.note("processing.reads", "0B", "not stated: no time is counted for reading samples");
-                Bytes(0.0)
+                let bytes = Bytes(0.0);
+                assumed.push(Assumption::ProcessingReads { bytes });
+                bytes
             }
         };
         let writes = match &section.writes {
             Some(text) => bytes("processing.writes", text)?,
             None => {
-                assumed.note("processing.writes", "0B", "not stated: no time is counted for storing results");
-                Bytes(0.0)
+                let bytes = Bytes(0.0);
+                assumed.push(Assumption::ProcessingWrites { bytes });
+                bytes
             }
         };
         let mut reading = reading(data)?;
@@ -63,25 +64,24 @@ impl WorkloadFile {
         }
         if data.storage.is_none() {
             reading.storage = Storage::ObjectStore;
-            assumed.note("data.storage", "object-store", "not stated: each sample is read once from where it lies");
+            assumed.push(Assumption::DataStorage { storage: reading.storage });
         } else if reading.storage == Storage::Disk {
             let why = "each sample is read once, so nothing is copied first: object-store or network-disk";
             return Err(invalid("data.storage", why));
         }
         complete(data, &mut reading, true, &mut assumed);
         if reading.files.is_none() && reads.0 > 0.0 {
-            assumed.note("data.files", "shards", "not stated, and the data has no kind: many samples in a file");
+            assumed.push(Assumption::DataFiles { files: reading.files(), data_kind: None });
         }
         let pixels = whole("processing.pixels", section.pixels.as_ref(), 1..=16_384_u32)?;
         if cpu_per_sample.is_none() {
             known_kind(&reading, reads)?;
             if pixels.is_none() && reading.kind.is_some_and(DataKind::is_compressed_image) {
-                assumed.note("processing.pixels", PIXELS, "not stated: side of the pictures that are made");
+                assumed.push(Assumption::ProcessingPixels { side: PIXELS });
             }
         }
         if section.shard.is_none() {
-            let why = "not stated: work of a machine that is stored, or lost, together; judged";
-            assumed.note("processing.shard", "10m", why);
+            assumed.push(Assumption::ProcessingShard { seconds: SHARD });
         }
         let shard = section.shard.as_deref().map_or(Ok(SHARD), shard)?;
         Ok(ResolvedProcessing {
@@ -96,7 +96,7 @@ impl WorkloadFile {
                 place: place(data.place.as_deref())?,
                 shard,
             },
-            assumed: assumed.list(),
+            assumed,
         })
     }
 }
@@ -155,15 +155,15 @@ fn known_kind(reading: &Reading, reads: Bytes) -> Result<(), WorkloadFileError> 
 
 fn shard(text: &str) -> Result<Seconds, WorkloadFileError> {
     let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST_SHARD);
-    hours
-        .map(Seconds::from)
-        .ok_or_else(|| invalid("processing.shard", format!("`{}` is no time up to a day, such as 10m", shown(text))))
+    hours.map(Seconds::from).ok_or_else(|| {
+        invalid("processing.shard", format!("`{}` is not a valid duration of up to a day; try 10m", shown(text)))
+    })
 }
 
 fn place(text: Option<&str>) -> Result<Option<String>, WorkloadFileError> {
     match text.map(str::trim) {
         Some(place) if place.is_empty() || place.matches('/').count() > 1 || place.len() > 200 => {
-            Err(invalid("data.place", format!("`{}` is not a place, such as aws/us-east-1", shown(place))))
+            Err(invalid("data.place", format!("`{}` is not a valid place; try aws/us-east-1", shown(place))))
         }
         place => Ok(place.map(str::to_owned)),
     }
@@ -172,6 +172,7 @@ fn place(text: Option<&str>) -> Result<Option<String>, WorkloadFileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::FileLayout;
 
     const JPEG: &str = "[data]\nkind = \"jpeg\"\nsize = \"150GB\"\nsamples = 1281167\nplace = \"gcp/us-central1\"\n[processing]\nwrites = \"170GB\"\n";
 
@@ -188,14 +189,19 @@ mod tests {
             (1_281_167.0, Bytes(150e9), Bytes(170e9), None)
         );
         assert_eq!((work.pixels, work.shard, work.reading.storage), (224.0, Seconds(600.0), Storage::ObjectStore));
-        for key in ["data.storage=object-store", "processing.pixels=224", "processing.shard=10m", "data.files=one-each"]
-        {
-            assert!(made.assumed.iter().any(|line| line.starts_with(key)), "{key}: {:?}", made.assumed);
-        }
+        assert_eq!(
+            made.assumed,
+            [
+                Assumption::DataStorage { storage: Storage::ObjectStore },
+                Assumption::DataFiles { files: FileLayout::OneEach, data_kind: Some(DataKind::Jpeg) },
+                Assumption::ProcessingPixels { side: 224 },
+                Assumption::ProcessingShard { seconds: Seconds(600.0) },
+            ]
+        );
         let stated =
             resolved(&JPEG.replace("writes", "cpu_seconds_per_sample = 0.02\nshard = \"1h\"\nwrites")).unwrap();
         assert_eq!((stated.processing.cpu_per_sample, stated.processing.shard), (Some(Seconds(0.02)), Seconds(3600.0)));
-        assert!(stated.assumed.iter().all(|line| !line.starts_with("processing.")), "{:?}", stated.assumed);
+        assert_eq!(stated.assumed, made.assumed[..2]);
     }
 
     #[test]

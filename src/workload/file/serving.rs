@@ -1,13 +1,13 @@
 //! The `[serving]` section of a workload file: read, checked, and completed with defaults that are listed.
 
 use crate::file::network::Network;
-use crate::file::resolved::{Assumed, Resolved};
+use crate::file::resolved::Resolved;
 use crate::file::scalar::{choice, conflict, invalid, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
 };
 use crate::model::{Model, ModelKind};
-use crate::{Amount, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
+use crate::{Amount, Assumption, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
 use gpuplan_units::{Bytes, Hours, Seconds};
 
 /// Hours of a billing month, as the clouds count it.
@@ -28,7 +28,7 @@ const MOST_REQUESTS: f64 = 1e9;
 pub(super) fn resolve(
     file: &WorkloadFile,
     network: Network,
-    mut assumed: Assumed,
+    mut assumed: Vec<Assumption>,
 ) -> Result<Resolved, WorkloadFileError> {
     let Network { model, native_tokens } = network;
     contradictions(file)?;
@@ -37,11 +37,21 @@ pub(super) fn resolve(
     let (prompt_tokens, answer_tokens) = lengths(section, &model)?;
     let load = load(section, &model, f64::from(prompt_tokens) + f64::from(answer_tokens), &mut assumed)?;
     meaningless(section, &model, answer_tokens)?;
-    let weights = format("serving.weights", section.weights.as_deref(), &mut assumed)?;
+    let weights = format(
+        "serving.weights",
+        section.weights.as_deref(),
+        |format| Assumption::ServingWeights { format },
+        &mut assumed,
+    )?;
     let kv_cache = if answer_tokens == 0 {
         StoredFormat::Bf16
     } else {
-        format("serving.kv_cache", section.kv_cache.as_deref(), &mut assumed)?
+        format(
+            "serving.kv_cache",
+            section.kv_cache.as_deref(),
+            |format| Assumption::ServingKvCache { format },
+            &mut assumed,
+        )?
     };
     if kv_cache == StoredFormat::Int4 {
         return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
@@ -57,12 +67,7 @@ pub(super) fn resolve(
         availability: availability(section.availability.as_ref(), load, &mut assumed)?,
     };
     if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
-        let what = if answer_tokens == 0 { "no target for the answer" } else { "no target for the first token" };
-        assumed.note(
-            "serving.time_to_first_token",
-            "any",
-            format!("not stated: {what}, as long as the machines keep up"),
-        );
+        assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
     }
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
     let sequence = match (model.kind, native_tokens) {
@@ -82,7 +87,7 @@ pub(super) fn resolve(
     let amount = Amount::Samples(serving.requests());
     let workload =
         Workload { name, model, training, amount, data: None, checkpoint, sweep: None, serving: Some(serving) };
-    Ok(Resolved { workload, assumed: assumed.list() })
+    Ok(Resolved { workload, assumed })
 }
 
 /// Sections and limits that belong to training, or mean nothing here.
@@ -190,7 +195,7 @@ fn load(
     section: &ServingSection,
     model: &Model,
     tokens: f64,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<Load, WorkloadFileError> {
     let ways = [
         ("serving.requests_per_second", &section.requests_per_second),
@@ -239,7 +244,7 @@ fn load(
     Ok(Load::Steady { requests_per_second, hours: hours(section, assumed)? })
 }
 
-fn hours(section: &ServingSection, assumed: &mut Assumed) -> Result<Hours, WorkloadFileError> {
+fn hours(section: &ServingSection, assumed: &mut Vec<Assumption>) -> Result<Hours, WorkloadFileError> {
     match (&section.hours, &section.duration) {
         (Some(_), Some(_)) => Err(conflict("serving.hours", "serving.duration")),
         (Some(hours), None) => {
@@ -254,21 +259,30 @@ fn hours(section: &ServingSection, assumed: &mut Assumed) -> Result<Hours, Workl
         (None, Some(text)) => {
             let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST);
             hours.ok_or_else(|| {
-                invalid("serving.duration", format!("`{}` is not a time up to a year, such as 3d or 12h", shown(text)))
+                invalid(
+                    "serving.duration",
+                    format!("`{}` is not a valid duration; try 12h or 3d (a year at most)", shown(text)),
+                )
             })
         }
         (None, None) => {
-            assumed.note("serving.hours", MONTH.0, "not stated: a whole month, day and night");
+            assumed.push(Assumption::ServingHours { hours: MONTH });
             Ok(MONTH)
         }
     }
 }
 
-fn format(key: &str, text: Option<&str>, assumed: &mut Assumed) -> Result<StoredFormat, WorkloadFileError> {
+/// As the model is published where nothing is said.
+fn format(
+    key: &str,
+    text: Option<&str>,
+    assumption: fn(StoredFormat) -> Assumption,
+    assumed: &mut Vec<Assumption>,
+) -> Result<StoredFormat, WorkloadFileError> {
     if let Some(format) = choice(key, text)? {
         return Ok(format);
     }
-    assumed.note(key, StoredFormat::Bf16.word(), "not stated: as the model is published");
+    assumed.push(assumption(StoredFormat::Bf16));
     Ok(StoredFormat::Bf16)
 }
 
@@ -286,10 +300,12 @@ fn target(key: &str, text: Option<&str>, load: Load) -> Result<Option<Seconds>, 
         .ok()
         .map(Seconds::from)
         .filter(|seconds| has_unit && seconds.0 > 0.0 && seconds.0 <= 86_400.0);
-    seconds.map(Some).ok_or_else(|| invalid(key, format!("`{}` is not a time such as 300ms or 1.5s", shown(text))))
+    seconds
+        .map(Some)
+        .ok_or_else(|| invalid(key, format!("`{}` is not a valid duration; try 300ms or 1.5s", shown(text))))
 }
 
-fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Assumed) -> Result<f64, WorkloadFileError> {
+fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Vec<Assumption>) -> Result<f64, WorkloadFileError> {
     match (stated, load) {
         (Some(_), Load::Job { .. }) => Err(invalid(
             "serving.availability",
@@ -309,11 +325,7 @@ fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Assumed) -> R
         }
         (None, Load::Job { .. }) => Ok(AVAILABILITY),
         (None, Load::Steady { .. }) => {
-            assumed.note(
-                "serving.availability",
-                AVAILABILITY,
-                "not stated: share of time that enough replicas run, which spot has to keep",
-            );
+            assumed.push(Assumption::ServingAvailability { share: AVAILABILITY });
             Ok(AVAILABILITY)
         }
     }
@@ -342,7 +354,7 @@ mod tests {
         assert_eq!(serving.load, Load::Steady { requests_per_second: 20.0, hours: MONTH });
         assert!((serving.time_to_first_token.unwrap().0 - 0.3).abs() < 1e-9);
         assert_eq!((serving.weights, serving.kv_cache), (StoredFormat::Bf16, StoredFormat::Bf16));
-        assert!(made.assumed.iter().any(|line| line.starts_with("serving.hours=730")), "{:?}", made.assumed);
+        assert!(made.assumed.contains(&Assumption::ServingHours { hours: MONTH }), "{:?}", made.assumed);
         assert_eq!(made.workload.name, "llama-3.1-8b-serving");
     }
 

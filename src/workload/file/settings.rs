@@ -1,12 +1,12 @@
 //! The training settings of a workload file: read, checked, and completed with defaults that are listed.
 
+use crate::assumption::{Assumption, SequenceBasis};
 use crate::file::batch::{Local, global_batch};
 use crate::file::network::Network;
-use crate::file::resolved::Assumed;
 use crate::file::scalar::{choice, invalid, missing, not_among, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::Model;
-use crate::precision::{BaseWeights, Precision};
+use crate::training::precision::{BaseWeights, Precision};
 use crate::training::{Framework, Lora, LoraTargets, Optimizer, Overlap, Task, Training};
 
 /// Longest sequence that a file may state, in tokens.
@@ -22,6 +22,8 @@ const UNKNOWN_CONTEXT: u32 = 2048;
 const LONGEST_ASSUMED: u32 = 4096;
 
 const LARGEST_RANK: u32 = 65_536;
+/// Rank of adapters where nothing is said.
+const ASSUMED_RANK: u32 = 16;
 
 const TASKS: [(&str, Task); 5] = [
     ("pretrain", Task::Pretrain),
@@ -38,7 +40,7 @@ pub(super) fn task_word(task: Task) -> &'static str {
 pub(super) fn resolve(
     section: &TrainingSection,
     network: &Network,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<Training, WorkloadFileError> {
     let model = &network.model;
     let task = task(section, model, assumed)?;
@@ -84,14 +86,14 @@ fn synchronisation(section: &TrainingSection) -> Result<(f64, u32), WorkloadFile
     Ok((compression, steps))
 }
 
-fn task(section: &TrainingSection, model: &Model, assumed: &mut Assumed) -> Result<Task, WorkloadFileError> {
+fn task(section: &TrainingSection, model: &Model, assumed: &mut Vec<Assumption>) -> Result<Task, WorkloadFileError> {
     let words = TASKS.map(|(word, _)| word);
     let Some(text) = section.task.as_deref() else {
         if model.kind.counts_samples() {
-            assumed.note("task", "train", "not stated");
+            assumed.push(Assumption::Task { task: Task::Train });
             return Ok(Task::Train);
         }
-        return Err(missing("training.task", format!("choose among {}", words.join(", "))));
+        return Err(missing("training.task", format!("choose one of {}", words.join(", "))));
     };
     let word = text.trim().to_ascii_lowercase().replace('_', "-");
     let task = match word.as_str() {
@@ -103,7 +105,7 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Assumed) -> Resu
             .ok_or_else(|| not_among("training.task", text, &words))?,
     };
     if task.has_adapters() && !model.kind.is_transformer() {
-        let why = format!("`{}` adapts transformer layers, which `{}` has none of", task_word(task), model.name);
+        let why = format!("`{}` adapts transformer layers, and `{}` has none", task_word(task), model.name);
         return Err(invalid("training.task", why));
     }
     Ok(task)
@@ -112,7 +114,7 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Assumed) -> Resu
 fn sequence_length(
     section: &TrainingSection,
     network: &Network,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<u32, WorkloadFileError> {
     let key = "training.sequence_length";
     let model = &network.model;
@@ -129,38 +131,38 @@ fn sequence_length(
         }
         return Ok(length);
     }
-    let (length, why) = match (is_text, model.max_context) {
-        (true, 0) => {
-            (UNKNOWN_CONTEXT, "the model's longest sequence is not known; GPT-3 had this, arXiv 2005.14165 section 2.1")
-        }
-        (true, context) if context <= LONGEST_ASSUMED => (context, "the model's longest"),
-        (true, _) => (LONGEST_ASSUMED, "the model allows more, at a higher price"),
+    let (length, basis) = match (is_text, model.max_context) {
+        (true, 0) => (UNKNOWN_CONTEXT, SequenceBasis::Gpt3),
+        (true, context) if context <= LONGEST_ASSUMED => (context, SequenceBasis::LongestOfModel),
+        (true, _) => (LONGEST_ASSUMED, SequenceBasis::ShorterThanModel),
         (false, _) => match (network.native_tokens, model.kind.is_transformer(), model.sample_side) {
-            (Some(tokens), ..) => (tokens, "patches and class token of the native image"),
-            (None, false, side) if side > 0 => (side, "side of the native image"),
+            (Some(tokens), ..) => (tokens, SequenceBasis::NativePatches),
+            (None, false, side) if side > 0 => (side, SequenceBasis::NativeSide),
             _ => return Err(missing(key, "the native size of this model's samples is not known")),
         },
     };
-    assumed.note("sequence_length", length, why);
+    assumed.push(Assumption::SequenceLength { length, basis });
     Ok(length)
 }
 
-fn precision(section: &TrainingSection, task: Task, assumed: &mut Assumed) -> Result<Precision, WorkloadFileError> {
+fn precision(
+    section: &TrainingSection,
+    task: Task,
+    assumed: &mut Vec<Assumption>,
+) -> Result<Precision, WorkloadFileError> {
     if let Some(precision) = choice("training.precision", section.precision.as_deref())? {
         return Ok(precision);
     }
-    if task == Task::Qlora {
-        assumed.note("precision", "pure-bf16", "QLoRA computes in bf16 over a frozen base, arXiv 2305.14314");
-        return Ok(Precision::PureBf16);
-    }
-    assumed.note("precision", "bf16", "not stated");
-    Ok(Precision::Bf16)
+    // QLoRA computes in bf16 over a frozen base (Dettmers et al. 2023, arXiv 2305.14314).
+    let precision = if task == Task::Qlora { Precision::PureBf16 } else { Precision::Bf16 };
+    assumed.push(Assumption::Precision { precision });
+    Ok(precision)
 }
 
 fn base_weights(
     section: &TrainingSection,
     task: Task,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<Option<BaseWeights>, WorkloadFileError> {
     let stated = choice("training.base_weights", section.base_weights.as_deref())?;
     if stated.is_some() && !task.has_adapters() {
@@ -168,8 +170,10 @@ fn base_weights(
         return Err(invalid("training.base_weights", why));
     }
     if stated.is_none() && task == Task::Qlora {
-        assumed.note("base_weights", "nf4-dq", "QLoRA, arXiv 2305.14314 section 3");
-        return Ok(Some(BaseWeights::Nf4Dq));
+        // Dettmers et al. 2023 (arXiv 2305.14314) section 3.
+        let base_weights = BaseWeights::Nf4Dq;
+        assumed.push(Assumption::BaseWeights { base_weights });
+        return Ok(Some(base_weights));
     }
     Ok(stated)
 }
@@ -177,27 +181,20 @@ fn base_weights(
 fn optimizer(
     section: &TrainingSection,
     task: Task,
-    assumed: &mut Assumed,
+    assumed: &mut Vec<Assumption>,
 ) -> Result<Option<Optimizer>, WorkloadFileError> {
     let stated = choice("training.optimizer", section.optimizer.as_deref())?;
-    Ok(match (stated, task) {
-        (None, Task::Qlora) => {
-            assumed.note(
-                "optimizer",
-                "adamw-paged",
-                "QLoRA, arXiv 2305.14314 section 3; its states are of the adapters alone",
-            );
-            Some(Optimizer::AdamwPaged)
-        }
-        (None, Task::Lora) => {
-            assumed.note("optimizer", "adamw-bf16", "its states are of the adapters alone");
-            Some(Optimizer::AdamwBf16)
-        }
-        (stated, _) => stated,
-    })
+    let optimizer = match (stated, task) {
+        // Dettmers et al. 2023 (arXiv 2305.14314) section 3.
+        (None, Task::Qlora) => Optimizer::AdamwPaged,
+        (None, Task::Lora) => Optimizer::AdamwBf16,
+        (stated, _) => return Ok(stated),
+    };
+    assumed.push(Assumption::Optimizer { optimizer });
+    Ok(Some(optimizer))
 }
 
-fn lora(section: &LoraSection, task: Task, assumed: &mut Assumed) -> Result<Option<Lora>, WorkloadFileError> {
+fn lora(section: &LoraSection, task: Task, assumed: &mut Vec<Assumption>) -> Result<Option<Lora>, WorkloadFileError> {
     if !task.has_adapters() {
         if *section == LoraSection::default() {
             return Ok(None);
@@ -205,8 +202,8 @@ fn lora(section: &LoraSection, task: Task, assumed: &mut Assumed) -> Result<Opti
         return Err(invalid("training.lora", format!("the task is `{}`, which has no adapters", task_word(task))));
     }
     let rank = whole("training.lora.rank", section.rank.as_ref(), 1..=LARGEST_RANK)?.unwrap_or_else(|| {
-        assumed.note("lora.rank", 16, "not stated");
-        16
+        assumed.push(Assumption::LoraRank { rank: ASSUMED_RANK });
+        ASSUMED_RANK
     });
     let targets = match &section.targets {
         Some(names) if names.is_empty() => {
@@ -214,12 +211,13 @@ fn lora(section: &LoraSection, task: Task, assumed: &mut Assumed) -> Result<Opti
         }
         Some(names) => LoraTargets::try_from(names.clone()).map_err(|why| invalid("training.lora.targets", why))?,
         None => {
-            assumed.note("lora.targets", "all-linear", "QLoRA, arXiv 2305.14314 section 4");
+            // Dettmers et al. 2023 (arXiv 2305.14314) section 4.
+            assumed.push(Assumption::LoraTargets);
             LoraTargets::ALL_LINEAR
         }
     };
     let dropout = section.dropout.unwrap_or_else(|| {
-        assumed.note("lora.dropout", false, "not stated");
+        assumed.push(Assumption::LoraDropout { dropout: false });
         false
     });
     Ok(Some(Lora { rank, targets, dropout }))
@@ -228,8 +226,9 @@ fn lora(section: &LoraSection, task: Task, assumed: &mut Assumed) -> Result<Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Models;
+    use crate::assumption::BatchBasis;
     use crate::file::{Resolved, WorkloadFile};
+    use crate::model::catalog::Models;
     use crate::training::{AttentionKernel, FsdpStyle, LossKernel, Offload, Recompute};
 
     fn resolved(preset: &str, training: &str) -> Result<Resolved, WorkloadFileError> {
@@ -248,19 +247,18 @@ mod tests {
         assert_eq!((training.precision, training.base_weights), (Precision::PureBf16, Some(BaseWeights::Nf4Dq)));
         assert_eq!((training.optimizer, training.global_batch), (Some(Optimizer::AdamwPaged), Some(16)));
         assert_eq!(training.lora, Some(Lora { rank: 16, targets: LoraTargets::ALL_LINEAR, dropout: false }));
-        let keys: Vec<&str> = assumed.iter().filter_map(|line| line.split_once(" (")).map(|(key, _)| key).collect();
         assert_eq!(
-            keys,
+            assumed,
             [
-                "sequence_length=4096",
-                "global_batch=16",
-                "precision=pure-bf16",
-                "base_weights=nf4-dq",
-                "optimizer=adamw-paged",
-                "lora.rank=16",
-                "lora.targets=all-linear",
-                "lora.dropout=false",
-                "checkpoint.interval=choose",
+                Assumption::SequenceLength { length: 4096, basis: SequenceBasis::LongestOfModel },
+                Assumption::GlobalBatch { sequences: 16, basis: BatchBasis::Qlora },
+                Assumption::Precision { precision: Precision::PureBf16 },
+                Assumption::BaseWeights { base_weights: BaseWeights::Nf4Dq },
+                Assumption::Optimizer { optimizer: Optimizer::AdamwPaged },
+                Assumption::LoraRank { rank: 16 },
+                Assumption::LoraTargets,
+                Assumption::LoraDropout { dropout: false },
+                Assumption::CheckpointInterval,
             ]
         );
     }
@@ -311,7 +309,7 @@ mod tests {
     fn impossible_settings_are_refused_by_key() {
         let long = "`training.sequence_length`: `16777217` is not a whole number from 1 to 16777216";
         for (preset, training, message) in [
-            ("gpt-2", "", "`training.task` is missing: choose among pretrain, full-fine-tune, lora, qlora, train"),
+            ("gpt-2", "", "`training.task` is missing: choose one of pretrain, full-fine-tune, lora, qlora, train"),
             (
                 "gpt-2",
                 "task = \"lora\"\nsequence_length = 0",
@@ -346,12 +344,12 @@ mod tests {
             (
                 "resnet-50",
                 "task = \"qlora\"",
-                "`training.task`: `qlora` adapts transformer layers, which `resnet-50` has none of",
+                "`training.task`: `qlora` adapts transformer layers, and `resnet-50` has none",
             ),
             (
                 "gpt-2",
                 "task = \"inference\"",
-                "`training.task`: `inference` is not known, choose among pretrain, full-fine-tune, lora, qlora, train",
+                "`training.task`: `inference` is not known; choose one of pretrain, full-fine-tune, lora, qlora, train",
             ),
             (
                 "gpt-2",
@@ -366,7 +364,7 @@ mod tests {
             (
                 "gpt-2",
                 "task = \"pretrain\"\nglobal_batch = 10\nmicro_batch = 4",
-                "`training.global_batch`: 10 sequences are no multiple of micro_batch x grad_accumulation = 4",
+                "`training.global_batch`: 10 sequences are not a multiple of micro_batch x grad_accumulation = 4",
             ),
             (
                 "gpt-2",
@@ -377,8 +375,8 @@ mod tests {
             assert_eq!(refused(preset, training), message);
         }
         let wrong = refused("gpt-2", "task = \"pretrain\"\nprecision = \"bf61\"");
-        assert!(wrong.contains("choose among fp32, tf32") && wrong.ends_with("did you mean `bf16`?"), "{wrong}");
+        assert!(wrong.contains("choose one of fp32, tf32") && wrong.ends_with("did you mean `bf16`?"), "{wrong}");
         assert!(refused("gpt-2", "task = \"lora\"\nlora.targets = []").contains("nothing would be trained"));
-        assert!(refused("gpt-2", "task = \"lora\"\nlora.targets = \"q,w\"").contains("`w` is no adapter target"));
+        assert!(refused("gpt-2", "task = \"lora\"\nlora.targets = \"q,w\"").contains("`w` is not an adapter target"));
     }
 }

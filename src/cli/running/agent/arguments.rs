@@ -9,7 +9,7 @@ use clap::Args;
 use gpuplan_agent::{Framework, OnStall, Signal};
 use gpuplan_telemetry::gpus::NVIDIA_SMI;
 use gpuplan_units::{Hours, Seconds};
-use gpuplan_workload::sweep::MOST_RUNS;
+use gpuplan_workload::training::sweep::MOST_RUNS;
 
 #[derive(Debug, Args)]
 pub struct AgentArguments {

@@ -1,0 +1,3 @@
+//! Sentences: what other stages say in figures, in words for people.
+
+pub mod assumption;
