@@ -4,7 +4,7 @@ use crate::bill::{BillItem, disk, fits_on_local_disks};
 use crate::candidate::Plan;
 use crate::choose::World;
 use crate::packing::Packing;
-use gpuplan_estimate::measured_host::bytes_of_a_sample;
+use gpuplan_estimate::input::bytes_of_a_sample;
 use gpuplan_estimate::{Demand, Feeder, Feeding, StepEstimate, feeding};
 use gpuplan_hardware::InstanceId;
 use gpuplan_units::Usd;

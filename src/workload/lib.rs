@@ -21,7 +21,7 @@ pub use processing::Processing;
 pub use serving::{Load, Serving, StoredFormat};
 pub use training::layout::{Layout, Shard};
 pub use training::precision::{BaseWeights, Precision};
-pub use training::sweep::Sweep;
+pub use training::sweep::{self, Sweep};
 pub use training::{
     AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task,
     Training,

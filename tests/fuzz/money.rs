@@ -295,7 +295,7 @@ fn assert_bills(sums: &Sums) {
     );
     for bill in &bills {
         assert!(
-            bill.charges.iter().all(|charge| charge.cloud == bill.cloud
+            bill.charges.iter().all(|charge| charge.resource.cloud == bill.cloud
                 && charge.quantity.is_finite()
                 && charge.costs.billed.is_some())
         );

@@ -53,7 +53,7 @@ pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagn
         return session.printer.data(&focus(version, &charges(&answer))?);
     }
     match session.output {
-        OutputFormat::Json => session.printer.data(&format!("{:#}\n", budget_json::document(&answer))),
+        OutputFormat::Json => session.printer.data(&budget_json::json(&answer)),
         OutputFormat::Csv => session.printer.data(&budget_json::csv(&answer)),
         OutputFormat::Table if session.markdown => {
             session.printer.data(&budget_text::markdown(&answer, arguments.max_results))

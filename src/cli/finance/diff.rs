@@ -51,7 +51,7 @@ pub fn run(arguments: &DiffArguments, session: &Session) -> Result<Exit, Diagnos
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let context = diff_text::Context { before: &before, after: &after, broken: &broken, policy: &policy };
     match session.output {
-        OutputFormat::Json => session.printer.data(&format!("{:#}\n", diff_text::json(&diff, &context)))?,
+        OutputFormat::Json => session.printer.data(&diff_text::json(&diff, &context))?,
         _ if session.markdown => session.printer.data(&diff_text::markdown(&diff, &context, arguments.max_results))?,
         _ => session.printer.data(&diff_text::text(&diff, &context, session.width, arguments.max_results))?,
     };

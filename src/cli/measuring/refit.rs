@@ -74,7 +74,7 @@ pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
     let memory = memory_fit::refit(&MemoryRun::all(&published.runs, &session.hardware()?, &session.models()?));
     let memory_path = path.with_file_name("memory_constants.toml");
-    write(&memory_path, "memory model", "src/estimate/memory_constants.rs", &memory)?;
+    write(&memory_path, "memory model", "src/estimate/memory/constants.rs", &memory)?;
     session.printer.note(&format!("wrote {} and {}", path.display(), memory_path.display()));
     session.printer.data(&report::held_out(&fitted, &memory, session.width))
 }

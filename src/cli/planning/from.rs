@@ -95,7 +95,7 @@ fn priced(
         return Err(diagnostic.hint(hint.trim_end()));
     }
     if session.output == OutputFormat::Json {
-        return session.printer.data(&pretty(&json(asked, &priced, named)));
+        return session.printer.data(&json(asked, &priced, named));
     }
     let mut text = headline.map_or_else(String::new, |line| format!("{line}\n\n"));
     text.push_str(&asked_text(asked, &catalogs.hardware, session.width));

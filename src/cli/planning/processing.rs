@@ -8,7 +8,7 @@ use crate::question::answer::{gathered, pretty};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::constants::Fitted;
-use gpuplan_estimate::processing::assumption;
+use gpuplan_estimate::processing::assumed;
 use gpuplan_hardware::CloudId;
 use gpuplan_plan::Limits;
 use gpuplan_plan::phases::Taken;
@@ -90,7 +90,7 @@ pub fn answer(
 
 fn resolve(file: &WorkloadFile) -> Result<ResolvedProcessing, Diagnostic> {
     let mut resolved = file.resolve_processing()?;
-    resolved.assumed.extend(assumption(&resolved.processing));
+    resolved.assumed.extend(assumed(&resolved.processing));
     Ok(resolved)
 }
 

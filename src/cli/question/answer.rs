@@ -56,7 +56,7 @@ pub fn compute_on(
     session: &Session,
 ) -> Result<Answered, Diagnostic> {
     let mut resolved = workload::resolve(file, &session.models()?)?;
-    resolved.assumed.extend(gpuplan_estimate::feeding::assumptions(&resolved.workload));
+    resolved.assumed.extend(gpuplan_estimate::feeding::assumed(&resolved.workload));
     let correction = measurements::correction(measured, &resolved, &catalogs.hardware, session)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);
