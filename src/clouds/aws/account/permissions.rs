@@ -117,7 +117,7 @@ impl Tried<'_> {
         &self,
         outcome: Result<T, SdkError<E, HttpResponse>>,
     ) -> Verdict {
-        match self.of(outcome) {
+        match self.verdict_of(outcome) {
             Verdict::Denied { .. } => Verdict::Unknown {
                 detail: format!("not allowed on what has no tag `{}`; it may be on what has", names::RUN),
             },
