@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use crate::format;
+use crate::sentences;
 use gpuplan_hardware::InstanceType;
 use gpuplan_plan::Plan;
-use gpuplan_plan::cures::Cure;
-use gpuplan_plan::loading::Waiting;
+use gpuplan_plan::input::fix::InputFix;
+use gpuplan_plan::input::waiting::Waiting;
 use gpuplan_units::{Hours, Usd};
 
 /// Seconds are those of a machine for the samples of one step.
@@ -33,12 +34,37 @@ pub struct InputJson {
     pub waiting_cost_usd: Usd,
     /// Of the recommended plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cures: Vec<Cure>,
+    pub cures: Vec<FixJson>,
+}
+
+/// One fix by itself; savings of several do not add up.
+#[derive(Clone, Debug, Serialize)]
+pub struct FixJson {
+    /// `format`, `gpu-decode`, `stage`, `more-vcpus` or `fewer-gpus`.
+    pub cure: &'static str,
+    pub what: String,
+    /// Of a step, with the fix.
+    pub waiting_share: f64,
+    /// Of the whole run with the fix, as a first guess.
+    pub run_hours: f64,
+    /// Against the plan as it is, both as first guesses; below zero it costs more.
+    pub saves_usd: Usd,
+}
+
+fn fix_json(fix: &InputFix) -> FixJson {
+    let InputFix { change, waiting_share, run_hours, saves_usd } = fix;
+    FixJson {
+        cure: change.word(),
+        what: sentences::input::change(change),
+        waiting_share: *waiting_share,
+        run_hours: *run_hours,
+        saves_usd: *saves_usd,
+    }
 }
 
 pub fn input_json(plan: &Plan, instance: &InstanceType) -> Option<InputJson> {
     let feeding = plan.step.feeding.as_ref()?;
-    let waiting = Waiting::of(plan);
+    let waiting = Waiting::new(plan);
     let each = f64::from(instance.vcpus) / f64::from(instance.node.devices());
     let needed = feeding.cores_needed().filter(|_| feeding.cores > 0.0);
     Some(InputJson {
@@ -57,27 +83,27 @@ pub fn input_json(plan: &Plan, instance: &InstanceType) -> Option<InputJson> {
         wait_share: feeding.waiting_share(),
         waiting_gpu_hours: waiting.map_or(0.0, |waiting| waiting.gpu_hours),
         waiting_cost_usd: waiting.map_or(Usd::ZERO, |waiting| waiting.cost),
-        cures: plan.cures.clone(),
+        cures: plan.input_fixes.iter().map(fix_json).collect(),
     })
 }
 
-/// What each cure of waiting GPUs would save.
+/// What each fix of waiting GPUs would save.
 pub fn rows(plan: &Plan) -> Vec<(&'static str, String)> {
-    let row = |cure: &Cure| {
-        let saved = if cure.saves_usd >= Usd::ZERO {
-            format!("saves {}", format::usd(cure.saves_usd))
+    let row = |fix: &InputFix| {
+        let saved = if fix.saves_usd >= Usd::ZERO {
+            format!("saves {}", format::usd(fix.saves_usd))
         } else {
-            format!("costs {} more", format::usd(Usd::ZERO - cure.saves_usd))
+            format!("costs {} more", format::usd(Usd::ZERO - fix.saves_usd))
         };
         (
             "cure",
             format!(
                 "{}: {saved}, the run takes {} and waits {:.0} % of a step",
-                cure.what,
-                Hours(cure.run_hours),
-                cure.waiting_share * 100.0
+                sentences::input::change(&fix.change),
+                Hours(fix.run_hours),
+                fix.waiting_share * 100.0
             ),
         )
     };
-    plan.cures.iter().map(row).collect()
+    plan.input_fixes.iter().map(row).collect()
 }

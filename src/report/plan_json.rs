@@ -6,22 +6,21 @@ use serde_json::{Value, json};
 
 use crate::estimate::time_parts;
 use crate::input::{InputJson, input_json};
-use crate::sentences::assumption::sentences;
+use crate::sentences;
 use crate::serving_json::{ServingJson, asked, serving_json};
 use crate::spot_json::{SpotJson, WaitJson, spot_json, wait};
 use gpuplan_estimate::{Machine, OwnRun, Subject, constants};
 use gpuplan_market::{Origin, Suspicion};
-use gpuplan_plan::bill::BillLine;
-use gpuplan_plan::choose::World;
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::loading;
-use gpuplan_plan::packing;
-use gpuplan_plan::run::{Notice, Saving};
-use gpuplan_plan::staging::Staging;
-use gpuplan_plan::terms::Terms;
-use gpuplan_plan::{Plan, PlanSet};
+use gpuplan_plan::choice::terms::Terms;
+use gpuplan_plan::input::feeding::bound_word;
+use gpuplan_plan::input::staging::Staging;
+use gpuplan_plan::training::packing;
+use gpuplan_plan::training::run::{Notice, Saving};
+use gpuplan_plan::training::what_if::PricedFinding;
+use gpuplan_plan::{BillLine, Plan, PlanSet, Rejected, RejectionReason, World, plan_id};
 use gpuplan_units::{Band, GpuCount, Quantiles, Usd, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
+use gpuplan_workload::profile::Finding;
 use gpuplan_workload::{Assumption, Layout, Sweep, Workload};
 
 /// What a plan was made from; `plan --locked` starts again from here.
@@ -205,12 +204,52 @@ pub fn document(set: &PlanSet, context: &Context) -> Value {
         "frontier": set.frontier.iter().map(plan).collect::<Vec<_>>(),
         "alternatives": set.alternatives.iter().map(plan).collect::<Vec<_>>(),
         "terms": set.terms.iter().map(terms_json).collect::<Vec<_>>(),
-        "rejected": set.rejected,
-        "nearest": set.nearest,
+        "rejected": set.rejected.iter().map(rejected_json).collect::<Vec<_>>(),
+        "nearest": set.nearest.iter().map(rejected_json).collect::<Vec<_>>(),
         "counts": set.counts,
-        "findings": set.findings,
-        "notes": set.notes,
+        "findings": set.findings.iter().map(finding_json).collect::<Vec<_>>(),
+        "notes": set.warnings.iter().map(sentences::warning::sentence).collect::<Vec<_>>(),
     })
+}
+
+/// A line of `rejected`.
+#[derive(Clone, Debug, Serialize)]
+pub struct RejectedJson<'a> {
+    what: &'a str,
+    reason: RejectionReason,
+    detail: String,
+    nearest_fix: String,
+    count: u64,
+}
+
+pub(super) fn rejected_json(rejected: &Rejected) -> RejectedJson<'_> {
+    RejectedJson {
+        what: &rejected.what,
+        reason: rejected.why.reason(),
+        detail: sentences::rejection::sentence(&rejected.why),
+        nearest_fix: sentences::rejection::fix(&rejected.why),
+        count: rejected.count,
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct FindingJson<'a> {
+    #[serde(flatten)]
+    finding: &'a Finding,
+    saves_usd: Option<Usd>,
+    saves_hours: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_unpriced: Option<&'static str>,
+}
+
+fn finding_json(priced: &PricedFinding) -> FindingJson<'_> {
+    let savings = priced.savings.ok();
+    FindingJson {
+        finding: &priced.finding,
+        saves_usd: savings.map(|savings| savings.cost),
+        saves_hours: savings.map(|savings| savings.hours.0),
+        why_unpriced: priced.savings.err().map(sentences::finding::unpriced),
+    }
 }
 
 fn terms_json(terms: &Terms) -> Value {
@@ -222,7 +261,7 @@ fn terms_json(terms: &Terms) -> Value {
             "chance_by_deadline": plan.chance_by_deadline,
             "bound_to_usd": terms.bound_to,
         }),
-        Err(why) => json!({ "purchase": terms.purchase, "refused": why }),
+        Err(why) => json!({ "purchase": terms.purchase, "refused": sentences::rejection::sentence(why) }),
     }
 }
 
@@ -238,7 +277,7 @@ fn workload_json(context: &Context) -> Value {
         "sequence_length": workload.training.sequence_length,
         "global_batch": workload.training.global_batch,
         "serving": workload.serving.as_ref().map(asked),
-        "assumed": sentences(context.assumed),
+        "assumed": sentences::assumption::sentences(context.assumed),
         "file": stated(context.file),
     })
 }
@@ -302,7 +341,7 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         samples_per_second: step.map_decreasing(|seconds| setting.global_batch / seconds),
         model_flop_utilization: flops / plan.step.time.total / f64::from(setting.gpus()) / subject.rates.peak,
         gpu_memory_bytes: Band::around(plan.step.memory.required, low, high),
-        bound_by: loading::bound_word(&plan.step),
+        bound_by: bound_word(&plan.step),
         gpu_utilization: utilization(plan),
         input: input_json(plan, instance),
         wait_hours: wait(plan),
@@ -317,8 +356,8 @@ pub fn plan_json(plan: &Plan, context: &Context) -> PlanJson {
         checkpoint: (!context.workload.is_service()).then(|| checkpoint(&plan.run.saving)),
         staging: plan.run.staging.map(staging),
         sweep: context.workload.sweep.map(|sweep| sweep_json(&sweep, plan)),
-        because: plan.because.clone(),
-        advice: plan.advice.clone(),
+        because: plan.reasons.iter().map(sentences::reason::sentence).collect(),
+        advice: plan.advice.iter().map(sentences::advice::sentence).collect(),
     }
 }
 
@@ -357,6 +396,7 @@ fn sweep_json(sweep: &Sweep, plan: &Plan) -> SweepJson {
 
 fn staging(staging: Staging) -> StagingJson {
     let Staging { bytes, bytes_per_second, limit, .. } = staging;
+    let limit = sentences::input::staging_limit(limit);
     StagingJson { bytes: bytes.0, seconds: staging.seconds().0, bytes_per_second, limit }
 }
 
@@ -367,6 +407,6 @@ pub(super) fn bill_line(line: &BillLine) -> BillLineJson {
         unit: line.unit,
         unit_price_usd: line.unit_price,
         cost_usd: line.cost,
-        basis: line.basis.to_string(),
+        basis: sentences::bill::basis(&line.basis),
     }
 }

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::format;
-use crate::plan_json::{Inputs, bill_line, stated};
+use crate::plan_json::{Inputs, bill_line, rejected_json, stated};
 use crate::plan_text::{bill_table, rejected, wrap};
-use crate::sentences::assumption::sentences;
+use crate::sentences;
 use crate::table::{Column, footer, render};
 use gpuplan_plan::processing::{ProcessingPlan, ProcessingSet};
 use gpuplan_units::Hours;
@@ -47,18 +47,22 @@ pub fn document(set: &ProcessingSet, context: &Context) -> Value {
                 "writes_bytes": context.work.writes,
                 "shard_seconds": context.work.shard,
             },
-            "assumed": sentences(context.assumed),
+            "assumed": sentences::assumption::sentences(context.assumed),
             "file": stated(context.file),
         },
         "limits": stated(&context.file.limits),
-        "recommendation": set.recommendation.as_ref().map(|plan| plan_json(plan, &set.because)),
+        "recommendation": set.recommendation.as_ref().map(|plan| plan_json(plan, &reasons(set))),
         "frontier": set.frontier.iter().map(plain).collect::<Vec<_>>(),
         "alternatives": set.alternatives.iter().map(plain).collect::<Vec<_>>(),
         "on_gpu_machines": set.on_gpu_machines.as_ref().map(plain),
-        "rejected": set.rejected,
+        "rejected": set.rejected.iter().map(rejected_json).collect::<Vec<_>>(),
         "counts": { "offers": set.offers, "candidates": set.candidates },
         "notes": context.notes,
     })
+}
+
+fn reasons(set: &ProcessingSet) -> Vec<String> {
+    set.reasons.iter().map(sentences::reason::sentence).collect()
 }
 
 fn plan_json(plan: &ProcessingPlan, because: &[String]) -> Value {
@@ -96,7 +100,7 @@ fn plan_json(plan: &ProcessingPlan, because: &[String]) -> Value {
             "mean_hours_between": losses.up,
             "mean_hours_without": losses.down,
             "hours_each": losses.each,
-            "basis": losses.basis,
+            "basis": losses.evidence.unwrap_or(sentences::reason::AS_GPU_MACHINES),
         })),
         "layout": null,
         "gpu_utilization": null,
@@ -137,7 +141,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     let samples = format::count(work.samples);
     say(&format!("{}: {samples} samples, {} read, {} stored, no GPU", work.name, work.reads, work.writes), "  ");
     if !context.assumed.is_empty() {
-        say(&format!("Assumed: {}", sentences(context.assumed).join("; ")), "  ");
+        say(&format!("Assumed: {}", sentences::assumption::sentences(context.assumed).join("; ")), "  ");
     }
     say("", "");
     say(
@@ -147,7 +151,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     for (name, value) in facts(best, context.now) {
         say(&format!("  {name:<9} {value}"), "            ");
     }
-    for reason in &set.because {
+    for reason in reasons(set) {
         say(&format!("  {:<9} {reason}", "why"), "            ");
     }
     out.push('\n');

@@ -1,3 +1,27 @@
-//! Sentences: what other stages say in figures, in words for people.
+//! What other stages say in figures, in words for people: one function each.
 
+pub mod advice;
 pub mod assumption;
+pub mod bill;
+pub mod comparison;
+pub mod finding;
+pub mod input;
+pub mod reason;
+pub mod rejection;
+pub mod spot;
+pub mod warning;
+
+use gpuplan_units::Seconds;
+
+/// Milliseconds with one digit after the point below ten, and two below one.
+fn milliseconds(time: Seconds) -> String {
+    let figure = time.0 * 1e3;
+    let digits = if figure >= 10.0 {
+        0
+    } else if figure >= 1.0 {
+        1
+    } else {
+        2
+    };
+    format!("{figure:.digits$} ms")
+}

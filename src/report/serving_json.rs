@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::plan_json::Context;
 use gpuplan_plan::Plan;
-use gpuplan_plan::service::Standby;
+use gpuplan_plan::serving::standby::{Standby, StandbyPlace};
 use gpuplan_units::{Quantiles, Usd, UsdPerHour};
 use gpuplan_workload::{Load, Serving};
 
@@ -112,8 +112,8 @@ pub fn serving_json(plan: &Plan, context: &Context) -> Option<ServingJson> {
 }
 
 fn standby_json(standby: &Standby, context: &Context) -> StandbyJson {
-    let places = standby.places.iter().map(|(id, nodes)| {
-        let offer = context.world.market.offer(*id);
+    let places = standby.places.iter().map(|StandbyPlace { offer, nodes }| {
+        let offer = context.world.market.offer(*offer);
         let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region).to_owned();
         PlaceJson { place, nodes: *nodes, rate_usd_per_hour: offer.quote.rate }
     });

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::sentences;
 use gpuplan_market::{Availability, Signal};
-use gpuplan_plan::Plan;
-use gpuplan_plan::choose::World;
 use gpuplan_plan::spot::{Outlook, Pool};
+use gpuplan_plan::{Plan, World};
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_units::{Usd, UsdPerHour};
 
@@ -78,7 +78,7 @@ pub fn spot_json(spot: &Outlook, world: World) -> Option<SpotJson> {
         fallback_rate_usd_per_hour: spot.fallback.map(|id| world.market.offer(id).quote.rate),
         break_even_availability: spot.break_even,
         pools: spot.pools.iter().map(|pool| pool_json(pool, world)).collect(),
-        promise: spot.promise.clone(),
+        promise: spot.promise.as_ref().map(sentences::spot::promise),
         cost_histogram: histogram(&forecast.costs),
         forecast,
     })

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::format;
 use crate::plan_json::Context;
+use crate::sentences;
 use crate::spot_json::histogram;
 use crate::table::{Column, render};
 use crate::wrap::wrap;
@@ -20,7 +21,7 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     let Some((spot, forecast)) = outlook(plan) else { return Vec::new() };
     let mut rows = Vec::new();
     if let Some(promise) = &spot.promise {
-        rows.push(("promise", promise.clone()));
+        rows.push(("promise", sentences::spot::promise(promise)));
     }
     let wait = forecast.wait_hours;
     rows.push((

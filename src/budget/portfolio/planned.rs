@@ -9,8 +9,8 @@ use crate::portfolio::Rate;
 use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
 use gpuplan_estimate::OwnRun;
-use gpuplan_plan::bill::BillItem;
-use gpuplan_plan::run::NORMAL_90;
+use gpuplan_plan::money::bill::BillItem;
+use gpuplan_plan::normal::NORMAL_90;
 use gpuplan_units::{Band, Quantiles, Usd, UsdPerHour};
 
 /// What this program reads of a document of `plan --output json`.

@@ -21,9 +21,9 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_estimate::answer::answer;
 use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::Gpu;
-use gpuplan_plan::filters::Why;
-use gpuplan_plan::physics::best_setting;
-use gpuplan_report::sentences::assumption::sentences;
+use gpuplan_plan::Rejection;
+use gpuplan_plan::training::search::best_setting;
+use gpuplan_report::sentences::{assumption, rejection};
 use gpuplan_report::{estimate as report, format, plan_text};
 use gpuplan_units::Bytes;
 
@@ -133,7 +133,11 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
             let _ = writeln!(
                 text,
                 "{}\n",
-                plan_text::wrap(&format!("Assumed: {}", sentences(&resolved.assumed).join("; ")), session.width, "  ")
+                plan_text::wrap(
+                    &format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")),
+                    session.width,
+                    "  "
+                )
             );
             let _ = writeln!(
                 text,
@@ -154,6 +158,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
 }
 
 fn no_setting(misfit: Misfit, gpu: &Gpu, count: u32) -> Diagnostic {
-    let why = Why::Misfit(misfit);
-    Diagnostic::new(Exit::NoPlanFits, format!("{count} x {}: {}", gpu.name, why.detail())).hint(why.fix())
+    let why = Rejection::from(misfit);
+    let message = format!("{count} x {}: {}", gpu.name, rejection::sentence(&why));
+    Diagnostic::new(Exit::NoPlanFits, message).hint(rejection::fix(&why))
 }

@@ -8,7 +8,7 @@ use crate::question::measurements::Measurements;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_plan::Limits;
-use gpuplan_plan::phases::{Taken, Total, shares};
+use gpuplan_plan::money::phases::{Taken, Total, shares};
 use gpuplan_report::phases::{Answer, Whole, document, text};
 use gpuplan_report::{format, plan_json};
 use gpuplan_units::Hours;

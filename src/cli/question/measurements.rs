@@ -17,7 +17,8 @@ use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::measured::measured_gpu;
 use gpuplan_estimate::{Correction, OwnRun, OwnRuns};
 use gpuplan_hardware::Hardware;
-use gpuplan_plan::measured::{UnusableProfile, catalog_gpu, measured};
+use gpuplan_plan::training::profile::{UnusableProfile, catalog_gpu, measured};
+use gpuplan_report::sentences::rejection::unusable_profile;
 use gpuplan_runstore::sha256;
 use gpuplan_workload::Precision;
 use gpuplan_workload::file::Resolved;
@@ -220,6 +221,7 @@ fn measured_in(
             Ok(correction)
         }
         Err(why) => {
+            let why = unusable_profile(&why);
             session.printer.warning(&format!("the profile changes no estimate: {why}"));
             Ok(calibrated)
         }

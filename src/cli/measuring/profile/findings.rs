@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_estimate::{Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, GpuLink, Hardware};
-use gpuplan_plan::measured::catalog_gpu;
+use gpuplan_plan::training::profile::catalog_gpu;
 use gpuplan_telemetry::{Facts, find};
 use gpuplan_workload::file::{Resolved, WorkloadFile};
 use gpuplan_workload::profile::Profile;
