@@ -92,11 +92,7 @@ fn usage_text(usage: &Usage, width: u16) -> String {
     let rate = |bytes: Option<f64>| bytes.map_or("unknown".to_owned(), |bytes| format!("{}/s", Bytes(bytes)));
     row(
         "disk",
-        format!(
-            "{} read, {} written",
-            rate(host.disk_read_bytes_per_second),
-            rate(host.disk_write_bytes_per_second)
-        ),
+        format!("{} read, {} written", rate(host.disk_read_bytes_per_second), rate(host.disk_write_bytes_per_second)),
     );
     row(
         "network",
@@ -146,13 +142,13 @@ fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
         told(gpu.memory_bus_busy),
         bytes(gpu.memory_peak_bytes),
         bytes(gpu.memory_total_bytes.zip(gpu.memory_peak_bytes).map(|(total, peak)| (total - peak).max(0.0))),
-        gpu.power_mean_watts.filter(|watts| *watts > 0.0).map_or("-".to_owned(), |watts| {
-            format!("{watts:.0} of {} W", whole(gpu.power_limit_watts))
-        }),
+        gpu.power_mean_watts
+            .filter(|watts| *watts > 0.0)
+            .map_or("-".to_owned(), |watts| format!("{watts:.0} of {} W", whole(gpu.power_limit_watts))),
         // Only the clock at work counts, so that an idle GPU has none.
-        gpu.clock_mean_mhz.filter(|clock| *clock > 0.0).map_or("idle".to_owned(), |clock| {
-            format!("{clock:.0} of {} MHz", whole(gpu.clock_max_mhz))
-        }),
+        gpu.clock_mean_mhz
+            .filter(|clock| *clock > 0.0)
+            .map_or("idle".to_owned(), |clock| format!("{clock:.0} of {} MHz", whole(gpu.clock_max_mhz))),
         gpu.temperature_peak_celsius.map_or("-".to_owned(), |peak| format!("{peak:.0} C")),
         told(gpu.throttled_by_power),
         told(gpu.throttled_by_heat),

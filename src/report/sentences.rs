@@ -6,10 +6,12 @@ pub mod bill;
 pub mod comparison;
 pub mod finding;
 pub mod input;
+pub mod profile;
 pub mod reason;
 pub mod rejection;
 pub mod spot;
 pub mod warning;
+pub mod words;
 
 use gpuplan_units::Seconds;
 

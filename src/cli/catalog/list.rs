@@ -7,13 +7,13 @@ use crate::catalog::local_gpus;
 use crate::catalog::snapshot::{self, CatalogRefreshArguments, ImportArguments};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_units::names::{did_you_mean, plain};
 use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::check;
 use gpuplan_plan::limits;
 use gpuplan_report::catalog::{self, CatalogCounts, CheckReport, InstanceLine, Listed, ModelLine};
 use gpuplan_report::hosts::{self, HostLine};
+use gpuplan_units::names::{did_you_mean, plain};
 
 #[derive(Debug, Subcommand)]
 pub enum CatalogCommand {

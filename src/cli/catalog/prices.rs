@@ -10,7 +10,6 @@ use crate::question::live;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::{Catalogs, Session};
-use gpuplan_units::names::did_you_mean;
 use gpuplan_hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
 use gpuplan_market::trend::{self, Trend};
 use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase};
@@ -19,6 +18,7 @@ use gpuplan_report::catalog;
 use gpuplan_report::history::{self, PoolTrend};
 use gpuplan_report::hosts::{self, HostPrice};
 use gpuplan_report::prices::{self, PriceTable};
+use gpuplan_units::names::did_you_mean;
 
 #[derive(Debug, Args)]
 pub struct PricesArguments {

@@ -123,7 +123,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
         }
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
-            for (name, seconds) in report::time_parts(&made.time) {
+            for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
                 let _ = writeln!(text, "{name},{seconds}");
             }
             session.printer.data(&text)

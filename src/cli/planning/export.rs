@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_export::{ExportError, Job, Target, Wishes, export};
 use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_report::plan_json::document;
+use gpuplan_plan::document::PlanDocument;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 #[derive(Debug, Args)]
@@ -136,7 +136,7 @@ fn fresh(question: &QuestionArguments, session: &Session) -> Result<(Value, Hard
     if answered.set.recommendation.is_none() {
         return Err(nothing_fits(&answered.set));
     }
-    let plans = document(&answered.set, &context(&answered, &file, session)?);
+    let plans = PlanDocument::new(&answered.set, &context(&answered, &file, session)?).to_value();
     Ok((plans, answered.catalogs.hardware))
 }
 

@@ -14,7 +14,7 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_estimate::OwnRun;
-use gpuplan_report::plan_json::document;
+use gpuplan_plan::document::PlanDocument;
 use gpuplan_report::{plan_csv, plan_text};
 use gpuplan_workload::file::WorkloadFile;
 
@@ -56,7 +56,7 @@ fn answer(
     let headline = session.warn_about_age(&answered.catalogs.market);
     let context = context(&answered, file, session)?;
     match session.output {
-        OutputFormat::Json => session.printer.data(&pretty(&document(&answered.set, &context)))?,
+        OutputFormat::Json => session.printer.data(&pretty(&PlanDocument::new(&answered.set, &context)))?,
         OutputFormat::Csv => session.printer.data(&plan_csv::text(&answered.set, &context))?,
         OutputFormat::Table if answered.set.recommendation.is_some() => session.printer.data(&plan_text::text(
             &answered.set,

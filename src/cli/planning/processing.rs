@@ -11,13 +11,14 @@ use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::processing::assumed;
 use gpuplan_hardware::CloudId;
 use gpuplan_plan::Limits;
+use gpuplan_plan::document::{AnyDocument, InputsRecord, ProcessingContext as Context, ProcessingDocument};
 use gpuplan_plan::money::phases::Taken;
 use gpuplan_plan::processing::{ProcessingSet, plan};
 use gpuplan_report::format;
 use gpuplan_report::phases::Answer;
-use gpuplan_report::plan_json::Inputs;
-use gpuplan_report::processing::{self, Context};
+use gpuplan_report::processing;
 use gpuplan_report::sentences::rejection;
+use gpuplan_report::sentences::words::English;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 
@@ -38,7 +39,7 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) ->
     }
     let context = context(file, &resolved, &notes, &catalogs, session)?;
     match session.output {
-        OutputFormat::Json => session.printer.data(&pretty(&processing::document(&set, &context)))?,
+        OutputFormat::Json => session.printer.data(&pretty(&ProcessingDocument::new(&set, &context)))?,
         OutputFormat::Table if set.recommendation.is_some() => session.printer.data(&processing::text(
             &set,
             &context,
@@ -83,9 +84,8 @@ pub fn answer(
         valid_until: best.valid_until(),
         deadline,
         taken: Taken { hours: best.hours, cost: best.cost },
-        assumed: resolved.assumed.clone(),
         remark: processing::remark(&set),
-        document: processing::document(&set, &context),
+        document: AnyDocument::Processing(Box::new(ProcessingDocument::new(&set, &context))),
     })
 }
 
@@ -109,14 +109,16 @@ fn context<'a>(
         assumed: &resolved.assumed,
         notes,
         now: session.now,
-        inputs: Inputs {
+        inputs: InputsRecord {
             catalog_sha256,
             offers_sha256,
-            constants_version: &Fitted::embedded().version,
+            constants_version: Fitted::embedded().version.clone(),
             measured_sha256: None,
             own_runs: Vec::new(),
+            policy_sha256: None,
             seed: session.seed,
         },
+        words: &English,
     })
 }
 
@@ -137,9 +139,9 @@ fn notes(limits: &Limits) -> Vec<String> {
 /// As for machines with GPUs: exit 4 where money alone is in the way, else 3.
 fn nothing_fits(set: &ProcessingSet, catalogs: &Catalogs, limits: &Limits) -> Diagnostic {
     let known: BTreeSet<&str> = catalogs.hardware.hosts().iter().map(|host| host.cloud.as_str()).collect();
-    if !limits.clouds.is_empty() && !limits.clouds.iter().any(|cloud| known.contains(cloud.as_str())) {
+    if !limits.offers.clouds.is_empty() && !limits.offers.clouds.iter().any(|cloud| known.contains(cloud.as_str())) {
         let known: Vec<&str> = known.into_iter().collect();
-        let asked: Vec<&str> = limits.clouds.iter().map(CloudId::as_str).collect();
+        let asked: Vec<&str> = limits.offers.clouds.iter().map(CloudId::as_str).collect();
         let detail =
             format!("the catalog has no machines without GPU of {}, but of {}", asked.join(", "), known.join(", "));
         return Diagnostic::new(Exit::NoPlanFits, detail)

@@ -1,6 +1,6 @@
 //! From a workload to its plan set: catalogs, limits and measurements joined, and what to say where nothing fits.
 
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
@@ -9,10 +9,11 @@ use crate::question::{live, workload};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::Correction;
+use gpuplan_plan::document::Context;
 use gpuplan_plan::training::what_if::price_findings;
 use gpuplan_plan::{Context as Question, Limits, PlanSet, Rejected, Rejection, World};
-use gpuplan_report::plan_json::Context;
 use gpuplan_report::sentences::rejection;
+use gpuplan_report::sentences::words::English;
 use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
 
 /// Catalogs, workload and plan set of one question.
@@ -78,10 +79,10 @@ pub fn gathered(
     let mut limits = Limits::read(section, &catalogs.hardware, session.now)?;
     limits.policy = session.policy(prices.policy.as_deref(), &catalogs.hardware)?;
     limits.seed = session.seed;
-    limits.accept_stale = prices.accept_stale_prices;
+    limits.offers.accept_stale = prices.accept_stale_prices;
     if prices.live {
         let wanted = live::Request {
-            clouds: limits.clouds.clone(),
+            clouds: limits.offers.clouds.clone(),
             max_age: live::parse_max_age(prices.max_age.as_deref())?,
             ..live::Request::default()
         };
@@ -113,11 +114,17 @@ pub fn context<'a>(
         offers_sha256,
         measured_sha256: answered.measured_sha256.clone(),
         seed: session.seed,
+        words: &English,
     })
 }
 
-pub fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
+/// A JSON output, indented.
+pub fn pretty(output: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(output).expect("an output has text keys");
+    format!(
+        "{text}
+"
+    )
 }
 
 /// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.

@@ -17,8 +17,8 @@ use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::measured::measured_gpu;
 use gpuplan_estimate::{Correction, OwnRun, OwnRuns};
 use gpuplan_hardware::Hardware;
-use gpuplan_plan::training::profile::{UnusableProfile, catalog_gpu, measured};
-use gpuplan_report::sentences::rejection::unusable_profile;
+use gpuplan_plan::training::profile::{UnusableProfile, catalog_gpu, correction_from};
+use gpuplan_report::sentences::{self, rejection::unusable_profile};
 use gpuplan_runstore::sha256;
 use gpuplan_workload::Precision;
 use gpuplan_workload::file::Resolved;
@@ -242,7 +242,9 @@ fn of_profile(
     // A profile that names its workload is compared with that, whatever is planned now.
     let own = profile.workload.as_ref().map(|file| workload::resolve(file, &session.models()?)).transpose()?;
     let compared = &own.as_ref().unwrap_or(resolved).workload;
-    Ok(measured(profile, compared, hardware, (&shape, nodes)).map(|mut measured| {
+    Ok(correction_from(profile, compared, hardware, &shape, nodes).map(|found| {
+        let mut measured = found.gpu;
+        measured.reasons.extend(found.notes.iter().map(sentences::profile::note));
         if own.is_none() {
             measured.reasons.push(
                 "the profile names no workload (`--workload FILE`): it is taken to be of the one that is planned"
