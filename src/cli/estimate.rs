@@ -106,7 +106,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
         }
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
-            for (name, seconds) in report::time_parts(&made.time) {
+            for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
                 let _ = writeln!(text, "{name},{seconds}");
             }
             printer.data(&text)
@@ -116,7 +116,11 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
             let _ = writeln!(
                 text,
                 "{}\n",
-                plan_text::wrap(&format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")), settings.width, "  ")
+                plan_text::wrap(
+                    &format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")),
+                    settings.width,
+                    "  "
+                )
             );
             let _ = writeln!(
                 text,

@@ -8,13 +8,13 @@ use serde_json::Value;
 use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::format::{rate, seen, three_figures, usd};
 use crate::json_text::{json_value, pretty};
-use crate::plan_json::{Context, plan_json};
 use crate::plan_text::wrap;
 use crate::sentences::assumption::job_sentence;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, JobKind, KeyValue};
 use gpuplan_market::{Market, Origin};
+use gpuplan_plan::document::{Context, PlanRecord};
 use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
 use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
@@ -357,7 +357,7 @@ pub fn json(asked: &Asked, priced: &Priced, named: Named) -> String {
 pub struct JobComparison<'a> {
     pub job: JobRecord<'a>,
     /// The plan on the job's own machines; null: none of them can run the workload.
-    pub baseline: Option<Value>,
+    pub baseline: Option<PlanRecord>,
     /// The recommended plan less the baseline.
     pub difference: Option<PlanDifference>,
 }
@@ -375,7 +375,7 @@ pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>,
     });
     let comparison = JobComparison {
         job: JobRecord::new(asked, hardware),
-        baseline: baseline.map(|(plan, context)| json_value(&plan_json(plan, context))),
+        baseline: baseline.map(|(plan, context)| PlanRecord::new(plan, context)),
         difference,
     };
     json_value(&comparison)

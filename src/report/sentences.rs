@@ -10,6 +10,7 @@ pub mod reason;
 pub mod rejection;
 pub mod spot;
 pub mod warning;
+pub mod words;
 
 use gpuplan_units::Seconds;
 
