@@ -109,8 +109,8 @@ fn gain(better: &Better, base: &JobOffer) -> String {
         format!("{:.0} % more", (ratio - 1.0) * 100.0)
     };
     match better.faster {
-        Some((compute, bandwidth)) if compute.min(bandwidth) < SAME_SPEED => format!("{money}, not slower"),
-        Some((compute, bandwidth)) => format!("{money}, up to {}x as fast", three_figures(compute.min(bandwidth))),
+        Some(faster) if faster.least() < SAME_SPEED => format!("{money}, not slower"),
+        Some(faster) => format!("{money}, up to {}x as fast", three_figures(faster.least())),
         None => money,
     }
 }
@@ -339,8 +339,8 @@ pub fn json(asked: &Asked, priced: &Priced, named: Named) -> String {
     let better = priced.better.iter().map(|better| BetterRecord {
         change: better.change,
         offer: JobOfferRecord::new(&better.offer, named),
-        peak_ratio: better.faster.map(|(compute, _)| compute),
-        bandwidth_ratio: better.faster.map(|(_, bandwidth)| bandwidth),
+        peak_ratio: better.faster.map(|faster| faster.compute),
+        bandwidth_ratio: better.faster.map(|faster| faster.memory_bandwidth),
     });
     pretty(&JobDocument {
         version: 1,

@@ -96,7 +96,7 @@ impl NoticeSource for ScheduledEvents {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ScheduledEvents {
+struct EventList {
     events: Vec<ScheduledEvent>,
 }
 
@@ -113,7 +113,7 @@ struct ScheduledEvent {
 }
 
 fn read(body: &str) -> Result<Vec<ScheduledEvent>, NoticeError> {
-    serde_json::from_str::<ScheduledEvents>(body)
+    serde_json::from_str::<EventList>(body)
         .map(|document| document.events)
         .map_err(|error| NoticeError(error.to_string()))
 }

@@ -93,7 +93,7 @@ pub struct PolicyFile {
     /// Regions and zones, or beginnings of their names.
     #[schemars(with = "Option<Vec<String>>")]
     regions: Option<Spanned<Vec<String>>>,
-    /// GPUs, such as `H100` or `A100:80GB`.
+    /// GPUs, such as `H100` or `A100-80GB:8`.
     #[schemars(with = "Option<Vec<String>>")]
     gpus: Option<Spanned<Vec<String>>>,
     /// Terms of the purchase, such as `on-demand` and `spot`.

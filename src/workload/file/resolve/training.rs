@@ -7,7 +7,9 @@ use crate::file::scalar::{choice, invalid, missing, not_among, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::Model;
 use crate::training::precision::{BaseWeights, Precision};
-use crate::training::{Framework, Lora, LoraTargets, Optimizer, Overlap, Task, Training};
+use crate::training::{
+    Framework, Kernels, Lora, LoraTargets, MemorySavings, Optimizer, Overlap, Synchronization, Task, Training,
+};
 
 /// Longest sequence that a file may state, in tokens.
 const LONGEST_SEQUENCE: u32 = 16_777_216;
@@ -55,35 +57,38 @@ pub(super) fn resolve(
     training.optimizer = optimizer(section, task, assumed)?;
     training.lora = lora(&section.lora, task, assumed)?;
     training.recompute = choice("training.recompute", section.recompute.as_deref())?;
-    training.attention = choice("training.attention", section.attention.as_deref())?;
-    training.loss = choice("training.loss", section.loss.as_deref())?;
-    training.offload = choice("training.offload", section.offload.as_deref())?;
-    let fsdp = section.fsdp.as_ref().map(ToString::to_string);
-    training.fsdp = choice("training.fsdp", fsdp.as_deref())?;
-    training.overlap =
-        section.overlap.clone().map(Overlap::try_from).transpose().map_err(|why| invalid("training.overlap", why))?;
-    (training.gradient_compression, training.local_steps) = synchronisation(section)?;
-    training.optimizer_in_backward = section.optimizer_in_backward.unwrap_or(false);
-    training.head_quantized = section.head_quantized.unwrap_or(false);
     training.dropout = section.dropout.unwrap_or(false);
-    training.compile = section.compile.unwrap_or(false);
-    training.cuda_graphs = section.cuda_graphs.unwrap_or(false);
+    training.kernels = Kernels {
+        attention: choice("training.attention", section.attention.as_deref())?,
+        loss: choice("training.loss", section.loss.as_deref())?,
+        compile: section.compile.unwrap_or(false),
+        cuda_graphs: section.cuda_graphs.unwrap_or(false),
+    };
+    training.memory = MemorySavings {
+        offload: choice("training.offload", section.offload.as_deref())?,
+        fsdp: choice("training.fsdp", section.fsdp.as_ref().map(ToString::to_string).as_deref())?,
+        optimizer_in_backward: section.optimizer_in_backward.unwrap_or(false),
+        head_quantized: section.head_quantized.unwrap_or(false),
+    };
+    training.synchronization = synchronization(section)?;
     training.framework = Framework(section.framework.as_deref().unwrap_or_default().trim().to_owned());
     Ok(training)
 }
 
-/// Gradient compression and local steps.
-fn synchronisation(section: &TrainingSection) -> Result<(f64, u32), WorkloadFileError> {
-    let compression = section.gradient_compression.unwrap_or(1.0);
-    if !(1.0..=1000.0).contains(&compression) {
-        let detail = format!("`{compression}` is not a ratio from 1 to 1000: bytes of gradients over bytes sent");
+fn synchronization(section: &TrainingSection) -> Result<Synchronization, WorkloadFileError> {
+    let overlap = section.overlap.clone().map(Overlap::try_from).transpose();
+    let overlap = overlap.map_err(|why| invalid("training.overlap", why))?;
+    let gradient_compression = section.gradient_compression.unwrap_or(1.0);
+    if !(1.0..=1000.0).contains(&gradient_compression) {
+        let detail =
+            format!("`{gradient_compression}` is not a ratio from 1 to 1000: bytes of gradients over bytes sent");
         return Err(invalid("training.gradient_compression", detail));
     }
-    let steps = section.local_steps.unwrap_or(1);
-    if !(1..=100_000).contains(&steps) {
-        return Err(invalid("training.local_steps", format!("`{steps}` is not a whole number from 1 to 100000")));
+    let local_steps = section.local_steps.unwrap_or(1);
+    if !(1..=100_000).contains(&local_steps) {
+        return Err(invalid("training.local_steps", format!("`{local_steps}` is not a whole number from 1 to 100000")));
     }
-    Ok((compression, steps))
+    Ok(Synchronization { overlap, gradient_compression, local_steps })
 }
 
 fn task(section: &TrainingSection, model: &Model, assumed: &mut Vec<Assumption>) -> Result<Task, WorkloadFileError> {
@@ -297,11 +302,22 @@ mod tests {
             (training.task, training.sequence_length, training.precision),
             (Task::FullFineTune, 8000, Precision::Fp8)
         );
-        assert_eq!((training.recompute, training.attention), (Some(Recompute::Full), Some(AttentionKernel::Eager)));
-        assert_eq!((training.loss, training.offload), (Some(LossKernel::Bf16Chunked), Some(Offload::Activations)));
-        assert_eq!((training.fsdp, training.optimizer), (Some(FsdpStyle::Two), Some(Optimizer::Adamw8bit)));
-        assert_eq!((training.gradient_compression, training.local_steps), (4.0, 16));
-        assert!(training.compile && training.dropout && training.optimizer_in_backward && !training.head_quantized);
+        assert_eq!(
+            (training.recompute, training.kernels.attention),
+            (Some(Recompute::Full), Some(AttentionKernel::Eager))
+        );
+        assert_eq!(
+            (training.kernels.loss, training.memory.offload),
+            (Some(LossKernel::Bf16Chunked), Some(Offload::Activations))
+        );
+        assert_eq!((training.memory.fsdp, training.optimizer), (Some(FsdpStyle::Two), Some(Optimizer::Adamw8bit)));
+        assert_eq!((training.synchronization.gradient_compression, training.synchronization.local_steps), (4.0, 16));
+        assert!(
+            training.kernels.compile
+                && training.dropout
+                && training.memory.optimizer_in_backward
+                && !training.memory.head_quantized
+        );
         assert_eq!(assumed.len(), 1, "{assumed:?}");
     }
 
