@@ -32,8 +32,7 @@ const fn document(name: &'static str, title: &'static str, schema: fn() -> Schem
 }
 
 /// Every JSON output, then every input file. `docs/schema/README.md` has a row for each.
-// To be added with the branches that make their types: plan (`plan::document::PlanDocument`), plan-processing
-// (`plan::document::ProcessingDocument`), status and gc (`report::runs`), error (`cli::session::diagnostic::ErrorDocument`).
+// To be added with the branch that makes their types: status and gc (`report::runs`), error (`cli::session::diagnostic::ErrorDocument`).
 const DOCUMENTS: &[Document] = &[
     document("accuracy", "gpuplan accuracy -o json", output::<report::accuracy_json::AccuracyReport<'static>>),
     document(
@@ -73,10 +72,16 @@ const DOCUMENTS: &[Document] = &[
         output::<gpuplan::estimate::answer::Answer>,
     ),
     document("explain", "gpuplan explain -o json", output::<report::explain::ExplainReport<'static>>),
+    document("plan", "gpuplan plan -o json", output::<gpuplan::plan::document::PlanDocument>),
     document(
         "plan-from",
         "gpuplan plan --from JOB -o json, without a workload",
         output::<report::job::JobDocument<'static>>,
+    ),
+    document(
+        "plan-processing",
+        "gpuplan plan -o json, for work without GPU",
+        output::<gpuplan::plan::document::ProcessingDocument>,
     ),
     document("prices", "gpuplan prices -o json", output::<report::prices::OfferList<'static>>),
     document("prices-history", "gpuplan prices --history -o json", output::<report::history::PriceHistory<'static>>),
@@ -271,6 +276,21 @@ fn workload_files_are_as_their_schema_says() {
         misspelt["modle"] = Map::new().into();
         assert!(!validator("workload-file").is_valid(&misspelt), "{example} is valid with a key that nobody knows");
     }
+}
+
+#[test]
+fn plans_of_every_example_are_as_their_schema_says() {
+    let program = Program::new();
+    for example in examples() {
+        let document = program.json(&["plan", &example]);
+        assert_valid("plan", &example, &document);
+        let mut broken = document;
+        broken["recommendation"]["cost_usd"]["expected"] = 12.5.into();
+        assert!(!validator("plan").is_valid(&broken), "{example}: money is text, so that no digit of it is lost");
+    }
+    let work =
+        program.file("work.toml", "[processing]\nsamples = \"1M\"\ncpu_seconds_per_sample = 0.5\nreads = \"100 GB\"\n");
+    program.assert_valid("plan-processing", &["plan", &work]);
 }
 
 #[test]
