@@ -32,8 +32,7 @@ const fn document(name: &'static str, title: &'static str, schema: fn() -> Schem
 }
 
 /// Every JSON output, then every input file. `docs/schema/README.md` has a row for each.
-// To be added with the branches that make their types: plan (`plan::document::PlanDocument`), plan-processing
-// (`plan::document::ProcessingDocument`), budget, costs, costs-import, accuracy-mine, diff, plan-from, status, gc, stop, error,
+// To be added with the branches that make their types: budget, costs, costs-import, accuracy-mine, diff, plan-from, status, gc, stop, error,
 // calibration (`calibration::Calibration`); inputs portfolio and policy.
 const DOCUMENTS: &[Document] = &[
     document("accuracy", "gpuplan accuracy -o json", output::<report::accuracy_json::AccuracyReport<'static>>),
@@ -60,6 +59,12 @@ const DOCUMENTS: &[Document] = &[
         output::<gpuplan::estimate::answer::Answer>,
     ),
     document("explain", "gpuplan explain -o json", output::<report::explain::ExplainReport<'static>>),
+    document("plan", "gpuplan plan -o json", output::<gpuplan::plan::document::PlanDocument>),
+    document(
+        "plan-processing",
+        "gpuplan plan -o json of work without GPU",
+        output::<gpuplan::plan::document::ProcessingDocument>,
+    ),
     document("prices", "gpuplan prices -o json", output::<report::prices::OfferList<'static>>),
     document("prices-history", "gpuplan prices --history -o json", output::<report::history::PriceHistory<'static>>),
     document("prices-hosts", "gpuplan prices --hosts -o json", output::<report::hosts::HostOfferList<'static>>),
@@ -263,6 +268,22 @@ fn explanations_and_estimates_are_as_their_schemas_say() {
     let cases = program.file("cases.jsonl", &format!("{case}\nnonsense\n"));
     for answer in program.text(&["estimate", "--cases", &cases], &[0]).lines() {
         assert_valid_part("estimate-answer", answer, &serde_json::from_str(answer).unwrap());
+    }
+}
+
+#[test]
+fn plans_are_as_their_schemas_say() {
+    let program = Program::new();
+    let mut plans: Vec<Vec<&str>> = vec![vec!["plan", "examples/phases.toml", "--phase", "prepare"]];
+    let examples = examples();
+    plans.extend(examples.iter().map(|example| vec!["plan", example.as_str()]));
+    for arguments in plans {
+        let document = program.json(&arguments);
+        let is_processing = document["workload"]["task"] == "processing";
+        assert_valid(if is_processing { "plan-processing" } else { "plan" }, &arguments.join(" "), &document);
+        let mut broken = document;
+        broken["recommendation"]["cost_usd"]["expected"] = 2.5.into();
+        assert!(!validator("plan").is_valid(&broken), "money is text, so that no digit of it is lost");
     }
 }
 
