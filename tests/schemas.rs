@@ -32,14 +32,21 @@ const fn document(name: &'static str, title: &'static str, schema: fn() -> Schem
 }
 
 /// Every JSON output, then every input file. `docs/schema/README.md` has a row for each.
-// To be added with the branches that make their types: budget, costs, costs-import, accuracy-mine, diff, plan-from, status, gc, stop, error,
-// calibration (`calibration::Calibration`); inputs portfolio and policy.
+// To be added with the branches that make their types: status and gc (`report::runs`), error
+// (`cli::session::diagnostic::ErrorDocument`).
 const DOCUMENTS: &[Document] = &[
     document("accuracy", "gpuplan accuracy -o json", output::<report::accuracy_json::AccuracyReport<'static>>),
     document(
         "accuracy-inference",
         "gpuplan accuracy --refit --inference -o json",
         output::<report::accuracy_json::HeldOutInferenceReport<'static>>,
+    ),
+    document("accuracy-mine", "gpuplan accuracy --mine -o json", output::<report::mine::OwnRunsDocument<'static>>),
+    document("budget", "gpuplan budget -o json", output::<gpuplan::budget::Budget>),
+    document(
+        "calibration",
+        "gpuplan bench -o json, and the file of --calibration",
+        output::<gpuplan::calibration::Calibration>,
     ),
     document("catalog-check", "gpuplan catalog check -o json", output::<report::catalog::CheckReport<'static>>),
     document("catalog-gpus", "gpuplan catalog gpus -o json", output::<report::catalog::GpuList<'static>>),
@@ -49,8 +56,15 @@ const DOCUMENTS: &[Document] = &[
         output::<report::catalog::LocalGpuList<'static>>,
     ),
     document("catalog-hosts", "gpuplan catalog hosts -o json", output::<report::hosts::HostList<'static>>),
-    document("catalog-instances", "gpuplan catalog instances -o json", output::<report::catalog::InstanceList<'static>>),
+    document(
+        "catalog-instances",
+        "gpuplan catalog instances -o json",
+        output::<report::catalog::InstanceList<'static>>,
+    ),
     document("catalog-models", "gpuplan catalog models -o json", output::<report::catalog::ModelList<'static>>),
+    document("costs", "gpuplan costs -o json", output::<report::costs::CostsDocument<'static>>),
+    document("costs-import", "gpuplan costs import -o json", output::<report::bill::BillDocument<'static>>),
+    document("diff", "gpuplan diff -o json", output::<report::diff_text::DiffDocument<'static>>),
     document("doctor", "gpuplan doctor -o json", output::<report::doctor::CloudChecks<'static>>),
     document("estimate", "gpuplan estimate -o json", output::<report::estimate::EstimateReport<'static>>),
     document(
@@ -61,6 +75,11 @@ const DOCUMENTS: &[Document] = &[
     document("explain", "gpuplan explain -o json", output::<report::explain::ExplainReport<'static>>),
     document("plan", "gpuplan plan -o json", output::<gpuplan::plan::document::PlanDocument>),
     document(
+        "plan-from",
+        "gpuplan plan --from JOB -o json, without a workload",
+        output::<report::job::JobDocument<'static>>,
+    ),
+    document(
         "plan-processing",
         "gpuplan plan -o json of work without GPU",
         output::<gpuplan::plan::document::ProcessingDocument>,
@@ -68,7 +87,11 @@ const DOCUMENTS: &[Document] = &[
     document("prices", "gpuplan prices -o json", output::<report::prices::OfferList<'static>>),
     document("prices-history", "gpuplan prices --history -o json", output::<report::history::PriceHistory<'static>>),
     document("prices-hosts", "gpuplan prices --hosts -o json", output::<report::hosts::HostOfferList<'static>>),
-    document("profile", "gpuplan profile -o json, and the file of --profile", output::<gpuplan::workload::profile::Profile>),
+    document(
+        "profile",
+        "gpuplan profile -o json, and the file of --profile",
+        output::<gpuplan::workload::profile::Profile>,
+    ),
     document("refresh", "gpuplan refresh -o json", output::<report::refresh::SourceList<'static>>),
     document("report", "gpuplan report -o json", output::<report::page::json::ReportDocument<'static>>),
     document("simulate", "gpuplan simulate -o json", output::<report::simulate::PolicyEvaluation<'static>>),
@@ -79,6 +102,8 @@ const DOCUMENTS: &[Document] = &[
     ),
     document("capacity-file", "capacity.toml", input::<gpuplan::market::Capacity>),
     document("estimate-case", "a line of gpuplan estimate --cases", input::<gpuplan::estimate::case::Case>),
+    document("policy-file", "policy.toml", input::<gpuplan::plan::limits::policy::PolicyFile>),
+    document("portfolio-file", "a portfolio file (TOML)", input::<gpuplan::budget::portfolio::file::PortfolioFile>),
     document("simulate-case", "a line of gpuplan simulate --cases", input::<gpuplan::spot::case::Case>),
     document("workload-file", "a workload file (TOML)", input::<gpuplan::workload::file::WorkloadFile>),
 ];
@@ -305,6 +330,51 @@ fn prices_are_as_their_schemas_say() {
     let mut broken = document.clone();
     broken["offers"][0]["rate_usd_per_hour"] = 2.5.into();
     assert!(!validator("prices").is_valid(&broken), "money is text, so that no digit of it is lost");
+}
+
+#[test]
+fn a_portfolio_and_its_budget_are_as_their_schemas_say() {
+    let program = Program::new();
+    assert_valid_part("portfolio-file", "examples/portfolio.toml", &toml_file("examples/portfolio.toml"));
+    program.assert_valid("budget", &["budget", "examples/portfolio.toml"]);
+    for example in examples().iter().filter(|example| !example.ends_with("phases.toml")) {
+        program.assert_valid("budget", &["budget", example]);
+    }
+}
+
+#[test]
+fn differences_are_as_their_schema_says() {
+    let program = Program::new();
+    let plan = |more: &[&str]| program.text(&[&["plan", "examples/llama-3.1-8b-lora.toml"], more].concat(), &[0]);
+    let before = program.file("before.json", &plan(&["--gpus", "H100"]));
+    let after = program.file("after.json", &plan(&["--gpus", "A100"]));
+    program.assert_valid("diff", &["diff", &before, &after]);
+    program.assert_valid("diff", &["diff", "catalogs", "catalogs"]);
+}
+
+#[test]
+fn existing_jobs_are_as_their_schema_says() {
+    let program = Program::new();
+    for job in ["job.yaml", "sky.yaml", "train.sbatch"] {
+        program.assert_valid("plan-from", &["plan", "--from", &format!("tests/fixtures/jobs/{job}")]);
+    }
+}
+
+#[test]
+fn calibrations_are_as_their_schema_says() {
+    let program = Program::new();
+    program.assert_valid("calibration", &["bench", "--simulate=H100"]);
+    program.assert_valid("calibration", &["bench", "examples/llama-3.1-8b-finetune.toml", "--simulate=L40S:2"]);
+}
+
+#[test]
+fn spending_is_as_its_schemas_say() {
+    let program = Program::new();
+    let folder = program.home.path().join("store");
+    fs::create_dir(&folder).unwrap();
+    let store = format!("file://{}", folder.display());
+    program.assert_valid("costs", &["costs", "--store", &store]);
+    program.assert_valid("accuracy-mine", &["accuracy", "--mine"]);
 }
 
 #[test]

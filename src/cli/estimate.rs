@@ -21,8 +21,7 @@ use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
-use gpuplan_report::sentences::assumption::sentences;
-use gpuplan_report::sentences::rejection;
+use gpuplan_report::sentences::{assumption, rejection};
 use gpuplan_report::{estimate as report, format, plan_text};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
@@ -117,7 +116,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
             let _ = writeln!(
                 text,
                 "{}\n",
-                plan_text::wrap(&format!("Assumed: {}", sentences(&resolved.assumed).join("; ")), settings.width, "  ")
+                plan_text::wrap(&format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")), settings.width, "  ")
             );
             let _ = writeln!(
                 text,

@@ -86,19 +86,19 @@ fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, settings: &Sett
             ..file.limits.clone()
         };
         limits = Limits::read(&section, world.hardware, settings.now)?;
-        limits.instance_type = Some(machine.to_owned());
+        limits.offers.instance_type = Some(machine.to_owned());
         nodes = Some(count);
     } else if world.hardware.instances().iter().any(|instance| instance.name == name) {
-        limits.instance_type = Some(name.to_owned());
+        limits.offers.instance_type = Some(name.to_owned());
     } else if world
         .market
         .offers()
         .iter()
         .any(|offer| &*offer.place.region == name || offer.place.zone_id.as_deref() == Some(name))
     {
-        limits.regions = vec![name.to_owned()];
+        limits.offers.regions = vec![name.to_owned()];
     } else {
-        limits.gpus = vec![gpuplan_hardware::GpuSelector::parse(name, world.hardware)?];
+        limits.offers.gpus = vec![gpuplan_hardware::GpuSelector::parse(name, world.hardware)?];
     }
     limits.seed = settings.seed;
     let set = gpuplan_plan::plan(world, &answered.resolved.workload, &limits);

@@ -85,7 +85,7 @@ pub fn compute_on(
     printer: &Printer,
 ) -> Result<Answered, Diagnostic> {
     let mut resolved = workload::resolve(file, &settings.models()?)?;
-    resolved.assumed.extend(gpuplan_estimate::feeding::assumptions(&resolved.workload));
+    resolved.assumed.extend(gpuplan_estimate::feeding::assumed(&resolved.workload));
     let correction = profile::correction(measured, &resolved, &catalogs.hardware, settings, printer)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);
@@ -107,10 +107,10 @@ pub fn gathered(
     let mut limits = Limits::read(section, &catalogs.hardware, settings.now)?;
     limits.policy = settings.policy(prices.policy.as_deref(), &catalogs.hardware)?;
     limits.seed = settings.seed;
-    limits.accept_stale = prices.accept_stale_prices;
+    limits.offers.accept_stale = prices.accept_stale_prices;
     if prices.live {
         let wanted = live::Wanted {
-            clouds: limits.clouds.clone(),
+            clouds: limits.offers.clouds.clone(),
             max_age: live::age(prices.max_age.as_deref())?,
             ..live::Wanted::default()
         };

@@ -8,7 +8,7 @@ use crate::plan::{gathered, pretty};
 use crate::printer::Printer;
 use crate::settings::{Catalogs, Settings};
 use gpuplan_estimate::constants::Fitted;
-use gpuplan_estimate::processing::assumption;
+use gpuplan_estimate::processing::assumed;
 use gpuplan_hardware::CloudId;
 use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, InputsRecord, ProcessingContext as Context, ProcessingDocument};
@@ -97,7 +97,7 @@ pub fn answer(
 
 fn resolve(file: &WorkloadFile) -> Result<ResolvedProcessing, Diagnostic> {
     let mut resolved = file.resolve_processing()?;
-    resolved.assumed.extend(assumption(&resolved.processing));
+    resolved.assumed.extend(assumed(&resolved.processing));
     Ok(resolved)
 }
 
@@ -145,9 +145,9 @@ fn notes(limits: &Limits) -> Vec<String> {
 /// As for machines with GPUs: exit 4 where money alone is in the way, else 3.
 fn nothing_fits(set: &ProcessingSet, catalogs: &Catalogs, limits: &Limits) -> Diagnostic {
     let known: BTreeSet<&str> = catalogs.hardware.hosts().iter().map(|host| host.cloud.as_str()).collect();
-    if !limits.clouds.is_empty() && !limits.clouds.iter().any(|cloud| known.contains(cloud.as_str())) {
+    if !limits.offers.clouds.is_empty() && !limits.offers.clouds.iter().any(|cloud| known.contains(cloud.as_str())) {
         let known: Vec<&str> = known.into_iter().collect();
-        let asked: Vec<&str> = limits.clouds.iter().map(CloudId::as_str).collect();
+        let asked: Vec<&str> = limits.offers.clouds.iter().map(CloudId::as_str).collect();
         let detail =
             format!("the catalog has no machines without GPU of {}, but of {}", asked.join(", "), known.join(", "));
         return Diagnostic::new(Exit::NoPlanFits, detail)

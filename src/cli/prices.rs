@@ -8,6 +8,7 @@ use crate::diagnostic::{Diagnostic, Exit};
 use crate::live;
 use crate::printer::Printer;
 use crate::settings::{Catalogs, Settings};
+use gpuplan_hardware::names::did_you_mean;
 use gpuplan_hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
 use gpuplan_market::trend::{self, Trend};
 use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase};
@@ -16,7 +17,6 @@ use gpuplan_report::catalog;
 use gpuplan_report::history::{self, PoolTrend};
 use gpuplan_report::hosts::{self, HostPrice};
 use gpuplan_report::prices::{self, PriceTable};
-use gpuplan_units::names::did_you_mean;
 
 /// Alternatives named where a filter leaves nothing.
 const MOST_ALTERNATIVES: usize = 8;

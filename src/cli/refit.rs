@@ -72,7 +72,7 @@ pub fn refit(arguments: &AccuracyArguments, settings: &Settings, printer: &Print
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
     let memory = memory_fit::refit(&MemoryRun::all(&published.runs, &settings.hardware()?, &settings.models()?));
     let memory_path = path.with_file_name("memory_constants.toml");
-    write(&memory_path, "memory model", "src/estimate/memory_constants.rs", &memory)?;
+    write(&memory_path, "memory model", "src/estimate/memory/constants.rs", &memory)?;
     printer.note(&format!("wrote {} and {}", path.display(), memory_path.display()));
     printer.data(&report::held_out(&fitted, &memory, settings.width))
 }

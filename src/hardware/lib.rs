@@ -16,6 +16,7 @@ pub use cloud::CloudId;
 pub use disk_link::DiskLink;
 pub use error::HardwareError;
 pub use gpu::{Architecture, Gpu, GpuId, NumberFormat};
+pub use gpuplan_units::names;
 pub use host::{Host, HostId, HostType};
 pub use instance::{InstanceId, InstanceType, SoldAs};
 pub use link::Link;

@@ -3,7 +3,7 @@
 use crate::Chips;
 use gpuplan_hardware::Hardware;
 use gpuplan_hardware::gpu::{Gpu, GpuId};
-use gpuplan_units::names::plain;
+use gpuplan_hardware::names::plain;
 
 /// Words that tell no chip from another: vendors, brands, memory types, a network.
 const SAY_NOTHING: [&str; 14] = [

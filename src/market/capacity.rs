@@ -22,11 +22,15 @@ const SOURCE: &str = "capacity.toml";
 /// Parts of a percent that a discount may state: 12.345 %.
 const PERCENT_PARTS: f64 = 1000.0;
 
+/// What the user pays or owns already, as `capacity.toml` says it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Capacity {
+    /// Negotiated rates, `[[discount]]`.
     discount: Vec<Discount>,
+    /// Reservations and committed use, `[[committed]]`.
     committed: Vec<Committed>,
+    /// Own machines, `[[own]]`.
     own: Vec<Own>,
 }
 
@@ -68,16 +72,22 @@ impl JsonSchema for Day {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Discount {
+    /// Cloud that gives it.
     cloud: String,
+    /// Terms that it holds for; on-demand where nothing is said.
     #[serde(default = "on_demand")]
     purchase: String,
-    /// Exact names, or beginnings that end in `*`.
+    /// Instance types that it holds for: exact names, or beginnings that end in `*`; all where none is named.
     #[serde(default)]
     machines: Vec<String>,
+    /// Regions that it holds for, or beginnings of their names; all where none is named.
     #[serde(default)]
     regions: Vec<String>,
+    /// Percent off the list rate.
     percent: Option<f64>,
+    /// Rate of a machine in place of the list rate, in dollars.
     usd_per_hour: Option<String>,
+    /// Day on which it ends, not included.
     until: Option<Day>,
 }
 
@@ -85,17 +95,25 @@ struct Discount {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Committed {
+    /// Name by which plans show it.
     name: String,
+    /// Cloud of the machines.
     cloud: String,
+    /// Instance type, as the cloud calls it.
     instance_type: String,
+    /// Region of the machines.
     region: String,
+    /// Id of their zone.
     zone_id: Option<String>,
+    /// Machines.
     nodes: u32,
     /// What a machine costs an hour, used or not.
     usd_per_hour: String,
     /// What using it costs beside that.
     marginal_usd_per_hour: Option<String>,
+    /// First day.
     from: Option<Day>,
+    /// Day on which it ends, not included.
     until: Option<Day>,
 }
 
@@ -103,21 +121,31 @@ struct Committed {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Own {
+    /// Name by which plans show them.
     name: String,
+    /// GPU of the machines, by any name of the catalog.
     gpu: String,
+    /// GPUs of a machine.
     gpus_per_node: u32,
+    /// Machines.
     nodes: u32,
     /// Power, cooling, people: what using one costs beside owning it.
     usd_per_hour: Option<String>,
     /// With depreciation.
     full_usd_per_hour: String,
+    /// Link between the GPUs of a machine, an id of `links.toml`; else that of the usual machine.
     gpu_link: Option<String>,
+    /// Network of a machine, one direction; none where it is left out.
     network_gbit_per_s: Option<f64>,
+    /// vCPUs of a machine; 0: not known.
     #[serde(default)]
     vcpus: u32,
+    /// Memory of a machine; 0: not known.
     #[serde(default)]
     memory_gib: f64,
+    /// First day.
     from: Option<Day>,
+    /// Day on which it ends, not included.
     until: Option<Day>,
 }
 
@@ -231,8 +259,8 @@ impl Committed {
             ))
         })?;
         let place = Place { region: self.region.as_str().into(), zone_id: self.zone_id.as_deref().map(Into::into) };
-        let rates = (self.marginal_usd_per_hour.as_deref(), self.usd_per_hour.as_str());
-        offer(instance, place, rates, (&self.name, self.nodes, self.until), now).map_err(invalid)
+        let owned = owned(&self.name, self.nodes, &self.usd_per_hour, self.until).map_err(invalid)?;
+        offer(instance, place, self.marginal_usd_per_hour.as_deref(), owned, now).map_err(invalid)
     }
 }
 
@@ -289,35 +317,35 @@ impl Own {
         });
         let instance = instance.ok_or_else(|| invalid("the name stands twice".to_owned()))?;
         let place = Place { region: "here".into(), zone_id: None };
-        let rates = (self.usd_per_hour.as_deref(), self.full_usd_per_hour.as_str());
-        offer(instance, place, rates, (&self.name, self.nodes, self.until), now).map_err(invalid)
+        let owned = owned(&self.name, self.nodes, &self.full_usd_per_hour, self.until).map_err(invalid)?;
+        offer(instance, place, self.usd_per_hour.as_deref(), owned, now).map_err(invalid)
     }
+}
+
+fn owned(name: &str, nodes: u32, full_rate: &str, until: Option<Day>) -> Result<Owned, String> {
+    if nodes == 0 {
+        return Err("nodes = 0 is not a capacity".to_owned());
+    }
+    Ok(Owned { name: name.to_owned(), nodes, full_rate: rate(full_rate)?, until: until.map(beginning) })
 }
 
 /// What is owned is used at its marginal rate, and its price is as certain as the user's own word of today.
 fn offer(
     instance: InstanceId,
     place: Place,
-    (marginal, full): (Option<&str>, &str),
-    (name, nodes, until): (&str, u32, Option<Day>),
+    marginal_rate: Option<&str>,
+    owned: Owned,
     now: Timestamp,
 ) -> Result<Offer, String> {
-    let rate = |text: &str| UsdPerHour::parse(text).map_err(|error| error.to_string());
-    if nodes == 0 {
-        return Err("nodes = 0 is not a capacity".to_owned());
-    }
-    let mut offer = Offer::live(
-        instance,
-        place,
-        Purchase::Reserved,
-        marginal.map_or(Ok(UsdPerHour::default()), rate)?,
-        SOURCE,
-        now,
-    );
+    let marginal_rate = marginal_rate.map_or(Ok(UsdPerHour::default()), rate)?;
+    let mut offer = Offer::live(instance, place, Purchase::Reserved, marginal_rate, SOURCE, now);
     offer.quote.origin = Origin::User;
-    offer.owned =
-        Some(Arc::new(Owned { name: name.to_owned(), nodes, full_rate: rate(full)?, until: until.map(beginning) }));
+    offer.owned = Some(Arc::new(owned));
     Ok(offer)
+}
+
+fn rate(text: &str) -> Result<UsdPerHour, String> {
+    UsdPerHour::parse(text).map_err(|error| error.to_string())
 }
 
 fn is_now(from: Option<Day>, until: Option<Day>, now: Timestamp) -> bool {

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod cache;
 pub mod capacity;
 mod catalog;
+mod collector;
 mod error;
 pub mod host_offer;
 pub mod import;
@@ -19,9 +20,10 @@ pub use capacity::{Capacity, CapacityError};
 pub use catalog::charges::{Charge, ChargeKind, Charges};
 pub use catalog::snapshot::{Market, Source};
 pub use catalog::{check, snapshot};
+pub use collector::{Collector, Keep};
 pub use error::MarketError;
 pub use host_offer::HostOffer;
-pub use offer::{Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
+pub use offer::{ANYWHERE, Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};
 pub use source::{
     About, Access, AccountSource, BoxFuture, Identity, OfferQuery, Permission, PriceSource, Quota, QuotaNeed,

@@ -1,4 +1,4 @@
-//! Assumptions, and the planner's reasons, advice, warnings and rejections, in words: one function each, from the figures alone.
+//! What other stages say in figures, in words for people: one function each.
 
 pub mod advice;
 pub mod assumption;
@@ -6,6 +6,7 @@ pub mod bill;
 pub mod comparison;
 pub mod finding;
 pub mod input;
+pub mod profile;
 pub mod reason;
 pub mod rejection;
 pub mod spot;

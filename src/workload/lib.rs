@@ -21,10 +21,10 @@ pub use processing::Processing;
 pub use serving::{Load, Serving, StoredFormat};
 pub use training::layout::{Layout, Shard};
 pub use training::precision::{BaseWeights, Precision};
-pub use training::sweep::Sweep;
+pub use training::sweep::{self, Sweep};
 pub use training::{
-    AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task,
-    Training,
+    AttentionKernel, Framework, FsdpStyle, Kernels, Lora, LossKernel, Measure, MemorySavings, Offload, Optimizer,
+    Overlap, Recompute, Synchronization, Task, Training,
 };
 
 /// A run as the user describes it.

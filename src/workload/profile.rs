@@ -136,11 +136,16 @@ pub struct HostUsage {
     pub minor_faults_per_second: f64,
     /// Most resident memory of all processes of the run together.
     pub memory_peak_bytes: f64,
-    pub disk_read_bytes_per_second: f64,
-    pub disk_write_bytes_per_second: f64,
+    /// `None`: the kernel does not tell of every process of the run.
+    #[serde(default)]
+    pub disk_read_bytes_per_second: Option<f64>,
+    #[serde(default)]
+    pub disk_write_bytes_per_second: Option<f64>,
     /// Of the whole machine, loopback left out.
-    pub network_receive_bytes_per_second: f64,
-    pub network_send_bytes_per_second: f64,
+    #[serde(default)]
+    pub network_receive_bytes_per_second: Option<f64>,
+    #[serde(default)]
+    pub network_send_bytes_per_second: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -149,7 +154,7 @@ pub struct ProcessUsage {
     pub cores_used: f64,
 }
 
-/// One GPU over the run.
+/// One GPU over the run. `None`: the GPU or its driver does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuUsage {
     pub index: u32,
@@ -160,18 +165,27 @@ pub struct GpuUsage {
     /// Share of the time in which memory was read or written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bus_busy: Option<f64>,
-    pub memory_peak_bytes: f64,
-    pub memory_total_bytes: f64,
-    pub power_mean_watts: f64,
-    pub power_limit_watts: f64,
+    #[serde(default)]
+    pub memory_peak_bytes: Option<f64>,
+    #[serde(default)]
+    pub memory_total_bytes: Option<f64>,
+    #[serde(default)]
+    pub power_mean_watts: Option<f64>,
+    #[serde(default)]
+    pub power_limit_watts: Option<f64>,
     /// Mean of the samples in which the GPU worked.
-    pub clock_mean_mhz: f64,
-    pub clock_max_mhz: f64,
-    pub temperature_peak_celsius: f64,
+    #[serde(default)]
+    pub clock_mean_mhz: Option<f64>,
+    #[serde(default)]
+    pub clock_max_mhz: Option<f64>,
+    #[serde(default)]
+    pub temperature_peak_celsius: Option<f64>,
     /// Share of the samples in which the clock was held down to stay within the power limit.
-    pub throttled_by_power: f64,
+    #[serde(default)]
+    pub throttled_by_power: Option<f64>,
     /// The same because of heat or of a fault of the board.
-    pub throttled_by_heat: f64,
+    #[serde(default)]
+    pub throttled_by_heat: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie_receive_bytes_per_second: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

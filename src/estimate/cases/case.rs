@@ -10,8 +10,9 @@ use gpuplan_units::{Bytes, BytesPerSecond};
 use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
 use gpuplan_workload::{
-    AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, Measure, MlpKind, Model, ModelKind,
-    Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
+    AttentionKernel, BaseWeights, Framework, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings,
+    MlpKind, Model, ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard,
+    Synchronization, Task, Training, training::LoraTargets,
 };
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -366,19 +367,23 @@ impl CaseTraining {
             micro_batch: self.micro_batch,
             grad_accumulation: self.grad_accumulation,
             recompute: self.recompute,
-            attention: self.attention,
             optimizer: self.optimizer.as_deref().map(optimizer).transpose()?,
-            optimizer_in_backward: self.optimizer_in_backward.unwrap_or(false),
-            loss: self.loss.or(chunked.then_some(LossKernel::Chunked)),
             lora,
-            head_quantized: self.head_quantized.unwrap_or(false),
             dropout: self.dropout.unwrap_or(false),
-            compile: self.compile.unwrap_or(false),
-            offload: self.offload,
-            fsdp: self.fsdp,
-            overlap: self.overlap,
-            cuda_graphs: self.cuda_graphs.unwrap_or(false),
             framework: Framework(self.framework.clone().unwrap_or_default()),
+            kernels: Kernels {
+                attention: self.attention,
+                loss: self.loss.or(chunked.then_some(LossKernel::Chunked)),
+                compile: self.compile.unwrap_or(false),
+                cuda_graphs: self.cuda_graphs.unwrap_or(false),
+            },
+            memory: MemorySavings {
+                offload: self.offload,
+                fsdp: self.fsdp,
+                optimizer_in_backward: self.optimizer_in_backward.unwrap_or(false),
+                head_quantized: self.head_quantized.unwrap_or(false),
+            },
+            synchronization: Synchronization { overlap: self.overlap, ..Synchronization::default() },
             ..Training::new(task, sequence)
         })
     }

@@ -137,10 +137,10 @@ fn assumed_of_the_stack(subject: &Subject, chosen: &Setting) -> Vec<String> {
         return Vec::new();
     }
     let mut list = Vec::new();
-    if training.uses_flash() && training.attention != Some(AttentionKernel::Flash3) {
+    if training.uses_flash() && training.kernels.attention != Some(AttentionKernel::Flash3) {
         list.push("attention=flash3".to_owned());
     }
-    if training.overlap.is_none() && (chosen.layout.tensor > 1 || chosen.layout.shard == Shard::Zero1) {
+    if training.synchronization.overlap.is_none() && (chosen.layout.tensor > 1 || chosen.layout.shard == Shard::Zero1) {
         list.push(format!("overlap={}", Vec::<String>::from(training.overlap(true)).join(",")));
     }
     list

@@ -4,7 +4,7 @@
 //! evens out what varies from sample to sample; it does not make the slowest any faster.
 
 use crate::loading::constants as c;
-use crate::loading::measured_host::{MeasuredHost, bytes_of_a_sample};
+use crate::loading::input::{MeasuredHost, bytes_of_a_sample};
 use crate::loading::storage::{Read, StorageRate};
 use crate::time::vision::fed;
 use gpuplan_hardware::{Architecture, Gpu, Host, InstanceType};
@@ -268,15 +268,15 @@ fn bytes_on_gpu(demand: &Demand) -> f64 {
 }
 
 /// What the input of a workload rests on beside what it states.
-pub fn assumptions(workload: &Workload) -> Vec<Assumption> {
+pub fn assumed(workload: &Workload) -> Vec<Assumption> {
     let Some(data) = &workload.data else { return Vec::new() };
-    let mut assumed = Vec::new();
+    let mut list = Vec::new();
     if data.reading.storage == Storage::NetworkDisk && data.reading.kind.is_some() {
-        assumed.push(Assumption::DataDiskLink);
+        list.push(Assumption::DataDiskLink);
     }
     let (model, training) = (&workload.model, &workload.training);
     let Some(cost) = cpu_seconds(model, training, data).filter(|_| data.cpu_per_sample.is_none()) else {
-        return assumed;
+        return list;
     };
     let side_pixels = f64::from(training.sequence_length);
     let work = match data.reading.kind {
@@ -290,11 +290,11 @@ pub fn assumptions(workload: &Workload) -> Vec<Assumption> {
         Some(DataKind::Video) => SampleWork::Video,
         Some(DataKind::Tokens) | None => SampleWork::Copied,
     };
-    assumed.push(Assumption::DataCpuPerSample { seconds: Seconds(cost), work });
+    list.push(Assumption::DataCpuPerSample { seconds: Seconds(cost), work });
     if data.reading.workers.is_none() {
-        assumed.push(Assumption::DataWorkers);
+        list.push(Assumption::DataWorkers);
     }
-    assumed
+    list
 }
 
 #[cfg(test)]
@@ -435,15 +435,15 @@ mod tests {
 
     #[test]
     fn what_was_taken_for_granted_is_named() {
-        let list = assumptions(&workload(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"")));
+        let list = assumed(&workload(&format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"")));
         let Assumption::DataCpuPerSample { seconds, work: SampleWork::CompressedImage { format, bytes, .. } } = list[0]
         else {
             panic!("{list:?}")
         };
         assert!((seconds.0 - 0.0046).abs() < 0.00005 && (bytes.0 - 117e3).abs() < 500.0, "{list:?}");
         assert_eq!((format, &list[1]), (DataKind::Jpeg, &Assumption::DataWorkers));
-        assert_eq!(assumptions(&workload(&format!("{IMAGES}size = \"150GB\""))), []);
+        assert_eq!(assumed(&workload(&format!("{IMAGES}size = \"150GB\""))), []);
         let stated = format!("{IMAGES}kind = \"jpeg\"\nsize = \"150GB\"\ncpu_seconds_per_sample = 0.01");
-        assert_eq!(assumptions(&workload(&stated)), []);
+        assert_eq!(assumed(&workload(&stated)), []);
     }
 }

@@ -2,6 +2,6 @@
 
 pub mod constants;
 pub mod feeding;
-pub mod measured_host;
+pub mod input;
 pub mod processing;
 pub mod storage;

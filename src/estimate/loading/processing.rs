@@ -107,7 +107,7 @@ pub fn cpu_seconds(work: &Processing) -> Option<f64> {
 }
 
 /// What the time rests on beside what was stated.
-pub fn assumption(work: &Processing) -> Option<Assumption> {
+pub fn assumed(work: &Processing) -> Option<Assumption> {
     let seconds = Seconds(cpu_seconds(work).filter(|_| work.cpu_per_sample.is_none())?);
     let bytes = Bytes(work.bytes_of_a_sample().unwrap_or(0.0));
     let work = match work.reading.kind {

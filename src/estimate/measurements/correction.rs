@@ -7,7 +7,7 @@
 //! measurement cannot say, what it scattered, and the part of an unusual result that may or may not belong here as well.
 
 use crate::device::DeviceRates;
-use crate::loading::measured_host::MeasuredHost;
+use crate::loading::input::MeasuredHost;
 use crate::machine::Machine;
 use crate::measurements::curve::{Curve, CurveValue};
 use crate::measurements::own_runs::OwnRuns;

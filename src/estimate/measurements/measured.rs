@@ -3,7 +3,7 @@
 
 use crate::constants::Constants;
 use crate::device::DeviceRates;
-use crate::loading::measured_host::MeasuredHost;
+use crate::loading::input::MeasuredHost;
 use crate::machine::Machine;
 use crate::measurements::correction::{MeasuredGpu, TOLD_APART};
 use crate::measurements::curve::{Curve, Point};

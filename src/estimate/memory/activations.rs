@@ -159,7 +159,7 @@ mod tests {
     fn the_compiled_llama_layer_is_twelve_h_plus_eight_f() {
         let model = Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model();
         let mut training = Training::new(Task::Pretrain, 4096);
-        training.compile = true;
+        training.kernels.compile = true;
         let (h, f) = (4096.0, 11008.0);
         let bytes = bytes_per_token(&model, &training, Recompute::None, 4096.0, MemoryConstants::embedded());
         assert!((bytes / (h * 16.0 + 8.0 * f + 4.0 * 32.0) - 1.0).abs() < 1e-9, "{bytes}");
@@ -170,7 +170,7 @@ mod tests {
         let mut model = Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model();
         (model.mlp, model.norm, model.ffn_hidden) = (MlpKind::Gelu, NormKind::Layer, 4 * 4096);
         let mut training = Training::new(Task::Pretrain, 2048);
-        (training.dropout, training.attention) = (true, Some(AttentionKernel::Eager));
+        (training.dropout, training.kernels.attention) = (true, Some(AttentionKernel::Eager));
         training.framework = Framework("megatron".to_owned());
         let (h, a, s) = (4096.0, 32.0, 2048.0);
         let bytes = bytes_per_token(&model, &training, Recompute::None, s, MemoryConstants::embedded());

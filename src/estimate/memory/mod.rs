@@ -93,7 +93,7 @@ impl MemoryInput<'_> {
         let (logits, logits_kept) = self.logits(tokens, constants);
         let backward = self.training.task.has_backward();
         let whole = self.trains_whole_model();
-        let gradients = if self.training.optimizer_in_backward { 0.0 } else { kept.gradients };
+        let gradients = if self.training.memory.optimizer_in_backward { 0.0 } else { kept.gradients };
         let carried = match (whole, self.setting.micro_steps() > 1.0) {
             (true, true) => gradients,
             (true, false) => 0.0,
@@ -157,7 +157,7 @@ impl MemoryInput<'_> {
         if !matches!(layout.shard, Shard::Zero3 | Shard::Hsdp) || layout.data <= 1 {
             return Gathered::default();
         }
-        let two = self.training.fsdp == Some(FsdpStyle::Two) || self.training.fsdp.is_none();
+        let two = self.training.memory.fsdp == Some(FsdpStyle::Two) || self.training.memory.fsdp.is_none();
         let weight = if self.training.base_weights.is_some() { 0.5 } else { 2.0 };
         let layer = weight * shares.linear / shares.layers;
         let head = 2.0 * self.head_parameters();
@@ -177,12 +177,13 @@ impl MemoryInput<'_> {
             gathered.root_gradients = gathered.root * if two { 1.0 } else { constants.root_gradient_copies };
         } else {
             gathered.layers += 2.0 * 2.0 * self.adapter_parameters(shares.layers) / shares.layers;
-            if self.training.task.has_backward() && self.training.fsdp == Some(FsdpStyle::OneWeightsStayGathered) {
+            if self.training.task.has_backward() && self.training.memory.fsdp == Some(FsdpStyle::OneWeightsStayGathered)
+            {
                 // Whole blocks are one flat parameter, so a gradient of its adapters is a gradient of the block.
                 gathered.layer_gradients = constants.flat_gradient_copies * layer;
             }
         }
-        if self.training.offload == Some(Offload::Parameters) {
+        if self.training.memory.offload == Some(Offload::Parameters) {
             // The rank's own piece visits the GPU before the gather.
             gathered.layers *= 1.0 + 1.0 / f64::from(layout.sharded_over());
         }
@@ -220,7 +221,7 @@ impl MemoryInput<'_> {
         if !(self.setting.recomputes_layers() && self.can_recompute()) {
             return (tokens * one * layers * in_flight, 0.0);
         }
-        let on_host = recompute == Recompute::Offload || self.training.offload == Some(Offload::Activations);
+        let on_host = recompute == Recompute::Offload || self.training.memory.offload == Some(Offload::Activations);
         let element = self.training.precision.activation_bytes();
         let input = element * hidden / if layout.sequence_parallel { tensor } else { 1.0 };
         (if on_host { 0.0 } else { tokens * input * layers * in_flight }, tokens * one)
@@ -238,7 +239,7 @@ impl MemoryInput<'_> {
         }
         let entries = tokens * f64::from(self.model.vocab) / f64::from(self.setting.layout.tensor);
         let default = if self.training.framework.0 == "hf-trainer" { LossKernel::HfUpcast } else { LossKernel::Fp32 };
-        let (at_loss, kept) = match self.training.loss.unwrap_or(default) {
+        let (at_loss, kept) = match self.training.kernels.loss.unwrap_or(default) {
             LossKernel::Chunked => (constants.loss_chunked_bytes, 0.0),
             LossKernel::Bf16Chunked => (constants.loss_half_chunked_bytes, 0.0),
             LossKernel::Fp32 => (constants.loss_fp32_bytes, 0.0),

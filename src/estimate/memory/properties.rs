@@ -9,8 +9,8 @@ use crate::setting::Setting;
 use gpuplan_workload::Models;
 use gpuplan_workload::training::LoraTargets;
 use gpuplan_workload::{
-    AttentionKernel, BaseWeights, Framework, FsdpStyle, Layout, Lora, LossKernel, MlpKind, Model, NormKind, Offload,
-    Optimizer, Precision, Recompute, Shard, Task, Training,
+    AttentionKernel, BaseWeights, Framework, FsdpStyle, Kernels, Layout, Lora, LossKernel, MemorySavings, MlpKind,
+    Model, NormKind, Offload, Optimizer, Precision, Recompute, Shard, Task, Training,
 };
 
 const MEASURES: [fn(&MemoryBreakdown) -> f64; 4] = [|m| m.allocated, |m| m.reserved, |m| m.device, |m| m.needed];
@@ -66,9 +66,12 @@ prop_compose! {
         rank in 4_u32..128,
     ) -> Training {
         Training {
-            precision, optimizer, loss, fsdp, attention, offload, compile, dropout, optimizer_in_backward,
+            precision, optimizer, dropout,
+            kernels: Kernels { attention, loss, compile, cuda_graphs: false },
+            memory: MemorySavings {
+                offload, fsdp, optimizer_in_backward, head_quantized: head_quantized && task == Task::Qlora,
+            },
             base_weights: (task == Task::Qlora).then_some(BaseWeights::Nf4),
-            head_quantized: head_quantized && task == Task::Qlora,
             lora: task.has_adapters().then_some(Lora { rank, targets: LoraTargets::ALL_LINEAR, dropout }),
             framework: Framework(framework.to_owned()),
             ..Training::new(task, 2048)
@@ -141,7 +144,7 @@ proptest! {
         let one = held(&model, &training, Layout { data: 1, ..layout }, 1, steps, Recompute::Full, 512);
         let two = held(&model, &training, Layout { data: 2, ..layout }, 1, steps, Recompute::Full, 512);
         prop_assert!(two.optimizer <= one.optimizer && two.gradients <= one.gradients);
-        if training.fsdp != Some(FsdpStyle::OneWeightsStayGathered) {
+        if training.memory.fsdp != Some(FsdpStyle::OneWeightsStayGathered) {
             prop_assert!(two.weights <= one.weights);
         }
         if layout.shard != Shard::Zero3 {

@@ -102,7 +102,7 @@ impl MemoryInput<'_> {
     pub(super) fn held_throughout(&self, shares: &Shares, constants: &MemoryConstants) -> Static {
         let layout = &self.setting.layout;
         let ranks = f64::from(layout.sharded_over());
-        let style = self.training.fsdp;
+        let style = self.training.memory.fsdp;
         let by = |stage: bool| if stage { ranks } else { 1.0 };
         let weights_over = by(matches!(layout.shard, Shard::Zero3 | Shard::Hsdp));
         let no_sync = matches!(style, Some(FsdpStyle::OneNoSync | FsdpStyle::OneWeightsStayGathered))
@@ -117,7 +117,7 @@ impl MemoryInput<'_> {
         let adapters = self.adapter_parameters(shares.layers);
         let trained = if self.trains_whole_model() { plain } else { adapters };
         let (gradient_bytes, optimizer_bytes) = self.state_bytes(constants);
-        let on_host = self.training.offload == Some(Offload::Parameters);
+        let on_host = self.training.memory.offload == Some(Offload::Parameters);
         let stays = style == Some(FsdpStyle::OneWeightsStayGathered) && layout.shard == Shard::Zero3 && layout.data > 1;
         let present = |bytes: f64| if on_host { 0.0 } else { bytes };
         let backward = self.training.task.has_backward();
@@ -134,13 +134,13 @@ impl MemoryInput<'_> {
     /// Bytes that are sharded and may be offloaded, and bytes that every rank keeps on its GPU: FSDP1 manages the packed
     /// digits alone and does not know of the block constants; FSDP2 shards both.
     fn quantised_weights(&self, shares: &Shares, base: BaseWeights, ranks: f64) -> (f64, f64) {
-        let head = if self.training.head_quantized { self.head_parameters() } else { 0.0 };
+        let head = if self.training.memory.head_quantized { self.head_parameters() } else { 0.0 };
         let quantised = shares.linear + head;
         let plain = (shares.embedding + shares.other - head).max(0.0);
         let base = stored(base, self.training);
         let constants = quantised * (base.bytes_per_weight() - base.packed_bytes());
         let sharded = quantised * base.packed_bytes() / ranks + 2.0 * plain / ranks;
-        if self.training.fsdp == Some(FsdpStyle::Two) {
+        if self.training.memory.fsdp == Some(FsdpStyle::Two) {
             (sharded + constants / ranks, 0.0)
         } else {
             (sharded, constants)
@@ -160,7 +160,7 @@ impl MemoryInput<'_> {
             hidden * f64::from(m.ffn_hidden),
         ];
         let largest = largest.into_iter().fold(0.0, f64::max);
-        let head = if self.training.head_quantized { m.embedding_parameters() } else { 0.0 };
+        let head = if self.training.memory.head_quantized { m.embedding_parameters() } else { 0.0 };
         2.0 * 2.0 * largest.max(head)
     }
 }

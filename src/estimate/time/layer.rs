@@ -299,7 +299,7 @@ impl LayerInput<'_> {
     /// [F7] Host time to launch every pass of the layer. A replayed graph takes a few microseconds however many kernels it
     /// holds (NVIDIA technical blog, "Constant Time Launch for Straight-Line CUDA Graphs", 2024), which is nothing here.
     fn launch(&self) -> f64 {
-        if self.step.training.cuda_graphs {
+        if self.step.training.kernels.cuda_graphs {
             return 0.0;
         }
         let mut seconds = self.step.constants.launch_seconds * self.launch_factor;
@@ -321,7 +321,7 @@ impl LayerInput<'_> {
 
     /// Host time to launch embedding, head and loss: as many kernels as a layer, without gathers.
     pub fn head_launch(&self) -> f64 {
-        if self.step.training.cuda_graphs {
+        if self.step.training.kernels.cuda_graphs {
             return 0.0;
         }
         self.step.constants.launch_seconds * self.launch_factor * self.passes.launches() * self.step.rates.host_time

@@ -165,7 +165,8 @@ impl StepInput<'_> {
         let share = f64::from(ranks - 1) / f64::from(ranks);
         let micro_steps = self.setting.micro_steps();
         // Whole copies of the weights may send fewer bytes, and not every step.
-        let saving = self.training.gradient_compression * f64::from(self.training.local_steps);
+        let sent = self.training.synchronization;
+        let saving = sent.gradient_compression * f64::from(sent.local_steps);
         let gathers = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
         let traffic = match layout.shard {
             Shard::Zero3 => {
@@ -186,11 +187,11 @@ impl StepInput<'_> {
             // Gradients are summed into the shard that updates them; where the shards are fewer than the ranks, copies are too.
             Shard::Zero1 => {
                 let sums = if layout.sharded_over() < layout.data { 2.0 } else { 1.0 };
-                passes.backward * sums * gradient_bytes * trained / self.training.gradient_compression * share / bus
+                passes.backward * sums * gradient_bytes * trained / sent.gradient_compression * share / bus
             }
             Shard::None => passes.backward * 2.0 * gradient_bytes * trained / saving * share / bus,
         };
-        let skipped = if layout.shard == Shard::None { f64::from(self.training.local_steps) } else { 1.0 };
+        let skipped = if layout.shard == Shard::None { f64::from(sent.local_steps) } else { 1.0 };
         let hops = self.messages(passes, gradient_bytes * trained) / skipped * f64::from(ranks - 1);
         let traffic = traffic + hops * self.constants.rank_hop_seconds;
         let window = if gathers { compute } else { c::BACKWARD_WINDOW * compute / micro_steps };
@@ -308,11 +309,14 @@ mod tests {
     #[test]
     fn compression_and_local_steps_save_the_traffic_of_whole_copies() {
         let plain = exposed(Shard::None, |_| {});
-        let compressed = exposed(Shard::None, |training| training.gradient_compression = 4.0);
-        let local = exposed(Shard::None, |training| training.local_steps = 16);
+        let compressed = exposed(Shard::None, |training| training.synchronization.gradient_compression = 4.0);
+        let local = exposed(Shard::None, |training| training.synchronization.local_steps = 16);
         assert!(plain > 0.0 && compressed < plain / 3.0 && local < plain / 10.0, "{plain} {compressed} {local}");
         // Sharded weights are gathered in full, every step.
-        assert_eq!(exposed(Shard::Zero3, |_| {}), exposed(Shard::Zero3, |training| training.local_steps = 16));
+        assert_eq!(
+            exposed(Shard::Zero3, |_| {}),
+            exposed(Shard::Zero3, |training| training.synchronization.local_steps = 16)
+        );
     }
 
     #[test]
@@ -322,7 +326,7 @@ mod tests {
                 "hardware": {"gpu": "h100-sxm5-80", "gpus": 1}}"#;
             let case: Case = serde_json::from_str(case).unwrap();
             let mut prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
-            prepared.training.cuda_graphs = graphs;
+            prepared.training.kernels.cuda_graphs = graphs;
             let setting =
                 Setting { layout: Layout::default(), micro_batch: 1, global_batch: 1.0, recompute: Recompute::None };
             let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());

@@ -84,7 +84,8 @@ pub fn step(
     let loading = micro_batch * micro_steps / family.loader_rate;
     let fed = fed(busy, loading);
     let optimizer = OPTIMIZER_BYTES * model.parameters / bandwidth;
-    let sent = training.gradient_compression * f64::from(training.local_steps);
+    let synchronization = training.synchronization;
+    let sent = synchronization.gradient_compression * f64::from(synchronization.local_steps);
     let reduction = reduction(model, machine, setting.gpus(), c) / sent;
     Ok(VisionStep {
         arithmetic: arithmetic * micro_steps,

@@ -33,9 +33,8 @@ impl WorkloadFile {
 
     /// A file that states one key, such as `training.lora.rank`.
     fn from_key(key: &str, value: &str) -> Result<Self, WorkloadFileError> {
-        let nested = |value| {
-            key.rsplit('.').fold(value, |inner, name| Value::Table(Table::from_iter([(name.trim().to_owned(), inner)])))
-        };
+        let section = |inner, name: &str| Value::Table([(name.trim().to_owned(), inner)].into_iter().collect());
+        let nested = |value| key.rsplit('.').fold(value, section);
         let text = Value::String(value.to_owned());
         let toml = value.parse::<Value>().ok();
         // A number is also text (`10M`, `2.5`), which a key may be kept as; what has brackets or quotes is written as TOML.

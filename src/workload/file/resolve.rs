@@ -1,10 +1,17 @@
 //! From what was written to a complete `Workload`, with every default listed beside it.
 
+mod batch;
+mod data;
+mod model;
+pub mod processing;
+pub mod resolved;
+mod serving;
+mod training;
+
 use crate::amount::{Amount, Checkpoint};
-use crate::file::resolved::Resolved;
+use crate::file::resolve::resolved::Resolved;
 use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, stated_count};
 use crate::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
-use crate::file::{data, network, serving, settings};
 use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
 use crate::training::sweep::MOST_RUNS;
@@ -21,11 +28,11 @@ impl WorkloadFile {
             ));
         }
         let mut assumed = Vec::new();
-        let network = network::resolve(&self.model, models, read_model, &mut assumed)?;
+        let network = model::resolve(&self.model, models, read_model, &mut assumed)?;
         if !self.serving.is_empty() {
             return serving::resolve(self, network, assumed);
         }
-        let training = settings::resolve(&self.training, &network, &mut assumed)?;
+        let training = training::resolve(&self.training, &network, &mut assumed)?;
         let amount = amount(&self.training, &self.data, network.model.kind)?;
         let data = data::resolve(&self.data, training.sequence_length, &mut assumed)?;
         let checkpoint = checkpoint(&self.checkpoint, training.task, &mut assumed)?;
@@ -33,7 +40,7 @@ impl WorkloadFile {
         if self.limits.max_nodes == Some(0) {
             return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
         }
-        let name = self.name_or(|| format!("{}-{}", network.model.name, settings::task_word(training.task)))?;
+        let name = self.name_or(|| format!("{}-{}", network.model.name, training::task_word(training.task)))?;
         let workload =
             Workload { name, model: network.model, training, amount, data, checkpoint, sweep, serving: None };
         Ok(Resolved { workload, assumed })

@@ -43,7 +43,7 @@ pub struct ModelSection {
     pub norm: Option<String>,
     /// Whether the output projection shares the weights of the input embedding.
     pub tied_embeddings: Option<bool>,
-    /// Whether attention and feed-forward block read the same input, as in GPT-NeoX.
+    /// Whether attention and feed-forward block read the same input, as in GPT-J.
     pub parallel_residual: Option<bool>,
     /// Experts of a mixture of experts, in each such layer.
     pub experts: Option<Scalar>,
