@@ -1,7 +1,6 @@
 //! `explain`: one candidate in full; where it was not on the list, the plan is made again for it alone.
 
 use clap::Args;
-use serde_json::json;
 
 use crate::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
 use crate::calibrations::MeasuredArguments;
@@ -10,11 +9,9 @@ use crate::plan::{self, Answered};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::workload;
-use gpuplan_estimate::scaling::Scaling;
 use gpuplan_plan::explanation::comparison::{find, what_would_change, why_not};
 use gpuplan_plan::{Limits, Plan, PlanSet, World, plan_id};
 use gpuplan_report::explain as report;
-use gpuplan_report::plan_json::plan_json;
 use gpuplan_report::sentences;
 use gpuplan_workload::file::WorkloadFile;
 
@@ -61,9 +58,8 @@ pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer)
     match settings.output {
         OutputFormat::Table => printer.data(&report::text(&chosen, &lost, &changes, &context, settings.width)),
         OutputFormat::Json => {
-            let value = json!({"version": 1, "plan": plan_json(&chosen, &context), "recommended": is_best, "why_not": lost, "what_would_change": changes,
-                "scaling": Scaling::of(&chosen.step)});
-            printer.data(&format!("{value:#}\n"))
+            let json = report::json(&chosen, is_best, &lost, &changes, &context);
+            printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
         }
         OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation is no table of rows")
             .hint("gpuplan explain FILE --output json")),

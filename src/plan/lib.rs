@@ -13,6 +13,7 @@
 pub mod candidate;
 pub mod choice;
 pub mod context;
+pub mod document;
 pub mod explanation;
 pub mod filters;
 pub mod input;

@@ -1,19 +1,58 @@
-//! One candidate in full for a person: time, memory, bill, why it lost and what would change that.
+//! One candidate in full: time, memory, bill, why it lost and what would change that.
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::estimate::breakdown;
 use crate::format;
 use crate::input;
-use crate::plan_json::{Context, PlanJson, plan_json};
-use crate::plan_text::{bill, wrap};
+use crate::json::{VERSION, pretty};
+use crate::plan_text::bill;
 use crate::sentences;
 use crate::serving_text;
 use crate::spot_text;
-use gpuplan_estimate::scaling;
+use crate::wrap::wrap;
+use gpuplan_estimate::scaling::{self, Scaling};
 use gpuplan_plan::Plan;
+use gpuplan_plan::document::{Context, PlanRecord};
 use gpuplan_units::Hours;
 
+/// `gpuplan explain -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct ExplainReport<'a> {
+    version: u32,
+    /// The plan that is explained.
+    plan: PlanRecord,
+    /// Whether it is the plan that the file's own preferences lead to.
+    recommended: bool,
+    /// Why it was not recommended, one sentence a reason.
+    why_not: &'a [String],
+    /// What would make it the recommended one.
+    what_would_change: &'a [String],
+    /// What several GPUs do together over as many alone; `null` for one GPU.
+    scaling: Option<Scaling>,
+}
+
+pub fn json(
+    plan: &Plan,
+    recommended: bool,
+    why_not: &[String],
+    what_would_change: &[String],
+    context: &Context,
+) -> Result<String, serde_json::Error> {
+    let scaling = Scaling::of(&plan.step);
+    pretty(&ExplainReport {
+        version: VERSION,
+        plan: PlanRecord::new(plan, context),
+        recommended,
+        why_not,
+        what_would_change,
+        scaling,
+    })
+}
+
 pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context, width: u16) -> String {
-    let json = plan_json(plan, context);
+    let json = PlanRecord::new(plan, context);
     let memory = context.world.hardware.instance(plan.instance).node.gpu_memory;
     let mut rows = machine_rows(plan, &json, context);
     rows.extend(run_rows(plan, &json, context));
@@ -34,14 +73,14 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
 }
 
 /// What is rented, and on what terms.
-fn machine_rows(plan: &Plan, json: &PlanJson, context: &Context) -> Vec<(&'static str, String)> {
+fn machine_rows(plan: &Plan, json: &PlanRecord, context: &Context) -> Vec<(&'static str, String)> {
     let instance = context.world.hardware.instance(plan.instance);
     let gpu = context.world.hardware.gpu(instance.node.gpu);
     let vcpus = if instance.vcpus > 0 { format!("{} vCPUs, ", instance.vcpus) } else { String::new() };
     let terms = format!(
         "{} at {} an hour a machine, {} old, from {}",
-        json.purchase,
-        format::rate(json.rate_usd_per_hour),
+        json.machines.purchase.word(),
+        format::rate(json.machines.rate_usd_per_hour),
         format::age(json.price.observed_at, context.now),
         json.price.source
     );
@@ -57,7 +96,7 @@ fn machine_rows(plan: &Plan, json: &PlanJson, context: &Context) -> Vec<(&'stati
 }
 
 /// How the work runs on it, how long and for how much.
-fn run_rows(plan: &Plan, json: &PlanJson, context: &Context) -> Vec<(&'static str, String)> {
+fn run_rows(plan: &Plan, json: &PlanRecord, context: &Context) -> Vec<(&'static str, String)> {
     let mut rows = serving_text::rows(plan, context);
     if rows.is_empty() {
         let layout = &json.layout;
@@ -68,11 +107,11 @@ fn run_rows(plan: &Plan, json: &PlanJson, context: &Context) -> Vec<(&'static st
         rows.push(("layout", settings));
     }
     let step = if json.serving.is_some() { "round" } else { "step" };
-    rows.push((step, format::step_band(json.step_seconds)));
+    rows.push((step, format::step_band(json.step.step_seconds)));
     rows.push(("run", format!("{} expected, {} at 90 %", plan.hours(), Hours(plan.run.hours.p90))));
     rows.extend(spot_text::rows(plan, context));
     let (cost, interruptions) = (&plan.cost, &plan.run.interruptions);
-    let (busy, utilization) = (json.gpu_utilization.expected, json.model_flop_utilization);
+    let (busy, utilization) = (json.step.gpu_utilization.expected, json.step.model_flop_utilization);
     rows.extend([
         ("GPU-hours", format::thousands(plan.gpu_hours().round() as i128)),
         ("cost", format!("{} expected, {} at 90 %", format::usd(cost.expected), format::usd(cost.p90))),

@@ -1,6 +1,7 @@
 //! Facts as terminal table, JSON and CSV. Text out; decides nothing.
 
 pub mod accuracy;
+pub mod accuracy_json;
 pub mod bench_text;
 pub mod bill;
 pub mod budget_json;
@@ -19,21 +20,21 @@ pub mod history;
 pub mod hosts;
 pub mod input;
 pub mod job;
+pub mod json;
+mod json_text;
 pub mod mine;
 pub mod page;
 pub mod phases;
 pub mod plan_csv;
-pub mod plan_json;
 pub mod plan_text;
 pub mod prices;
 pub mod processing;
 pub mod profile_text;
 pub mod refresh;
 pub mod sentences;
-pub mod serving_json;
 mod serving_text;
 pub mod simulate;
 pub mod snapshot;
-mod spot_json;
 pub mod spot_text;
 pub mod table;
+pub mod wrap;

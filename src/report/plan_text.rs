@@ -5,13 +5,14 @@ use std::fmt::Write as _;
 
 use crate::format;
 use crate::input;
-use crate::plan_json::{Context, PlanJson, SweepJson, plan_json};
 use crate::profile_text;
 use crate::sentences;
 use crate::serving_text;
 use crate::spot_text;
 use crate::table::{Column, footer, render};
+pub use crate::wrap::wrap;
 use gpuplan_market::Offer;
+use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
 use gpuplan_plan::input::feeding::bound_word;
 use gpuplan_plan::{Bill, Plan, PlanSet, Rejected, RejectionReason, plan_id};
 use gpuplan_units::{Bytes, Hours, Usd};
@@ -35,7 +36,7 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     }
     say(wrap(&workload_line(context.workload), width, "  "));
     if !context.assumed.is_empty() {
-        say(wrap(&format!("Assumed: {}", context.assumed.join("; ")), width, "  "));
+        say(wrap(&format!("Assumed: {}", sentences::assumption::sentences(context.assumed).join("; ")), width, "  "));
     }
     say(String::new());
     if let Some(best) = &set.recommendation {
@@ -104,17 +105,16 @@ fn rate_words(offer: &Offer, context: &Context) -> String {
     )
 }
 
-fn sweep_words(sweep: &SweepJson) -> String {
-    let SweepJson { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
+fn sweep_words(sweep: &SweepRecord) -> String {
+    let SweepRecord { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
     let card = if gpus_per_run.is_slice() || gpus_per_run.devices() == 1 { "GPU" } else { "GPUs" };
-    let hours = Hours(*run_hours);
     format!(
-        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {hours}; one bill"
+        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {run_hours}; one bill"
     )
 }
 
 fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
-    let json = plan_json(plan, context);
+    let json = PlanRecord::new(plan, context);
     let world = context.world;
     let offer = world.market.offer(plan.offer);
     let instance = world.hardware.instance(plan.instance);
@@ -181,7 +181,7 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
 }
 
 /// How a training run works.
-fn training_rows(plan: &Plan, json: &PlanJson, card: Bytes) -> Vec<(&'static str, String)> {
+fn training_rows(plan: &Plan, json: &PlanRecord, card: Bytes) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(sweep) = &json.sweep {
         rows.push(("sweep", sweep_words(sweep)));
@@ -193,13 +193,17 @@ fn training_rows(plan: &Plan, json: &PlanJson, card: Bytes) -> Vec<(&'static str
             json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation
         ),
     ));
-    let speed = json.tokens_per_second.map_or_else(
-        || format!("{} samples/s", format::count(json.samples_per_second.expected)),
+    let speed = json.step.tokens_per_second.map_or_else(
+        || format!("{} samples/s", format::count(json.step.samples_per_second.expected)),
         |tokens| format!("{} tokens/s", format::count(tokens.expected)),
     );
     rows.push((
         "step",
-        format!("{}, {speed}, {:.0} % MFU", format::step_band(json.step_seconds), json.model_flop_utilization * 100.0),
+        format!(
+            "{}, {speed}, {:.0} % MFU",
+            format::step_band(json.step.step_seconds),
+            json.step.model_flop_utilization * 100.0
+        ),
     ));
     rows.push(("memory", format!("{} of {card} a GPU", Bytes(plan.step.memory.required))));
     let saving = plan.run.saving;
@@ -383,53 +387,4 @@ pub(super) fn rejected(rejections: &[Rejected], width: u16) -> String {
         ])
     });
     render(&columns, rows, width)
-}
-
-/// Breaks at spaces so that no line passes `width`; later lines start with `indent`.
-pub fn wrap(text: &str, width: u16, indent: &str) -> String {
-    let width = usize::from(width);
-    let lead: String = text.chars().take_while(|c| *c == ' ').collect();
-    let mut lines = Vec::new();
-    let mut line = lead;
-    let mut empty = true;
-    // Runs of spaces inside the text stay: they align the columns of a row.
-    for word in split_keeping_gaps(text.trim_start()) {
-        if !empty && line.chars().count() + word.trim_end().chars().count() > width {
-            lines.push(line.trim_end().to_owned());
-            indent.clone_into(&mut line);
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    lines.push(line.trim_end().to_owned());
-    lines.join("\n")
-}
-
-/// Words with the spaces that follow them.
-fn split_keeping_gaps(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let word = rest.find(' ').unwrap_or(rest.len());
-        let gap = rest[word..].find(|c| c != ' ').map_or(rest.len(), |gap| word + gap);
-        let (taken, left) = rest.split_at(gap);
-        rest = left;
-        Some(taken)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_lines_break_at_spaces_and_keep_their_gaps() {
-        assert_eq!(
-            wrap("  cost      one two three", 18, "            "),
-            "  cost      one\n            two\n            three"
-        );
-        assert_eq!(wrap("short", 80, "  "), "short");
-    }
 }

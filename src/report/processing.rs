@@ -1,119 +1,14 @@
-//! A plan for work without GPU, for people and as JSON: the keys of contract section 3 that have a meaning for it, and its own.
+//! A plan for work without GPU, for people.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::format;
-use crate::plan_json::{Inputs, bill_line, rejected_json, stated};
 use crate::plan_text::{bill_table, rejected, wrap};
 use crate::sentences;
 use crate::table::{Column, footer, render};
+use gpuplan_plan::document::{ProcessingContext as Context, processing_id as id};
 use gpuplan_plan::processing::{ProcessingPlan, ProcessingSet};
 use gpuplan_units::Hours;
-use gpuplan_workload::Processing;
-use gpuplan_workload::file::WorkloadFile;
-
-/// Everything beside the plans.
-pub struct Context<'a> {
-    pub work: &'a Processing,
-    /// As it was asked, flags included.
-    pub file: &'a WorkloadFile,
-    pub assumed: &'a [String],
-    pub notes: &'a [String],
-    pub now: Timestamp,
-    pub inputs: Inputs,
-}
-
-/// As `plan_id` of machines with GPUs.
-pub fn id(plan: &ProcessingPlan) -> String {
-    let place = plan.on.place.zone_id.as_deref().unwrap_or(&plan.on.place.region);
-    format!("{}/{place}/{}x{}/{}", plan.on.host.cloud, plan.on.host.name, plan.nodes, plan.on.purchase.word())
-}
-
-pub fn document(set: &ProcessingSet, context: &Context) -> Value {
-    let plain = |plan: &ProcessingPlan| plan_json(plan, &[]);
-    json!({
-        "version": 1,
-        "generated_at": context.now,
-        "valid_until": set.recommendation.as_ref().map(ProcessingPlan::valid_until),
-        "inputs": context.inputs,
-        "workload": {
-            "name": context.work.name,
-            "task": "processing",
-            "processing": {
-                "samples": context.work.samples,
-                "cpu_seconds_per_sample": gpuplan_estimate::processing::cpu_seconds(context.work),
-                "reads_bytes": context.work.reads,
-                "writes_bytes": context.work.writes,
-                "shard_seconds": context.work.shard,
-            },
-            "assumed": context.assumed,
-            "file": stated(context.file),
-        },
-        "limits": stated(&context.file.limits),
-        "recommendation": set.recommendation.as_ref().map(|plan| plan_json(plan, &reasons(set))),
-        "frontier": set.frontier.iter().map(plain).collect::<Vec<_>>(),
-        "alternatives": set.alternatives.iter().map(plain).collect::<Vec<_>>(),
-        "on_gpu_machines": set.on_gpu_machines.as_ref().map(plain),
-        "rejected": set.rejected.iter().map(rejected_json).collect::<Vec<_>>(),
-        "counts": { "offers": set.offers, "candidates": set.candidates },
-        "notes": context.notes,
-    })
-}
-
-fn reasons(set: &ProcessingSet) -> Vec<String> {
-    set.reasons.iter().map(sentences::reason::sentence).collect()
-}
-
-fn plan_json(plan: &ProcessingPlan, because: &[String]) -> Value {
-    let (on, work) = (&plan.on, &plan.work);
-    let samples_take = work.seconds();
-    json!({
-        "id": id(plan),
-        "cloud": on.host.cloud,
-        "region": on.place.region,
-        "zone_id": on.place.zone_id,
-        "instance_type": on.host.name,
-        // What stands idle; of machines without GPU nothing.
-        "gpu": on.gpu,
-        "gpus_per_node": if on.gpu.is_none() { json!(0) } else { Value::Null },
-        "vcpus_per_node": on.host.vcpus,
-        "nodes": plan.nodes,
-        "purchase": on.purchase,
-        "rate_usd_per_hour": on.quote.rate,
-        "price": {
-            "origin": on.quote.origin,
-            "observed_at": on.quote.observed_at,
-            "source": on.source,
-            "stale": on.is_stale,
-            "suspect": on.suspicions,
-        },
-        "bound_by": work.bound,
-        "work": {
-            "seconds": samples_take,
-            "cores_per_node": work.cores,
-            "computing_seconds": work.computing,
-            "reading_seconds": work.reading,
-            "writing_seconds": work.writing,
-        },
-        "losses": plan.losses.map(|losses| json!({
-            "mean_hours_between": losses.up,
-            "mean_hours_without": losses.down,
-            "hours_each": losses.each,
-            "basis": losses.evidence.unwrap_or(sentences::reason::AS_GPU_MACHINES),
-        })),
-        "layout": null,
-        "gpu_utilization": null,
-        "checkpoint": null,
-        "wait_hours": "unknown",
-        "run_hours": plan.hours,
-        "cost_usd": plan.cost,
-        "bill": plan.bill.lines.iter().map(bill_line).collect::<Vec<_>>(),
-        "chance_by_deadline": plan.chance_by_deadline,
-        "because": because,
-        "advice": [],
-    })
-}
 
 /// One line for the answer of several phases.
 pub fn remark(set: &ProcessingSet) -> Option<String> {
@@ -141,7 +36,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     let samples = format::count(work.samples);
     say(&format!("{}: {samples} samples, {} read, {} stored, no GPU", work.name, work.reads, work.writes), "  ");
     if !context.assumed.is_empty() {
-        say(&format!("Assumed: {}", context.assumed.join("; ")), "  ");
+        say(&format!("Assumed: {}", sentences::assumption::sentences(context.assumed).join("; ")), "  ");
     }
     say("", "");
     say(
@@ -151,7 +46,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     for (name, value) in facts(best, context.now) {
         say(&format!("  {name:<9} {value}"), "            ");
     }
-    for reason in reasons(set) {
+    for reason in set.reasons.iter().map(sentences::reason::sentence) {
         say(&format!("  {:<9} {reason}", "why"), "            ");
     }
     out.push('\n');

@@ -1,6 +1,7 @@
-//! The planner's reasons, advice, warnings and rejections in words: one function each, from the figures alone.
+//! What other stages say in figures, in words for people: one function each.
 
 pub mod advice;
+pub mod assumption;
 pub mod bill;
 pub mod comparison;
 pub mod finding;
@@ -10,6 +11,7 @@ pub mod reason;
 pub mod rejection;
 pub mod spot;
 pub mod warning;
+pub mod words;
 
 use gpuplan_units::Seconds;
 

@@ -33,7 +33,7 @@ pub struct PlanDocument {
 }
 
 /// Hashes of what a document rests on.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, serde::Serialize, schemars::JsonSchema)]
 pub struct Inputs {
     pub catalog_sha256: String,
     pub offers_sha256: String,

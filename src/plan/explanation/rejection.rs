@@ -29,6 +29,9 @@ pub enum RejectionReason {
     MaxPrice,
     Budget,
     Dominated,
+    /// A reason that a newer program wrote.
+    #[serde(other)]
+    Other,
 }
 
 impl RejectionReason {
@@ -50,6 +53,7 @@ impl RejectionReason {
             Self::MaxPrice => "max-price",
             Self::Budget => "budget",
             Self::Dominated => "dominated",
+            Self::Other => "other",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `Policy`: what the house allows, from `policy.toml`. Each rule knows its line, so that a refusal can point at it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -23,7 +25,7 @@ pub struct Policy {
     /// Names, zone ids, or beginnings of them.
     pub regions: Option<Rule<Vec<String>>>,
     pub gpus: Option<Rule<Vec<GpuSelector>>>,
-    /// Words of the contract.
+    /// Terms, such as `on-demand` and `spot`.
     pub purchases: Option<Rule<Vec<String>>>,
     /// Of all machines of a run together.
     pub max_usd_per_hour: Option<Rule<Usd>>,
@@ -81,38 +83,38 @@ pub enum PolicyError {
     Invalid { line: usize, key: &'static str, detail: String },
 }
 
-/// `policy.toml` as it is written. Every rule may be absent, and then allows everything.
+/// The keys of `policy.toml`: rules of the organisation. A key that is absent allows everything.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyFile {
-    /// Clouds that machines may be rented from.
+    /// Clouds that may be rented from.
     #[schemars(with = "Option<Vec<String>>")]
     clouds: Option<Spanned<Vec<String>>>,
-    /// Regions, beginnings of their names, or zone ids.
+    /// Regions and zones, or beginnings of their names.
     #[schemars(with = "Option<Vec<String>>")]
     regions: Option<Spanned<Vec<String>>>,
-    /// GPUs that may be rented, such as `H100` or `A100-80GB:8`.
+    /// GPUs, such as `H100` or `A100-80GB:8`.
     #[schemars(with = "Option<Vec<String>>")]
     gpus: Option<Spanned<Vec<String>>>,
-    /// Ways to buy, such as `on-demand` and `spot`.
+    /// Terms of the purchase, such as `on-demand` and `spot`.
     #[schemars(with = "Option<Vec<String>>")]
     purchases: Option<Spanned<Vec<String>>>,
-    /// The most that all machines of a run may cost together, in dollars an hour.
+    /// Dollars an hour for all machines of a run together.
     #[schemars(with = "Option<Amount>")]
     max_usd_per_hour: Option<Spanned<Amount>>,
-    /// The most that a run may cost with 90 % certainty, in dollars.
+    /// Dollars for a run, with 90 % certainty.
     #[schemars(with = "Option<Amount>")]
     max_p90_usd: Option<Spanned<Amount>>,
-    /// Tags that everything rented must carry.
+    /// Tags that everything rented must have.
     #[schemars(with = "Option<Vec<String>>")]
     required_tags: Option<Spanned<Vec<String>>>,
-    /// Limits of changes and budgets, which `gpuplan diff` keeps to.
+    /// Limits on a change, for `diff` and `budget` alone: `max_increase_usd`, `max_increase_percent`, `max_total_p90_usd`.
     #[serde(rename = "guardrail")]
-    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    #[schemars(with = "Option<BTreeMap<String, Amount>>")]
     _guardrail: Option<serde::de::IgnoredAny>,
 }
 
-/// Money as text is exact; a bare number is read as it is written.
+/// An amount of money: text is exact, a bare number is read as it is written.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Amount {

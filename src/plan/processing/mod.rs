@@ -24,7 +24,7 @@ use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{ChargeKind, Market, Purchase};
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::evidence::assumed_availability;
-use gpuplan_units::{Band, BillingRule, Hours, Quantiles, Seconds, Usd};
+use gpuplan_units::{Band, Hours, MINIMUM_BILLED_SECONDS, Quantiles, Seconds, Usd, billed_seconds};
 use gpuplan_workload::{Processing, Storage};
 
 /// Plans shown between the cheapest and the fastest.
@@ -156,7 +156,7 @@ impl<'a> Case<'a> {
             is_unverified: false,
             is_upper_bound: false,
         };
-        let working = BillingRule::PER_SECOND.billed_seconds((start() + work) * 3600.0) / 3600.0;
+        let working = billed_seconds((start() + work) * 3600.0, MINIMUM_BILLED_SECONDS) / 3600.0;
         let mut lines = vec![BillLine::new(BillItem::Machines, working * count, MACHINE_HOUR, rate, basis)?];
         if let Some(losses) = losses {
             let lost = work * (losses.stretch - 1.0);

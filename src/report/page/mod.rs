@@ -7,6 +7,7 @@ pub mod document;
 mod figures;
 mod findings;
 pub mod html;
+pub mod json;
 pub mod markdown;
 pub mod plan;
 pub mod recorded;

@@ -1,0 +1,83 @@
+//! `TimeBreakdown`: where the seconds of a step go, and what it waits for most.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a step waits for most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    Compute,
+    MemoryBandwidth,
+    Launch,
+    GpuLink,
+    Network,
+    Pipeline,
+    Input,
+}
+
+/// Seconds of an optimizer step by where they go; the parts add up to `total`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TimeBreakdown {
+    pub matmul: f64,
+    pub attention: f64,
+    pub elementwise: f64,
+    pub head: f64,
+    /// Waiting for the host to launch kernels.
+    pub launch: f64,
+    pub tensor_parallel: f64,
+    pub expert_parallel: f64,
+    pub context_parallel: f64,
+    pub dequantise: f64,
+    pub bubble: f64,
+    /// Data-parallel traffic that nothing hides.
+    pub data_parallel: f64,
+    /// Machines waiting for the slowest one.
+    pub jitter: f64,
+    pub optimizer: f64,
+    /// Waiting for samples that the host has not loaded yet.
+    pub input: f64,
+    pub total: f64,
+    /// Host launch time over GPU time of a layer, which decides the regime of the band.
+    pub launch_ratio: f64,
+    /// Exposed traffic over compute, likewise.
+    pub exposed_ratio: f64,
+}
+
+impl TimeBreakdown {
+    /// Every part times `share`.
+    pub fn scaled(&self, share: f64) -> Self {
+        Self {
+            matmul: self.matmul * share,
+            attention: self.attention * share,
+            elementwise: self.elementwise * share,
+            head: self.head * share,
+            launch: self.launch * share,
+            tensor_parallel: self.tensor_parallel * share,
+            expert_parallel: self.expert_parallel * share,
+            context_parallel: self.context_parallel * share,
+            dequantise: self.dequantise * share,
+            bubble: self.bubble * share,
+            data_parallel: self.data_parallel * share,
+            jitter: self.jitter * share,
+            optimizer: self.optimizer * share,
+            input: self.input * share,
+            total: self.total * share,
+            ..*self
+        }
+    }
+
+    /// The largest kind of work that is not plain arithmetic, if it outweighs arithmetic; else compute.
+    pub fn bound(&self) -> Bound {
+        let arithmetic = self.matmul + self.attention + self.head;
+        let kinds = [
+            (arithmetic, Bound::Compute),
+            (self.elementwise + self.optimizer + self.dequantise, Bound::MemoryBandwidth),
+            (self.launch, Bound::Launch),
+            (self.tensor_parallel, Bound::GpuLink),
+            (self.data_parallel + self.jitter + self.expert_parallel + self.context_parallel, Bound::Network),
+            (self.bubble, Bound::Pipeline),
+        ];
+        kinds.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Bound::Compute, |(_, bound)| bound)
+    }
+}
