@@ -32,7 +32,7 @@ pub enum Objective {
     Balanced,
 }
 
-/// Certainty with which limits are kept where nothing is said.
+/// Confidence with which limits are kept where the user gives none.
 pub const CONFIDENCE: f64 = 0.9;
 
 /// More machines than this are beyond what the planner looks at.
