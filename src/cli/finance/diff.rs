@@ -10,9 +10,8 @@ use crate::arguments::global::OutputFormat;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::diff::{Diff, DiffError, diff};
-use gpuplan_budget::guardrail::{self, Guardrail};
+use gpuplan_budget::guardrail::{self, Broken, Guardrail};
 use gpuplan_plan::Policy;
-use gpuplan_plan::limits::policy::Broken;
 use gpuplan_report::{diff_text, prices};
 
 #[derive(Debug, Args)]
