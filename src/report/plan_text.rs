@@ -15,6 +15,7 @@ use gpuplan_market::Offer;
 use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
 use gpuplan_plan::input::feeding::bound_word;
 use gpuplan_plan::{Bill, Plan, PlanSet, Rejected, RejectionReason, plan_id};
+use gpuplan_units::names::word;
 use gpuplan_units::{Bytes, Hours, Usd};
 use gpuplan_workload::{Amount, Workload};
 
@@ -88,7 +89,7 @@ pub fn workload_line(workload: &Workload) -> String {
         workload.name,
         workload.model.name,
         format::count(workload.model.parameters),
-        serde_json::json!(training.precision).as_str().expect("a precision is written as a word"),
+        word(training.precision),
         format::thousands(steps as i128),
         training.sequence_length,
     )
@@ -109,7 +110,7 @@ fn sweep_words(sweep: &SweepRecord) -> String {
     let SweepRecord { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
     let card = if gpus_per_run.is_slice() || gpus_per_run.devices() == 1 { "GPU" } else { "GPUs" };
     format!(
-        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {run_hours}; one bill"
+        "{runs} runs, {side_by_side} at a time on one machine, {gpus_per_run} {card} each, {rounds} rounds of {run_hours}; one bill"
     )
 }
 
