@@ -101,13 +101,13 @@ pub struct Job {
     pub instance: InstanceType,
 }
 
-/// Terms under which the machines are had, as far as engines tell them apart.
+/// How the machines are had, as far as engines tell it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Terms {
+pub enum CapacityType {
     Spot,
     SpotOrOnDemand,
     /// On-demand, reserved or owned: nobody takes the machine away.
-    Kept,
+    NonPreemptible,
 }
 
 /// As `gpuplan launch`: a machine may live for so many times the hours that nine of ten such runs take.
@@ -178,11 +178,11 @@ impl Job {
         &self.plan.layout.layout
     }
 
-    pub fn terms(&self) -> Terms {
+    pub fn capacity_type(&self) -> CapacityType {
         match self.plan.purchase.as_str() {
-            "spot" => Terms::Spot,
-            "spot-with-fallback" => Terms::SpotOrOnDemand,
-            _ => Terms::Kept,
+            "spot" => CapacityType::Spot,
+            "spot-with-fallback" => CapacityType::SpotOrOnDemand,
+            _ => CapacityType::NonPreemptible,
         }
     }
 
@@ -222,7 +222,7 @@ impl Job {
     }
 
     /// What the plan is, for the head of a file.
-    pub fn about(&self) -> Vec<String> {
+    pub fn summary(&self) -> Vec<String> {
         let plan = &self.plan;
         let mut lines = vec![
             format!(
@@ -259,7 +259,7 @@ impl Job {
 
     /// Comments, each line with `#`.
     pub fn comments(&self, more: &[String]) -> String {
-        lines("# ", self.about().iter().chain(more))
+        prefixed_lines("# ", self.summary().iter().chain(more))
     }
 
     /// Refuses what a framework without tensor and pipeline parallelism cannot do.
@@ -287,7 +287,7 @@ impl Job {
 }
 
 /// Each on a line of its own behind `before`.
-pub fn lines<'a>(before: &str, all: impl IntoIterator<Item = &'a String>) -> String {
+pub fn prefixed_lines<'a>(before: &str, all: impl IntoIterator<Item = &'a String>) -> String {
     all.into_iter().flat_map(|line| [before, line, "\n"]).collect()
 }
 

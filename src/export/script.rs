@@ -1,10 +1,11 @@
 //! The script that every job target runs on each machine: variables, configuration, then the agent around the training command.
 
+use crate::ExportError;
 use crate::framework::Framework;
+use crate::framework::invocation::{Invocation, configuration_path};
+use crate::framework::{accelerate, deepspeed, fsdp, hf_trainer, lightning, megatron, torchtitan};
 use crate::job::Job;
 use crate::network::between_machines;
-use crate::told::{Told, configuration_path};
-use crate::{ExportError, accelerate, deepspeed, lightning, megatron, plain, torchtitan, trainer};
 
 /// Port of the first machine where the others meet it; torchrun's default.
 pub const PORT: u16 = 29500;
@@ -20,7 +21,7 @@ pub struct Position<'a> {
 
 /// Bash without a first line. It ends in the agent, whose exit code is the script's.
 pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
-    let told = told(job)?;
+    let invocation = invocation(job)?;
     let mut lines = Vec::new();
     if job.plan.nodes > 1 {
         lines.push(format!("NODE={} NODES={} FIRST={}", position.node, position.nodes, position.first));
@@ -33,35 +34,36 @@ pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
         lines.push(format!("# {}. Source: {}", network.about, network.source));
         lines.extend(network.lines.iter().map(|line| (*line).to_owned()));
     }
-    lines.extend(told.variables.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
-    if let Some((name, text)) = &told.configuration {
+    lines.extend(invocation.variables.iter().map(|(name, value)| format!("export {name}={}", quoted(value))));
+    if let Some((name, text)) = &invocation.configuration {
         lines.push(format!("cat >{} <<'END'\n{text}END", configuration_path(job, name)));
     }
-    lines.push(agent(job, told.checkpoints));
+    lines.push(agent(job, invocation.checkpoints));
     // Words of a launcher are this program's own; two of them name variables from above.
     let launcher =
-        told.launcher.iter().map(|word| if word.starts_with('$') { format!("\"{word}\"") } else { word.clone() });
-    let words: Vec<String> = launcher.chain(job.command.iter().chain(&told.flags).map(|word| quoted(word))).collect();
+        invocation.launcher.iter().map(|word| if word.starts_with('$') { format!("\"{word}\"") } else { word.clone() });
+    let words: Vec<String> =
+        launcher.chain(job.command.iter().chain(&invocation.flags).map(|word| quoted(word))).collect();
     lines.push(format!("  -- {}", words.join(" ")));
     Ok(lines.join("\n") + "\n")
 }
 
 /// The layout in the words of the framework.
-fn told(job: &Job) -> Result<Told, ExportError> {
+fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let framework = job.framework;
     if job.nodes_at_least.is_some() && !matches!(framework, Framework::None | Framework::Megatron) {
         let why = "it would train with another batch on fewer machines; --framework megatron keeps it, and `none` leaves it to you";
         return Err(job.misfit(framework.word(), why));
     }
     match framework {
-        Framework::None => Ok(Told { checkpoints: "auto", ..Told::default() }),
-        Framework::Fsdp => plain::told(job),
-        Framework::Accelerate => accelerate::told(job),
-        Framework::Deepspeed => deepspeed::told(job),
-        Framework::Megatron => megatron::told(job),
-        Framework::Torchtitan => torchtitan::told(job),
-        Framework::HfTrainer => trainer::told(job),
-        Framework::Lightning => lightning::told(job),
+        Framework::None => Ok(Invocation { checkpoints: "auto", ..Invocation::default() }),
+        Framework::Fsdp => fsdp::invocation(job),
+        Framework::Accelerate => accelerate::invocation(job),
+        Framework::Deepspeed => deepspeed::invocation(job),
+        Framework::Megatron => megatron::invocation(job),
+        Framework::Torchtitan => torchtitan::invocation(job),
+        Framework::HfTrainer => hf_trainer::invocation(job),
+        Framework::Lightning => lightning::invocation(job),
     }
 }
 
@@ -81,8 +83,8 @@ fn agent(job: &Job, checkpoints: &str) -> String {
     lines.join(" \\\n  ") + " \\"
 }
 
-/// A word that the shell gives on as it is.
-pub fn quoted(word: &str) -> String {
+/// A word that the shell passes on as it is.
+fn quoted(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-=:,+@%".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }

@@ -1,10 +1,10 @@
 //! A batch script of Slurm (`sbatch FILE`): one agent a machine under `srun`, put back into the queue as often as it is interrupted.
 
-use crate::job::{Job, MARGIN, Terms, lines};
+use crate::job::{CapacityType, Job, MARGIN, prefixed_lines};
 use crate::script::{Position, script};
 use crate::{ExportError, Target};
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let plan = &job.plan;
     if job.nodes_at_least.is_some_and(|least| least == 0 || least > plan.nodes) {
         let why = format!("wants --min-nodes from 1 to the {} machines of the plan", plan.nodes);
@@ -30,10 +30,10 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
         "sbatch FILE; partition and account are the cluster's own: sbatch --partition=... --account=... FILE"
             .to_owned(),
     ];
-    if job.terms() != Terms::Kept {
+    if job.capacity_type() != CapacityType::NonPreemptible {
         how.push("the plan is on spot machines: take a partition of such nodes".to_owned());
     }
-    let options = lines("#SBATCH ", &options);
+    let options = prefixed_lines("#SBATCH ", &options);
     let position = Position { node: "\"$SLURM_NODEID\"", nodes: "\"$SLURM_NNODES\"", first: "\"$FIRST_NODE\"" };
     let body: String = script(job, position)?;
     let first = if plan.nodes > 1 {
@@ -94,7 +94,7 @@ fn limit(hours: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::INTERRUPTED;
+    use crate::target::pod::INTERRUPTED;
 
     #[test]
     fn a_limit_is_in_days_and_hours() {

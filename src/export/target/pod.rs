@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::ExportError;
 use crate::job::{Job, MARGIN};
-use crate::machine::{Nodes, gpu_resource, nodes, selector};
 use crate::network::efa_adapters;
 use crate::script::{PORT, Position, script};
+use crate::target::labels::{NodeRequirements, gpu_resource, node_requirements, node_selector};
 
 pub const CONTAINER: &str = "train";
 /// The agent's exit codes (docs/agent.md).
@@ -53,18 +53,18 @@ fn pod_spec(job: &Job, script: &str, subdomain: Option<&str>) -> Value {
         "restartPolicy": "Never",
         // As long as the agent gives the program, and the way of the signal.
         "terminationGracePeriodSeconds": job.grace_seconds() + MARGIN,
-        "nodeSelector": selector(job),
+        "nodeSelector": node_selector(job),
     });
     if let Some(subdomain) = subdomain {
         spec["subdomain"] = json!(subdomain);
     }
-    let Nodes { terms, tolerations, is_wish } = nodes(job);
-    if !terms.is_empty() {
-        let terms: Vec<Value> = terms.into_iter().map(|list| json!({ "matchExpressions": list })).collect();
-        spec["affinity"] = if is_wish {
-            let wishes: Vec<Value> =
+    let NodeRequirements { alternatives, tolerations, is_preference } = node_requirements(job);
+    if !alternatives.is_empty() {
+        let terms: Vec<Value> = alternatives.into_iter().map(|list| json!({ "matchExpressions": list })).collect();
+        spec["affinity"] = if is_preference {
+            let preferences: Vec<Value> =
                 terms.into_iter().map(|term| json!({ "weight": 100, "preference": term })).collect();
-            json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": wishes } })
+            json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": preferences } })
         } else {
             json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } })
         };

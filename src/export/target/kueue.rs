@@ -3,16 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::job::Job;
-use crate::machine::{Nodes, gpu_resource, nodes, selector, topology};
 use crate::network::efa_adapters;
-use crate::{ExportError, Target, kubernetes, pod, yaml};
+use crate::target::labels::{NodeRequirements, gpu_resource, node_requirements, node_selector, topology_levels};
+use crate::target::{kubernetes, pod};
+use crate::{ExportError, Target, yaml};
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let (name, mut object) = kubernetes::object(job, Target::Kueue)?;
     object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "gpuplan" });
     // Kueue starts it when all of it fits.
     object["spec"]["suspend"] = json!(true);
-    let levels = topology(&job.plan.cloud).filter(|_| job.plan.nodes > 1);
+    let levels = topology_levels(&job.plan.cloud).filter(|_| job.plan.nodes > 1);
     let mut all = Vec::new();
     if let Some(levels @ [closest, ..]) = levels {
         let levels_json: Vec<Value> = levels.iter().map(|label| json!({ "nodeLabel": label })).collect();
@@ -38,8 +39,8 @@ fn kind(kind: &str, name: &str, spec: Value) -> Value {
 }
 
 fn flavor(job: &Job, has_topology: bool) -> Value {
-    let mut spec = json!({ "nodeLabels": selector(job) });
-    let Nodes { tolerations, .. } = nodes(job);
+    let mut spec = json!({ "nodeLabels": node_selector(job) });
+    let NodeRequirements { tolerations, .. } = node_requirements(job);
     spec["tolerations"] = json!(tolerations);
     if has_topology {
         spec["topologyName"] = json!("gpuplan");

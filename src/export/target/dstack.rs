@@ -2,23 +2,22 @@
 
 use serde_json::json;
 
-use crate::job::{Job, Terms};
-use crate::machine::dstack_backend;
+use crate::job::{CapacityType, Job};
 use crate::script::{Position, script};
 use crate::{ExportError, Target, yaml};
 
 /// A machine may cost so much more than the plan said before nothing is rented: prices move between planning and renting. Judgement.
 const PRICE_ROOM: f64 = 1.2;
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let plan = &job.plan;
     let name = job.dns_name(Target::Dstack, 40)?;
     let position =
         Position { node: "\"$DSTACK_NODE_RANK\"", nodes: "\"$DSTACK_NODES_NUM\"", first: "\"$DSTACK_MASTER_NODE_IP\"" };
-    let policy = match job.terms() {
-        Terms::Spot => "spot",
-        Terms::SpotOrOnDemand => "auto",
-        Terms::Kept => "on-demand",
+    let policy = match job.capacity_type() {
+        CapacityType::Spot => "spot",
+        CapacityType::SpotOrOnDemand => "auto",
+        CapacityType::NonPreemptible => "on-demand",
     };
     let fallback = plan.spot.as_ref().and_then(|spot| spot.fallback_rate_usd_per_hour);
     let dearest = fallback.map_or(plan.rate_usd_per_hour, |fallback| fallback.max(plan.rate_usd_per_hour));
@@ -28,7 +27,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
         "nodes": plan.nodes,
         "commands": [script(job, position)?],
         "resources": {
-            "gpu": { "name": dstack_gpu(job), "memory": format!("{}GB", job.gpu.memory_label_gb), "count": plan.gpus_per_node },
+            "gpu": { "name": gpu_name(job), "memory": format!("{}GB", job.gpu.memory_label_gb), "count": plan.gpus_per_node },
         },
         "spot_policy": policy,
         "max_price": (dearest.dollars() * PRICE_ROOM * 100.0).ceil() / 100.0,
@@ -45,7 +44,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
         task["image"] = json!(job.image);
     }
     let mut how = vec!["dstack apply -f FILE; gpuplan has to be in the image".to_owned()];
-    match dstack_backend(&plan.cloud) {
+    match backend_type(&plan.cloud) {
         Some(backend) => {
             task["backends"] = json!([backend]);
             task["regions"] = json!([plan.region]);
@@ -62,6 +61,26 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
 }
 
 /// Names of gpuhunt are the families without `-` (H100, A100, RTX4090).
-fn dstack_gpu(job: &Job) -> String {
+fn gpu_name(job: &Job) -> String {
     job.gpu.family.replace(['-', ' '], "")
+}
+
+/// dstack's word for a cloud (`BackendType`); `None`: it has none.
+fn backend_type(cloud: &str) -> Option<&'static str> {
+    match cloud {
+        "aws" => Some("aws"),
+        "gcp" => Some("gcp"),
+        "azure" => Some("azure"),
+        "oci" => Some("oci"),
+        "lambda" => Some("lambda"),
+        "nebius" => Some("nebius"),
+        "runpod" => Some("runpod"),
+        "vast" => Some("vastai"),
+        "verda" => Some("verda"),
+        "crusoe" => Some("crusoe"),
+        "vultr" => Some("vultr"),
+        "digitalocean" => Some("digitalocean"),
+        "jarvis-labs" => Some("jarvislabs"),
+        _ => None,
+    }
 }

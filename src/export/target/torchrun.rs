@@ -4,7 +4,7 @@ use crate::ExportError;
 use crate::job::Job;
 use crate::script::{Position, script};
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let mut how = Vec::new();
     let mut checks = String::new();
     if job.plan.nodes > 1 {

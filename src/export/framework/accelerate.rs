@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
+use crate::framework::invocation::{Invocation, configuration_path};
 use crate::job::Job;
-use crate::told::{Told, configuration_path};
 use crate::{ExportError, yaml};
 use gpuplan_workload::{Precision, Recompute, Shard};
 
 const FILE: &str = "accelerate.yaml";
 
 /// The number of the machine and the first machine's address are given to `accelerate launch` on each machine.
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let how = if job.plan.nodes == 1 {
         "accelerate launch --config_file accelerate.yaml train.py".to_owned()
     } else {
@@ -20,7 +20,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     Ok(plain.comments(&[how]) + &yaml::document(&configuration(job)?))
 }
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let mut launcher: Vec<String> = ["accelerate", "launch", "--config_file"].map(str::to_owned).to_vec();
     launcher.push(configuration_path(job, FILE));
     if job.plan.nodes > 1 {
@@ -28,7 +28,7 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
         launcher.extend(["--machine_rank", "$NODE", "--main_process_ip", "$FIRST"].map(str::to_owned));
     }
     let configuration = Some((FILE, yaml::document(&configuration(job)?)));
-    Ok(Told { launcher, configuration, checkpoints: "auto", ..Told::default() })
+    Ok(Invocation { launcher, configuration, checkpoints: "auto", ..Invocation::default() })
 }
 
 /// Keys of `ClusterConfig` (accelerate, commands/config/config_args.py).

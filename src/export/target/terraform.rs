@@ -1,6 +1,6 @@
 //! Terraform for the machines of a plan on AWS or Google Cloud (`terraform apply`), each of which runs the agent at boot and ends itself.
 
-use crate::job::{Job, Terms};
+use crate::job::{CapacityType, Job};
 use crate::network::efa_adapters;
 use crate::script::{Position, script};
 use crate::{ExportError, Target};
@@ -12,7 +12,7 @@ const MOST_HOURS_OF_GCP: u32 = 120 * 24;
 /// Root disk. GiB. Judged: an image with drivers and frameworks, and some checkpoints.
 const DISK_GIB: u32 = 512;
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let name = job.dns_name(Target::Terraform, 40)?;
     let how = [
         "terraform init && terraform apply; it asks for its variables".to_owned(),
@@ -62,7 +62,7 @@ fn machines(job: &Job, address: &str, machine: impl Fn(&str, &str, &str) -> Stri
 
 fn aws(job: &Job, name: &str) -> Result<String, ExportError> {
     let plan = &job.plan;
-    let spot = if job.terms() == Terms::Kept {
+    let spot = if job.capacity_type() == CapacityType::NonPreemptible {
         String::new()
     } else {
         "  instance_market_options {\n    market_type = \"spot\"\n    spot_options {\n      instance_interruption_behavior = \"terminate\"\n      \
@@ -154,7 +154,7 @@ fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
         );
         return Err(ExportError::Unfit { target: Target::Terraform, why });
     }
-    let model = if job.terms() == Terms::Kept { "STANDARD" } else { "SPOT" };
+    let model = if job.capacity_type() == CapacityType::NonPreemptible { "STANDARD" } else { "SPOT" };
     let machines = machines(
         job,
         "google_compute_instance.first.network_interface[0].network_ip",

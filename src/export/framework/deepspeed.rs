@@ -3,25 +3,25 @@
 use serde_json::{Map, Value, json};
 
 use crate::ExportError;
+use crate::framework::invocation::{Invocation, configuration_path, flag, torchrun};
 use crate::job::Job;
-use crate::told::{Told, configuration_path, flag, torchrun};
 use gpuplan_workload::{Precision, Recompute, Shard};
 
 pub const FILE: &str = "deepspeed.json";
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     pretty(job)
 }
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let mut flags = vec!["--deepspeed".to_owned()];
     flag(&mut flags, "deepspeed_config", configuration_path(job, FILE));
-    Ok(Told {
+    Ok(Invocation {
         launcher: torchrun(job),
         flags,
         configuration: Some((FILE, pretty(job)?)),
         checkpoints: "deepspeed",
-        ..Told::default()
+        ..Invocation::default()
     })
 }
 

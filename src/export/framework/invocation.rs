@@ -1,12 +1,12 @@
-//! `Told`: how a framework is told the layout: launcher, flags, variables and configuration files.
+//! `Invocation`: how a framework is started with a layout: launcher, flags, variables and configuration files.
 
 use std::fmt;
 
 use crate::job::Job;
 
-/// How a framework is told the layout.
+/// How a framework is started with the layout of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Invocation {
     /// Words of the command before the user's own.
     pub launcher: Vec<String>,
     /// Words after the user's own.

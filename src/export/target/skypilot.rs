@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::job::{Job, PlannedPool, Terms};
-use crate::machine::{skypilot_cloud, skypilot_gpu};
-use crate::pod::INTERRUPTED;
+use crate::job::{CapacityType, Job, PlannedPool};
 use crate::script::{Position, script};
+use crate::target::pod::INTERRUPTED;
 use crate::{ExportError, Target, yaml};
 
 /// Places to try, of which each is one candidate.
@@ -15,7 +14,7 @@ const MOST_RESTARTS: u32 = 20;
 /// Room for system, program and checkpoints. GiB; SkyPilot's default is 256.
 const DISK_GIB: u32 = 512;
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let name = job.dns_name(Target::Skypilot, 40)?;
     let position = Position {
         node: "\"$SKYPILOT_NODE_RANK\"",
@@ -65,7 +64,7 @@ fn candidates(job: &Job) -> Result<Vec<Value>, ExportError> {
         }
     }
     places.truncate(MOST_PLACES);
-    let cloud = skypilot_cloud(&plan.cloud).ok_or_else(|| ExportError::Unfit {
+    let cloud = cloud_name(&plan.cloud).ok_or_else(|| ExportError::Unfit {
         target: Target::Skypilot,
         why: format!("does not know the cloud {}; plan with --cloud aws or another of its clouds", plan.cloud),
     })?;
@@ -76,15 +75,43 @@ fn candidates(job: &Job) -> Result<Vec<Value>, ExportError> {
             one["instance_type"] = json!(place.instance_type);
         } else {
             // Its own catalog names the machine type; the plan's has so many processors.
-            one["accelerators"] = json!(format!("{}:{}", skypilot_gpu(job), plan.gpus_per_node));
+            one["accelerators"] = json!(format!("{}:{}", accelerator(job), plan.gpus_per_node));
             one["cpus"] = json!(format!("{}+", job.instance.vcpus));
         }
         one
     };
-    let is_spot = job.terms() != Terms::Kept;
+    let is_spot = job.capacity_type() != CapacityType::NonPreemptible;
     let mut all: Vec<Value> = places.iter().map(|place| candidate(place, is_spot)).collect();
-    if job.terms() == Terms::SpotOrOnDemand {
+    if job.capacity_type() == CapacityType::SpotOrOnDemand {
         all.push(candidate(&own, false));
     }
     Ok(all)
+}
+
+/// SkyPilot's name of a GPU (`sky show-gpus`): the family, with the memory where a family has several.
+fn accelerator(job: &Job) -> String {
+    let (family, memory) = (job.gpu.family.as_str(), job.gpu.memory_label_gb);
+    match (family, memory as u32) {
+        ("A100", 80) => "A100-80GB".to_owned(),
+        ("V100", 32) => "V100-32GB".to_owned(),
+        _ if job.plan.instance_type == "a3-megagpu-8g" => "H100-MEGA".to_owned(),
+        _ => family.to_owned(),
+    }
+}
+
+/// SkyPilot's word for a cloud (sky/clouds); `None`: it has none.
+fn cloud_name(cloud: &str) -> Option<&'static str> {
+    match cloud {
+        "aws" => Some("aws"),
+        "gcp" => Some("gcp"),
+        "azure" => Some("azure"),
+        "oci" => Some("oci"),
+        "lambda" => Some("lambda"),
+        "nebius" => Some("nebius"),
+        "runpod" => Some("runpod"),
+        "vast" => Some("vast"),
+        "verda" => Some("verda"),
+        "digitalocean" => Some("do"),
+        _ => None,
+    }
 }

@@ -6,7 +6,7 @@ use crate::ExportError;
 use crate::job::Job;
 use crate::script::{Position, script};
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let position = Position { node: "\"$RAY_MACHINE\"", nodes: "\"$RAY_MACHINES\"", first: "\"$RAY_FIRST\"" };
     let body = script(job, position)?;
     let how = ["ray job submit --working-dir . -- python FILE; gpuplan has to be on every machine".to_owned()];

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::job::Job;
-use crate::pod::{self, CAPPED, INTERRUPTED, on_disruption, on_exit_codes};
+use crate::target::pod::{self, CAPPED, INTERRUPTED, on_disruption, on_exit_codes};
 use crate::{ExportError, Target, yaml};
 
 /// Longest name of which pods and their host names can still be made.
 pub const LONGEST_NAME: usize = 40;
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let (name, job_object) = object(job, Target::Kubernetes)?;
     let mut all = Vec::new();
     if job.plan.nodes > 1 {
