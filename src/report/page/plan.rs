@@ -1,45 +1,23 @@
 //! The report on a plan: the recommendation in words, what could go wrong, what was thrown out, the charts, the assumptions.
 
+mod around;
+mod figures;
+mod findings;
+
+pub use around::Around;
+
 use jiff::Timestamp;
 
 use crate::format;
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
-use crate::page::figures;
-use crate::page::findings;
 use crate::page::recorded::{Document, Latency, Plan, Rejected, Served};
-use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_market::{Market, PricePoint};
+use gpuplan_hardware::CloudId;
 use gpuplan_units::Hours;
 
 /// Below this chance, ending late is one of the things that could go wrong.
 const LIKELY: f64 = 0.9;
 /// A plan that is older was not made for this report.
 const JUST_MADE: Hours = Hours(1.0);
-
-/// What a report looks up beside the plan itself.
-pub struct Around<'a> {
-    pub hardware: &'a Hardware,
-    pub market: &'a Market,
-    pub now: Timestamp,
-    /// Of the pool of the plan, oldest first.
-    pub history: &'a [PricePoint],
-}
-
-impl Around<'_> {
-    pub fn gpu(&self, id: &str) -> String {
-        self.hardware.find_gpu(id).map_or_else(|| id.to_owned(), |gpu| self.hardware.gpu(gpu).name.clone())
-    }
-
-    /// The title of a source with its address, where the catalog still has it.
-    fn source(&self, id: &str) -> String {
-        self.market.source(id).map_or_else(|| id.to_owned(), |source| format!("{} ({})", source.title, source.url))
-    }
-
-    /// `256 x H100 SXM5 80GB`.
-    pub fn gpus(&self, plan: &Plan) -> String {
-        format!("{} x {}", plan.gpus(), self.gpu(&plan.gpu))
-    }
-}
 
 pub fn report(document: &Document, plan: &Plan, around: &Around) -> Report {
     let mut sections = vec![recommendation(document, plan, around), risks(document, plan, around)];

@@ -1,10 +1,11 @@
 //! The charts of a plan, each with its table; or why there is none.
 
 use crate::format;
+use crate::page::bill::{self, BillRow};
 use crate::page::chart::{Bars, Chart, Kind, Line, Lines, Mark, Point, Points, Row, Spread, Spreads, Stroke};
 use crate::page::document::{Cell, Column, Figure, Section, Table, day};
-use crate::page::plan::Around;
-use crate::page::recorded::{Document, Plan};
+use crate::page::plan::around::Around;
+use crate::page::recorded::{self, Document, Plan};
 use gpuplan_market::trend::Trend;
 use gpuplan_units::{Hours, Usd};
 
@@ -195,62 +196,27 @@ fn bill(plan: &Plan) -> Found {
     if plan.bill.is_empty() {
         return Err("the plan has no bill");
     }
-    let total: Usd = plan.bill.iter().map(|line| line.cost_usd).sum();
-    let rows = plan.bill.iter().map(|line| Row {
-        name: line.item.clone(),
-        value: line.cost_usd.dollars(),
-        words: format::usd(line.cost_usd),
-    });
-    let largest = plan.bill.iter().max_by_key(|line| line.cost_usd).map_or(String::new(), |line| line.item.clone());
-    let chart = Chart::new(
-        "The bill by item",
-        format!("{} items that add up to {}; the largest is {largest}.", plan.bill.len(), format::usd(total)),
-        Kind::Bars(Bars { rows: rows.collect() }),
-    );
-    let mut rows: Vec<Vec<Cell>> = plan
-        .bill
-        .iter()
-        .map(|line| {
-            vec![
-                Cell::text(&*line.item),
-                Cell::count(line.quantity),
-                Cell::text(&*line.unit),
-                Cell::new(format!("${}", line.unit_price_usd), line.unit_price_usd.to_string()),
-                Cell::usd(line.cost_usd),
-                Cell::text(&*line.basis),
-            ]
-        })
-        .collect();
-    rows.push(vec![
-        Cell::text("total"),
-        Cell::none(),
-        Cell::none(),
-        Cell::none(),
-        Cell::usd(total),
-        Cell::text("the sum of the lines"),
-    ]);
-    let table = Table {
-        id: "bill",
-        caption: "Expected bill: quantity times unit price".to_owned(),
-        columns: vec![
-            Column::text("item", "Item"),
-            Column::number("quantity", "Quantity"),
-            Column::text("unit", "Unit"),
-            Column::number("unit_price_usd", "Unit price"),
-            Column::number("cost_usd", "Cost"),
-            Column::text("basis", "Rests on"),
-        ],
-        rows,
+    let row = |line: &recorded::Line| BillRow {
+        item: line.item.clone(),
+        quantity: line.quantity,
+        unit: line.unit.clone(),
+        unit_price: Some(line.unit_price_usd),
+        cost: line.cost_usd,
+        basis: line.basis.clone(),
     };
-    let text = format!("The lines add up to the expected cost, {}.", format::usd(total));
-    Ok(section("bill", "The bill", text, vec![Figure { chart: Some(chart), table }]))
+    let rows: Vec<BillRow> = plan.bill.iter().map(row).collect();
+    let total = format::usd(bill::total(&rows));
+    let largest = rows.iter().max_by_key(|row| row.cost).map_or("", |row| &row.item);
+    let description = format!("{} items that add up to {total}; the largest is {largest}.", rows.len());
+    let text = vec![format!("The lines add up to the expected cost, {total}.")];
+    Ok(bill::section(&rows, description, "Expected bill: quantity times unit price", text))
 }
 
 fn ways(document: &Document) -> Found {
     if document.terms.len() < 2 {
         return Err("the market sells these machines on one kind of terms only");
     }
-    let row = |terms: &crate::page::recorded::Terms| {
+    let row = |terms: &recorded::Terms| {
         let cost = |pick: fn(&gpuplan_units::Quantiles<Usd>) -> Usd| {
             terms.cost_usd.as_ref().map_or_else(Cell::none, |cost| Cell::usd(pick(cost)))
         };
