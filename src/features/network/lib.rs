@@ -1,0 +1,1 @@
+//! No code: what `gpuplan-features` does, for the foreign crates below an HTTP client.
