@@ -10,6 +10,7 @@
 //! different pairs of program and GPU count there: repeats of one may be alike in more than is known.
 
 use nalgebra::{DMatrix, DVector};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_hardware::Gpu;
@@ -17,7 +18,7 @@ use gpuplan_units::names::word;
 use gpuplan_workload::{Model, Training};
 
 /// What is run: code of one kind on one model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Program {
     pub model: String,
     pub task: String,
@@ -31,7 +32,7 @@ impl Program {
 }
 
 /// One finished run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnRun {
     pub run: String,
     #[serde(flatten)]

@@ -1,6 +1,7 @@
 //! `Work`: how long machines take for samples that need no GPU, and what bounds them: their cores, their network or storage.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::feeding::{cores, figures, of_sound_or_film, sound_or_film};
 use crate::input_constants as c;
@@ -15,7 +16,7 @@ const SPREAD: f64 = 1.4;
 /// Root file system beside the samples of a machine, on the same disk. Bytes.
 pub const ROOT: f64 = 100e9;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkBound {
     Cpu,

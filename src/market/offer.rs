@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::owned::Owned;
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
@@ -100,7 +101,7 @@ pub struct RiskEvidence {
 }
 
 /// What a cloud says of its capacity in a place at a moment. It informs a choice; none of these is a rate of interruptions.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Signal {
     /// AWS spot placement score, 1 (hardly) to 10 (very likely).
@@ -116,7 +117,7 @@ pub enum Signal {
 }
 
 /// Whether a machine can be had now, as far as its cloud says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Availability {
     /// Nobody said.
@@ -142,7 +143,7 @@ impl Availability {
 }
 
 /// Why a price may not be recommended unasked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Suspicion {
     SpotAboveOnDemand,

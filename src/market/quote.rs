@@ -1,12 +1,13 @@
 //! `Quote`: a rate that can never be separated from where it came from and when it was seen.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use gpuplan_units::{Hours, UsdPerHour};
 
 /// Where a rate came from. A failed refresh changes none of these: old data stays old.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// Asked of the cloud in this run.

@@ -1,7 +1,8 @@
 //! What a job will cost and when it will end: the shipped policy, run on availability drawn from the fitted model.
 
 use rayon::prelude::*;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::availability::{AvailabilityModel, Future};
 use crate::policy::{Limits, Policy};
@@ -18,7 +19,7 @@ pub const DRAWS: usize = 300;
 const MOST_TICKS: usize = 200_000;
 
 /// Keys as scripts read them.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecast {
     /// Of machines alone.
     pub cost_usd: CostQuantiles,
@@ -40,7 +41,7 @@ pub struct Forecast {
     pub finishes: Vec<f64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostQuantiles {
     pub expected: Usd,
     pub p50: Usd,

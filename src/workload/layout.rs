@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What data-parallel ranks split instead of copying (Rajbhandari et al. 2019, arXiv 1910.02054).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Shard {
     /// Every rank has everything (DDP).
@@ -22,7 +23,7 @@ pub enum Shard {
 }
 
 /// Degrees of each kind of parallelism; their product with `data` is the number of GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Layout {
     pub data: u32,
     pub tensor: u32,

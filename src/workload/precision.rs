@@ -1,9 +1,10 @@
 //! `Precision` of the arithmetic and `BaseWeights` of a quantised frozen base.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Recipe of a training run's arithmetic, by the names the frameworks use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
     Fp32,

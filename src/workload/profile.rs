@@ -1,5 +1,6 @@
 //! `Profile`: what was measured of a run and what was found in it; the file that `profile` writes and `plan` reads.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::file::WorkloadFile;
@@ -307,7 +308,7 @@ pub struct Products {
 }
 
 /// Something that costs time and can be changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     pub rule: Rule,
     /// What was measured, in words and figures.
@@ -321,7 +322,7 @@ pub struct Finding {
 }
 
 /// What would be otherwise once it is mended. At best: nothing else becomes the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "kebab-case")]
 pub enum Mended {
     /// This share of today's step time is left.
@@ -342,14 +343,14 @@ impl Mended {
 }
 
 /// Whose fault it is: another machine does away with the second kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     Program,
     Machine,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     Loader,

@@ -1,5 +1,6 @@
 //! `Serving`: a model that answers requests, at a rate for so many hours or a number of them in all.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_units::{Hours, Seconds};
@@ -15,7 +16,7 @@ pub enum Load {
 }
 
 /// How weights, or keys and values, are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoredFormat {
     #[default]

@@ -1,10 +1,11 @@
 //! `Training`: task, batch, kernels, optimizer and framework. What the user left out is `None` and is chosen visibly later.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::precision::{BaseWeights, Precision};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
     Pretrain,
@@ -37,7 +38,7 @@ impl Task {
 }
 
 /// Which activations are computed again in the backward pass instead of kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Recompute {
     None,
