@@ -5,6 +5,7 @@ pub mod bill;
 pub mod candidate;
 pub mod choose;
 pub mod cures;
+pub mod document;
 pub mod explain;
 pub mod filters;
 pub mod from;

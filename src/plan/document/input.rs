@@ -1,0 +1,77 @@
+//! How the machines of a plan bring samples to their GPUs, in a plan document.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use gpuplan_units::{Hours, Seconds, Usd};
+
+/// Seconds are those of a machine for the samples of one step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InputRecord {
+    /// The slowest part, whether or not the step waits for it: `cpu decode`, `cpu tokenise`, `storage`, `host to device` or
+    /// `gpu decode`.
+    pub limit: String,
+    /// Samples of a step on one machine.
+    pub samples_per_step: f64,
+    /// Of the loader on the CPUs; `null` where nobody said what a sample costs.
+    pub compute_seconds: Option<Seconds>,
+    /// Of storage; `null` where reading was not counted.
+    pub read_seconds: Option<Seconds>,
+    /// What is read, where that was counted.
+    pub storage: Option<String>,
+    /// Part of the run in which storage is read: memory keeps what was read once.
+    pub read_share: f64,
+    /// From the host to the GPUs.
+    pub copy_seconds: Seconds,
+    /// In the decoder block of the GPUs.
+    pub gpu_decode_seconds: Seconds,
+    /// Threads of the loader on one machine.
+    pub loader_threads: f64,
+    /// That the machine has.
+    pub vcpus_per_gpu: f64,
+    /// That would load as fast as the GPUs train, with the same loader.
+    pub vcpus_needed_per_gpu: Option<f64>,
+    /// What a step waits for samples.
+    pub wait_seconds: Seconds,
+    /// The same as a share of a step.
+    pub wait_share: f64,
+    /// GPU-hours of the run that are spent waiting.
+    pub waiting_gpu_hours: f64,
+    /// What those cost.
+    pub waiting_cost_usd: Usd,
+    /// What would shorten the waiting; of the recommended plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cures: Vec<FixRecord>,
+}
+
+/// One change that would shorten the waiting, by itself; savings of several do not add up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixRecord {
+    /// What kind of change.
+    #[serde(rename = "cure")]
+    pub kind: FixKind,
+    /// The change in words.
+    pub what: String,
+    /// Share of a step that still waits for samples.
+    pub waiting_share: f64,
+    /// Hours of the whole run with the change, as a first guess.
+    pub run_hours: Hours,
+    /// Against the plan as it is, both as first guesses; below zero it costs more.
+    pub saves_usd: Usd,
+}
+
+/// Kinds of changes that shorten the waiting for samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FixKind {
+    /// The samples in a format that is cheaper to read.
+    Format,
+    /// Decoding on the GPUs.
+    GpuDecode,
+    /// The samples on disks that come with the machines.
+    Stage,
+    /// Machines with the same GPU and more vCPUs for each.
+    MoreVcpus,
+    /// Machines with fewer GPUs in all.
+    FewerGpus,
+}

@@ -1,0 +1,73 @@
+//! Phases one after the other, in a plan document: each one's recommended plan, and the total.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::Value;
+
+use crate::document::processing::ProcessingRecord;
+use crate::document::record::PlanRecord;
+use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
+
+/// All phases and what they take together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PhasesRecord {
+    /// In the order in which they run.
+    pub phases: Vec<PhaseRecord>,
+    /// All phases together.
+    pub total: TotalRecord,
+}
+
+/// What is recommended for one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PhaseRecord {
+    /// Name of the phase.
+    pub name: String,
+    /// What the next phase gets from it.
+    #[serde(default)]
+    pub hands_over_bytes: Option<Bytes>,
+    /// Its part of a deadline of all.
+    #[serde(default)]
+    pub deadline_hours: Option<Hours>,
+    /// The plan of the phase.
+    pub recommendation: Option<AnyPlan>,
+    /// What else is worth knowing, as sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// What nobody said and was assumed, as sentences.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// All phases together. Their percentiles are added, which is too wide where the phases do not err together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TotalRecord {
+    /// Hours of all phases.
+    pub run_hours: Quantiles<f64>,
+    /// Of all phases.
+    pub cost_usd: Quantiles<Usd>,
+    /// For all phases; `null`: none was given.
+    #[serde(default)]
+    pub deadline_hours: Option<Hours>,
+}
+
+/// The plan of a phase, with or without GPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum AnyPlan {
+    /// Training, or a model that answers requests.
+    Gpu(Box<PlanRecord>),
+    /// Data processing, which has a `work`.
+    Processing(Box<ProcessingRecord>),
+}
+
+impl<'de> Deserialize<'de> for AnyPlan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let read = if value.get("work").is_some() {
+            serde_json::from_value(value).map(Self::Processing)
+        } else {
+            serde_json::from_value(value).map(Self::Gpu)
+        };
+        read.map_err(D::Error::custom)
+    }
+}

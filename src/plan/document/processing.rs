@@ -1,0 +1,130 @@
+//! `ProcessingRecord`: one plan of a plan document for work without GPU.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::bill::BillLineRecord;
+use crate::document::plans::Identified;
+use crate::document::record::{PriceRecord, PurchaseTerms, WaitRecord};
+use gpuplan_estimate::processing::WorkBound;
+use gpuplan_units::{Band, Hours, Quantiles, Seconds, Usd, UsdPerHour};
+
+/// So many machines that process data, with what they take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessingRecord {
+    /// Identity of the plan, stable between runs: place, machine, count, terms.
+    pub id: String,
+    /// What is rented.
+    #[serde(flatten)]
+    pub machines: ProcessingMachines,
+    /// Where the rate comes from and how old it is.
+    pub price: PriceRecord,
+    /// How long the samples take.
+    #[serde(flatten)]
+    pub work: ProcessingWork,
+    /// For machines that may be taken back.
+    #[serde(default)]
+    pub losses: Option<LossesRecord>,
+    /// Fields of a plan with GPUs that have no meaning here; always `null`.
+    #[serde(flatten)]
+    pub without: WithoutGpu,
+    /// Nobody publishes it.
+    #[serde(default)]
+    pub wait_hours: WaitRecord,
+    /// Hours from the request to the last result.
+    pub run_hours: Quantiles<f64>,
+    /// Of the whole work.
+    pub cost_usd: Quantiles<Usd>,
+    /// Lines that add up to `cost_usd.expected` to the nano-dollar.
+    pub bill: Vec<BillLineRecord>,
+    /// `null`: no deadline was given.
+    #[serde(default)]
+    pub chance_by_deadline: Option<f64>,
+    /// Why it was chosen; of the recommended plan.
+    #[serde(default)]
+    pub because: Vec<String>,
+    /// How to run it well.
+    #[serde(default)]
+    pub advice: Vec<String>,
+}
+
+/// Machines of one type in one place on some terms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessingMachines {
+    /// Name of the cloud, such as `aws`.
+    pub cloud: String,
+    /// The cloud's name of the region.
+    pub region: String,
+    /// Id of the zone, where prices differ by zone.
+    #[serde(default)]
+    pub zone_id: Option<String>,
+    /// The cloud's name of the machine.
+    pub instance_type: String,
+    /// Id of the GPU that stands idle; `null` of machines without GPU.
+    pub gpu: Option<String>,
+    /// 0 of machines without GPU; `null` where GPUs stand idle.
+    pub gpus_per_node: Option<u32>,
+    /// vCPUs of one machine.
+    pub vcpus_per_node: u32,
+    /// Machines.
+    pub nodes: u32,
+    /// The terms.
+    pub purchase: PurchaseTerms,
+    /// Of one machine.
+    pub rate_usd_per_hour: UsdPerHour,
+}
+
+/// How long the samples take, and what bounds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessingWork {
+    /// What takes longest.
+    pub bound_by: WorkBound,
+    /// Its parts.
+    pub work: WorkRecord,
+}
+
+/// Parts of the work of one machine; the longest of them decides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkRecord {
+    /// All samples.
+    pub seconds: Band,
+    /// Cores alone that a machine is worth.
+    pub cores_per_node: f64,
+    /// On the cores.
+    pub computing_seconds: Seconds,
+    /// Reading samples.
+    pub reading_seconds: Seconds,
+    /// Writing results.
+    pub writing_seconds: Seconds,
+}
+
+/// What it means that machines are taken back: the shard in hand is worked on again, by another machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LossesRecord {
+    /// Mean time of a machine until it is lost.
+    pub mean_hours_between: Hours,
+    /// Mean time until there is another.
+    pub mean_hours_without: Hours,
+    /// Half a shard and the start of another machine.
+    pub hours_each: Hours,
+    /// Where the means come from.
+    pub basis: String,
+}
+
+/// Fields of a plan with GPUs that have no meaning without one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct WithoutGpu {
+    /// Always `null`.
+    pub layout: (),
+    /// Always `null`.
+    pub gpu_utilization: (),
+    /// Always `null`.
+    pub checkpoint: (),
+}
+
+impl Identified for ProcessingRecord {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}

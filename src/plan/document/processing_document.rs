@@ -1,0 +1,114 @@
+//! `ProcessingDocument`: the plan document of work without GPU, on machines that have none.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::document::error::{DocumentError, check_version};
+use crate::document::phases::PhasesRecord;
+use crate::document::plans::Plans;
+use crate::document::processing::ProcessingRecord;
+use crate::document::refused::RejectionRecord;
+use crate::document::workload::InputsRecord;
+use gpuplan_units::{Bytes, Seconds};
+
+/// The whole answer of `gpuplan plan` for data processing: the fields of a plan document that have a meaning for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessingDocument {
+    /// As of every plan document.
+    pub version: u64,
+    /// When the plan was made.
+    pub generated_at: Timestamp,
+    /// The last moment at which the price of the recommended plan is not stale; `null` where nothing is recommended.
+    #[serde(default)]
+    pub valid_until: Option<Timestamp>,
+    /// What the answer rests on.
+    #[serde(default)]
+    pub inputs: InputsRecord,
+    /// What was asked, and what was assumed where nothing was said.
+    pub workload: ProcessingWorkload,
+    /// Limits as the workload file and the flags state them, without those that nobody gave.
+    #[serde(default)]
+    pub limits: Map<String, Value>,
+    /// The plans of the answer.
+    #[serde(flatten)]
+    pub plans: Plans<ProcessingRecord>,
+    /// The same work on the CPUs of machines with GPUs, which stand idle.
+    #[serde(default)]
+    pub on_gpu_machines: Option<ProcessingRecord>,
+    /// What is not in the answer, and why.
+    #[serde(default)]
+    pub rejected: Vec<RejectionRecord>,
+    /// How much was looked at.
+    #[serde(default)]
+    pub counts: ProcessingCounts,
+    /// What else is worth knowing, as sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// For a workload with `[[phase]]` whose costliest phase is this one.
+    #[serde(flatten)]
+    pub phases: Option<PhasesRecord>,
+}
+
+/// What was asked and what was assumed; `file` alone is enough to ask again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessingWorkload {
+    /// Name of the workload.
+    pub name: String,
+    /// Always `processing`.
+    pub task: ProcessingTask,
+    /// What is done to the data.
+    pub processing: AskedProcessing,
+    /// What nobody said and was assumed, as sentences.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+    /// The workload file with all flags, without keys that nobody gave.
+    pub file: Map<String, Value>,
+}
+
+/// The word by which a document of this kind is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProcessingTask {
+    /// Work on data, without GPU.
+    Processing,
+}
+
+/// What is done to the data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AskedProcessing {
+    /// Samples in all.
+    pub samples: f64,
+    /// Of one core; `null` where nobody knows.
+    pub cpu_seconds_per_sample: Option<Seconds>,
+    /// All samples together.
+    pub reads_bytes: Bytes,
+    /// All results together.
+    pub writes_bytes: Bytes,
+    /// Work that is stored together, and lost together where a machine is taken back.
+    pub shard_seconds: Seconds,
+}
+
+/// How much was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ProcessingCounts {
+    /// Offers of machines without GPU.
+    pub offers: u64,
+    /// Plans that keep every limit.
+    pub candidates: u64,
+}
+
+impl ProcessingDocument {
+    /// Of JSON whose version is not checked yet.
+    pub fn from_value(value: Value) -> Result<Self, DocumentError> {
+        check_version(&value)?;
+        serde_json::from_value(value).map_err(|error| DocumentError::Malformed { detail: error.to_string() })
+    }
+}
+
+/// Whether a plan document is one of this kind.
+pub(super) fn is_processing(value: &Value) -> bool {
+    value.pointer("/workload/task").and_then(Value::as_str) == Some("processing")
+}

@@ -1,0 +1,17 @@
+//! `Remark`: a reason, a suggestion, a warning or an assumption, as figures beside a sentence.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Something that is said, for programs and for people: `{"kind": "...", figures, "sentence": "..."}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Remark {
+    /// What is said, as a word. A newer program may write words that are not known here.
+    pub kind: String,
+    /// The figures of this kind by name; a name says the unit.
+    #[serde(flatten)]
+    pub figures: Map<String, Value>,
+    /// The same as a sentence in English; its wording may change at any time.
+    pub sentence: String,
+}

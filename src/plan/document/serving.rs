@@ -1,0 +1,84 @@
+//! What a plan document says of a model that answers requests: replicas, latency, money by tokens, spare machines.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use gpuplan_units::{Quantiles, Seconds, Usd, UsdPerHour};
+
+/// A served model, beside the fields of every plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServingRecord {
+    /// At work at once; machines that are spare are not counted.
+    pub replicas: u32,
+    /// What people who wait see.
+    pub latency_seconds: LatencyRecord,
+    /// Of prompts and answers together; `null` for models that answer images.
+    pub usd_per_million_tokens: Option<Usd>,
+    /// Of answers alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_million_answer_tokens: Option<Usd>,
+    /// For models that answer images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_million_images: Option<Usd>,
+    /// How the replicas carry the load.
+    pub serving: ServingDetail,
+}
+
+/// Seconds over requests. Of a job, from the moment that a request begins.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyRecord {
+    /// To the first token.
+    pub ttft: Quantiles<f64>,
+    /// The mean over an answer, which is the same for all; zero where an answer has no tokens.
+    pub per_token: Quantiles<f64>,
+}
+
+/// How the replicas carry the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServingDetail {
+    /// Requests that come, or that a job gets done.
+    pub requests_per_second: f64,
+    /// What all replicas could do with every place taken.
+    pub most_requests_per_second: f64,
+    /// The first over the second.
+    pub load: f64,
+    /// Most requests that a replica works on at once.
+    pub batch_limit: u32,
+    /// Mean number that it works on.
+    pub batch: f64,
+    /// Reading one prompt.
+    pub prompt_seconds: Seconds,
+    /// One pass over the batch, which writes a token of each answer.
+    pub pass_seconds: Seconds,
+    /// Keys and values of a token on one GPU.
+    pub gpu_cache_bytes_per_token: f64,
+    /// GPUs of one replica.
+    pub gpus_per_replica: u32,
+    /// Of a service on spot machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standby: Option<StandbyRecord>,
+}
+
+/// What keeps a service on spot machines up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StandbyRecord {
+    /// Machines beyond those that carry the load.
+    pub spare_nodes: u32,
+    /// Where the machines stand.
+    pub places: Vec<StandbyPlace>,
+    /// Share of time that too few replicas run.
+    pub too_few_replicas_share: f64,
+    /// Share of time that on-demand machines stand in.
+    pub on_demand_share: f64,
+}
+
+/// Machines of a service in one place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StandbyPlace {
+    /// Zone, or region where prices do not differ by zone.
+    pub place: String,
+    /// Machines there.
+    pub nodes: u32,
+    /// Of one machine.
+    pub rate_usd_per_hour: UsdPerHour,
+}
