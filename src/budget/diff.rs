@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::guardrail::Rented;
-use crate::portfolio::planned::Inputs;
+use gpuplan_plan::document::{DocumentError, InputsRecord as Inputs};
 use gpuplan_units::Usd;
 
 /// What two documents of one kind differ in.
@@ -92,6 +92,8 @@ pub enum DiffError {
     Kinds(&'static str, &'static str),
     #[error("{side} is neither a plan, a budget nor a list of prices of this program: {detail}")]
     Unknown { side: &'static str, detail: String },
+    #[error("{side} cannot be compared: {error}")]
+    Plan { side: &'static str, error: DocumentError },
 }
 
 /// One amount of either side, in one vocabulary.

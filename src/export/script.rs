@@ -1,5 +1,9 @@
 //! The script that every job target runs on each machine: variables, configuration, then the agent around the training command.
 
+use std::borrow::Cow;
+
+use shlex::Quoter;
+
 use crate::ExportError;
 use crate::framework::Framework;
 use crate::framework::invocation::{Invocation, configuration_path};
@@ -23,7 +27,7 @@ pub struct Position<'a> {
 pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
     let invocation = invocation(job)?;
     let mut lines = Vec::new();
-    if job.plan.nodes > 1 {
+    if job.machines().nodes > 1 {
         lines.push(format!("NODE={} NODES={} FIRST={}", position.node, position.nodes, position.first));
         // torchrun reads these itself.
         lines.push(format!(
@@ -42,8 +46,8 @@ pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
     // Words of a launcher are this program's own; two of them name variables from above.
     let launcher =
         invocation.launcher.iter().map(|word| if word.starts_with('$') { format!("\"{word}\"") } else { word.clone() });
-    let words: Vec<String> =
-        launcher.chain(job.command.iter().chain(&invocation.flags).map(|word| quoted(word))).collect();
+    let own = job.command.iter().chain(&invocation.flags).map(|word| quoted(word).into_owned());
+    let words: Vec<String> = launcher.chain(own).collect();
     lines.push(format!("  -- {}", words.join(" ")));
     Ok(lines.join("\n") + "\n")
 }
@@ -69,7 +73,7 @@ fn invocation(job: &Job) -> Result<Invocation, ExportError> {
 
 fn agent(job: &Job, checkpoints: &str) -> String {
     let mut lines = vec![format!("exec gpuplan agent --store {} --run {}", quoted(&job.store), quoted(&job.run))];
-    if job.plan.nodes > 1 {
+    if job.machines().nodes > 1 {
         lines.push("--node \"$NODE\" --nodes \"$NODES\"".to_owned());
     }
     lines.push(format!(
@@ -78,15 +82,14 @@ fn agent(job: &Job, checkpoints: &str) -> String {
         job.lifetime_hours()
     ));
     if let Some(budget) = job.budget_usd {
-        lines.push(format!("--rate {} --budget {budget}", job.plan.rate_usd_per_hour));
+        lines.push(format!("--rate {} --budget {budget}", job.machines().rate_usd_per_hour));
     }
     lines.join(" \\\n  ") + " \\"
 }
 
 /// A word that the shell passes on as it is.
-fn quoted(word: &str) -> String {
-    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-=:,+@%".contains(c));
-    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+fn quoted(word: &str) -> Cow<'_, str> {
+    Quoter::new().allow_nul(true).quote(word).expect("quoting fails on a null byte alone, and that is allowed")
 }
 
 #[cfg(test)]
@@ -95,10 +98,15 @@ mod tests {
 
     #[test]
     fn a_word_reaches_the_program_as_it_was_given() {
-        for (word, written) in
-            [("a.py", "a.py"), ("", "''"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("$X", "'$X'"), ("a;b", "'a;b'")]
-        {
+        for (word, written) in [("a.py", "a.py"), ("", "''"), ("a b", "'a b'"), ("$X", "'$X'"), ("a;b", "'a;b'")] {
             assert_eq!(quoted(word), written);
         }
+    }
+
+    #[test]
+    fn words_survive_the_shell() {
+        let words = ["it's", "a\\b", "\"x\"", "^!", "two\nlines", "ä", "--lr=1e-4", "{a,b}", "~", "#x"];
+        let line = words.map(|word| quoted(word).into_owned()).join(" ");
+        assert_eq!(shlex::split(&line), Some(words.map(str::to_owned).to_vec()));
     }
 }

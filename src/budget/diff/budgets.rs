@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
 use crate::guardrail::Rented;
 use crate::portfolio::NO_TEAM;
-use crate::portfolio::planned::Inputs;
+use gpuplan_plan::document::InputsRecord as Inputs;
 use gpuplan_units::{Quantiles, Usd};
 
 /// What this comparison reads of `budget --output json`.

@@ -10,7 +10,7 @@ use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::CommitmentFigures;
 use crate::portfolio::groups::{By, within};
 use crate::portfolio::lines::{Costed, Line, Lines, Of};
-use crate::portfolio::planned::{Inputs, Once};
+use crate::portfolio::planned::Once;
 use crate::portfolio::sensitivity::{Bar, bars};
 use crate::portfolio::simulation::{
     AVAILABILITY_IN_COMMON, DRAWS, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
@@ -18,6 +18,7 @@ use crate::portfolio::simulation::{
 use crate::portfolio::terms::{ElsewhereCost, Promise, elsewhere, promises};
 use crate::portfolio::{Part, Phase, Portfolio, PortfolioError, quantiles};
 use crate::{Charge, Costs, Nature};
+use gpuplan_plan::document::InputsRecord as Inputs;
 use gpuplan_units::{Quantiles, Usd};
 
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::portfolio::lines::Costed;
-use crate::portfolio::planned::TermRecord;
 use crate::portfolio::{Portfolio, Tax};
+use gpuplan_plan::document::{TermsOutcome, TermsRecord};
 use gpuplan_units::{Quantiles, Usd};
 
 /// Hours of a year of a commitment, as the clouds sell it.
@@ -112,10 +112,13 @@ pub fn promises(portfolio: &Portfolio, costed: &[Costed]) -> Option<Vec<Promise>
 }
 
 /// What a commitment binds to in a year; `None` for terms that are none.
-fn years_of(term: &TermRecord) -> Option<Usd> {
+fn years_of(term: &TermsRecord) -> Option<Usd> {
     let years: i128 =
         term.purchase.strip_prefix("commitment ")?.strip_suffix('y')?.parse().ok().filter(|years| *years > 0)?;
-    term.bound_to_usd.map(|bound| Usd::from_nanos(bound.nanos() / years))
+    match term.outcome {
+        TermsOutcome::Kept { bound_to_usd, .. } => bound_to_usd.map(|bound| Usd::from_nanos(bound.nanos() / years)),
+        TermsOutcome::Refused { .. } => None,
+    }
 }
 
 /// Hours a year beyond which there are none.

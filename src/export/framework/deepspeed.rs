@@ -48,7 +48,7 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
     if layout.shard == Shard::Hsdp {
         // MiCS: shards inside a group, copies between groups.
         zero["mics_shard_size"] = json!(layout.sharded_over());
-        zero["mics_hierarchical_params_gather"] = json!(layout.sharded_over() > job.plan.gpus_per_node);
+        zero["mics_hierarchical_params_gather"] = json!(layout.sharded_over() > job.machines().gpus_per_node);
     }
     all.insert("zero_optimization".to_owned(), zero);
     match job.precision {

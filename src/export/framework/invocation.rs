@@ -24,10 +24,10 @@ pub struct Invocation {
 /// same on every machine and in every life of the run.
 pub fn torchrun(job: &Job) -> Vec<String> {
     let mut words = vec!["torchrun".to_owned()];
-    if job.plan.nodes == 1 {
+    if job.machines().nodes == 1 {
         words.push("--standalone".to_owned());
     }
-    words.push(format!("--nproc-per-node={}", job.plan.gpus_per_node));
+    words.push(format!("--nproc-per-node={}", job.machines().gpus_per_node));
     words
 }
 

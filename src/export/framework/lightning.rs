@@ -9,8 +9,8 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     job.only_data_parallel("lightning")?;
     let mut flags = Vec::new();
     flag(&mut flags, "trainer.accelerator", "gpu");
-    flag(&mut flags, "trainer.devices", job.plan.gpus_per_node);
-    flag(&mut flags, "trainer.num_nodes", job.plan.nodes);
+    flag(&mut flags, "trainer.devices", job.machines().gpus_per_node);
+    flag(&mut flags, "trainer.num_nodes", job.machines().nodes);
     let strategy = match job.layout().shard {
         Shard::None if job.layout().data == 1 => "auto",
         Shard::None => "ddp",

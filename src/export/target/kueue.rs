@@ -13,7 +13,7 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "gpuplan" });
     // Kueue starts it when all of it fits.
     object["spec"]["suspend"] = json!(true);
-    let levels = topology_levels(&job.plan.cloud).filter(|_| job.plan.nodes > 1);
+    let levels = topology_levels(&job.machines().cloud).filter(|_| job.machines().nodes > 1);
     let mut all = Vec::new();
     if let Some(levels @ [closest, ..]) = levels {
         let levels_json: Vec<Value> = levels.iter().map(|label| json!({ "nodeLabel": label })).collect();
@@ -23,7 +23,7 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
             json!({ "annotations": { "kueue.x-k8s.io/podset-preferred-topology": closest } });
     }
     all.extend([flavor(job, levels.is_some()), queue(job), local_queue()]);
-    if job.plan.nodes > 1 {
+    if job.machines().nodes > 1 {
         all.push(pod::headless_service(&name));
     }
     all.push(object);
@@ -50,13 +50,13 @@ fn flavor(job: &Job, has_topology: bool) -> Value {
 
 /// Room for one such run. A run of a higher priority takes it from a lower one, which saves and waits again.
 fn queue(job: &Job) -> Value {
-    let gpus = job.plan.nodes * job.plan.gpus_per_node;
+    let gpus = job.machines().nodes * job.machines().gpus_per_node;
     let mut resources = vec![gpu_resource(job)];
     let mut quotas = vec![json!({ "name": gpu_resource(job), "nominalQuota": gpus })];
-    let adapters = efa_adapters(&job.plan.instance_type);
-    if job.plan.nodes > 1 && job.plan.cloud == "aws" && adapters > 0 {
+    let adapters = efa_adapters(&job.machines().instance_type);
+    if job.machines().nodes > 1 && job.machines().cloud == "aws" && adapters > 0 {
         resources.push("vpc.amazonaws.com/efa");
-        quotas.push(json!({ "name": "vpc.amazonaws.com/efa", "nominalQuota": adapters * job.plan.nodes }));
+        quotas.push(json!({ "name": "vpc.amazonaws.com/efa", "nominalQuota": adapters * job.machines().nodes }));
     }
     kind(
         "ClusterQueue",

@@ -23,7 +23,7 @@ pub fn node_requirements(job: &Job) -> NodeRequirements {
     let mut tolerations = vec![json!({ "key": gpu_resource(job), "operator": "Exists", "effect": "NoSchedule" })];
     let mut alternatives = Vec::new();
     if job.capacity_type() != CapacityType::NonPreemptible {
-        match job.plan.cloud.as_str() {
+        match job.machines().cloud.as_str() {
             "aws" => {
                 alternatives.push(vec![requires("karpenter.sh/capacity-type", "spot")]);
                 alternatives.push(vec![requires("eks.amazonaws.com/capacityType", "SPOT")]);
@@ -44,7 +44,7 @@ pub fn node_requirements(job: &Job) -> NodeRequirements {
 
 /// What every node of the plan is labelled with: the well-known label of the machine type, which GKE, EKS and AKS set.
 pub fn node_selector(job: &Job) -> Value {
-    json!({ "node.kubernetes.io/instance-type": job.plan.instance_type })
+    json!({ "node.kubernetes.io/instance-type": job.machines().instance_type })
 }
 
 /// Levels of a network, widest first, as its cloud labels nodes (Google Cloud, "Run NCCL on custom GKE clusters"; EC2 user guide,

@@ -12,10 +12,10 @@ pub struct Plans<P> {
     /// `null` where no plan keeps every limit.
     pub recommendation: Option<P>,
     /// Nothing else is both cheaper and faster; cheapest first.
-    #[serde(default = "Vec::new")]
+    #[serde(default = "Vec::<P>::new")]
     pub frontier: Vec<P>,
     /// The best of other machines that are not on the frontier, cheapest first.
-    #[serde(default = "Vec::new")]
+    #[serde(default = "Vec::<P>::new")]
     pub alternatives: Vec<P>,
 }
 

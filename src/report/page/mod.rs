@@ -8,5 +8,4 @@ pub mod document;
 pub mod html;
 pub mod markdown;
 pub mod plan;
-pub mod recorded;
 pub mod run;

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use crate::page::recorded::Plan;
 use gpuplan_hardware::Hardware;
 use gpuplan_market::{Market, PricePoint};
+use gpuplan_plan::document::PlanRecord;
 
 /// What a report looks up beside the plan itself.
 pub struct Around<'a> {
@@ -26,7 +26,7 @@ impl Around<'_> {
     }
 
     /// `256 x H100 SXM5 80GB`.
-    pub fn gpus(&self, plan: &Plan) -> String {
-        format!("{} x {}", plan.gpus(), self.gpu(&plan.gpu))
+    pub fn gpus(&self, plan: &PlanRecord) -> String {
+        format!("{} x {}", plan.gpus(), self.gpu(&plan.machines.gpu))
     }
 }
