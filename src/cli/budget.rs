@@ -20,7 +20,7 @@ use gpuplan_budget::portfolio::planned::{Inputs, Once, PlanDocument, PlannedErro
 use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, What};
 use gpuplan_budget::{Budget, Charge, budget, charges};
 use gpuplan_report::focus::{FocusVersion, write};
-use gpuplan_report::{budget_json, budget_text, plan_json};
+use gpuplan_report::{budget_json, budget_text};
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 /// Clouds that answered for one workload of a portfolio are not asked again for the next.
@@ -185,7 +185,8 @@ impl Planner<'_> {
         if answered.set.recommendation.is_none() {
             return Err(nothing_fits(&answered.set));
         }
-        Ok(plan_json::document(&answered.set, &context(&answered, &file, self.settings)?))
+        Ok(gpuplan_plan::document::PlanDocument::new(&answered.set, &context(&answered, &file, self.settings)?)
+            .to_value())
     }
 
     fn recorded(&self, path: &str) -> Result<Value, Diagnostic> {

@@ -12,10 +12,10 @@ use crate::settings::Settings;
 use crate::workload;
 use gpuplan_estimate::scaling::Scaling;
 use gpuplan_plan::choose::World;
+use gpuplan_plan::document::PlanRecord;
 use gpuplan_plan::explain::{find, plan_id, what_would_change, why_not};
 use gpuplan_plan::{Limits, Plan, PlanSet};
 use gpuplan_report::explain as report;
-use gpuplan_report::plan_json::plan_json;
 use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer)
     match settings.output {
         OutputFormat::Table => printer.data(&report::text(&chosen, &lost, &changes, &context, settings.width)),
         OutputFormat::Json => {
-            let value = json!({"version": 1, "plan": plan_json(&chosen, &context), "recommended": is_best, "why_not": lost, "what_would_change": changes,
+            let value = json!({"version": 1, "plan": PlanRecord::new(&chosen, &context), "recommended": is_best, "why_not": lost, "what_would_change": changes,
                 "scaling": Scaling::of(&chosen.step)});
             printer.data(&format!("{value:#}\n"))
         }

@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::workload;
 use gpuplan_export::{ExportError, Job, Target, Wishes, export};
 use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_report::plan_json::document;
+use gpuplan_plan::document::PlanDocument;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 #[derive(Debug, Args)]
@@ -156,7 +156,7 @@ fn fresh(question: &Question, settings: &Settings, printer: &Printer) -> Result<
     if answered.set.recommendation.is_none() {
         return Err(nothing_fits(&answered.set));
     }
-    let plans = document(&answered.set, &context(&answered, &file, settings)?);
+    let plans = PlanDocument::new(&answered.set, &context(&answered, &file, settings)?).to_value();
     Ok((plans, answered.catalogs.hardware))
 }
 

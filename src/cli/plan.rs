@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{OutputFormat, PlanArguments, PriceArguments};
@@ -18,9 +19,9 @@ use crate::settings::{Catalogs, Settings};
 use crate::workload;
 use gpuplan_estimate::{Correction, OwnRun};
 use gpuplan_plan::choose::World;
+use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::what_if;
 use gpuplan_plan::{Limits, PlanSet, Rejection};
-use gpuplan_report::plan_json::{Context, document};
 use gpuplan_report::{plan_csv, plan_text};
 use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
 
@@ -148,7 +149,7 @@ fn answer(
     let headline = settings.warn_about_age(&answered.catalogs.market, printer);
     let context = context(&answered, file, settings)?;
     match settings.output {
-        OutputFormat::Json => printer.data(&pretty(&document(&answered.set, &context)))?,
+        OutputFormat::Json => printer.data(&pretty(&PlanDocument::new(&answered.set, &context)))?,
         OutputFormat::Csv => printer.data(&plan_csv::text(&answered.set, &context))?,
         OutputFormat::Table if answered.set.recommendation.is_some() => printer.data(&plan_text::text(
             &answered.set,
@@ -185,8 +186,10 @@ pub fn context<'a>(
     })
 }
 
-pub fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
+/// A JSON output, indented.
+pub fn pretty(output: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(output).expect("an output has text keys");
+    format!("{text}\n")
 }
 
 /// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.

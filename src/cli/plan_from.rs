@@ -12,9 +12,9 @@ use crate::workload;
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, ImportError, Names, chips};
 use gpuplan_plan::choose::World;
+use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::from::{baseline, narrowed, price};
 use gpuplan_report::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
-use gpuplan_report::plan_json::{Context, document};
 use gpuplan_report::plan_text;
 use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
@@ -130,8 +130,8 @@ fn beside(
     let narrow = Context { world, ..whole.clone() };
     let (was, best) = (set.recommendation.as_ref().map(|plan| (plan, &narrow)), answered.set.recommendation.as_ref());
     if settings.output == OutputFormat::Json {
-        let mut all = document(&answered.set, &whole);
-        all["from"] = beside_json(asked, was, best, &catalogs.hardware);
+        let mut all = PlanDocument::new(&answered.set, &whole);
+        all.from = Some(beside_json(asked, was, best, &catalogs.hardware));
         printer.data(&pretty(&all))?;
         return if best.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) };
     }

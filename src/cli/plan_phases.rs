@@ -8,9 +8,10 @@ use crate::plan_processing;
 use crate::printer::Printer;
 use crate::settings::{Catalogs, Settings};
 use gpuplan_plan::Limits;
+use gpuplan_plan::document::{AnyDocument, PlanDocument, PlanRecord};
 use gpuplan_plan::phases::{Taken, Total, shares};
+use gpuplan_report::format;
 use gpuplan_report::phases::{Answer, Whole, document, text};
-use gpuplan_report::{format, plan_json};
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, WorkloadFile};
 
@@ -124,24 +125,26 @@ impl Question<'_> {
     ) -> Result<Answer, Diagnostic> {
         let Some(plan) = &answered.set.recommendation else { return Err(nothing_fits(&answered.set)) };
         let context = context(answered, file, self.settings)?;
-        let shown = plan_json::plan_json(plan, &context);
+        let document = PlanDocument::new(&answered.set, &context);
+        let shown = PlanRecord::new(plan, &context);
+        let machines = shown.machines;
         Ok(Answer {
             name: phase.name.clone(),
             hands_over: phase.hands_over,
             is_served: answered.resolved.workload.serving.is_some(),
             is_service: answered.resolved.workload.is_service(),
-            place: format!("{}/{}", shown.cloud, shown.region),
-            machines: format!("{} x {}", shown.nodes, shown.instance_type),
-            chips: format!("{} x {}", plan.gpus(), shown.gpu),
-            terms: shown.purchase,
-            rate: shown.rate_usd_per_hour,
+            place: format!("{}/{}", machines.cloud, machines.region),
+            machines: format!("{} x {}", machines.nodes, machines.instance_type),
+            chips: format!("{} x {}", plan.gpus(), machines.gpu),
+            terms: machines.purchase.word(),
+            rate: machines.rate_usd_per_hour,
             seen: format::age(shown.price.observed_at, self.settings.now),
             valid_until: plan.valid_until(&answered.catalogs.market),
             deadline,
             taken: Taken { hours: plan.run.hours, cost: plan.cost },
             assumed: answered.resolved.assumed.clone(),
             remark: None,
-            document: plan_json::document(&answered.set, &context),
+            document: AnyDocument::Gpu(Box::new(document)),
         })
     }
 

@@ -11,12 +11,12 @@ use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::processing::assumed;
 use gpuplan_hardware::CloudId;
 use gpuplan_plan::Limits;
+use gpuplan_plan::document::{AnyDocument, InputsRecord, ProcessingContext as Context, ProcessingDocument};
 use gpuplan_plan::phases::Taken;
 use gpuplan_plan::processing::{ProcessingSet, plan};
 use gpuplan_report::format;
 use gpuplan_report::phases::Answer;
-use gpuplan_report::plan_json::Inputs;
-use gpuplan_report::processing::{self, Context};
+use gpuplan_report::processing;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 
@@ -42,7 +42,7 @@ pub fn run(
     }
     let context = context(file, &resolved, &notes, &catalogs, settings)?;
     match settings.output {
-        OutputFormat::Json => printer.data(&pretty(&processing::document(&set, &context)))?,
+        OutputFormat::Json => printer.data(&pretty(&ProcessingDocument::new(&set, &context)))?,
         OutputFormat::Table if set.recommendation.is_some() => printer.data(&processing::text(
             &set,
             &context,
@@ -90,7 +90,7 @@ pub fn answer(
         taken: Taken { hours: best.hours, cost: best.cost },
         assumed: resolved.assumed.clone(),
         remark: processing::remark(&set),
-        document: processing::document(&set, &context),
+        document: AnyDocument::Processing(Box::new(ProcessingDocument::new(&set, &context))),
     })
 }
 
@@ -114,12 +114,13 @@ fn context<'a>(
         assumed: &resolved.assumed,
         notes,
         now: settings.now,
-        inputs: Inputs {
+        inputs: InputsRecord {
             catalog_sha256,
             offers_sha256,
-            constants_version: &Fitted::embedded().version,
+            constants_version: Fitted::embedded().version.clone(),
             measured_sha256: None,
             own_runs: Vec::new(),
+            policy_sha256: None,
             seed: settings.seed,
         },
     })

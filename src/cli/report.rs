@@ -21,12 +21,12 @@ use crate::workload;
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_launch::journal::Kept;
 use gpuplan_market::{PricePoint, Purchase, trend};
+use gpuplan_plan::document::PlanDocument;
 use gpuplan_report::page::budget::{Budget, is_budget};
 use gpuplan_report::page::document::Report;
 use gpuplan_report::page::plan::Around;
 use gpuplan_report::page::recorded::{Document, Plan, RecordedError};
 use gpuplan_report::page::{self, csv, html, markdown};
-use gpuplan_report::plan_json::document;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 /// What a report is written as.
@@ -182,7 +182,7 @@ fn fresh(arguments: &ReportArguments, settings: &Settings, printer: &Printer) ->
     if answered.set.recommendation.is_none() {
         return Err(nothing_fits(&answered.set));
     }
-    let plans = document(&answered.set, &context(&answered, &file, settings)?);
+    let plans = PlanDocument::new(&answered.set, &context(&answered, &file, settings)?).to_value();
     Ok((plans, answered.catalogs))
 }
 

@@ -3,9 +3,8 @@
 //! Its JSON Schema is `docs/schema/plan.json`. Names, units and meanings change only with [`VERSION`]; fields may be added, so
 //! readers ignore those that they do not know, and what was added later may be absent.
 
-pub mod bill;
+pub mod context;
 pub mod error;
-pub mod input;
 pub mod phases;
 pub mod plans;
 pub mod processing;
@@ -13,8 +12,6 @@ pub mod processing_document;
 pub mod record;
 pub mod refused;
 pub mod remark;
-pub mod serving;
-pub mod spot;
 pub mod workload;
 
 use jiff::Timestamp;
@@ -22,23 +19,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use bill::{BillLineRecord, CostRecord};
+pub use context::Context;
 pub use error::{DocumentError, VERSION};
-pub use input::{FixKind, FixRecord, InputRecord};
 pub use phases::{AnyPlan, PhaseRecord, PhasesRecord, TotalRecord};
 pub use plans::{Identified, Plans};
-pub use processing::ProcessingRecord;
-pub use processing_document::ProcessingDocument;
-pub use record::{
-    CheckpointRecord, Explanation, LayoutRecord, MachinesRecord, NoticeRecord, PlanRecord, PriceRecord, PurchaseTerms,
-    StagingRecord, StepPart, StepRecord, SweepRecord, TimeRecord, WaitRecord,
-};
+pub use processing::{ProcessingRecord, processing_id};
+pub use processing_document::{ProcessingContext, ProcessingDocument};
+pub use record::cost::{BillLineRecord, CostRecord};
+pub use record::input::{FixKind, FixRecord, InputRecord};
+pub use record::machines::{MachinesRecord, PriceRecord, PurchaseTerms};
+pub use record::run::{CheckpointRecord, NoticeRecord, StagingRecord, SweepRecord, TimeRecord, WaitRecord};
+pub use record::serving::{LatencyRecord, ServingDetail, ServingRecord, StandbyPlace, StandbyRecord};
+pub use record::spot::{CostBar, PoolRecord, SpotRecord};
+pub use record::step::{LayoutRecord, StepPart, StepRecord, time_parts};
+pub use record::{Explanation, PlanRecord};
 pub use refused::{FindingRecord, RejectionReason, RejectionRecord, TermsOutcome, TermsRecord};
 pub use remark::Remark;
-pub use serving::{LatencyRecord, ServingDetail, ServingRecord, StandbyPlace, StandbyRecord};
-pub use spot::{CostBar, PoolRecord, SpotRecord};
-pub use workload::{AskedServing, InputsRecord, WorkloadRecord};
+pub use workload::{AskedServing, InputsRecord, WorkloadRecord, stated};
 
+use crate::candidate::Plan;
+use crate::choose::{Counts, PlanSet};
 use gpuplan_workload::file::WorkloadFile;
 
 /// The whole answer of `gpuplan plan` for work on GPUs.
@@ -86,6 +86,9 @@ pub struct PlanDocument {
     /// For a workload with `[[phase]]`: each phase and their total. The rest of the document is then about the costliest one.
     #[serde(flatten)]
     pub phases: Option<PhasesRecord>,
+    /// For `plan --from JOB`: the existing job, its plan on its own machines, and the difference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Value>,
 }
 
 /// How much was looked at.
@@ -103,6 +106,33 @@ pub struct CountsRecord {
 }
 
 impl PlanDocument {
+    /// The document of an answer of the planner.
+    pub fn new(set: &PlanSet, context: &Context) -> Self {
+        let record = |plan: &Plan| PlanRecord::new(plan, context);
+        Self {
+            version: VERSION,
+            generated_at: context.now,
+            valid_until: set.recommendation.as_ref().map(|plan| plan.valid_until(context.world.market)),
+            inputs: InputsRecord::new(context),
+            workload: WorkloadRecord::new(context),
+            limits: stated(&context.file.limits),
+            plans: Plans {
+                recommendation: set.recommendation.as_ref().map(record),
+                frontier: set.frontier.iter().map(record).collect(),
+                alternatives: set.alternatives.iter().map(record).collect(),
+            },
+            terms: set.terms.iter().map(TermsRecord::new).collect(),
+            rejected: set.rejected.iter().map(RejectionRecord::new).collect(),
+            nearest: set.nearest.iter().map(RejectionRecord::new).collect(),
+            counts: set.counts.into(),
+            findings: set.findings.iter().map(FindingRecord::new).collect(),
+            notes: set.notes.clone(),
+            warnings: Vec::new(),
+            phases: None,
+            from: None,
+        }
+    }
+
     /// Reads the text of a plan file; the version is checked before anything else.
     pub fn read(text: &str) -> Result<Self, DocumentError> {
         Self::from_value(error::checked(text)?)
@@ -117,6 +147,11 @@ impl PlanDocument {
         serde_json::from_value(value).map_err(|error| DocumentError::Malformed { detail: error.to_string() })
     }
 
+    /// As JSON, for those who hand it on.
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("a plan document has text keys")
+    }
+
     /// The plan with this id, else the recommended one.
     pub fn pick(&self, id: Option<&str>) -> Result<&PlanRecord, DocumentError> {
         self.plans.pick(id)
@@ -125,6 +160,13 @@ impl PlanDocument {
     /// What the workload file or a flag says of one limit, such as `deadline`.
     pub fn limit(&self, name: &str) -> Option<&str> {
         self.limits.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+    }
+}
+
+impl From<Counts> for CountsRecord {
+    fn from(counts: Counts) -> Self {
+        let Counts { offers, shapes, layouts_estimated, candidates } = counts;
+        Self { offers, shapes, layouts_estimated, candidates }
     }
 }
 
@@ -171,5 +213,41 @@ impl AnyDocument {
             Self::Gpu(document) => &document.workload.file,
             Self::Processing(document) => &document.workload.file,
         })
+    }
+}
+
+impl AnyDocument {
+    /// The document of the costliest phase with all phases, their total and the whole question beside it.
+    pub fn with_phases(
+        mut self,
+        name: &str,
+        file: &WorkloadFile,
+        valid_until: Option<Timestamp>,
+        phases: PhasesRecord,
+    ) -> Self {
+        let (limits, stated) = (stated(&file.limits), stated(file));
+        match &mut self {
+            Self::Gpu(document) => {
+                (document.workload.name, document.workload.file) = (name.to_owned(), stated);
+                (document.limits, document.valid_until, document.phases) = (limits, valid_until, Some(phases));
+            }
+            Self::Processing(document) => {
+                (document.workload.name, document.workload.file) = (name.to_owned(), stated);
+                (document.limits, document.valid_until, document.phases) = (limits, valid_until, Some(phases));
+            }
+        }
+        self
+    }
+
+    /// The recommended plan and the notes, as a phase of several has them.
+    pub fn into_phase(self) -> (Option<AnyPlan>, Vec<String>) {
+        match self {
+            Self::Gpu(document) => {
+                (document.plans.recommendation.map(|plan| AnyPlan::Gpu(Box::new(plan))), document.notes)
+            }
+            Self::Processing(document) => {
+                (document.plans.recommendation.map(|plan| AnyPlan::Processing(Box::new(plan))), document.notes)
+            }
+        }
     }
 }

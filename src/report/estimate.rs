@@ -4,32 +4,10 @@ use serde_json::{Value, json};
 
 use crate::format;
 use crate::table::{Column, render};
-use gpuplan_estimate::{MemoryBreakdown, StepEstimate, Subject, TimeBreakdown};
+use gpuplan_estimate::{MemoryBreakdown, StepEstimate, Subject};
+use gpuplan_plan::document::time_parts;
 use gpuplan_units::{Band, Bytes};
 use gpuplan_workload::Measure;
-
-/// Parts of a step with their names, largest kinds first.
-pub fn time_parts(time: &TimeBreakdown) -> Vec<(&'static str, f64)> {
-    let parts = [
-        ("matrix products", time.matmul),
-        ("attention", time.attention),
-        ("element-wise kernels", time.elementwise),
-        ("output head and loss", time.head),
-        ("kernel launches", time.launch),
-        ("tensor parallel traffic", time.tensor_parallel),
-        ("expert exchange", time.expert_parallel),
-        ("context exchange", time.context_parallel),
-        ("dequantisation", time.dequantise),
-        ("pipeline bubble", time.bubble),
-        ("data parallel traffic", time.data_parallel),
-        ("slowest machine", time.jitter),
-        ("optimizer", time.optimizer),
-        ("waiting for input", time.input),
-    ];
-    let mut shown: Vec<_> = parts.into_iter().filter(|(_, seconds)| *seconds > 0.0005 * time.total).collect();
-    shown.sort_by(|a, b| b.1.total_cmp(&a.1));
-    shown
-}
 
 /// Parts of a GPU's memory, largest first.
 pub fn memory_parts(memory: &MemoryBreakdown) -> Vec<(&'static str, f64)> {

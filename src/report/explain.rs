@@ -3,16 +3,16 @@
 use crate::estimate::breakdown;
 use crate::format;
 use crate::input;
-use crate::plan_json::{Context, PlanJson, plan_json};
 use crate::plan_text::{bill, wrap};
 use crate::serving_text;
 use crate::spot_text;
 use gpuplan_estimate::scaling;
 use gpuplan_plan::Plan;
+use gpuplan_plan::document::{Context, PlanRecord};
 use gpuplan_units::Hours;
 
 pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context, width: u16) -> String {
-    let json = plan_json(plan, context);
+    let json = PlanRecord::new(plan, context);
     let memory = context.world.hardware.instance(plan.instance).node.gpu_memory;
     let mut rows = machine_rows(plan, &json, context);
     rows.extend(run_rows(plan, &json, context));
@@ -33,14 +33,14 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
 }
 
 /// What is rented, and on what terms.
-fn machine_rows(plan: &Plan, json: &PlanJson, context: &Context) -> Vec<(&'static str, String)> {
+fn machine_rows(plan: &Plan, json: &PlanRecord, context: &Context) -> Vec<(&'static str, String)> {
     let instance = context.world.hardware.instance(plan.instance);
     let gpu = context.world.hardware.gpu(instance.node.gpu);
     let vcpus = if instance.vcpus > 0 { format!("{} vCPUs, ", instance.vcpus) } else { String::new() };
     let terms = format!(
         "{} at {} an hour a machine, {} old, from {}",
-        json.purchase,
-        format::rate(json.rate_usd_per_hour),
+        json.machines.purchase.word(),
+        format::rate(json.machines.rate_usd_per_hour),
         format::age(json.price.observed_at, context.now),
         json.price.source
     );
@@ -56,7 +56,7 @@ fn machine_rows(plan: &Plan, json: &PlanJson, context: &Context) -> Vec<(&'stati
 }
 
 /// How the work runs on it, how long and for how much.
-fn run_rows(plan: &Plan, json: &PlanJson, context: &Context) -> Vec<(&'static str, String)> {
+fn run_rows(plan: &Plan, json: &PlanRecord, context: &Context) -> Vec<(&'static str, String)> {
     let mut rows = serving_text::rows(plan, context);
     if rows.is_empty() {
         let layout = &json.layout;
@@ -67,11 +67,11 @@ fn run_rows(plan: &Plan, json: &PlanJson, context: &Context) -> Vec<(&'static st
         rows.push(("layout", settings));
     }
     let step = if json.serving.is_some() { "round" } else { "step" };
-    rows.push((step, format::step_band(json.step_seconds)));
+    rows.push((step, format::step_band(json.step.step_seconds)));
     rows.push(("run", format!("{} expected, {} at 90 %", plan.hours(), Hours(plan.run.hours.p90))));
     rows.extend(spot_text::rows(plan, context));
     let (cost, interruptions) = (&plan.cost, &plan.run.interruptions);
-    let (busy, utilization) = (json.gpu_utilization.expected, json.model_flop_utilization);
+    let (busy, utilization) = (json.step.gpu_utilization.expected, json.step.model_flop_utilization);
     rows.extend([
         ("GPU-hours", format::thousands(plan.gpu_hours().round() as i128)),
         ("cost", format!("{} expected, {} at 90 %", format::usd(cost.expected), format::usd(cost.p90))),

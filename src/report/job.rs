@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use crate::fit::{ALWAYS, Wish, fit};
 use crate::format::{rate, seen, three_figures, usd};
-use crate::plan_json::{Context, plan_json};
 use crate::plan_text::wrap;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, Said};
 use gpuplan_market::Market;
 use gpuplan_plan::Plan;
+use gpuplan_plan::document::{Context, PlanRecord};
 use gpuplan_plan::explain::plan_id;
 use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
 use gpuplan_units::{Hours, Usd};
@@ -266,7 +266,7 @@ pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>,
     });
     json!({
         "job": asked_json(asked, hardware),
-        "baseline": baseline.map(|(plan, context)| plan_json(plan, context)),
+        "baseline": baseline.map(|(plan, context)| PlanRecord::new(plan, context)),
         "difference": difference,
     })
 }

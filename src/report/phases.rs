@@ -1,11 +1,11 @@
-//! Phases one after the other, for people and as JSON (contract section 3): each one's recommended plan, and the total.
+//! Phases one after the other, for people and as a plan document: each one's recommended plan, and the total.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::format;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
+use gpuplan_plan::document::{AnyDocument, PhaseRecord, PhasesRecord, TotalRecord};
 use gpuplan_plan::phases::{Taken, Total};
 use gpuplan_units::{Bytes, Hours, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
@@ -35,7 +35,7 @@ pub struct Answer {
     /// What is worth a line below the table.
     pub remark: Option<String>,
     /// As `plan --phase` gives it.
-    pub document: Value,
+    pub document: AnyDocument,
 }
 
 pub struct Whole<'a> {
@@ -47,31 +47,25 @@ pub struct Whole<'a> {
 }
 
 /// The document of the costliest phase, whose plan is the top recommendation, with all phases and their total beside it.
-pub fn document(whole: &Whole) -> Value {
+pub fn document(whole: &Whole) -> AnyDocument {
     let costliest = whole.answers.iter().max_by_key(|answer| answer.taken.cost.expected);
-    let mut document = costliest.map_or_else(|| json!({}), |answer| answer.document.clone());
-    if let Some(workload) = document.get_mut("workload") {
-        workload["file"] = crate::plan_json::stated(whole.file);
-        workload["name"] = json!(whole.name);
-    }
-    document["limits"] = crate::plan_json::stated(&whole.file.limits);
-    document["valid_until"] = json!(whole.answers.iter().map(|answer| answer.valid_until).min());
-    document["phases"] = whole.answers.iter().map(phase).collect();
-    document["total"] = json!(whole.total);
-    document["total"]["deadline_hours"] = json!(whole.deadline);
-    document
+    let costliest = costliest.expect("a workload with phases has at least one").document.clone();
+    let valid_until = whole.answers.iter().map(|answer| answer.valid_until).min();
+    let phases = whole.answers.iter().map(phase).collect();
+    let total = TotalRecord::new(whole.total, whole.deadline);
+    costliest.with_phases(whole.name, whole.file, valid_until, PhasesRecord { phases, total })
 }
 
-fn phase(answer: &Answer) -> Value {
-    let of = |key: &str| answer.document.get(key).cloned().unwrap_or_default();
-    json!({
-        "name": answer.name,
-        "hands_over_bytes": answer.hands_over.map(|bytes| bytes.0),
-        "deadline_hours": answer.deadline,
-        "recommendation": of("recommendation"),
-        "notes": of("notes"),
-        "assumed": answer.assumed,
-    })
+fn phase(answer: &Answer) -> PhaseRecord {
+    let (recommendation, notes) = answer.document.clone().into_phase();
+    PhaseRecord {
+        name: answer.name.clone(),
+        hands_over_bytes: answer.hands_over,
+        deadline_hours: answer.deadline,
+        recommendation,
+        notes,
+        assumed: answer.assumed.clone(),
+    }
 }
 
 pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {

@@ -1,7 +1,8 @@
 //! Plans as CSV: the frontier and the best of the other GPUs, one a row, units in the column names.
 
 use crate::csv_text::csv_text;
-use crate::plan_json::{Context, plan_json};
+use gpuplan_plan::document::{Context, PlanRecord};
+use gpuplan_plan::explain::plan_id;
 use gpuplan_plan::{Plan, PlanSet};
 
 pub const COLUMNS: [&str; 22] = [
@@ -30,34 +31,34 @@ pub const COLUMNS: [&str; 22] = [
 ];
 
 pub fn text(set: &PlanSet, context: &Context) -> String {
-    let best = set.recommendation.as_ref().map(|plan| plan_json(plan, context).id);
+    let best = set.recommendation.as_ref().map(|plan| plan_id(context.world, plan));
     csv_text(&COLUMNS, set.frontier.iter().chain(&set.alternatives).map(|plan| row(plan, best.as_deref(), context)))
 }
 
 fn row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
-    let json = plan_json(plan, context);
+    let json = PlanRecord::new(plan, context);
     vec![
         json.id.clone(),
         (best == Some(json.id.as_str())).to_string(),
-        json.cloud,
-        json.region,
-        json.zone_id.unwrap_or_default(),
-        json.instance_type,
-        json.gpu,
-        json.gpus_per_node.to_string(),
-        json.nodes.to_string(),
-        json.purchase.to_owned(),
-        json.rate_usd_per_hour.to_string(),
+        json.machines.cloud,
+        json.machines.region,
+        json.machines.zone_id.unwrap_or_default(),
+        json.machines.instance_type,
+        json.machines.gpu,
+        json.machines.gpus_per_node.to_string(),
+        json.machines.nodes.to_string(),
+        json.machines.purchase.word().to_owned(),
+        json.machines.rate_usd_per_hour.to_string(),
         format!("{:?}", json.price.origin).to_lowercase(),
         json.price.observed_at.to_string(),
         json.layout.label,
         json.layout.micro_batch.to_string(),
-        json.step_seconds.expected.to_string(),
-        json.bound_by,
-        json.run_hours.expected.to_string(),
-        json.run_hours.p90.to_string(),
-        json.gpu_hours.to_string(),
-        json.cost_usd.expected.to_string(),
-        json.cost_usd.p90.to_string(),
+        json.step.step_seconds.expected.to_string(),
+        json.step.bound_by,
+        json.time.run_hours.expected.to_string(),
+        json.time.run_hours.p90.to_string(),
+        plan.gpu_hours().to_string(),
+        json.cost.cost_usd.expected.to_string(),
+        json.cost.cost_usd.p90.to_string(),
     ]
 }

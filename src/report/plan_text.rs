@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 
 use crate::format;
 use crate::input;
-use crate::plan_json::{Context, PlanJson, SweepJson, plan_json};
 use crate::profile_text;
 use crate::serving_text;
 use crate::spot_text;
 use crate::table::{Column, footer, render};
 use gpuplan_market::Offer;
+use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
 use gpuplan_plan::explain::plan_id;
 use gpuplan_plan::filters::Reason;
 use gpuplan_plan::{Bill, Plan, PlanSet, Rejection};
@@ -104,17 +104,16 @@ fn rate_words(offer: &Offer, context: &Context) -> String {
     )
 }
 
-fn sweep_words(sweep: &SweepJson) -> String {
-    let SweepJson { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
+fn sweep_words(sweep: &SweepRecord) -> String {
+    let SweepRecord { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
     let card = if gpus_per_run.is_slice() || gpus_per_run.devices() == 1 { "GPU" } else { "GPUs" };
-    let hours = Hours(*run_hours);
     format!(
-        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {hours}; one bill"
+        "{runs} runs, {side_by_side} beside each other on the machine, {gpus_per_run} {card} each, {rounds} rounds of {run_hours}; one bill"
     )
 }
 
 fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
-    let json = plan_json(plan, context);
+    let json = PlanRecord::new(plan, context);
     let world = context.world;
     let offer = world.market.offer(plan.offer);
     let instance = world.hardware.instance(plan.instance);
@@ -181,7 +180,7 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
 }
 
 /// How a training run works.
-fn training_rows(plan: &Plan, json: &PlanJson, card: Bytes) -> Vec<(&'static str, String)> {
+fn training_rows(plan: &Plan, json: &PlanRecord, card: Bytes) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(sweep) = &json.sweep {
         rows.push(("sweep", sweep_words(sweep)));
@@ -193,13 +192,17 @@ fn training_rows(plan: &Plan, json: &PlanJson, card: Bytes) -> Vec<(&'static str
             json.layout.label, json.layout.micro_batch, json.layout.grad_accumulation
         ),
     ));
-    let speed = json.tokens_per_second.map_or_else(
-        || format!("{} samples/s", format::count(json.samples_per_second.expected)),
+    let speed = json.step.tokens_per_second.map_or_else(
+        || format!("{} samples/s", format::count(json.step.samples_per_second.expected)),
         |tokens| format!("{} tokens/s", format::count(tokens.expected)),
     );
     rows.push((
         "step",
-        format!("{}, {speed}, {:.0} % MFU", format::step_band(json.step_seconds), json.model_flop_utilization * 100.0),
+        format!(
+            "{}, {speed}, {:.0} % MFU",
+            format::step_band(json.step.step_seconds),
+            json.step.model_flop_utilization * 100.0
+        ),
     ));
     rows.push(("memory", format!("{} of {card} a GPU", Bytes(plan.step.memory.required))));
     let saving = plan.run.saving;

@@ -1,114 +1,13 @@
-//! A plan for work without GPU, for people and as JSON: the keys of contract section 3 that have a meaning for it, and its own.
+//! A plan for work without GPU, for people.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
 
 use crate::format;
-use crate::plan_json::{Inputs, bill_line, stated};
 use crate::plan_text::{bill_table, rejected, wrap};
 use crate::table::{Column, footer, render};
+use gpuplan_plan::document::{ProcessingContext as Context, processing_id as id};
 use gpuplan_plan::processing::{ProcessingPlan, ProcessingSet};
 use gpuplan_units::Hours;
-use gpuplan_workload::Processing;
-use gpuplan_workload::file::WorkloadFile;
-
-/// Everything beside the plans.
-pub struct Context<'a> {
-    pub work: &'a Processing,
-    /// As it was asked, flags included.
-    pub file: &'a WorkloadFile,
-    pub assumed: &'a [String],
-    pub notes: &'a [String],
-    pub now: Timestamp,
-    pub inputs: Inputs,
-}
-
-/// As `plan_id` of machines with GPUs.
-pub fn id(plan: &ProcessingPlan) -> String {
-    let place = plan.on.place.zone_id.as_deref().unwrap_or(&plan.on.place.region);
-    format!("{}/{place}/{}x{}/{}", plan.on.host.cloud, plan.on.host.name, plan.nodes, plan.on.purchase.word())
-}
-
-pub fn document(set: &ProcessingSet, context: &Context) -> Value {
-    let plain = |plan: &ProcessingPlan| plan_json(plan, &[]);
-    json!({
-        "version": 1,
-        "generated_at": context.now,
-        "valid_until": set.recommendation.as_ref().map(ProcessingPlan::valid_until),
-        "inputs": context.inputs,
-        "workload": {
-            "name": context.work.name,
-            "task": "processing",
-            "processing": {
-                "samples": context.work.samples,
-                "cpu_seconds_per_sample": gpuplan_estimate::processing::cpu_seconds(context.work),
-                "reads_bytes": context.work.reads,
-                "writes_bytes": context.work.writes,
-                "shard_seconds": context.work.shard,
-            },
-            "assumed": context.assumed,
-            "file": stated(context.file),
-        },
-        "limits": stated(&context.file.limits),
-        "recommendation": set.recommendation.as_ref().map(|plan| plan_json(plan, &set.because)),
-        "frontier": set.frontier.iter().map(plain).collect::<Vec<_>>(),
-        "alternatives": set.alternatives.iter().map(plain).collect::<Vec<_>>(),
-        "on_gpu_machines": set.on_gpu_machines.as_ref().map(plain),
-        "rejected": set.rejected,
-        "counts": { "offers": set.offers, "candidates": set.candidates },
-        "notes": context.notes,
-    })
-}
-
-fn plan_json(plan: &ProcessingPlan, because: &[String]) -> Value {
-    let (on, work) = (&plan.on, &plan.work);
-    let samples_take = work.seconds();
-    json!({
-        "id": id(plan),
-        "cloud": on.host.cloud,
-        "region": on.place.region,
-        "zone_id": on.place.zone_id,
-        "instance_type": on.host.name,
-        // What stands idle; of machines without GPU nothing.
-        "gpu": on.gpu,
-        "gpus_per_node": if on.gpu.is_none() { json!(0) } else { Value::Null },
-        "vcpus_per_node": on.host.vcpus,
-        "nodes": plan.nodes,
-        "purchase": on.purchase,
-        "rate_usd_per_hour": on.quote.rate,
-        "price": {
-            "origin": on.quote.origin,
-            "observed_at": on.quote.observed_at,
-            "source": on.source,
-            "stale": on.is_stale,
-            "suspect": on.suspicions,
-        },
-        "bound_by": work.bound,
-        "work": {
-            "seconds": samples_take,
-            "cores_per_node": work.cores,
-            "computing_seconds": work.computing,
-            "reading_seconds": work.reading,
-            "writing_seconds": work.writing,
-        },
-        "losses": plan.losses.map(|losses| json!({
-            "mean_hours_between": losses.up,
-            "mean_hours_without": losses.down,
-            "hours_each": losses.each,
-            "basis": losses.basis,
-        })),
-        "layout": null,
-        "gpu_utilization": null,
-        "checkpoint": null,
-        "wait_hours": "unknown",
-        "run_hours": plan.hours,
-        "cost_usd": plan.cost,
-        "bill": plan.bill.lines.iter().map(bill_line).collect::<Vec<_>>(),
-        "chance_by_deadline": plan.chance_by_deadline,
-        "because": because,
-        "advice": [],
-    })
-}
 
 /// One line for the answer of several phases.
 pub fn remark(set: &ProcessingSet) -> Option<String> {

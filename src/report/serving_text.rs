@@ -1,9 +1,8 @@
 //! A plan of a served model for a person: what is asked, what it does, and tables by latency instead of hours.
 
 use crate::format;
-use crate::plan_json::Context;
-use crate::serving_json::{ServingJson, serving_json};
 use crate::table::{Column, footer, render};
+use gpuplan_plan::document::{Context, ServingRecord};
 use gpuplan_plan::explain::plan_id;
 use gpuplan_plan::{Plan, PlanSet};
 use gpuplan_units::{Bytes, Usd};
@@ -50,7 +49,7 @@ fn lengths(workload: &Workload, serving: &Serving) -> String {
 
 /// The rows of a recommendation that a training plan has others for.
 pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
-    let (Some(json), Some(serving)) = (serving_json(plan, context), context.workload.serving) else {
+    let (Some(json), Some(serving)) = (ServingRecord::new(plan, context), context.workload.serving) else {
         return Vec::new();
     };
     let detail = &json.serving;
@@ -164,7 +163,7 @@ fn memory(plan: &Plan, context: &Context, serving: &Serving) -> String {
     format!("{} of {card} a GPU: {} of weights{cache}", Bytes(memory.required), Bytes(memory.weights))
 }
 
-fn money(json: &ServingJson, serving: &Serving) -> String {
+fn money(json: &ServingRecord, serving: &Serving) -> String {
     let said = |amount: Option<Usd>| amount.map_or("-".to_owned(), price);
     match (json.usd_per_million_images, serving.answer_tokens) {
         (Some(images), _) => format!("{} a million images", price(images)),
@@ -203,7 +202,7 @@ pub fn plans_table(title: &str, plans: &[Plan], set: &PlanSet, context: &Context
 }
 
 fn plan_row(plan: &Plan, best: Option<&str>, is_job: bool, context: &Context) -> Option<Vec<String>> {
-    let json = serving_json(plan, context)?;
+    let json = ServingRecord::new(plan, context)?;
     let world = context.world;
     let offer = world.market.offer(plan.offer);
     let instance = world.hardware.instance(plan.instance);

@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::format;
-use crate::plan_json::Context;
 use crate::plan_text::wrap;
-use crate::spot_json::histogram;
 use crate::table::{Column, render};
 use gpuplan_plan::Plan;
+use gpuplan_plan::document::{Context, CostBar};
 use gpuplan_plan::spot::Outlook;
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_units::Hours;
@@ -63,7 +62,7 @@ fn outlook(plan: &Plan) -> Option<(&Outlook, &Forecast)> {
 pub fn tables(plan: &Plan, context: &Context, width: u16) -> String {
     let Some((spot, forecast)) = outlook(plan) else { return String::new() };
     let mut out = String::new();
-    let bars = histogram(&forecast.costs);
+    let bars = CostBar::histogram(&forecast.costs);
     if !bars.is_empty() {
         let _ = writeln!(out, "{}", wrap(&format!("Machine cost in {} replays", forecast.costs.len()), width, "  "));
         let most = bars.iter().map(|bar| bar.share).fold(0.0, f64::max);

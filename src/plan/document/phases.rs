@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::document::processing::ProcessingRecord;
 use crate::document::record::PlanRecord;
+use crate::phases::Total;
 use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
 
 /// All phases and what they take together.
@@ -69,5 +70,12 @@ impl<'de> Deserialize<'de> for AnyPlan {
             serde_json::from_value(value).map(Self::Gpu)
         };
         read.map_err(D::Error::custom)
+    }
+}
+
+impl TotalRecord {
+    /// What all phases take, and the deadline of all.
+    pub fn new(total: Total, deadline: Option<Hours>) -> Self {
+        Self { run_hours: total.run_hours, cost_usd: total.cost_usd, deadline_hours: deadline }
     }
 }

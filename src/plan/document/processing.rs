@@ -3,9 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::document::bill::BillLineRecord;
 use crate::document::plans::Identified;
-use crate::document::record::{PriceRecord, PurchaseTerms, WaitRecord};
+use crate::document::record::cost::BillLineRecord;
+use crate::document::record::machines::{PriceRecord, PurchaseTerms};
+use crate::document::record::run::WaitRecord;
+use crate::processing::{Losses, ProcessingPlan};
 use gpuplan_estimate::processing::WorkBound;
 use gpuplan_units::{Band, Hours, Quantiles, Seconds, Usd, UsdPerHour};
 
@@ -126,5 +128,78 @@ pub struct WithoutGpu {
 impl Identified for ProcessingRecord {
     fn id(&self) -> &str {
         &self.id
+    }
+}
+
+/// As the id of a plan with GPUs.
+pub fn processing_id(plan: &ProcessingPlan) -> String {
+    let on = &plan.on;
+    let place = on.place.zone_id.as_deref().unwrap_or(&on.place.region);
+    format!("{}/{place}/{}x{}/{}", on.host.cloud, on.host.name, plan.nodes, on.purchase.word())
+}
+
+impl ProcessingRecord {
+    /// The record of a plan of the planner, and why it was chosen.
+    pub fn new(plan: &ProcessingPlan, because: &[String]) -> Self {
+        let (on, work) = (&plan.on, &plan.work);
+        Self {
+            id: processing_id(plan),
+            machines: ProcessingMachines::new(plan),
+            price: PriceRecord {
+                origin: on.quote.origin,
+                observed_at: on.quote.observed_at,
+                source: on.source.to_string(),
+                stale: on.is_stale,
+                suspect: on.suspicions.to_vec(),
+            },
+            work: ProcessingWork {
+                bound_by: work.bound,
+                work: WorkRecord {
+                    seconds: work.seconds(),
+                    cores_per_node: work.cores,
+                    computing_seconds: Seconds(work.computing),
+                    reading_seconds: Seconds(work.reading),
+                    writing_seconds: Seconds(work.writing),
+                },
+            },
+            losses: plan.losses.map(LossesRecord::new),
+            without: WithoutGpu::default(),
+            wait_hours: WaitRecord::default(),
+            run_hours: plan.hours,
+            cost_usd: plan.cost,
+            bill: BillLineRecord::lines(&plan.bill),
+            chance_by_deadline: plan.chance_by_deadline,
+            because: because.to_vec(),
+            advice: Vec::new(),
+        }
+    }
+}
+
+impl ProcessingMachines {
+    fn new(plan: &ProcessingPlan) -> Self {
+        let on = &plan.on;
+        Self {
+            cloud: on.host.cloud.to_string(),
+            region: on.place.region.to_string(),
+            zone_id: on.place.zone_id.as_ref().map(ToString::to_string),
+            instance_type: on.host.name.to_string(),
+            gpu: on.gpu.map(ToString::to_string),
+            gpus_per_node: on.gpu.is_none().then_some(0),
+            vcpus_per_node: on.host.vcpus,
+            nodes: plan.nodes,
+            purchase: on.purchase.into(),
+            rate_usd_per_hour: on.quote.rate,
+        }
+    }
+}
+
+impl LossesRecord {
+    fn new(losses: Losses) -> Self {
+        Self {
+            mean_hours_between: Hours(losses.up),
+            mean_hours_without: Hours(losses.down),
+            hours_each: Hours(losses.each),
+            basis: losses.basis.to_owned(),
+        }
     }
 }

@@ -5,13 +5,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::document::error::{DocumentError, check_version};
+use crate::document::error::{DocumentError, VERSION, check_version};
 use crate::document::phases::PhasesRecord;
 use crate::document::plans::Plans;
 use crate::document::processing::ProcessingRecord;
 use crate::document::refused::RejectionRecord;
-use crate::document::workload::InputsRecord;
+use crate::document::workload::{InputsRecord, stated};
+use crate::processing::{ProcessingPlan, ProcessingSet};
+use gpuplan_estimate::processing::cpu_seconds;
 use gpuplan_units::{Bytes, Seconds};
+use gpuplan_workload::Processing;
+use gpuplan_workload::file::WorkloadFile;
 
 /// The whole answer of `gpuplan plan` for data processing: the fields of a plan document that have a meaning for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -111,4 +115,64 @@ impl ProcessingDocument {
 /// Whether a plan document is one of this kind.
 pub(super) fn is_processing(value: &Value) -> bool {
     value.pointer("/workload/task").and_then(Value::as_str) == Some("processing")
+}
+
+/// Data processing that was asked for, and what its answer rests on.
+pub struct ProcessingContext<'a> {
+    /// Complete, with what was assumed.
+    pub work: &'a Processing,
+    /// As it was asked, flags included.
+    pub file: &'a WorkloadFile,
+    /// What nobody said.
+    pub assumed: &'a [String],
+    /// What else is worth knowing.
+    pub notes: &'a [String],
+    /// The moment of the answer.
+    pub now: Timestamp,
+    /// Hashes of catalog and prices.
+    pub inputs: InputsRecord,
+}
+
+impl ProcessingDocument {
+    /// The document of an answer of the planner.
+    pub fn new(set: &ProcessingSet, context: &ProcessingContext) -> Self {
+        let plain = |plan: &ProcessingPlan| ProcessingRecord::new(plan, &[]);
+        Self {
+            version: VERSION,
+            generated_at: context.now,
+            valid_until: set.recommendation.as_ref().map(ProcessingPlan::valid_until),
+            inputs: context.inputs.clone(),
+            workload: ProcessingWorkload::new(context),
+            limits: stated(&context.file.limits),
+            plans: Plans {
+                recommendation: set.recommendation.as_ref().map(|plan| ProcessingRecord::new(plan, &set.because)),
+                frontier: set.frontier.iter().map(plain).collect(),
+                alternatives: set.alternatives.iter().map(plain).collect(),
+            },
+            on_gpu_machines: set.on_gpu_machines.as_ref().map(plain),
+            rejected: set.rejected.iter().map(RejectionRecord::new).collect(),
+            counts: ProcessingCounts { offers: set.offers as u64, candidates: set.candidates as u64 },
+            notes: context.notes.to_vec(),
+            phases: None,
+        }
+    }
+}
+
+impl ProcessingWorkload {
+    fn new(context: &ProcessingContext) -> Self {
+        let work = context.work;
+        Self {
+            name: work.name.clone(),
+            task: ProcessingTask::Processing,
+            processing: AskedProcessing {
+                samples: work.samples,
+                cpu_seconds_per_sample: cpu_seconds(work).map(Seconds),
+                reads_bytes: work.reads,
+                writes_bytes: work.writes,
+                shard_seconds: work.shard,
+            },
+            assumed: context.assumed.to_vec(),
+            file: stated(context.file),
+        }
+    }
 }

@@ -3,6 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::document::remark::Remark;
+use crate::filters::{Reason, Rejection};
+use crate::terms::Terms;
+use crate::what_if::PricedFinding;
 use gpuplan_units::{Hours, Quantiles, Usd};
 use gpuplan_workload::profile::Finding;
 
@@ -18,6 +22,9 @@ pub struct RejectionRecord {
     /// What would let it in.
     #[serde(default)]
     pub nearest_fix: String,
+    /// Why, with figures; its sentence is `detail`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Remark>,
     /// Candidates that this line is about.
     #[serde(default = "one")]
     pub count: u64,
@@ -115,4 +122,65 @@ pub struct FindingRecord {
     /// Why nobody can say what it would save.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_unpriced: Option<String>,
+}
+
+impl RejectionRecord {
+    pub(super) fn new(rejection: &Rejection) -> Self {
+        Self {
+            what: rejection.what.clone(),
+            reason: rejection.reason.into(),
+            detail: rejection.detail.clone(),
+            nearest_fix: rejection.nearest_fix.clone(),
+            why: None,
+            count: rejection.count,
+        }
+    }
+}
+
+impl From<Reason> for RejectionReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Policy => Self::Policy,
+            Reason::NotOffered => Self::NotOffered,
+            Reason::PriceSuspect => Self::PriceSuspect,
+            Reason::PriceStale => Self::PriceStale,
+            Reason::NoCapacity => Self::NoCapacity,
+            Reason::NoNetwork => Self::NoNetwork,
+            Reason::Memory => Self::Memory,
+            Reason::Layout => Self::Layout,
+            Reason::Latency => Self::Latency,
+            Reason::Availability => Self::Availability,
+            Reason::Unsupported => Self::Unsupported,
+            Reason::Deadline => Self::Deadline,
+            Reason::MaxPrice => Self::MaxPrice,
+            Reason::Budget => Self::Budget,
+            Reason::Dominated => Self::Dominated,
+        }
+    }
+}
+
+impl TermsRecord {
+    pub(super) fn new(terms: &Terms) -> Self {
+        let outcome = match &terms.outcome {
+            Ok(plan) => TermsOutcome::Kept {
+                run_hours: plan.run.hours,
+                cost_usd: plan.cost,
+                chance_by_deadline: plan.chance_by_deadline,
+                bound_to_usd: terms.bound_to,
+            },
+            Err(why) => TermsOutcome::Refused { refused: why.clone() },
+        };
+        Self { purchase: terms.purchase.to_owned(), outcome }
+    }
+}
+
+impl FindingRecord {
+    pub(super) fn new(priced: &PricedFinding) -> Self {
+        Self {
+            finding: priced.finding.clone(),
+            saves_usd: priced.saves_usd,
+            saves_hours: priced.saves_hours.map(Hours),
+            why_unpriced: priced.why_unpriced.map(str::to_owned),
+        }
+    }
 }

@@ -4,12 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::document::context::Context;
 use crate::document::error::DocumentError;
 use crate::document::remark::Remark;
 use gpuplan_estimate::OwnRun;
+use gpuplan_estimate::constants::Fitted;
 use gpuplan_units::{Hours, Seconds};
 use gpuplan_workload::file::WorkloadFile;
-use gpuplan_workload::{Precision, StoredFormat, Task};
+use gpuplan_workload::{Load, Precision, Serving, StoredFormat, Task};
 
 /// What an answer rests on: hashes of catalog, prices and measurements, and the seed of all draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -108,5 +110,76 @@ impl InputsRecord {
     /// A calibration or a profile corrected the estimate.
     pub fn is_measured(&self) -> bool {
         self.measured_sha256.is_some()
+    }
+}
+
+impl InputsRecord {
+    pub(super) fn new(context: &Context) -> Self {
+        let own_runs = context.world.correction.own_runs();
+        Self {
+            catalog_sha256: context.catalog_sha256.clone(),
+            offers_sha256: context.offers_sha256.clone(),
+            constants_version: Fitted::embedded().version.clone(),
+            measured_sha256: context.measured_sha256.clone(),
+            own_runs: own_runs.map(|own| own.runs().to_vec()).unwrap_or_default(),
+            policy_sha256: None,
+            seed: context.seed,
+        }
+    }
+}
+
+impl WorkloadRecord {
+    pub(super) fn new(context: &Context) -> Self {
+        let workload = context.workload;
+        Self {
+            name: workload.name.clone(),
+            model: workload.model.name.clone(),
+            parameters: Some(workload.model.parameters),
+            task: workload.training.task,
+            precision: workload.training.precision,
+            sequence_length: workload.training.sequence_length,
+            global_batch: workload.training.global_batch,
+            serving: workload.serving.as_ref().map(AskedServing::new),
+            assumed: context.assumed.to_vec(),
+            assumptions: Vec::new(),
+            file: stated(context.file),
+        }
+    }
+}
+
+impl AskedServing {
+    fn new(serving: &Serving) -> Self {
+        let (requests_per_second, hours, requests) = match serving.load {
+            Load::Steady { requests_per_second, hours } => (Some(requests_per_second), Some(hours), None),
+            Load::Job { requests } => (None, None, Some(requests)),
+        };
+        Self {
+            requests_per_second,
+            hours,
+            requests,
+            prompt_tokens: serving.prompt_tokens,
+            answer_tokens: serving.answer_tokens,
+            time_to_first_token_seconds: serving.time_to_first_token,
+            time_per_token_seconds: serving.time_per_token,
+            weights: serving.weights,
+            kv_cache: serving.kv_cache,
+            availability: serving.availability,
+        }
+    }
+}
+
+/// What was said and nothing else: keys that nobody gave are left out.
+pub fn stated(section: &impl Serialize) -> Map<String, Value> {
+    fn strip(fields: Map<String, Value>) -> Map<String, Value> {
+        let said = fields.into_iter().filter(|(_, value)| !value.is_null());
+        said.map(|(key, value)| match value {
+            Value::Object(inner) => (key, Value::Object(strip(inner))),
+            other => (key, other),
+        })
+        .collect()
+    }
+    match serde_json::to_value(section).expect("sections of a workload file have text keys") {
+        Value::Object(fields) => strip(fields),
+        _ => Map::new(),
     }
 }

@@ -3,6 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::candidate::Plan;
+use crate::cures::Cure;
+use crate::loading::Waiting;
+use gpuplan_hardware::InstanceType;
 use gpuplan_units::{Hours, Seconds, Usd};
 
 /// Seconds are those of a machine for the samples of one step.
@@ -74,4 +78,50 @@ pub enum FixKind {
     MoreVcpus,
     /// Machines with fewer GPUs in all.
     FewerGpus,
+}
+
+impl InputRecord {
+    /// `None` where nobody could tell.
+    pub(super) fn new(plan: &Plan, instance: &InstanceType) -> Option<Self> {
+        let feeding = plan.step.feeding.as_ref()?;
+        let waiting = Waiting::of(plan);
+        let each = f64::from(instance.vcpus) / f64::from(instance.node.devices());
+        let needed = feeding.cores_needed().filter(|_| feeding.cores > 0.0);
+        Some(Self {
+            limit: feeding.limit().word().to_owned(),
+            samples_per_step: feeding.samples,
+            compute_seconds: feeding.computing.map(Seconds),
+            read_seconds: feeding.reading.map(|read| Seconds(read.seconds)),
+            storage: feeding.reading.map(|read| read.from.to_owned()),
+            read_share: feeding.read_share,
+            copy_seconds: Seconds(feeding.copying),
+            gpu_decode_seconds: Seconds(feeding.jpeg_block),
+            loader_threads: feeding.threads,
+            vcpus_per_gpu: each,
+            vcpus_needed_per_gpu: needed.map(|needed| each * needed / feeding.cores),
+            wait_seconds: Seconds(feeding.waits),
+            wait_share: feeding.waiting_share(),
+            waiting_gpu_hours: waiting.map_or(0.0, |waiting| waiting.gpu_hours),
+            waiting_cost_usd: waiting.map_or(Usd::ZERO, |waiting| waiting.cost),
+            cures: plan.cures.iter().map(FixRecord::new).collect(),
+        })
+    }
+}
+
+impl FixRecord {
+    fn new(fix: &Cure) -> Self {
+        Self {
+            kind: match fix.cure {
+                "format" => FixKind::Format,
+                "gpu-decode" => FixKind::GpuDecode,
+                "stage" => FixKind::Stage,
+                "more-vcpus" => FixKind::MoreVcpus,
+                _ => FixKind::FewerGpus,
+            },
+            what: fix.what.clone(),
+            waiting_share: fix.waiting_share,
+            run_hours: Hours(fix.run_hours),
+            saves_usd: fix.saves_usd,
+        }
+    }
 }

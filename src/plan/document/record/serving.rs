@@ -3,6 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::candidate::Plan;
+use crate::choose::World;
+use crate::document::context::Context;
+use crate::service::Standby;
 use gpuplan_units::{Quantiles, Seconds, Usd, UsdPerHour};
 
 /// A served model, beside the fields of every plan.
@@ -81,4 +85,50 @@ pub struct StandbyPlace {
     pub nodes: u32,
     /// Of one machine.
     pub rate_usd_per_hour: UsdPerHour,
+}
+
+impl ServingRecord {
+    /// `None`: a plan of a training run.
+    pub fn new(plan: &Plan, context: &Context) -> Option<Self> {
+        let (served, serving) = (plan.step.served?, context.workload.serving?);
+        let counts_samples = context.workload.model.kind.counts_samples();
+        let million = |each: f64| Usd::from_dollars(plan.cost.expected.dollars() / (serving.requests() * each) * 1e6);
+        let answer = f64::from(serving.answer_tokens);
+        let per_token = Quantiles { expected: served.per_token, p50: served.per_token, p90: served.per_token };
+        Some(Self {
+            replicas: served.replicas,
+            latency_seconds: LatencyRecord { ttft: served.first_token, per_token },
+            usd_per_million_tokens: if counts_samples { None } else { million(serving.tokens()) },
+            usd_per_million_answer_tokens: if answer > 0.0 { million(answer) } else { None },
+            usd_per_million_images: if counts_samples { million(1.0) } else { None },
+            serving: ServingDetail {
+                requests_per_second: served.requests_per_second,
+                most_requests_per_second: served.most_requests_per_second,
+                load: served.requests_per_second / served.most_requests_per_second,
+                batch_limit: served.batch_limit,
+                batch: served.batch,
+                prompt_seconds: Seconds(served.prompt_seconds),
+                pass_seconds: Seconds(served.pass_seconds),
+                gpu_cache_bytes_per_token: served.cache_bytes_per_token,
+                gpus_per_replica: plan.step.setting.layout.model_parallel(),
+                standby: plan.standby.as_deref().map(|standby| StandbyRecord::new(standby, context.world)),
+            },
+        })
+    }
+}
+
+impl StandbyRecord {
+    fn new(standby: &Standby, world: World) -> Self {
+        let places = standby.places.iter().map(|(id, nodes)| {
+            let offer = world.market.offer(*id);
+            let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region).to_owned();
+            StandbyPlace { place, nodes: *nodes, rate_usd_per_hour: offer.quote.rate }
+        });
+        Self {
+            spare_nodes: standby.spare,
+            places: places.collect(),
+            too_few_replicas_share: standby.short,
+            on_demand_share: 1.0 - standby.up,
+        }
+    }
 }

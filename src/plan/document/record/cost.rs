@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::bill::{Bill, BillLine};
+use crate::candidate::Plan;
 use gpuplan_units::{Quantiles, Usd};
 
 /// What the whole run costs.
@@ -34,4 +36,25 @@ pub struct BillLineRecord {
     /// Where the price, or for lost work the risk, comes from.
     #[serde(default)]
     pub basis: String,
+}
+
+impl CostRecord {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self { cost_usd: plan.cost, full_cost_usd: plan.full_cost, bill: BillLineRecord::lines(&plan.bill) }
+    }
+}
+
+impl BillLineRecord {
+    /// All lines of a bill.
+    pub fn lines(bill: &Bill) -> Vec<Self> {
+        let record = |line: &BillLine| Self {
+            item: line.item.label().to_owned(),
+            quantity: line.quantity,
+            unit: line.unit.to_owned(),
+            unit_price_usd: line.unit_price,
+            cost_usd: line.cost,
+            basis: line.basis.to_string(),
+        };
+        bill.lines.iter().map(record).collect()
+    }
 }
