@@ -100,6 +100,7 @@ impl From<DiffError> for Diagnostic {
         let diagnostic = Self::new(Exit::Usage, error.to_string());
         match error {
             DiffError::Kinds(..) => diagnostic.hint("compare two files of the same command"),
+            DiffError::Plan { error, .. } => diagnostic.hint(error.hint()),
             DiffError::Unknown { .. } => diagnostic.hint("gpuplan plan FILE --output json >before.json"),
         }
     }

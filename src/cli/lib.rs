@@ -23,6 +23,7 @@ pub mod launch_on;
 pub mod live;
 pub mod patience;
 pub mod plan;
+mod plan_file;
 pub mod plan_from;
 mod plan_phases;
 mod plan_processing;
