@@ -21,7 +21,6 @@ use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
 use gpuplan_plan::filters::Why;
 use gpuplan_plan::physics::best_setting;
-use gpuplan_plan::document::time_parts;
 use gpuplan_report::{estimate as report, format, plan_text};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
@@ -103,7 +102,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
         OutputFormat::Json => printer.data(&format!("{:#}\n", report::json(&subject, &made, &resolved.assumed))),
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
-            for (name, seconds) in time_parts(&made.time) {
+            for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
                 let _ = writeln!(text, "{name},{seconds}");
             }
             printer.data(&text)

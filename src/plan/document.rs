@@ -9,6 +9,7 @@ pub mod phases;
 pub mod plans;
 pub mod processing;
 pub mod processing_document;
+pub mod reading;
 pub mod record;
 pub mod refused;
 pub mod remark;
@@ -22,7 +23,7 @@ use serde_json::{Map, Value};
 pub use context::Context;
 pub use error::{DocumentError, VERSION};
 pub use phases::{AnyPlan, PhaseRecord, PhasesRecord, TotalRecord};
-pub use plans::{Identified, Plans};
+pub use plans::{Plans, RecordedPlan};
 pub use processing::{ProcessingRecord, processing_id};
 pub use processing_document::{ProcessingContext, ProcessingDocument};
 pub use record::cost::{BillLineRecord, CostRecord};
@@ -40,6 +41,7 @@ pub use workload::{AskedServing, InputsRecord, WorkloadRecord, stated};
 use crate::candidate::Plan;
 use crate::choose::{Counts, PlanSet};
 use gpuplan_workload::file::WorkloadFile;
+use reading::{optional_group, read};
 
 /// The whole answer of `gpuplan plan` for work on GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,7 +86,7 @@ pub struct PlanDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Remark>,
     /// For a workload with `[[phase]]`: each phase and their total. The rest of the document is then about the costliest one.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "optional_group")]
     pub phases: Option<PhasesRecord>,
     /// For `plan --from JOB`: the existing job, its plan on its own machines, and the difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,16 +137,17 @@ impl PlanDocument {
 
     /// Reads the text of a plan file; the version is checked before anything else.
     pub fn read(text: &str) -> Result<Self, DocumentError> {
-        Self::from_value(error::checked(text)?)
+        Self::from_value(&error::checked(text)?)
     }
 
     /// The same of JSON whose version is not checked yet.
-    pub fn from_value(value: Value) -> Result<Self, DocumentError> {
-        error::check_version(&value)?;
-        if processing_document::is_processing(&value) {
+    pub fn from_value(value: &Value) -> Result<Self, DocumentError> {
+        error::check_version(value)?;
+        if processing_document::is_processing(value) {
             return Err(DocumentError::Processing);
         }
-        serde_json::from_value(value).map_err(|error| DocumentError::Malformed { detail: error.to_string() })
+        let document = read(value).map_err(|error| Plans::<PlanRecord>::misread(value).unwrap_or(error))?;
+        Ok(document)
     }
 
     /// As JSON, for those who hand it on.
@@ -185,9 +188,9 @@ impl AnyDocument {
     pub fn read(text: &str) -> Result<Self, DocumentError> {
         let value = error::checked(text)?;
         if processing_document::is_processing(&value) {
-            ProcessingDocument::from_value(value).map(|document| Self::Processing(Box::new(document)))
+            ProcessingDocument::from_value(&value).map(|document| Self::Processing(Box::new(document)))
         } else {
-            PlanDocument::from_value(value).map(|document| Self::Gpu(Box::new(document)))
+            PlanDocument::from_value(&value).map(|document| Self::Gpu(Box::new(document)))
         }
     }
 
@@ -251,3 +254,6 @@ impl AnyDocument {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

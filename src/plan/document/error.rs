@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::document::reading::Misread;
+
 /// Version of the document. A newer one is refused: a figure read in another meaning is worse than none.
 pub const VERSION: u64 = 1;
 
@@ -28,6 +30,13 @@ pub enum DocumentError {
     NoRecommendation,
     #[error("no plan in it has the id `{id}`{}", similar.as_ref().map_or(String::new(), |name| format!("; did you mean `{name}`?")))]
     UnknownPlan { id: String, similar: Option<String> },
+}
+
+impl From<Misread> for DocumentError {
+    fn from(misread: Misread) -> Self {
+        let detail = misread.to_string();
+        Self::Malformed { detail: detail.strip_prefix('.').map_or(detail.clone(), str::to_owned) }
+    }
 }
 
 impl DocumentError {

@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
+use crate::document::plans::RecordedPlan;
 use crate::document::processing::ProcessingRecord;
+use crate::document::reading::OptionalGroup;
 use crate::document::record::PlanRecord;
 use crate::phases::Total;
 use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
@@ -16,6 +18,10 @@ pub struct PhasesRecord {
     pub phases: Vec<PhaseRecord>,
     /// All phases together.
     pub total: TotalRecord,
+}
+
+impl OptionalGroup for PhasesRecord {
+    const KEY: &'static str = "phases";
 }
 
 /// What is recommended for one phase.
@@ -65,9 +71,9 @@ impl<'de> Deserialize<'de> for AnyPlan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let read = if value.get("work").is_some() {
-            serde_json::from_value(value).map(Self::Processing)
+            ProcessingRecord::read(&value).map(|plan| Self::Processing(Box::new(plan)))
         } else {
-            serde_json::from_value(value).map(Self::Gpu)
+            PlanRecord::read(&value).map(|plan| Self::Gpu(Box::new(plan)))
         };
         read.map_err(D::Error::custom)
     }

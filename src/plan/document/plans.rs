@@ -1,9 +1,12 @@
 //! `Plans`: the plans of an answer, of which one is recommended and each can be picked by its id.
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::document::error::DocumentError;
+use crate::document::reading::{Misread, read};
 use gpuplan_units::names::did_you_mean;
 
 /// The plans of an answer; each can be picked by its id.
@@ -19,13 +22,22 @@ pub struct Plans<P> {
     pub alternatives: Vec<P>,
 }
 
-/// What has an id by which it can be picked.
-pub trait Identified {
-    /// Place, machine, count and terms; stable between runs.
+/// One plan of a document.
+pub trait RecordedPlan: DeserializeOwned {
+    /// Place, machine, count and terms; stable between runs. A plan is picked by it.
     fn id(&self) -> &str;
+
+    /// What is wrong in the first group of fields that cannot be read; `None` where all groups can be.
+    fn misread(plan: &Value) -> Option<Misread>;
+
+    /// A plan, or what is wrong with which field.
+    fn read(plan: &Value) -> Result<Self, Misread> {
+        // Fields of a group are read together, so their error does not know which it is.
+        read(plan).map_err(|error| Self::misread(plan).unwrap_or(error))
+    }
 }
 
-impl<P: Identified> Plans<P> {
+impl<P: RecordedPlan> Plans<P> {
     /// The recommended plan first.
     pub fn all(&self) -> impl Iterator<Item = &P> {
         self.recommendation.iter().chain(&self.frontier).chain(&self.alternatives)
@@ -36,7 +48,18 @@ impl<P: Identified> Plans<P> {
         let Some(id) = id else { return self.recommendation.as_ref().ok_or(DocumentError::NoRecommendation) };
         self.all().find(|plan| plan.id() == id).ok_or_else(|| DocumentError::UnknownPlan {
             id: id.to_owned(),
-            similar: did_you_mean(id, self.all().map(Identified::id)).map(str::to_owned),
+            similar: did_you_mean(id, self.all().map(P::id)).map(str::to_owned),
         })
+    }
+
+    /// What is wrong with which plan of a document that cannot be read, where it is one of the plans.
+    pub(super) fn misread(document: &Value) -> Option<Misread> {
+        let recommended = document.get("recommendation").filter(|plan| !plan.is_null());
+        let recommended = recommended.map(|plan| (".recommendation".to_owned(), plan));
+        let listed = ["frontier", "alternatives"].into_iter().flat_map(|list| {
+            let plans = document.get(list).and_then(Value::as_array).into_iter().flatten();
+            plans.enumerate().map(move |(index, plan)| (format!(".{list}[{index}]"), plan))
+        });
+        recommended.into_iter().chain(listed).find_map(|(path, plan)| Some(P::read(plan).err()?.below(&path)))
     }
 }

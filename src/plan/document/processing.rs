@@ -2,8 +2,10 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::document::plans::Identified;
+use crate::document::plans::RecordedPlan;
+use crate::document::reading::{Misread, read};
 use crate::document::record::cost::BillLineRecord;
 use crate::document::record::machines::{PriceRecord, PurchaseTerms};
 use crate::document::record::run::WaitRecord;
@@ -125,9 +127,13 @@ pub struct WithoutGpu {
     pub checkpoint: (),
 }
 
-impl Identified for ProcessingRecord {
+impl RecordedPlan for ProcessingRecord {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn misread(plan: &Value) -> Option<Misread> {
+        read::<ProcessingMachines>(plan).err().or_else(|| read::<ProcessingWork>(plan).err())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::document::error::{DocumentError, VERSION, check_version};
 use crate::document::phases::PhasesRecord;
 use crate::document::plans::Plans;
 use crate::document::processing::ProcessingRecord;
+use crate::document::reading::{optional_group, read};
 use crate::document::refused::RejectionRecord;
 use crate::document::workload::{InputsRecord, stated};
 use crate::processing::{ProcessingPlan, ProcessingSet};
@@ -51,7 +52,7 @@ pub struct ProcessingDocument {
     #[serde(default)]
     pub notes: Vec<String>,
     /// For a workload with `[[phase]]` whose costliest phase is this one.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "optional_group")]
     pub phases: Option<PhasesRecord>,
 }
 
@@ -106,9 +107,10 @@ pub struct ProcessingCounts {
 
 impl ProcessingDocument {
     /// Of JSON whose version is not checked yet.
-    pub fn from_value(value: Value) -> Result<Self, DocumentError> {
-        check_version(&value)?;
-        serde_json::from_value(value).map_err(|error| DocumentError::Malformed { detail: error.to_string() })
+    pub fn from_value(value: &Value) -> Result<Self, DocumentError> {
+        check_version(value)?;
+        let document = read(value).map_err(|error| Plans::<ProcessingRecord>::misread(value).unwrap_or(error))?;
+        Ok(document)
     }
 }
 

@@ -10,10 +10,12 @@ pub mod step;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::candidate::Plan;
 use crate::document::context::Context;
-use crate::document::plans::Identified;
+use crate::document::plans::RecordedPlan;
+use crate::document::reading::{Misread, optional_group, read};
 use crate::document::remark::Remark;
 use crate::explain::plan_id;
 use cost::CostRecord;
@@ -51,7 +53,7 @@ pub struct PlanRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spot: Option<SpotRecord>,
     /// For a model that answers requests.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "optional_group")]
     pub serving: Option<ServingRecord>,
     /// `null` for a service, which saves nothing.
     #[serde(default)]
@@ -90,9 +92,20 @@ impl PlanRecord {
     }
 }
 
-impl Identified for PlanRecord {
+impl RecordedPlan for PlanRecord {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn misread(plan: &Value) -> Option<Misread> {
+        let groups = [
+            read::<MachinesRecord>(plan).err(),
+            read::<StepRecord>(plan).err(),
+            read::<TimeRecord>(plan).err(),
+            read::<CostRecord>(plan).err(),
+            read::<Explanation>(plan).err(),
+        ];
+        groups.into_iter().flatten().next()
     }
 }
 

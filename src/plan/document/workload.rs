@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::document::context::Context;
 use crate::document::error::DocumentError;
+use crate::document::reading::read;
 use crate::document::remark::Remark;
 use gpuplan_estimate::OwnRun;
 use gpuplan_estimate::constants::Fitted;
@@ -95,8 +96,8 @@ pub struct AskedServing {
 
 /// The workload file of a document, as the program reads it.
 pub(super) fn workload_file(stated: &Map<String, Value>) -> Result<WorkloadFile, DocumentError> {
-    serde_json::from_value(Value::Object(stated.clone()))
-        .map_err(|error| DocumentError::Malformed { detail: format!("`workload.file`: {error}") })
+    let file = read(&Value::Object(stated.clone())).map_err(|error| error.below(".workload.file"))?;
+    Ok(file)
 }
 
 impl WorkloadRecord {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::candidate::Plan;
 use crate::choose::World;
 use crate::document::context::Context;
+use crate::document::reading::OptionalGroup;
 use crate::service::Standby;
 use gpuplan_units::{Quantiles, Seconds, Usd, UsdPerHour};
 
@@ -115,6 +116,10 @@ impl ServingRecord {
             },
         })
     }
+}
+
+impl OptionalGroup for ServingRecord {
+    const KEY: &'static str = "replicas";
 }
 
 impl StandbyRecord {
