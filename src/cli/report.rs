@@ -135,7 +135,7 @@ fn of_plan(
     printer: &Printer,
 ) -> Result<Report, Diagnostic> {
     let (document, catalogs) = match recorded {
-        Some((path, document)) => (read_plan(path, document, arguments)?, settings.catalogs(printer)?),
+        Some((path, document)) => (read_plan(path, &document, arguments)?, settings.catalogs(printer)?),
         None => fresh(arguments, settings, printer)?,
     };
     let plan = document.pick(arguments.plan.as_deref()).map_err(|error| {
@@ -164,7 +164,7 @@ fn read_budget(path: &Path, budget: Value) -> Result<Budget, Diagnostic> {
     })
 }
 
-fn read_plan(path: &Path, document: Value, arguments: &ReportArguments) -> Result<PlanDocument, Diagnostic> {
+fn read_plan(path: &Path, document: &Value, arguments: &ReportArguments) -> Result<PlanDocument, Diagnostic> {
     let refused = |error: DocumentError| plan_file::refused(path, &error);
     let document = PlanDocument::from_value(document).map_err(refused)?;
     let stated = document.workload.workload_file().map_err(refused)?;

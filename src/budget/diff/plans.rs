@@ -10,8 +10,8 @@ use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     let of = |side| move |error: DocumentError| DiffError::Plan { side, error };
-    let old = PlanDocument::from_value(before.clone()).map_err(of("the first"))?;
-    let new = PlanDocument::from_value(after.clone()).map_err(of("the second"))?;
+    let old = PlanDocument::from_value(before).map_err(of("the first"))?;
+    let new = PlanDocument::from_value(after).map_err(of("the second"))?;
     let (was, is) = (old.pick(None).map_err(of("the first"))?, new.pick(None).map_err(of("the second"))?);
     let reasons = reasons(&old, &new, was, is);
     let cause = behind(&reasons);

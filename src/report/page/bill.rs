@@ -1,7 +1,7 @@
 //! A bill as a section: bars by item, and a table of quantities, prices and costs that ends in the total.
 
 use crate::format;
-use crate::page::chart::{Bars, Chart, Kind, Row};
+use crate::page::chart::{Bar, BarChart, Chart, ChartKind};
 use crate::page::document::{Cell, Column, Figure, Section, Table};
 use gpuplan_units::Usd;
 
@@ -26,8 +26,8 @@ pub fn total(rows: &[BillRow]) -> Usd {
 /// The section of a bill. `description` says in words what the chart shows.
 pub fn section(rows: &[BillRow], description: String, caption: &str, text: Vec<String>) -> Section {
     let bars =
-        rows.iter().map(|row| Row { name: row.item.clone(), value: row.cost.dollars(), words: format::usd(row.cost) });
-    let chart = Chart::new("The bill by item", description, Kind::Bars(Bars { rows: bars.collect() }));
+        rows.iter().map(|row| Bar { name: row.item.clone(), value: row.cost.dollars(), words: format::usd(row.cost) });
+    let chart = Chart::new("The bill by item", description, ChartKind::Bars(BarChart { bars: bars.collect() }));
     let price = |price: Usd| Cell::new(format!("${price}"), price.to_string());
     let cells = |row: &BillRow| {
         vec![

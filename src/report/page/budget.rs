@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::format;
-use crate::page::chart::{Chart, Kind, Spread, Spreads};
+use crate::page::chart::{Chart, ChartKind, Range, RangeChart};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
 use gpuplan_units::{Quantiles, Usd};
 
@@ -186,11 +186,11 @@ fn summary(budget: &Budget) -> Section {
 }
 
 fn group(id: &'static str, heading: &'static str, parts: &[Part]) -> Section {
-    let spread = |part: &Part| Spread {
+    let range = |part: &Part| Range {
         name: part.name.clone(),
         words: format!("{} to {}", format::usd(part.cost_usd.p50), format::usd(part.cost_usd.p90)),
-        middle: part.cost_usd.p50.dollars(),
-        bad: part.cost_usd.p90.dollars(),
+        median: part.cost_usd.p50.dollars(),
+        p90: part.cost_usd.p90.dollars(),
         expected: part.cost_usd.expected.dollars(),
         is_best: true,
     };
@@ -200,7 +200,7 @@ fn group(id: &'static str, heading: &'static str, parts: &[Part]) -> Section {
             "{} bars from the 50th to the 90th percentile of cost, each with a mark at the expected cost.",
             parts.len()
         ),
-        Kind::Spreads(Spreads { rows: parts.iter().map(spread).collect() }),
+        ChartKind::Ranges(RangeChart { ranges: parts.iter().map(range).collect() }),
     );
     let row = |part: &Part| {
         let mut cells = vec![Cell::text(&*part.name)];

@@ -9,7 +9,7 @@ pub use facts::{Beside, Rented, RunFacts, RunPlan};
 use jiff::Timestamp;
 
 use crate::format;
-use crate::page::chart::{Chart, Kind, Stay, Stays};
+use crate::page::chart::{Chart, ChartKind, Span, Timeline};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
 use gpuplan_units::{Hours, Usd};
 
@@ -115,7 +115,7 @@ fn summary(run: &RunFacts) -> Section {
 }
 
 fn machines(run: &RunFacts) -> Section {
-    let stay = |machine: &Rented| Stay {
+    let span = |machine: &Rented| Span {
         name: format!("epoch {}, machine {}: {} {}", machine.epoch, machine.node, machine.terms(), machine.place),
         words: match machine.until {
             Some(until) => format!("{} to {}", Hours(machine.from), Hours(until)),
@@ -134,7 +134,10 @@ fn machines(run: &RunFacts) -> Section {
     let chart = Chart::new(
         "Machines over time",
         format!("{} machines, each from its creation to its end. {lost}", run.machines.len().min(MACHINES)),
-        Kind::Stays(Stays { rows: run.machines.iter().take(MACHINES).map(stay).collect(), until: run.hours }),
+        ChartKind::Timeline(Timeline {
+            spans: run.machines.iter().take(MACHINES).map(span).collect(),
+            until: run.hours,
+        }),
     );
     let row = |machine: &Rented| {
         vec![

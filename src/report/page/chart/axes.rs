@@ -27,7 +27,7 @@ pub enum Mark {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct ScatterPoint {
     pub hours: f64,
     pub usd: f64,
     pub mark: Mark,
@@ -36,13 +36,13 @@ pub struct Point {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Points {
-    pub across: String,
-    pub up: String,
-    pub points: Vec<Point>,
+pub struct ScatterPlot {
+    pub x_name: String,
+    pub y_name: String,
+    pub points: Vec<ScatterPoint>,
 }
 
-impl Points {
+impl ScatterPlot {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
         let legend =
             [(Mark::Best, "recommended"), (Mark::Frontier, "on the frontier"), (Mark::Other, "best of another GPU")];
@@ -51,7 +51,7 @@ impl Points {
         let top = TOP + legend_height(legend.iter().map(|(_, words)| *words), width);
         let x = Scale::over(self.points.iter().map(|point| point.hours), Quantity::Hours, (LEFT, width - RIGHT))?;
         let y = Scale::over(self.points.iter().map(|point| point.usd), Quantity::Usd, (top + HEIGHT, top))?;
-        let plot = Plot { x, y, width, top, x_name: &self.across, y_name: &self.up };
+        let plot = Plot { x, y, width, top, x_name: &self.x_name, y_name: &self.y_name };
         draw_legend(svg, width, legend.iter().map(|(_, words)| *words), |svg, at, index| {
             mark(svg, legend[index].0, at);
         });
@@ -62,7 +62,7 @@ impl Points {
         svg.path("join", &joined);
         let mut taken: Vec<(f64, f64)> = Vec::new();
         // The recommended one is drawn last, above the others, but chooses the place of its label first.
-        let mut order: Vec<&Point> = self.points.iter().collect();
+        let mut order: Vec<&ScatterPoint> = self.points.iter().collect();
         order.sort_by_key(|point| point.mark != Mark::Best);
         for point in &order {
             let at = plot.at(point.hours, point.usd);
@@ -110,7 +110,7 @@ impl Stroke {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct Series {
     pub name: String,
     pub stroke: Stroke,
     /// Hours and dollars, by time.
@@ -118,20 +118,20 @@ pub struct Line {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lines {
-    pub across: String,
-    pub up: String,
+pub struct LineChart {
+    pub x_name: String,
+    pub y_name: String,
     /// A price begins where it is, money that adds up at zero.
     pub begins_at_zero: bool,
-    pub lines: Vec<Line>,
+    pub series: Vec<Series>,
 }
 
-impl Lines {
+impl LineChart {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
-        let names = || self.lines.iter().map(|line| line.name.as_str());
+        let names = || self.series.iter().map(|line| line.name.as_str());
         let top = TOP + legend_height(names(), width);
         let (ends, rise) = ((LEFT, width - RIGHT), (top + HEIGHT, top));
-        let all = || self.lines.iter().flat_map(|line| &line.points);
+        let all = || self.series.iter().flat_map(|line| &line.points);
         let x = Scale::from_zero(all().map(|point| point.0), Quantity::Hours, ends)?;
         let values = all().map(|point| point.1);
         let y = if self.begins_at_zero {
@@ -139,14 +139,14 @@ impl Lines {
         } else {
             Scale::over(values, Quantity::Usd, rise)
         }?;
-        let plot = Plot { x, y, width, top, x_name: &self.across, y_name: &self.up };
+        let plot = Plot { x, y, width, top, x_name: &self.x_name, y_name: &self.y_name };
         draw_legend(svg, width, names(), |svg, at, index| {
-            svg.line(self.lines[index].stroke.class(), (at.0 - 10.0, at.1), (at.0 + 10.0, at.1));
+            svg.line(self.series[index].stroke.class(), (at.0 - 10.0, at.1), (at.0 + 10.0, at.1));
         });
         plot.draw_axes(svg);
-        for line in &self.lines {
-            let course: Vec<(f64, f64)> = line.points.iter().map(|(hours, usd)| plot.at(*hours, *usd)).collect();
-            svg.path(line.stroke.class(), &course);
+        for series in &self.series {
+            let course: Vec<(f64, f64)> = series.points.iter().map(|(hours, usd)| plot.at(*hours, *usd)).collect();
+            svg.path(series.stroke.class(), &course);
         }
         Some(plot.bottom())
     }
@@ -230,12 +230,12 @@ fn draw_legend<'a>(
 mod tests {
     use super::*;
 
-    fn point(hours: f64, usd: f64, mark: Mark, label: &str) -> Point {
-        Point { hours, usd, mark, label: label.to_owned() }
+    fn point(hours: f64, usd: f64, mark: Mark, label: &str) -> ScatterPoint {
+        ScatterPoint { hours, usd, mark, label: label.to_owned() }
     }
 
-    fn points(points: Vec<Point>) -> Points {
-        Points { across: "time".to_owned(), up: "cost".to_owned(), points }
+    fn points(points: Vec<ScatterPoint>) -> ScatterPlot {
+        ScatterPlot { x_name: "time".to_owned(), y_name: "cost".to_owned(), points }
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn nothing_is_drawn_of_nothing() {
         assert_eq!(points(vec![]).draw(&mut Svg::default(), 320.0), None);
-        let empty = Lines { across: String::new(), up: String::new(), begins_at_zero: true, lines: vec![] };
+        let empty = LineChart { x_name: String::new(), y_name: String::new(), begins_at_zero: true, series: vec![] };
         assert_eq!(empty.draw(&mut Svg::default(), 320.0), None);
         assert_eq!(points(vec![point(f64::NAN, 1.0, Mark::Best, "1")]).draw(&mut Svg::default(), 320.0), None);
     }

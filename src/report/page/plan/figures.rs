@@ -2,7 +2,9 @@
 
 use crate::format;
 use crate::page::bill::{self, BillRow};
-use crate::page::chart::{Bars, Chart, Kind, Line, Lines, Mark, Point, Points, Row, Spread, Spreads, Stroke};
+use crate::page::chart::{
+    Bar, BarChart, Chart, ChartKind, LineChart, Mark, Range, RangeChart, ScatterPlot, ScatterPoint, Series, Stroke,
+};
 use crate::page::document::{Cell, Column, Figure, Section, Table, day};
 use crate::page::plan::around::Around;
 use gpuplan_market::trend::Trend;
@@ -48,14 +50,17 @@ fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Foun
     if listed.len() < 2 {
         return Err("there is one plan only");
     }
-    let points = listed.iter().enumerate().map(|(index, (one, mark))| Point {
+    let points = listed.iter().enumerate().map(|(index, (one, mark))| ScatterPoint {
         hours: one.time.run_hours.expected,
         usd: one.cost.cost_usd.expected.dollars(),
         mark: *mark,
         label: (index + 1).to_string(),
     });
-    let points =
-        Points { across: "expected time".to_owned(), up: "expected cost".to_owned(), points: points.collect() };
+    let points = ScatterPlot {
+        x_name: "expected time".to_owned(),
+        y_name: "expected cost".to_owned(),
+        points: points.collect(),
+    };
     let best = listed.iter().position(|(_, mark)| *mark == Mark::Best).expect("the plan itself is listed") + 1;
     let chart = Chart::new(
         "Cost against time",
@@ -63,7 +68,7 @@ fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Foun
             "{} plans by expected time and expected cost. Number {best} is recommended. The table below has every point.",
             listed.len()
         ),
-        Kind::Points(points),
+        ChartKind::Scatter(points),
     );
     let row = |(index, (one, mark)): (usize, &(&PlanRecord, Mark))| {
         let role = match mark {
@@ -119,11 +124,11 @@ fn certainty(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Sec
     let name = |(number, one): &(usize, &PlanRecord)| {
         format!("{number}: {}, {}, {}", around.gpus(one), one.machines.purchase.word(), one.machines.place())
     };
-    let spread = |known: &(usize, &PlanRecord)| Spread {
+    let range = |known: &(usize, &PlanRecord)| Range {
         name: name(known),
         words: format!("{} to {}", format::usd(known.1.cost.cost_usd.p50), format::usd(known.1.cost.cost_usd.p90)),
-        middle: known.1.cost.cost_usd.p50.dollars(),
-        bad: known.1.cost.cost_usd.p90.dollars(),
+        median: known.1.cost.cost_usd.p50.dollars(),
+        p90: known.1.cost.cost_usd.p90.dollars(),
         expected: known.1.cost.cost_usd.expected.dollars(),
         is_best: known.1.id == plan.id,
     };
@@ -136,7 +141,7 @@ fn certainty(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Sec
             format::usd(plan.cost.cost_usd.p50),
             format::usd(plan.cost.cost_usd.p90)
         ),
-        Kind::Spreads(Spreads { rows: plans.iter().map(spread).collect() }),
+        ChartKind::Ranges(RangeChart { ranges: plans.iter().map(range).collect() }),
     );
     let row = |known: &(usize, &PlanRecord)| {
         let cost = known.1.cost.cost_usd;
@@ -166,7 +171,7 @@ fn certainty(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Sec
 fn histogram(plan: &PlanRecord) -> Option<Figure> {
     let bars = plan.spot.as_ref().map(|spot| &spot.cost_histogram).filter(|bars| !bars.is_empty())?;
     let name = |from: Usd, to: Usd| format!("{} to {}", format::usd(from), format::usd(to));
-    let rows = bars.iter().map(|bar| Row {
+    let rows = bars.iter().map(|bar| Bar {
         name: name(bar.from_usd, bar.to_usd),
         value: bar.share,
         words: format!("{:.0} %", bar.share * 100.0),
@@ -174,7 +179,7 @@ fn histogram(plan: &PlanRecord) -> Option<Figure> {
     let chart = Chart::new(
         "What the machines cost in the replayed cases",
         format!("Shares of the replayed cases in {} bands of cost of equal width.", bars.len()),
-        Kind::Bars(Bars { rows: rows.collect() }),
+        ChartKind::Bars(BarChart { bars: rows.collect() }),
     );
     let table = Table {
         id: "histogram",
@@ -260,7 +265,7 @@ fn step(plan: &PlanRecord) -> Found {
         return Err("this plan document does not say it; a plan made again with this version does");
     }
     let words = |seconds: f64| format!("{}, {:.0} %", format::step_seconds(seconds), seconds / total * 100.0);
-    let rows = plan.step.step_parts.iter().map(|part| Row {
+    let rows = plan.step.step_parts.iter().map(|part| Bar {
         name: part.part.clone(),
         value: part.seconds.0,
         words: words(part.seconds.0),
@@ -269,7 +274,7 @@ fn step(plan: &PlanRecord) -> Found {
     let chart = Chart::new(
         "The time of a step by part",
         format!("{} parts; the largest is {largest}.", plan.step.step_parts.len()),
-        Kind::Bars(Bars { rows: rows.collect() }),
+        ChartKind::Bars(BarChart { bars: rows.collect() }),
     );
     let table = Table {
         id: "step",
@@ -327,11 +332,11 @@ fn history(around: &Around) -> Found {
             format::rate(trend.highest),
             format::rate(trend.now)
         ),
-        Kind::Lines(Lines {
-            across: format!("since {}", day(first.since)),
-            up: "$ an hour, one machine".to_owned(),
+        ChartKind::Lines(LineChart {
+            x_name: format!("since {}", day(first.since)),
+            y_name: "$ an hour, one machine".to_owned(),
             begins_at_zero: false,
-            lines: vec![Line { name: "price".to_owned(), stroke: Stroke::Solid, points: course }],
+            series: vec![Series { name: "price".to_owned(), stroke: Stroke::Solid, points: course }],
         }),
     );
     let table = Table {
@@ -385,8 +390,8 @@ mod tests {
         let around = |history| Around { hardware: &hardware, market: &market, now, history };
         assert!(history(&around(&points[..1])).is_err() && history(&around(&[])).is_err());
         let section = history(&around(&points)).unwrap();
-        let Some(Chart { kind: Kind::Lines(lines), .. }) = &section.figures[0].chart else { panic!("no lines") };
-        assert_eq!(lines.lines[0].points, [(0.0, 10.0), (12.0, 10.0), (12.0, 20.0), (24.0, 20.0)]);
+        let Some(Chart { kind: ChartKind::Lines(lines), .. }) = &section.figures[0].chart else { panic!("no lines") };
+        assert_eq!(lines.series[0].points, [(0.0, 10.0), (12.0, 10.0), (12.0, 20.0), (24.0, 20.0)]);
         assert_eq!(section.figures[0].table.rows[0][2].shown, "$20.00");
     }
 }

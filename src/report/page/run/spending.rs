@@ -1,7 +1,7 @@
 //! Spending of a run over time against its plan.
 
 use crate::format;
-use crate::page::chart::{Chart, Kind, Line, Lines, Stroke};
+use crate::page::chart::{Chart, ChartKind, LineChart, Series, Stroke};
 use crate::page::document::{Cell, Column, Figure, Section, Table};
 use crate::page::run::facts::{RunFacts, evenly};
 use gpuplan_units::{Hours, Usd};
@@ -22,7 +22,7 @@ pub fn section(run: &RunFacts) -> Section {
     moments.dedup();
     let points: Vec<(f64, f64)> = moments.iter().map(|moment| (*moment, run.spent_by(*moment))).collect();
     let by_now = run.spent_by(run.hours);
-    let lines = lines(run, &points, by_now);
+    let series = series(run, &points, by_now);
     let chart = Chart::new(
         "Spending over time",
         format!(
@@ -31,11 +31,11 @@ pub fn section(run: &RunFacts) -> Section {
             Hours(run.hours),
             format::usd(run.plan.cost)
         ),
-        Kind::Lines(Lines {
-            across: "since the start".to_owned(),
-            up: "spent".to_owned(),
+        ChartKind::Lines(LineChart {
+            x_name: "since the start".to_owned(),
+            y_name: "spent".to_owned(),
             begins_at_zero: true,
-            lines,
+            series,
         }),
     );
     let plan = planned(run);
@@ -69,25 +69,25 @@ fn dollars(usd: f64) -> String {
 }
 
 /// Spent, planned, and the budget where it is near.
-fn lines(run: &RunFacts, points: &[(f64, f64)], by_now: f64) -> Vec<Line> {
-    let level = |name: &str, stroke, amount: Usd| Line {
+fn series(run: &RunFacts, points: &[(f64, f64)], by_now: f64) -> Vec<Series> {
+    let level = |name: &str, stroke, amount: Usd| Series {
         name: format!("{name} {}", format::usd(amount)),
         stroke,
         points: vec![(0.0, amount.dollars()), (run.hours.max(run.plan.hours.unwrap_or(0.0)), amount.dollars())],
     };
-    let mut lines =
-        vec![Line { name: format!("spent {}", dollars(by_now)), stroke: Stroke::Solid, points: points.to_vec() }];
-    lines.push(match planned(run) {
+    let mut all =
+        vec![Series { name: format!("spent {}", dollars(by_now)), stroke: Stroke::Solid, points: points.to_vec() }];
+    all.push(match planned(run) {
         Some(points) => {
             let name = format!("planned {} in {}", format::usd(run.plan.cost), Hours(points[1].0));
-            Line { name, stroke: Stroke::Dashed, points }
+            Series { name, stroke: Stroke::Dashed, points }
         }
         None => level("expected in all", Stroke::Dashed, run.plan.cost),
     });
-    lines.extend(
+    all.extend(
         run.plan.budget.filter(|_| !has_far_budget(run, by_now)).map(|budget| level("budget", Stroke::Dotted, budget)),
     );
-    lines
+    all
 }
 
 fn has_far_budget(run: &RunFacts, by_now: f64) -> bool {
