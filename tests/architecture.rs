@@ -50,7 +50,7 @@ const CRATES: &[(&str, &str)] = &[
 
 /// The only files and folders that may touch files, network, processes, threads, clocks, the environment or chance.
 const EDGE: &str = "main.rs agent_main.rs embedded/build.rs features/build.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
-    launch/clock.rs launch/journal.rs launch/execute.rs runstore/store.rs runstore/store/ budget/ledger.rs telemetry/nvml.rs telemetry/smi.rs telemetry/host.rs \
+    launch/clock.rs launch/journal.rs launch/execute.rs runstore/store.rs runstore/store/ budget/ledger.rs telemetry/counters/nvml.rs telemetry/counters/smi.rs telemetry/counters/host.rs \
     agent/claim.rs agent/control_group.rs agent/heart.rs agent/hold.rs agent/logs.rs agent/program.rs agent/rendezvous.rs agent/restore.rs agent/sample.rs agent/scan.rs agent/shares.rs agent/signals.rs agent/staging.rs agent/staging/ \
     agent/supervise.rs agent/supervise/ agent/sweep.rs agent/team.rs agent/tree.rs agent/upload.rs";
 
@@ -87,7 +87,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("aws_config", "clouds/aws/"),
     ("google_cloud", "clouds/gcp/"),
     ("reqwest", "clouds/http/"),
-    ("nvml_wrapper", "telemetry/nvml.rs"),
+    ("nvml_wrapper", "telemetry/counters/nvml.rs"),
     ("object_store", "runstore/store.rs runstore/store/"),
     ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),
     ("serde_saphyr", "import/yaml.rs"),
@@ -421,7 +421,7 @@ fn imports_are_written_so_that_they_can_be_checked() {
 }
 
 /// Crates with circles of files that are still to be broken up. None may be added.
-const CIRCLES_LEFT: &str = "budget cli plan report";
+const CIRCLES_LEFT: &str = "cli plan report";
 
 #[test]
 fn files_of_a_crate_import_each_other_without_circles() {

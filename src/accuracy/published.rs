@@ -130,7 +130,7 @@ impl<'a> Iterator for Rows<'a> {
 }
 
 impl Row<'_> {
-    fn text(&self, name: &str) -> Result<&str, String> {
+    fn text_cell(&self, name: &str) -> Result<&str, String> {
         self.cells
             .iter()
             .find(|(column, _)| *column == name)
@@ -164,20 +164,25 @@ fn value(cell: &str) -> Result<Value, serde_json::Error> {
 }
 
 fn run(source: &str, row: &Row) -> Result<Run, String> {
-    let text = |name: &str| row.text(name).map(str::to_owned);
-    let memory = row.text("gpu_mem_gb")?;
+    let text = |name: &str| row.text_cell(name).map(str::to_owned);
+    let memory = row.text_cell("gpu_mem_gb")?;
     Ok(Run {
         id: text("id")?,
         source: source.to_owned(),
-        quality: match row.text("quality")? {
+        quality: match row.text_cell("quality")? {
             "A" => Quality::A,
             "B" => Quality::B,
             "C" => Quality::C,
             other => return Err(format!("quality `{other}` is none of A, B and C")),
         },
         locator: text("locator")?,
-        measured: Measured::read(row.text("metric")?, row.text("value")?, row.text("unit")?, row.text("flops_def")?)?,
-        longest_example: match row.text("longest_example")? {
+        measured: Measured::read(
+            row.text_cell("metric")?,
+            row.text_cell("value")?,
+            row.text_cell("unit")?,
+            row.text_cell("flops_def")?,
+        )?,
+        longest_example: match row.text_cell("longest_example")? {
             "true" => true,
             "" | "false" => false,
             other => return Err(format!("longest_example `{other}` is neither true nor empty")),

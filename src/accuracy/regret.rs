@@ -31,7 +31,7 @@ struct Choice {
 
 impl Regret {
     /// Of the runs whose time is scored and answered.
-    pub(super) fn of<'a>(scored: impl Iterator<Item = (&'a Run, &'a Prediction)>) -> Option<Self> {
+    pub(super) fn from_predictions<'a>(scored: impl Iterator<Item = (&'a Run, &'a Prediction)>) -> Option<Self> {
         let mut sweeps: BTreeMap<String, Vec<Choice>> = BTreeMap::new();
         for (run, made) in scored {
             let (Some(measured), Some(ratio)) = (run.comparable_time(), run.time_ratio(made)) else { continue };

@@ -110,7 +110,7 @@ impl<'a> Scores<'a> {
             }
         }
         let answered = scores.time.iter().filter(|scored| scored.ratio.is_some());
-        scores.regret = Regret::of(answered.filter_map(|scored| Some((scored.run, scored.made?))));
+        scores.regret = Regret::from_predictions(answered.filter_map(|scored| Some((scored.run, scored.made?))));
         scores
     }
 
@@ -194,11 +194,11 @@ fn line<'a>(name: &str, scored: impl Iterator<Item = &'a Scored<'a>>) -> Line {
         cases += 1;
         ratios.extend(one.ratio);
     }
-    Line { name: name.to_owned(), cases, answered: ratios.len(), errors: Errors::of(&ratios) }
+    Line { name: name.to_owned(), cases, answered: ratios.len(), errors: Errors::from_ratios(&ratios) }
 }
 
 impl Errors {
-    fn of(ratios: &[Band]) -> Option<Self> {
+    fn from_ratios(ratios: &[Band]) -> Option<Self> {
         if ratios.is_empty() {
             return None;
         }

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use crate::bill::ImportedBill;
 use crate::charge::Charge;
-use crate::spent::RunKnown;
+use crate::spending::spent::RunKnown;
 
-/// Of the tables below. Another one is never touched.
+/// Version of the tables below. A ledger of another version is never touched.
 const VERSION: i64 = 1;
 /// "gpLe": tells a ledger from any other SQLite file (https://www.sqlite.org/pragma.html#pragma_application_id).
 const APPLICATION: i64 = 0x6770_4c65;
@@ -49,7 +49,7 @@ pub enum LedgerError {
     )]
     Newer(i64),
     /// Another file is meant.
-    #[error("this is no ledger: {0}")]
+    #[error("this is not a ledger: {0}")]
     Foreign(String),
     /// Room is made.
     #[error("the disk is full: nothing of this was entered, and what was entered before stands")]
@@ -66,7 +66,7 @@ impl From<rusqlite::Error> for LedgerError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full,
-            Some(ErrorCode::NotADatabase) => Self::Foreign("it is no SQLite file".to_owned()),
+            Some(ErrorCode::NotADatabase) => Self::Foreign("it is not a SQLite file".to_owned()),
             _ => Self::Database(error),
         }
     }
@@ -123,17 +123,17 @@ impl Ledger {
         let writing = self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut entered = Entered::default();
         for charge in charges {
-            match content(&writing, "SELECT content FROM charges WHERE id = ?1", &charge.id)? {
+            match kept_content(&writing, "SELECT content FROM charges WHERE id = ?1", &charge.id)? {
                 None => {
-                    let text = text(&charge.id, charge)?;
+                    let content = to_json(&charge.id, charge)?;
                     writing
                         .prepare("INSERT INTO charges (id, content, entered_at) VALUES (?1, ?2, ?3)")?
-                        .execute(params![charge.id, text, now.as_second()])?;
+                        .execute(params![charge.id, content, now.as_second()])?;
                     entered.new += 1;
                 }
                 Some(kept) if is_same(&charge.id, &kept, charge)? => entered.known += 1,
                 Some(kept) => {
-                    entered.differing.push(Differing { kept: read(&charge.id, &kept)?, found: charge.clone() });
+                    entered.differing.push(Differing { kept: from_json(&charge.id, &kept)?, found: charge.clone() });
                 }
             }
         }
@@ -144,12 +144,13 @@ impl Ledger {
     /// What is known of a run now. The newest word counts; the same word again is not written.
     pub fn know(&mut self, run: &RunKnown, now: Timestamp) -> Result<(), LedgerError> {
         let writing = self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let last = content(&writing, "SELECT content FROM runs WHERE run = ?1 ORDER BY number DESC LIMIT 1", &run.key)?;
-        let text = text(&run.key, run)?;
-        if last.as_ref() != Some(&text) {
+        let last =
+            kept_content(&writing, "SELECT content FROM runs WHERE run = ?1 ORDER BY number DESC LIMIT 1", &run.key)?;
+        let content = to_json(&run.key, run)?;
+        if last.as_ref() != Some(&content) {
             writing.execute(
                 "INSERT INTO runs (run, content, entered_at) VALUES (?1, ?2, ?3)",
-                params![run.key, text, now.as_second()],
+                params![run.key, content, now.as_second()],
             )?;
         }
         writing.commit()?;
@@ -159,13 +160,13 @@ impl Ledger {
     /// A cloud's bill. False if the same one was imported before.
     pub fn import(&mut self, bill: &ImportedBill, now: Timestamp) -> Result<bool, LedgerError> {
         let writing = self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if content(&writing, "SELECT content FROM bills WHERE id = ?1", &bill.id)?.is_some() {
+        if kept_content(&writing, "SELECT content FROM bills WHERE id = ?1", &bill.id)?.is_some() {
             return Ok(false);
         }
-        let text = text(&bill.id, bill)?;
+        let content = to_json(&bill.id, bill)?;
         writing.execute(
             "INSERT INTO bills (id, content, entered_at) VALUES (?1, ?2, ?3)",
-            params![bill.id, text, now.as_second()],
+            params![bill.id, content, now.as_second()],
         )?;
         writing.commit()?;
         Ok(true)
@@ -210,13 +211,13 @@ impl Ledger {
         Ok(bills)
     }
 
-    fn all<T: DeserializeOwned>(&self, question: &str) -> Result<Vec<T>, LedgerError> {
-        let mut asked = self.database.prepare(question)?;
-        let mut rows = asked.query([])?;
+    fn all<T: DeserializeOwned>(&self, query: &str) -> Result<Vec<T>, LedgerError> {
+        let mut statement = self.database.prepare(query)?;
+        let mut rows = statement.query([])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let (id, content): (String, String) = (row.get(0)?, row.get(1)?);
-            found.push(read(&id, &content)?);
+            found.push(from_json(&id, &content)?);
         }
         Ok(found)
     }
@@ -243,56 +244,39 @@ fn tables(database: &Connection) -> Result<i64, LedgerError> {
     Ok(database.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?)
 }
 
-fn content(writing: &Transaction<'_>, question: &str, id: &str) -> Result<Option<String>, LedgerError> {
-    Ok(writing.prepare(question)?.query_row([id], |row| row.get(0)).optional()?)
+fn kept_content(writing: &Transaction<'_>, query: &str, id: &str) -> Result<Option<String>, LedgerError> {
+    Ok(writing.prepare(query)?.query_row([id], |row| row.get(0)).optional()?)
 }
 
 /// As texts say it: a number that is read and written again may end in another digit.
 fn is_same(id: &str, kept: &str, charge: &Charge) -> Result<bool, LedgerError> {
-    Ok(read::<Value>(id, kept)? == read::<Value>(id, &text(id, charge)?)?)
+    Ok(from_json::<Value>(id, kept)? == from_json::<Value>(id, &to_json(id, charge)?)?)
 }
 
-fn text<T: Serialize>(id: &str, what: &T) -> Result<String, LedgerError> {
+fn to_json<T: Serialize>(id: &str, what: &T) -> Result<String, LedgerError> {
     serde_json::to_string(what).map_err(|error| LedgerError::Row { id: id.to_owned(), detail: error.to_string() })
 }
 
-fn read<T: DeserializeOwned>(id: &str, text: &str) -> Result<T, LedgerError> {
+fn from_json<T: DeserializeOwned>(id: &str, text: &str) -> Result<T, LedgerError> {
     serde_json::from_str(text).map_err(|error| LedgerError::Row { id: id.to_owned(), detail: error.to_string() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::charge::{Costs, Item, Nature, Waste};
+    use crate::charge::{Item, Resource, Waste, examples};
     use gpuplan_units::Usd;
 
     fn charge(id: &str, dollars: &str) -> Charge {
         let amount = Usd::parse_signed(dollars).unwrap();
+        let kept = examples::charge(id, "a", amount);
         Charge {
-            id: id.to_owned(),
-            nature: Nature::Actual,
             item: if amount < Usd::ZERO { Item::Credit } else { Item::Machines },
-            run: Some("a".to_owned()),
-            team: None,
-            tags: BTreeMap::from([("team".to_owned(), "vision".to_owned())]),
-            start: Timestamp::UNIX_EPOCH,
-            end: Timestamp::from_second(3600).unwrap(),
-            cloud: "aws".to_owned(),
-            region: Some("us-east-1".to_owned()),
-            zone: None,
-            resource: Some("i-1".to_owned()),
-            instance_type: Some("g5.xlarge".to_owned()),
-            gpu: Some("a10g-24".to_owned()),
-            gpus: Some(1.0),
-            purchase: Some("spot".to_owned()),
+            resource: Resource { id: Some("i-1".to_owned()), gpus: Some(1.0), ..kept.resource },
             quantity: 0.1,
-            unit: "hour".to_owned(),
-            unit_price: amount,
-            costs: Costs { list: amount, contracted: amount, effective: amount, billed: None },
             waste: Some(Waste::Idle),
-            source: "aws-spot".to_owned(),
             priced_at: Some(Timestamp::UNIX_EPOCH),
-            assumption: String::new(),
+            ..kept
         }
     }
 

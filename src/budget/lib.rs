@@ -1,15 +1,14 @@
 //! Many runs and money over time: what is expected, what was spent, and how far the two lie apart.
 
-pub mod actual;
 pub mod bill;
-mod charge;
+pub mod charge;
 pub mod diff;
-pub mod guardrail;
 pub mod ledger;
-pub mod mine;
 pub mod portfolio;
-pub mod spent;
+mod spending;
 
-pub use charge::{Charge, Costs, Item, Nature, Waste};
+pub use charge::{Allocation, Charge, Costs, Item, Nature, Resource, Waste};
+pub use diff::guardrail;
 pub use ledger::{Ledger, LedgerError};
-pub use portfolio::answer::{Budget, budget, charges};
+pub use portfolio::budget::{Budget, budget, charges};
+pub use spending::{actual, mine, spent};

@@ -1,26 +1,22 @@
 //! `Portfolio`: many runs as a person states them: phases, repeats, teams, months, commitments, currency and tax.
 
-pub mod after;
-pub mod answer;
+pub mod budget;
 pub mod calendar;
 pub mod commitment;
+mod coverage;
 pub mod file;
-pub mod groups;
 pub mod lines;
 pub mod planned;
-pub mod sensitivity;
 pub mod shape;
 pub mod simulation;
-pub mod terms;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::Commitment;
-use gpuplan_units::{Hours, Quantiles, Usd, UsdPerHour};
+use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::LimitsSection;
 
 /// What is asked, complete and checked.
@@ -44,6 +40,9 @@ pub struct Team {
     pub name: String,
     pub budget: Option<Usd>,
 }
+
+/// Parts of a share, as `Tax` counts them.
+const WHOLE: i128 = 1_000_000;
 
 /// What is added to every price, exactly: parts of a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,6 +154,15 @@ impl Portfolio {
             data_spread: Spread::assumed(),
         }
     }
+
+    pub fn all_months(&self) -> impl Iterator<Item = Month> + '_ {
+        (0..self.months).map(|ahead| self.start.ahead(ahead))
+    }
+
+    /// The months of a commitment that lie in the portfolio.
+    pub fn months_of<'a>(&'a self, commitment: &'a Commitment) -> impl Iterator<Item = Month> + 'a {
+        self.all_months().filter(|month| commitment.is_in(*month))
+    }
 }
 
 impl Spread {
@@ -165,14 +173,23 @@ impl Spread {
 }
 
 impl Tax {
-    /// On this amount, rounded once to the nano-dollar, halves up.
+    /// What it adds to this amount, rounded once to the nano-dollar, halves up.
     pub fn on(self, amount: Usd) -> Usd {
-        Usd::from_nanos((amount.nanos() * self.millionths + 500_000).div_euclid(1_000_000))
+        // In two parts, since an amount times a million may be beyond an `i128`.
+        let (millions, rest) = (amount.nanos().div_euclid(WHOLE), amount.nanos().rem_euclid(WHOLE));
+        let rounded = (rest.saturating_mul(self.millionths).saturating_add(WHOLE / 2)).div_euclid(WHOLE);
+        Usd::from_nanos(millions.saturating_mul(self.millionths).saturating_add(rounded))
     }
 
-    pub fn with(self, amount: f64) -> f64 {
-        amount * (1.0 + self.millionths as f64 / 1e6)
+    /// Dollars together with their tax.
+    pub fn included(self, dollars: f64) -> f64 {
+        dollars * (1.0 + self.millionths as f64 / 1e6)
     }
+}
+
+/// An amount so many times. Whatever is beyond counting was refused before it is repeated.
+pub(crate) fn repeated(amount: Usd, times: u32) -> Usd {
+    amount.share(i128::from(times), 1)
 }
 
 impl Phase {
@@ -186,21 +203,21 @@ impl Phase {
     }
 }
 
-/// Cost and hours of a figure under risk, from draws, of which there are some. `None`: beyond counting.
-pub fn quantiles(draws: &mut [f64], expected: Usd) -> Option<Quantiles<Usd>> {
-    draws.sort_by(f64::total_cmp);
-    let at = |share: f64| Usd::from_dollars(draws[((share * draws.len() as f64).ceil() as usize).max(1) - 1]);
-    Some(Quantiles { expected, p50: at(0.5)?, p90: at(0.9)? })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Part of all cost that falls to one month, team, cloud or GPU.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Part {
-    pub name: String,
-    pub cost_usd: Quantiles<Usd>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub budget_usd: Option<Usd>,
-    /// That the cost stays within the budget.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub chance_within_budget: Option<f64>,
+    #[test]
+    fn the_tax_on_any_amount_is_counted() {
+        let tax = Tax { millionths: 190_000 };
+        assert_eq!(tax.on(Usd::from_nanos(100)), Usd::from_nanos(19));
+        assert_eq!([2, 3, -3].map(|nanos| tax.on(Usd::from_nanos(nanos)).nanos()), [0, 1, -1]);
+        let large = i128::MAX / 10 * 10;
+        assert_eq!(
+            tax.on(Usd::from_nanos(large)).nanos(),
+            large / 1_000_000 * 190_000 + (large % 1_000_000 * 190_000 + 500_000) / 1_000_000
+        );
+        assert_eq!(repeated(Usd::from_nanos(i128::MAX / 2), 10_000).nanos(), i128::MAX, "not a negative amount");
+        assert_eq!(repeated(Usd::from_nanos(7), 3).nanos(), 21);
+    }
 }

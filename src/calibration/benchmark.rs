@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_hardware::NumberFormat;
 
 /// What is timed. Sizes are elements unless the name says bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Work {
     /// M x K by K x N, inputs in `format`, sums in fp32.
@@ -29,7 +30,7 @@ pub enum Work {
 }
 
 /// Which product of a linear layer it is: the operands lie differently in memory (transposed or not).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pass {
     Forward,
@@ -38,7 +39,7 @@ pub enum Pass {
 }
 
 /// Memory-bound kernels that training is made of. Values are bf16 unless the line says otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernel {
     /// Root mean square over a row, then its scaling.
@@ -206,7 +207,7 @@ impl fmt::Display for Work {
 }
 
 /// A piece of work with its place in the suite.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Benchmark {
     /// Where the workload does this, such as `feed-forward up, forward`; else what it is.

@@ -1,6 +1,7 @@
 //! `Calibration`: what a suite measured on one machine, as the JSON file that `plan --calibration` reads. Versioned.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::benchmark::Benchmark;
@@ -12,7 +13,8 @@ use crate::suite::{NotRun, Sampled};
 /// Of the file's layout; a file of another version is refused.
 pub const VERSION: u32 = 1;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What `bench --output json` writes and `--calibration` reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     pub version: u32,
@@ -37,7 +39,7 @@ pub struct Calibration {
 }
 
 /// The workload as it was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredWorkload {
     pub model: String,

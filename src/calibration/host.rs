@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_units::Bytes;
 
 /// What the host was measured to do; `None` where it could not be, with a line in `waived`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostRates {
     /// As `/proc/cpuinfo` names it.

@@ -1,9 +1,10 @@
 //! `Readings`: clocks, throttling, heat, power and other tenants while something was measured, and what is worth a warning.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Of the measured GPU, over the whole suite; `None` where the driver does not say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Readings {
     /// Clock of the multiprocessors under load: the highest seen, and the highest that the card has. MHz.

@@ -1,5 +1,6 @@
 //! Robust statistics of repeated measurements: median, spread from the median deviation, outliers told apart.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Median absolute deviation times this is the standard deviation of normal noise (Rousseeuw and Croux 1993, section 1).
@@ -10,7 +11,7 @@ const OUTLIER: f64 = 3.5;
 const LEAST_DEVIATION: f64 = 0.002;
 
 /// A set of samples in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Statistics {
     pub median_seconds: f64,
@@ -23,7 +24,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// `None` without a sample, and for what no clock gives: negative, zero or not finite.
-    pub fn of(samples: &[f64]) -> Option<Self> {
+    pub fn from_samples(samples: &[f64]) -> Option<Self> {
         if samples.is_empty() || samples.iter().any(|sample| !sample.is_finite() || *sample <= 0.0) {
             return None;
         }
@@ -68,18 +69,18 @@ mod tests {
 
     #[test]
     fn one_disturbed_sample_changes_little_and_is_told() {
-        let quiet = Statistics::of(&[1.00, 1.01, 0.99, 1.02, 0.98]).unwrap();
-        let disturbed = Statistics::of(&[1.00, 1.01, 0.99, 1.02, 0.98, 9.0]).unwrap();
+        let quiet = Statistics::from_samples(&[1.00, 1.01, 0.99, 1.02, 0.98]).unwrap();
+        let disturbed = Statistics::from_samples(&[1.00, 1.01, 0.99, 1.02, 0.98, 9.0]).unwrap();
         assert_eq!((quiet.median_seconds, quiet.outliers, disturbed.outliers), (1.0, 0, 1));
         assert!(disturbed.median_seconds < 1.01 && (disturbed.spread - quiet.spread).abs() < 0.02);
         // Identical samples but one: the tick of the clock, not an outlier.
-        assert_eq!(Statistics::of(&[1.0, 1.0, 1.0, 1.005]).unwrap().outliers, 0);
+        assert_eq!(Statistics::from_samples(&[1.0, 1.0, 1.0, 1.005]).unwrap().outliers, 0);
     }
 
     #[test]
     fn what_no_clock_gives_is_no_measurement() {
         for samples in [&[][..], &[0.0], &[-1.0], &[f64::NAN, 1.0], &[f64::INFINITY]] {
-            assert_eq!(Statistics::of(samples), None);
+            assert_eq!(Statistics::from_samples(samples), None);
         }
     }
 
@@ -93,8 +94,8 @@ mod tests {
 
         #[test]
         fn scaling_every_sample_scales_the_median_alone(samples in prop::collection::vec(1e-6..1e3_f64, 1..40), scale in 0.1..10.0_f64) {
-            let (plain, scaled) = (Statistics::of(&samples).unwrap(), samples.iter().map(|s| s * scale).collect::<Vec<_>>());
-            let scaled = Statistics::of(&scaled).unwrap();
+            let (plain, scaled) = (Statistics::from_samples(&samples).unwrap(), samples.iter().map(|s| s * scale).collect::<Vec<_>>());
+            let scaled = Statistics::from_samples(&scaled).unwrap();
             prop_assert!((scaled.median_seconds / plain.median_seconds / scale - 1.0).abs() < 2e-5);
             prop_assert!((scaled.spread - plain.spread).abs() <= 2e-5 * plain.spread + 1e-12);
             prop_assert!(plain.is_sane());

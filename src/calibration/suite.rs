@@ -1,5 +1,6 @@
 //! `Suite`: which benchmarks a workload needs, most telling first, and running them in turns inside a time budget.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::benchmark::{Benchmark, Kernel, Pass, Work, word_of};
@@ -193,7 +194,7 @@ fn matmul(gemm: Gemm, format: NumberFormat, pass: Pass) -> Work {
 }
 
 /// A benchmark with its samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sampled {
     pub benchmark: Benchmark,
@@ -201,7 +202,7 @@ pub struct Sampled {
 }
 
 /// A benchmark that did not run, and why.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotRun {
     pub benchmark: Benchmark,
@@ -252,7 +253,7 @@ pub fn run(
         }
     }
     for one in ready {
-        match Statistics::of(&one.samples) {
+        match Statistics::from_samples(&one.samples) {
             Some(statistics) => outcome.sampled.push(Sampled { benchmark: one.benchmark, statistics }),
             None => outcome
                 .waived

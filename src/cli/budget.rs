@@ -51,7 +51,7 @@ pub fn run(arguments: &BudgetArguments, settings: &Settings, printer: &Printer) 
         return printer.data(&focus(version, &charges(&answer))?);
     }
     match settings.output {
-        OutputFormat::Json => printer.data(&format!("{:#}\n", budget_json::document(&answer))),
+        OutputFormat::Json => printer.data(&budget_json::json(&answer)),
         OutputFormat::Csv => printer.data(&budget_json::csv(&answer)),
         OutputFormat::Table if settings.markdown => {
             printer.data(&budget_text::markdown(&answer, arguments.max_results))

@@ -52,7 +52,7 @@ pub fn run(arguments: &DiffArguments, settings: &Settings, printer: &Printer) ->
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let context = diff_text::Context { before: &before, after: &after, broken: &broken, policy: &policy };
     match settings.output {
-        OutputFormat::Json => printer.data(&format!("{:#}\n", diff_text::json(&diff, &context)))?,
+        OutputFormat::Json => printer.data(&diff_text::json(&diff, &context))?,
         _ if settings.markdown => printer.data(&diff_text::markdown(&diff, &context, arguments.max_results))?,
         _ => printer.data(&diff_text::text(&diff, &context, settings.width, arguments.max_results))?,
     };
@@ -100,7 +100,6 @@ impl From<DiffError> for Diagnostic {
         let diagnostic = Self::new(Exit::Usage, error.to_string());
         match error {
             DiffError::Kinds(..) => diagnostic.hint("compare two files of the same command"),
-            DiffError::Plan { error, .. } => diagnostic.hint(error.hint()),
             DiffError::Unknown { .. } => diagnostic.hint("gpuplan plan FILE --output json >before.json"),
         }
     }

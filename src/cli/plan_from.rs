@@ -96,7 +96,7 @@ fn priced(
         return Err(diagnostic.hint(hint.trim_end()));
     }
     if settings.output == OutputFormat::Json {
-        return printer.data(&pretty(&json(asked, &priced, named)));
+        return printer.data(&json(asked, &priced, named));
     }
     let mut text = headline.map_or_else(String::new, |line| format!("{line}\n\n"));
     text.push_str(&asked_text(asked, &catalogs.hardware, settings.width));

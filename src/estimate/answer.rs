@@ -1,5 +1,6 @@
 //! The answer to one case, as contract section 1 has it: bands, the fit, what bounds the step and what was assumed.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,14 +16,14 @@ use gpuplan_hardware::Hardware;
 use gpuplan_units::Band;
 use gpuplan_workload::{Measure, Models, Task};
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Answer {
     Estimate(Box<CaseEstimate>),
     Unsupported { id: Value, unsupported: String },
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CaseEstimate {
     pub id: Value,
     pub step_seconds: Band,

@@ -1,5 +1,6 @@
 //! Bands by regime: 10th and 90th percentile of measured over predicted time when whole sources were held out of the fit.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::constants::Fitted;
@@ -9,7 +10,7 @@ use crate::time_breakdown::TimeBreakdown;
 use gpuplan_workload::{ModelKind, Precision, Training};
 
 /// Kind of run, by what its error looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
     Compute,

@@ -1,5 +1,6 @@
 //! A case of `estimate --cases`: what a published run states, every key optional, and what is filled in for the rest.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::defaults::Request;
@@ -13,7 +14,7 @@ use gpuplan_workload::{
     Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
 };
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct Case {
     #[serde(default)]
     pub model: CaseModel,
@@ -25,7 +26,7 @@ pub struct Case {
     pub layout: CaseLayout,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct CaseModel {
     pub name: Option<String>,
     pub kind: Option<ModelKind>,
@@ -50,7 +51,7 @@ pub struct CaseModel {
     pub dense_layers: Option<u32>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct CaseHardware {
     pub gpu: Option<String>,
     pub gpus: Option<u32>,
@@ -62,7 +63,7 @@ pub struct CaseHardware {
     pub gpu_power_watts: Option<f64>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct CaseTraining {
     pub task: Option<Task>,
     pub precision: Option<Precision>,
@@ -91,7 +92,7 @@ pub struct CaseTraining {
     pub framework: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct CaseLayout {
     pub data: Option<u32>,
     pub tensor: Option<u32>,

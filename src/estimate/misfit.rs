@@ -1,11 +1,12 @@
 //! `Misfit`: why a setting cannot run.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use gpuplan_units::{Bytes, Seconds};
 
 /// Why a setting cannot run. A value, since most settings of a search cannot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum Misfit {
     NeedsMemory {

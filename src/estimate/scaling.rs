@@ -1,11 +1,12 @@
 //! `Scaling`: how much of each GPU is left when several work together, beside the rule of thumb that people plan with.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::subject::StepEstimate;
 
 /// Efficiency of several GPUs over as many alone, and where it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Scaling {
     pub gpus: u32,
     /// Part of a step that is not spent on what one GPU would not have: links, network, stages, slow machines.

@@ -1,9 +1,10 @@
 //! `TimeBreakdown`: where the seconds of a step go, and what it waits for most.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a step waits for most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     Compute,

@@ -1,11 +1,12 @@
 //! `WorkClass`: work that the same thing speeds up or slows down.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_units::Bytes;
 
 /// Work that the same thing speeds up or slows down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkClass {
     /// Matrix products and attention: arithmetic units, clock and power.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_units::{Bytes, BytesPerSecond};
@@ -11,7 +12,7 @@ use gpuplan_units::{Bytes, BytesPerSecond};
 pub struct GpuId(pub u16);
 
 /// Generation, by what its matrix units and kernels can do. `AmpereGa10x` (8.6) has half of GA100's tensor rate a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
     Pascal,
@@ -47,7 +48,7 @@ impl Architecture {
 }
 
 /// Number format of a multiplication, which decides the rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NumberFormat {
     Fp32,
@@ -60,7 +61,7 @@ pub enum NumberFormat {
 }
 
 /// TFLOP/s by number format; a missing key is a unit that the chip does not have or nobody has measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateTable {
     pub fp32: Option<f64>,
@@ -87,7 +88,7 @@ impl RateTable {
 }
 
 /// One row of `catalogs/gpus.toml`; the units are in the keys.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
     /// Vendor-neutral id with form factor and memory, such as `h100-sxm5-80`.

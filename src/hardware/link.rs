@@ -1,10 +1,11 @@
 //! `Link`: how GPUs reach each other inside a machine, and how machines reach each other.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_units::BytesPerSecond;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkKind {
     Gpu,
@@ -13,7 +14,7 @@ pub enum LinkKind {
 }
 
 /// How the ends of a link are joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
     /// Every GPU reaches every other at full rate.
@@ -29,7 +30,7 @@ pub enum Topology {
 }
 
 /// One row of `catalogs/links.toml`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     pub id: String,

@@ -14,7 +14,7 @@ use gpuplan_workload::file::WorkloadFile;
 /// The engine that a job was written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum JobKind {
     Slurm,
     Skypilot,
     Kubernetes,
@@ -22,7 +22,7 @@ pub enum Kind {
 
 /// A key of the file and its value, as they stand there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Said {
+pub struct KeyValue {
     pub key: String,
     pub value: String,
 }
@@ -30,7 +30,7 @@ pub struct Said {
 /// A job, read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    pub kind: Kind,
+    pub kind: JobKind,
     pub name: Option<String>,
     /// Machines. `None`: as many as hold the GPUs.
     pub nodes: Option<RangeInclusive<u32>>,
@@ -41,11 +41,11 @@ pub struct Asked {
     /// What its command says of the workload.
     pub workload: WorkloadFile,
     /// What was used.
-    pub understood: Vec<Said>,
-    /// What is known, and changes neither machines nor price.
-    pub beside: Vec<Said>,
+    pub understood: Vec<KeyValue>,
+    /// Known keys that change neither machines nor price.
+    pub no_effect: Vec<KeyValue>,
     /// What was not understood.
-    pub unread: Vec<Said>,
+    pub unread: Vec<KeyValue>,
     /// What the file leaves open, and what was taken for it.
     pub assumed: Vec<String>,
 }
@@ -109,7 +109,7 @@ impl fmt::Display for Need {
 }
 
 impl Asked {
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: JobKind) -> Self {
         Self {
             kind,
             name: None,
@@ -118,25 +118,25 @@ impl Asked {
             hours: None,
             workload: WorkloadFile::default(),
             understood: Vec::new(),
-            beside: Vec::new(),
+            no_effect: Vec::new(),
             unread: Vec::new(),
             assumed: Vec::new(),
         }
     }
 
     pub fn understand(&mut self, key: &str, value: impl fmt::Display) {
-        self.understood.push(Said { key: key.to_owned(), value: value.to_string() });
+        self.understood.push(KeyValue { key: key.to_owned(), value: value.to_string() });
     }
 
-    pub fn put_beside(&mut self, key: &str, value: impl fmt::Display) {
-        let said = Said { key: key.to_owned(), value: value.to_string() };
-        if !self.beside.contains(&said) {
-            self.beside.push(said);
+    pub fn note_without_effect(&mut self, key: &str, value: impl fmt::Display) {
+        let stated = KeyValue { key: key.to_owned(), value: value.to_string() };
+        if !self.no_effect.contains(&stated) {
+            self.no_effect.push(stated);
         }
     }
 
     pub fn leave_unread(&mut self, key: &str, value: impl fmt::Display) {
-        self.unread.push(Said { key: key.to_owned(), value: value.to_string() });
+        self.unread.push(KeyValue { key: key.to_owned(), value: value.to_string() });
     }
 
     /// Machines of this type that the job would run on, by the first choice that takes them. `None`: it does not take them.
@@ -187,12 +187,12 @@ impl Asked {
             Some(range) => format!("{} to {} x ", range.start(), range.end()),
             None => String::new(),
         };
-        self.choices.iter().map(|choice| format!("{nodes}{}", choice.words(hardware))).collect()
+        self.choices.iter().map(|choice| format!("{nodes}{}", choice.describe(hardware))).collect()
     }
 }
 
 impl Choice {
-    fn words(&self, hardware: &Hardware) -> String {
+    fn describe(&self, hardware: &Hardware) -> String {
         let count = match self.gpus {
             Some(Gpus::PerMachine(count)) => format!("{count} "),
             Some(Gpus::Together(count)) => format!("{count} together, "),

@@ -1,12 +1,12 @@
 //! What a training command says of its workload: flags of Hugging Face's Trainer, Megatron-LM, TRL, torchtune's and others' usual words.
 
-use crate::{Asked, Names, words};
+use crate::{Asked, Names, shell};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 
 /// What became of a flag.
 enum Outcome {
     Understood,
-    Beside,
+    WithoutEffect,
     Unread,
 }
 
@@ -15,7 +15,7 @@ const LAUNCHERS: [&str; 9] =
     ["torchrun", "accelerate", "deepspeed", "python", "python3", "srun", "mpirun", "gpuplan", "ray"];
 
 /// Flags that say where and how to run, save and log: neither the work nor the machines depend on them.
-const BESIDE: [&str; 42] = [
+const WITHOUT_EFFECT: [&str; 42] = [
     "nproc_per_node",
     "nnodes",
     "node_rank",
@@ -75,7 +75,7 @@ const LAYOUT: [&str; 9] = [
 
 /// Reads every training command of a script into the job.
 pub fn read(script: &str, asked: &mut Asked, names: Names) {
-    for line in words::lines(&script.replace("\r\n", "\n")) {
+    for line in shell::script_lines(&script.replace("\r\n", "\n")) {
         let mut rest = line.words.as_slice();
         while let Some(at) = program(rest) {
             let (before, behind) = rest.split_at(at + 1);
@@ -106,7 +106,7 @@ fn read_one(before: &[String], after: &[String], asked: &mut Asked, names: Names
         let (key, value) = (format!("--{key}"), value.unwrap_or_else(|| "(set)".to_owned()));
         match outcome {
             Outcome::Understood => asked.understand(&key, value),
-            Outcome::Beside => asked.put_beside(&key, value),
+            Outcome::WithoutEffect => asked.note_without_effect(&key, value),
             Outcome::Unread => asked.leave_unread(&key, value),
         }
     }
@@ -190,7 +190,7 @@ fn apply(key: &str, value: Option<&str>, file: &mut WorkloadFile, names: Names) 
     };
     match amount {
         // The Trainer's own "no limit".
-        None if value == Some("-1") => Outcome::Beside,
+        None if value == Some("-1") => Outcome::WithoutEffect,
         None => Outcome::Unread,
         amount => {
             *slot = amount;
@@ -236,9 +236,9 @@ fn word(key: &str, value: Option<&str>, is_on: bool, file: &mut WorkloadFile) ->
             | "torch_compile",
             _,
         ) => {
-            return Outcome::Beside;
+            return Outcome::WithoutEffect;
         }
-        (key, _) if BESIDE.contains(&key) || LAYOUT.contains(&key) => return Outcome::Beside,
+        (key, _) if WITHOUT_EFFECT.contains(&key) || LAYOUT.contains(&key) => return Outcome::WithoutEffect,
         _ => return Outcome::Unread,
     };
     *slot = Some(chosen.to_owned());
@@ -265,19 +265,19 @@ fn model(value: Option<&str>, file: &mut WorkloadFile, names: Names) -> Outcome 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::JobKind;
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
 
     fn asked(script: &str) -> Asked {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
-        let mut asked = Asked::new(Kind::Slurm);
+        let mut asked = Asked::new(JobKind::Slurm);
         read(script, &mut asked, Names { hardware: &hardware, models: &models });
         asked
     }
 
-    fn keys(said: &[crate::Said]) -> Vec<&str> {
-        said.iter().map(|one| one.key.as_str()).collect()
+    fn keys(list: &[crate::KeyValue]) -> Vec<&str> {
+        list.iter().map(|one| one.key.as_str()).collect()
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
             (training.precision.as_deref(), training.steps.clone()),
             (Some("bf16"), Some(Scalar::from("500".to_owned())))
         );
-        assert_eq!((keys(&asked.unread), keys(&asked.beside)), (vec!["--mystery"], vec!["--fp16"]));
+        assert_eq!((keys(&asked.unread), keys(&asked.no_effect)), (vec!["--mystery"], vec!["--fp16"]));
         assert_eq!(keys(&asked.understood).len(), 6);
     }
 
@@ -303,7 +303,7 @@ mod tests {
         );
         let training = &asked.workload.training;
         assert_eq!(
-            (training.task.as_deref(), keys(&asked.beside)),
+            (training.task.as_deref(), keys(&asked.no_effect)),
             (Some("pretrain"), vec!["--tensor_model_parallel_size"])
         );
         assert_eq!(training.global_batch, Some(Scalar::from("512".to_owned())));
@@ -314,7 +314,7 @@ mod tests {
         for end in ["| tee log", "> log 2>&1", "2>&1 | tee log", "&", "&& echo --fp16 done", "; done", "&>log"] {
             let asked = asked(&format!("python train.py --max_steps 5 --bf16 {end}"));
             assert_eq!(asked.workload.training.precision.as_deref(), Some("bf16"), "{end}");
-            assert!(asked.unread.is_empty() && asked.beside.is_empty(), "{end}");
+            assert!(asked.unread.is_empty() && asked.no_effect.is_empty(), "{end}");
         }
         let two = asked("python a.py --seq_len 8 && python b.py --bf16; python c.py --max_steps=3");
         assert_eq!(keys(&two.understood), ["--seq_len", "--bf16", "--max_steps"]);

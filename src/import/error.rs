@@ -3,9 +3,9 @@
 /// Why a file cannot be read as a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    #[error("it is no job of Slurm (#SBATCH), SkyPilot (resources:) or Kubernetes (apiVersion:, kind:)")]
+    #[error("it is not a job of Slurm (#SBATCH), SkyPilot (resources:) or Kubernetes (apiVersion:, kind:)")]
     UnknownKind,
-    #[error("it is no YAML: {0}")]
+    #[error("it is not valid YAML: {0}")]
     Yaml(String),
     #[error("`{key}`: {detail}")]
     Invalid { key: String, detail: String },

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use crate::error::invalid;
 use crate::labels::narrow;
-use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, command};
+use crate::{Asked, Choice, Gpus, ImportError, JobKind, Names, Need, command};
 use gpuplan_units::Hours;
 
-/// Objects that may stand beside a job and cost nothing of themselves.
-const BESIDE: [&str; 13] = [
+/// Objects that may come with a job and cost nothing themselves.
+const FREE_OBJECTS: [&str; 13] = [
     "Service",
     "ConfigMap",
     "Secret",
@@ -24,7 +24,7 @@ const BESIDE: [&str; 13] = [
     "Topology",
 ];
 /// Parts of a pod that change neither machines nor price.
-const BESIDE_POD: [&str; 25] = [
+const POD_KEYS_WITHOUT_EFFECT: [&str; 25] = [
     "restartPolicy",
     "terminationGracePeriodSeconds",
     "tolerations",
@@ -58,12 +58,12 @@ struct Pods<'a> {
     spec: &'a Value,
 }
 
-pub fn is_one(document: &Value) -> bool {
+pub fn is_object(document: &Value) -> bool {
     document.get("apiVersion").is_some() && document.get("kind").is_some()
 }
 
 pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
-    let mut asked = Asked::new(Kind::Kubernetes);
+    let mut asked = Asked::new(JobKind::Kubernetes);
     let lists = documents.iter().flat_map(|document| match document.get("items").and_then(Value::as_array) {
         Some(items) => items.iter().collect::<Vec<_>>(),
         None => vec![document],
@@ -73,7 +73,11 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
         .partition(|object| ["Job", "JobSet", "PyTorchJob", "Pod"].contains(&word(object, "kind")));
     for object in others {
         let kind = word(object, "kind");
-        if BESIDE.contains(&kind) { asked.put_beside(kind, "...") } else { asked.leave_unread("kind", kind) }
+        if FREE_OBJECTS.contains(&kind) {
+            asked.note_without_effect(kind, "...")
+        } else {
+            asked.leave_unread("kind", kind)
+        }
     }
     let [job] = jobs.as_slice() else {
         let name = |job: &&Value| {
@@ -91,7 +95,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
     for pods in pods_of(job, &mut asked)? {
         let choices = choices(pods.spec, &mut asked, names)?;
         if choices.iter().all(|choice| choice.gpus.is_none()) {
-            asked.put_beside("pods without GPUs", pods.count);
+            asked.note_without_effect("pods without GPUs", pods.count);
             continue;
         }
         machines = match machines {
@@ -124,9 +128,9 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
     let empty = &Value::Null;
     let spec = job.get("spec").unwrap_or(empty);
     let of_job = |spec: &'a Value, times: u32, asked: &mut Asked| -> Result<Pods<'a>, ImportError> {
-        let at_once = number(spec, "parallelism")?;
-        if number(spec, "completions")? > at_once {
-            asked.assumed.push(format!("{at_once} at a time of {} completions", number(spec, "completions")?));
+        let at_once = count(spec, "parallelism")?;
+        if count(spec, "completions")? > at_once {
+            asked.assumed.push(format!("{at_once} at a time of {} completions", count(spec, "completions")?));
         }
         asked.hours = deadline(spec)?.or(asked.hours);
         let count =
@@ -138,7 +142,7 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
         "JobSet" => {
             let jobs = spec.get("replicatedJobs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
             jobs.iter()
-                .map(|one| of_job(one.pointer("/template/spec").unwrap_or(empty), number(one, "replicas")?, asked))
+                .map(|one| of_job(one.pointer("/template/spec").unwrap_or(empty), count(one, "replicas")?, asked))
                 .collect()
         }
         "PyTorchJob" => {
@@ -146,7 +150,7 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
             let replicas = spec.get("pytorchReplicaSpecs").and_then(Value::as_object).into_iter().flat_map(Map::values);
             replicas
                 .map(|one| {
-                    Ok(Pods { count: number(one, "replicas")?, spec: one.pointer("/template/spec").unwrap_or(empty) })
+                    Ok(Pods { count: count(one, "replicas")?, spec: one.pointer("/template/spec").unwrap_or(empty) })
                 })
                 .collect()
         }
@@ -158,14 +162,14 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
 }
 
 /// A count that is 1 where it is not given.
-fn number(of: &Value, key: &str) -> Result<u32, ImportError> {
-    match of.get(key) {
+fn count(object: &Value, key: &str) -> Result<u32, ImportError> {
+    match object.get(key) {
         None | Some(Value::Null) => Ok(1),
         Some(value) => value
             .as_u64()
             .and_then(|number| u32::try_from(number).ok())
             .filter(|number| *number > 0 && *number < 1_000_000)
-            .ok_or_else(|| invalid(key, format!("{value} is no number of pods"))),
+            .ok_or_else(|| invalid(key, format!("`{value}` is not a number of pods"))),
     }
 }
 
@@ -175,76 +179,87 @@ fn deadline(spec: &Value) -> Result<Option<Hours>, ImportError> {
     let seconds = value.as_f64().filter(|seconds| *seconds > 0.0);
     seconds
         .map(|seconds| Some(Hours(seconds / 3600.0)))
-        .ok_or_else(|| invalid(key, format!("{value} is no number of seconds")))
+        .ok_or_else(|| invalid(key, format!("`{value}` is not a number of seconds")))
 }
 
 /// A value as it is written: `true` and `8` without quotes are texts as well.
-fn text(value: &Value) -> String {
+fn scalar_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Machines that a pod can run on: its resources, narrowed by labels; each term of a required affinity is a choice of its own.
 fn choices(pod: &Value, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, ImportError> {
     let mut choice = Choice::default();
-    let (mut gpus, mut cpus, mut memory) = (0, 0.0, 0.0);
+    let mut sum = Resources::default();
     for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten() {
-        resources(container, (&mut gpus, &mut cpus, &mut memory), asked)?;
+        sum.add(container, asked)?;
         let words: Vec<String> = ["command", "args"]
             .into_iter()
             .filter_map(|key| container.get(key)?.as_array())
             .flatten()
-            .map(text)
+            .map(scalar_text)
             .collect();
         let command =
             shlex::try_join(words.iter().map(String::as_str)).map_err(|error| invalid("command", error.to_string()))?;
         command::read(&command, asked, names);
     }
-    choice.gpus = (gpus > 0).then_some(Gpus::PerMachine(gpus));
-    choice.vcpus = (cpus > 0.0).then_some(Need::AtLeast(cpus));
-    choice.memory = (memory > 0.0).then_some(Need::AtLeast(memory));
+    choice.gpus = (sum.gpus > 0).then_some(Gpus::PerMachine(sum.gpus));
+    choice.vcpus = (sum.cpus > 0.0).then_some(Need::AtLeast(sum.cpus));
+    choice.memory = (sum.memory_gib > 0.0).then_some(Need::AtLeast(sum.memory_gib));
     for (key, value) in pod.as_object().into_iter().flatten() {
         match key.as_str() {
             "containers" | "affinity" => {}
             "nodeSelector" => {
                 for (label, value) in value.as_object().into_iter().flatten() {
-                    narrow(label, &text(value), &mut choice, asked, names);
+                    narrow(label, &scalar_text(value), &mut choice, asked, names);
                 }
             }
-            known if BESIDE_POD.contains(&known) => asked.put_beside(known, "..."),
+            known if POD_KEYS_WITHOUT_EFFECT.contains(&known) => asked.note_without_effect(known, "..."),
             _ => asked.leave_unread(key, "..."),
         }
     }
-    Ok(affinity(pod, &choice, asked, names))
+    affinity(pod, &choice, asked, names)
 }
 
-/// Adds what a container asks for: requests, or limits where it requests nothing.
-fn resources(container: &Value, sums: (&mut u32, &mut f64, &mut f64), asked: &mut Asked) -> Result<(), ImportError> {
-    let mut all = Map::new();
-    for part in ["/resources/limits", "/resources/requests"] {
-        all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
-    }
-    for (key, value) in all {
-        let text = text(&value);
-        let amount = quantity(&text).ok_or_else(|| invalid(&key, format!("`{text}` is no quantity of Kubernetes")))?;
-        match key.as_str() {
-            "nvidia.com/gpu" | "amd.com/gpu" if amount.fract() == 0.0 && amount < 1e6 => {
-                *sums.0 =
-                    sums.0.checked_add(amount as u32).ok_or_else(|| invalid(&key, "more GPUs than can be counted"))?;
-            }
-            "cpu" => *sums.1 += amount,
-            "memory" => *sums.2 += amount / 1024.0_f64.powi(3),
-            "ephemeral-storage" | "vpc.amazonaws.com/efa" | "hugepages-2Mi" => {
-                asked.put_beside(&key, text);
-                continue;
-            }
-            _ => {
-                asked.leave_unread(&key, text);
-                continue;
-            }
+/// What the containers of a pod ask for together.
+#[derive(Default)]
+struct Resources {
+    gpus: u32,
+    cpus: f64,
+    memory_gib: f64,
+}
+
+impl Resources {
+    /// Adds what a container asks for: requests, or limits where it requests nothing.
+    fn add(&mut self, container: &Value, asked: &mut Asked) -> Result<(), ImportError> {
+        let mut all = Map::new();
+        for part in ["/resources/limits", "/resources/requests"] {
+            all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
         }
-        asked.understand(&key, text);
+        for (key, value) in all {
+            let text = scalar_text(&value);
+            let refused = || invalid(&key, format!("`{text}` is not a valid Kubernetes quantity; try 8 or 64Gi"));
+            let amount = quantity(&text).ok_or_else(refused)?;
+            match key.as_str() {
+                "nvidia.com/gpu" | "amd.com/gpu" if amount.fract() == 0.0 && amount < 1e6 => {
+                    let sum = self.gpus.checked_add(amount as u32);
+                    self.gpus = sum.ok_or_else(|| invalid(&key, "more GPUs than can be counted"))?;
+                }
+                "cpu" => self.cpus += amount,
+                "memory" => self.memory_gib += amount / 1024.0_f64.powi(3),
+                "ephemeral-storage" | "vpc.amazonaws.com/efa" | "hugepages-2Mi" => {
+                    asked.note_without_effect(&key, text);
+                    continue;
+                }
+                _ => {
+                    asked.leave_unread(&key, text);
+                    continue;
+                }
+            }
+            asked.understand(&key, text);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// `500m`, `64Gi`, `2e3` (Kubernetes, "Resource Management": quantities).
@@ -265,53 +280,81 @@ fn quantity(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).map(|number| number * scale)
 }
 
-fn affinity(pod: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Vec<Choice> {
+/// More kinds of machines than these cannot be compared by a person, and every requirement and preference multiplies them.
+const MOST_CHOICES: usize = 256;
+
+/// Kinds of machines, each once.
+#[derive(Default)]
+struct Choices(Vec<Choice>);
+
+impl Choices {
+    fn add(&mut self, choice: Choice) -> Result<(), ImportError> {
+        if self.0.contains(&choice) {
+            return Ok(());
+        }
+        if self.0.len() == MOST_CHOICES {
+            let detail = format!(
+                "its terms and preferences combine to more than {MOST_CHOICES} kinds of machines; keep those that matter"
+            );
+            return Err(invalid("affinity", detail));
+        }
+        self.0.push(choice);
+        Ok(())
+    }
+}
+
+/// The choice narrowed by the terms of a required affinity, any of which will do, and by its preferences.
+fn affinity(pod: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, ImportError> {
     let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let preferred = "/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
     for other in ["/affinity/podAffinity", "/affinity/podAntiAffinity"] {
         if pod.pointer(other).is_some() {
-            asked.put_beside(other.trim_start_matches("/affinity/"), "...");
+            asked.note_without_effect(other.trim_start_matches("/affinity/"), "...");
         }
     }
-    let wishes =
-        pod.pointer("/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution").and_then(Value::as_array);
-    let mut choices = Vec::new();
-    for term in pod.pointer(required).and_then(Value::as_array).into_iter().flatten() {
-        choices.extend(term_choices(term, choice, asked, names));
+    let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let mut choices = Choices::default();
+    for term in list(required) {
+        for narrowed in term_choices(term, choice, asked, names)? {
+            choices.add(narrowed)?;
+        }
     }
-    if choices.is_empty() {
-        choices.push(choice.clone());
+    if choices.0.is_empty() {
+        choices.add(choice.clone())?;
     }
-    // A wish is taken where it can be had, and the job runs without it too.
-    for wish in wishes.into_iter().flatten().filter_map(|wish| wish.get("preference")) {
-        let more: Vec<Choice> = choices.iter().flat_map(|one| term_choices(wish, one, asked, names)).collect();
-        choices.extend(more);
+    // A preference is met where it can be, and the job runs without it too.
+    for preference in list(preferred).filter_map(|one| one.get("preference")) {
+        for one in choices.0.clone() {
+            for narrowed in term_choices(preference, &one, asked, names)? {
+                choices.add(narrowed)?;
+            }
+        }
     }
-    choices.dedup();
-    choices
+    Ok(choices.0)
 }
 
 /// A term holds where all of its requirements do; of the values of one any will do.
-fn term_choices(term: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Vec<Choice> {
+fn term_choices(term: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, ImportError> {
     let mut choices = vec![choice.clone()];
     for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = word(requirement, "key");
         let values: Vec<String> =
-            requirement.get("values").and_then(Value::as_array).into_iter().flatten().map(text).collect();
+            requirement.get("values").and_then(Value::as_array).into_iter().flatten().map(scalar_text).collect();
         if word(requirement, "operator") != "In" || values.is_empty() {
             asked.leave_unread(key, word(requirement, "operator"));
             continue;
         }
-        let mut narrowed = Vec::new();
+        let mut narrowed = Choices::default();
         for one in &choices {
             for value in &values {
                 let mut one = one.clone();
                 narrow(key, value, &mut one, asked, names);
-                narrowed.push(one);
+                narrowed.add(one)?;
             }
         }
-        choices = narrowed;
+        choices = narrowed.0;
     }
-    choices
+    Ok(choices)
 }
 
 fn word<'a>(object: &'a Value, key: &str) -> &'a str {
@@ -355,7 +398,7 @@ mod tests {
             (choice.is_spot, choice.region.as_deref(), choice.cloud.as_ref().unwrap().as_str()),
             (true, Some("us-west1"), "gcp")
         );
-        let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
+        let unread: Vec<&str> = asked.unread.iter().map(|one| one.key.as_str()).collect();
         assert_eq!((unread, asked.workload.training.precision.as_deref()), (vec!["rdma/hca", "team"], Some("bf16")));
     }
 
@@ -397,6 +440,37 @@ mod tests {
             worker("Worker", 3)
         );
         assert_eq!(asked(&job).unwrap().nodes, Some(4..=4));
+    }
+
+    fn preferring(preferences: &str) -> Result<Asked, ImportError> {
+        asked(&format!(
+            "apiVersion: v1\nkind: Pod\nspec: {{containers: [{{resources: {{limits: {{nvidia.com/gpu: 8}}}}}}], \
+             affinity: {{nodeAffinity: {{preferredDuringSchedulingIgnoredDuringExecution: [{preferences}]}}}}}}"
+        ))
+    }
+
+    #[test]
+    fn preferences_are_combined_up_to_a_bound() {
+        let prefer = |key: &str, values: &str| {
+            format!(
+                "{{weight: 1, preference: {{matchExpressions: [{{key: {key}, operator: In, values: [{values}]}}]}}}}"
+            )
+        };
+        let spot = prefer("cloud.google.com/gke-spot", "'true'");
+        let region = prefer("topology.kubernetes.io/region", "us-east4");
+        let found = preferring(&format!("{spot}, {region}")).unwrap().choices;
+        let described: Vec<(bool, Option<&str>)> =
+            found.iter().map(|choice| (choice.is_spot, choice.region.as_deref())).collect();
+        assert_eq!(described, [(false, None), (true, None), (false, Some("us-east4")), (true, Some("us-east4"))]);
+        // Many that say nothing of machines, or each another place, do not multiply.
+        let unknown: Vec<String> = (0..40).map(|at| prefer(&format!("team{at}"), "vision")).collect();
+        assert_eq!(preferring(&unknown.join(", ")).unwrap().choices.len(), 1);
+        let zones: Vec<String> = (0..40).map(|at| prefer("topology.kubernetes.io/zone", &format!("z{at}"))).collect();
+        assert_eq!(preferring(&zones.join(", ")).unwrap().choices.len(), 41);
+        let list = |name: &str| (0..20).map(|at| format!("{name}{at}")).collect::<Vec<_>>().join(", ");
+        let keys = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+        let refused = preferring(&keys.map(|key| prefer(key, &list("a"))).join(", ")).unwrap_err().to_string();
+        assert!(refused.starts_with("`affinity`: ") && refused.contains("more than 256 kinds"), "{refused}");
     }
 
     #[test]

@@ -7,24 +7,24 @@ mod error;
 pub mod kubernetes;
 pub mod labels;
 mod names;
+pub mod shell;
 pub mod skypilot;
 pub mod slurm;
-pub mod words;
 mod yaml;
 
-pub use ask::{Asked, Chips, Choice, Gpus, Kind, Need, Said};
+pub use ask::{Asked, Chips, Choice, Gpus, JobKind, KeyValue, Need};
 pub use error::ImportError;
 pub use names::Names;
 
 /// Reads a job of any kind: the content says which it is.
 pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
-    if slurm::is_one(text) {
+    if slurm::is_script(text) {
         return slurm::read(text, names);
     }
     let documents = yaml::documents(text)?;
-    if documents.iter().any(kubernetes::is_one) {
+    if documents.iter().any(kubernetes::is_object) {
         kubernetes::read(&documents, names)
-    } else if documents.iter().any(skypilot::is_one) {
+    } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)
     } else {
         Err(ImportError::UnknownKind)

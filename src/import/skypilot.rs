@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 
 use crate::error::invalid;
-use crate::{Asked, Choice, Gpus, ImportError, Kind, Names, Need, chips, command};
+use crate::{Asked, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command};
 use gpuplan_hardware::CloudId;
 
 /// Known keys of a task that change neither machines nor price.
-const BESIDE: [&str; 11] = [
+const WITHOUT_EFFECT: [&str; 11] = [
     "setup",
     "workdir",
     "file_mounts",
@@ -21,7 +21,7 @@ const BESIDE: [&str; 11] = [
     "outputs",
 ];
 /// The same of its resources.
-const BESIDE_MACHINES: [&str; 12] = [
+const MACHINE_KEYS_WITHOUT_EFFECT: [&str; 12] = [
     "disk_size",
     "disk_tier",
     "network_tier",
@@ -36,18 +36,18 @@ const BESIDE_MACHINES: [&str; 12] = [
     "any_of",
 ];
 
-pub fn is_one(document: &Value) -> bool {
+pub fn is_task(document: &Value) -> bool {
     document.get("resources").is_some() || document.get("run").is_some()
 }
 
 pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
     // The first document of a pipeline has its name and no task.
-    let tasks: Vec<&Value> = documents.iter().filter(|document| is_one(document)).collect();
+    let tasks: Vec<&Value> = documents.iter().filter(|document| is_task(document)).collect();
     let [task] = tasks.as_slice() else {
         let name = |task: &&Value| task.get("name").and_then(Value::as_str).unwrap_or("without a name").to_owned();
         return Err(ImportError::Several(tasks.iter().map(name).collect()));
     };
-    let mut asked = Asked::new(Kind::Skypilot);
+    let mut asked = Asked::new(JobKind::Skypilot);
     let empty = Map::new();
     for (key, value) in task.as_object().unwrap_or(&empty) {
         match key.as_str() {
@@ -57,12 +57,12 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
             }
             "num_nodes" => {
                 let nodes = value.as_u64().and_then(|nodes| u32::try_from(nodes).ok()).filter(|nodes| *nodes > 0);
-                let nodes = nodes.ok_or_else(|| invalid(key, format!("{value} is no number of machines")))?;
+                let nodes = nodes.ok_or_else(|| invalid(key, format!("`{value}` is not a number of machines")))?;
                 asked.nodes = Some(nodes..=nodes);
                 asked.understand(key, nodes);
             }
             "resources" | "run" => {}
-            known if BESIDE.contains(&known) => asked.put_beside(key, "..."),
+            known if WITHOUT_EFFECT.contains(&known) => asked.note_without_effect(key, "..."),
             _ => asked.leave_unread(key, text(value)),
         }
     }
@@ -70,7 +70,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
         asked.nodes = Some(1..=1);
     }
     if let Some(resources) = task.get("resources").filter(|value| !value.is_null()) {
-        let map = resources.as_object().ok_or_else(|| invalid("resources", "is no map"))?;
+        let map = resources.as_object().ok_or_else(|| invalid("resources", "it is not a map"))?;
         read_resources(map, &mut asked, names)?;
     }
     if let Some(run) = task.get("run").and_then(Value::as_str) {
@@ -85,8 +85,8 @@ fn read_resources(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> 
         return candidate(map, asked, names);
     };
     for alternative in alternatives {
-        let inner = alternative.as_object().ok_or_else(|| invalid(key, "is no list of maps"))?;
-        // What stands beside the list holds for each of it.
+        let inner = alternative.as_object().ok_or_else(|| invalid(key, "it is not a list of maps"))?;
+        // The keys next to the list hold for each entry of it.
         let mut whole = map.clone();
         whole.retain(|other, _| other != key);
         whole.extend(inner.clone());
@@ -102,7 +102,7 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         let word = text(value);
         match key.as_str() {
-            "accelerators" => accelerators = listed(value, names)?,
+            "accelerators" => accelerators = self::accelerators(value, names)?,
             "cpus" => choice.vcpus = Some(need(key, &word)?),
             "memory" => {
                 let gib = ["gb", "gib", "gi", "g"]
@@ -120,11 +120,11 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
             "region" => choice.region = Some(word.clone()),
             "zone" => choice.zone = Some(word.clone()),
             known => {
-                let seen = |list: &[crate::Said]| list.iter().any(|said| said.key == known);
-                if seen(&asked.beside) || seen(&asked.unread) {
+                let seen = |list: &[crate::KeyValue]| list.iter().any(|one| one.key == known);
+                if seen(&asked.no_effect) || seen(&asked.unread) {
                     // Said of an earlier candidate.
-                } else if BESIDE_MACHINES.contains(&known) {
-                    asked.put_beside(known, word);
+                } else if MACHINE_KEYS_WITHOUT_EFFECT.contains(&known) {
+                    asked.note_without_effect(known, word);
                 } else {
                     asked.leave_unread(known, word);
                 }
@@ -152,8 +152,8 @@ fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Resul
 }
 
 /// `A100:8`, `{A100: 8, H100: 8}` or a list of the first.
-fn listed(value: &Value, names: Names) -> Result<Vec<(String, u32)>, ImportError> {
-    let refuse = |what: &str| invalid("accelerators", format!("`{what}` is no GPU and whole number, such as H100:8"));
+fn accelerators(value: &Value, names: Names) -> Result<Vec<(String, u32)>, ImportError> {
+    let refuse = |what: &str| invalid("accelerators", format!("`{what}` is not a valid accelerator; try H100:8"));
     let one = |word: &str| -> Result<(String, u32), ImportError> {
         let (name, count) = word.split_once(':').unwrap_or((word, "1"));
         let count = count.trim().parse().ok().filter(|count| *count > 0).ok_or_else(|| refuse(word))?;
@@ -199,7 +199,7 @@ fn cloud(key: &str, name: &str, names: Names) -> Result<CloudId, ImportError> {
 fn need(key: &str, word: &str) -> Result<Need, ImportError> {
     let (digits, is_least) = word.trim().strip_suffix('+').map_or((word.trim(), false), |digits| (digits, true));
     let amount = digits.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount > 0.0);
-    let amount = amount.ok_or_else(|| invalid(key, format!("`{word}` is no amount such as 8 or 8+")))?;
+    let amount = amount.ok_or_else(|| invalid(key, format!("`{word}` is not a valid amount; try 8 or 8+")))?;
     Ok(if is_least { Need::AtLeast(amount) } else { Need::Exactly(amount) })
 }
 
@@ -238,9 +238,9 @@ mod tests {
         let task =
             asked("resources:\n  accelerators: L4\n  max_hourly_cost: 3\n  disk_size: 100\nservice: {}\nsetup: x\n")
                 .unwrap();
-        let keys = |said: &[crate::Said]| said.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
+        let keys = |list: &[crate::KeyValue]| list.iter().map(|one| one.key.clone()).collect::<Vec<_>>();
         assert_eq!(
-            (keys(&task.unread), keys(&task.beside)),
+            (keys(&task.unread), keys(&task.no_effect)),
             (
                 vec!["service".to_owned(), "max_hourly_cost".to_owned()],
                 vec!["setup".to_owned(), "disk_size".to_owned()]

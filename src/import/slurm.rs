@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::error::invalid;
-use crate::{Asked, Chips, Choice, Gpus, ImportError, Kind, Names, Need, chips, command, words};
+use crate::{Asked, Chips, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command, shell};
 use gpuplan_units::Hours;
 
 /// Short options and their long names.
@@ -43,7 +43,7 @@ const FLAGS: [&str; 10] = [
     "verbose",
 ];
 /// Known, and neither machines nor price depend on them.
-const BESIDE: [&str; 27] = [
+const WITHOUT_EFFECT: [&str; 27] = [
     "partition",
     "account",
     "output",
@@ -93,12 +93,12 @@ struct Options {
     memory_per_gpu: Option<f64>,
 }
 
-pub fn is_one(text: &str) -> bool {
+pub fn is_script(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with("#SBATCH"))
 }
 
 pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
-    let mut asked = Asked::new(Kind::Slurm);
+    let mut asked = Asked::new(JobKind::Slurm);
     let mut options = Options::default();
     let mut has_begun = false;
     for line in text.lines() {
@@ -114,21 +114,21 @@ pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
             continue;
         }
         // A backslash at its end joins nothing: Slurm reads line by line.
-        let directive = words::Line::new(directive.trim_end().trim_end_matches('\\'));
+        let directive = shell::ShellLine::new(directive.trim_end().trim_end_matches('\\'));
         if directive.is_cut {
             return Err(invalid("#SBATCH", format!("a quote is never closed in `{}`", line.trim())));
         }
-        for (key, value) in given(directive.words) {
-            take(&key, &value, &mut options, &mut asked, names)?;
+        for (key, value) in options_given(directive.words) {
+            apply_option(&key, &value, &mut options, &mut asked, names)?;
         }
     }
-    put_together(options, &mut asked)?;
+    combine(options, &mut asked)?;
     command::read(text, &mut asked, names);
     Ok(asked)
 }
 
 /// `--key=value`, `--key value`, `-K value`, `-Kvalue` and flags alone.
-fn given(directive: Vec<String>) -> Vec<(String, String)> {
+fn options_given(directive: Vec<String>) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut words = directive.into_iter().peekable();
     while let Some(word) = words.next() {
@@ -154,14 +154,17 @@ fn given(directive: Vec<String>) -> Vec<(String, String)> {
     all
 }
 
-fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names: Names) -> Result<(), ImportError> {
-    let number = || {
-        value
-            .parse::<u32>()
-            .ok()
-            .filter(|number| *number > 0)
-            .ok_or_else(|| invalid(key, format!("`{value}` is no number")))
-    };
+fn apply_option(
+    key: &str,
+    value: &str,
+    options: &mut Options,
+    asked: &mut Asked,
+    names: Names,
+) -> Result<(), ImportError> {
+    let refused = |what: &str| invalid(key, format!("`{value}` is not {what}"));
+    let number =
+        || value.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(|| refused("a number above zero"));
+    let memory = || gib(value).ok_or_else(|| refused("an amount of memory; try 64G"));
     match key {
         NO_OPTION => {
             asked.leave_unread(key, value);
@@ -169,8 +172,7 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
         }
         "job-name" => asked.name = Some(value.to_owned()),
         "nodes" => {
-            options.nodes =
-                Some(range(value).ok_or_else(|| invalid(key, format!("`{value}` is no number of machines")))?);
+            options.nodes = Some(range(value).ok_or_else(|| refused("a number of machines; try 4 or 2-4"))?);
         }
         "ntasks" => options.tasks = Some(number()?),
         "ntasks-per-node" => options.tasks_per_node = Some(number()?),
@@ -192,17 +194,10 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
                 return Ok(());
             }
         }
-        "mem" => options.memory = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?),
-        "mem-per-cpu" => {
-            options.memory_per_cpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?);
-        }
-        "mem-per-gpu" => {
-            options.memory_per_gpu = Some(gib(value).ok_or_else(|| invalid(key, format!("`{value}` is no memory")))?);
-        }
-        "time" => {
-            asked.hours =
-                time(value).map_err(|()| invalid(key, format!("`{value}` is no time of Slurm, such as 2-12:00:00")))?;
-        }
+        "mem" => options.memory = Some(memory()?),
+        "mem-per-cpu" => options.memory_per_cpu = Some(memory()?),
+        "mem-per-gpu" => options.memory_per_gpu = Some(memory()?),
+        "time" => asked.hours = time(value).map_err(|()| refused("a valid Slurm time; try 2-12:00:00"))?,
         // Administrators name nodes by their cards.
         "constraint" => match chips::find(value, names.hardware) {
             Some(found) if options.chips.is_none() => options.chips = Some(found),
@@ -211,8 +206,8 @@ fn take(key: &str, value: &str, options: &mut Options, asked: &mut Asked, names:
                 return Ok(());
             }
         },
-        known if BESIDE.contains(&known) => {
-            asked.put_beside(&format!("--{key}"), value);
+        known if WITHOUT_EFFECT.contains(&known) => {
+            asked.note_without_effect(&format!("--{key}"), value);
             return Ok(());
         }
         _ => {
@@ -238,7 +233,11 @@ fn gpus(value: &str, options: &mut Options, key: &str, names: Names) -> Result<u
             invalid(key, format!("no GPU of the catalog is called `{name}`; --gpus says which is meant"))
         })?);
     }
-    count.parse().ok().filter(|count| *count > 0).ok_or_else(|| invalid(key, format!("`{value}` is no number of GPUs")))
+    count
+        .parse()
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| invalid(key, format!("`{value}` is not a number of GPUs")))
 }
 
 fn range(value: &str) -> Option<RangeInclusive<u32>> {
@@ -286,7 +285,7 @@ fn time(value: &str) -> Result<Option<Hours>, ()> {
     Ok(Some(Hours(hours)))
 }
 
-fn put_together(options: Options, asked: &mut Asked) -> Result<(), ImportError> {
+fn combine(options: Options, asked: &mut Asked) -> Result<(), ImportError> {
     let product = |key: &str, each: u32, times: u32| {
         each.checked_mul(times).ok_or_else(|| invalid(key, format!("{each} x {times} are more than any machine has")))
     };
@@ -394,16 +393,16 @@ mod tests {
             "#!/bin/bash\n#SBATCH --gres=gpu:8,nvme:1 --constraint=ib --bb=x -p gpu\n\nset -e\n#SBATCH --time=1\n",
         )
         .unwrap();
-        let unread: Vec<&str> = asked.unread.iter().map(|said| said.key.as_str()).collect();
+        let unread: Vec<&str> = asked.unread.iter().map(|one| one.key.as_str()).collect();
         assert_eq!((unread, asked.hours), (vec!["--gres", "--constraint", "--bb", "#SBATCH"], None));
-        assert_eq!(asked.beside[0].key, "--partition");
+        assert_eq!(asked.no_effect[0].key, "--partition");
         let refused = |text: &str| self::asked(text).unwrap_err().to_string();
         assert!(refused("#SBATCH --gres=gpu:warp9:8").contains("`warp9`"));
         assert!(refused("#SBATCH --nodes=0").contains("machines"));
         assert!(refused("#SBATCH --mem=lots").contains("memory"));
         assert!(refused("#SBATCH --gpus-per-task=99999 --ntasks=99999").contains("99999 x 99999"));
         let bare = self::asked("#SBATCH --gres=gpu:8 nodes=2").unwrap();
-        assert_eq!((bare.unread[0].value.as_str(), bare.beside.len()), ("nodes=2", 0));
+        assert_eq!((bare.unread[0].value.as_str(), bare.no_effect.len()), ("nodes=2", 0));
         assert!(self::asked("#SBATCH --gres=gpu:8 \\\n#SBATCH -C a100|h100 # it's\n").is_ok());
         assert!(
             refused("#SBATCH --gres=gpu:8 --comment='it").contains("a quote is never closed in `#SBATCH --gres=gpu:8")

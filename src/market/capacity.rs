@@ -1,8 +1,10 @@
 //! `Capacity`: what the user pays or owns already, from `capacity.toml`: private discounts, commitments, own machines.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::{Timestamp, civil, tz::TimeZone};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use crate::offer::{Offer, Place, Purchase};
@@ -18,7 +20,7 @@ const SOURCE: &str = "capacity.toml";
 /// Parts of a percent that a discount may state: 12.345 %.
 const PERCENT_PARTS: f64 = 1000.0;
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Capacity {
     discount: Vec<Discount>,
@@ -50,8 +52,18 @@ impl TryFrom<DayText> for Day {
     }
 }
 
+impl JsonSchema for Day {
+    fn schema_name() -> Cow<'static, str> {
+        "Day".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "date" })
+    }
+}
+
 /// A negotiated rate: savings plans, private pricing, credits by percent.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Discount {
     cloud: String,
@@ -68,7 +80,7 @@ struct Discount {
 }
 
 /// Reservations and committed use: paid for whether they run or not.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Committed {
     name: String,
@@ -86,7 +98,7 @@ struct Committed {
 }
 
 /// Own machines.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Own {
     name: String,

@@ -1,10 +1,11 @@
 //! `Offer`: an instance type in a place on terms at a quote, with what is known about its availability and risk.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::owned::Owned;
@@ -91,8 +92,19 @@ impl Serialize for Purchase {
     }
 }
 
+impl JsonSchema for Purchase {
+    fn schema_name() -> Cow<'static, str> {
+        "Purchase".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words = ["on-demand", "spot", "commitment", "capacity-block", "calendar", "flex-start", "reserved"];
+        json_schema!({ "description": "Terms of a sale", "enum": words })
+    }
+}
+
 /// Share of capacity reclaimed within a month, as the cloud publishes it. Not a rate per hour.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RiskEvidence {
     pub monthly_percent_low: u8,
     pub monthly_percent_high: u8,

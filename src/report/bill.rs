@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::costs::signed;
 use crate::csv_text::csv_text;
 use crate::format::{thousands, three_figures};
+use crate::json_text::pretty;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
 use gpuplan_budget::bill::ImportedBill;
-use gpuplan_budget::bill::compare::{Difference, Reason};
+use gpuplan_budget::bill::compare::{Difference, DifferenceReason};
 use gpuplan_units::Usd;
 
 /// What was read, and how it compares.
@@ -56,34 +58,75 @@ pub fn text(read: &Read, width: u16) -> String {
 
 /// The largest reasons first.
 fn why(one: &Difference) -> String {
-    let mut reasons: Vec<(&Reason, &Usd)> = one.reasons.iter().collect();
+    let mut reasons: Vec<(&DifferenceReason, &Usd)> = one.reasons.iter().collect();
     reasons.sort_by_key(|(_, amount)| std::cmp::Reverse(amount.nanos().abs()));
     let words = reasons.iter().map(|(reason, amount)| {
         let sign = if **amount > Usd::ZERO { "+" } else { "" };
         let hours = match (reason, one.billed_hours) {
-            (Reason::Hours, Some(billed)) => {
+            (DifferenceReason::Hours, Some(billed)) => {
                 format!(" ({} h billed, {} h seen)", three_figures(billed), three_figures(one.charged_hours))
             }
             _ => String::new(),
         };
-        format!("{} {sign}{}{hours}", reason.words(), signed(**amount))
+        format!("{} {sign}{}{hours}", reason.label(), signed(**amount))
     });
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// What `costs import --output json` writes: a cloud's bill against what was charged here.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BillDocument<'a> {
+    pub version: u32,
+    /// Of every amount: `USD`.
+    pub currency: &'static str,
+    /// Lines of all files.
+    pub lines: u64,
+    /// Of them, those with the tag of a run.
+    pub lines_of_runs: u64,
+    /// Whether any of it was not imported before.
+    pub is_new: bool,
+    pub bills: Vec<BillRecord<'a>>,
+    pub total: BillTotal,
+    /// Run by run, why the bill differs.
+    pub runs: &'a [Difference],
+}
+
+/// One account, one month, as the ledger keeps it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BillRecord<'a> {
+    pub id: &'a str,
+    pub cloud: &'a str,
+    pub account: &'a str,
+    /// `2026-10`.
+    pub month: &'a str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BillTotal {
+    pub charged_usd: Usd,
+    pub billed_usd: Usd,
+}
+
 pub fn json(read: &Read) -> String {
-    let all = read.differences;
-    let document = json!({
-        "version": 1,
-        "currency": "USD",
-        "lines": read.lines,
-        "lines_of_runs": read.ours,
-        "is_new": read.is_new,
-        "bills": read.bills.iter().map(|bill| json!({"id": bill.id, "cloud": bill.cloud, "account": bill.account, "month": bill.month})).collect::<Vec<_>>(),
-        "total": {"charged_usd": sum(all, |one| one.charged_usd), "billed_usd": sum(all, |one| one.billed_usd)},
-        "runs": all,
-    });
-    format!("{document:#}\n")
+    pretty(&BillDocument {
+        version: 1,
+        currency: "USD",
+        lines: read.lines,
+        lines_of_runs: read.ours,
+        is_new: read.is_new,
+        bills: read.bills.iter().map(BillRecord::from).collect(),
+        total: BillTotal {
+            charged_usd: sum(read.differences, |one| one.charged_usd),
+            billed_usd: sum(read.differences, |one| one.billed_usd),
+        },
+        runs: read.differences,
+    })
+}
+
+impl<'a> From<&'a ImportedBill> for BillRecord<'a> {
+    fn from(bill: &'a ImportedBill) -> Self {
+        Self { id: &bill.id, cloud: &bill.cloud, account: &bill.account, month: &bill.month }
+    }
 }
 
 /// A row for each run and reason.
@@ -94,7 +137,7 @@ pub fn csv(read: &Read) -> String {
             [one.run.clone(), one.charged_usd.to_string(), one.billed_usd.to_string(), reason.to_owned(), amount]
         };
         let mut rows: Vec<[String; 5]> =
-            one.reasons.iter().map(|(reason, amount)| row(reason.words(), amount.to_string())).collect();
+            one.reasons.iter().map(|(reason, amount)| row(reason.label(), amount.to_string())).collect();
         if rows.is_empty() {
             rows.push(row("none", Usd::ZERO.to_string()));
         }

@@ -1,40 +1,12 @@
-//! A budget as JSON (contract section 6) and its lines as CSV.
-
-use serde_json::{Value, json};
+//! A budget as JSON and its lines as CSV.
 
 use crate::csv_text::csv_text;
+use crate::json_text::pretty;
 use gpuplan_budget::Budget;
-use gpuplan_budget::portfolio::lines::Line;
+use gpuplan_budget::portfolio::lines::BudgetLine;
 
-/// The whole document. Its lines add up to `total.cost_usd.expected` to the nano-dollar.
-pub fn document(budget: &Budget) -> Value {
-    json!({
-        "version": 1,
-        "generated_at": budget.generated_at,
-        "name": budget.name,
-        "currency": "USD",
-        "tax": budget.tax,
-        "start": budget.start,
-        "months": budget.months,
-        "inputs": budget.inputs,
-        "total": {
-            "cost_usd": budget.total.cost_usd,
-            "budget_usd": budget.total.budget_usd,
-            "chance_within_budget": budget.total.chance_within_budget,
-            "mean_of_draws_usd": budget.mean_of_draws,
-        },
-        "by_month": budget.by_month,
-        "by_team": budget.by_team,
-        "by_cloud": budget.by_cloud,
-        "by_gpu": budget.by_gpu,
-        "phases": budget.phases,
-        "commitments": budget.commitments,
-        "promises": budget.promises,
-        "elsewhere": budget.elsewhere,
-        "sensitivity": budget.sensitivity,
-        "lines": budget.lines,
-        "assumptions": budget.assumptions,
-    })
+pub fn json(budget: &Budget) -> String {
+    pretty(budget)
 }
 
 const COLUMNS: [&str; 24] = [
@@ -66,10 +38,11 @@ const COLUMNS: [&str; 24] = [
 
 /// One row a line.
 pub fn csv(budget: &Budget) -> String {
-    csv_text(&COLUMNS, budget.lines.iter().map(row))
+    csv_text(&COLUMNS, budget.lines.iter().map(csv_cells))
 }
 
-fn row(line: &Line) -> Vec<String> {
+fn csv_cells(line: &BudgetLine) -> Vec<String> {
+    let BudgetLine { machines, amount, basis, .. } = line;
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     vec![
         line.id.clone(),
@@ -78,23 +51,23 @@ fn row(line: &Line) -> Vec<String> {
         text(&line.team),
         line.month.to_string(),
         line.item.word().to_owned(),
-        line.cloud.clone(),
-        text(&line.region),
-        text(&line.zone_id),
-        text(&line.instance_type),
-        text(&line.gpu),
-        line.gpus_per_node.map(|count| count.to_string()).unwrap_or_default(),
-        text(&line.purchase),
-        line.quantity.to_string(),
-        line.unit.clone(),
-        line.unit_price_usd.to_string(),
-        line.cost_usd.to_string(),
-        line.p50_usd.to_string(),
-        line.p90_usd.to_string(),
+        machines.cloud.clone(),
+        text(&machines.region),
+        text(&machines.zone_id),
+        text(&machines.instance_type),
+        text(&machines.gpu),
+        machines.gpus_per_node.map(|count| count.to_string()).unwrap_or_default(),
+        text(&machines.purchase),
+        amount.quantity.to_string(),
+        amount.unit.clone(),
+        amount.unit_price_usd.to_string(),
+        amount.cost_usd.to_string(),
+        amount.p50_usd.to_string(),
+        amount.p90_usd.to_string(),
         "USD".to_owned(),
-        line.source.clone(),
-        line.priced_at.map(|moment| moment.to_string()).unwrap_or_default(),
-        line.assumption.clone(),
+        basis.source.clone(),
+        basis.priced_at.map(|moment| moment.to_string()).unwrap_or_default(),
+        basis.assumption.clone(),
         line.tags.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(";"),
     ]
 }

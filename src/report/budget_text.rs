@@ -5,8 +5,7 @@ use crate::format;
 use crate::plan_text::wrap;
 use crate::table::{Column, footer, render};
 use gpuplan_budget::Budget;
-use gpuplan_budget::portfolio::Part;
-use gpuplan_budget::portfolio::terms::{Promise, is_reachable};
+use gpuplan_budget::portfolio::budget::{CostGroup, Period, TermCommitment};
 use gpuplan_units::Hours;
 
 /// One titled table.
@@ -76,11 +75,16 @@ pub fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String {
 
 fn head(budget: &Budget) -> Vec<String> {
     let cost = budget.total.cost_usd;
-    let last = budget.start.ahead(budget.months).back();
+    let last = budget.period.start.ahead(budget.period.months).back();
     let tax =
         if budget.tax == "excluded" { "tax excluded".to_owned() } else { format!("tax of {} included", budget.tax) };
     let mut lines = vec![
-        format!("{}: {} to {last}, {} phases, US dollars, {tax}", budget.name, budget.start, budget.phases.len()),
+        format!(
+            "{}: {} to {last}, {} phases, US dollars, {tax}",
+            budget.name,
+            budget.period.start,
+            budget.phases.len()
+        ),
         format!(
             "{} expected; with probability 0.9 under {}, with probability 0.5 under {}",
             format::usd(cost.expected),
@@ -103,37 +107,37 @@ fn traced(budget: &Budget) -> String {
 
 fn sections(budget: &Budget, most: usize) -> Vec<Section> {
     let mut sections = vec![
-        parts("By month", "month", &budget.by_month),
-        parts("By team", "team", &budget.by_team),
-        parts("By cloud", "cloud", &budget.by_cloud),
-        parts("By GPU", "GPU", &budget.by_gpu),
+        cost_groups("By month", "month", &budget.breakdown.by_month),
+        cost_groups("By team", "team", &budget.breakdown.by_team),
+        cost_groups("By cloud", "cloud", &budget.breakdown.by_cloud),
+        cost_groups("By GPU", "GPU", &budget.breakdown.by_gpu),
         phases(budget, most),
     ];
     sections.extend(commitments(budget));
-    sections.extend(promises(budget));
-    sections.extend(elsewhere(budget, most));
+    sections.extend(term_commitments(budget));
+    sections.extend(other_clouds(budget, most));
     sections.push(sensitivity(budget));
     sections
 }
 
-fn parts(title: &str, name: &'static str, parts: &[Part]) -> Section {
-    let has_budget = parts.iter().any(|part| part.budget_usd.is_some());
+fn cost_groups(title: &str, name: &'static str, groups: &[CostGroup]) -> Section {
+    let has_budget = groups.iter().any(|group| group.budget_usd.is_some());
     let mut columns =
         vec![Column::left(name, 0), Column::right("expected", 0), Column::right("50 %", 0), Column::right("90 %", 0)];
     if has_budget {
         columns.extend([Column::right("budget", 0), Column::right("kept with", 0)]);
     }
-    let row = |part: &Part| {
-        let cost = part.cost_usd;
+    let row = |group: &CostGroup| {
+        let cost = group.cost_usd;
         let mut cells =
-            vec![part.name.clone(), format::usd(cost.expected), format::usd(cost.p50), format::usd(cost.p90)];
+            vec![group.name.clone(), format::usd(cost.expected), format::usd(cost.p50), format::usd(cost.p90)];
         if has_budget {
-            cells.push(part.budget_usd.map_or_else(|| "-".to_owned(), format::usd));
-            cells.push(part.chance_within_budget.map_or_else(|| "-".to_owned(), format::probability));
+            cells.push(group.budget_usd.map_or_else(|| "-".to_owned(), format::usd));
+            cells.push(group.chance_within_budget.map_or_else(|| "-".to_owned(), format::probability));
         }
         cells
     };
-    Section { title: title.to_owned(), columns, rows: parts.iter().map(row).collect(), foot: String::new() }
+    Section { title: title.to_owned(), columns, rows: groups.iter().map(row).collect(), foot: String::new() }
 }
 
 fn phases(budget: &Budget, most: usize) -> Section {
@@ -151,8 +155,8 @@ fn phases(budget: &Budget, most: usize) -> Section {
     let mut by_cost: Vec<_> = budget.phases.iter().collect();
     by_cost.sort_by_key(|phase| std::cmp::Reverse(phase.cost_usd.expected));
     let rows = by_cost.iter().take(most).map(|phase| {
-        let months =
-            if phase.months > 1 { format!("{} +{}", phase.start, phase.months - 1) } else { phase.start.to_string() };
+        let Period { start, months } = phase.period;
+        let months = if months > 1 { format!("{start} +{}", months - 1) } else { start.to_string() };
         vec![
             phase.phase.clone(),
             phase.team.clone(),
@@ -203,7 +207,7 @@ fn commitments(budget: &Budget) -> Option<Section> {
     (!rows.is_empty()).then(|| Section { title: "Commitments of the portfolio".to_owned(), columns, rows, foot })
 }
 
-fn promises(budget: &Budget) -> Option<Section> {
+fn term_commitments(budget: &Budget) -> Option<Section> {
     let columns = vec![
         Column::left("machines", 0),
         Column::left("for", 0),
@@ -212,22 +216,22 @@ fn promises(budget: &Budget) -> Option<Section> {
         Column::right("used", 0),
         Column::right("saves a year", 0),
     ];
-    let row = |promise: &Promise| {
-        let from = if is_reachable(promise) {
-            format!("{:.0} h a year", promise.break_even_hours_per_year)
+    let row = |term: &TermCommitment| {
+        let from = if term.breaks_even_within_a_year() {
+            format!("{:.0} h a year", term.break_even_hours_per_year)
         } else {
             "never".to_owned()
         };
         vec![
-            promise.machines.clone(),
-            promise.purchase.replace("commitment ", ""),
-            format::usd(promise.usd_per_year),
+            term.machines.clone(),
+            term.purchase.replace("commitment ", ""),
+            format::usd(term.usd_per_year),
             from,
-            format!("{:.0} h", promise.hours_per_year),
-            format::change(promise.saved_usd_per_year),
+            format!("{:.0} h", term.hours_per_year),
+            format::change(term.saved_usd_per_year),
         ]
     };
-    let rows: Vec<Vec<String>> = budget.promises.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = budget.alternatives.promises.iter().map(row).collect();
     (!rows.is_empty()).then(|| Section {
         title: "The same machines promised for years, at the pace of the portfolio".to_owned(),
         columns,
@@ -236,7 +240,7 @@ fn promises(budget: &Budget) -> Option<Section> {
     })
 }
 
-fn elsewhere(budget: &Budget, most: usize) -> Option<Section> {
+fn other_clouds(budget: &Budget, most: usize) -> Option<Section> {
     let columns = vec![
         Column::left("phase", 0),
         Column::left("on", 0),
@@ -246,6 +250,7 @@ fn elsewhere(budget: &Budget, most: usize) -> Option<Section> {
         Column::right("more", 0),
     ];
     let rows: Vec<Vec<String>> = budget
+        .alternatives
         .elsewhere
         .iter()
         .take(most)
@@ -260,7 +265,11 @@ fn elsewhere(budget: &Budget, most: usize) -> Option<Section> {
             ]
         })
         .collect();
-    let foot = footer(most.min(budget.elsewhere.len()), budget.elsewhere.len(), "--max-results shows more");
+    let foot = footer(
+        most.min(budget.alternatives.elsewhere.len()),
+        budget.alternatives.elsewhere.len(),
+        "--max-results shows more",
+    );
     (!rows.is_empty()).then(|| Section { title: "Each phase on another cloud".to_owned(), columns, rows, foot })
 }
 

@@ -1,12 +1,17 @@
 //! What was spent, as table, JSON and CSV.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::csv_text::csv_text;
 use crate::format::{three_figures, usd};
+use crate::json_text::pretty;
 use crate::table::{Column, render};
-use gpuplan_budget::spent::{Asked, By, Line, Row, Spent, day};
+use gpuplan_budget::charge::utc_day;
+use gpuplan_budget::spent::{Asked, By, CostSum, Line, Spent};
 use gpuplan_budget::{Item, Waste};
 use gpuplan_units::Usd;
 
@@ -25,7 +30,7 @@ pub fn signed(amount: Usd) -> String {
 }
 
 pub fn text(shown: &Shown, width: u16) -> String {
-    let (rows, mut total) = shown.spent.rows(shown.by);
+    let (rows, mut total) = shown.spent.sums(shown.by);
     "total".clone_into(&mut total.name);
     let has_discount = total.list != total.contracted;
     let has_bill = total.billed.is_some();
@@ -37,7 +42,7 @@ pub fn text(shown: &Shown, width: u16) -> String {
     };
     // A column that says the same as its neighbour on every row is left out.
     let never = u16::MAX;
-    let has = |item| total.beside.contains_key(&item);
+    let has = |item| total.side_costs.contains_key(&item);
     let columns = [
         Column::left(title, 0),
         Column::right("hours", 0),
@@ -57,7 +62,7 @@ pub fn text(shown: &Shown, width: u16) -> String {
         Column::left("", if total.so_far == Usd::ZERO { never } else { 0 }),
     ];
     let cells = rows.iter().chain((rows.len() > 1).then_some(&total)).map(|row| {
-        let beside = |item: Item| row.beside.get(&item).copied().map_or_else(|| "-".to_owned(), usd);
+        let side_cost = |item: Item| row.side_costs.get(&item).copied().map_or_else(|| "-".to_owned(), usd);
         let wasted = |waste: Waste| row.wasted.get(&waste).copied().map_or_else(|| "-".to_owned(), usd);
         vec![
             row.name.clone(),
@@ -67,9 +72,9 @@ pub fn text(shown: &Shown, width: u16) -> String {
             row.billed.map_or_else(|| "-".to_owned(), signed),
             row.effective_on_bill.map_or_else(|| "-".to_owned(), signed),
             signed(row.credits),
-            beside(Item::Disk),
-            beside(Item::CheckpointStorage),
-            beside(Item::Egress),
+            side_cost(Item::Disk),
+            side_cost(Item::CheckpointStorage),
+            side_cost(Item::Egress),
             wasted(Waste::Idle),
             wasted(Waste::Redone),
             wasted(Waste::Failed),
@@ -83,14 +88,14 @@ pub fn text(shown: &Shown, width: u16) -> String {
 }
 
 /// What the figures are, under the table.
-fn foot(shown: &Shown, total: &Row, width: u16) -> String {
-    let what = if total.beside.is_empty() {
+fn foot(shown: &Shown, total: &CostSum, width: u16) -> String {
+    let what = if total.side_costs.is_empty() {
         "Machine time in USD at the prices of launch, without tax; disks, storage and data out are on the clouds' bills.".to_owned()
     } else {
         format!(
             "In USD at the prices of launch, without tax. {} of it is for disks, storage and data that left another cloud; traffic between \
              regions is on the clouds' bills alone.",
-            usd(total.all_beside())
+            usd(total.all_side_costs())
         )
     };
     let mut lines = vec![what];
@@ -117,52 +122,143 @@ fn foot(shown: &Shown, total: &Row, width: u16) -> String {
     lines.iter().map(|line| crate::plan_text::wrap(line, width, "") + "\n").collect()
 }
 
-pub fn json(shown: &Shown) -> String {
-    let (rows, total) = shown.spent.rows(shown.by);
-    let document = json!({
-        "version": 1,
-        "currency": "USD",
-        "tax": "not included",
-        "generated_at": shown.now,
-        "stores": shown.stores,
-        "since": shown.asked.since,
-        "until": shown.asked.until,
-        "by": shown.by.title(),
-        "total": fields(&total),
-        "rows": rows.iter().map(|row| named(&row.name, fields(row))).collect::<Vec<_>>(),
-        "lines": shown.spent.lines,
-    });
-    format!("{document:#}\n")
+/// What `costs --output json` writes: every charge, and their sums.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CostsDocument<'a> {
+    pub version: u32,
+    /// Of every amount: `USD`.
+    pub currency: &'static str,
+    pub tax: &'static str,
+    pub generated_at: Timestamp,
+    /// Stores that were named; none: the runs that were launched from here, and all that the ledger has.
+    pub stores: &'a [String],
+    /// Only money spent from then on.
+    pub since: Option<Timestamp>,
+    /// Only money spent before then.
+    pub until: Option<Timestamp>,
+    /// What the rows add up by: `run`, `team`, `day` or the name of a tag.
+    pub by: String,
+    pub total: CostsRecord<'a>,
+    pub rows: Vec<NamedCosts<'a>>,
+    /// Every charge, in the order of time.
+    pub lines: &'a [Line],
 }
 
-fn named(name: &str, fields: Value) -> Value {
-    let mut named = Map::from_iter([("name".to_owned(), json!(name))]);
-    if let Value::Object(fields) = fields {
-        named.extend(fields);
+/// The sum of the charges of one run, team, day or tag.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NamedCosts<'a> {
+    pub name: &'a str,
+    #[serde(flatten)]
+    pub costs: CostsRecord<'a>,
+}
+
+/// A sum of charges. Amounts of runs and of the clouds' bills stand side by side and are never added to each other.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CostsRecord<'a> {
+    pub runs: &'a BTreeSet<String>,
+    pub machine_hours: f64,
+    #[serde(flatten)]
+    pub side: SideCosts,
+    #[serde(flatten)]
+    pub charged: ChargedAmounts,
+    /// What of `contracted_usd` can still grow.
+    pub so_far_usd: Usd,
+    pub wasted_usd: WastedAmounts,
+    /// Of what was spent; null where nothing was.
+    pub wasted_share: Option<f64>,
+    /// That completed runs trained on; null: nobody said, or none has completed.
+    pub tokens: Option<f64>,
+    pub usd_per_million_tokens: Option<f64>,
+}
+
+/// Of `effective_usd`, what is not machine time.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SideCosts {
+    pub disk_usd: Usd,
+    pub storage_usd: Usd,
+    /// Data that left another cloud.
+    pub data_out_usd: Usd,
+}
+
+/// The same purchases at the prices that the FOCUS specification tells apart.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ChargedAmounts {
+    /// At published prices.
+    pub list_usd: Usd,
+    /// At negotiated prices.
+    pub contracted_usd: Usd,
+    /// With commitments that were paid before spread over the hours that they cover.
+    pub effective_usd: Usd,
+    /// On the clouds' bills, credits included; null: none was imported.
+    pub billed_usd: Option<Usd>,
+    /// `effective_usd` as the bills have it.
+    pub effective_on_bill_usd: Option<Usd>,
+    /// Money that came back; negative.
+    pub credits_usd: Usd,
+}
+
+/// Of `effective_usd`, what bought no progress, by why.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WastedAmounts {
+    /// Nothing ran: booting, waiting, after the end.
+    pub idle: Usd,
+    /// Work that was lost and done again.
+    pub redone: Usd,
+    /// Work of runs that did not end well.
+    pub failed: Usd,
+    pub all: Usd,
+}
+
+impl<'a> From<&'a CostSum> for CostsRecord<'a> {
+    fn from(sum: &'a CostSum) -> Self {
+        let side_cost = |item| sum.side_costs.get(&item).copied().unwrap_or_default();
+        let wasted = |waste| sum.wasted.get(&waste).copied().unwrap_or_default();
+        Self {
+            runs: &sum.runs,
+            machine_hours: sum.machine_hours,
+            side: SideCosts {
+                disk_usd: side_cost(Item::Disk),
+                storage_usd: side_cost(Item::CheckpointStorage),
+                data_out_usd: side_cost(Item::Egress),
+            },
+            charged: ChargedAmounts {
+                list_usd: sum.list,
+                contracted_usd: sum.contracted,
+                effective_usd: sum.effective,
+                billed_usd: sum.billed,
+                effective_on_bill_usd: sum.effective_on_bill,
+                credits_usd: sum.credits,
+            },
+            so_far_usd: sum.so_far,
+            wasted_usd: WastedAmounts {
+                idle: wasted(Waste::Idle),
+                redone: wasted(Waste::Redone),
+                failed: wasted(Waste::Failed),
+                all: sum.all_wasted(),
+            },
+            wasted_share: sum.wasted_share(),
+            tokens: (sum.tokens > 0.0).then_some(sum.tokens),
+            usd_per_million_tokens: sum.usd_per_million_tokens(),
+        }
     }
-    Value::Object(named)
 }
 
-fn fields(row: &Row) -> Value {
-    let wasted = |waste| row.wasted.get(&waste).copied().unwrap_or_default();
-    json!({
-        "runs": row.runs,
-        "machine_hours": row.machine_hours,
-        "disk_usd": row.beside.get(&Item::Disk).copied().unwrap_or_default(),
-        "storage_usd": row.beside.get(&Item::CheckpointStorage).copied().unwrap_or_default(),
-        "data_out_usd": row.beside.get(&Item::Egress).copied().unwrap_or_default(),
-        "list_usd": row.list,
-        "contracted_usd": row.contracted,
-        "effective_usd": row.effective,
-        "billed_usd": row.billed,
-        "effective_on_bill_usd": row.effective_on_bill,
-        "credits_usd": row.credits,
-        "so_far_usd": row.so_far,
-        "wasted_usd": {"idle": wasted(Waste::Idle), "redone": wasted(Waste::Redone), "failed": wasted(Waste::Failed), "all": row.all_wasted()},
-        "wasted_share": row.wasted_share(),
-        "tokens": (row.tokens > 0.0).then_some(row.tokens),
-        "usd_per_million_tokens": row.usd_per_million_tokens(),
-    })
+pub fn json(shown: &Shown) -> String {
+    let (rows, total) = shown.spent.sums(shown.by);
+    let document = CostsDocument {
+        version: 1,
+        currency: "USD",
+        tax: "not included",
+        generated_at: shown.now,
+        stores: shown.stores,
+        since: shown.asked.since,
+        until: shown.asked.until,
+        by: shown.by.title(),
+        total: CostsRecord::from(&total),
+        rows: rows.iter().map(|row| NamedCosts { name: &row.name, costs: row.into() }).collect(),
+        lines: &shown.spent.lines,
+    };
+    pretty(&document)
 }
 
 /// Every line, for a spreadsheet.
@@ -197,27 +293,28 @@ pub fn csv(shown: &Shown) -> String {
         "priced_at",
         "assumption",
     ];
-    csv_text(&header, shown.spent.lines.iter().map(cells))
+    csv_text(&header, shown.spent.lines.iter().map(csv_cells))
 }
 
-fn cells(line: &Line) -> Vec<String> {
+fn csv_cells(line: &Line) -> Vec<String> {
     let charge = &line.charge;
+    let (allocation, resource) = (&charge.allocation, &charge.resource);
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     vec![
         charge.id.clone(),
-        day(charge.start),
+        utc_day(charge.start),
         charge.start.to_string(),
         charge.end.to_string(),
-        text(&charge.run),
-        text(&charge.team),
-        charge.cloud.clone(),
-        text(&charge.region),
-        text(&charge.zone),
-        text(&charge.resource),
-        text(&charge.instance_type),
-        text(&charge.gpu),
-        charge.gpus.map(|gpus| gpus.to_string()).unwrap_or_default(),
-        text(&charge.purchase),
+        text(&allocation.run),
+        text(&allocation.team),
+        resource.cloud.clone(),
+        text(&resource.region),
+        text(&resource.zone),
+        text(&resource.id),
+        text(&resource.instance_type),
+        text(&resource.gpu),
+        resource.gpus.map(|gpus| gpus.to_string()).unwrap_or_default(),
+        text(&resource.purchase),
         charge.item.word().to_owned(),
         charge.waste.map_or("", Waste::word).to_owned(),
         charge.quantity.to_string(),

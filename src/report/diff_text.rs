@@ -1,9 +1,11 @@
 //! A difference for the terminal, for a comment on a pull request, and as JSON. `~` changed, `+` added, `-` removed.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::budget_text::markdown_table;
 use crate::format;
+use crate::json_text::pretty;
 use crate::plan_text::wrap;
 use crate::table::{Column, footer, render};
 use gpuplan_budget::diff::{Change, ChangedLine, Diff};
@@ -19,14 +21,40 @@ pub struct Context<'a> {
     pub policy: &'a str,
 }
 
-pub fn json(diff: &Diff, context: &Context) -> Value {
-    let broken = context.broken.iter().map(|broken| json!({ "line": broken.line, "detail": broken.detail }));
-    let mut document = json!({ "version": 1, "currency": "USD", "before": context.before, "after": context.after });
-    if let (Value::Object(document), Ok(Value::Object(rest))) = (&mut document, serde_json::to_value(diff)) {
-        document.extend(rest);
-        document.insert("guardrails_broken".to_owned(), Value::Array(broken.collect()));
-    }
-    document
+/// What `diff --output json` writes: two plans, budgets or price lists, and what differs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffDocument<'a> {
+    pub version: u32,
+    /// Of every amount: `USD`.
+    pub currency: &'static str,
+    /// The first file.
+    pub before: &'a str,
+    /// The second file.
+    pub after: &'a str,
+    #[serde(flatten)]
+    pub diff: &'a Diff,
+    /// Rules of the policy that the second breaks.
+    pub guardrails_broken: Vec<BrokenRule>,
+}
+
+/// A rule of the policy that is broken.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BrokenRule {
+    /// Of the policy file.
+    pub line: usize,
+    pub detail: String,
+}
+
+pub fn json(diff: &Diff, context: &Context) -> String {
+    let broken = context.broken.iter().map(|broken| BrokenRule { line: broken.line, detail: broken.detail.clone() });
+    pretty(&DiffDocument {
+        version: 1,
+        currency: "USD",
+        before: context.before,
+        after: context.after,
+        diff,
+        guardrails_broken: broken.collect(),
+    })
 }
 
 pub fn text(diff: &Diff, context: &Context, width: u16, most: usize) -> String {
@@ -47,7 +75,7 @@ pub fn text(diff: &Diff, context: &Context, width: u16, most: usize) -> String {
         out.push('\n');
     }
     for broken in context.broken {
-        out.push_str(&wrap(&said(broken, context.policy), width, "  "));
+        out.push_str(&wrap(&broken_rule(broken, context.policy), width, "  "));
         out.push('\n');
     }
     out
@@ -59,7 +87,7 @@ pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
     if !context.broken.is_empty() {
         out.push_str("\nBroken rules:\n\n");
         for broken in context.broken {
-            out.push_str(&format!("- {}\n", said(broken, context.policy)));
+            out.push_str(&format!("- {}\n", broken_rule(broken, context.policy)));
         }
     }
     if !diff.reasons.is_empty() {
@@ -79,7 +107,7 @@ pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
     out
 }
 
-fn said(broken: &Broken, policy: &str) -> String {
+fn broken_rule(broken: &Broken, policy: &str) -> String {
     format!("{policy} line {}: {}", broken.line, broken.detail)
 }
 
@@ -94,13 +122,18 @@ fn summary(diff: &Diff) -> String {
             format!("{} before and after; {lines}", format::usd(total.after_usd))
         }
         Some(total) => {
-            format!("{} -> {}: {}; {lines}", format::usd(total.before_usd), format::usd(total.after_usd), change(total))
+            format!(
+                "{} -> {}: {}; {lines}",
+                format::usd(total.before_usd),
+                format::usd(total.after_usd),
+                change_text(total)
+            )
         }
         None => lines,
     }
 }
 
-fn change(total: &Change) -> String {
+fn change_text(total: &Change) -> String {
     let share = total.share.map_or(String::new(), |share| format!(" ({})", percent(share)));
     format!("{}{share}", format::change(total.change_usd))
 }
@@ -131,7 +164,7 @@ fn visible(diff: &Diff) -> impl Iterator<Item = &ChangedLine> {
 }
 
 fn rows(diff: &Diff, most: usize) -> Vec<Vec<String>> {
-    visible(diff).take(most).map(row).collect()
+    visible(diff).take(most).map(line_cells).collect()
 }
 
 /// What the table leaves out.
@@ -142,10 +175,10 @@ fn foot(diff: &Diff, most: usize) -> String {
     format!("{}{tiny}", footer(most.min(seen), seen, "--max-results shows more"))
 }
 
-fn row(line: &ChangedLine) -> Vec<String> {
+fn line_cells(line: &ChangedLine) -> Vec<String> {
     let amount = |amount: Option<Usd>| amount.map_or_else(|| "-".to_owned(), format::usd);
     let change = match (line.before_usd, line.after_usd) {
-        (Some(before), Some(after)) => change(&Change::new(before, after)),
+        (Some(before), Some(after)) => change_text(&Change::new(before, after)),
         _ => format::change(line.change_usd),
     };
     let parts = match line.parts.as_slice() {

@@ -1,20 +1,23 @@
 //! A job that exists: what it asks for, what that costs, what would be cheaper or faster, and a plan beside it. As text and JSON.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::fit::{ALWAYS, Wish, fit};
 use crate::format::{rate, seen, three_figures, usd};
+use crate::json_text::{json_value, pretty};
 use crate::plan_text::wrap;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{Asked, Said};
-use gpuplan_market::Market;
+use gpuplan_import::{Asked, JobKind, KeyValue};
+use gpuplan_market::{Market, Origin};
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, PlanRecord};
 use gpuplan_plan::explain::plan_id;
 use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
-use gpuplan_units::{Hours, Usd};
+use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// A plan and the market that its offer stands in.
 pub type Placed<'a> = (&'a Plan, &'a Context<'a>);
@@ -31,9 +34,9 @@ pub struct Named<'a> {
 pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
     let name = asked.name.as_deref().unwrap_or("without a name");
     let kind = match asked.kind {
-        gpuplan_import::Kind::Slurm => "Slurm",
-        gpuplan_import::Kind::Skypilot => "SkyPilot",
-        gpuplan_import::Kind::Kubernetes => "Kubernetes",
+        JobKind::Slurm => "Slurm",
+        JobKind::Skypilot => "SkyPilot",
+        JobKind::Kubernetes => "Kubernetes",
     };
     let mut lines = vec![format!("Job {name} ({kind})")];
     let mut row = |title: &str, text: String| lines.push(wrap(&format!("  {title:<9} {text}"), width, "            "));
@@ -46,8 +49,8 @@ pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
     if !asked.assumed.is_empty() {
         row("assumed", asked.assumed.join("; "));
     }
-    if !asked.beside.is_empty() {
-        let keys: Vec<&str> = asked.beside.iter().map(|said| said.key.as_str()).collect();
+    if !asked.no_effect.is_empty() {
+        let keys: Vec<&str> = asked.no_effect.iter().map(|one| one.key.as_str()).collect();
         row("no effect", keys.join(", "));
     }
     if !asked.unread.is_empty() {
@@ -56,8 +59,8 @@ pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
     lines.join("\n") + "\n"
 }
 
-fn listed(said: &[Said]) -> String {
-    said.iter().map(|one| format!("{} {}", one.key, one.value).trim_end().to_owned()).collect::<Vec<_>>().join(", ")
+fn listed(keys: &[KeyValue]) -> String {
+    keys.iter().map(|one| format!("{} {}", one.key, one.value).trim_end().to_owned()).collect::<Vec<_>>().join(", ")
 }
 
 /// Two tables: the machines of the job, and what would be better.
@@ -73,7 +76,8 @@ pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, mos
         return text;
     }
     text.push_str("\nCheaper or faster\n");
-    let rows = priced.better.iter().map(|better| (&better.offer, words(better.change).to_owned(), gain(better, base)));
+    let rows =
+        priced.better.iter().map(|better| (&better.offer, change_text(better.change).to_owned(), gain(better, base)));
     text.push_str(&table(rows, ("change", "against the first"), named, width));
     if priced.better.iter().any(|better| better.faster.is_some()) {
         let note = "Speed by data sheet alone: arithmetic in 16 bit and memory bandwidth, whichever gains less. A workload tells what a job gains.";
@@ -83,7 +87,7 @@ pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, mos
     text
 }
 
-fn words(change: Change) -> &'static str {
+fn change_text(change: Change) -> &'static str {
     match change {
         Change::Place => "another place",
         Change::Terms => "other terms",
@@ -174,7 +178,7 @@ pub fn beside_text(asked: &Asked, baseline: Placed, best: Placed, width: u16) ->
     ];
     let mut text = render(&columns, [row("as asked", baseline), row("recommended", best)], width);
     let (baseline, best) = (baseline.0, best.0);
-    text.push_str(&wrap(&format!("Difference: {}", difference_words(baseline, best)), width, "  "));
+    text.push_str(&wrap(&format!("Difference: {}", difference_text(baseline, best)), width, "  "));
     text.push('\n');
     if let Some(limit) = asked.hours.filter(|limit| baseline.run.hours.p90 > limit.0) {
         let needed = Hours(baseline.run.hours.p90);
@@ -185,7 +189,7 @@ pub fn beside_text(asked: &Asked, baseline: Placed, best: Placed, width: u16) ->
     text
 }
 
-fn difference_words(baseline: &Plan, best: &Plan) -> String {
+fn difference_text(baseline: &Plan, best: &Plan) -> String {
     let (cost, than) = (best.cost.expected, baseline.cost.expected);
     let share = (cost.dollars() / than.dollars() - 1.0) * 100.0;
     let money = match cost.cmp(&than) {
@@ -204,69 +208,170 @@ fn difference_words(baseline: &Plan, best: &Plan) -> String {
     format!("the recommended plan costs {money} and ends {time}")
 }
 
+/// What `plan --from JOB --output json` writes where no workload is known: the job, its prices, and what would be better.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct JobDocument<'a> {
+    pub version: u32,
+    pub generated_at: Timestamp,
+    pub job: JobRecord<'a>,
+    /// Machines that the job would run on, cheapest first.
+    pub offers: Vec<JobOfferRecord<'a>>,
+    /// Offers of it that are not trusted, or that limits refuse.
+    pub offers_refused: usize,
+    pub better: Vec<BetterRecord<'a>>,
+}
+
+/// What a job asks for, and what of its file was understood.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct JobRecord<'a> {
+    /// `slurm`, `skypilot` or `kubernetes`.
+    #[schemars(with = "String")]
+    pub kind: JobKind,
+    pub name: Option<&'a str>,
+    /// One sentence for each kind of machine that it accepts.
+    pub asks_for: Vec<String>,
+    /// Machines; null: as many as hold the GPUs.
+    pub nodes: Option<NodeRange>,
+    /// The longest that it may take.
+    pub hours: Option<f64>,
+    pub understood: Vec<KeyRecord<'a>>,
+    /// Keys that change neither machines nor price.
+    pub no_effect: Vec<KeyRecord<'a>>,
+    pub not_understood: Vec<KeyRecord<'a>>,
+    pub assumed: &'a [String],
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NodeRange {
+    pub low: u32,
+    pub high: u32,
+}
+
+/// A key of the job's file and its value, as they stand there.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct KeyRecord<'a> {
+    pub key: &'a str,
+    pub value: &'a str,
+}
+
+/// Machines of one place on one set of terms.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct JobOfferRecord<'a> {
+    pub cloud: &'a str,
+    pub region: &'a str,
+    pub zone_id: Option<&'a str>,
+    pub instance_type: &'a str,
+    pub gpu: &'a str,
+    pub gpus_per_node: u32,
+    pub nodes: u32,
+    pub purchase: &'static str,
+    /// Of one machine.
+    pub rate_usd_per_hour: UsdPerHour,
+    /// Of all machines together.
+    pub total_usd_per_hour: Usd,
+    /// For the longest that the job may take; null: it says no time.
+    pub cost_usd: Option<Usd>,
+    pub origin: Origin,
+    pub observed_at: Timestamp,
+    pub source: &'a str,
+}
+
+/// Machines that would do, for less money or in less time.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BetterRecord<'a> {
+    pub change: Change,
+    pub offer: JobOfferRecord<'a>,
+    /// Dense 16-bit arithmetic over that of the GPU that was asked for, by the data sheets.
+    pub peak_ratio: Option<f64>,
+    /// Memory bandwidth over that of the GPU that was asked for.
+    pub bandwidth_ratio: Option<f64>,
+}
+
+impl<'a> JobRecord<'a> {
+    pub fn new(asked: &'a Asked, hardware: &Hardware) -> Self {
+        let keys = |keys: &'a [KeyValue]| -> Vec<KeyRecord<'a>> {
+            keys.iter().map(|one| KeyRecord { key: &one.key, value: &one.value }).collect()
+        };
+        Self {
+            kind: asked.kind,
+            name: asked.name.as_deref(),
+            asks_for: asked.lines(hardware),
+            nodes: asked.nodes.as_ref().map(|nodes| NodeRange { low: *nodes.start(), high: *nodes.end() }),
+            hours: asked.hours.map(|hours| hours.0),
+            understood: keys(&asked.understood),
+            no_effect: keys(&asked.no_effect),
+            not_understood: keys(&asked.unread),
+            assumed: &asked.assumed,
+        }
+    }
+}
+
+impl<'a> JobOfferRecord<'a> {
+    fn new(one: &JobOffer, named: Named<'a>) -> Self {
+        let offer = named.market.offer(one.offer);
+        let instance = named.hardware.instance(offer.instance);
+        Self {
+            cloud: instance.cloud.as_str(),
+            region: &offer.place.region,
+            zone_id: offer.place.zone_id.as_deref(),
+            instance_type: &instance.name,
+            gpu: &named.hardware.gpu(instance.node.gpu).id,
+            gpus_per_node: instance.node.devices(),
+            nodes: one.nodes,
+            purchase: offer.purchase.word(),
+            rate_usd_per_hour: offer.quote.rate,
+            total_usd_per_hour: one.hourly,
+            cost_usd: one.cost,
+            origin: offer.quote.origin,
+            observed_at: offer.quote.observed_at,
+            source: &offer.source,
+        }
+    }
+}
+
 /// The job and its prices.
-pub fn json(asked: &Asked, priced: &Priced, named: Named) -> Value {
-    json!({
-        "version": 1,
-        "generated_at": named.now,
-        "job": asked_json(asked, named.hardware),
-        "offers": priced.offers.iter().map(|one| offer_json(one, named)).collect::<Vec<_>>(),
-        "offers_refused": priced.refused,
-        "better": priced.better.iter().map(|better| json!({
-            "change": better.change,
-            "offer": offer_json(&better.offer, named),
-            "peak_ratio": better.faster.map(|(compute, _)| compute),
-            "bandwidth_ratio": better.faster.map(|(_, bandwidth)| bandwidth),
-        })).collect::<Vec<_>>(),
-    })
-}
-
-pub fn asked_json(asked: &Asked, hardware: &Hardware) -> Value {
-    json!({
-        "kind": asked.kind,
-        "name": asked.name,
-        "asks_for": asked.lines(hardware),
-        "nodes": asked.nodes.as_ref().map(|nodes| json!({ "low": nodes.start(), "high": nodes.end() })),
-        "hours": asked.hours.map(|hours| hours.0),
-        "understood": asked.understood,
-        "no_effect": asked.beside,
-        "not_understood": asked.unread,
-        "assumed": asked.assumed,
-    })
-}
-
-fn offer_json(one: &JobOffer, named: Named) -> Value {
-    let offer = named.market.offer(one.offer);
-    let instance = named.hardware.instance(offer.instance);
-    json!({
-        "cloud": instance.cloud.as_str(),
-        "region": &*offer.place.region,
-        "zone_id": offer.place.zone_id.as_deref(),
-        "instance_type": instance.name,
-        "gpu": named.hardware.gpu(instance.node.gpu).id,
-        "gpus_per_node": instance.node.devices(),
-        "nodes": one.nodes,
-        "purchase": offer.purchase.word(),
-        "rate_usd_per_hour": offer.quote.rate,
-        "total_usd_per_hour": one.hourly,
-        "cost_usd": one.cost,
-        "origin": offer.quote.origin,
-        "observed_at": offer.quote.observed_at,
-        "source": &*offer.source,
-    })
-}
-
-/// What a plan document says of the job beside it. `None` for a baseline that no machine can run.
-pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>, hardware: &Hardware) -> Value {
-    let difference = baseline.zip(best).map(|((than, _), best)| {
-        let nanos = best.cost.expected.nanos() - than.cost.expected.nanos();
-        let sign = if nanos < 0 { "-" } else { "" };
-        let amount = Usd::from_nanos(nanos.abs());
-        json!({ "cost_usd": format!("{sign}{amount}"), "hours": best.run.hours.expected - than.run.hours.expected })
+pub fn json(asked: &Asked, priced: &Priced, named: Named) -> String {
+    let better = priced.better.iter().map(|better| BetterRecord {
+        change: better.change,
+        offer: JobOfferRecord::new(&better.offer, named),
+        peak_ratio: better.faster.map(|(compute, _)| compute),
+        bandwidth_ratio: better.faster.map(|(_, bandwidth)| bandwidth),
     });
-    json!({
-        "job": asked_json(asked, hardware),
-        "baseline": baseline.map(|(plan, context)| PlanRecord::new(plan, context)),
-        "difference": difference,
+    pretty(&JobDocument {
+        version: 1,
+        generated_at: named.now,
+        job: JobRecord::new(asked, named.hardware),
+        offers: priced.offers.iter().map(|one| JobOfferRecord::new(one, named)).collect(),
+        offers_refused: priced.refused,
+        better: better.collect(),
     })
+}
+
+/// What a plan document says of the job beside it, under `from`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct JobComparison<'a> {
+    pub job: JobRecord<'a>,
+    /// The plan on the job's own machines; null: none of them can run the workload.
+    pub baseline: Option<PlanRecord>,
+    /// The recommended plan less the baseline.
+    pub difference: Option<PlanDifference>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PlanDifference {
+    pub cost_usd: Usd,
+    pub hours: f64,
+}
+
+pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>, hardware: &Hardware) -> Value {
+    let difference = baseline.zip(best).map(|((than, _), best)| PlanDifference {
+        cost_usd: best.cost.expected - than.cost.expected,
+        hours: best.run.hours.expected - than.run.hours.expected,
+    });
+    let comparison = JobComparison {
+        job: JobRecord::new(asked, hardware),
+        baseline: baseline.map(|(plan, context)| PlanRecord::new(plan, context)),
+        difference,
+    };
+    json_value(&comparison)
 }

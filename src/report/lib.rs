@@ -19,6 +19,7 @@ pub mod history;
 pub mod hosts;
 pub mod input;
 pub mod job;
+mod json_text;
 pub mod mine;
 pub mod page;
 pub mod phases;

@@ -1,24 +1,26 @@
 //! Forecast against actual of this user's own runs, as table, JSON and CSV.
 
 use jiff::Timestamp;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::csv_text::csv_text;
 use crate::format::three_figures;
+use crate::json_text::pretty;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
-use gpuplan_budget::mine::{Compared, Group, Pair, groups};
+use gpuplan_budget::mine::{ComparisonGroup, ForecastAndActual, RunComparison, comparison_groups};
 
 /// `1.18 x`: how many times the forecast came.
-fn times(ratio: Option<f64>) -> String {
+fn ratio_text(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2} x"))
 }
 
-fn both(pair: Pair) -> String {
+fn actual_over_forecast(pair: ForecastAndActual) -> String {
     format!("{} / {}", three_figures(pair.actual), three_figures(pair.forecast))
 }
 
-pub fn text(runs: &[Compared], width: u16) -> String {
+pub fn text(runs: &[RunComparison], width: u16) -> String {
     let columns = [
         Column::left("run", 0),
         Column::left("gpu", 0),
@@ -30,54 +32,64 @@ pub fn text(runs: &[Compared], width: u16) -> String {
         Column::right("interruptions", 0),
         Column::right("cost in p90", 90),
     ];
-    let mut rows: Vec<Vec<String>> = runs.iter().map(row).collect();
-    let groups = groups(runs);
-    rows.extend(groups.iter().filter(|group| group.runs.len() > 1).map(sum));
+    let mut rows: Vec<Vec<String>> = runs.iter().map(run_row).collect();
+    let groups = comparison_groups(runs);
+    rows.extend(groups.iter().filter(|group| group.runs.len() > 1).map(group_row));
     let foot = "Actual over forecast; interruptions: seen / forecast. Work is the time that a step's estimate says, without waiting and lost \
         work; price is of a machine and hour; the forecast of the cost has checkpoint storage in it, the actual cost \
         has not. Rows in brackets are medians.";
     format!("{}{}\n", render(&columns, rows, width), wrap(foot, width, ""))
 }
 
-fn row(run: &Compared) -> Vec<String> {
+fn run_row(run: &RunComparison) -> Vec<String> {
     vec![
         run.run.clone(),
         run.gpu.clone(),
         run.framework.clone(),
-        times(run.work_hours.ratio()),
-        times(run.hours.ratio()),
-        times(run.rate_usd.ratio()),
-        times(run.cost_usd.ratio()),
-        both(run.interruptions),
+        ratio_text(run.work_hours.ratio()),
+        ratio_text(run.hours.ratio()),
+        ratio_text(run.rate_usd.ratio()),
+        ratio_text(run.cost_usd.ratio()),
+        actual_over_forecast(run.interruptions),
         if run.is_within_p90 { "yes" } else { "no" }.to_owned(),
     ]
 }
 
-fn sum(group: &Group) -> Vec<String> {
+fn group_row(group: &ComparisonGroup) -> Vec<String> {
     vec![
         format!("[{} runs]", group.runs.len()),
         group.gpu.clone(),
         group.framework.clone(),
-        times(group.work_hours),
-        times(group.hours),
-        times(group.rate),
-        times(group.cost),
-        both(group.interruptions),
+        ratio_text(group.work_hours),
+        ratio_text(group.hours),
+        ratio_text(group.rate),
+        ratio_text(group.cost),
+        actual_over_forecast(group.interruptions),
         format!("{:.0} %", group.within_p90 * 100.0),
     ]
 }
 
-pub fn json(runs: &[Compared], now: Timestamp) -> String {
-    format!("{:#}\n", json!({ "version": 1, "generated_at": now, "runs": runs, "groups": groups(runs) }))
+/// What `accuracy --mine --output json` writes: forecast against actual of the user's own completed runs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OwnRunsDocument<'a> {
+    pub version: u32,
+    pub generated_at: Timestamp,
+    pub runs: &'a [RunComparison],
+    /// The same by GPU and framework.
+    pub groups: Vec<ComparisonGroup>,
 }
 
-pub fn csv(runs: &[Compared]) -> String {
+pub fn json(runs: &[RunComparison], now: Timestamp) -> String {
+    pretty(&OwnRunsDocument { version: 1, generated_at: now, runs, groups: comparison_groups(runs) })
+}
+
+pub fn csv(runs: &[RunComparison]) -> String {
     let pairs = ["work_hours", "hours", "rate_usd", "cost_usd", "interruptions"];
     let pairs: Vec<String> =
         pairs.iter().flat_map(|name| [format!("{name}_forecast"), format!("{name}_actual")]).collect();
     let header: Vec<&str> =
         ["run", "gpu", "framework", "nodes"].into_iter().chain(pairs.iter().map(String::as_str)).collect();
-    let cells = |run: &Compared| {
+    let cells = |run: &RunComparison| {
         let mut cells = vec![run.run.clone(), run.gpu.clone(), run.framework.clone(), run.nodes.to_string()];
         for pair in [run.work_hours, run.hours, run.rate_usd, run.cost_usd, run.interruptions] {
             cells.extend([pair.forecast.to_string(), pair.actual.to_string()]);

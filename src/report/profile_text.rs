@@ -88,20 +88,21 @@ fn usage_text(usage: &Usage, width: u16) -> String {
             host.major_faults_per_second
         ),
     );
+    let rate = |bytes: Option<f64>| bytes.map_or("unknown".to_owned(), |bytes| format!("{}/s", Bytes(bytes)));
     row(
         "disk",
         format!(
-            "{}/s read, {}/s written",
-            Bytes(host.disk_read_bytes_per_second),
-            Bytes(host.disk_write_bytes_per_second)
+            "{} read, {} written",
+            rate(host.disk_read_bytes_per_second),
+            rate(host.disk_write_bytes_per_second)
         ),
     );
     row(
         "network",
         format!(
-            "{}/s received, {}/s sent",
-            Bytes(host.network_receive_bytes_per_second),
-            Bytes(host.network_send_bytes_per_second)
+            "{} received, {} sent",
+            rate(host.network_receive_bytes_per_second),
+            rate(host.network_send_bytes_per_second)
         ),
     );
     if let Some(links) = links_text(&usage.gpus) {
@@ -136,26 +137,24 @@ fn links_text(gpus: &[GpuUsage]) -> Option<String> {
 fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let told = |share: Option<f64>| share.map_or("-".to_owned(), percent);
+    let bytes = |bytes: Option<f64>| bytes.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string());
+    let whole = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.0}"));
     vec![
         gpu.index.to_string(),
         told(gpu.busy),
         told(gpu.memory_bus_busy),
-        Bytes(gpu.memory_peak_bytes).to_string(),
-        Bytes((gpu.memory_total_bytes - gpu.memory_peak_bytes).max(0.0)).to_string(),
-        if gpu.power_mean_watts > 0.0 {
-            format!("{:.0} of {:.0} W", gpu.power_mean_watts, gpu.power_limit_watts)
-        } else {
-            "-".to_owned()
-        },
+        bytes(gpu.memory_peak_bytes),
+        bytes(gpu.memory_total_bytes.zip(gpu.memory_peak_bytes).map(|(total, peak)| (total - peak).max(0.0))),
+        gpu.power_mean_watts.filter(|watts| *watts > 0.0).map_or("-".to_owned(), |watts| {
+            format!("{watts:.0} of {} W", whole(gpu.power_limit_watts))
+        }),
         // Only the clock at work counts, so that an idle GPU has none.
-        if gpu.clock_mean_mhz > 0.0 {
-            format!("{:.0} of {:.0} MHz", gpu.clock_mean_mhz, gpu.clock_max_mhz)
-        } else {
-            "idle".to_owned()
-        },
-        format!("{:.0} C", gpu.temperature_peak_celsius),
-        percent(gpu.throttled_by_power),
-        percent(gpu.throttled_by_heat),
+        gpu.clock_mean_mhz.filter(|clock| *clock > 0.0).map_or("idle".to_owned(), |clock| {
+            format!("{clock:.0} of {} MHz", whole(gpu.clock_max_mhz))
+        }),
+        gpu.temperature_peak_celsius.map_or("-".to_owned(), |peak| format!("{peak:.0} C")),
+        told(gpu.throttled_by_power),
+        told(gpu.throttled_by_heat),
     ]
 }
 

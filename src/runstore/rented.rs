@@ -82,7 +82,7 @@ pub struct Expected {
 }
 
 /// What a forecast of time was of and rested on, so that what came can be compared with what would be said today.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ForecastBasis {
     pub model: String,
     pub task: String,

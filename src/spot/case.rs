@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ const MOST_CHANGEOVER_HOURS: f64 = 1000.0;
 /// Decisions of one job: longer ones belong to no machine that is rented.
 const MOST_TICKS: f64 = 1e8;
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct Case {
     pub trace: Option<String>,
     #[serde(default)]
@@ -64,7 +65,7 @@ fn one() -> u32 {
     1
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct CasePool {
     pub trace: String,
     pub spot_usd_per_hour: UsdPerHour,
@@ -74,7 +75,7 @@ pub struct CasePool {
     pub switch_hours: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     OnDemand,
@@ -91,7 +92,7 @@ pub enum PolicyName {
 }
 
 /// What a case came to. Keys as scripts read them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Answer {
     pub id: Value,
     pub policy: PolicyName,
@@ -104,7 +105,7 @@ pub struct Answer {
 }
 
 /// The course of a replay; the omniscient optimum has only a cost.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Run {
     pub finish_hours: f64,
     pub starts: u32,

@@ -1,5 +1,6 @@
 //! How often a machine is lost: spot interruptions by recent availability, hardware failures by GPU-hour.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::availability::AvailabilityModel;
@@ -10,7 +11,7 @@ use gpuplan_units::Hours;
 const HARDWARE_FAILURES_PER_GPU_HOUR: f64 = 2e-5;
 
 /// Rate of losing a gang of machines, with what it rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct InterruptionRate {
     pub per_hour: f64,
     pub basis: &'static str,

@@ -2,13 +2,13 @@
 //!
 //! Every rule is a function of its own that says nothing below its threshold and nothing where its figures were not measured.
 
-mod draft;
 mod operators;
+mod rule_check;
 mod usage;
 
 use gpuplan_workload::profile::{Finding, Mended, Profile, Rule};
 
-pub use crate::findings::draft::{BUSY, Facts};
+pub use crate::findings::rule_check::{BUSY, Facts};
 
 /// Everything worth saying, those that cost most first.
 pub fn find(profile: &Profile, facts: &Facts) -> Vec<Finding> {

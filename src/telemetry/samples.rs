@@ -55,10 +55,12 @@ pub struct HostSample {
     pub major_faults_per_second: f64,
     pub minor_faults_per_second: f64,
     pub memory_bytes: f64,
-    pub disk_read_bytes_per_second: f64,
-    pub disk_write_bytes_per_second: f64,
-    pub network_receive_bytes_per_second: f64,
-    pub network_send_bytes_per_second: f64,
+    /// `None`: the kernel does not tell of every process of the run.
+    pub disk_read_bytes_per_second: Option<f64>,
+    pub disk_write_bytes_per_second: Option<f64>,
+    /// `None`: the kernel does not tell.
+    pub network_receive_bytes_per_second: Option<f64>,
+    pub network_send_bytes_per_second: Option<f64>,
 }
 
 /// Everything at one moment.
@@ -82,9 +84,21 @@ pub struct Summary {
     first: Option<f64>,
     last: f64,
     stalls: u64,
-    host: HostUsage,
+    host: HostSums,
     processes: BTreeMap<String, f64>,
     gpus: BTreeMap<u32, GpuSums>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct HostSums {
+    cores_used: Mean,
+    major_faults: Mean,
+    minor_faults: Mean,
+    memory_peak: Peak,
+    disk_read: Mean,
+    disk_write: Mean,
+    network_receive: Mean,
+    network_send: Mean,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -99,13 +113,26 @@ struct GpuSums {
     receive: Mean,
     send: Mean,
     nvlink: Mean,
-    memory_peak: f64,
-    memory_total: f64,
-    power_limit: f64,
-    clock_max: f64,
-    temperature_peak: f64,
+    memory_peak: Peak,
+    memory_total: Peak,
+    power_limit: Peak,
+    clock_max: Peak,
+    temperature_peak: Peak,
 }
 
+/// The highest of the values that were told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak(Option<f64>);
+
+impl Peak {
+    fn add(&mut self, value: Option<f64>) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            self.0 = Some(self.0.map_or(value, |peak| peak.max(value)));
+        }
+    }
+}
+
+/// The mean of the values that were told.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     sum: f64,
@@ -143,14 +170,14 @@ impl Summary {
 
     fn add_host(&mut self, host: &HostSample) {
         let sums = &mut self.host;
-        sums.cores_used += host.cores_used;
-        sums.major_faults_per_second += host.major_faults_per_second;
-        sums.minor_faults_per_second += host.minor_faults_per_second;
-        sums.disk_read_bytes_per_second += host.disk_read_bytes_per_second;
-        sums.disk_write_bytes_per_second += host.disk_write_bytes_per_second;
-        sums.network_receive_bytes_per_second += host.network_receive_bytes_per_second;
-        sums.network_send_bytes_per_second += host.network_send_bytes_per_second;
-        sums.memory_peak_bytes = sums.memory_peak_bytes.max(host.memory_bytes);
+        sums.cores_used.add(Some(host.cores_used));
+        sums.major_faults.add(Some(host.major_faults_per_second));
+        sums.minor_faults.add(Some(host.minor_faults_per_second));
+        sums.memory_peak.add(Some(host.memory_bytes));
+        sums.disk_read.add(host.disk_read_bytes_per_second);
+        sums.disk_write.add(host.disk_write_bytes_per_second);
+        sums.network_receive.add(host.network_receive_bytes_per_second);
+        sums.network_send.add(host.network_send_bytes_per_second);
         for (name, cores) in &host.processes {
             *self.processes.entry(name.clone()).or_default() += cores;
         }
@@ -170,17 +197,19 @@ impl Summary {
         processes.sort_by(|a, b| b.cores_used.total_cmp(&a.cores_used));
         processes.truncate(PROCESSES_SHOWN);
         let sums = &self.host;
+        // Told in every sample.
+        let told = |mean: Mean| mean.get().unwrap_or(0.0);
         let host = HostUsage {
             cores,
-            cores_used: sums.cores_used / count,
+            cores_used: told(sums.cores_used),
             processes,
-            major_faults_per_second: sums.major_faults_per_second / count,
-            minor_faults_per_second: sums.minor_faults_per_second / count,
-            memory_peak_bytes: sums.memory_peak_bytes,
-            disk_read_bytes_per_second: sums.disk_read_bytes_per_second / count,
-            disk_write_bytes_per_second: sums.disk_write_bytes_per_second / count,
-            network_receive_bytes_per_second: sums.network_receive_bytes_per_second / count,
-            network_send_bytes_per_second: sums.network_send_bytes_per_second / count,
+            major_faults_per_second: told(sums.major_faults),
+            minor_faults_per_second: told(sums.minor_faults),
+            memory_peak_bytes: sums.memory_peak.0.unwrap_or(0.0),
+            disk_read_bytes_per_second: sums.disk_read.get(),
+            disk_write_bytes_per_second: sums.disk_write.get(),
+            network_receive_bytes_per_second: sums.network_receive.get(),
+            network_send_bytes_per_second: sums.network_send.get(),
         };
         Some(Usage {
             samples: self.samples,
@@ -209,34 +238,28 @@ impl GpuSums {
         let has = |bits: u64| gpu.throttle_reasons.map(|reasons| if reasons & bits == 0 { 0.0 } else { 1.0 });
         self.by_power.add(has(reason::SOFTWARE_POWER_CAP | reason::POWER_BRAKE));
         self.by_heat.add(has(reason::SOFTWARE_THERMAL | reason::HARDWARE_THERMAL | reason::HARDWARE_SLOWDOWN));
-        let peaks = [
-            (&mut self.memory_peak, gpu.memory_used_bytes),
-            (&mut self.memory_total, gpu.memory_total_bytes),
-            (&mut self.power_limit, gpu.power_limit_watts),
-            (&mut self.clock_max, gpu.clock_max_mhz),
-            (&mut self.temperature_peak, gpu.temperature_celsius),
-        ];
-        for (peak, value) in peaks {
-            *peak = value.map_or(*peak, |value| peak.max(value));
-        }
+        self.memory_peak.add(gpu.memory_used_bytes);
+        self.memory_total.add(gpu.memory_total_bytes);
+        self.power_limit.add(gpu.power_limit_watts);
+        self.clock_max.add(gpu.clock_max_mhz);
+        self.temperature_peak.add(gpu.temperature_celsius);
     }
 
     fn usage(&self, index: u32) -> GpuUsage {
-        let of = |mean: Mean| mean.get().unwrap_or(0.0);
         GpuUsage {
             index,
             name: self.name.clone(),
             busy: self.busy.get(),
             memory_bus_busy: self.bus.get(),
-            memory_peak_bytes: self.memory_peak,
-            memory_total_bytes: self.memory_total,
-            power_mean_watts: of(self.power),
-            power_limit_watts: self.power_limit,
-            clock_mean_mhz: of(self.clock),
-            clock_max_mhz: self.clock_max,
-            temperature_peak_celsius: self.temperature_peak,
-            throttled_by_power: of(self.by_power),
-            throttled_by_heat: of(self.by_heat),
+            memory_peak_bytes: self.memory_peak.0,
+            memory_total_bytes: self.memory_total.0,
+            power_mean_watts: self.power.get(),
+            power_limit_watts: self.power_limit.0,
+            clock_mean_mhz: self.clock.get(),
+            clock_max_mhz: self.clock_max.0,
+            temperature_peak_celsius: self.temperature_peak.0,
+            throttled_by_power: self.by_power.get(),
+            throttled_by_heat: self.by_heat.get(),
             pcie_receive_bytes_per_second: self.receive.get(),
             pcie_send_bytes_per_second: self.send.get(),
             nvlink_bytes_per_second: self.nvlink.get(),
@@ -277,10 +300,16 @@ mod tests {
         assert_eq!((usage.samples, usage.seconds, usage.loader_stall_share), (4, 4.0, 0.25));
         let gpu = &usage.gpus[0];
         assert!((gpu.busy.unwrap() - 0.5).abs() < 1e-12);
-        assert_eq!((gpu.memory_peak_bytes, gpu.throttled_by_power, gpu.throttled_by_heat), (4e9, 0.25, 0.25));
+        assert_eq!(
+            (gpu.memory_peak_bytes, gpu.throttled_by_power, gpu.throttled_by_heat),
+            (Some(4e9), Some(0.25), Some(0.25))
+        );
         // The clock of idle moments does not count.
-        assert!((gpu.clock_mean_mhz - 1855.0).abs() < 1e-9);
+        assert!((gpu.clock_mean_mhz.unwrap() - 1855.0).abs() < 1e-9);
         assert_eq!(usage.host.cores_used, 3.0);
         assert_eq!(gpu.pcie_receive_bytes_per_second, None);
+        // What no sample told is unknown, not zero.
+        assert_eq!((gpu.power_mean_watts, gpu.temperature_peak_celsius, gpu.memory_total_bytes), (None, None, None));
+        assert_eq!((usage.host.disk_read_bytes_per_second, usage.host.network_send_bytes_per_second), (None, None));
     }
 }

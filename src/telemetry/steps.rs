@@ -32,7 +32,7 @@ const WARM_UP: f64 = 2.0;
 /// Why a pattern cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    #[error("`{pattern}` is no pattern: {detail}")]
+    #[error("`{pattern}` is not a valid regular expression: {detail}")]
     Malformed { pattern: String, detail: String },
     #[error("`{pattern}` has no group named step, seconds, milliseconds or rate, such as (?P<step>\\d+)")]
     NoGroup { pattern: String },
@@ -115,8 +115,8 @@ impl StepFinder {
 
     /// What the steps of the training come to.
     pub fn times(&self) -> Option<StepTimes> {
-        let told = self.series.iter().filter(|(_, series)| !series.seconds.is_empty());
-        let ((format, _), series) = told.max_by(|a, b| a.1.elapsed.total_cmp(&b.1.elapsed))?;
+        let timed = self.series.iter().filter(|(_, series)| !series.seconds.is_empty());
+        let ((format, _), series) = timed.max_by(|a, b| a.1.elapsed.total_cmp(&b.1.elapsed))?;
         let name = self.formats.get(*format).map_or("", |(name, _)| name);
         let all = StepTimes::of(&series.seconds, None, name)?;
         match series.seconds.split_first() {

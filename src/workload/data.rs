@@ -1,9 +1,10 @@
 //! `Reading`: what the samples of a data set are, where they lie, and how the program's loader takes them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a sample is before the loader has worked on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DataKind {
     Jpeg,
@@ -42,7 +43,7 @@ impl DataKind {
 }
 
 /// Where samples are read from while training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Storage {
     /// A disk of the machine: local NVMe where it holds the data, else a network disk.
@@ -54,7 +55,7 @@ pub enum Storage {
 }
 
 /// A kind of network disk, which decides what it reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskKind {
     Gp3,
@@ -66,7 +67,7 @@ pub enum DiskKind {
 }
 
 /// How samples are packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileLayout {
     /// A file or an object each, read in random order.
@@ -76,7 +77,7 @@ pub enum FileLayout {
 }
 
 /// Who decodes pictures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decoder {
     #[default]

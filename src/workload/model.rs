@@ -1,9 +1,10 @@
 //! `Model`: the sizes of a network that decide memory and time, and the parameter counts that follow from them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Family by its mix of operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
     Decoder,
@@ -33,14 +34,14 @@ impl ModelKind {
 }
 
 /// Feed-forward block: three matrices with a gate (SwiGLU, GeGLU) or two (GELU, ReLU).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MlpKind {
     Glu,
     Gelu,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NormKind {
     Rms,
@@ -48,7 +49,7 @@ pub enum NormKind {
 }
 
 /// Mixture of experts: every layer but the first `dense_layers` has `experts` feed-forward blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Experts {
     pub experts: u32,
     pub experts_per_token: u32,
@@ -58,7 +59,7 @@ pub struct Experts {
 }
 
 /// Latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values are kept as one low-rank vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LatentAttention {
     pub kv_rank: u32,
     /// Zero: queries are a plain projection.

@@ -54,7 +54,7 @@ impl Precision {
 }
 
 /// Storage of a frozen base model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BaseWeights {
     Nf4,

@@ -24,7 +24,7 @@ pub enum ProfileError {
 }
 
 /// What was measured of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     pub version: u32,
     /// The command that ran, or the name of the trace.
@@ -52,7 +52,7 @@ pub struct Profile {
 }
 
 /// The GPUs that were measured, in the driver's words.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledGpu {
     pub name: String,
     /// GPUs that worked together, not those of the trace alone.
@@ -62,7 +62,7 @@ pub struct ProfiledGpu {
 }
 
 /// Seconds of an optimizer step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTimes {
     pub count: u64,
     pub median_seconds: f64,
@@ -107,7 +107,7 @@ pub fn median(numbers: &[f64]) -> Option<f64> {
 }
 
 /// Counters over a run. Shares are from 0 to 1.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     pub samples: u64,
     pub interval_seconds: f64,
@@ -123,7 +123,7 @@ pub struct Usage {
 }
 
 /// The machine around the GPUs, means over the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostUsage {
     /// Cores that the run may use.
     pub cores: u32,
@@ -136,21 +136,26 @@ pub struct HostUsage {
     pub minor_faults_per_second: f64,
     /// Most resident memory of all processes of the run together.
     pub memory_peak_bytes: f64,
-    pub disk_read_bytes_per_second: f64,
-    pub disk_write_bytes_per_second: f64,
+    /// `None`: the kernel does not tell of every process of the run.
+    #[serde(default)]
+    pub disk_read_bytes_per_second: Option<f64>,
+    #[serde(default)]
+    pub disk_write_bytes_per_second: Option<f64>,
     /// Of the whole machine, loopback left out.
-    pub network_receive_bytes_per_second: f64,
-    pub network_send_bytes_per_second: f64,
+    #[serde(default)]
+    pub network_receive_bytes_per_second: Option<f64>,
+    #[serde(default)]
+    pub network_send_bytes_per_second: Option<f64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessUsage {
     pub name: String,
     pub cores_used: f64,
 }
 
-/// One GPU over the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// One GPU over the run. `None`: the GPU or its driver does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuUsage {
     pub index: u32,
     pub name: String,
@@ -160,18 +165,27 @@ pub struct GpuUsage {
     /// Share of the time in which memory was read or written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bus_busy: Option<f64>,
-    pub memory_peak_bytes: f64,
-    pub memory_total_bytes: f64,
-    pub power_mean_watts: f64,
-    pub power_limit_watts: f64,
+    #[serde(default)]
+    pub memory_peak_bytes: Option<f64>,
+    #[serde(default)]
+    pub memory_total_bytes: Option<f64>,
+    #[serde(default)]
+    pub power_mean_watts: Option<f64>,
+    #[serde(default)]
+    pub power_limit_watts: Option<f64>,
     /// Mean of the samples in which the GPU worked.
-    pub clock_mean_mhz: f64,
-    pub clock_max_mhz: f64,
-    pub temperature_peak_celsius: f64,
+    #[serde(default)]
+    pub clock_mean_mhz: Option<f64>,
+    #[serde(default)]
+    pub clock_max_mhz: Option<f64>,
+    #[serde(default)]
+    pub temperature_peak_celsius: Option<f64>,
     /// Share of the samples in which the clock was held down to stay within the power limit.
-    pub throttled_by_power: f64,
+    #[serde(default)]
+    pub throttled_by_power: Option<f64>,
     /// The same because of heat or of a fault of the board.
-    pub throttled_by_heat: f64,
+    #[serde(default)]
+    pub throttled_by_heat: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcie_receive_bytes_per_second: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,14 +195,14 @@ pub struct GpuUsage {
 }
 
 /// How the GPUs of the machine reach each other, as pairs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Links {
     pub nvlink_pairs: u32,
     pub pcie_pairs: u32,
 }
 
 /// What kind of work an operator is, which decides what bounds it on other GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperatorClass {
     /// Matrix products, convolutions and attention.
@@ -215,7 +229,7 @@ impl OperatorClass {
 }
 
 /// A profiler's trace in figures. Seconds are sums over the trace, of the mean device where there are several.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operators {
     /// Which profiler wrote it.
     pub format: String,
@@ -253,14 +267,14 @@ impl Operators {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassTime {
     pub class: OperatorClass,
     pub calls: u64,
     pub seconds: f64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OperatorTime {
     pub name: String,
     pub class: OperatorClass,
@@ -269,7 +283,7 @@ pub struct OperatorTime {
 }
 
 /// Copies of one direction from one kind of memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyKind {
     /// Such as `HtoD pageable`.
     pub kind: String,
@@ -286,7 +300,7 @@ impl CopyKind {
 }
 
 /// How matrix products were made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Products {
     /// Seconds of kernels whose name says tensor cores, in 16 bits or less (or tf32).
     pub tensor_core_seconds: f64,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use gpuplan_units::{Hours, Seconds};
 
 /// How much is to be answered.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
     /// A service: requests that come by themselves, for so many hours of a month or in all.
@@ -51,7 +51,7 @@ impl StoredFormat {
 }
 
 /// What is asked of a served model.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Serving {
     pub load: Load,
     /// Tokens of a request; 1 for models that count images.

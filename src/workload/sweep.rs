@@ -1,5 +1,6 @@
 //! `Sweep`: the same job many times with other settings, each run with an index, several beside each other on one machine.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_units::GpuCount;
@@ -7,7 +8,7 @@ use gpuplan_units::GpuCount;
 /// Runs that one sweep may have: each has objects of its own in the store, which are asked after one by one. Judgement.
 pub const MOST_RUNS: u32 = 10_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
     pub runs: u32,

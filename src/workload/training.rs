@@ -50,7 +50,7 @@ pub enum Recompute {
     Offload,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AttentionKernel {
     /// FlashAttention 2 and kernels like it, which run on every GPU with tensor cores.
@@ -61,7 +61,7 @@ pub enum AttentionKernel {
 }
 
 /// How the loss over the vocabulary is computed, which decides its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossKernel {
     Fp32,
@@ -72,7 +72,7 @@ pub enum LossKernel {
 }
 
 /// Optimizer by what it keeps in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Optimizer {
     /// Adam with fp32 master weights and moments beside 16-bit weights.
@@ -92,7 +92,7 @@ pub enum Optimizer {
     Adafactor,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Offload {
     Parameters,
@@ -100,7 +100,7 @@ pub enum Offload {
 }
 
 /// Traffic that recent Megatron stacks hide behind matrix products, beside the gradients that every stack hides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct Overlap {
     /// Tensor-parallel gathers and reductions, cut into pieces beside the products that need them (`--tp-comm-overlap`).
@@ -141,7 +141,7 @@ impl From<Overlap> for Vec<String> {
 }
 
 /// Which FSDP, since they differ in what stays gathered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum FsdpStyle {
     #[serde(rename = "1")]
     One,
@@ -156,7 +156,7 @@ pub enum FsdpStyle {
 }
 
 /// Which memory figure is meant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
     /// Peak of the allocator's live tensors.
@@ -171,7 +171,7 @@ pub enum Measure {
 }
 
 /// Low-rank adapters (Hu et al. 2021, arXiv 2106.09685).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lora {
     pub rank: u32,
     pub targets: LoraTargets,
@@ -179,7 +179,7 @@ pub struct Lora {
 }
 
 /// Which matrices have adapters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct LoraTargets {
     pub q: bool,
@@ -235,7 +235,7 @@ impl From<LoraTargets> for Vec<String> {
 }
 
 /// Training stack, by what it does differently on the GPU and on the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Framework(pub String);
 

@@ -186,5 +186,5 @@ fn focus_has_every_line_as_a_forecast_that_bills_nothing() {
         assert!(cells(&ran.stdout, "PricingCategory").iter().any(|word| word == "Dynamic"), "spot");
     }
     let ran = portfolio(folder.path(), &text, &["--focus", "1.1"]);
-    assert!(ran.code == 2 && ran.stderr.contains("FOCUS 1.1 is not written here"), "{}", ran.stderr);
+    assert!(ran.code == 2 && ran.stderr.contains("`1.1` is not a supported version of FOCUS"), "{}", ran.stderr);
 }

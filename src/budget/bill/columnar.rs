@@ -17,9 +17,9 @@ use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedF
 use crate::bill::columnar::cells::Cells;
 use crate::bill::columnar::fields::Field;
 use crate::bill::columns::Header;
+use crate::bill::export::{BillError, Format, Position};
 use crate::bill::sums::Sums;
 use crate::bill::table::Table;
-use crate::bill::{At, BillError, Format};
 
 /// Beginning of the file, and of one whose list of columns is encrypted.
 pub const BEGINNINGS: [[u8; 4]; 2] = [*b"PAR1", *b"PARE"];
@@ -33,15 +33,15 @@ pub fn read(
     source: impl ChunkReader + 'static,
     sums: &mut Sums,
 ) -> Result<Format, BillError> {
-    // A file that was damaged on purpose may bring the foreign reader to a place where it panics instead of refusing.
+    // A file that was damaged on purpose may make the Parquet reader panic instead of refusing.
     catch_unwind(AssertUnwindSafe(|| read_whole(file, format, source, sums)))
-        .unwrap_or_else(|_| Err(broken(file, "it says of itself what cannot be")))
+        .unwrap_or_else(|_| Err(broken(file, "what it says of itself is impossible")))
 }
 
 fn broken(file: &str, detail: &str) -> BillError {
     BillError::Place {
         file: file.to_owned(),
-        at: At::File,
+        at: Position::File,
         detail: format!("this Parquet file is broken or cut off: {detail}"),
     }
 }
@@ -54,11 +54,11 @@ fn read_whole(
 ) -> Result<Format, BillError> {
     let reader = SerializedFileReader::new(source).map_err(|error| broken(file, &error.to_string()))?;
     let fields = fields::fields(reader.metadata().file_metadata().schema_descr());
-    let all = Table::new(file, format, Header::of(At::File, fields.iter().map(|field| field.name.clone())))?;
+    let all = Table::new(file, format, Header::new(Position::File, fields.iter().map(|field| field.name.clone())))?;
     let needed: Vec<&Field> =
         fields.iter().enumerate().filter(|(place, _)| all.needs(*place)).map(|(_, field)| field).collect();
     let table =
-        Table::new(file, Some(all.format), Header::of(At::File, needed.iter().map(|field| field.name.clone())))?;
+        Table::new(file, Some(all.format), Header::new(Position::File, needed.iter().map(|field| field.name.clone())))?;
     let mut before = 0;
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).map_err(|error| broken(file, &error.to_string()))?;
@@ -79,7 +79,7 @@ fn add(
 ) -> Result<(), BillError> {
     let wrong = |field: &Field, row: usize, detail: String| BillError::Cell {
         file: table.file.to_owned(),
-        at: At::Row(row as u64),
+        at: Position::Row(row as u64),
         column: field.name.clone(),
         detail,
     };
@@ -101,7 +101,7 @@ fn add(
                 cells.write(&mut text).map_err(|detail| wrong(field, row, detail))?;
                 record.push_field(&text);
             }
-            table.add(At::Row(row as u64), &record, sums)?;
+            table.add(Position::Row(row as u64), &record, sums)?;
         }
     }
     Ok(())

@@ -5,24 +5,24 @@
 
 use std::collections::BTreeSet;
 
-use crate::bill::{At, BillError, Format, is_run, plain};
+use crate::bill::cell::{is_run_tag, normalized};
+use crate::bill::export::{BillError, Format, Position};
 
-/// Columns of a header by their plain names.
+/// The names of the columns, and where they stand.
 pub struct Header {
-    at: At,
+    at: Position,
     pub names: Vec<String>,
-    plain: Vec<String>,
+    normalized: Vec<String>,
 }
 
 impl Header {
-    /// Names, which stand there.
-    pub fn of(at: At, names: impl Iterator<Item = String>) -> Self {
+    pub fn new(at: Position, names: impl Iterator<Item = String>) -> Self {
         let names: Vec<String> = names.map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
-        Self { at, plain: names.iter().map(|name| plain(name)).collect(), names }
+        Self { at, normalized: names.iter().map(|name| normalized(name)).collect(), names }
     }
 
     fn find(&self, names: &[&str]) -> Option<usize> {
-        names.iter().find_map(|name| self.plain.iter().position(|known| *known == plain(name)))
+        names.iter().find_map(|name| self.normalized.iter().position(|known| *known == normalized(name)))
     }
 
     pub fn format(&self) -> Option<Format> {
@@ -44,11 +44,27 @@ impl Header {
 /// Where an export keeps what.
 #[derive(Default)]
 pub struct Columns {
-    /// A column that is the tag itself, and one that holds all tags.
-    pub run: Option<usize>,
-    pub tags: Option<usize>,
+    pub run: RunColumns,
     pub start: usize,
     pub end: Option<usize>,
+    pub account: Option<usize>,
+    pub cloud: Option<usize>,
+    pub amounts: AmountColumns,
+    pub usage: UsageColumns,
+}
+
+/// Where an export says which run a line is of.
+#[derive(Default)]
+pub struct RunColumns {
+    /// The tag itself.
+    pub tag: Option<usize>,
+    /// All tags together.
+    pub tags: Option<usize>,
+}
+
+/// Where an export keeps the amounts of a line.
+#[derive(Default)]
+pub struct AmountColumns {
     pub currency: usize,
     pub billed: usize,
     pub list: Option<usize>,
@@ -56,8 +72,11 @@ pub struct Columns {
     /// The first that is not empty counts.
     pub effective: Vec<usize>,
     pub credits: Option<usize>,
-    pub account: Option<usize>,
-    pub cloud: Option<usize>,
+}
+
+/// Where an export says what a line bought, and how much of it.
+#[derive(Default)]
+pub struct UsageColumns {
     pub category: Option<usize>,
     pub service: Option<usize>,
     pub usage: Option<usize>,
@@ -90,14 +109,14 @@ impl Search<'_> {
 impl Columns {
     pub fn new(file: &str, format: Format, header: &Header) -> Result<Self, BillError> {
         let search = Search { file, header };
-        let found = match format {
+        let mut found = match format {
             Format::Cur => cur(&search),
             Format::Focus => focus(&search),
             Format::Google => google(&search),
             Format::Azure => azure(&search),
         }?;
-        let run = header.names.iter().position(|name| is_run(name));
-        if run.is_none() && found.tags.is_none() {
+        found.run.tag = header.names.iter().position(|name| is_run_tag(name));
+        if found.run.tag.is_none() && found.run.tags.is_none() {
             let column = match format {
                 Format::Cur => "resource_tags",
                 Format::Focus | Format::Azure => "Tags",
@@ -106,101 +125,113 @@ impl Columns {
             let why = ": without the tag `gpuplan:run` no line can be told apart";
             return Err(BillError::Missing { file: file.to_owned(), at: header.at, column: column.to_owned(), why });
         }
-        Ok(Self { run, ..found })
+        Ok(found)
     }
 
-    /// All that are looked into.
+    /// All columns that are read.
     pub fn needed(&self) -> BTreeSet<usize> {
-        let always = [self.start, self.currency, self.billed];
+        let Self { run, start, end, account, cloud, amounts, usage } = self;
+        let always = [*start, amounts.currency, amounts.billed];
         let optional = [
-            self.run,
-            self.tags,
-            self.end,
-            self.list,
-            self.contracted,
-            self.credits,
-            self.account,
-            self.cloud,
-            self.category,
+            [run.tag, run.tags, *end, *account, *cloud, amounts.list],
+            [amounts.contracted, amounts.credits, usage.category, usage.service, usage.usage, usage.quantity],
         ];
-        let more = [self.service, self.usage, self.quantity, self.unit];
-        always
-            .into_iter()
-            .chain(self.effective.iter().copied())
-            .chain(optional.into_iter().chain(more).flatten())
-            .collect()
+        let optional = optional.into_iter().flatten().chain([usage.unit]).flatten();
+        always.into_iter().chain(amounts.effective.iter().copied()).chain(optional).collect()
     }
 }
 
 fn cur(search: &Search) -> Result<Columns, BillError> {
     let effective = ["savings_plan_savings_plan_effective_cost", "reservation_effective_cost"];
     Ok(Columns {
+        run: RunColumns { tag: None, tags: search.find(&["resource_tags"]) },
         start: search.need(&["line_item_usage_start_date"])?,
         end: search.find(&["line_item_usage_end_date"]),
-        currency: search.need(&["line_item_currency_code"])?,
-        billed: search.need(&["line_item_unblended_cost"])?,
-        list: search.find(&["pricing_public_on_demand_cost"]),
-        effective: effective.iter().filter_map(|name| search.find(&[name])).collect(),
         account: search.find(&["bill_payer_account_id", "line_item_usage_account_id"]),
-        category: Some(search.need(&["line_item_line_item_type"])?),
-        usage: Some(search.need(&["line_item_usage_type"])?),
-        quantity: search.find(&["line_item_usage_amount"]),
-        tags: search.find(&["resource_tags"]),
-        ..Columns::default()
+        cloud: None,
+        amounts: AmountColumns {
+            currency: search.need(&["line_item_currency_code"])?,
+            billed: search.need(&["line_item_unblended_cost"])?,
+            list: search.find(&["pricing_public_on_demand_cost"]),
+            effective: effective.iter().filter_map(|name| search.find(&[name])).collect(),
+            ..AmountColumns::default()
+        },
+        usage: UsageColumns {
+            category: Some(search.need(&["line_item_line_item_type"])?),
+            usage: Some(search.need(&["line_item_usage_type"])?),
+            quantity: search.find(&["line_item_usage_amount"]),
+            ..UsageColumns::default()
+        },
     })
 }
 
 fn focus(search: &Search) -> Result<Columns, BillError> {
     Ok(Columns {
+        run: RunColumns { tag: None, tags: search.find(&["Tags"]) },
         start: search.need(&["ChargePeriodStart"])?,
         end: search.find(&["ChargePeriodEnd"]),
-        currency: search.need(&["BillingCurrency"])?,
-        billed: search.need(&["BilledCost"])?,
-        list: search.find(&["ListCost"]),
-        contracted: search.find(&["ContractedCost"]),
-        effective: search.find(&["EffectiveCost"]).into_iter().collect(),
         account: search.find(&["BillingAccountId"]),
+        amounts: AmountColumns {
+            currency: search.need(&["BillingCurrency"])?,
+            billed: search.need(&["BilledCost"])?,
+            list: search.find(&["ListCost"]),
+            contracted: search.find(&["ContractedCost"]),
+            effective: search.find(&["EffectiveCost"]).into_iter().collect(),
+            credits: None,
+        },
         cloud: Some(search.need(&["ServiceProviderName", "ProviderName", "InvoiceIssuerName"])?),
-        category: Some(search.need(&["ChargeCategory"])?),
-        service: search.find(&["ServiceCategory"]),
-        usage: search.find(&["x_UsageType", "SkuMeter", "ServiceName"]),
-        quantity: search.find(&["ConsumedQuantity", "PricingQuantity"]),
-        unit: search.find(&["ConsumedUnit", "PricingUnit"]),
-        tags: search.find(&["Tags"]),
-        ..Columns::default()
+        usage: UsageColumns {
+            category: Some(search.need(&["ChargeCategory"])?),
+            service: search.find(&["ServiceCategory"]),
+            usage: search.find(&["x_UsageType", "SkuMeter", "ServiceName"]),
+            quantity: search.find(&["ConsumedQuantity", "PricingQuantity"]),
+            unit: search.find(&["ConsumedUnit", "PricingUnit"]),
+        },
     })
 }
 
 fn google(search: &Search) -> Result<Columns, BillError> {
     Ok(Columns {
+        run: RunColumns { tag: None, tags: search.find(&["labels"]) },
         start: search.need(&["usage_start_time"])?,
         end: search.find(&["usage_end_time"]),
-        currency: search.need(&["currency"])?,
-        billed: search.need(&["cost"])?,
-        list: search.find(&["cost_at_list"]),
-        credits: search.find(&["credits_amount", "credits"]),
         account: search.find(&["billing_account_id"]),
-        category: search.find(&["cost_type"]),
-        service: search.find(&["service_description"]),
-        usage: search.find(&["sku_description"]),
-        tags: search.find(&["labels"]),
-        ..Columns::default()
+        cloud: None,
+        amounts: AmountColumns {
+            currency: search.need(&["currency"])?,
+            billed: search.need(&["cost"])?,
+            list: search.find(&["cost_at_list"]),
+            credits: search.find(&["credits_amount", "credits"]),
+            ..AmountColumns::default()
+        },
+        usage: UsageColumns {
+            category: search.find(&["cost_type"]),
+            service: search.find(&["service_description"]),
+            usage: search.find(&["sku_description"]),
+            ..UsageColumns::default()
+        },
     })
 }
 
 fn azure(search: &Search) -> Result<Columns, BillError> {
     Ok(Columns {
+        run: RunColumns { tag: None, tags: search.find(&["Tags"]) },
         start: search.need(&["Date", "UsageDate"])?,
-        currency: search.need(&["BillingCurrency", "BillingCurrencyCode"])?,
-        billed: search.need(&["CostInBillingCurrency"])?,
-        list: search.find(&["PaygCostInBillingCurrency"]),
+        end: None,
         account: search.find(&["BillingAccountId"]),
-        category: search.find(&["ChargeType"]),
-        service: search.find(&["MeterCategory"]),
-        usage: search.find(&["MeterName"]),
-        quantity: search.find(&["Quantity"]),
-        unit: search.find(&["UnitOfMeasure"]),
-        tags: search.find(&["Tags"]),
-        ..Columns::default()
+        cloud: None,
+        amounts: AmountColumns {
+            currency: search.need(&["BillingCurrency", "BillingCurrencyCode"])?,
+            billed: search.need(&["CostInBillingCurrency"])?,
+            list: search.find(&["PaygCostInBillingCurrency"]),
+            ..AmountColumns::default()
+        },
+        usage: UsageColumns {
+            category: search.find(&["ChargeType"]),
+            service: search.find(&["MeterCategory"]),
+            usage: search.find(&["MeterName"]),
+            quantity: search.find(&["Quantity"]),
+            unit: search.find(&["UnitOfMeasure"]),
+        },
     })
 }

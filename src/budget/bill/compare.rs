@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::bill::ImportedBill;
-use crate::charge::{Charge, Item};
-use crate::spent::NOBODY;
+use crate::bill::export::ImportedBill;
+use crate::charge::{Charge, Item, UNALLOCATED};
 use gpuplan_units::Usd;
 
 /// Why a bill differs from what was charged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reason {
+pub enum DifferenceReason {
     /// Machine hours that the bill counts and nobody here saw, or the other way round, at the price that was charged.
     Hours,
     /// The same hours at another price; where the bill does not count in hours, everything about machines.
@@ -29,8 +29,8 @@ pub enum Reason {
     NotCharged,
 }
 
-impl Reason {
-    pub fn words(self) -> &'static str {
+impl DifferenceReason {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Hours => "machine hours",
             Self::Price => "price of machines",
@@ -45,7 +45,7 @@ impl Reason {
         }
     }
 
-    fn of(item: Item) -> Self {
+    fn for_item(item: Item) -> Self {
         match item {
             Item::Disk => Self::Disk,
             Item::CheckpointStorage => Self::CheckpointStorage,
@@ -59,7 +59,7 @@ impl Reason {
 }
 
 /// One run. `billed` is `charged` and every reason added to it, to the nano-dollar.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Difference {
     pub run: String,
     pub charged_usd: Usd,
@@ -67,11 +67,11 @@ pub struct Difference {
     pub charged_hours: f64,
     /// `None`: the bill does not count in hours.
     pub billed_hours: Option<f64>,
-    pub reasons: BTreeMap<Reason, Usd>,
+    pub reasons: BTreeMap<DifferenceReason, Usd>,
 }
 
 impl Difference {
-    fn add(&mut self, reason: Reason, amount: Usd) {
+    fn add(&mut self, reason: DifferenceReason, amount: Usd) {
         if amount != Usd::ZERO {
             let sum = self.reasons.entry(reason).or_default();
             *sum = *sum + amount;
@@ -83,17 +83,17 @@ impl Difference {
 pub fn compare(bills: &[ImportedBill], charged: &[Charge]) -> Vec<Difference> {
     let clouds: BTreeSet<&str> = bills.iter().map(|bill| bill.cloud.as_str()).collect();
     let mut runs: BTreeMap<&str, (Vec<&Charge>, Vec<&Charge>)> = BTreeMap::new();
-    for charge in charged.iter().filter(|charge| clouds.contains(charge.cloud.as_str())) {
-        runs.entry(charge.run.as_deref().unwrap_or(NOBODY)).or_default().0.push(charge);
+    for charge in charged.iter().filter(|charge| clouds.contains(charge.resource.cloud.as_str())) {
+        runs.entry(charge.allocation.run.as_deref().unwrap_or(UNALLOCATED)).or_default().0.push(charge);
     }
     for charge in bills.iter().flat_map(|bill| &bill.charges) {
-        runs.entry(charge.run.as_deref().unwrap_or(NOBODY)).or_default().1.push(charge);
+        runs.entry(charge.allocation.run.as_deref().unwrap_or(UNALLOCATED)).or_default().1.push(charge);
     }
     runs.into_iter().map(|(run, (charged, billed))| difference(run, &charged, &billed)).collect()
 }
 
 fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference {
-    let on_bill = |charge: &&&Charge| Reason::of(charge.item) == Reason::Price;
+    let on_bill = |charge: &&&Charge| DifferenceReason::for_item(charge.item) == DifferenceReason::Price;
     let machines: Vec<&&Charge> = billed.iter().filter(on_bill).collect();
     let counted: f64 = machines.iter().filter(|charge| charge.unit == "hour").map(|charge| charge.quantity).sum();
     let mut found = Difference {
@@ -105,18 +105,18 @@ fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference 
         reasons: BTreeMap::new(),
     };
     if billed.is_empty() {
-        found.add(Reason::NotBilled, Usd::ZERO - found.charged_usd);
+        found.add(DifferenceReason::NotBilled, Usd::ZERO - found.charged_usd);
         return found;
     }
     if charged.is_empty() {
-        found.add(Reason::NotCharged, found.billed_usd);
+        found.add(DifferenceReason::NotCharged, found.billed_usd);
         return found;
     }
-    for charge in billed.iter().filter(|charge| Reason::of(charge.item) != Reason::Price) {
-        found.add(Reason::of(charge.item), charge.on_bill());
+    for charge in billed.iter().filter(|charge| DifferenceReason::for_item(charge.item) != DifferenceReason::Price) {
+        found.add(DifferenceReason::for_item(charge.item), charge.on_bill());
     }
-    for charge in charged.iter().filter(|charge| Reason::of(charge.item) != Reason::Price) {
-        found.add(Reason::of(charge.item), Usd::ZERO - charge.costs.contracted);
+    for charge in charged.iter().filter(|charge| DifferenceReason::for_item(charge.item) != DifferenceReason::Price) {
+        found.add(DifferenceReason::for_item(charge.item), Usd::ZERO - charge.costs.contracted);
     }
     let of_machines: Usd = machines.iter().map(|charge| charge.on_bill()).sum();
     let charged_machines: Usd = charged.iter().filter(on_bill).map(|charge| charge.costs.contracted).sum();
@@ -129,8 +129,8 @@ fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference 
             Usd::from_dollars((hours - found.charged_hours) * charged_machines.dollars() / found.charged_hours)
         })
         .unwrap_or(Usd::ZERO);
-    found.add(Reason::Hours, hours);
-    found.add(Reason::Price, more - hours);
+    found.add(DifferenceReason::Hours, hours);
+    found.add(DifferenceReason::Price, more - hours);
     found.reasons.retain(|_, amount| *amount != Usd::ZERO);
     found
 }
@@ -140,34 +140,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::charge::{Costs, Nature};
+    use crate::charge::{Costs, examples};
 
     fn charge(run: &str, item: Item, amount: Usd, hours: Option<f64>, is_billed: bool) -> Charge {
+        let charge = examples::charge("", run, amount);
         Charge {
-            id: String::new(),
-            nature: Nature::Actual,
             item,
-            run: Some(run.to_owned()),
-            team: None,
-            tags: BTreeMap::new(),
-            start: jiff::Timestamp::UNIX_EPOCH,
-            end: jiff::Timestamp::UNIX_EPOCH,
-            cloud: "aws".to_owned(),
-            region: None,
-            zone: None,
-            resource: None,
-            instance_type: None,
-            gpu: None,
-            gpus: None,
-            purchase: None,
             quantity: hours.unwrap_or(1.0),
             unit: if hours.is_some() { "hour" } else { "sum" }.to_owned(),
-            unit_price: amount,
-            costs: Costs { list: amount, contracted: amount, effective: amount, billed: is_billed.then_some(amount) },
-            waste: None,
-            source: String::new(),
-            priced_at: None,
-            assumption: String::new(),
+            costs: Costs { billed: is_billed.then_some(amount), ..charge.costs },
+            ..charge
         }
     }
 
@@ -196,9 +178,18 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|difference| difference.run.as_str()).collect();
         assert_eq!(names, ["a", "stranger", "unbilled"]);
         let reason = |at: usize, reason| found[at].reasons.get(&reason).copied();
-        assert_eq!((reason(0, Reason::Hours), reason(0, Reason::Price)), (Some(usd("2")), Some(usd("1.2"))));
-        assert_eq!((reason(0, Reason::Disk), reason(0, Reason::Credits)), (Some(usd("0.7")), Some(usd("-2"))));
-        assert_eq!((reason(1, Reason::NotCharged), reason(2, Reason::NotBilled)), (Some(usd("5")), Some(usd("-4"))));
+        assert_eq!(
+            (reason(0, DifferenceReason::Hours), reason(0, DifferenceReason::Price)),
+            (Some(usd("2")), Some(usd("1.2")))
+        );
+        assert_eq!(
+            (reason(0, DifferenceReason::Disk), reason(0, DifferenceReason::Credits)),
+            (Some(usd("0.7")), Some(usd("-2")))
+        );
+        assert_eq!(
+            (reason(1, DifferenceReason::NotCharged), reason(2, DifferenceReason::NotBilled)),
+            (Some(usd("5")), Some(usd("-4")))
+        );
     }
 
     proptest! {

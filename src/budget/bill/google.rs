@@ -4,9 +4,10 @@ use std::io::BufRead;
 
 use serde_json::Value;
 
-use crate::bill::BillError;
+use crate::bill::cell::{numbers_as_text, parse_moment, run_of_tags};
+use crate::bill::export::{BillError, Format};
+use crate::bill::item::{Labels, classify};
 use crate::bill::sums::{BillLine, Sums};
-use crate::bill::table::{google_item, moment, run_among};
 use crate::charge::Item;
 use gpuplan_units::FineUsd;
 
@@ -31,9 +32,8 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
             continue;
         }
         sums.lines += 1;
-        // Numbers are read as they are written, not through binary floating point.
-        let row: Value =
-            serde_json::from_str(&quoted(text)).map_err(|error| BillError::line(file, number, error.to_string()))?;
+        let row: Value = serde_json::from_str(&numbers_as_text(text))
+            .map_err(|error| BillError::line(file, number, error.to_string()))?;
         let lines = bill_lines(file, number, &row)?;
         sums.ours += u64::from(!lines.is_empty());
         for line in lines {
@@ -56,20 +56,27 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
             format!("the bill is in `{currency}`; only USD is compared, and nothing is converted"),
         ));
     }
-    let Some(run) = run_among(&row["labels"]) else { return Ok(Vec::new()) };
+    let Some(run) = run_of_tags(&row["labels"]) else { return Ok(Vec::new()) };
     let time = |column: &str| {
         let given = text(column)?;
-        moment(given).ok_or_else(|| BillError::cell(file, number, column, format!("`{given}` is no time")))
+        parse_moment(given).ok_or_else(|| {
+            BillError::cell(
+                file,
+                number,
+                column,
+                format!("`{given}` is not a valid time, such as 2026-10-01T00:00:00Z"),
+            )
+        })
     };
     let amount = |column: &str, given: &str| {
         FineUsd::parse(given).map_err(|error| BillError::cell(file, number, column, error.to_string()))
     };
     let start = time("usage_start_time")?;
-    let description = |of: &str| row[of]["description"].as_str().unwrap_or_default();
-    let item = match row["cost_type"].as_str() {
-        Some("tax") => Item::Tax,
-        Some("adjustment" | "rounding_error") => Item::Credit,
-        _ => google_item(description("service"), description("sku")),
+    let description = |key: &str| row[key]["description"].as_str().unwrap_or_default();
+    let labels = Labels {
+        category: row["cost_type"].as_str().unwrap_or_default(),
+        service: description("service"),
+        usage: description("sku"),
     };
     let line = BillLine {
         cloud: "gcp".to_owned(),
@@ -77,7 +84,7 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
         run,
         start,
         end: time("usage_end_time")?.max(start),
-        item,
+        item: classify(Format::Google, labels),
         hours: None,
         billed: amount("cost", text("cost")?)?,
         list: if row["cost_at_list"].is_null() { None } else { Some(amount("cost_at_list", text("cost_at_list")?)?) },
@@ -88,7 +95,7 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
     let credits = match &row["credits"] {
         Value::Null => &[],
         Value::Array(credits) => credits.as_slice(),
-        other => return Err(BillError::cell(file, number, "credits", format!("`{other}` is no list of credits"))),
+        other => return Err(BillError::cell(file, number, "credits", format!("`{other}` is not a list of credits"))),
     };
     for credit in credits {
         let given = credit["amount"]
@@ -102,31 +109,6 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
         });
     }
     Ok(lines)
-}
-
-/// The same JSON with every number as a text, digit by digit.
-pub fn quoted(json: &str) -> String {
-    let (mut out, mut in_text, mut is_escaped, mut in_number) =
-        (String::with_capacity(json.len() + 16), false, false, false);
-    for letter in json.chars() {
-        if in_text {
-            in_text = is_escaped || letter != '"';
-            is_escaped = !is_escaped && letter == '\\';
-        } else {
-            let counts =
-                letter.is_ascii_digit() || letter == '-' || (in_number && matches!(letter, '+' | '.' | 'e' | 'E'));
-            if counts != in_number {
-                out.push('"');
-                in_number = counts;
-            }
-            in_text = letter == '"';
-        }
-        out.push(letter);
-    }
-    if in_number {
-        out.push('"');
-    }
-    out
 }
 
 #[cfg(test)]
@@ -145,11 +127,7 @@ mod tests {
         "cost":1.2345678901234567,"currency":"USD","credits":[{"name":"free","amount":-1.5e-3}],"cost_type":"regular"}"#;
 
     #[test]
-    fn numbers_are_read_as_they_are_written() {
-        assert_eq!(
-            quoted(r#"{"a":-1.5e-3,"b":[1,2],"c":"x 1 \" 2"}"#),
-            r#"{"a":"-1.5e-3","b":["1","2"],"c":"x 1 \" 2"}"#
-        );
+    fn amounts_are_read_as_they_are_written() {
         let row = ROW.replace('\n', " ");
         let sums = sums(&format!("{row}\n\n{}\n", row.replace("gpuplan_run", "other"))).unwrap();
         assert_eq!((sums.lines, sums.ours), (2, 1), "a credit is a part of its line");
@@ -169,7 +147,7 @@ mod tests {
         assert!(said("}],", "}").starts_with("bill.json line 1: "));
         assert_eq!(said("\"amount\":", "\"amounts\":"), "bill.json line 1, column `credits.amount`: it is missing");
         let credit = r#"[{"name":"free","amount":-1.5e-3}]"#;
-        assert!(said(credit, "3").starts_with("bill.json line 1, column `credits`: `\"3\"` is no list of credits"));
+        assert!(said(credit, "3").starts_with("bill.json line 1, column `credits`: `\"3\"` is not a list of credits"));
         assert_eq!(
             said("\"cost\":1.2345678901234567", "\"cost\":1,\"cost_at_list\":{}"),
             "bill.json line 1, column `cost_at_list`: it is missing"

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::bill::ImportedBill;
-use crate::charge::{Charge, Costs, Item, Nature};
-use crate::spent::day;
+use crate::bill::export::ImportedBill;
+use crate::charge::{Allocation, Charge, Costs, Item, Nature, Resource, utc_day};
 use gpuplan_units::{FineUsd, Usd};
 
 /// One line of a bill that bears the mark of a run.
@@ -70,7 +69,7 @@ impl Sums {
             account: line.account,
             month,
             run: line.run,
-            day: day(line.start),
+            day: utc_day(line.start),
             item: line.item,
         };
         let zero = FineUsd::ZERO;
@@ -123,19 +122,10 @@ fn charge(bill: &str, key: &Key, sum: &Sum, source: &str, runs: &BTreeSet<String
         id: format!("{bill}/{}/{}/{:?}", key.run, key.day, key.item),
         nature: Nature::Actual,
         item: key.item,
-        run: Some(named(&key.run, runs)),
-        team: None,
-        tags: BTreeMap::new(),
+        allocation: Allocation { run: Some(run_of_tag(&key.run, runs)), ..Allocation::default() },
         start: sum.start,
         end: sum.end,
-        cloud: key.cloud.clone(),
-        region: None,
-        zone: None,
-        resource: None,
-        instance_type: None,
-        gpu: None,
-        gpus: None,
-        purchase: None,
+        resource: Resource { cloud: key.cloud.clone(), ..Resource::default() },
         quantity,
         unit: unit.to_owned(),
         unit_price,
@@ -153,7 +143,7 @@ fn charge(bill: &str, key: &Key, sum: &Sum, source: &str, runs: &BTreeSet<String
 }
 
 /// The run that a tag means: its name, or the one known run whose name is written so where capitals and dots are forbidden.
-fn named(tag: &str, runs: &BTreeSet<String>) -> String {
+fn run_of_tag(tag: &str, runs: &BTreeSet<String>) -> String {
     if runs.contains(tag) {
         return tag.to_owned();
     }
@@ -204,7 +194,7 @@ mod tests {
         let first = &bills[0].charges;
         assert_eq!(first.len(), 2, "{first:#?}");
         assert_eq!(
-            (first[0].costs.billed.unwrap().nanos(), first[0].quantity, first[0].run.as_deref()),
+            (first[0].costs.billed.unwrap().nanos(), first[0].quantity, first[0].allocation.run.as_deref()),
             (2, 24.0, Some("Life_1.0"))
         );
         assert_eq!(

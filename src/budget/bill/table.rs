@@ -3,19 +3,18 @@
 use std::io::BufRead;
 
 use csv::{ReaderBuilder, StringRecord};
-use jiff::civil::{Date, DateTime};
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::bill::columns::{Columns, Header};
-use crate::bill::google::quoted;
+use crate::bill::cell::{normalized, numbers_as_text, parse_moment, run_of_tags};
+use crate::bill::columns::{AmountColumns, Columns, Header, RunColumns, UsageColumns};
+use crate::bill::export::{BillError, Format, Position};
+use crate::bill::item::{Labels, classify};
 use crate::bill::sums::{BillLine, Sums};
-use crate::bill::{At, BillError, Format, is_run, plain};
 use crate::charge::Item;
 use gpuplan_units::FineUsd;
 
-/// Whose export it is, and where it keeps what.
+/// A table of a bill: whose export it is, and where it keeps what.
 pub struct Table<'a> {
     pub file: &'a str,
     pub format: Format,
@@ -35,15 +34,15 @@ impl<'a> Table<'a> {
     }
 
     /// One line of the bill; it counts if it is of a run.
-    pub fn add(&self, at: At, record: &StringRecord, sums: &mut Sums) -> Result<(), BillError> {
+    pub fn add(&self, at: Position, record: &StringRecord, sums: &mut Sums) -> Result<(), BillError> {
         sums.lines += 1;
-        let row = Row { file: self.file, format: self.format, at, header: &self.header, record };
-        let currency = row.text(Some(self.columns.currency));
+        let row = LineCells { file: self.file, format: self.format, at, header: &self.header, record };
+        let currency = row.text(Some(self.columns.amounts.currency));
         if !currency.is_empty() && !currency.eq_ignore_ascii_case("usd") {
             let detail = format!("the bill is in `{currency}`; only USD is compared, and nothing is converted");
-            return Err(row.wrong(self.columns.currency, detail));
+            return Err(row.wrong(self.columns.amounts.currency, detail));
         }
-        let Some(run) = run_of(&row, &self.columns)? else { return Ok(()) };
+        let Some(run) = run_of_line(&row, &self.columns.run)? else { return Ok(()) };
         sums.ours += 1;
         for line in bill_lines(&row, &self.columns, run)? {
             sums.add(line).ok_or_else(|| BillError::TooLarge { file: self.file.to_owned() })?;
@@ -53,15 +52,15 @@ impl<'a> Table<'a> {
 }
 
 /// A line and where it stands.
-struct Row<'a> {
+struct LineCells<'a> {
     file: &'a str,
     format: Format,
-    at: At,
+    at: Position,
     header: &'a Header,
     record: &'a StringRecord,
 }
 
-impl Row<'_> {
+impl LineCells<'_> {
     fn text(&self, column: Option<usize>) -> &str {
         column.and_then(|column| self.record.get(column)).map(str::trim).unwrap_or_default()
     }
@@ -82,7 +81,8 @@ impl Row<'_> {
 
     fn time(&self, column: usize) -> Result<Timestamp, BillError> {
         let text = self.text(Some(column));
-        moment(text).ok_or_else(|| self.wrong(column, format!("`{text}` is no time")))
+        parse_moment(text)
+            .ok_or_else(|| self.wrong(column, format!("`{text}` is not a valid time, such as 2026-10-01T00:00:00Z")))
     }
 }
 
@@ -94,56 +94,47 @@ pub fn read(file: &str, format: Option<Format>, lines: impl BufRead, sums: &mut 
         BillError::line(file, line, error.to_string())
     };
     let names = reader.headers().map_err(|error| broken(&error))?.iter().map(str::to_owned);
-    let table = Table::new(file, format, Header::of(At::Line(1), names))?;
+    let table = Table::new(file, format, Header::new(Position::Line(1), names))?;
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(|error| broken(&error))? {
         let line = record.position().map_or(0, csv::Position::line);
-        table.add(At::Line(line), &record, sums)?;
+        table.add(Position::Line(line), &record, sums)?;
     }
     Ok(table.format)
 }
 
-/// The run that a line is of; `None`: none of ours.
-fn run_of(row: &Row, columns: &Columns) -> Result<Option<String>, BillError> {
-    let own = row.text(columns.run);
+/// The run that a line is of; `None`: no run of gpuplan.
+fn run_of_line(row: &LineCells, columns: &RunColumns) -> Result<Option<String>, BillError> {
+    let own = row.text(columns.tag);
     if !own.is_empty() {
         return Ok(Some(own.to_owned()));
     }
     let Some(column) = columns.tags else { return Ok(None) };
     let text = row.text(Some(column));
     // Most lines have other tags: they are not taken apart.
-    if !plain(text).contains("gpuplanrun") {
+    if !normalized(text).contains("gpuplanrun") {
         return Ok(None);
     }
     // Azure leaves out the braces.
     let whole = if text.starts_with(['{', '[']) { text.to_owned() } else { format!("{{{text}}}") };
-    let tags: Value =
-        serde_json::from_str(&whole).map_err(|error| row.wrong(column, format!("these tags are no JSON: {error}")))?;
-    Ok(run_among(&tags))
+    let tags: Value = serde_json::from_str(&whole)
+        .map_err(|error| row.wrong(column, format!("these tags are not valid JSON: {error}")))?;
+    Ok(run_of_tags(&tags))
 }
 
-/// From `{"gpuplan:run": "a"}`, or `[{"key": "gpuplan_run", "value": "a"}]` as Google writes labels.
-pub fn run_among(tags: &Value) -> Option<String> {
-    let found = match tags {
-        Value::Object(tags) => tags.iter().find(|(name, _)| is_run(name)).and_then(|(_, value)| value.as_str()),
-        Value::Array(labels) => labels
-            .iter()
-            .find(|label| label["key"].as_str().is_some_and(is_run))
-            .and_then(|label| label["value"].as_str()),
-        _ => None,
-    };
-    found.filter(|run| !run.is_empty()).map(str::to_owned)
-}
-
-fn bill_lines(row: &Row, columns: &Columns, run: String) -> Result<Vec<BillLine>, BillError> {
+fn bill_lines(row: &LineCells, columns: &Columns, run: String) -> Result<Vec<BillLine>, BillError> {
     let start = row.time(columns.start)?;
     let end = match columns.end.filter(|column| !row.text(Some(*column)).is_empty()) {
         Some(column) => row.time(column)?,
         None => start.checked_add(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MAX),
     };
-    let item = item(row, columns);
+    let usage = &columns.usage;
+    let labels =
+        Labels { category: row.text(usage.category), service: row.text(usage.service), usage: row.text(usage.usage) };
+    let item = classify(row.format, labels);
+    let AmountColumns { billed, list, contracted, effective: candidates, credits, .. } = &columns.amounts;
     let mut effective = None;
-    for column in &columns.effective {
+    for column in candidates {
         effective = effective.or(row.optional(Some(*column))?);
     }
     let line = BillLine {
@@ -153,17 +144,17 @@ fn bill_lines(row: &Row, columns: &Columns, run: String) -> Result<Vec<BillLine>
         start,
         end: end.max(start),
         item,
-        hours: hours(row, columns, item)?,
-        billed: row.amount(columns.billed)?,
-        list: row.optional(columns.list)?,
-        contracted: row.optional(columns.contracted)?,
+        hours: hours(row, usage, item)?,
+        billed: row.amount(*billed)?,
+        list: row.optional(*list)?,
+        contracted: row.optional(*contracted)?,
         effective,
     };
     let mut lines = vec![line];
-    // Google writes what comes back beside the cost, not as a line of its own.
-    if let Some(column) = columns.credits.filter(|column| !row.text(Some(*column)).is_empty()) {
+    // Google writes credits in the same line as the cost, not as lines of their own.
+    if let Some(column) = credits.filter(|column| !row.text(Some(*column)).is_empty()) {
         let text = row.text(Some(column));
-        let amounts = credits(text).map_err(|detail| row.wrong(column, detail))?;
+        let amounts = credit_amounts(text).map_err(|detail| row.wrong(column, detail))?;
         let credit = |amount| BillLine {
             item: Item::Credit,
             billed: amount,
@@ -180,12 +171,12 @@ fn bill_lines(row: &Row, columns: &Columns, run: String) -> Result<Vec<BillLine>
 }
 
 /// One amount, or a list of `{"amount": ...}`.
-fn credits(text: &str) -> Result<Vec<FineUsd>, String> {
+fn credit_amounts(text: &str) -> Result<Vec<FineUsd>, String> {
     if !text.starts_with('[') {
         return FineUsd::parse(text).map(|amount| vec![amount]).map_err(|error| error.to_string());
     }
-    let list: Value =
-        serde_json::from_str(&quoted(text)).map_err(|error| format!("these credits are no JSON: {error}"))?;
+    let list: Value = serde_json::from_str(&numbers_as_text(text))
+        .map_err(|error| format!("these credits are not valid JSON: {error}"))?;
     let amount = |credit: &Value| {
         let text = credit["amount"].as_str().ok_or_else(|| format!("the credit {credit} has no amount"))?;
         FineUsd::parse(text).map_err(|error| error.to_string())
@@ -193,7 +184,7 @@ fn credits(text: &str) -> Result<Vec<FineUsd>, String> {
     list.as_array().into_iter().flatten().map(amount).collect()
 }
 
-fn cloud(row: &Row, columns: &Columns) -> String {
+fn cloud(row: &LineCells, columns: &Columns) -> String {
     match row.format {
         Format::Cur => "aws".to_owned(),
         Format::Google => "gcp".to_owned(),
@@ -213,77 +204,13 @@ fn cloud(row: &Row, columns: &Columns) -> String {
     }
 }
 
-/// What was bought, in the words of the export: FOCUS ChargeCategory and ServiceCategory, CUR line item and usage types
-/// (docs.aws.amazon.com/cur, "Line item columns"), Azure ChargeType and MeterCategory, Google service and SKU.
-fn item(row: &Row, columns: &Columns) -> Item {
-    let (category, service, usage) =
-        (plain(row.text(columns.category)), plain(row.text(columns.service)), row.text(columns.usage));
-    match category.as_str() {
-        "tax" => return Item::Tax,
-        "credit" | "refund" | "adjustment" | "edpdiscount" | "bundleddiscount" | "discount" | "privateratediscount" => {
-            return Item::Credit;
-        }
-        _ => {}
-    }
-    match row.format {
-        Format::Cur => of_usage(usage).unwrap_or(Item::Other),
-        Format::Focus => of_usage(usage).unwrap_or(match service.as_str() {
-            "compute" => Item::Machines,
-            "storage" => Item::Disk,
-            "networking" => Item::Egress,
-            _ => Item::Other,
-        }),
-        Format::Google => google_item(&service, usage),
-        Format::Azure => match service.as_str() {
-            "virtualmachines" => Item::Machines,
-            "storage" if plain(usage).contains("disk") => Item::Disk,
-            "storage" => Item::CheckpointStorage,
-            "bandwidth" => Item::Egress,
-            _ => Item::Other,
-        },
-    }
-}
-
-/// By the usage type of AWS, such as `USE1-SpotUsage:p5.48xlarge`.
-fn of_usage(usage: &str) -> Option<Item> {
-    let has = |words: &[&str]| words.iter().any(|word| usage.contains(word));
-    if has(&["BoxUsage", "SpotUsage", "DedicatedUsage", "HostUsage", "UnusedBox", "UnusedDed"]) {
-        Some(Item::Machines)
-    } else if has(&["EBS:"]) {
-        Some(Item::Disk)
-    } else if has(&["DataTransfer", "Out-Bytes", "In-Bytes"]) {
-        Some(Item::Egress)
-    } else if has(&["TimedStorage"]) {
-        Some(Item::CheckpointStorage)
-    } else {
-        None
-    }
-}
-
-/// By service and SKU of Google Cloud.
-pub fn google_item(service: &str, sku: &str) -> Item {
-    let (service, sku) = (plain(service), sku.to_ascii_lowercase());
-    if service.contains("cloudstorage") {
-        return if sku.contains("storage") { Item::CheckpointStorage } else { Item::Other };
-    }
-    if sku.contains("egress") || sku.contains("data transfer") {
-        Item::Egress
-    } else if sku.contains("pd capacity") || sku.contains("disk") || sku.contains("hyperdisk") {
-        Item::Disk
-    } else if service.contains("computeengine") {
-        Item::Machines
-    } else {
-        Item::Other
-    }
-}
-
 /// Hours of machines, where the line counts in them. A machine of Google is several lines, none of which is an hour of it.
-fn hours(row: &Row, columns: &Columns, item: Item) -> Result<Option<f64>, BillError> {
+fn hours(row: &LineCells, columns: &UsageColumns, item: Item) -> Result<Option<f64>, BillError> {
     let Some(column) = columns.quantity.filter(|column| item == Item::Machines && !row.text(Some(*column)).is_empty())
     else {
         return Ok(None);
     };
-    let unit = plain(row.text(columns.unit));
+    let unit = normalized(row.text(columns.unit));
     let is_hours = match row.format {
         Format::Cur => true,
         Format::Focus => matches!(unit.as_str(), "hours" | "hour" | "hrs"),
@@ -295,22 +222,7 @@ fn hours(row: &Row, columns: &Columns, item: Item) -> Result<Option<f64>, BillEr
     }
     let text = row.text(Some(column));
     let hours = text.parse::<f64>().ok().filter(|hours| hours.is_finite());
-    hours.map(Some).ok_or_else(|| row.wrong(column, format!("`{text}` is no number of hours")))
-}
-
-/// `2026-10-01T00:00:00Z`, `2026-10-01 00:00:00 UTC`, `2026-10-01`, and `10/01/2026` as Azure writes it.
-pub fn moment(text: &str) -> Option<Timestamp> {
-    if let Ok(time) = text.parse::<Timestamp>() {
-        return Some(time);
-    }
-    let text = text.trim_end_matches("UTC").trim_end();
-    let of = |time: DateTime| time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
-    if let Ok(time) = text.parse::<DateTime>() {
-        return of(time);
-    }
-    let mut parts = text.splitn(3, '/').map(|part| part.parse::<i16>().ok());
-    let (month, day, year) = (parts.next()??, parts.next()??, parts.next()??);
-    of(Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?.at(0, 0, 0, 0))
+    hours.map(Some).ok_or_else(|| row.wrong(column, format!("`{text}` is not a number of hours")))
 }
 
 #[cfg(test)]
@@ -331,8 +243,8 @@ mod tests {
         charges
             .map(|charge| {
                 (
-                    charge.cloud.clone(),
-                    charge.run.clone().unwrap(),
+                    charge.resource.cloud.clone(),
+                    charge.allocation.run.clone().unwrap(),
                     charge.item,
                     charge.costs.billed.unwrap().to_string(),
                     charge.quantity,
@@ -395,7 +307,7 @@ mod tests {
         );
         assert_eq!(
             said(&line("USD", "1", "yesterday")),
-            "bill.csv line 2, column `line_item_usage_start_date`: `yesterday` is no time"
+            "bill.csv line 2, column `line_item_usage_start_date`: `yesterday` is not a valid time, such as 2026-10-01T00:00:00Z"
         );
         assert_eq!(
             said(&CUR.replace("line_item_currency_code", "x")),
@@ -405,15 +317,15 @@ mod tests {
             said(&CUR.replace("resource_tags", "x"))
                 .contains("the column `resource_tags` is missing: without the tag `gpuplan:run`")
         );
-        assert!(said("a,b\n1,2\n").contains("no export that is known"));
+        assert!(said("a,b\n1,2\n").contains("is not a known export"));
         assert!(said(&format!("{CUR}1,2\n")).starts_with("bill.csv line 2: "), "{}", said(&format!("{CUR}1,2\n")));
         assert!(
             said(&line("USD", "1", day).replace("\"\"a\"\"}", "\"\"a\"\""))
-                .contains("column `resource_tags`: these tags are no JSON")
+                .contains("column `resource_tags`: these tags are not valid JSON")
         );
         assert_eq!(
             said(&line("USD", "1", day).replace(",BoxUsage,1,", ",BoxUsage,an hour,")),
-            "bill.csv line 2, column `line_item_usage_amount`: `an hour` is no number of hours"
+            "bill.csv line 2, column `line_item_usage_amount`: `an hour` is not a number of hours"
         );
         let google = "usage_start_time,cost,currency,labels,credits\n\
             2026-10-01,2,USD,\"[{\"\"key\"\":\"\"gpuplan_run\"\",\"\"value\"\":\"\"a\"\"}]\",\"[{\"\"name\"\":\"\"free\"\"}]\"\n";
@@ -426,7 +338,7 @@ mod tests {
         let line = format!("{CUR}1,{start},,{currency},\"{amount}\",Usage,BoxUsage:p5.48xlarge,{hours},{tags}\n");
         let readable = [
             (currency, matches!(currency, "USD" | "usd" | "")),
-            (start, moment(start).is_some()),
+            (start, parse_moment(start).is_some()),
             // What is wrong with an amount is told without its sign.
             (amount.strip_prefix('-').unwrap_or(amount), FineUsd::parse(amount).is_ok()),
             (hours, hours.is_empty() || hours.parse::<f64>().is_ok_and(f64::is_finite)),
@@ -463,7 +375,7 @@ mod tests {
                     let charges: Vec<_> = bills.iter().flat_map(|bill| &bill.charges).collect();
                     assert_eq!(charges.len(), 1);
                     assert_eq!(charges[0].costs.billed, Some(FineUsd::parse(&amount).unwrap().rounded()));
-                    assert!(charges[0].start <= charges[0].end && crate::spent::day(charges[0].start).starts_with(&bills[0].month));
+                    assert!(charges[0].start <= charges[0].end && crate::charge::utc_day(charges[0].start).starts_with(&bills[0].month));
                 }
                 Err(error) => {
                     let said = error.to_string();

@@ -5,26 +5,26 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
-use crate::guardrail::Rented;
+use crate::diff::change::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
+use crate::diff::rented::Rented;
 use crate::portfolio::NO_TEAM;
-use gpuplan_plan::document::InputsRecord as Inputs;
+use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::{Quantiles, Usd};
 
 /// What this comparison reads of `budget --output json`.
 #[derive(Deserialize)]
-struct Document {
-    inputs: Inputs,
+struct BudgetRecord {
+    inputs: InputsRecord,
     #[serde(default)]
     tax: String,
-    total: Total,
+    total: TotalRecord,
     #[serde(default)]
     phases: Vec<PhaseRecord>,
     lines: Vec<LineRecord>,
 }
 
 #[derive(Deserialize)]
-struct Total {
+struct TotalRecord {
     cost_usd: Quantiles<Usd>,
 }
 
@@ -63,11 +63,11 @@ struct LineRecord {
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     let read = |side, document: &Value| {
-        Document::deserialize(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() })
+        BudgetRecord::deserialize(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() })
     };
     let (old, new) = rayon::join(|| read("the first", before), || read("the second", after));
     let (old, new) = (old?, new?);
-    let mut reasons = requests(&old, &new);
+    let mut reasons = request_changes(&old, &new);
     reasons.extend(of_inputs(&old.inputs, &new.inputs));
     let known = of_inputs(&old.inputs, &new.inputs);
     let (was, is) = (by_path(&old.phases), by_path(&new.phases));
@@ -75,7 +75,9 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         let path = amount.of.as_str();
         match (was.get(path), is.get(path)) {
             // Nobody asked for anything else.
-            (Some(was), Some(is)) if asked(was) == asked(is) && was.question == is.question && !known.is_empty() => {
+            (Some(was), Some(is))
+                if request(was) == request(is) && was.question == is.question && !known.is_empty() =>
+            {
                 behind(&known)
             }
             _ => Cause::Request,
@@ -99,11 +101,11 @@ fn by_path(phases: &[PhaseRecord]) -> BTreeMap<&str, &PhaseRecord> {
 }
 
 /// When and how often, and by whom.
-fn asked(phase: &PhaseRecord) -> (&str, &str, u32, u32) {
+fn request(phase: &PhaseRecord) -> (&str, &str, u32, u32) {
     (&phase.team, &phase.start, phase.months, phase.repeats)
 }
 
-fn requests(old: &Document, new: &Document) -> Vec<Reason> {
+fn request_changes(old: &BudgetRecord, new: &BudgetRecord) -> Vec<Reason> {
     let (was, is) = (by_path(&old.phases), by_path(&new.phases));
     let mut found = Vec::new();
     for (path, phase) in &is {
@@ -111,11 +113,11 @@ fn requests(old: &Document, new: &Document) -> Vec<Reason> {
             found.push(format!("{path}: new, {} times", phase.repeats));
             continue;
         };
-        if asked(before) != asked(phase) {
-            let said = |phase: &PhaseRecord| {
+        if request(before) != request(phase) {
+            let text = |phase: &PhaseRecord| {
                 format!("{} times in {} months from {} by {}", phase.repeats, phase.months, phase.start, phase.team)
             };
-            found.push(format!("{path}: {} -> {}", said(before), said(phase)));
+            found.push(format!("{path}: {} -> {}", text(before), text(phase)));
         }
         let mut keys = Vec::new();
         differing("", &before.question, &phase.question, &mut keys);

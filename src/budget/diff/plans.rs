@@ -9,7 +9,7 @@ use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRe
 use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
-    let of = |side| move |error: DocumentError| DiffError::Plan { side, error };
+    let of = |side| move |error: DocumentError| DiffError::Unknown { side, detail: error.to_string() };
     let old = PlanDocument::from_value(before).map_err(of("the first"))?;
     let new = PlanDocument::from_value(after).map_err(of("the second"))?;
     let (was, is) = (old.pick(None).map_err(of("the first"))?, new.pick(None).map_err(of("the second"))?);

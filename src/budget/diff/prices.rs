@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::diff::{Amount, Cause, Diff, DiffError, Mark, Reason, changed};
+use crate::diff::change::{Amount, Cause, Diff, DiffError, Mark, Reason, changed};
 use gpuplan_units::Usd;
 
 /// What this comparison reads of a row of `prices --output json`.
@@ -19,9 +19,18 @@ struct OfferRecord {
     rate_usd_per_hour: Usd,
 }
 
+/// The rows of a price list: under `offers`, or the bare list that versions before the envelope wrote. What a job was priced
+/// with is none.
+pub fn offers(document: &Value) -> Option<&Vec<Value>> {
+    let list = document.get("offers").filter(|_| document.get("job").is_none()).unwrap_or(document);
+    list.as_array().filter(|rows| rows.iter().all(|row| row.get("rate_usd_per_hour").is_some()))
+}
+
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
-    let read = |side, list: &Value| {
-        Vec::deserialize(list).map_err(|error| DiffError::Unknown { side, detail: error.to_string() }).map(amounts)
+    let read = |side, document: &Value| {
+        let offers =
+            offers(document).into_iter().flatten().map(OfferRecord::deserialize).collect::<Result<Vec<_>, _>>();
+        offers.map_err(|error| DiffError::Unknown { side, detail: error.to_string() }).map(amounts)
     };
     let (old, new) = (read("the first", before)?, read("the second", after)?);
     let (lines, unchanged) = changed(&old, &new, |_| Cause::Price);

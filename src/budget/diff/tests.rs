@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::guardrail::Guardrail;
+use crate::diff::guardrail::Guardrail;
 use gpuplan_hardware::Hardware;
 use gpuplan_plan::Policy;
+use gpuplan_units::Usd;
 
 /// A plan document as `plan --output json` has it, with one bill line of these hours.
 fn plan(rate: &str, hours: f64, change: impl Fn(&mut Value)) -> Value {
@@ -78,15 +79,15 @@ fn another_question_is_a_request_and_another_rule_a_policy() {
     let found = diff(&before, &ruled).unwrap();
     assert_eq!(causes(&found), [Cause::Policy]);
     assert!(found.reasons[0].detail.contains("policy.toml line 2: clouds"), "{:?}", found.reasons);
-    assert_eq!(found.lines[0].parts, [Part { cause: Cause::Policy, change_usd: Usd::parse("1000").unwrap() }]);
+    assert_eq!(found.lines[0].parts, [ChangePart { cause: Cause::Policy, change_usd: Usd::parse("1000").unwrap() }]);
     assert!(diff(&before, &before).unwrap().lines.is_empty());
 }
 
 #[test]
 fn a_plan_of_a_newer_program_is_refused() {
     let newer = plan("50", 100.0, |document| document["version"] = json!(2));
-    let error = diff(&plan("50", 100.0, |_| {}), &newer).unwrap_err();
-    assert!(matches!(error, DiffError::Plan { side: "the second", error: DocumentError::Newer { found: 2 } }));
+    let said = diff(&plan("50", 100.0, |_| {}), &newer).unwrap_err().to_string();
+    assert!(said.starts_with("the second cannot be compared: this plan has version 2, written by a newer"), "{said}");
 }
 
 #[test]
@@ -127,9 +128,22 @@ fn price_lists_are_compared_offer_by_offer() {
     let other = plan("1", 1.0, |_| {});
     assert!(matches!(diff(&json!([row("a", "1")]), &other), Err(DiffError::Kinds("a price list", "a plan"))));
     assert!(matches!(diff(&json!({}), &other), Err(DiffError::Unknown { side: "the first", .. })));
+    // Under `offers` it is the same list; a job that was priced is none.
+    let listed = json!({ "version": 1, "offers": [row("a", "2")] });
+    assert_eq!(diff(&json!([row("a", "1")]), &listed).unwrap().lines[0].change_usd.to_string(), "1.00");
+    assert!(diff(&listed, &json!({ "version": 1, "job": {}, "offers": [row("a", "2")] })).is_err());
     // A rate that cannot be read is no offer that went.
     let said = diff(&json!([row("a", "1")]), &json!([row("a", "one")])).unwrap_err().to_string();
-    assert!(said.starts_with("the second is neither") && said.contains("`one` is not an amount"), "{said}");
+    assert!(said.starts_with("the second cannot be compared: ") && said.contains("`one` is not an amount"), "{said}");
+}
+
+#[test]
+fn a_document_of_a_newer_version_is_refused_by_its_version() {
+    let prices = |version| json!({ "version": version, "offers": [] });
+    assert_eq!(
+        diff(&prices(1), &prices(2)).unwrap_err().to_string(),
+        "the second cannot be compared: it has version 2, written by a newer gpuplan; this program reads version 1"
+    );
 }
 
 #[test]
@@ -140,10 +154,7 @@ fn a_gpu_that_nobody_knows_is_listed_by_no_rule() {
         let found = diff(&plan("50", 1.0, |_| {}), &plan("50", 2.0, |_| {})).unwrap();
         let rented: Vec<Rented> =
             found.rented.into_iter().map(|rented| Rented { gpu: gpu.map(str::to_owned), ..rented }).collect();
-        crate::guardrail::breaks(&policy, &rented, &hardware)
-            .into_iter()
-            .map(|broken| broken.detail)
-            .collect::<Vec<_>>()
+        guardrail::breaks(&policy, &rented, &hardware).into_iter().map(|broken| broken.detail).collect::<Vec<_>>()
     };
     assert!(breaks(Some("h100-sxm5-80")).is_empty() && breaks(None).is_empty());
     assert_eq!(breaks(Some("a100-sxm4-80")), ["w: gpus does not list a100-sxm4-80"]);

@@ -1,10 +1,12 @@
 //! `Month`: a month of the calendar in UTC, the unit of budgets.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// Months since the year 0, so that arithmetic is arithmetic.
@@ -61,6 +63,16 @@ impl fmt::Display for Month {
 impl Serialize for Month {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Month {
+    fn schema_name() -> Cow<'static, str> {
+        "Month".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$", "description": "A month of the calendar in UTC" })
     }
 }
 

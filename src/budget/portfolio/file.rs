@@ -1,6 +1,7 @@
 //! Reads a portfolio from TOML. Whatever cannot be meant is refused with its line and what to write instead.
 
 mod keys;
+mod schedule;
 
 use std::ops::RangeInclusive;
 
@@ -8,10 +9,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use toml::Spanned;
 
-use crate::portfolio::after::{Draft, order};
 use crate::portfolio::calendar::Month;
-use crate::portfolio::commitment::{Commitment, Kind};
-use crate::portfolio::file::keys::{CommitmentSection, File, Section, TeamSection};
+use crate::portfolio::commitment::{Commitment, CommitmentKind};
+pub use crate::portfolio::file::keys::PortfolioFile;
+use crate::portfolio::file::keys::{CommitmentSection, RunSection, TeamSection};
+use crate::portfolio::file::schedule::{DraftPhase, schedule};
 use crate::portfolio::{Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team, What};
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
@@ -31,7 +33,7 @@ type Read<T> = Result<T, PortfolioError>;
 
 impl Portfolio {
     pub fn read(text: &str) -> Read<Self> {
-        let file: File =
+        let file: PortfolioFile =
             toml::from_str(text).map_err(|error| PortfolioError::Syntax(error.to_string().trim_end().to_owned()))?;
         Reader { text }.portfolio(file)
     }
@@ -46,7 +48,7 @@ impl Reader<'_> {
         self.text[..spanned.span().start.min(self.text.len())].matches('\n').count() + 1
     }
 
-    fn portfolio(&self, file: File) -> Read<Portfolio> {
+    fn portfolio(&self, file: PortfolioFile) -> Read<Portfolio> {
         self.currency(file.currency.as_ref())?;
         let tax = self.tax(file.tax.as_ref())?;
         let start =
@@ -60,7 +62,7 @@ impl Reader<'_> {
             self.run(run, &teams, &mut drafts)?;
         }
         if drafts.is_empty() {
-            return Err(PortfolioError::at(1, "no [[run]] stands in the portfolio", "[[run]]"));
+            return Err(PortfolioError::at(1, "the portfolio has no [[run]]", "[[run]]"));
         }
         if drafts.len() > MOST_PHASES {
             return Err(PortfolioError::at(
@@ -69,7 +71,7 @@ impl Reader<'_> {
                 "make them several portfolios, or use `repeats`",
             ));
         }
-        let phases = order(drafts, start, months)?;
+        let phases = schedule(drafts, start, months)?;
         let mut commitments: Vec<Commitment> = Vec::new();
         for section in &file.commitment {
             let commitment = self.commitment(section, start, months)?;
@@ -152,7 +154,7 @@ impl Reader<'_> {
             if teams.iter().any(|known| known.name == team.name) {
                 return Err(PortfolioError::at(
                     self.line(section),
-                    format!("team `{}` stands here twice", team.name),
+                    format!("two teams are called `{}`", team.name),
                     "give each team one [[team]]",
                 ));
             }
@@ -162,7 +164,7 @@ impl Reader<'_> {
         Ok(teams)
     }
 
-    fn team(&self, section: &Spanned<Section>, stated: Option<&Spanned<String>>, teams: &[Team]) -> Read<String> {
+    fn team(&self, section: &Spanned<RunSection>, stated: Option<&Spanned<String>>, teams: &[Team]) -> Read<String> {
         let known = || teams.iter().map(|team| team.name.as_str());
         let Some(stated) = stated else {
             let hint = format!("team = \"{}\"", known().next().unwrap_or("research"));
@@ -180,7 +182,7 @@ impl Reader<'_> {
     }
 
     /// A run is one phase, or it has some.
-    fn run(&self, run: &Spanned<Section>, teams: &[Team], drafts: &mut Vec<Draft>) -> Read<()> {
+    fn run(&self, run: &Spanned<RunSection>, teams: &[Team], drafts: &mut Vec<DraftPhase>) -> Read<()> {
         let section = run.get_ref();
         let Some(name) = &section.name else {
             return Err(PortfolioError::at(self.line(run), "a [[run]] has no name", "name = \"pretrain\""));
@@ -198,7 +200,7 @@ impl Reader<'_> {
             return Ok(());
         }
         if section.is_work() {
-            let detail = format!("run `{name}` has phases, and work of its own beside them");
+            let detail = format!("run `{name}` has phases and also work of its own");
             return Err(PortfolioError::at(self.line(run), detail, "move it into a [[run.phase]]"));
         }
         let first = drafts.len();
@@ -231,7 +233,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn phase(&self, at: &Spanned<Section>, run: &str, name: &str, team: &str) -> Read<Draft> {
+    fn phase(&self, at: &Spanned<RunSection>, run: &str, name: &str, team: &str) -> Read<DraftPhase> {
         let section = at.get_ref();
         let whole = |key, value: &Option<Spanned<i64>>, most, or| {
             value.as_ref().map_or(Ok(or), |value| self.whole(key, value, 1..=most))
@@ -246,19 +248,19 @@ impl Reader<'_> {
             tags: section.tags.clone(),
             what,
             repeats: whole("repeats", &section.repeats, MOST_REPEATS, 1)?,
-            // Put in its place by `order`.
+            // Set by `schedule`.
             start: Month::of(Timestamp::UNIX_EPOCH),
             months: whole("months", &section.months, MOST_MONTHS, 1)?,
             line: self.line(at),
         };
-        Ok(Draft { phase, start, after })
+        Ok(DraftPhase { phase, start, after })
     }
 
-    fn what(&self, at: &Spanned<Section>) -> Read<What> {
+    fn what(&self, at: &Spanned<RunSection>) -> Read<What> {
         let section = at.get_ref();
         let given = [section.workload.is_some(), section.plan.is_some(), section.usd_per_hour.is_some()];
         if given.iter().filter(|given| **given).count() != 1 {
-            let detail = "says not once what it costs: one of `workload`, `plan` and `usd_per_hour` with `hours`";
+            let detail = "exactly one of `workload`, `plan` and `usd_per_hour` with `hours` must say what it costs";
             return Err(PortfolioError::at(self.line(at), detail, "workload = \"llama-3.1-8b-lora.toml\""));
         }
         if let Some(path) = &section.workload {
@@ -270,7 +272,7 @@ impl Reader<'_> {
         if section.limits.is_some() {
             return Err(PortfolioError::at(
                 self.line(at),
-                "limits change a question, and this is an answer",
+                "`limits` can only be used with `workload`",
                 "workload = \"FILE.toml\"",
             ));
         }
@@ -280,11 +282,10 @@ impl Reader<'_> {
         }
     }
 
-    fn rate(&self, at: &Spanned<Section>) -> Read<Rate> {
+    fn rate(&self, at: &Spanned<RunSection>) -> Read<Rate> {
         let section = at.get_ref();
-        let missing = |key: &str, hint: &str| {
-            PortfolioError::at(self.line(at), format!("`usd_per_hour` stands without `{key}`"), hint)
-        };
+        let missing =
+            |key: &str, hint: &str| PortfolioError::at(self.line(at), format!("`usd_per_hour` needs `{key}`"), hint);
         let price = section.usd_per_hour.as_ref().ok_or_else(|| missing("usd_per_hour", "usd_per_hour = \"98.32\""))?;
         let usd_per_hour = self.hourly("usd_per_hour", price)?;
         let hours = section.hours.as_ref().ok_or_else(|| missing("hours", "hours = 240"))?;
@@ -293,7 +294,7 @@ impl Reader<'_> {
             read.ok_or_else(|| {
                 PortfolioError::at(
                     self.line(value),
-                    format!("{key} `{}` is no length of time", value.get_ref()),
+                    format!("{key} `{}` is not a valid duration; try 240 or 10d", value.get_ref()),
                     "hours = 240",
                 )
             })
@@ -338,7 +339,7 @@ impl Reader<'_> {
         };
         let hourly = self.hourly("usd_per_hour", &section.usd_per_hour)?;
         let kind = match section.kind.get_ref().as_str() {
-            "reservation" => Kind::Reservation {
+            "reservation" => CommitmentKind::Reservation {
                 instance_type: section
                     .instance_type
                     .clone()
@@ -351,7 +352,10 @@ impl Reader<'_> {
             },
             "savings-plan" => {
                 let percent = section.percent.as_ref().ok_or_else(|| missing("percent", "percent = 40"))?;
-                Kind::SavingsPlan { machines: section.machines.clone(), discount: self.percent("percent", percent)? }
+                CommitmentKind::SavingsPlan {
+                    machines: section.machines.clone(),
+                    discount: self.percent("percent", percent)?,
+                }
             }
             other => {
                 let detail = format!("kind `{other}` is neither `reservation` nor `savings-plan`");
@@ -373,7 +377,11 @@ impl Reader<'_> {
 
     fn month(&self, stated: &Spanned<String>) -> Read<Month> {
         let refused = || {
-            PortfolioError::at(self.line(stated), format!("`{}` is no month", stated.get_ref()), "start = \"2027-01\"")
+            PortfolioError::at(
+                self.line(stated),
+                format!("`{}` is not a valid month; try 2027-01", stated.get_ref()),
+                "start = \"2027-01\"",
+            )
         };
         Month::parse(stated.get_ref()).ok_or_else(refused)
     }
@@ -409,7 +417,7 @@ impl Reader<'_> {
         let refused = || {
             PortfolioError::at(
                 self.line(stated),
-                format!("{key} `{text}` is no percentage from 0 to 100"),
+                format!("{key} `{text}` is not a percentage from 0 to 100"),
                 format!("{key} = 40"),
             )
         };
@@ -418,7 +426,13 @@ impl Reader<'_> {
 
     fn day(&self, stated: &Spanned<Scalar>) -> Read<Timestamp> {
         let text = stated.get_ref().to_string();
-        let refused = || PortfolioError::at(self.line(stated), format!("`{text}` is no day"), "as_of = 2026-10-01");
+        let refused = || {
+            PortfolioError::at(
+                self.line(stated),
+                format!("`{text}` is not a valid day; try 2026-10-01"),
+                "as_of = 2026-10-01",
+            )
+        };
         let day: jiff::civil::Date = text.parse().map_err(|_| refused())?;
         day.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).map_err(|_| refused())
     }

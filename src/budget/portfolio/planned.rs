@@ -31,14 +31,7 @@ pub struct Once {
     pub plan: Option<String>,
     /// What was asked, as a workload file says it; nothing for stated rates.
     pub question: Value,
-    pub cloud: String,
-    pub region: Option<String>,
-    pub zone_id: Option<String>,
-    pub instance_type: Option<String>,
-    pub gpu: Option<String>,
-    pub gpus_per_node: u32,
-    pub nodes: u32,
-    pub purchase: String,
+    pub machines: PhaseMachines,
     pub hours: Quantiles<f64>,
     pub cost: Quantiles<Usd>,
     pub lines: Vec<OnceLine>,
@@ -50,6 +43,20 @@ pub struct Once {
     pub elsewhere: Vec<Elsewhere>,
     /// The same machines on every way to buy them.
     pub terms: Vec<TermsRecord>,
+}
+
+/// The machines of a phase; what stated rates leave open is `None`.
+#[derive(Clone, Debug)]
+pub struct PhaseMachines {
+    pub cloud: String,
+    pub region: Option<String>,
+    pub zone_id: Option<String>,
+    pub instance_type: Option<String>,
+    pub gpu: Option<String>,
+    pub gpus_per_node: u32,
+    pub nodes: u32,
+    /// `on-demand`, `spot` and so on, as a plan has it.
+    pub purchase: String,
 }
 
 #[derive(Clone, Debug)]
@@ -95,14 +102,16 @@ impl Once {
             estimate: estimate.to_owned(),
             plan: Some(plan.id.clone()),
             question: Value::Object(document.workload.file.clone()),
-            cloud: machines.cloud.clone(),
-            region: Some(machines.region.clone()),
-            zone_id: machines.zone_id.clone(),
-            instance_type: Some(machines.instance_type.clone()),
-            gpu: Some(machines.gpu.clone()),
-            gpus_per_node: machines.gpus_per_node,
-            nodes: machines.nodes,
-            purchase: machines.purchase.word().to_owned(),
+            machines: PhaseMachines {
+                cloud: machines.cloud.clone(),
+                region: Some(machines.region.clone()),
+                zone_id: machines.zone_id.clone(),
+                instance_type: Some(machines.instance_type.clone()),
+                gpu: Some(machines.gpu.clone()),
+                gpus_per_node: machines.gpus_per_node,
+                nodes: machines.nodes,
+                purchase: machines.purchase.word().to_owned(),
+            },
             hours: plan.time.run_hours,
             cost,
             spot_share: if expected > Usd::ZERO { at_spot.dollars() / expected.dollars() } else { 0.0 },
@@ -134,14 +143,16 @@ impl Once {
             estimate: String::new(),
             plan: None,
             question: Value::Null,
-            cloud: rate.cloud.clone(),
-            region: rate.region.clone(),
-            zone_id: None,
-            instance_type: rate.instance_type.clone(),
-            gpu: rate.gpu.clone(),
-            gpus_per_node: rate.gpus_per_node,
-            nodes: rate.nodes,
-            purchase: rate.purchase.clone(),
+            machines: PhaseMachines {
+                cloud: rate.cloud.clone(),
+                region: rate.region.clone(),
+                zone_id: None,
+                instance_type: rate.instance_type.clone(),
+                gpu: rate.gpu.clone(),
+                gpus_per_node: rate.gpus_per_node,
+                nodes: rate.nodes,
+                purchase: rate.purchase.clone(),
+            },
             hours: Quantiles { expected: rate.hours.0, p50: rate.hours.0, p90: rate.hours_p90.0 },
             cost: Quantiles { expected, p50: expected, p90 },
             lines: vec![line],
@@ -154,12 +165,13 @@ impl Once {
     }
 
     pub fn is_spot(&self) -> bool {
-        self.purchase.starts_with("spot")
+        self.machines.purchase.starts_with("spot")
     }
 
     /// Where spot prices move together.
     pub fn pool(&self) -> String {
-        let parts = [Some(&self.cloud), self.region.as_ref(), self.zone_id.as_ref(), self.instance_type.as_ref()];
+        let PhaseMachines { cloud, region, zone_id, instance_type, .. } = &self.machines;
+        let parts = [Some(cloud), region.as_ref(), zone_id.as_ref(), instance_type.as_ref()];
         parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
     }
 }

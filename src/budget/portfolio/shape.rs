@@ -40,7 +40,7 @@ impl Shape {
     }
 
     /// Ratio to the mean at so many standard deviations.
-    pub fn at(&self, deviations: f64) -> f64 {
+    pub fn ratio_at(&self, deviations: f64) -> f64 {
         let log = if deviations <= 0.0 {
             self.low * deviations
         } else if deviations <= NORMAL_90 {
@@ -85,7 +85,7 @@ mod tests {
 
     fn drawn(shape: Shape) -> (f64, f64, f64) {
         let mut draws = Draws::new(7, 0);
-        let mut all: Vec<f64> = (0..200_000).map(|_| shape.at(draws.normal())).collect();
+        let mut all: Vec<f64> = (0..200_000).map(|_| shape.ratio_at(draws.normal())).collect();
         all.sort_by(f64::total_cmp);
         (all.iter().sum::<f64>() / all.len() as f64, all[all.len() / 2], all[all.len() / 10 * 9])
     }
@@ -109,6 +109,6 @@ mod tests {
         for (expected, p50, p90) in [(10.0, 100.0, 120.0), (1.0, 0.0, 3.0), (1.0, 2.0, 1.0), (f64::NAN, 1.0, 2.0)] {
             assert_eq!(Shape::fit(Quantiles { expected, p50, p90 }), None, "{expected} {p50} {p90}");
         }
-        assert_eq!(Shape::fit(Quantiles::default()).unwrap().at(1.0), 1.0);
+        assert_eq!(Shape::fit(Quantiles::default()).unwrap().ratio_at(1.0), 1.0);
     }
 }

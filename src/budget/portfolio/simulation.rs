@@ -1,30 +1,23 @@
 //! Draws of a whole portfolio. What runs have in common moves together: the estimate of a workload, the spot market of a month.
 
+pub mod draws;
+pub mod groups;
+mod spot_market;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
-use crate::Item;
+use crate::charge::Item;
+use crate::portfolio::Portfolio;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::Commitment;
-use crate::portfolio::groups::Groups;
-use crate::portfolio::lines::Costed;
-use crate::portfolio::{Portfolio, quantiles};
+use crate::portfolio::lines::CostedPhase;
+use crate::portfolio::simulation::draws::{DRAWS, spread};
+use crate::portfolio::simulation::groups::{GroupNames, GroupedDraws};
+pub use crate::portfolio::simulation::spot_market::{AVAILABILITY_IN_COMMON, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP};
+use gpuplan_units::Quantiles;
 use gpuplan_units::draw::Draws;
-use gpuplan_units::{Quantiles, Usd};
-
-pub const DRAWS: usize = 10_000;
-
-/// Share that the spot fortune of two runs in one month has in common: the mean correlation of availability over the four pairs
-/// of AWS pools of one type in two zones, .11, .46, .51 and .56 (docs/risk.md, "Forecasts"; traces of Wu et al., NSDI'24, 27
-/// days of 2022). Measured over ten minutes and not over months, and taken for all runs on spot: an assumption.
-pub const AVAILABILITY_IN_COMMON: f64 = 0.41;
-/// Root mean square of the change of the logarithm of a spot price from one month to the next: 26,697 changes of 29 machine
-/// types with GPUs of Google Cloud in up to 40 regions, January 2024 to August 2026, from the price lists that
-/// github.com/Cyclenerd/google-cloud-pricing-cost-calculator keeps. On-demand prices of the same lists moved by .003.
-pub const SPOT_PRICE_STEP: f64 = 0.133;
-/// Of the variance of those changes, the share that lies between months and not within them: what all have in common.
-pub const SPOT_PRICE_IN_COMMON: f64 = 0.10;
 
 /// Phases drawn at once, so that memory stays small and sums keep their order.
 const AT_ONCE: usize = 16;
@@ -37,15 +30,15 @@ const POOL: u64 = 4 << 40;
 const OWN: u64 = 5 << 40;
 
 pub struct Simulated {
-    pub groups: Groups,
+    pub groups: GroupedDraws,
     /// By phase, then month of it: median and 90th percentile of what is left after commitments, with its mean.
     pub parts: Vec<Vec<Quantiles<f64>>>,
     /// By phase, all months together, after commitments.
     pub phases: Vec<Quantiles<f64>>,
     /// By commitment and month: of what is not used.
     pub unused: Vec<BTreeMap<Month, Quantiles<f64>>>,
-    /// By commitment: share of the draws in which it spares less than it costs.
-    pub losses: Vec<f64>,
+    /// By commitment: share of the draws in which it saves less than it costs.
+    pub chances_of_loss: Vec<f64>,
 }
 
 /// Normal numbers that several phases share.
@@ -88,7 +81,7 @@ fn walk(seed: u64, stream: u64, now: Month, months: &BTreeSet<Month>) -> BTreeMa
 }
 
 impl Shared {
-    fn new(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64) -> Self {
+    fn new(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed: u64) -> Self {
         let months: BTreeSet<Month> = costed.iter().flat_map(|costed| costed.phase.in_months()).collect();
         let availability = months
             .iter()
@@ -117,7 +110,7 @@ impl Shared {
     }
 
     /// The mean over the repeats of what each costs, over what is expected, draw by draw.
-    fn factors(&self, position: usize, costed: &Costed) -> Vec<f64> {
+    fn factors(&self, position: usize, costed: &CostedPhase) -> Vec<f64> {
         let (phase, once) = (costed.phase, costed.once);
         let (of_estimate, of_run) = (once.estimate_share.sqrt(), (1.0 - once.estimate_share).sqrt());
         let in_common = if once.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 };
@@ -130,17 +123,17 @@ impl Shared {
             .map(|draw| {
                 let estimate = estimate.map_or(0.0, |normals| normals[draw]) * of_estimate;
                 if of_run == 0.0 {
-                    return once.shape.at(estimate);
+                    return once.shape.ratio_at(estimate);
                 }
                 let month = months.iter().map(|normals| normals[draw]).sum::<f64>() / even;
-                let cost = |own: f64| once.shape.at(estimate + of_run * (of_month * month + alone * own));
+                let cost = |own: f64| once.shape.ratio_at(estimate + of_run * (of_month * month + alone * own));
                 (0..phase.repeats).map(|_| cost(own.normal())).sum::<f64>() / f64::from(phase.repeats)
             })
             .collect()
     }
 
     /// What moving spot prices make of the cost in this month; `None`: nothing.
-    fn price_factors(&self, costed: &Costed, month: Month) -> Option<Vec<f64>> {
+    fn price_factors(&self, costed: &CostedPhase, month: Month) -> Option<Vec<f64>> {
         let (share, ahead) = (costed.once.spot_share, months_ahead(month, self.now));
         let (all, own) = (self.price.get(&month)?, self.pools.get(&costed.once.pool())?.get(&month)?);
         if share == 0.0 || ahead == 0 {
@@ -160,68 +153,64 @@ impl Shared {
 }
 
 /// What is left of the commitments, draw by draw.
-struct Left<'a> {
+struct CommitmentDraws<'a> {
     portfolio: &'a Portfolio,
-    by_commitment: Vec<BTreeMap<Month, Vec<f64>>>,
-    spared: Vec<Vec<f64>>,
+    /// Of their capacity, by commitment and month.
+    left: Vec<BTreeMap<Month, Vec<f64>>>,
+    /// What the hours that each covers would have cost on demand.
+    on_demand: Vec<Vec<f64>>,
 }
 
-impl<'a> Left<'a> {
+impl<'a> CommitmentDraws<'a> {
     fn new(portfolio: &'a Portfolio) -> Self {
         let full = portfolio.commitments.iter().map(|commitment| {
-            commitment
-                .within(portfolio)
-                .map(|month| (month, vec![commitment.in_month(month).dollars(); DRAWS]))
-                .collect()
+            let months = portfolio.months_of(commitment);
+            months.map(|month| (month, vec![commitment.capacity(month).dollars(); DRAWS])).collect()
         });
-        Self { portfolio, by_commitment: full.collect(), spared: vec![vec![0.0; DRAWS]; portfolio.commitments.len()] }
+        Self { portfolio, left: full.collect(), on_demand: vec![vec![0.0; DRAWS]; portfolio.commitments.len()] }
     }
 
     /// Takes from `costs` what commitments cover, and puts in what that uses of them.
-    fn cover(&mut self, costed: &Costed, month: Month, factors: &[f64], costs: &mut [f64]) {
+    fn cover(&mut self, costed: &CostedPhase, month: Month, factors: &[f64], costs: &mut [f64]) {
         let parts = f64::from(costed.phase.repeats) / f64::from(costed.phase.months);
         for line in costed.once.lines.iter().filter(|line| matches!(line.item, Item::Machines | Item::LostWork)) {
             let mut open = vec![1.0; DRAWS];
             for (at, commitment) in self.portfolio.commitments.iter().enumerate() {
-                let (Some(left), Some(cover)) =
-                    (self.by_commitment[at].get_mut(&month), commitment.cover(costed.once, line))
+                let (Some(left), Some(coverage)) =
+                    (self.left[at].get_mut(&month), commitment.coverage(costed.once, line))
                 else {
                     continue;
                 };
-                let (unit, price) = (cover.unit_price.dollars(), line.unit_price.dollars());
+                let (unit, price) = (coverage.unit_price.dollars(), line.unit_price.dollars());
+                let capacity = coverage.capacity.dollars();
                 for (draw, cost) in costs.iter_mut().enumerate() {
                     let all = line.quantity * parts * factors[draw];
-                    let hours = (cover.share * all).min(open[draw] * all).min(left[draw] / unit).max(0.0);
+                    let hours = (coverage.share * all).min(open[draw] * all).min(left[draw] / capacity).max(0.0);
                     open[draw] -= if all > 0.0 { hours / all } else { 0.0 };
-                    left[draw] -= hours * unit;
-                    self.spared[at][draw] += hours * price;
+                    left[draw] -= hours * capacity;
+                    self.on_demand[at][draw] += hours * price;
                     *cost -= hours * (price - unit);
                 }
             }
         }
     }
 
-    fn losses(&self) -> Vec<f64> {
-        let one = |(commitment, spared): (&Commitment, &Vec<f64>)| {
-            let paid: f64 = commitment.within(self.portfolio).map(|month| commitment.in_month(month).dollars()).sum();
-            spared.iter().filter(|spared| **spared < paid).count() as f64 / DRAWS as f64
+    /// By commitment, the share of draws in which it costs more than it saves.
+    fn chances_of_loss(&self) -> Vec<f64> {
+        let one = |(commitment, on_demand): (&Commitment, &Vec<f64>)| {
+            let months = self.portfolio.months_of(commitment);
+            let paid: f64 = months.map(|month| commitment.in_month(month).dollars()).sum();
+            on_demand.iter().filter(|saved| **saved < paid).count() as f64 / DRAWS as f64
         };
-        self.portfolio.commitments.iter().zip(&self.spared).map(one).collect()
+        self.portfolio.commitments.iter().zip(&self.on_demand).map(one).collect()
     }
 }
 
-/// Mean and percentiles of draws that need not keep their order. `None`: beyond counting.
-fn spread(mut draws: Vec<f64>) -> Option<Quantiles<f64>> {
-    let expected = draws.iter().sum::<f64>() / draws.len() as f64;
-    let found = quantiles(&mut draws, Usd::from_dollars(expected)?)?;
-    Some(Quantiles { expected, p50: found.p50.dollars(), p90: found.p90.dollars() })
-}
-
 /// All draws of a portfolio. The same seed gives the same. `None`: beyond counting.
-pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64) -> Option<Simulated> {
+pub fn simulate(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed: u64) -> Option<Simulated> {
     let shared = Shared::new(portfolio, costed, now, seed);
-    let mut left = Left::new(portfolio);
-    let mut groups = Groups::new(portfolio.tax);
+    let mut commitments = CommitmentDraws::new(portfolio);
+    let mut groups = GroupedDraws::new(portfolio.tax);
     let (mut parts, mut phases) = (Vec::with_capacity(costed.len()), Vec::with_capacity(costed.len()));
     for (first, chunk) in costed.chunks(AT_ONCE).enumerate().map(|(at, chunk)| (at * AT_ONCE, chunk)) {
         let drawn: Vec<Vec<f64>> =
@@ -236,9 +225,12 @@ pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64)
                 if let Some(prices) = shared.price_factors(costed, month) {
                     costs.iter_mut().zip(prices).for_each(|(cost, price)| *cost *= price);
                 }
-                left.cover(costed, month, factors, &mut costs);
-                let gpu = costed.once.gpu.as_deref();
-                groups.add(month, Some(&costed.phase.team), &costed.once.cloud, gpu, &costs);
+                commitments.cover(costed, month, factors, &mut costs);
+                let gpu = costed.once.machines.gpu.as_deref();
+                groups.add(
+                    GroupNames { month, team: Some(&costed.phase.team), cloud: &costed.once.machines.cloud, gpu },
+                    &costs,
+                );
                 by_month.push((month, costs));
             }
             costs.push(by_month);
@@ -249,16 +241,20 @@ pub fn simulate(portfolio: &Portfolio, costed: &[Costed], now: Month, seed: u64)
             phases.push(whole);
         }
     }
-    let losses = left.losses();
+    let chances_of_loss = commitments.chances_of_loss();
     let mut unused = Vec::new();
-    for (commitment, months) in portfolio.commitments.iter().zip(left.by_commitment) {
+    for (commitment, mut months) in portfolio.commitments.iter().zip(commitments.left) {
+        if commitment.is_free() {
+            // What nobody uses of it costs nothing either.
+            months.values_mut().for_each(|costs| costs.fill(0.0));
+        }
         let gpu = commitment.gpu(costed.iter().map(|costed| costed.once));
         for (month, costs) in &months {
-            groups.add(*month, None, &commitment.cloud, gpu, costs);
+            groups.add(GroupNames { month: *month, team: None, cloud: &commitment.cloud, gpu }, costs);
         }
         unused.push(months.into_iter().map(|(month, costs)| Some((month, spread(costs)?))).collect::<Option<_>>()?);
     }
-    Some(Simulated { groups, parts, phases, unused, losses })
+    Some(Simulated { groups, parts, phases, unused, chances_of_loss })
 }
 
 /// Of each month and of all together.

@@ -61,7 +61,7 @@ fn money(kept: &Kept, settings: &Settings, printer: &Printer) -> Result<Money, D
     // A name may be used again once its first run is deleted.
     let mut charges: Vec<Charge> = entered
         .into_iter()
-        .filter(|charge| charge.run.as_deref() == Some(&spec.run) && charge.start >= spec.started_at)
+        .filter(|charge| charge.allocation.run.as_deref() == Some(&spec.run) && charge.start >= spec.started_at)
         .collect();
     let known: BTreeSet<String> = charges.iter().map(|charge| charge.id.clone()).collect();
     let read = meanwhile(printer, || format!("reading the store of {}", spec.run), || launched(spec, settings));
@@ -101,7 +101,7 @@ fn facts(kept: &Kept, events: Vec<(Timestamp, String)>, money: &Money, at: Times
     let hours = if kept.end.is_some() { last } else { now.max(last) } / 3600.0;
     let machines = kept.machines.iter().filter_map(|machine| {
         let rental = rentals.iter().find(|rental| rental.machine == machine.id)?;
-        let is_of_it = |charge: &&Charge| charge.is_machine_time() && charge.resource.as_ref() == Some(&machine.id.0);
+        let is_of_it = |charge: &&Charge| charge.is_machine_time() && charge.resource.id.as_ref() == Some(&machine.id.0);
         // A machine that still runs is told as of now by the journal, and as of its last word by the store.
         let charges: Vec<Charge> = match rental.until {
             Some(_) => money

@@ -6,63 +6,13 @@
 mod checker;
 mod row;
 mod tests;
-mod words;
-
-use std::fmt;
-use std::str::FromStr;
+mod version;
+mod vocabulary;
 
 use crate::csv_text::csv_text;
-use crate::focus::row::Row;
+use crate::focus::row::{FocusRow, whole_seconds};
+pub use crate::focus::version::{FocusError, FocusVersion};
 use gpuplan_budget::Charge;
-
-/// A version of the specification whose columns are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FocusVersion {
-    /// Of 29 May 2025.
-    V1_2,
-    /// Of 4 December 2025.
-    V1_3,
-    /// Of 4 June 2026.
-    V1_4,
-}
-
-impl FromStr for FocusVersion {
-    type Err = FocusError;
-
-    fn from_str(text: &str) -> Result<Self, FocusError> {
-        match text {
-            "1.2" => Ok(Self::V1_2),
-            "1.3" => Ok(Self::V1_3),
-            "1.4" => Ok(Self::V1_4),
-            other => Err(FocusError::Version(other.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for FocusVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V1_2 => "1.2",
-            Self::V1_3 => "1.3",
-            Self::V1_4 => "1.4",
-        })
-    }
-}
-
-/// Why charges cannot be written as FOCUS.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FocusError {
-    #[error("FOCUS {0} is not written here: 1.2, 1.3 and 1.4 are")]
-    Version(String),
-    #[error("charge {charge}: FOCUS has no word for the unit `{unit}`")]
-    Unit { charge: String, unit: String },
-    #[error("charge {charge}: its quantity is no number")]
-    Quantity { charge: String },
-    #[error("charge {charge}: it ends before it begins")]
-    Period { charge: String },
-    #[error("charge {charge}: its tags cannot be written: {detail}")]
-    Text { charge: String, detail: String },
-}
 
 /// One row a charge, the columns of the version first and our own (`x_...`) after them. An empty field is null.
 pub fn write(version: FocusVersion, charges: &[Charge]) -> Result<String, FocusError> {
@@ -70,7 +20,7 @@ pub fn write(version: FocusVersion, charges: &[Charge]) -> Result<String, FocusE
     let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
     let mut lines: Vec<Vec<String>> = Vec::with_capacity(charges.len());
     for charge in charges {
-        let row = Row::of(charge)?;
+        let row = FocusRow::new(charge)?;
         lines.push(columns.iter().map(|column| (column.value)(&row).unwrap_or_default()).collect());
     }
     Ok(csv_text(&names, lines))
@@ -81,7 +31,7 @@ struct Column {
     name: &'static str,
     since: FocusVersion,
     until: FocusVersion,
-    value: fn(&Row) -> Option<String>,
+    value: fn(&FocusRow) -> Option<String>,
 }
 
 impl Column {
@@ -90,7 +40,7 @@ impl Column {
     }
 }
 
-const fn column(name: &'static str, value: fn(&Row) -> Option<String>) -> Column {
+const fn column(name: &'static str, value: fn(&FocusRow) -> Option<String>) -> Column {
     Column { name, since: FocusVersion::V1_2, until: FocusVersion::V1_4, value }
 }
 
@@ -105,10 +55,10 @@ const fn until(until: FocusVersion, column: Column) -> Column {
 /// Alphabetically, as the specification lists them; columns of our own at the end, as it demands.
 #[expect(
     clippy::redundant_closure_for_method_calls,
-    reason = "a method is of one lifetime of `Row`, a column of every"
+    reason = "a method is of one lifetime of `FocusRow`, a column of every"
 )]
 const COLUMNS: &[Column] = &[
-    column("AvailabilityZone", |row| row.charge.zone.clone()),
+    column("AvailabilityZone", |row| row.charge.resource.zone.clone()),
     column("BilledCost", |row| Some(row.billed().to_string())),
     column("BillingAccountId", |row| Some(row.account())),
     column("BillingAccountName", |_| None),
@@ -144,11 +94,11 @@ const COLUMNS: &[Column] = &[
     column("PricingUnit", |row| row.unit()),
     until(FocusVersion::V1_3, column("ProviderName", |row| Some(row.provider.clone()))),
     until(FocusVersion::V1_3, column("PublisherName", |row| Some(row.provider.clone()))),
-    column("RegionId", |row| row.charge.region.clone()),
-    column("RegionName", |row| row.charge.region.clone()),
-    column("ResourceId", |row| row.charge.resource.clone()),
+    column("RegionId", |row| row.charge.resource.region.clone()),
+    column("RegionName", |row| row.charge.resource.region.clone()),
+    column("ResourceId", |row| row.charge.resource.id.clone()),
     column("ResourceName", |_| None),
-    column("ResourceType", |row| row.charge.resource.as_ref().map(|_| row.resource_type())),
+    column("ResourceType", |row| row.charge.resource.id.as_ref().map(|_| row.resource_type())),
     column("ServiceCategory", |row| Some(row.service.category.to_owned())),
     column("ServiceName", |row| Some(row.service.name.to_owned())),
     since(FocusVersion::V1_3, column("ServiceProviderName", |row| Some(row.provider.clone()))),
@@ -158,24 +108,24 @@ const COLUMNS: &[Column] = &[
     column("SkuPriceDetails", |row| row.priced(&row.sku_details)),
     column("SkuPriceId", |row| row.priced(&row.sku_price())),
     column("Tags", |row| Some(row.tags.clone())),
-    column("x_Assumption", |row| some(&row.charge.assumption)),
-    column("x_ChargeId", |row| some(&row.charge.id)),
+    column("x_Assumption", |row| non_empty(&row.charge.assumption)),
+    column("x_ChargeId", |row| non_empty(&row.charge.id)),
     column("x_Forecast", |row| Some(row.is_forecast().to_string())),
-    column("x_Gpu", |row| row.charge.gpu.clone()),
-    column("x_GpuCount", |row| row.charge.gpus.map(|gpus| gpus.to_string())),
+    column("x_Gpu", |row| row.charge.resource.gpu.clone()),
+    column("x_GpuCount", |row| row.charge.resource.gpus.map(|gpus| gpus.to_string())),
     column("x_Item", |row| Some(row.item().to_owned())),
     column("x_LostWorkCost", |row| row.lost().map(|cost| cost.to_string())),
     column("x_P50Cost", |row| row.percentiles().map(|(p50, _)| p50.to_string())),
     column("x_P90Cost", |row| row.percentiles().map(|(_, p90)| p90.to_string())),
-    column("x_PlanId", |row| row.charge.tags.get("plan-id").cloned()),
-    column("x_PricedAt", |row| row.charge.priced_at.map(row::moment)),
-    column("x_PriceSource", |row| some(&row.charge.source)),
-    column("x_Run", |row| row.charge.run.clone()),
-    column("x_Team", |row| row.charge.team.clone()),
+    column("x_PlanId", |row| row.charge.allocation.tags.get("plan-id").cloned()),
+    column("x_PricedAt", |row| row.charge.priced_at.map(whole_seconds)),
+    column("x_PriceSource", |row| non_empty(&row.charge.source)),
+    column("x_Run", |row| row.charge.allocation.run.clone()),
+    column("x_Team", |row| row.charge.allocation.team.clone()),
     column("x_Waste", |row| row.waste().map(str::to_owned)),
 ];
 
 /// A custom column has null where there is nothing to say.
-fn some(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }

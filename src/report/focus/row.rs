@@ -5,15 +5,15 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
-use crate::focus::FocusError;
-use crate::focus::words::{self, Service};
+use crate::focus::version::FocusError;
+use crate::focus::vocabulary::{self, Service};
 use gpuplan_budget::{Charge, Item, Nature, Waste};
 use gpuplan_units::Usd;
 
 /// Digits of a unit price that had to be worked out from a cost and a quantity: below a billionth of a cent.
 const DIGITS: usize = 12;
 
-pub struct Row<'a> {
+pub struct FocusRow<'a> {
     pub charge: &'a Charge,
     /// `Usage`, `Credit`, `Tax` or `Adjustment`.
     pub category: &'static str,
@@ -29,31 +29,31 @@ pub struct Row<'a> {
     unit: &'static str,
 }
 
-impl<'a> Row<'a> {
-    pub fn of(charge: &'a Charge) -> Result<Self, FocusError> {
-        let named = || charge.id.clone();
+impl<'a> FocusRow<'a> {
+    pub fn new(charge: &'a Charge) -> Result<Self, FocusError> {
+        let id = || charge.id.clone();
         if !charge.quantity.is_finite() {
-            return Err(FocusError::Quantity { charge: named() });
+            return Err(FocusError::Quantity { charge: id() });
         }
         if charge.end < charge.start {
-            return Err(FocusError::Period { charge: named() });
+            return Err(FocusError::Period { charge: id() });
         }
-        let unit =
-            words::unit(&charge.unit).ok_or_else(|| FocusError::Unit { charge: named(), unit: charge.unit.clone() })?;
-        let (month_start, month_end) = month(charge.start).ok_or_else(|| FocusError::Period { charge: named() })?;
+        let unit = vocabulary::unit(&charge.unit)
+            .ok_or_else(|| FocusError::Unit { charge: id(), unit: charge.unit.clone() })?;
+        let (month_start, month_end) =
+            billing_month(charge.start).ok_or_else(|| FocusError::Period { charge: id() })?;
         let written = |value: &Value| {
-            serde_json::to_string(value)
-                .map_err(|error| FocusError::Text { charge: named(), detail: error.to_string() })
+            serde_json::to_string(value).map_err(|error| FocusError::Text { charge: id(), detail: error.to_string() })
         };
         Ok(Self {
             charge,
             category: category(charge.item),
-            service: words::service(&charge.cloud, charge.item),
-            provider: words::provider(&charge.cloud),
-            start: moment(charge.start),
-            end: moment(charge.end),
-            month_start: moment(month_start),
-            month_end: moment(month_end),
+            service: vocabulary::service(&charge.resource.cloud, charge.item),
+            provider: vocabulary::provider(&charge.resource.cloud),
+            start: whole_seconds(charge.start),
+            end: whole_seconds(charge.end),
+            month_start: whole_seconds(month_start),
+            month_end: whole_seconds(month_end),
             tags: written(&tags(charge))?,
             sku_details: written(&details(charge))?,
             unit,
@@ -78,13 +78,18 @@ impl<'a> Row<'a> {
 
     /// The cloud's account where a tag names it; else the cloud, since the column must not be null.
     pub fn account(&self) -> String {
-        self.charge.tags.get("billing-account").cloned().unwrap_or_else(|| self.charge.cloud.clone())
+        self.charge
+            .allocation
+            .tags
+            .get("billing-account")
+            .cloned()
+            .unwrap_or_else(|| self.charge.resource.cloud.clone())
     }
 
     pub fn description(&self) -> String {
-        let of = self.charge.run.as_ref().map_or(String::new(), |run| format!(" of run {run}"));
-        let what = self.charge.instance_type.as_ref().map_or(String::new(), |kind| format!(", {kind}"));
-        let terms = self.charge.purchase.as_ref().map_or(String::new(), |terms| format!(", {terms}"));
+        let of = self.charge.allocation.run.as_ref().map_or(String::new(), |run| format!(" of run {run}"));
+        let what = self.charge.resource.instance_type.as_ref().map_or(String::new(), |kind| format!(", {kind}"));
+        let terms = self.charge.resource.purchase.as_ref().map_or(String::new(), |terms| format!(", {terms}"));
         let forecast = if self.is_forecast() { "Forecast: " } else { "" };
         format!("{forecast}{}{of}{what}{terms}", self.item().replace('-', " "))
     }
@@ -99,7 +104,7 @@ impl<'a> Row<'a> {
     }
 
     pub fn pricing(&self) -> &'static str {
-        match self.charge.purchase.as_deref() {
+        match self.charge.resource.purchase.as_deref() {
             _ if self.commitment().is_some() => "Committed",
             Some(terms) if terms.starts_with("spot") => "Dynamic",
             Some("calendar" | "flex-start" | "capacity-block") => "Other",
@@ -110,10 +115,10 @@ impl<'a> Row<'a> {
     /// Of machine time that a commitment covers, or that was committed and not used.
     pub fn commitment(&self) -> Option<String> {
         let is_committed =
-            matches!(self.charge.purchase.as_deref(), Some("commitment" | "reserved")) || self.is_unused();
-        let place = self.charge.region.as_deref().unwrap_or("any");
-        let kind = self.charge.instance_type.as_deref().unwrap_or("any");
-        self.priced(&format!("{}/{place}/{kind}/commitment", self.charge.cloud)).filter(|_| is_committed)
+            matches!(self.charge.resource.purchase.as_deref(), Some("commitment" | "reserved")) || self.is_unused();
+        let place = self.charge.resource.region.as_deref().unwrap_or("any");
+        let kind = self.charge.resource.instance_type.as_deref().unwrap_or("any");
+        self.priced(&format!("{}/{place}/{kind}/commitment", self.charge.resource.cloud)).filter(|_| is_committed)
     }
 
     pub fn of_commitment(&self, value: &str) -> Option<String> {
@@ -146,16 +151,20 @@ impl<'a> Row<'a> {
     }
 
     pub fn resource_type(&self) -> String {
-        self.charge.instance_type.clone().unwrap_or_else(|| self.service.meter.to_owned())
+        self.charge.resource.instance_type.clone().unwrap_or_else(|| self.service.meter.to_owned())
     }
 
     pub fn sku(&self) -> String {
-        format!("{}/{}", self.charge.cloud, self.charge.instance_type.as_deref().unwrap_or(self.item()))
+        format!(
+            "{}/{}",
+            self.charge.resource.cloud,
+            self.charge.resource.instance_type.as_deref().unwrap_or(self.item())
+        )
     }
 
     pub fn sku_price(&self) -> String {
-        let place = self.charge.zone.as_deref().or(self.charge.region.as_deref()).unwrap_or("any");
-        format!("{}/{place}/{}", self.sku(), self.charge.purchase.as_deref().unwrap_or("list"))
+        let place = self.charge.resource.zone.as_deref().or(self.charge.resource.region.as_deref()).unwrap_or("any");
+        format!("{}/{place}/{}", self.sku(), self.charge.resource.purchase.as_deref().unwrap_or("list"))
     }
 
     pub fn item(&self) -> &'static str {
@@ -163,11 +172,7 @@ impl<'a> Row<'a> {
     }
 
     pub fn waste(&self) -> Option<&'static str> {
-        Some(match self.charge.waste? {
-            Waste::Idle => "idle",
-            Waste::Redone => "redone",
-            Waste::Failed => "failed",
-        })
+        self.charge.waste.map(Waste::word)
     }
 
     /// What was paid for work that was lost and done again.
@@ -187,9 +192,10 @@ fn category(item: Item) -> &'static str {
 }
 
 fn tags(charge: &Charge) -> Value {
-    let mut tags: Map<String, Value> = charge.tags.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    let mut tags: Map<String, Value> =
+        charge.allocation.tags.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     // The mark that every rented machine bears.
-    if let Some(run) = &charge.run {
+    if let Some(run) = &charge.allocation.run {
         tags.entry("gpuplan:run").or_insert_with(|| json!(run));
     }
     Value::Object(tags)
@@ -199,20 +205,20 @@ fn tags(charge: &Charge) -> Value {
 fn details(charge: &Charge) -> Value {
     let mut details = Map::new();
     let mut say = |key: &str, value: Option<Value>| value.map(|value| details.insert(key.to_owned(), value));
-    say("InstanceType", charge.instance_type.as_ref().map(|kind| json!(kind)));
-    say("GpuCount", charge.gpus.map(|gpus| json!(gpus)));
-    say("x_Gpu", charge.gpu.as_ref().map(|gpu| json!(gpu)));
-    say("x_Purchase", charge.purchase.as_ref().map(|terms| json!(terms)));
+    say("InstanceType", charge.resource.instance_type.as_ref().map(|kind| json!(kind)));
+    say("GpuCount", charge.resource.gpus.map(|gpus| json!(gpus)));
+    say("x_Gpu", charge.resource.gpu.as_ref().map(|gpu| json!(gpu)));
+    say("x_Purchase", charge.resource.purchase.as_ref().map(|terms| json!(terms)));
     Value::Object(details)
 }
 
 /// `YYYY-MM-DDTHH:mm:ssZ`, whole seconds (attribute "Date/Time Format").
-pub fn moment(at: Timestamp) -> String {
+pub fn whole_seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// First moment of the calendar month in UTC, and that of the next.
-fn month(at: Timestamp) -> Option<(Timestamp, Timestamp)> {
+fn billing_month(at: Timestamp) -> Option<(Timestamp, Timestamp)> {
     let first = at.to_zoned(TimeZone::UTC).date().first_of_month();
     let next = first.last_of_month().tomorrow().ok()?;
     let midnight = |date: Date| date.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());

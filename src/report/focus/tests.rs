@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::focus::checker::problems;
 use crate::focus::{FocusError, FocusVersion, write};
-use gpuplan_budget::{Charge, Costs, Item, Nature, Waste};
+use gpuplan_budget::{Allocation, Charge, Costs, Item, Nature, Resource, Waste};
 use gpuplan_units::Usd;
 
 const VERSIONS: [FocusVersion; 3] = [FocusVersion::V1_2, FocusVersion::V1_3, FocusVersion::V1_4];
@@ -20,19 +20,23 @@ fn charge() -> Charge {
         id: "run-1/1/0".to_owned(),
         nature: Nature::Actual,
         item: Item::Machines,
-        run: Some("run-1".to_owned()),
-        team: Some("vision".to_owned()),
-        tags: BTreeMap::from([("project".to_owned(), "a \"b\" <c>, d".to_owned())]),
+        allocation: Allocation {
+            run: Some("run-1".to_owned()),
+            team: Some("vision".to_owned()),
+            tags: BTreeMap::from([("project".to_owned(), "a \"b\" <c>, d".to_owned())]),
+        },
         start: "2026-10-31T22:30:15.5Z".parse().unwrap(),
         end: "2026-11-01T02:30:15.5Z".parse().unwrap(),
-        cloud: "aws".to_owned(),
-        region: Some("us-east-1".to_owned()),
-        zone: Some("use1-az4".to_owned()),
-        resource: Some("i-0123".to_owned()),
-        instance_type: Some("p5.48xlarge".to_owned()),
-        gpu: Some("h100-sxm5-80".to_owned()),
-        gpus: Some(8.0),
-        purchase: Some("spot".to_owned()),
+        resource: Resource {
+            cloud: "aws".to_owned(),
+            region: Some("us-east-1".to_owned()),
+            zone: Some("use1-az4".to_owned()),
+            id: Some("i-0123".to_owned()),
+            instance_type: Some("p5.48xlarge".to_owned()),
+            gpu: Some("h100-sxm5-80".to_owned()),
+            gpus: Some(8.0),
+            purchase: Some("spot".to_owned()),
+        },
         quantity: 4.0,
         unit: "hour".to_owned(),
         unit_price: usd("20.015625"),
@@ -59,8 +63,7 @@ fn forecast() -> Charge {
     Charge {
         id: "portfolio/3".to_owned(),
         nature: Nature::Forecast { p50: usd("32449.67"), p90: usd("49576.34") },
-        resource: None,
-        zone: None,
+        resource: Resource { id: None, zone: None, ..charge().resource },
         quantity: 1759.7,
         unit: "machine-hour".to_owned(),
         unit_price: usd("20.01"),
@@ -86,7 +89,8 @@ fn every_kind() -> Vec<Charge> {
     let mut all: Vec<Charge> =
         items.into_iter().flat_map(|item| [Charge { item, ..charge() }, Charge { item, ..forecast() }]).collect();
     for purchase in ["on-demand", "commitment", "reserved", "capacity-block", "spot-with-fallback"] {
-        all.push(Charge { purchase: Some(purchase.to_owned()), ..charge() });
+        let resource = Resource { purchase: Some(purchase.to_owned()), ..charge().resource };
+        all.push(Charge { resource, ..charge() });
     }
     let back = usd("-12.50");
     let costs = Costs { list: back, contracted: back, effective: back, billed: Some(back) };
@@ -99,23 +103,11 @@ fn every_kind() -> Vec<Charge> {
         ..charge()
     });
     all.push(Charge { waste: Some(Waste::Redone), ..charge() });
-    let bare = Charge {
-        region: None,
-        zone: None,
-        resource: None,
-        instance_type: None,
-        gpu: None,
-        gpus: None,
-        purchase: None,
-        ..charge()
-    };
     all.push(Charge {
-        cloud: "nebius".to_owned(),
-        run: None,
-        team: None,
-        tags: BTreeMap::new(),
+        resource: Resource { cloud: "nebius".to_owned(), ..Resource::default() },
+        allocation: Allocation::default(),
         quantity: 0.0,
-        ..bare
+        ..charge()
     });
     all
 }
@@ -206,6 +198,6 @@ fn what_cannot_be_written_is_named() {
     assert!(matches!(refused(Charge { start, end, ..charge() }), FocusError::Period { .. }));
     assert_eq!(
         "1.5".parse::<FocusVersion>().unwrap_err().to_string(),
-        "FOCUS 1.5 is not written here: 1.2, 1.3 and 1.4 are"
+        "`1.5` is not a supported version of FOCUS; try 1.2, 1.3 or 1.4"
     );
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::availability::AvailabilityModel;
@@ -18,7 +19,7 @@ const WINDOWS: usize = 40;
 const NINETY: f64 = 0.9;
 
 /// Forecasts of one shape against what happened.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Calibration {
     pub shape: String,
     pub windows: usize,

@@ -4,6 +4,7 @@ pub mod calibration;
 pub mod field;
 pub mod score;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evaluate::calibration::{Calibration, calibrate_pairs, calibrate_pools};
@@ -24,7 +25,7 @@ const MATRIX_WINDOWS: usize = 10;
 /// The rate of the paper's instance type (p3.2xlarge) over its spot rate.
 const USUAL_RATIO: f64 = 3.06 / 0.9731;
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Evaluation {
     pub sections: Vec<Section>,
     pub matrix: Vec<MatrixRow>,
@@ -34,14 +35,14 @@ pub struct Evaluation {
 }
 
 /// All policies on one shape of job.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Section {
     pub title: String,
     pub rows: Vec<Row>,
 }
 
 /// The default against uniform progress on one shape.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MatrixRow {
     pub shape: String,
     pub windows: usize,
@@ -51,7 +52,7 @@ pub struct MatrixRow {
 }
 
 /// Two zones of one type together, against the mean of the two alone.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Pair {
     pub pools: String,
     pub shape: String,

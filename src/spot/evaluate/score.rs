@@ -1,6 +1,7 @@
 //! Scores of policies on windows: cost over on-demand, misses, starts, with intervals by resampling whole pools.
 
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evaluate::field::{Entrant, Field, Part, Pool, Shape};
@@ -27,7 +28,7 @@ pub struct Run {
 }
 
 /// One policy. Costs are over those of the work on on-demand machines.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
     pub policy: &'static str,
     pub windows: usize,

@@ -1,6 +1,6 @@
 //! Rules on the operators of a trace.
 
-use crate::findings::draft::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
+use crate::findings::rule_check::{BUSY, FED, Facts, HARDLY_BUSY, RuleCheck, STRAGGLES, percent};
 use gpuplan_workload::Precision;
 use gpuplan_workload::profile::{Cause, Finding, Mended, OperatorClass, Operators, Rule};
 
@@ -46,7 +46,7 @@ pub fn findings(operators: &Operators, steps: Option<u64>, facts: &Facts) -> Vec
 
 fn idle_in_trace(operators: &Operators) -> Option<Finding> {
     let busy = operators.busy_seconds / operators.span_seconds;
-    Draft {
+    RuleCheck {
         rule: Rule::Idle,
         measured: busy,
         threshold: BUSY,
@@ -66,7 +66,7 @@ fn loader_in_trace(operators: &Operators) -> Option<Finding> {
         operators.input_wait_seconds
     };
     let share = waited / operators.span_seconds;
-    Draft {
+    RuleCheck {
         rule: Rule::Loader,
         measured: share,
         threshold: INPUT_WAIT,
@@ -80,7 +80,7 @@ fn loader_in_trace(operators: &Operators) -> Option<Finding> {
 
 fn host_bound(operators: &Operators) -> Option<Finding> {
     let share = operators.host_bound_seconds / operators.span_seconds;
-    Draft {
+    RuleCheck {
         rule: Rule::HostBound,
         measured: share,
         threshold: HOST_BOUND,
@@ -95,7 +95,7 @@ fn host_bound(operators: &Operators) -> Option<Finding> {
 fn small_shapes(operators: &Operators) -> Option<Finding> {
     let products = &operators.products;
     let share = products.small as f64 / products.shaped as f64;
-    Draft {
+    RuleCheck {
         rule: Rule::SmallShapes,
         measured: share,
         threshold: HARDLY_BUSY,
@@ -111,7 +111,7 @@ fn unaligned_shapes(operators: &Operators) -> Option<Finding> {
     let products = &operators.products;
     let share = products.unaligned as f64 / products.shaped as f64;
     let example = products.unaligned_example.as_ref().map_or(String::new(), |example| format!(", such as {example}"));
-    Draft {
+    RuleCheck {
         rule: Rule::UnalignedShapes,
         measured: share,
         threshold: BAD_SHAPES,
@@ -133,7 +133,7 @@ fn named_share(operators: &Operators, seconds: f64) -> Option<f64> {
 fn no_tensor_cores(operators: &Operators, facts: &Facts) -> Option<Finding> {
     let share = named_share(operators, operators.products.tensor_core_seconds)
         .filter(|_| facts.has_tensor_cores != Some(false))?;
-    Draft {
+    RuleCheck {
         rule: Rule::NoTensorCores,
         measured: share,
         threshold: TENSOR_CORES,
@@ -152,7 +152,7 @@ fn fp32(operators: &Operators, facts: &Facts) -> Option<Finding> {
     if 1.0 - share < TENSOR_CORES {
         return None;
     }
-    Draft {
+    RuleCheck {
         rule: Rule::Fp32,
         measured: share,
         threshold: IN_FP32,
@@ -174,7 +174,7 @@ fn no_loss_scaler(operators: &Operators) -> Option<Finding> {
     if products.has_loss_scaler || !products.has_backward {
         return None;
     }
-    Draft {
+    RuleCheck {
         rule: Rule::NoLossScaler,
         measured: products.in_fp16 as f64,
         threshold: 0.0,
@@ -190,7 +190,7 @@ fn pageable_copies(operators: &Operators) -> Option<Finding> {
     let pageable = || operators.copies.iter().filter(|copy| copy.is_pageable());
     let seconds: f64 = pageable().map(|copy| copy.seconds).sum();
     let share = seconds / operators.span_seconds;
-    Draft {
+    RuleCheck {
         rule: Rule::PageableCopies,
         measured: share,
         threshold: PAGEABLE,
@@ -208,7 +208,7 @@ fn pageable_copies(operators: &Operators) -> Option<Finding> {
 
 fn synchronisation(operators: &Operators, steps: Option<u64>) -> Option<Finding> {
     let each = operators.synchronisations as f64 / steps? as f64;
-    Draft {
+    RuleCheck {
         rule: Rule::Synchronisation,
         measured: each,
         threshold: SYNCHRONISATIONS,
@@ -222,7 +222,7 @@ fn synchronisation(operators: &Operators, steps: Option<u64>) -> Option<Finding>
 
 fn exposed_communication(operators: &Operators) -> Option<Finding> {
     let share = operators.exposed_communication_seconds / operators.span_seconds;
-    Draft {
+    RuleCheck {
         rule: Rule::ExposedCommunication,
         measured: share,
         threshold: EXPOSED,
@@ -236,7 +236,7 @@ fn exposed_communication(operators: &Operators) -> Option<Finding> {
 
 fn straggler_in_trace(operators: &Operators) -> Option<Finding> {
     let slowest = operators.slowest_device?;
-    Draft {
+    RuleCheck {
         rule: Rule::Straggler,
         measured: slowest,
         threshold: STRAGGLES,

@@ -17,11 +17,11 @@ fn rules(profile: &Profile) -> Vec<Rule> {
 fn sound_usage() -> Usage {
     let gpu = GpuUsage {
         busy: Some(0.96),
-        memory_peak_bytes: 70e9,
-        memory_total_bytes: 80e9,
-        clock_mean_mhz: 1900.0,
-        clock_max_mhz: 1980.0,
-        power_limit_watts: 700.0,
+        memory_peak_bytes: Some(70e9),
+        memory_total_bytes: Some(80e9),
+        clock_mean_mhz: Some(1900.0),
+        clock_max_mhz: Some(1980.0),
+        power_limit_watts: Some(700.0),
         ..GpuUsage::default()
     };
     let gpus = vec![gpu.clone(), GpuUsage { index: 1, ..gpu }];
@@ -92,8 +92,8 @@ fn full_memory_and_an_idle_gpu_do_not_go_together() {
     let with = |share, bytes| {
         of_samples(|usage| {
             busy(usage, share);
-            usage.gpus[0].memory_peak_bytes = bytes;
-            usage.gpus[1].memory_peak_bytes = 60e9;
+            usage.gpus[0].memory_peak_bytes = Some(bytes);
+            usage.gpus[1].memory_peak_bytes = Some(60e9);
         })
     };
     assert!(with(0.49, 65e9).contains(&Rule::MemoryFullButIdle));
@@ -103,7 +103,7 @@ fn full_memory_and_an_idle_gpu_do_not_go_together() {
 
 #[test]
 fn memory_to_spare_is_room_for_a_batch() {
-    let with = |bytes| of_samples(|usage| usage.gpus.iter_mut().for_each(|gpu| gpu.memory_peak_bytes = bytes));
+    let with = |bytes| of_samples(|usage| usage.gpus.iter_mut().for_each(|gpu| gpu.memory_peak_bytes = Some(bytes)));
     assert_eq!(with(39.9e9), [Rule::RoomForBatch]);
     assert_eq!(with(40.1e9), []);
     assert_eq!(with(0.0), [], "not measured");
@@ -114,7 +114,8 @@ fn clocks_that_are_held_down_are_told_by_cause() {
     let with = |power, heat, clock| {
         of_samples(|usage| {
             for gpu in &mut usage.gpus {
-                (gpu.throttled_by_power, gpu.throttled_by_heat, gpu.clock_mean_mhz) = (power, heat, clock);
+                (gpu.throttled_by_power, gpu.throttled_by_heat, gpu.clock_mean_mhz) =
+                    (Some(power), Some(heat), Some(clock));
             }
         })
     };
@@ -129,7 +130,7 @@ fn clocks_that_are_held_down_are_told_by_cause() {
 fn a_slow_card_holds_up_the_others() {
     let clock = |slow| {
         of_samples(|usage| {
-            usage.gpus.push(GpuUsage { index: 2, clock_mean_mhz: slow, ..usage.gpus[0].clone() });
+            usage.gpus.push(GpuUsage { index: 2, clock_mean_mhz: Some(slow), ..usage.gpus[0].clone() });
         })
     };
     assert_eq!(clock(1900.0 / 1.06), [Rule::Straggler]);
@@ -227,7 +228,7 @@ fn communication_that_nothing_hides_is_told() {
 fn the_dearest_finding_comes_first_and_no_share_is_absurd() {
     let mut usage = sound_usage();
     busy(&mut usage, 0.30);
-    usage.gpus.iter_mut().for_each(|gpu| (gpu.throttled_by_heat, gpu.clock_mean_mhz) = (0.9, 1700.0));
+    usage.gpus.iter_mut().for_each(|gpu| (gpu.throttled_by_heat, gpu.clock_mean_mhz) = (Some(0.9), Some(1700.0)));
     let found = find(&Profile { usage: Some(usage), ..Profile::new("test") }, &NVIDIA);
     assert_eq!(
         found.iter().map(|finding| finding.rule).collect::<Vec<_>>(),

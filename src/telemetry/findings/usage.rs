@@ -1,6 +1,6 @@
 //! Rules on sampled counters.
 
-use crate::findings::draft::{BUSY, Draft, FED, Facts, HARDLY_BUSY, STRAGGLES, percent};
+use crate::findings::rule_check::{BUSY, FED, Facts, HARDLY_BUSY, RuleCheck, STRAGGLES, percent};
 use crate::samples::HOST_FULL;
 use gpuplan_units::Bytes;
 use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Rule, Usage, median};
@@ -19,19 +19,14 @@ pub fn findings(usage: &Usage, facts: &Facts) -> Vec<Finding> {
     let busy: Vec<f64> = usage.gpus.iter().filter_map(|gpu| gpu.busy).collect();
     // Where no GPU tells, this is no number, and no rule speaks of it.
     let mean = busy.iter().sum::<f64>() / busy.len() as f64;
-    let full = usage
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.memory_total_bytes > 0.0)
-        .max_by(|a, b| memory_share(a).total_cmp(&memory_share(b)));
-    let hottest = |share: fn(&GpuUsage) -> f64| usage.gpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
+    let full = highest(&usage.gpus, memory_share);
     let found = [
         loader(usage, mean),
         waits_for_host(usage, mean),
-        full.and_then(|gpu| memory_full_but_idle(gpu, mean)),
-        full.and_then(room_for_batch),
-        hottest(|gpu| gpu.throttled_by_power).and_then(by_power),
-        hottest(|gpu| gpu.throttled_by_heat).and_then(by_heat),
+        full.and_then(|(gpu, share)| memory_full_but_idle(gpu, share, mean)),
+        full.and_then(|(gpu, share)| room_for_batch(gpu, share)),
+        highest(&usage.gpus, |gpu| gpu.throttled_by_power).and_then(|(gpu, share)| by_power(gpu, share)),
+        highest(&usage.gpus, |gpu| gpu.throttled_by_heat).and_then(|(gpu, share)| by_heat(gpu, share)),
         straggler(&usage.gpus),
         pcie_link(usage, facts),
         idle(mean),
@@ -39,8 +34,20 @@ pub fn findings(usage: &Usage, facts: &Facts) -> Vec<Finding> {
     found.into_iter().flatten().collect()
 }
 
-fn memory_share(gpu: &GpuUsage) -> f64 {
-    gpu.memory_peak_bytes / gpu.memory_total_bytes
+/// The GPU with the highest of a figure, of those that tell it.
+fn highest(gpus: &[GpuUsage], figure: fn(&GpuUsage) -> Option<f64>) -> Option<(&GpuUsage, f64)> {
+    let known = gpus.iter().filter_map(|gpu| Some((gpu, figure(gpu)?)));
+    known.max_by(|(_, a), (_, b)| a.total_cmp(b))
+}
+
+fn memory_share(gpu: &GpuUsage) -> Option<f64> {
+    let total = gpu.memory_total_bytes.filter(|total| *total > 0.0)?;
+    Some(gpu.memory_peak_bytes? / total)
+}
+
+/// Of a GPU that was at work.
+fn working_clock(gpu: &GpuUsage) -> Option<f64> {
+    gpu.clock_mean_mhz.filter(|clock| *clock > 0.0)
 }
 
 fn loader(usage: &Usage, mean: f64) -> Option<Finding> {
@@ -50,7 +57,7 @@ fn loader(usage: &Usage, mean: f64) -> Option<Finding> {
     }
     let busiest =
         host.processes.first().map_or(String::new(), |process| format!(", most of them in `{}`", process.name));
-    Draft {
+    RuleCheck {
         rule: Rule::Loader,
         measured: mean,
         threshold: BUSY,
@@ -67,7 +74,7 @@ fn waits_for_host(usage: &Usage, mean: f64) -> Option<Finding> {
     if host.cores_used >= HOST_FULL * f64::from(host.cores) {
         return None;
     }
-    Draft {
+    RuleCheck {
         rule: Rule::HostBound,
         measured: mean,
         threshold: BUSY,
@@ -79,12 +86,11 @@ fn waits_for_host(usage: &Usage, mean: f64) -> Option<Finding> {
     .below()
 }
 
-fn memory_full_but_idle(full: &GpuUsage, mean: f64) -> Option<Finding> {
-    let share = memory_share(full);
+fn memory_full_but_idle(full: &GpuUsage, share: f64, mean: f64) -> Option<Finding> {
     if share <= FULL {
         return None;
     }
-    Draft {
+    RuleCheck {
         rule: Rule::MemoryFullButIdle,
         measured: mean,
         threshold: HARDLY_BUSY,
@@ -96,19 +102,18 @@ fn memory_full_but_idle(full: &GpuUsage, mean: f64) -> Option<Finding> {
     .below()
 }
 
-fn room_for_batch(full: &GpuUsage) -> Option<Finding> {
-    let share = memory_share(full);
+fn room_for_batch(full: &GpuUsage, share: f64) -> Option<Finding> {
     if share <= 0.0 {
         return None;
     }
-    Draft {
+    RuleCheck {
         rule: Rule::RoomForBatch,
         measured: share,
         threshold: ROOMY,
         evidence: format!(
             "the fullest GPU uses {} of {} at its peak",
-            Bytes(full.memory_peak_bytes),
-            Bytes(full.memory_total_bytes)
+            Bytes(full.memory_peak_bytes?),
+            Bytes(full.memory_total_bytes?)
         ),
         advice: "raise the micro batch (with fewer accumulation steps), drop recomputation, or take a smaller card",
         cause: Cause::Program,
@@ -118,7 +123,7 @@ fn room_for_batch(full: &GpuUsage) -> Option<Finding> {
 }
 
 fn idle(mean: f64) -> Option<Finding> {
-    Draft {
+    RuleCheck {
         rule: Rule::Idle,
         measured: mean,
         threshold: BUSY,
@@ -130,82 +135,72 @@ fn idle(mean: f64) -> Option<Finding> {
     .below()
 }
 
-fn by_power(gpu: &GpuUsage) -> Option<Finding> {
-    let limit = if gpu.power_limit_watts > 0.0 {
-        format!(" at {:.0} of {:.0} W", gpu.power_mean_watts, gpu.power_limit_watts)
-    } else {
-        String::new()
-    };
+fn by_power(gpu: &GpuUsage, share: f64) -> Option<Finding> {
+    let limit = gpu.power_limit_watts.filter(|limit| *limit > 0.0).zip(gpu.power_mean_watts);
+    let limit = limit.map_or_else(String::new, |(limit, mean)| format!(" at {mean:.0} of {limit:.0} W"));
     throttled(
         gpu,
         Rule::ThrottledByPower,
-        gpu.throttled_by_power,
+        share,
         &format!("to keep to its power limit{limit}"),
         "usual for dense arithmetic; if the limit was lowered, raise it (`nvidia-smi -pl`); other machines do not share it",
     )
 }
 
-fn by_heat(gpu: &GpuUsage) -> Option<Finding> {
+fn by_heat(gpu: &GpuUsage, share: f64) -> Option<Finding> {
+    let peak = gpu.temperature_peak_celsius.map_or_else(String::new, |peak| format!(", at {peak:.0} degrees"));
     throttled(
         gpu,
         Rule::ThrottledByHeat,
-        gpu.throttled_by_heat,
-        &format!("because of heat or a fault, at {:.0} degrees", gpu.temperature_peak_celsius),
+        share,
+        &format!("because of heat or a fault{peak}"),
         "the machine is not cooled well or the card is faulty: take another one",
     )
 }
 
 fn throttled(gpu: &GpuUsage, rule: Rule, share: f64, why: &str, advice: &'static str) -> Option<Finding> {
-    let clock = if gpu.clock_max_mhz > 0.0 { gpu.clock_mean_mhz / gpu.clock_max_mhz } else { f64::NAN };
-    if !(clock > 0.0 && clock < SLOWED) {
+    let (clock, highest) = (working_clock(gpu)?, gpu.clock_max_mhz.filter(|clock| *clock > 0.0)?);
+    if clock / highest >= SLOWED {
         return None;
     }
-    Draft {
+    RuleCheck {
         rule,
         measured: share,
         threshold: THROTTLED,
         evidence: format!(
-            "GPU {} is held down {} of the time {why}: {:.0} of {:.0} MHz",
+            "GPU {} is held down {} of the time {why}: {clock:.0} of {highest:.0} MHz",
             gpu.index,
-            percent(share),
-            gpu.clock_mean_mhz,
-            gpu.clock_max_mhz
+            percent(share)
         ),
         advice,
         cause: Cause::Machine,
-        mended: Mended::step(clock),
+        mended: Mended::step(clock / highest),
     }
     .above()
 }
 
 fn straggler(gpus: &[GpuUsage]) -> Option<Finding> {
-    let clocks: Vec<f64> = gpus.iter().map(|gpu| gpu.clock_mean_mhz).filter(|clock| *clock > 0.0).collect();
-    if clocks.len() < 2 {
+    let working: Vec<(&GpuUsage, f64)> = gpus.iter().filter_map(|gpu| Some((gpu, working_clock(gpu)?))).collect();
+    if working.len() < 2 {
         return None;
     }
-    let middle = median(&clocks)?;
-    let slowest = gpus
-        .iter()
-        .filter(|gpu| gpu.clock_mean_mhz > 0.0)
-        .min_by(|a, b| a.clock_mean_mhz.total_cmp(&b.clock_mean_mhz))?;
-    Draft {
+    let middle = median(&working.iter().map(|(_, clock)| *clock).collect::<Vec<_>>())?;
+    let (slowest, clock) = working.into_iter().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    RuleCheck {
         rule: Rule::Straggler,
-        measured: middle / slowest.clock_mean_mhz,
+        measured: middle / clock,
         threshold: STRAGGLES,
-        evidence: format!(
-            "GPU {} runs at {:.0} MHz, the others at {middle:.0}: all wait for it",
-            slowest.index, slowest.clock_mean_mhz
-        ),
+        evidence: format!("GPU {} runs at {clock:.0} MHz, the others at {middle:.0}: all wait for it", slowest.index),
         advice: "look at its temperature and power limit; exchange the machine if it stays so",
         cause: Cause::Machine,
-        mended: Mended::step(slowest.clock_mean_mhz / middle),
+        mended: Mended::step(clock / middle),
     }
     .above()
 }
 
 fn pcie_link(usage: &Usage, facts: &Facts) -> Option<Finding> {
     let links = usage.links.filter(|_| facts.has_fast_link == Some(true))?;
-    Draft {
+    RuleCheck {
         rule: Rule::PcieLink,
         measured: f64::from(links.pcie_pairs),
         threshold: 0.0,

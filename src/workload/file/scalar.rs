@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -16,7 +17,7 @@ use gpuplan_units::quantity::parse_count;
 const LARGEST_BYTES: f64 = 1e18;
 
 /// `128`, `1.5e9` or `"300B"`. Whether it is a possible value is checked with the name of its key, on resolving.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
     Whole(i64),
@@ -82,13 +83,16 @@ pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
     Ok(optional_words(deserializer)?.unwrap_or_default())
 }
 
+/// Names as a file may write them.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a list of names, such as [\"aws\", \"gcp\"]")]
+pub(super) enum Words {
+    /// One text, with commas between the names.
+    One(String),
+    Many(Vec<String>),
+}
+
 pub(super) fn optional_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a list of names, such as [\"aws\", \"gcp\"]")]
-    enum Words {
-        One(String),
-        Many(Vec<String>),
-    }
     Ok(Option::<Words>::deserialize(deserializer)?.map(|words| match words {
         Words::One(text) => {
             text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
@@ -106,6 +110,11 @@ pub(super) fn switch_or_rate<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
         toml::Value::Float(rate) if (0.0..1.0).contains(&rate) => Ok(Some(rate > 0.0)),
         other => Err(D::Error::custom(format!("expected true, false or a rate from 0 to 1, found {other}"))),
     }
+}
+
+/// What `switch_or_rate` accepts.
+pub(super) fn switch_or_rate_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["boolean", "number", "null"], "minimum": 0, "exclusiveMaximum": 1 })
 }
 
 /// At most 60 characters of what the user wrote.

@@ -1,11 +1,12 @@
 //! The sections of a workload file, as written.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::file::scalar::{Scalar, optional_words, plain_text, switch_or_rate, words};
+use crate::file::scalar::{Scalar, Words, optional_words, plain_text, switch_or_rate, switch_or_rate_schema, words};
 
 /// A named model, a `config.json`, or sizes; sizes beside a named model replace its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSection {
     pub preset: Option<String>,
@@ -35,7 +36,7 @@ pub struct ModelSection {
     pub dense_layers: Option<Scalar>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingSection {
     pub task: Option<String>,
@@ -60,6 +61,7 @@ pub struct TrainingSection {
     pub compile: Option<bool>,
     pub cuda_graphs: Option<bool>,
     #[serde(deserialize_with = "switch_or_rate")]
+    #[schemars(schema_with = "switch_or_rate_schema")]
     pub dropout: Option<bool>,
     pub offload: Option<String>,
     pub framework: Option<String>,
@@ -67,6 +69,7 @@ pub struct TrainingSection {
     pub fsdp: Option<Scalar>,
     /// Traffic that the stack hides behind arithmetic: tensor-parallel, weight-gather.
     #[serde(deserialize_with = "optional_words")]
+    #[schemars(with = "Option<Words>")]
     pub overlap: Option<Vec<String>>,
     /// Bytes of gradients over bytes sent, such as 4 for 8 bits instead of 32.
     pub gradient_compression: Option<f64>,
@@ -75,17 +78,19 @@ pub struct TrainingSection {
     pub lora: LoraSection,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoraSection {
     pub rank: Option<Scalar>,
     #[serde(deserialize_with = "optional_words")]
+    #[schemars(with = "Option<Words>")]
     pub targets: Option<Vec<String>>,
     #[serde(deserialize_with = "switch_or_rate")]
+    #[schemars(schema_with = "switch_or_rate_schema")]
     pub dropout: Option<bool>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataSection {
     /// What a launch brings to the machines: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder here.
@@ -122,17 +127,18 @@ pub struct DataSection {
     pub pinned: Option<bool>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointSection {
     pub size: Option<String>,
     /// A length of time, or `choose`.
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub interval: Option<String>,
 }
 
 /// The job many times, with an index that the command turns into settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SweepSection {
     pub runs: Option<Scalar>,
@@ -143,24 +149,31 @@ pub struct SweepSection {
 }
 
 /// What the choice must keep to, as text: the plan reads it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsSection {
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub deadline: Option<String>,
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub budget: Option<String>,
     /// Certainty with which deadline and budget are kept.
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub confidence: Option<String>,
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub max_price: Option<String>,
     /// Dollars that an hour sooner is worth.
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub value_of_time: Option<String>,
     #[serde(deserialize_with = "words")]
+    #[schemars(with = "Words")]
     pub clouds: Vec<String>,
     #[serde(deserialize_with = "words")]
+    #[schemars(with = "Words")]
     pub regions: Vec<String>,
     pub gpus: Option<String>,
     pub objective: Option<String>,
@@ -173,7 +186,7 @@ pub struct LimitsSection {
 }
 
 /// A model that answers. One of the first six says how much.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServingSection {
     pub requests_per_second: Option<Scalar>,
@@ -188,13 +201,16 @@ pub struct ServingSection {
     pub prompt_tokens: Option<Scalar>,
     pub answer_tokens: Option<Scalar>,
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub time_to_first_token: Option<String>,
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub time_per_token: Option<String>,
     /// Of a month.
     pub hours: Option<Scalar>,
     /// In place of `hours`: once, such as `3d`.
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub duration: Option<String>,
     pub weights: Option<String>,
     pub kv_cache: Option<String>,
@@ -202,7 +218,7 @@ pub struct ServingSection {
 }
 
 /// Work for machines without GPU.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessingSection {
     /// Else those of the data.
@@ -217,11 +233,12 @@ pub struct ProcessingSection {
     pub writes: Option<String>,
     /// Work of a machine that is stored together, such as `10m`.
     #[serde(deserialize_with = "plain_text")]
+    #[schemars(with = "Option<Scalar>")]
     pub shard: Option<String>,
 }
 
 /// `[[phase]]` as written: what it says is laid over the sections above it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PhaseSection {
     pub name: String,

@@ -1,5 +1,6 @@
 //! `WorkloadFile`: what to run as a person writes it, in TOML or as flags laid over it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::file::error::WorkloadFileError;
@@ -11,7 +12,7 @@ use crate::file::sections::{
 use gpuplan_units::names::did_you_mean;
 
 /// A workload as written. Everything may be absent, so that flags and files have one type.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkloadFile {
     pub name: Option<String>,

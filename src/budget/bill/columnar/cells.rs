@@ -1,6 +1,6 @@
 //! `Cells`: the values of one column of a bill, row after row, as text; maps and lists as JSON.
 //!
-//! A value that is not there, or is one of several in its row, shows in the levels beside the values
+//! A value that is not there, or is one of several in its row, shows in the levels that go with the values
 //! (https://parquet.apache.org/docs/file-format/nestedencoding/).
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -29,7 +29,7 @@ impl Cells {
                 let parts = parts.iter().map(|(name, part)| Ok((name.clone(), leaf(part)?)));
                 Self::List(parts.collect::<Result<_, String>>()?)
             }
-            Shape::Deep => return Err("it holds lists within lists, which no export that is known has here".to_owned()),
+            Shape::Deep => return Err("it holds lists within lists, which no known export has here".to_owned()),
         })
     }
 
@@ -84,8 +84,8 @@ fn list(parts: &[(&str, Vec<Entry>)], into: &mut String) -> Result<(), String> {
         return Err(uneven());
     }
     let one = |entry: usize| {
-        let of = |(name, entries): &(&str, Vec<Entry>)| format!("{}:{}", Value::from(*name), json(&entries[entry]));
-        format!("{{{}}}", parts.iter().map(of).collect::<Vec<_>>().join(","))
+        let field = |(name, entries): &(&str, Vec<Entry>)| format!("{}:{}", Value::from(*name), json(&entries[entry]));
+        format!("{{{}}}", parts.iter().map(field).collect::<Vec<_>>().join(","))
     };
     into.push_str(&format!("[{}]", (0..count).map(one).collect::<Vec<_>>().join(",")));
     Ok(())
@@ -107,7 +107,7 @@ pub struct Leaf {
 impl Leaf {
     fn new(leaf: usize, group: &dyn RowGroupReader) -> Result<Self, String> {
         let column = group.metadata().column(leaf).column_descr_ptr();
-        let kind = Kind::of(&column)?;
+        let kind = Kind::of_column(&column)?;
         let reader = group.get_column_reader(leaf).map_err(|error| error.to_string())?;
         Ok(Self {
             values: values(reader, kind),

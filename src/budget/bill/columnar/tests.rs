@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bill::{ImportedBill, table};
-use crate::spent::day;
+use crate::charge::utc_day;
 
 type Tags = Option<Vec<(String, Option<String>)>>;
 
@@ -176,7 +176,7 @@ fn a_cost_and_usage_report_with_its_maps_is_read_to_the_nano_dollar() {
     assert_eq!(bills.iter().map(|bill| bill.month.as_str()).collect::<Vec<_>>(), ["2026-10", "2026-11"]);
     let charge = &bills[0].charges[0];
     assert_eq!(
-        (charge.costs.billed.unwrap().to_string().as_str(), charge.quantity, charge.run.as_deref()),
+        (charge.costs.billed.unwrap().to_string().as_str(), charge.quantity, charge.allocation.run.as_deref()),
         ("0.30", 1.5, Some("a"))
     );
 }
@@ -232,7 +232,7 @@ fn focus_has_exact_decimals_and_google_lists_of_labels_and_records() {
     let (format, _, bills) = imported(file_of(google, plain(), &[columns])).unwrap();
     let charge = &bills[0].charges[0];
     assert_eq!(
-        (format, charge.run.as_deref(), charge.costs.billed.unwrap().nanos()),
+        (format, charge.allocation.run.as_deref(), charge.costs.billed.unwrap().nanos()),
         (Format::Google, Some("b \"2\""), 1)
     );
     assert_eq!(format!("{:?}", charge.item), "Machines");
@@ -258,7 +258,7 @@ fn what_is_wrong_is_named_with_file_row_and_column() {
     assert!(missing.contains("the column `resource_tags` is missing: without the tag `gpuplan:run`"), "{missing}");
     assert!(
         said(file_of("message other { optional binary a (UTF8); }", plain(), &[vec![words("x", 1)]]))
-            .contains("no export that is known")
+            .contains("is not a known export")
     );
     let endless: Vec<Column> = cur("USD")
         .into_iter()
@@ -450,8 +450,8 @@ proptest! {
                 prop_assert!(format == Format::Cur && lines <= rows);
                 for (bill, charge) in bills.iter().flat_map(|bill| bill.charges.iter().map(move |charge| (bill, charge))) {
                     prop_assert!(charge.costs.billed.is_some() && charge.quantity > 0.0 && charge.quantity.is_finite());
-                    prop_assert!(charge.start <= charge.end && day(charge.start).starts_with(&bill.month), "{:?}", charge);
-                    prop_assert!(charge.run.as_ref().is_some_and(|run| !run.is_empty()));
+                    prop_assert!(charge.start <= charge.end && utc_day(charge.start).starts_with(&bill.month), "{:?}", charge);
+                    prop_assert!(charge.allocation.run.as_ref().is_some_and(|run| !run.is_empty()));
                 }
             }
         }

@@ -31,7 +31,7 @@ const JULIAN_DAY_OF_1970: i128 = 2_440_588;
 const NANOS_OF_A_DAY: i128 = 86_400_000_000_000;
 
 impl Kind {
-    pub fn of(column: &ColumnDescriptor) -> Result<Self, String> {
+    pub fn of_column(column: &ColumnDescriptor) -> Result<Self, String> {
         match column.logical_type_ref() {
             Some(LogicalType::Decimal(decimal)) => Self::decimal(decimal.scale),
             Some(LogicalType::Timestamp(time)) => Ok(match time.unit {
@@ -48,7 +48,7 @@ impl Kind {
                 | LogicalType::Json
                 | LogicalType::Unknown,
             ) => Ok(Self::Plain),
-            Some(other) => Err(format!("its type {other:?} is in no export that is known")),
+            Some(other) => Err(format!("its type {other:?} is in no known export")),
             None => Self::converted(column),
         }
     }
@@ -67,7 +67,7 @@ impl Kind {
             ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64 => {
                 Ok(Self::Plain)
             }
-            other => Err(format!("its type {other} is in no export that is known")),
+            other => Err(format!("its type {other} is in no known export")),
         }
     }
 
@@ -101,9 +101,9 @@ impl Written for i32 {
         match kind {
             Kind::Unsigned => into.push_str(&self.cast_unsigned().to_string()),
             Kind::Date => {
-                let day =
-                    Date::constant(1970, 1, 1).checked_add(Span::new().try_days(*self).map_err(|_| no_time(*self))?);
-                into.push_str(&day.map_err(|_| no_time(*self))?.to_string());
+                let day = Date::constant(1970, 1, 1)
+                    .checked_add(Span::new().try_days(*self).map_err(|_| invalid_time(*self))?);
+                into.push_str(&day.map_err(|_| invalid_time(*self))?.to_string());
             }
             _ => return i64::from(*self).write(kind, into),
         }
@@ -174,7 +174,7 @@ fn floating(
 
 fn bytes(bytes: &[u8], kind: Kind, into: &mut String) -> Result<(), String> {
     match kind {
-        Kind::Plain => into.push_str(std::str::from_utf8(bytes).map_err(|error| format!("it is no text: {error}"))?),
+        Kind::Plain => into.push_str(std::str::from_utf8(bytes).map_err(|error| format!("it is not text: {error}"))?),
         Kind::Decimal(digits) => {
             decimal(big_endian(bytes).ok_or("it has more digits than this program counts")?, digits, into);
         }
@@ -205,12 +205,12 @@ fn decimal(value: i128, digits: usize, into: &mut String) {
     }
 }
 
-fn no_time(value: impl std::fmt::Display) -> String {
-    format!("{value} is no time of this calendar")
+fn invalid_time(value: impl std::fmt::Display) -> String {
+    format!("{value} is not a valid time")
 }
 
 fn time(nanos: i128, into: &mut String) -> Result<(), String> {
-    let time = Timestamp::from_nanosecond(nanos).map_err(|_| no_time(nanos))?;
+    let time = Timestamp::from_nanosecond(nanos).map_err(|_| invalid_time(nanos))?;
     into.push_str(&time.to_string());
     Ok(())
 }
@@ -246,9 +246,9 @@ mod tests {
         assert_eq!(written(1_790_812_800_000_i64, MILLIS), "2026-10-01T00:00:00Z");
         assert_eq!(written(1_790_812_800_000_001_i64, MICROS), "2026-10-01T00:00:00.000001Z");
         assert_eq!(written(-1_i64, NANOS), "1969-12-31T23:59:59.999999999Z");
-        assert_eq!(written(i64::MAX, MILLIS), "error: 9223372036854775807000000 is no time of this calendar");
+        assert_eq!(written(i64::MAX, MILLIS), "error: 9223372036854775807000000 is not a valid time");
         assert_eq!([20_727, -1].map(|day| written(day, Kind::Date)), ["2026-10-01", "1969-12-31"]);
-        assert!(written(i32::MAX, Kind::Date).contains("no time"));
+        assert!(written(i32::MAX, Kind::Date).contains("not a valid time"));
         let mut old = Int96::new();
         old.set_data(1_000_000_000, 0, 2_440_589);
         assert_eq!(written(old, Kind::Plain), "1970-01-02T00:00:01Z");
@@ -259,6 +259,6 @@ mod tests {
         );
         assert_eq!((written(0.1_f32, Kind::Plain).as_str(), number(f64::NAN).as_str()), ("0.1", "NaN"));
         assert_eq!(written(-1_i32, Kind::Unsigned), "4294967295");
-        assert!(written(ByteArray::from(vec![0xff]), Kind::Plain).starts_with("error: it is no text"));
+        assert!(written(ByteArray::from(vec![0xff]), Kind::Plain).starts_with("error: it is not text"));
     }
 }

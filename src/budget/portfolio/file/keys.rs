@@ -2,89 +2,158 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
 use gpuplan_workload::file::{LimitsSection, Scalar};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct File {
+pub struct PortfolioFile {
+    /// Default: `portfolio`.
     pub name: Option<String>,
+    /// `USD`: prices are in dollars, and no rate of exchange is assumed.
+    #[schemars(with = "Option<String>")]
     pub currency: Option<Spanned<String>>,
+    /// `excluded`, or the percentage that is added to every amount, such as `19 %`.
+    #[schemars(with = "Option<Scalar>")]
     pub tax: Option<Spanned<Scalar>>,
+    /// US dollars for everything.
+    #[schemars(with = "Option<Scalar>")]
     pub budget: Option<Spanned<Scalar>>,
+    /// The first month, such as `2027-01`.
+    #[schemars(with = "Option<String>")]
     pub start: Option<Spanned<String>>,
+    /// 1 to 120.
+    #[schemars(with = "Option<i64>")]
     pub months: Option<Spanned<i64>>,
+    /// Percentage by which the data may turn out larger or smaller.
+    #[schemars(with = "Option<Scalar>")]
     pub data_spread: Option<Spanned<Scalar>>,
     #[serde(default)]
+    #[schemars(with = "Vec<TeamSection>")]
     pub team: Vec<Spanned<TeamSection>>,
     #[serde(default)]
-    pub run: Vec<Spanned<Section>>,
+    #[schemars(with = "Vec<RunSection>")]
+    pub run: Vec<Spanned<RunSection>>,
     #[serde(default)]
+    #[schemars(with = "Vec<CommitmentSection>")]
     pub commitment: Vec<Spanned<CommitmentSection>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TeamSection {
     pub name: String,
+    /// US dollars.
+    #[schemars(with = "Option<Scalar>")]
     pub budget: Option<Spanned<Scalar>>,
 }
 
-/// A run or a phase of one.
-#[derive(Deserialize)]
+/// A run or a phase of one. What it costs comes from exactly one of `workload`, `plan` and `usd_per_hour`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Section {
+pub struct RunSection {
     pub name: Option<String>,
+    /// Name of a `[[team]]`.
+    #[schemars(with = "Option<String>")]
     pub team: Option<Spanned<String>>,
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
+    /// Workload file to be planned; its path is relative to the portfolio.
+    #[schemars(with = "Option<String>")]
     pub workload: Option<Spanned<String>>,
+    /// Laid over the limits of the workload file.
     pub limits: Option<LimitsSection>,
+    /// Plan as `gpuplan plan --output json` wrote it; its path is relative to the portfolio.
+    #[schemars(with = "Option<String>")]
     pub plan: Option<Spanned<String>>,
+    /// Of a plan in that file. Default: the recommended one.
     pub id: Option<String>,
+    /// Stated price of one machine.
+    #[schemars(with = "Option<Scalar>")]
     pub usd_per_hour: Option<Spanned<Scalar>>,
+    /// Stated time of all machines together, once: hours, or a duration such as `12h` or `3d`.
+    #[schemars(with = "Option<Scalar>")]
     pub hours: Option<Spanned<Scalar>>,
+    /// What nine of ten such runs stay under. Default: `hours`.
+    #[schemars(with = "Option<Scalar>")]
     pub hours_p90: Option<Spanned<Scalar>>,
+    /// Machines. Default: 1.
+    #[schemars(with = "Option<i64>")]
     pub nodes: Option<Spanned<i64>>,
     pub cloud: Option<String>,
     pub region: Option<String>,
     pub instance_type: Option<String>,
     pub gpu: Option<String>,
+    /// Default: 1.
+    #[schemars(with = "Option<i64>")]
     pub gpus_per_node: Option<Spanned<i64>>,
+    /// Default: `on-demand`.
+    #[schemars(with = "Option<String>")]
     pub purchase: Option<Spanned<String>>,
+    /// Of the stated price.
     pub source: Option<String>,
+    /// Day of the stated price, such as `2026-10-01`.
+    #[schemars(with = "Option<Scalar>")]
     pub as_of: Option<Spanned<Scalar>>,
+    /// Times that it is done, 1 to 10000. Default: 1.
+    #[schemars(with = "Option<i64>")]
     pub repeats: Option<Spanned<i64>>,
+    /// The first month. Default: the month after what it waits for, or the first of the portfolio.
+    #[schemars(with = "Option<String>")]
     pub start: Option<Spanned<String>>,
+    /// Months over which its cost is spread evenly. Default: 1.
+    #[schemars(with = "Option<i64>")]
     pub months: Option<Spanned<i64>>,
+    /// Runs and phases that must have ended.
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     pub after: Vec<Spanned<String>>,
     #[serde(default)]
-    pub phase: Vec<Spanned<Section>>,
+    #[schemars(with = "Vec<RunSection>")]
+    pub phase: Vec<Spanned<RunSection>>,
 }
 
-#[derive(Deserialize)]
+/// A reservation or a savings plan that runs share.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommitmentSection {
     pub name: String,
+    /// `reservation` or `savings-plan`.
+    #[schemars(with = "String")]
     pub kind: Spanned<String>,
     pub cloud: String,
+    /// Default: every region.
     pub region: Option<String>,
+    /// Of a reservation.
     pub instance_type: Option<String>,
+    /// Of a savings plan: beginnings of the names of its machines. Default: all.
     #[serde(default)]
     pub machines: Vec<String>,
+    /// Of a reservation.
+    #[schemars(with = "Option<i64>")]
     pub nodes: Option<Spanned<i64>>,
+    /// Of one machine of a reservation, or what a savings plan commits to spend.
+    #[schemars(with = "Scalar")]
     pub usd_per_hour: Spanned<Scalar>,
+    /// Of a savings plan: off the on-demand price.
+    #[schemars(with = "Option<Scalar>")]
     pub percent: Option<Spanned<Scalar>>,
+    /// Default: the first month of the portfolio.
+    #[schemars(with = "Option<String>")]
     pub start: Option<Spanned<String>>,
+    /// Default: all months of the portfolio.
+    #[schemars(with = "Option<i64>")]
     pub months: Option<Spanned<i64>>,
     pub source: Option<String>,
+    /// Day of the price, such as `2026-10-01`.
+    #[schemars(with = "Option<Scalar>")]
     pub as_of: Option<Spanned<Scalar>>,
 }
 
-impl Section {
+impl RunSection {
     /// Whether it says of itself what is to be done, or when.
     pub fn is_work(&self) -> bool {
         [&self.workload, &self.plan, &self.start].iter().any(|key| key.is_some())

@@ -75,10 +75,10 @@ fn what_cannot_be_meant_is_refused_with_its_line() {
         ("currency = \"USD\"", "currency = \"EUR\"", "no rate of exchange is assumed"),
         ("tax = \"19 %\"", "tax = \"some\"", "neither `excluded` nor a percentage"),
         ("after = [\"pretrain\"]", "after = [\"pretran\"]", "no run or phase is called `pretran`"),
-        ("hours = \"2d\"", "hours = \"soon\"", "no length of time"),
+        ("hours = \"2d\"", "hours = \"soon\"", "not a valid duration; try 240 or 10d"),
         ("usd_per_hour = \"98.32\"", "usd_per_hour = \"lots\"", "usd_per_hour: `lots` is not an amount"),
-        ("as_of = 2026-10-01", "as_of = \"then\"", "`then` is no day"),
-        ("start = \"2027-01\"", "start = \"January\"", "`January` is no month"),
+        ("as_of = 2026-10-01", "as_of = \"then\"", "`then` is not a valid day; try 2026-10-01"),
+        ("start = \"2027-01\"", "start = \"January\"", "`January` is not a valid month; try 2027-01"),
     ] {
         let text = GOOD.replace("after = [\"base\"]", "").replace(good, bad);
         let (line, detail, hint) = refused(&text);

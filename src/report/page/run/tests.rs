@@ -2,10 +2,8 @@
 
 #![cfg(test)]
 
-use std::collections::BTreeMap;
-
 use super::*;
-use gpuplan_budget::{Charge, Costs, Item, Nature};
+use gpuplan_budget::{Allocation, Charge, Costs, Item, Nature, Resource};
 use gpuplan_units::UsdPerHour;
 
 /// From the first to the third hour, on spot.
@@ -31,19 +29,10 @@ pub(super) fn charge(item: Item, cost: &str) -> Charge {
         id: String::new(),
         nature: Nature::Actual,
         item,
-        run: None,
-        team: None,
-        tags: BTreeMap::new(),
+        allocation: Allocation::default(),
         start: Timestamp::UNIX_EPOCH,
         end: Timestamp::UNIX_EPOCH,
-        cloud: "c".to_owned(),
-        region: Some("r".to_owned()),
-        zone: None,
-        resource: None,
-        instance_type: None,
-        gpu: None,
-        gpus: None,
-        purchase: None,
+        resource: Resource { cloud: "c".to_owned(), region: Some("r".to_owned()), ..Resource::default() },
         quantity: 1.0,
         unit: "GB".to_owned(),
         unit_price: cost,

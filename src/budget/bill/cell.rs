@@ -1,0 +1,83 @@
+//! One cell of an export, whoever wrote it: names of columns and tags, the run in a list of tags, moments, exact numbers in JSON.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+/// Letters and digits alone: `lineItem/UnblendedCost` and `line_item_unblended_cost` are one column.
+pub fn normalized(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
+}
+
+/// Whether a tag, label or column is the mark of a run: `gpuplan:run` in every spelling that exports have, such as
+/// `resource_tags_user_gpuplan_run` and `user_gpuplan_run`.
+pub fn is_run_tag(name: &str) -> bool {
+    normalized(name).ends_with("gpuplanrun")
+}
+
+/// From `{"gpuplan:run": "a"}`, or `[{"key": "gpuplan_run", "value": "a"}]` as Google writes labels.
+pub fn run_of_tags(tags: &Value) -> Option<String> {
+    let found = match tags {
+        Value::Object(tags) => tags.iter().find(|(name, _)| is_run_tag(name)).and_then(|(_, value)| value.as_str()),
+        Value::Array(labels) => labels
+            .iter()
+            .find(|label| label["key"].as_str().is_some_and(is_run_tag))
+            .and_then(|label| label["value"].as_str()),
+        _ => None,
+    };
+    found.filter(|run| !run.is_empty()).map(str::to_owned)
+}
+
+/// `2026-10-01T00:00:00Z`, `2026-10-01 00:00:00 UTC`, `2026-10-01`, and `10/01/2026` as Azure writes it.
+pub fn parse_moment(text: &str) -> Option<Timestamp> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Some(time);
+    }
+    let text = text.trim_end_matches("UTC").trim_end();
+    let in_utc = |time: DateTime| time.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    if let Ok(time) = text.parse::<DateTime>() {
+        return in_utc(time);
+    }
+    let mut parts = text.splitn(3, '/').map(|part| part.parse::<i16>().ok());
+    let (month, day, year) = (parts.next()??, parts.next()??, parts.next()??);
+    in_utc(Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?.at(0, 0, 0, 0))
+}
+
+/// The same JSON with every number as a text, digit by digit: amounts are read without binary floating point.
+pub fn numbers_as_text(json: &str) -> String {
+    let (mut out, mut in_text, mut is_escaped, mut in_number) =
+        (String::with_capacity(json.len() + 16), false, false, false);
+    for letter in json.chars() {
+        if in_text {
+            in_text = is_escaped || letter != '"';
+            is_escaped = !is_escaped && letter == '\\';
+        } else {
+            let counts =
+                letter.is_ascii_digit() || letter == '-' || (in_number && matches!(letter, '+' | '.' | 'e' | 'E'));
+            if counts != in_number {
+                out.push('"');
+                in_number = counts;
+            }
+            in_text = letter == '"';
+        }
+        out.push(letter);
+    }
+    if in_number {
+        out.push('"');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        assert_eq!(
+            numbers_as_text(r#"{"a":-1.5e-3,"b":[1,2],"c":"x 1 \" 2"}"#),
+            r#"{"a":"-1.5e-3","b":["1","2"],"c":"x 1 \" 2"}"#
+        );
+    }
+}

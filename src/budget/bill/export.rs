@@ -1,0 +1,98 @@
+//! What every reader of a bill shares: whose export it is, where something stands in it, what goes wrong, and what comes out.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::charge::Charge;
+
+/// One account, one month, of one import.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImportedBill {
+    /// Of what was imported: the hash of the files, cloud, account and month.
+    pub id: String,
+    pub cloud: String,
+    pub account: String,
+    /// `2026-10`.
+    pub month: String,
+    /// Lines of runs, added up by run, day and item.
+    pub charges: Vec<Charge>,
+}
+
+/// Whose export it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// AWS Cost and Usage Report, 2.0 or legacy.
+    Cur,
+    /// FinOps Open Cost and Usage Specification.
+    Focus,
+    /// Google Cloud Billing export.
+    Google,
+    /// Azure cost and usage details.
+    Azure,
+}
+
+impl Format {
+    pub const ALL: [Self; 4] = [Self::Cur, Self::Focus, Self::Google, Self::Azure];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cur => "cur",
+            Self::Focus => "focus",
+            Self::Google => "google",
+            Self::Azure => "azure",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == text)
+    }
+}
+
+/// Where in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    File,
+    Line(u64),
+    /// Of Parquet, which has no lines; the first is 1, counted over all groups of rows.
+    Row(u64),
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => Ok(()),
+            Self::Line(line) => write!(f, " line {line}"),
+            Self::Row(row) => write!(f, " row {row}"),
+        }
+    }
+}
+
+/// Why an export cannot be read. Nothing of it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BillError {
+    /// The export is made again with it.
+    #[error("{file}{at}: the column `{column}` is missing{why}")]
+    Missing { file: String, at: Position, column: String, why: &'static str },
+    /// The file is mended, or another one taken.
+    #[error("{file}{at}, column `{column}`: {detail}")]
+    Cell { file: String, at: Position, column: String, detail: String },
+    #[error("{file}{at}: {detail}")]
+    Place { file: String, at: Position, detail: String },
+    #[error(
+        "{file} is not a known export (AWS CUR 2.0, FOCUS, Google Cloud Billing, Azure cost details): its columns fit none of them"
+    )]
+    Unknown { file: String },
+    #[error("{file}: the sum is more than this program can count")]
+    TooLarge { file: String },
+}
+
+impl BillError {
+    pub fn cell(file: &str, line: u64, column: &str, detail: impl Into<String>) -> Self {
+        Self::Cell { file: file.to_owned(), at: Position::Line(line), column: column.to_owned(), detail: detail.into() }
+    }
+
+    pub fn line(file: &str, line: u64, detail: impl Into<String>) -> Self {
+        Self::Place { file: file.to_owned(), at: Position::Line(line), detail: detail.into() }
+    }
+}

@@ -1,0 +1,355 @@
+//! `Budget`: the whole answer to a portfolio, and its lines as charges.
+
+mod sensitivity;
+mod terms;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::charge::{Allocation, Charge, Costs, Nature, Resource};
+pub use crate::portfolio::budget::sensitivity::SensitivityBar;
+use crate::portfolio::budget::sensitivity::sensitivity_bars;
+pub use crate::portfolio::budget::terms::{OtherCloudCost, TermCommitment};
+use crate::portfolio::budget::terms::{other_clouds, term_commitments};
+use crate::portfolio::calendar::Month;
+pub use crate::portfolio::coverage::CommitmentFigures;
+use crate::portfolio::lines::{BudgetLine, BudgetLines, CostedPhase, LineOrigin};
+use crate::portfolio::planned::Once;
+use crate::portfolio::simulation::draws::{DRAWS, chance_within, quantiles};
+pub use crate::portfolio::simulation::groups::CostGroup;
+use crate::portfolio::simulation::groups::GroupBy;
+use crate::portfolio::simulation::{
+    AVAILABILITY_IN_COMMON, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
+};
+use crate::portfolio::{Phase, Portfolio, PortfolioError};
+use gpuplan_plan::document::InputsRecord;
+use gpuplan_units::{Quantiles, Usd};
+
+/// Of the document that `budget --output json` writes.
+const VERSION: u32 = 1;
+
+/// What a portfolio costs, as `budget --output json` writes it. The lines add up to `total.cost_usd.expected` to the
+/// nano-dollar.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Budget {
+    pub version: u32,
+    pub generated_at: Timestamp,
+    pub name: String,
+    /// Of every amount: `USD`.
+    pub currency: &'static str,
+    /// `excluded`, or the share that is in every amount but the figures of phases, which are before tax.
+    pub tax: String,
+    #[serde(flatten)]
+    pub period: Period,
+    pub inputs: InputsRecord,
+    pub total: BudgetTotal,
+    #[serde(flatten)]
+    pub breakdown: Breakdown,
+    pub phases: Vec<PhaseFigures>,
+    pub commitments: Vec<CommitmentFigures>,
+    #[serde(flatten)]
+    pub alternatives: Alternatives,
+    /// Longest first.
+    pub sensitivity: Vec<SensitivityBar>,
+    pub lines: Vec<BudgetLine>,
+    pub assumptions: Vec<String>,
+}
+
+/// The months of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Period {
+    pub start: Month,
+    pub months: u32,
+}
+
+/// The whole cost, and how likely it stays within the budget.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct BudgetTotal {
+    pub cost_usd: Quantiles<Usd>,
+    /// Null: none is stated.
+    pub budget_usd: Option<Usd>,
+    pub chance_within_budget: Option<f64>,
+    /// Mean of the draws: near the total where the draws are right.
+    pub mean_of_draws_usd: Usd,
+}
+
+/// The whole cost divided in four ways. Percentiles of parts do not add up.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Breakdown {
+    pub by_month: Vec<CostGroup>,
+    pub by_team: Vec<CostGroup>,
+    pub by_cloud: Vec<CostGroup>,
+    pub by_gpu: Vec<CostGroup>,
+}
+
+/// What the same work would cost otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Alternatives {
+    /// The machines of some phases committed to for years.
+    pub promises: Vec<TermCommitment>,
+    /// Each phase on other clouds.
+    pub elsewhere: Vec<OtherCloudCost>,
+}
+
+/// A phase with what it is expected to cost.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PhaseFigures {
+    pub phase: String,
+    pub team: String,
+    #[serde(flatten)]
+    pub period: Period,
+    pub repeats: u32,
+    /// Id of its plan; null for stated rates.
+    pub plan: Option<String>,
+    /// What was asked, as a workload file says it, to compare budgets by; absent for stated rates.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub question: Value,
+    pub cloud: String,
+    pub gpu: Option<String>,
+    pub nodes: u32,
+    pub purchase: String,
+    /// Of all times together, before tax and after commitments.
+    pub cost_usd: Quantiles<Usd>,
+    /// Of one time.
+    pub run_hours: Quantiles<f64>,
+    /// Of one time.
+    pub cost_each_usd: Quantiles<Usd>,
+}
+
+/// `once` has one for each phase, in their order.
+pub fn budget(
+    portfolio: &Portfolio,
+    once: &[Once],
+    inputs: InputsRecord,
+    now: Timestamp,
+    seed: u64,
+) -> Result<Budget, PortfolioError> {
+    let costed: Vec<CostedPhase> =
+        portfolio.phases.iter().zip(once).map(|(phase, once)| CostedPhase { phase, once }).collect();
+    let beyond = |line, what: &str| {
+        let detail = format!("{what} costs more than this program can count");
+        PortfolioError::at(line, detail, "check `usd_per_hour`, `nodes`, `hours` and `repeats`")
+    };
+    // Sums and taxes of what is countable together are countable.
+    let mut whole = 0.0;
+    for CostedPhase { phase, once } in &costed {
+        let elsewhere = once.elsewhere.iter().map(|elsewhere| elsewhere.cost);
+        let most = elsewhere.chain([once.cost]).map(|cost| cost.expected.max(cost.p50).max(cost.p90)).max();
+        whole += most.map_or(0.0, Usd::dollars) * f64::from(phase.repeats);
+        Usd::from_dollars(whole)
+            .ok_or_else(|| beyond(phase.line, &format!("with `{}` the portfolio", phase.path())))?;
+    }
+    // Far out in their distribution draws may be beyond it all the same.
+    counted(portfolio, &costed, inputs, now, seed).ok_or_else(|| beyond(1, "in an unlucky case the portfolio"))
+}
+
+/// `None`: beyond counting.
+fn counted(
+    portfolio: &Portfolio,
+    costed: &[CostedPhase],
+    inputs: InputsRecord,
+    now: Timestamp,
+    seed: u64,
+) -> Option<Budget> {
+    let this_month = Month::of(now);
+    let BudgetLines { mut lines, covered } = BudgetLines::new(portfolio, costed);
+    let mut simulated = simulate(portfolio, costed, this_month, seed)?;
+    let total = total(portfolio, &lines, &mut simulated)?;
+    let by_phase = phase_sums(&lines);
+    spread_lines(&mut lines, costed, &by_phase, &simulated, total.cost_usd)?;
+    let covered = covered.into_iter().zip(&simulated.chances_of_loss).zip(&portfolio.commitments);
+    let commitments =
+        covered.map(|((covered, loss), commitment)| commitment.figures(portfolio, covered, *loss)).collect();
+    let [by_month, by_team, by_cloud, by_gpu] =
+        GroupBy::ALL.map(|by| simulated.groups.costs(by, &lines, &portfolio.teams));
+    Some(Budget {
+        version: VERSION,
+        generated_at: now,
+        name: portfolio.name.clone(),
+        currency: "USD",
+        tax: tax_text(portfolio),
+        period: Period { start: portfolio.start, months: portfolio.months },
+        inputs,
+        total,
+        breakdown: Breakdown { by_month: by_month?, by_team: by_team?, by_cloud: by_cloud?, by_gpu: by_gpu? },
+        phases: phase_figures(costed, &by_phase, &simulated)?,
+        commitments,
+        alternatives: Alternatives {
+            promises: term_commitments(portfolio, costed)?,
+            elsewhere: other_clouds(costed, portfolio.tax)?,
+        },
+        sensitivity: sensitivity_bars(portfolio, costed, this_month)?,
+        lines,
+        assumptions: assumptions(portfolio, costed),
+    })
+}
+
+fn total(portfolio: &Portfolio, lines: &[BudgetLine], simulated: &mut Simulated) -> Option<BudgetTotal> {
+    let expected: Usd = lines.iter().map(|line| line.amount.cost_usd).sum();
+    let draws = &mut simulated.groups.total;
+    let mean = draws.iter().sum::<f64>() / DRAWS as f64;
+    let chance_within_budget = portfolio.budget.map(|budget| chance_within(draws, budget));
+    Some(BudgetTotal {
+        cost_usd: quantiles(draws, expected)?,
+        budget_usd: portfolio.budget,
+        chance_within_budget,
+        mean_of_draws_usd: Usd::from_dollars((mean * 100.0).round() / 100.0)?,
+    })
+}
+
+fn tax_text(portfolio: &Portfolio) -> String {
+    match portfolio.tax.millionths {
+        0 => "excluded".to_owned(),
+        // Four digits are all that a percentage may have.
+        millionths => format!("{} %", millionths as f64 / 1e4),
+    }
+}
+
+/// What each phase costs in each month.
+type PhaseSums = BTreeMap<(usize, Month), Usd>;
+
+fn phase_sums(lines: &[BudgetLine]) -> PhaseSums {
+    let mut sums = PhaseSums::new();
+    for line in lines {
+        if let LineOrigin::Phase(phase) = line.origin {
+            let sum = sums.entry((phase, line.month)).or_default();
+            *sum = *sum + line.amount.cost_usd;
+        }
+    }
+    sums
+}
+
+/// Percentiles of each line from the draws of what it belongs to: its lines move together. `None`: beyond counting.
+fn spread_lines(
+    lines: &mut [BudgetLine],
+    costed: &[CostedPhase],
+    by_phase: &PhaseSums,
+    simulated: &Simulated,
+    total: Quantiles<Usd>,
+) -> Option<()> {
+    for line in lines {
+        let (month, cost) = (line.month, line.amount.cost_usd);
+        let (p50, p90) = match line.origin {
+            LineOrigin::Phase(phase) => match by_phase.get(&(phase, month)) {
+                Some(sum) if *sum > Usd::ZERO => {
+                    let drawn = simulated.parts[phase][month.since(costed[phase].phase.start) as usize];
+                    (drawn.p50 / sum.dollars(), drawn.p90 / sum.dollars())
+                }
+                _ => (1.0, 1.0),
+            },
+            LineOrigin::Commitment(at) => {
+                let drawn = simulated.unused[at].get(&month).filter(|_| cost > Usd::ZERO);
+                drawn.map_or((1.0, 1.0), |drawn| (drawn.p50 / cost.dollars(), drawn.p90 / cost.dollars()))
+            }
+            LineOrigin::Tax if total.expected == Usd::ZERO => (1.0, 1.0),
+            LineOrigin::Tax => {
+                let expected = total.expected.dollars();
+                (total.p50.dollars() / expected, total.p90.dollars() / expected)
+            }
+        };
+        let scaled = |ratio: f64| Usd::from_dollars(cost.dollars() * ratio);
+        (line.amount.p50_usd, line.amount.p90_usd) = (scaled(p50)?, scaled(p90)?);
+    }
+    Some(())
+}
+
+fn phase_figures(costed: &[CostedPhase], by_phase: &PhaseSums, simulated: &Simulated) -> Option<Vec<PhaseFigures>> {
+    let one = |(at, CostedPhase { phase, once }): (usize, &CostedPhase)| {
+        let cost_usd = Quantiles {
+            expected: phase.in_months().filter_map(|month| by_phase.get(&(at, month)).copied()).sum(),
+            p50: Usd::from_dollars(simulated.phases[at].p50)?,
+            p90: Usd::from_dollars(simulated.phases[at].p90)?,
+        };
+        Some(figures(phase, once, cost_usd))
+    };
+    costed.iter().enumerate().map(one).collect()
+}
+
+fn figures(phase: &Phase, once: &Once, cost_usd: Quantiles<Usd>) -> PhaseFigures {
+    PhaseFigures {
+        phase: phase.path(),
+        team: phase.team.clone(),
+        period: Period { start: phase.start, months: phase.months },
+        repeats: phase.repeats,
+        plan: once.plan.clone(),
+        question: once.question.clone(),
+        cloud: once.machines.cloud.clone(),
+        gpu: once.machines.gpu.clone(),
+        nodes: once.machines.nodes,
+        purchase: once.machines.purchase.clone(),
+        cost_usd,
+        run_hours: once.hours,
+        cost_each_usd: once.cost,
+    }
+}
+
+fn assumptions(portfolio: &Portfolio, costed: &[CostedPhase]) -> Vec<String> {
+    let mut assumed = vec![
+        format!("{DRAWS} draws; the cost of each run goes through the mean, median and 90th percentile of its plan"),
+        "runs that share a workload share the error of its estimate; the fortune of every run and repeat is drawn separately".to_owned(),
+    ];
+    if costed.iter().any(|costed| costed.once.is_spot()) {
+        assumed.push(format!(
+            "a bad spot month hits all: {AVAILABILITY_IN_COMMON} of the fortune on spot is common to a month, as four pairs of AWS pools had \
+             in 2022"
+        ));
+        assumed.push(format!(
+            "spot prices wander by {SPOT_PRICE_STEP} of their logarithm a month, {SPOT_PRICE_IN_COMMON:.2} of the variance in common, as \
+             Google Cloud's did from 2024 to 2026; on-demand prices stay"
+        ));
+    }
+    if portfolio.tax.millionths == 0 {
+        assumed.push("amounts are in US dollars without tax".to_owned());
+    }
+    assumed
+}
+
+/// The lines as forecast charges, for exports.
+pub fn charges(budget: &Budget) -> Vec<Charge> {
+    budget.lines.iter().map(forecast_charge).collect()
+}
+
+fn forecast_charge(line: &BudgetLine) -> Charge {
+    let BudgetLine { machines, amount, basis, .. } = line;
+    let cost = amount.cost_usd;
+    Charge {
+        id: line.id.clone(),
+        nature: Nature::Forecast { p50: amount.p50_usd, p90: amount.p90_usd },
+        item: line.item,
+        allocation: Allocation {
+            run: line.run.as_ref().map(|run| match &line.phase {
+                Some(phase) if phase != run => format!("{run}/{phase}"),
+                _ => run.clone(),
+            }),
+            team: line.team.clone(),
+            tags: line.tags.clone(),
+        },
+        start: line.month.begin(),
+        end: line.month.ahead(1).begin(),
+        resource: Resource {
+            cloud: machines.cloud.clone(),
+            region: machines.region.clone(),
+            zone: machines.zone_id.clone(),
+            id: None,
+            instance_type: machines.instance_type.clone(),
+            gpu: machines.gpu.clone(),
+            gpus: machines.gpus_per_node.map(f64::from),
+            purchase: machines.purchase.clone(),
+        },
+        quantity: amount.quantity,
+        unit: amount.unit.clone(),
+        unit_price: amount.unit_price_usd,
+        costs: Costs { list: cost, contracted: cost, effective: cost, billed: None },
+        waste: None,
+        source: basis.source.clone(),
+        priced_at: basis.priced_at,
+        assumption: basis.assumption.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

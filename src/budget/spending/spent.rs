@@ -1,0 +1,379 @@
+//! What was spent, added up: by run, team, day or tag, with what of it was wasted, what bills say, and what a million tokens cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::bill::ImportedBill;
+use crate::charge::{Charge, Costs, Item, UNALLOCATED, Waste, utc_day};
+use crate::spending::actual::RunFacts;
+use gpuplan_runstore::Expected;
+use gpuplan_units::Usd;
+
+/// Cloud of rehearsals: nothing of theirs was paid.
+pub const REHEARSAL: &str = "fake";
+
+/// What is known of a run besides its charges, as the ledger keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunKnown {
+    /// Of `RunFacts`, with the name before it: `NAME@KEY`.
+    pub key: String,
+    pub run: String,
+    /// Who rents its machines; empty: unknown.
+    #[serde(default)]
+    pub cloud: String,
+    /// In the words of `status`; `None`: it still runs, or nobody knows.
+    pub outcome: Option<String>,
+    #[serde(default)]
+    pub team: Option<String>,
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    #[serde(default)]
+    pub expected: Option<Expected>,
+    #[serde(default)]
+    pub actual: Option<Actual>,
+}
+
+/// What became of a run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Actual {
+    /// From the request to the end.
+    pub hours: f64,
+    /// Paid hours of all its machines together.
+    pub machine_hours: f64,
+    /// Of work that counts, on each machine, and as planned.
+    pub work_hours: f64,
+    pub planned_work_hours: f64,
+    pub nodes: u32,
+    #[serde(with = "gpuplan_units::money::signed_usd")]
+    pub cost_usd: Usd,
+    /// Of it, for machines; `None`: all of it, as an older version counted.
+    #[serde(default)]
+    pub machines_usd: Option<Usd>,
+    /// Of one machine, at the place that the plan chose.
+    #[serde(with = "gpuplan_units::money::signed_usd")]
+    pub planned_rate_usd: Usd,
+    pub interruptions: u32,
+}
+
+impl RunKnown {
+    pub fn of(facts: &RunFacts, actual: Option<Actual>) -> Self {
+        Self {
+            key: format!("{}@{}", facts.run, facts.key),
+            run: facts.run.clone(),
+            cloud: facts.cloud.clone().unwrap_or_default(),
+            outcome: facts.outcome.clone(),
+            team: facts.team(),
+            tags: facts.tags.clone(),
+            expected: facts.expected.clone(),
+            actual,
+        }
+    }
+
+    /// It ended, and not well. What it did is of no use unless it is gone on with.
+    fn has_failed(&self) -> bool {
+        self.outcome.as_deref().is_some_and(|outcome| outcome != "completed" && outcome != "interrupted")
+    }
+
+    /// Tokens that its money bought: those of a completed run.
+    fn tokens(&self) -> Option<f64> {
+        let is_completed = self.outcome.as_deref() == Some("completed");
+        self.expected.as_ref().filter(|_| is_completed).and_then(|expected| expected.tokens)
+    }
+}
+
+/// A charge as it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Line {
+    #[serde(flatten)]
+    pub charge: Charge,
+    /// It grows still and is not in the ledger yet.
+    pub so_far: bool,
+    /// A line of a cloud's bill: its amounts are shown next to those of the runs and never added to them.
+    pub of_bill: bool,
+}
+
+/// What charges are added up by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    Run,
+    Team,
+    Day,
+    Tag(String),
+}
+
+impl By {
+    /// `run`, `team`, `day` or `tag:NAME`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "run" => Some(Self::Run),
+            "team" => Some(Self::Team),
+            "day" => Some(Self::Day),
+            _ => text.strip_prefix("tag:").filter(|name| !name.is_empty()).map(|name| Self::Tag(name.to_owned())),
+        }
+    }
+
+    pub fn title(&self) -> String {
+        match self {
+            Self::Run => "run".to_owned(),
+            Self::Team => "team".to_owned(),
+            Self::Day => "day".to_owned(),
+            Self::Tag(name) => name.clone(),
+        }
+    }
+
+    fn name(&self, charge: &Charge) -> String {
+        let found = match self {
+            Self::Run => charge.allocation.run.clone(),
+            Self::Team => charge.allocation.team.clone(),
+            Self::Day => Some(utc_day(charge.start)),
+            Self::Tag(name) => charge.allocation.tags.get(name).cloned(),
+        };
+        found.unwrap_or_else(|| UNALLOCATED.to_owned())
+    }
+}
+
+/// Sums of some charges. Amounts of runs and of bills stand side by side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CostSum {
+    pub name: String,
+    pub runs: BTreeSet<String>,
+    pub machine_hours: f64,
+    pub list: Usd,
+    pub contracted: Usd,
+    pub effective: Usd,
+    /// Of `effective`, what is not machine time.
+    pub side_costs: BTreeMap<Item, Usd>,
+    /// What of `contracted` can still grow.
+    pub so_far: Usd,
+    /// On the clouds' bills, credits included; `None`: none was imported.
+    pub billed: Option<Usd>,
+    pub credits: Usd,
+    /// As the bills have it: commitments that were paid before spread over the hours that they cover.
+    pub effective_on_bill: Option<Usd>,
+    /// Of `effective`, by why it bought nothing.
+    pub wasted: BTreeMap<Waste, Usd>,
+    /// That completed runs trained on, and what those runs cost.
+    pub tokens: f64,
+    pub cost_of_tokens: Usd,
+}
+
+impl CostSum {
+    pub fn all_side_costs(&self) -> Usd {
+        self.side_costs.values().copied().sum()
+    }
+
+    pub fn all_wasted(&self) -> Usd {
+        self.wasted.values().copied().sum()
+    }
+
+    /// Of what was spent; `None` where nothing was.
+    pub fn wasted_share(&self) -> Option<f64> {
+        (self.effective > Usd::ZERO).then(|| self.all_wasted().dollars() / self.effective.dollars())
+    }
+
+    pub fn usd_per_million_tokens(&self) -> Option<f64> {
+        (self.tokens > 0.0).then(|| self.cost_of_tokens.dollars() / (self.tokens / 1e6))
+    }
+
+    fn add(&mut self, line: &Line, known: Option<&RunKnown>) {
+        let (charge, costs) = (&line.charge, line.charge.costs);
+        self.runs.extend(charge.allocation.run.clone());
+        if line.of_bill {
+            let billed = charge.on_bill();
+            self.billed = Some(self.billed.unwrap_or(Usd::ZERO) + billed);
+            self.effective_on_bill = Some(self.effective_on_bill.unwrap_or(Usd::ZERO) + costs.effective);
+            if charge.item == Item::Credit {
+                self.credits = self.credits + billed;
+            }
+            return;
+        }
+        if charge.is_machine_time() {
+            self.machine_hours += charge.quantity;
+        } else {
+            let sum = self.side_costs.entry(charge.item).or_default();
+            *sum = *sum + costs.effective;
+        }
+        self.list = self.list + costs.list;
+        self.contracted = self.contracted + costs.contracted;
+        self.effective = self.effective + costs.effective;
+        if line.so_far {
+            self.so_far = self.so_far + costs.contracted;
+        }
+        if let Some(waste) = charge.waste {
+            let sum = self.wasted.entry(waste).or_default();
+            *sum = *sum + costs.effective;
+        }
+        if known.and_then(RunKnown::tokens).is_some() {
+            self.cost_of_tokens = self.cost_of_tokens + costs.effective;
+        }
+    }
+}
+
+/// Which charges are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Only these; empty: every one but the rehearsal.
+    pub clouds: Vec<String>,
+    /// Only these runs, by `NAME@KEY`; `None`: all.
+    pub runs: Option<BTreeSet<String>>,
+}
+
+/// Lines in time, with what is known of each run laid over them.
+#[derive(Clone, Debug, Default)]
+pub struct Spent {
+    pub lines: Vec<Line>,
+    pub known: BTreeMap<String, RunKnown>,
+    /// Rehearsals that are left out.
+    pub rehearsals: usize,
+}
+
+impl Spent {
+    /// `open` are charges that still grow, in the place of none in the ledger.
+    pub fn new(
+        charges: Vec<Charge>,
+        open: Vec<Charge>,
+        bills: &[ImportedBill],
+        known: BTreeMap<String, RunKnown>,
+        asked: &Asked,
+    ) -> Self {
+        let (mut lines, mut rehearsals) = (Vec::new(), BTreeSet::new());
+        let entered = charges.into_iter().map(|charge| (charge, false));
+        for (mut charge, so_far) in entered.chain(open.into_iter().map(|charge| (charge, true))) {
+            let key = run_key(&charge.id).to_owned();
+            if asked.runs.as_ref().is_some_and(|runs| !runs.contains(&key)) {
+                continue;
+            }
+            let is_wanted = if asked.clouds.is_empty() {
+                charge.resource.cloud != REHEARSAL
+            } else {
+                asked.clouds.contains(&charge.resource.cloud)
+            };
+            if !is_wanted {
+                rehearsals.extend((charge.resource.cloud == REHEARSAL).then_some(key));
+                continue;
+            }
+            if charge.waste.is_none() && known.get(&key).is_some_and(RunKnown::has_failed) {
+                charge.waste = Some(Waste::Failed);
+            }
+            lines.extend(within(charge, asked).map(|charge| Line { charge, so_far, of_bill: false }));
+        }
+        let runs: BTreeSet<&str> = known
+            .values()
+            .filter(|run| asked.runs.as_ref().is_none_or(|runs| runs.contains(&run.key)))
+            .map(|run| run.run.as_str())
+            .collect();
+        for charge in newest_charges(bills) {
+            let is_asked =
+                charge.allocation.run.as_deref().is_some_and(|run| asked.runs.is_none() || runs.contains(run));
+            if is_asked && (asked.clouds.is_empty() || asked.clouds.contains(&charge.resource.cloud)) {
+                let mut charge = charge.clone();
+                // A bill names the run; whose it was is known here.
+                if let Some(run) = known.values().find(|run| Some(&run.run) == charge.allocation.run.as_ref()) {
+                    (charge.allocation.team, charge.allocation.tags) = (run.team.clone(), run.tags.clone());
+                }
+                lines.extend(within(charge, asked).map(|charge| Line { charge, so_far: false, of_bill: true }));
+            }
+        }
+        lines.sort_by(|a, b| (a.charge.start, &a.charge.id).cmp(&(b.charge.start, &b.charge.id)));
+        Self { lines, known, rehearsals: rehearsals.len() }
+    }
+
+    /// Sums by name, and their sum, which is exact.
+    pub fn sums(&self, by: &By) -> (Vec<CostSum>, CostSum) {
+        let (mut sums, mut total): (BTreeMap<String, CostSum>, CostSum) = (BTreeMap::new(), CostSum::default());
+        let mut counted: BTreeSet<(String, &str)> = BTreeSet::new();
+        for line in &self.lines {
+            let pieces = if *by == By::Day { by_day(&line.charge) } else { vec![line.charge.clone()] };
+            for charge in pieces {
+                let (name, key) = (by.name(&charge), run_key(&line.charge.id));
+                let known = self.known.get(key);
+                let sum =
+                    sums.entry(name.clone()).or_insert_with(|| CostSum { name: name.clone(), ..CostSum::default() });
+                let piece = Line { charge, ..line.clone() };
+                sum.add(&piece, known);
+                total.add(&piece, known);
+                // The tokens of a run count once, and not for a day of it.
+                let tokens = known.and_then(RunKnown::tokens).filter(|_| *by != By::Day && !line.of_bill);
+                if let Some((tokens, key)) = tokens.zip(self.known.get_key_value(key).map(|(key, _)| key.as_str()))
+                    && counted.insert((name, key))
+                {
+                    sum.tokens += tokens;
+                    total.tokens += tokens;
+                }
+            }
+        }
+        (sums.into_values().collect(), total)
+    }
+}
+
+/// `NAME@KEY` of a charge of a run.
+fn run_key(id: &str) -> &str {
+    id.strip_prefix("run/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
+}
+
+/// Of each account and month the bill that was imported last: clouds write a month again until it is closed.
+fn newest_charges(bills: &[ImportedBill]) -> impl Iterator<Item = &Charge> {
+    let newest: BTreeMap<(&str, &str, &str), &ImportedBill> =
+        bills.iter().map(|bill| ((bill.cloud.as_str(), bill.account.as_str(), bill.month.as_str()), bill)).collect();
+    newest.into_values().flat_map(|bill| &bill.charges)
+}
+
+/// The part of a charge that lies in the time that is shown: by its share of time.
+fn within(charge: Charge, asked: &Asked) -> Option<Charge> {
+    let from = asked.since.map_or(charge.start, |since| since.max(charge.start));
+    let to = asked.until.map_or(charge.end, |until| until.min(charge.end));
+    if (from, to) == (charge.start, charge.end) {
+        return Some(charge);
+    }
+    // What takes no time lies where it begins.
+    if charge.start == charge.end {
+        return (from == charge.start && to == charge.end).then_some(charge);
+    }
+    (from < to).then(|| piece(&charge, from, to))
+}
+
+/// The charge day by day, by its share of time. The pieces add up to it.
+fn by_day(charge: &Charge) -> Vec<Charge> {
+    let (mut pieces, mut from) = (Vec::new(), charge.start);
+    while let Some(midnight) = next_midnight(from).filter(|midnight| *midnight < charge.end) {
+        pieces.push(piece(charge, from, midnight));
+        from = midnight;
+    }
+    pieces.push(piece(charge, from, charge.end));
+    pieces
+}
+
+fn piece(charge: &Charge, from: Timestamp, to: Timestamp) -> Charge {
+    if (from, to) == (charge.start, charge.end) {
+        return charge.clone();
+    }
+    let nanos = |to: Timestamp| to.duration_since(charge.start).as_nanos();
+    let whole = nanos(charge.end);
+    let part = |amount: Usd| amount.share(nanos(to), whole) - amount.share(nanos(from), whole);
+    let Costs { list, contracted, effective, billed } = charge.costs;
+    Charge {
+        start: from,
+        end: to,
+        quantity: charge.quantity * (nanos(to) - nanos(from)) as f64 / whole as f64,
+        costs: Costs {
+            list: part(list),
+            contracted: part(contracted),
+            effective: part(effective),
+            billed: billed.map(part),
+        },
+        ..charge.clone()
+    }
+}
+
+fn next_midnight(time: Timestamp) -> Option<Timestamp> {
+    let day = SignedDuration::from_hours(24).as_secs();
+    Timestamp::from_second((time.as_second().div_euclid(day) + 1) * day).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! `GpuCounters`: NVML where this build has it, else one long-lived `nvidia-smi`.
+
+use std::time::Duration;
+
+#[cfg(feature = "cuda")]
+use crate::counters::nvml::NvmlCounters;
+use crate::counters::smi::Smi;
+use crate::samples::GpuSample;
+
+/// The program that is asked where there is no NVML in the build.
+pub const NVIDIA_SMI: &str = "nvidia-smi";
+
+pub enum GpuCounters {
+    #[cfg(feature = "cuda")]
+    Nvml(NvmlCounters),
+    Smi(Smi),
+}
+
+impl GpuCounters {
+    /// `program` other than `nvidia-smi` is asked in any case, for what goes over links if `asks_for_links`. The error says why no GPU can be read.
+    pub fn start(program: &str, interval: Duration, asks_for_links: bool) -> Result<Self, String> {
+        #[cfg(feature = "cuda")]
+        if let Some(counters) = (program == NVIDIA_SMI).then(|| NvmlCounters::start(interval)).and_then(Result::ok) {
+            return Ok(Self::Nvml(counters));
+        }
+        Smi::start(program, interval, asks_for_links).map(Self::Smi)
+    }
+
+    /// What each GPU last said.
+    pub fn latest(&self) -> Vec<GpuSample> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Nvml(counters) => counters.latest(),
+            Self::Smi(smi) => smi.latest(),
+        }
+    }
+
+    /// Whether anything more can come.
+    pub fn is_running(&mut self) -> bool {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Nvml(_) => true,
+            Self::Smi(smi) => smi.is_running(),
+        }
+    }
+}
