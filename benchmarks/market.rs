@@ -6,8 +6,7 @@ use divan::Bencher;
 use gpuplan::estimate::Correction;
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{Answer, Cache, Market, Offer, Place};
-use gpuplan::plan::choose::World;
-use gpuplan::plan::{Limits, plan};
+use gpuplan::plan::{Limits, World, plan};
 use gpuplan::workload::Models;
 use gpuplan::workload::file::WorkloadFile;
 

@@ -9,8 +9,7 @@ use divan::counter::ItemsCount;
 use gpuplan::estimate::{Correction, Machine, Setting, Subject};
 use gpuplan::hardware::Hardware;
 use gpuplan::market::Market;
-use gpuplan::plan::choose::World;
-use gpuplan::plan::{Limits, plan};
+use gpuplan::plan::{Limits, World, plan};
 use gpuplan::workload::file::WorkloadFile;
 use gpuplan::workload::{Layout, Models, Recompute, Shard, Workload};
 

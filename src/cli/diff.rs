@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use gpuplan_budget::diff::{Diff, DiffError, diff};
 use gpuplan_budget::guardrail::{self, Guardrail};
 use gpuplan_plan::Policy;
-use gpuplan_plan::policy::Broken;
+use gpuplan_plan::limits::policy::Broken;
 use gpuplan_report::{diff_text, prices};
 
 #[derive(Debug, Args)]

@@ -19,8 +19,9 @@ use crate::workload;
 use gpuplan_estimate::answer::answer;
 use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
-use gpuplan_plan::filters::Why;
-use gpuplan_plan::physics::best_setting;
+use gpuplan_plan::Rejection;
+use gpuplan_plan::training::search::best_setting;
+use gpuplan_report::sentences::rejection;
 use gpuplan_report::{estimate as report, format, plan_text};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
@@ -160,6 +161,7 @@ pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(N
 }
 
 fn no_setting(misfit: Misfit, gpu: &Gpu, count: u32) -> Diagnostic {
-    let why = Why::Misfit(misfit);
-    Diagnostic::new(Exit::NoPlanFits, format!("{count} x {}: {}", gpu.name, why.detail())).hint(why.fix())
+    let why = Rejection::from(misfit);
+    let message = format!("{count} x {}: {}", gpu.name, rejection::sentence(&why));
+    Diagnostic::new(Exit::NoPlanFits, message).hint(rejection::fix(&why))
 }

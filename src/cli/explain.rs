@@ -11,11 +11,11 @@ use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::workload;
 use gpuplan_estimate::scaling::Scaling;
-use gpuplan_plan::choose::World;
 use gpuplan_plan::document::PlanRecord;
-use gpuplan_plan::explain::{find, plan_id, what_would_change, why_not};
-use gpuplan_plan::{Limits, Plan, PlanSet};
+use gpuplan_plan::explanation::comparison::{find, what_would_change, why_not};
+use gpuplan_plan::{Limits, Plan, PlanSet, World, plan_id};
 use gpuplan_report::explain as report;
+use gpuplan_report::sentences;
 use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]
@@ -48,10 +48,15 @@ pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer)
         .recommendation
         .as_ref()
         .is_some_and(|best| plan_id(context.world, best) == plan_id(context.world, &chosen));
-    let (lost, changes) = if is_best {
+    let (lost, changes): (Vec<String>, Vec<String>) = if is_best {
         (Vec::new(), Vec::new())
     } else {
-        (why_not(context.world, &answered.set, &chosen), what_would_change(&answered.set, &chosen))
+        let lost = why_not(context.world, &answered.set, &chosen);
+        let changes = what_would_change(&answered.set, &chosen);
+        (
+            lost.iter().map(sentences::comparison::why_not).collect(),
+            changes.iter().map(sentences::comparison::would_change).collect(),
+        )
     };
     match settings.output {
         OutputFormat::Table => printer.data(&report::text(&chosen, &lost, &changes, &context, settings.width)),

@@ -34,11 +34,11 @@ use crate::settings::Settings;
 use crate::workload::{self, Recorded};
 use gpuplan_clouds::fake::{self, Scenario};
 use gpuplan_launch::{Journal, RunSpec};
-use gpuplan_plan::Plan;
-use gpuplan_plan::choose::World;
-use gpuplan_plan::explain::{find, plan_id};
+use gpuplan_plan::explanation::comparison::find;
+use gpuplan_plan::{Plan, World, plan_id};
 use gpuplan_report::format::{rate, seen, usd};
 use gpuplan_report::plan_text::wrap;
+use gpuplan_report::sentences::spot::promise;
 use gpuplan_runstore::layout::Layout;
 use gpuplan_runstore::sweep::name as swept;
 use gpuplan_runstore::{Run, Store, StoreError};
@@ -249,7 +249,7 @@ fn tell(
         format!("data      {} files, {}, {how} {}{sent}", data.files, Bytes(data.bytes as f64), data.address)
     }));
     lines.extend(
-        plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|promise| format!("promise   {promise}")),
+        plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|made| format!("promise   {}", promise(made))),
     );
     lines.push(if chosen.is_fake {
         "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned()

@@ -18,10 +18,11 @@ use crate::profile;
 use crate::settings::{Catalogs, Settings};
 use crate::workload;
 use gpuplan_estimate::Correction;
-use gpuplan_plan::choose::World;
 use gpuplan_plan::document::{AnyDocument, Context, DocumentError, PlanDocument};
-use gpuplan_plan::what_if;
-use gpuplan_plan::{Limits, PlanSet, Rejection};
+use gpuplan_plan::training::what_if::price_findings;
+use gpuplan_plan::{Context as Question, Limits, PlanSet, Rejected, Rejection, World};
+use gpuplan_report::sentences::rejection;
+use gpuplan_report::sentences::words::English;
 use gpuplan_report::{plan_csv, plan_text};
 use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
 
@@ -89,8 +90,8 @@ pub fn compute_on(
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);
     if let Some(profile) = measured.profile() {
-        set.findings =
-            what_if::price(world, &resolved.workload, &limits, set.recommendation.as_ref(), &profile.findings);
+        let question = Question { world, workload: &resolved.workload, limits: &limits };
+        set.findings = price_findings(question, set.recommendation.as_ref(), &profile.findings);
     }
     Ok(Answered { catalogs, resolved, limits, correction, measured_sha256: measured.sha256(), set })
 }
@@ -183,6 +184,7 @@ pub fn context<'a>(
         offers_sha256,
         measured_sha256: answered.measured_sha256.clone(),
         seed: settings.seed,
+        words: &English,
     })
 }
 
@@ -202,14 +204,14 @@ pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
         (Exit::NoPlanFits, "no plan fits")
     };
     let mut message = message.to_owned();
-    let by_policy = |rejection: &&Rejection| !set.only_policy || rejection.detail.starts_with("policy.toml");
+    let by_policy = |rejected: &&Rejected| !set.only_policy || matches!(rejected.why, Rejection::Policy(_));
     let candidates = if set.only_policy { &set.rejected } else { &set.nearest };
     for nearest in candidates.iter().filter(by_policy).take(3) {
-        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, nearest.detail));
+        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why)));
     }
     let diagnostic = Diagnostic::new(exit, message);
     match candidates.iter().find(by_policy) {
-        Some(nearest) => diagnostic.hint(nearest.nearest_fix.clone()),
+        Some(nearest) => diagnostic.hint(rejection::fix(&nearest.why)),
         None => diagnostic,
     }
 }

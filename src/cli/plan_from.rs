@@ -11,11 +11,12 @@ use crate::settings::Settings;
 use crate::workload;
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, ImportError, Names, chips};
-use gpuplan_plan::choose::World;
+use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
-use gpuplan_plan::from::{baseline, narrowed, price};
+use gpuplan_plan::job::{baseline, narrowed, price};
 use gpuplan_report::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
 use gpuplan_report::plan_text;
+use gpuplan_report::sentences::rejection::sentence;
 use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
@@ -144,7 +145,7 @@ fn beside(
             text.push_str("No place offers what the job asks for: there is nothing to compare with.\n");
         }
         (None, _) => {
-            let why = set.nearest.first().map_or_else(String::new, |nearest| format!(": {}", nearest.detail));
+            let why = set.nearest.first().map_or_else(String::new, |nearest| format!(": {}", sentence(&nearest.why)));
             let line = format!("The workload does not run on what the job asks for{why}");
             text.push_str(&plan_text::wrap(&line, settings.width, "  "));
             text.push('\n');

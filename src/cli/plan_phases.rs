@@ -9,7 +9,7 @@ use crate::printer::Printer;
 use crate::settings::{Catalogs, Settings};
 use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, PlanDocument, PlanRecord};
-use gpuplan_plan::phases::{Taken, Total, shares};
+use gpuplan_plan::money::phases::{Taken, Total, shares};
 use gpuplan_report::format;
 use gpuplan_report::phases::{Answer, Whole, document, text};
 use gpuplan_units::Hours;

@@ -12,11 +12,13 @@ use gpuplan_estimate::processing::assumed;
 use gpuplan_hardware::CloudId;
 use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, InputsRecord, ProcessingContext as Context, ProcessingDocument};
-use gpuplan_plan::phases::Taken;
+use gpuplan_plan::money::phases::Taken;
 use gpuplan_plan::processing::{ProcessingSet, plan};
 use gpuplan_report::format;
 use gpuplan_report::phases::Answer;
 use gpuplan_report::processing;
+use gpuplan_report::sentences::rejection;
+use gpuplan_report::sentences::words::English;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 
@@ -123,6 +125,7 @@ fn context<'a>(
             policy_sha256: None,
             seed: settings.seed,
         },
+        words: &English,
     })
 }
 
@@ -132,8 +135,10 @@ fn notes(limits: &Limits) -> Vec<String> {
             .to_owned(),
     ];
     if limits.deadline.is_none() {
-        notes
-            .push(format!("no deadline given: plans that end within {} are preferred", gpuplan_plan::choose::PATIENCE));
+        notes.push(format!(
+            "no deadline given: plans that end within {} are preferred",
+            gpuplan_plan::choice::objective::PATIENCE
+        ));
     }
     notes
 }
@@ -158,11 +163,11 @@ fn nothing_fits(set: &ProcessingSet, catalogs: &Catalogs, limits: &Limits) -> Di
         (Exit::NoPlanFits, "no machine without GPU fits".to_owned())
     };
     for nearest in set.rejected.iter().take(NAMED) {
-        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, nearest.detail));
+        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why)));
     }
     let diagnostic = Diagnostic::new(exit, message);
     match set.rejected.first() {
-        Some(nearest) => diagnostic.hint(nearest.nearest_fix.clone()),
+        Some(nearest) => diagnostic.hint(rejection::fix(&nearest.why)),
         None => diagnostic.hint("this catalog has no machines without GPU: give one with `--catalog-dir DIR`"),
     }
 }

@@ -20,8 +20,9 @@ use crate::settings::Settings;
 use crate::workload;
 use gpuplan_estimate::{Correction, Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, GpuLink, Hardware};
-use gpuplan_plan::measured::{UnusableProfile, catalog_gpu, measured};
+use gpuplan_plan::training::profile::{UnusableProfile, catalog_gpu, measured};
 use gpuplan_report::profile_text;
+use gpuplan_report::sentences::rejection::unusable_profile;
 use gpuplan_telemetry::gpus::NVIDIA_SMI;
 use gpuplan_telemetry::{Facts, find};
 use gpuplan_units::{Hours, Seconds};
@@ -248,6 +249,7 @@ fn measured_in(
             Ok(correction)
         }
         Err(why) => {
+            let why = unusable_profile(&why);
             printer.warning(&format!("the profile changes no estimate: {why}"));
             Ok(calibrated)
         }

@@ -1,16 +1,25 @@
-//! `Plan`: one offer, a number of machines and a setting, with run time, bill and chance.
+//! `Plan`: one offer, a number of machines and a setting, with run time, bill and chance; and what it is before a price is looked at.
 
 use std::sync::Arc;
 
-use crate::bill::Bill;
-use crate::cures::Cure;
-use crate::run::RunTime;
-use crate::service::Standby;
+use crate::context::World;
+use crate::explanation::{Advice, Reason, Rejection};
+use crate::input::fix::InputFix;
+use crate::money::bill::Bill;
+use crate::serving::standby::Standby;
 use crate::spot::Outlook;
+use crate::training::run::RunTime;
 use gpuplan_estimate::StepEstimate;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{OfferId, Purchase};
 use gpuplan_units::{Hours, Quantiles, Usd};
+
+/// The best way to run on so many machines of one shape, before any price is looked at.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub nodes: u32,
+    pub step: Result<StepEstimate, Rejection>,
+}
 
 /// A way to carry out the workload. Cheap to clone: the physics is shared.
 #[derive(Clone, Debug)]
@@ -29,19 +38,21 @@ pub struct Plan {
     /// For spot machines: what may become of them, and what it rests on.
     pub spot: Option<Box<Outlook>>,
     /// What would feed its GPUs, where they wait for samples; of the recommended plan.
-    pub cures: Vec<Cure>,
+    pub input_fixes: Vec<InputFix>,
     /// For a service on spot machines: places, spare machines and what stands in.
     pub standby: Option<Box<Standby>>,
-    pub because: Vec<String>,
-    pub advice: Vec<String>,
+    /// Why it is recommended; of the recommended plan.
+    pub reasons: Vec<Reason>,
+    pub advice: Vec<Advice>,
 }
 
 impl Plan {
+    /// Expected, from the request to the end.
     pub fn hours(&self) -> Hours {
         Hours(self.run.hours.expected)
     }
 
-    /// Word of the contract for the terms, of which the offer's are only a part where there is a fallback.
+    /// The JSON's `purchase`: a way to buy, of which the offer's are only a part where there is a fallback.
     pub fn terms(&self, offered: Purchase) -> &'static str {
         if self.standby.is_some() || self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) {
             "spot-with-fallback"
@@ -75,8 +86,8 @@ impl Plan {
         let time = &self.step.time;
         let work = time.matmul + time.attention + time.elementwise + time.head + time.dequantise + time.optimizer;
         // A replica without a request waits for one.
-        let asked = self.step.served.map_or(1.0, |served| served.batch.min(1.0));
-        (work / time.total).min(1.0) * asked
+        let requested = self.step.served.map_or(1.0, |served| served.batch.min(1.0));
+        (work / time.total).min(1.0) * requested
     }
 
     /// Whether nothing is better in both cost and time.
@@ -85,4 +96,12 @@ impl Plan {
         let (other_cost, other_hours) = (other.cost.expected, other.run.hours.expected);
         cost <= other_cost && hours <= other_hours && (cost < other_cost || hours < other_hours)
     }
+}
+
+/// Identity of a plan, stable between runs: place, machine, count, terms.
+pub fn plan_id(world: World, plan: &Plan) -> String {
+    let offer = world.market.offer(plan.offer);
+    let instance = world.hardware.instance(plan.instance);
+    let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region);
+    format!("{}/{}/{}x{}/{}", instance.cloud, place, instance.name, plan.nodes, plan.terms(offer.purchase))
 }

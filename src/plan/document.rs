@@ -13,6 +13,7 @@ pub mod reading;
 pub mod record;
 pub mod refused;
 pub mod remark;
+pub mod words;
 pub mod workload;
 
 use jiff::Timestamp;
@@ -34,12 +35,15 @@ pub use record::serving::{LatencyRecord, ServingDetail, ServingRecord, StandbyPl
 pub use record::spot::{CostBar, PoolRecord, SpotRecord};
 pub use record::step::{LayoutRecord, StepPart, StepRecord, time_parts};
 pub use record::{Explanation, PlanRecord};
-pub use refused::{FindingRecord, RejectionReason, RejectionRecord, TermsOutcome, TermsRecord};
+pub use refused::{FindingRecord, RejectionRecord, TermsOutcome, TermsRecord};
 pub use remark::Remark;
+pub use words::Words;
 pub use workload::{AskedServing, InputsRecord, WorkloadRecord, stated};
 
 use crate::candidate::Plan;
-use crate::choose::{Counts, PlanSet};
+use crate::explanation::Rejected;
+pub use crate::explanation::RejectionReason;
+use crate::plan_set::{Counts, PlanSet};
 use gpuplan_workload::file::WorkloadFile;
 use reading::{optional_group, read};
 
@@ -110,7 +114,10 @@ pub struct CountsRecord {
 impl PlanDocument {
     /// The document of an answer of the planner.
     pub fn new(set: &PlanSet, context: &Context) -> Self {
+        let words = context.words;
         let record = |plan: &Plan| PlanRecord::new(plan, context);
+        let rejected = |rejected: &Rejected| RejectionRecord::new(rejected, words);
+        let warnings: Vec<Remark> = set.warnings.iter().map(|one| Remark::new(one, words.warning(one))).collect();
         Self {
             version: VERSION,
             generated_at: context.now,
@@ -123,13 +130,13 @@ impl PlanDocument {
                 frontier: set.frontier.iter().map(record).collect(),
                 alternatives: set.alternatives.iter().map(record).collect(),
             },
-            terms: set.terms.iter().map(TermsRecord::new).collect(),
-            rejected: set.rejected.iter().map(RejectionRecord::new).collect(),
-            nearest: set.nearest.iter().map(RejectionRecord::new).collect(),
+            terms: set.terms.iter().map(|terms| TermsRecord::new(terms, words)).collect(),
+            rejected: set.rejected.iter().map(rejected).collect(),
+            nearest: set.nearest.iter().map(rejected).collect(),
             counts: set.counts.into(),
-            findings: set.findings.iter().map(FindingRecord::new).collect(),
-            notes: set.notes.clone(),
-            warnings: Vec::new(),
+            findings: set.findings.iter().map(|priced| FindingRecord::new(priced, words)).collect(),
+            notes: warnings.iter().map(|warning| warning.sentence.clone()).collect(),
+            warnings,
             phases: None,
             from: None,
         }

@@ -1,41 +1,37 @@
 //! Joins physics, offers and risk into plans: candidates, filters with reasons, bills, the frontier, the choice.
+//!
+//! | room | what is in it |
+//! | --- | --- |
+//! | `choice` | `plan` itself: offers to candidates to the frontier and the recommendation |
+//! | `limits` | what the user and the house allow |
+//! | `training`, `serving`, `processing` | how each kind of work runs on machines, and for how long |
+//! | `input` | how samples come to the GPUs |
+//! | `spot` | what may become of a plan on spot machines |
+//! | `money` | prices of candidates, bills, side charges |
+//! | `explanation` | why, what to do, what to know: enums with figures, of which `report` makes sentences |
 
-pub mod advice;
-pub mod bill;
 pub mod candidate;
-pub mod choose;
-pub mod cures;
+pub mod choice;
+pub mod context;
 pub mod document;
-pub mod explain;
+pub mod explanation;
 pub mod filters;
-pub mod from;
-pub mod layouts;
+pub mod input;
+pub mod job;
 pub mod limits;
-pub mod loading;
-pub mod measured;
-pub mod outlook;
-pub mod packing;
-pub mod phases;
-pub mod physics;
-pub mod policy;
-pub mod price;
+pub mod money;
+pub mod normal;
+pub mod plan_set;
 pub mod processing;
-pub mod refused;
-pub mod run;
-pub mod service;
 pub mod serving;
-pub mod serving_advice;
-pub mod shown;
 pub mod spot;
-pub mod staging;
-pub mod terms;
-pub mod validity;
-pub mod what_if;
-pub mod work_offers;
+pub mod training;
 
-pub use bill::{Bill, BillLine};
-pub use candidate::Plan;
-pub use choose::{PlanSet, plan};
-pub use filters::{Reason, Rejection};
+pub use candidate::{Plan, plan_id};
+pub use choice::plan;
+pub use context::{Context, World};
+pub use explanation::{Advice, Reason, Rejected, Rejection, RejectionReason, Warning};
+pub use limits::policy::{Policy, PolicyError};
 pub use limits::{Limits, Objective, PurchaseChoice};
-pub use policy::{Policy, PolicyError};
+pub use money::bill::{Bill, BillLine};
+pub use plan_set::PlanSet;

@@ -4,6 +4,7 @@ use crate::estimate::breakdown;
 use crate::format;
 use crate::input;
 use crate::plan_text::{bill, wrap};
+use crate::sentences;
 use crate::serving_text;
 use crate::spot_text;
 use gpuplan_estimate::scaling;
@@ -18,8 +19,8 @@ pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context,
     rows.extend(run_rows(plan, &json, context));
     rows.extend(lost.iter().map(|reason| ("why not", reason.clone())));
     rows.extend(changes.iter().map(|change| ("changes", change.clone())));
-    rows.extend(plan.because.iter().map(|reason| ("why", reason.clone())));
-    rows.extend(plan.advice.iter().map(|advice| ("advice", advice.clone())));
+    rows.extend(plan.reasons.iter().map(|reason| ("why", sentences::reason::sentence(reason))));
+    rows.extend(plan.advice.iter().map(|advice| ("advice", sentences::advice::sentence(advice))));
     let mut out = format!("{}\n", json.id);
     for (name, value) in rows {
         out.push_str(&wrap(&format!("  {name:<12}{value}"), width, "              "));

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 
+use crate::sentences::input::staging_limit;
 use gpuplan_market::Quote;
-use gpuplan_plan::staging::Staging;
+use gpuplan_plan::input::staging::Staging;
 use gpuplan_units::{Band, Bytes, Hours, Usd, UsdPerHour};
 
 /// Dollars with cents below a thousand, whole dollars with separators above.
@@ -119,13 +120,15 @@ pub fn staging(staging: &Staging) -> String {
     let (time, rate) = (Hours::from(staging.seconds()), Bytes(staging.bytes_per_second));
     format!(
         "{} to {disk} of each machine in {time}, counted with every start: {} gives {rate}/s",
-        staging.bytes, staging.limit
+        staging.bytes,
+        staging_limit(staging.limit)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuplan_plan::input::staging::StagingLimit;
 
     #[test]
     fn money_keeps_its_cents_where_they_matter() {
@@ -151,12 +154,12 @@ mod tests {
         let said = staging(&Staging {
             bytes: Bytes(1e12),
             bytes_per_second: 1.25e9,
-            limit: "its disk",
+            limit: StagingLimit::NetworkDisk,
             is_on_local_disk: false,
         });
         assert_eq!(
             said,
-            "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its disk gives 1.2 GiB/s"
+            "931.3 GiB to the network disk of each machine in 13.3 min, counted with every start: its network disk gives 1.2 GiB/s"
         );
     }
 }

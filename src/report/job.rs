@@ -13,10 +13,9 @@ use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, JobKind, KeyValue};
 use gpuplan_market::{Market, Origin};
-use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, PlanRecord};
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::from::{Better, Change, JobOffer, Priced};
+use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
+use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// A plan and the market that its offer stands in.

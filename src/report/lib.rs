@@ -29,6 +29,7 @@ pub mod prices;
 pub mod processing;
 pub mod profile_text;
 pub mod refresh;
+pub mod sentences;
 mod serving_text;
 pub mod simulate;
 pub mod snapshot;

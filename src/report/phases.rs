@@ -6,7 +6,7 @@ use crate::format;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
 use gpuplan_plan::document::{AnyDocument, PhaseRecord, PhasesRecord, TotalRecord};
-use gpuplan_plan::phases::{Taken, Total};
+use gpuplan_plan::money::phases::{Taken, Total};
 use gpuplan_units::{Bytes, Hours, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
 

@@ -2,8 +2,7 @@
 
 use crate::csv_text::csv_text;
 use gpuplan_plan::document::{Context, PlanRecord};
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::{Plan, PlanSet};
+use gpuplan_plan::{Plan, PlanSet, plan_id};
 
 pub const COLUMNS: [&str; 22] = [
     "id",

@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use crate::format;
 use crate::input;
 use crate::profile_text;
+use crate::sentences;
 use crate::serving_text;
 use crate::spot_text;
 use crate::table::{Column, footer, render};
 use gpuplan_market::Offer;
 use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::filters::Reason;
-use gpuplan_plan::{Bill, Plan, PlanSet, Rejection};
+use gpuplan_plan::input::feeding::bound_word;
+use gpuplan_plan::{Bill, Plan, PlanSet, Rejected, RejectionReason, plan_id};
 use gpuplan_units::{Bytes, Hours, Usd};
 use gpuplan_workload::{Amount, Workload};
 
@@ -56,8 +56,8 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     if !set.findings.is_empty() {
         say(profile_text::priced(&set.findings, width));
     }
-    for note in &set.notes {
-        say(wrap(&format!("Note: {note}"), width, "  "));
+    for warning in &set.warnings {
+        say(wrap(&format!("Note: {}", sentences::warning::sentence(warning)), width, "  "));
     }
     say(format!(
         "Looked at {} offers and {} machine shapes; made {} layout estimates.",
@@ -164,11 +164,11 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     for (name, value) in input::rows(plan) {
         row(name, value);
     }
-    for reason in &plan.because {
-        row("why", reason.clone());
+    for reason in &plan.reasons {
+        row("why", sentences::reason::sentence(reason));
     }
     for advice in &plan.advice {
-        row("advice", advice.clone());
+        row("advice", sentences::advice::sentence(advice));
     }
     out.push('\n');
     out.push_str(&bill(plan, width));
@@ -258,7 +258,7 @@ pub(super) fn bill_table(bill: &Bill, expected: Usd, width: u16) -> String {
                 line.unit.to_owned(),
                 format!("${}", line.unit_price),
                 format::usd(line.cost),
-                line.basis.to_string(),
+                sentences::bill::basis(&line.basis),
             ]
         })
         .collect();
@@ -294,7 +294,7 @@ fn terms_table(set: &PlanSet, context: &Context, width: u16) -> String {
         }
         Err(why) => {
             let mut row = vec![String::new(); 7];
-            (row[0], row[6]) = (terms.purchase.to_owned(), why.clone());
+            (row[0], row[6]) = (terms.purchase.to_owned(), sentences::rejection::sentence(why));
             row
         }
     });
@@ -342,7 +342,7 @@ fn plan_row(plan: &Plan, best: Option<&str>, context: &Context) -> Vec<String> {
         seen(offer, context),
         plan.step.setting.layout.to_string(),
         format::step_seconds(plan.step.time.total),
-        gpuplan_plan::loading::bound_word(&plan.step),
+        bound_word(&plan.step),
         plan.hours().to_string(),
         format::usd(plan.cost.expected),
         format::usd(plan.cost.p90),
@@ -356,10 +356,11 @@ fn seen(offer: &Offer, context: &Context) -> String {
 }
 
 /// How many of what were refused, and the nearest of each kind.
-pub(super) fn rejected(rejections: &[Rejection], width: u16) -> String {
-    let mut by_reason: BTreeMap<Reason, (u64, Option<&Rejection>)> = BTreeMap::new();
-    for rejection in rejections.iter().filter(|rejection| rejection.reason != Reason::Dominated) {
-        let entry = by_reason.entry(rejection.reason).or_insert((0, None));
+pub(super) fn rejected(rejections: &[Rejected], width: u16) -> String {
+    let mut by_reason: BTreeMap<RejectionReason, (u64, Option<&Rejected>)> = BTreeMap::new();
+    let is_told = |rejected: &&Rejected| rejected.why.reason() != RejectionReason::Dominated;
+    for rejection in rejections.iter().filter(is_told) {
+        let entry = by_reason.entry(rejection.why.reason()).or_insert((0, None));
         entry.0 += rejection.count;
         // The list is sorted nearest first.
         entry.1 = entry.1.or(Some(rejection));
@@ -380,8 +381,8 @@ pub(super) fn rejected(rejections: &[Rejection], width: u16) -> String {
             reason.word().to_owned(),
             format::thousands(count.into()),
             nearest.what.clone(),
-            nearest.detail.clone(),
-            nearest.nearest_fix.clone(),
+            sentences::rejection::sentence(&nearest.why),
+            sentences::rejection::fix(&nearest.why),
         ])
     });
     render(&columns, rows, width)

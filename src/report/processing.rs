@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::format;
 use crate::plan_text::{bill_table, rejected, wrap};
+use crate::sentences;
 use crate::table::{Column, footer, render};
 use gpuplan_plan::document::{ProcessingContext as Context, processing_id as id};
 use gpuplan_plan::processing::{ProcessingPlan, ProcessingSet};
@@ -45,7 +46,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     for (name, value) in facts(best, context.now) {
         say(&format!("  {name:<9} {value}"), "            ");
     }
-    for reason in &set.because {
+    for reason in set.reasons.iter().map(sentences::reason::sentence) {
         say(&format!("  {:<9} {reason}", "why"), "            ");
     }
     out.push('\n');

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use crate::format;
 use crate::plan_text::wrap;
+use crate::sentences;
 use crate::table::{Column, render};
-use gpuplan_plan::what_if::PricedFinding;
+use gpuplan_plan::training::what_if::PricedFinding;
 use gpuplan_units::{Bytes, Hours};
 use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
 
@@ -268,12 +269,11 @@ fn findings_text(findings: &[Finding], width: u16) -> String {
 pub fn priced(findings: &[PricedFinding], width: u16) -> String {
     let mut out = "What the profile found (savings at best, each by itself)\n".to_owned();
     for priced in findings {
-        let gain = match (priced.saves_usd, priced.why_unpriced) {
-            (Some(usd), _) => {
-                let hours = priced.saves_hours.map_or(String::new(), |hours| format!(" and {}", Hours(hours)));
-                format!(" Fixing this saves about {}{hours} of this run.", format::usd(usd))
+        let gain = match priced.savings {
+            Ok(savings) => {
+                format!(" Fixing this saves about {} and {} of this run.", format::usd(savings.cost), savings.hours)
             }
-            (None, why) => why.map_or(String::new(), |why| format!(" Not priced: {why}.")),
+            Err(why) => format!(" Not priced: {}.", sentences::finding::unpriced(why)),
         };
         out.push_str(&paragraph(&priced.finding, &gain, width));
     }

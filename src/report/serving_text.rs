@@ -3,8 +3,7 @@
 use crate::format;
 use crate::table::{Column, footer, render};
 use gpuplan_plan::document::{Context, ServingRecord};
-use gpuplan_plan::explain::plan_id;
-use gpuplan_plan::{Plan, PlanSet};
+use gpuplan_plan::{Plan, PlanSet, plan_id};
 use gpuplan_units::{Bytes, Usd};
 use gpuplan_workload::{Load, Serving, Workload};
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::format;
 use crate::plan_text::wrap;
+use crate::sentences;
 use crate::table::{Column, render};
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, CostBar};
@@ -19,7 +20,7 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     let Some((spot, forecast)) = outlook(plan) else { return Vec::new() };
     let mut rows = Vec::new();
     if let Some(promise) = &spot.promise {
-        rows.push(("promise", promise.clone()));
+        rows.push(("promise", sentences::spot::promise(promise)));
     }
     let wait = forecast.wait_hours;
     rows.push((

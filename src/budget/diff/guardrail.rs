@@ -8,7 +8,7 @@ use crate::diff::change::Diff;
 pub use crate::diff::rented::Rented;
 use gpuplan_hardware::Hardware;
 use gpuplan_plan::Policy;
-use gpuplan_plan::policy::{Broken, Rule};
+use gpuplan_plan::limits::policy::{Broken, Rule};
 use gpuplan_units::Usd;
 use gpuplan_workload::file::Scalar;
 
@@ -180,10 +180,10 @@ pub fn breaks(policy: &Policy, rented: &[Rented], hardware: &Hardware) -> Vec<Br
             add(rule.line, format!("purchases does not list {}", words.join(" and ")));
         }
         if let Some(rule) = one.usd_per_hour.and_then(|rate| policy.breaks_rate(rate)) {
-            add(rule.line, rule.detail);
+            add(rule.line, rule.violation.to_string());
         }
         if let Some(rule) = policy.breaks_cost(one.p90) {
-            add(rule.line, rule.detail);
+            add(rule.line, rule.violation.to_string());
         }
         if let Some((rule, tags)) = policy.required_tags.as_ref().zip(one.tags.as_ref()) {
             for name in rule.value.iter().filter(|name| !tags.contains(*name)) {

@@ -7,9 +7,9 @@ use crate::Item;
 use crate::portfolio::Rate;
 use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
-use gpuplan_plan::bill::BillItem;
 use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, TermsRecord};
-use gpuplan_plan::run::NORMAL_90;
+use gpuplan_plan::money::bill::BillItem;
+use gpuplan_plan::normal::NORMAL_90;
 use gpuplan_units::{Quantiles, Usd};
 
 /// Why a recorded plan is no ground for a budget.

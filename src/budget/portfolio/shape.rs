@@ -1,6 +1,6 @@
 //! `Shape`: how the cost of a run spreads, through the percentiles of its plan and with the plan's own mean.
 
-use gpuplan_plan::run::{NORMAL_90, normal_distribution};
+use gpuplan_plan::normal::{NORMAL_90, normal_distribution};
 use gpuplan_units::Quantiles;
 
 /// Deviations of a logarithm beyond this describe nothing that a plan says.

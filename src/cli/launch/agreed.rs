@@ -12,10 +12,8 @@ use gpuplan_launch::job::DOCKER;
 use gpuplan_launch::spec::{Offered, VERSION};
 use gpuplan_launch::{Job, Market, Pool, RunSpec};
 use gpuplan_market::{ChargeKind, Offer, OfferId, Purchase};
-use gpuplan_plan::choose::World;
-use gpuplan_plan::explain::plan_id;
 use gpuplan_plan::filters::refuse_offer;
-use gpuplan_plan::{Limits, Plan};
+use gpuplan_plan::{Limits, Plan, World, plan_id};
 use gpuplan_runstore::layout::Layout;
 use gpuplan_runstore::{Expected, ExpectedPrice, ForecastBasis, Side, SidePrice};
 use gpuplan_units::{BillingRule, Hours, Usd, UsdPerHour};
@@ -110,7 +108,7 @@ impl Chosen<'_> {
     /// Root disk as the bill of the plan has it. GiB.
     fn disk_gib(&self) -> u32 {
         let hardware = &self.answered.catalogs.hardware;
-        let bytes = gpuplan_plan::bill::disk(
+        let bytes = gpuplan_plan::input::disks::network_disk(
             hardware.instance(self.plan.instance),
             self.answered.resolved.workload.data.as_ref(),
         );

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::choose::World;
+use crate::context::World;
+use crate::document::words::Words;
 use gpuplan_workload::Workload;
 use gpuplan_workload::file::WorkloadFile;
 
@@ -26,4 +27,6 @@ pub struct Context<'a> {
     pub measured_sha256: Option<String>,
     /// Of every draw.
     pub seed: u64,
+    /// The language of its sentences.
+    pub words: &'a dyn Words,
 }

@@ -34,8 +34,7 @@ pub enum DocumentError {
 
 impl From<Misread> for DocumentError {
     fn from(misread: Misread) -> Self {
-        let detail = misread.to_string();
-        Self::Malformed { detail: detail.strip_prefix('.').map_or(detail.clone(), str::to_owned) }
+        Self::Malformed { detail: misread.to_string().trim_start_matches('.').to_owned() }
     }
 }
 

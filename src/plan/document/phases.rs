@@ -8,7 +8,7 @@ use crate::document::plans::RecordedPlan;
 use crate::document::processing::ProcessingRecord;
 use crate::document::reading::OptionalGroup;
 use crate::document::record::PlanRecord;
-use crate::phases::Total;
+use crate::money::phases::Total;
 use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
 
 /// All phases and what they take together.

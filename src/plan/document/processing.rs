@@ -6,10 +6,14 @@ use serde_json::Value;
 
 use crate::document::plans::RecordedPlan;
 use crate::document::reading::{Misread, read};
+use crate::document::record::Explanation;
 use crate::document::record::cost::BillLineRecord;
 use crate::document::record::machines::{PriceRecord, PurchaseTerms};
 use crate::document::record::run::WaitRecord;
-use crate::processing::{Losses, ProcessingPlan};
+use crate::document::words::Words;
+use crate::explanation::Reason;
+use crate::money::bill::Basis;
+use crate::processing::answer::{Losses, ProcessingPlan};
 use gpuplan_estimate::processing::WorkBound;
 use gpuplan_units::{Band, Hours, Quantiles, Seconds, Usd, UsdPerHour};
 
@@ -44,12 +48,9 @@ pub struct ProcessingRecord {
     /// `null`: no deadline was given.
     #[serde(default)]
     pub chance_by_deadline: Option<f64>,
-    /// Why it was chosen; of the recommended plan.
-    #[serde(default)]
-    pub because: Vec<String>,
-    /// How to run it well.
-    #[serde(default)]
-    pub advice: Vec<String>,
+    /// Why it was chosen.
+    #[serde(flatten)]
+    pub explanation: Explanation,
 }
 
 /// Machines of one type in one place on some terms.
@@ -146,7 +147,7 @@ pub fn processing_id(plan: &ProcessingPlan) -> String {
 
 impl ProcessingRecord {
     /// The record of a plan of the planner, and why it was chosen.
-    pub fn new(plan: &ProcessingPlan, because: &[String]) -> Self {
+    pub(super) fn new(plan: &ProcessingPlan, reasons: &[Reason], words: &dyn Words) -> Self {
         let (on, work) = (&plan.on, &plan.work);
         Self {
             id: processing_id(plan),
@@ -168,15 +169,14 @@ impl ProcessingRecord {
                     writing_seconds: Seconds(work.writing),
                 },
             },
-            losses: plan.losses.map(LossesRecord::new),
+            losses: plan.losses.map(|losses| LossesRecord::new(losses, words)),
             without: WithoutGpu::default(),
             wait_hours: WaitRecord::default(),
             run_hours: plan.hours,
             cost_usd: plan.cost,
-            bill: BillLineRecord::lines(&plan.bill),
+            bill: BillLineRecord::lines(&plan.bill, words),
             chance_by_deadline: plan.chance_by_deadline,
-            because: because.to_vec(),
-            advice: Vec::new(),
+            explanation: Explanation::new(reasons, &[], words),
         }
     }
 }
@@ -200,12 +200,13 @@ impl ProcessingMachines {
 }
 
 impl LossesRecord {
-    fn new(losses: Losses) -> Self {
+    fn new(losses: Losses, words: &dyn Words) -> Self {
+        let basis = losses.evidence.map_or(Basis::LossRateOfGpuMachines, Basis::LossRate);
         Self {
             mean_hours_between: Hours(losses.up),
             mean_hours_without: Hours(losses.down),
             hours_each: Hours(losses.each),
-            basis: losses.basis.to_owned(),
+            basis: words.basis(&basis),
         }
     }
 }

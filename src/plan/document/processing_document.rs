@@ -11,8 +11,9 @@ use crate::document::plans::Plans;
 use crate::document::processing::ProcessingRecord;
 use crate::document::reading::{optional_group, read};
 use crate::document::refused::RejectionRecord;
+use crate::document::words::Words;
 use crate::document::workload::{InputsRecord, stated};
-use crate::processing::{ProcessingPlan, ProcessingSet};
+use crate::processing::answer::{ProcessingPlan, ProcessingSet};
 use gpuplan_estimate::processing::cpu_seconds;
 use gpuplan_units::{Bytes, Seconds};
 use gpuplan_workload::Processing;
@@ -133,12 +134,15 @@ pub struct ProcessingContext<'a> {
     pub now: Timestamp,
     /// Hashes of catalog and prices.
     pub inputs: InputsRecord,
+    /// The language of its sentences.
+    pub words: &'a dyn Words,
 }
 
 impl ProcessingDocument {
     /// The document of an answer of the planner.
     pub fn new(set: &ProcessingSet, context: &ProcessingContext) -> Self {
-        let plain = |plan: &ProcessingPlan| ProcessingRecord::new(plan, &[]);
+        let plain = |plan: &ProcessingPlan| ProcessingRecord::new(plan, &[], context.words);
+        let best = |plan| ProcessingRecord::new(plan, &set.reasons, context.words);
         Self {
             version: VERSION,
             generated_at: context.now,
@@ -147,12 +151,12 @@ impl ProcessingDocument {
             workload: ProcessingWorkload::new(context),
             limits: stated(&context.file.limits),
             plans: Plans {
-                recommendation: set.recommendation.as_ref().map(|plan| ProcessingRecord::new(plan, &set.because)),
+                recommendation: set.recommendation.as_ref().map(best),
                 frontier: set.frontier.iter().map(plain).collect(),
                 alternatives: set.alternatives.iter().map(plain).collect(),
             },
             on_gpu_machines: set.on_gpu_machines.as_ref().map(plain),
-            rejected: set.rejected.iter().map(RejectionRecord::new).collect(),
+            rejected: set.rejected.iter().map(|rejected| RejectionRecord::new(rejected, context.words)).collect(),
             counts: ProcessingCounts { offers: set.offers as u64, candidates: set.candidates as u64 },
             notes: context.notes.to_vec(),
             phases: None,

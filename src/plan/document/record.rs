@@ -12,12 +12,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::candidate::Plan;
+use crate::candidate::{Plan, plan_id};
 use crate::document::context::Context;
 use crate::document::plans::RecordedPlan;
 use crate::document::reading::{Misread, optional_group, read};
 use crate::document::remark::Remark;
-use crate::explain::plan_id;
+use crate::document::words::Words;
+use crate::explanation::{Advice, Reason};
 use cost::CostRecord;
 use machines::{MachinesRecord, PriceRecord};
 use run::{CheckpointRecord, StagingRecord, SweepRecord, TimeRecord};
@@ -120,20 +121,23 @@ impl PlanRecord {
             layout: LayoutRecord::new(plan),
             step: StepRecord::new(plan, context),
             time: TimeRecord::new(plan),
-            cost: CostRecord::new(plan),
+            cost: CostRecord::new(plan, context.words),
             chance_by_deadline: plan.chance_by_deadline,
-            spot: plan.spot.as_ref().and_then(|spot| SpotRecord::new(spot, world)),
+            spot: plan.spot.as_ref().and_then(|spot| SpotRecord::new(spot, world, context.words)),
             serving: ServingRecord::new(plan, context),
             checkpoint: (!workload.is_service()).then(|| CheckpointRecord::new(&plan.run.saving)),
-            staging: plan.run.staging.map(StagingRecord::new),
+            staging: plan.run.staging.map(|staging| StagingRecord::new(staging, context.words)),
             sweep: workload.sweep.map(|sweep| SweepRecord::new(&sweep, plan)),
-            explanation: Explanation::new(plan),
+            explanation: Explanation::new(&plan.reasons, &plan.advice, context.words),
         }
     }
 }
 
 impl Explanation {
-    fn new(plan: &Plan) -> Self {
-        Self { because: plan.because.clone(), advice: plan.advice.clone(), ..Self::default() }
+    pub(super) fn new(reasons: &[Reason], advice: &[Advice], words: &dyn Words) -> Self {
+        let reasons: Vec<Remark> = reasons.iter().map(|one| Remark::new(one, words.reason(one))).collect();
+        let suggestions: Vec<Remark> = advice.iter().map(|one| Remark::new(one, words.advice(one))).collect();
+        let sentences = |remarks: &[Remark]| remarks.iter().map(|remark| remark.sentence.clone()).collect();
+        Self { because: sentences(&reasons), reasons, advice: sentences(&suggestions), suggestions }
     }
 }

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::choice::terms::Terms;
 use crate::document::remark::Remark;
-use crate::filters::{Reason, Rejection};
-use crate::terms::Terms;
-use crate::what_if::PricedFinding;
+use crate::document::words::Words;
+use crate::explanation::{Rejected, RejectionReason};
+use crate::training::what_if::PricedFinding;
 use gpuplan_units::{Hours, Quantiles, Usd};
 use gpuplan_workload::profile::Finding;
 
@@ -32,45 +33,6 @@ pub struct RejectionRecord {
 
 fn one() -> u64 {
     1
-}
-
-/// Why a candidate is not in the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum RejectionReason {
-    /// A limit of the question or a rule of `policy.toml` excludes it.
-    Policy,
-    /// The cloud does not sell it.
-    NotOffered,
-    /// Its price may be wrong.
-    PriceSuspect,
-    /// Its price is too old.
-    PriceStale,
-    /// The cloud says that it has none.
-    NoCapacity,
-    /// Its machines have no fast network between them.
-    NoNetwork,
-    /// It has too little GPU memory.
-    Memory,
-    /// No layout fits its number of GPUs.
-    Layout,
-    /// Requests would wait too long.
-    Latency,
-    /// A service would be down too often.
-    Availability,
-    /// The estimate does not cover it.
-    Unsupported,
-    /// It ends too late.
-    Deadline,
-    /// A machine costs more an hour than is allowed.
-    MaxPrice,
-    /// The run costs too much.
-    Budget,
-    /// Another plan is cheaper and no slower.
-    Dominated,
-    /// A reason that a newer program wrote.
-    #[serde(other)]
-    Other,
 }
 
 /// The recommended machines on one way to buy them.
@@ -125,42 +87,21 @@ pub struct FindingRecord {
 }
 
 impl RejectionRecord {
-    pub(super) fn new(rejection: &Rejection) -> Self {
+    pub(super) fn new(rejected: &Rejected, words: &dyn Words) -> Self {
+        let detail = words.rejection(&rejected.why);
         Self {
-            what: rejection.what.clone(),
-            reason: rejection.reason.into(),
-            detail: rejection.detail.clone(),
-            nearest_fix: rejection.nearest_fix.clone(),
-            why: None,
-            count: rejection.count,
-        }
-    }
-}
-
-impl From<Reason> for RejectionReason {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Policy => Self::Policy,
-            Reason::NotOffered => Self::NotOffered,
-            Reason::PriceSuspect => Self::PriceSuspect,
-            Reason::PriceStale => Self::PriceStale,
-            Reason::NoCapacity => Self::NoCapacity,
-            Reason::NoNetwork => Self::NoNetwork,
-            Reason::Memory => Self::Memory,
-            Reason::Layout => Self::Layout,
-            Reason::Latency => Self::Latency,
-            Reason::Availability => Self::Availability,
-            Reason::Unsupported => Self::Unsupported,
-            Reason::Deadline => Self::Deadline,
-            Reason::MaxPrice => Self::MaxPrice,
-            Reason::Budget => Self::Budget,
-            Reason::Dominated => Self::Dominated,
+            what: rejected.what.clone(),
+            reason: rejected.why.reason(),
+            detail: detail.clone(),
+            nearest_fix: words.rejection_fix(&rejected.why),
+            why: Some(Remark::new(&rejected.why, detail)),
+            count: rejected.count,
         }
     }
 }
 
 impl TermsRecord {
-    pub(super) fn new(terms: &Terms) -> Self {
+    pub(super) fn new(terms: &Terms, words: &dyn Words) -> Self {
         let outcome = match &terms.outcome {
             Ok(plan) => TermsOutcome::Kept {
                 run_hours: plan.run.hours,
@@ -168,19 +109,20 @@ impl TermsRecord {
                 chance_by_deadline: plan.chance_by_deadline,
                 bound_to_usd: terms.bound_to,
             },
-            Err(why) => TermsOutcome::Refused { refused: why.clone() },
+            Err(why) => TermsOutcome::Refused { refused: words.rejection(why) },
         };
         Self { purchase: terms.purchase.to_owned(), outcome }
     }
 }
 
 impl FindingRecord {
-    pub(super) fn new(priced: &PricedFinding) -> Self {
+    pub(super) fn new(priced: &PricedFinding, words: &dyn Words) -> Self {
+        let savings = priced.savings.ok();
         Self {
             finding: priced.finding.clone(),
-            saves_usd: priced.saves_usd,
-            saves_hours: priced.saves_hours.map(Hours),
-            why_unpriced: priced.why_unpriced.map(str::to_owned),
+            saves_usd: savings.map(|savings| savings.cost),
+            saves_hours: savings.map(|savings| savings.hours),
+            why_unpriced: priced.savings.err().map(|why| words.unpriced(why)),
         }
     }
 }

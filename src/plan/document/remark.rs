@@ -15,3 +15,13 @@ pub struct Remark {
     /// The same as a sentence in English; its wording may change at any time.
     pub sentence: String,
 }
+
+impl Remark {
+    /// From an enumeration whose variants are told apart by `kind`, and its sentence.
+    pub(super) fn new(figures: &impl Serialize, sentence: String) -> Self {
+        let value = serde_json::to_value(figures).expect("figures have text keys");
+        let mut figures = value.as_object().cloned().expect("a variant with a kind is an object");
+        let kind = figures.shift_remove("kind").and_then(|kind| kind.as_str().map(str::to_owned));
+        Self { kind: kind.expect("every variant has a kind"), figures, sentence }
+    }
+}

@@ -1,17 +1,24 @@
 //! What was written reads back the same, older documents read, newer ones are refused, and nothing that is wrong panics.
+#![cfg(test)]
 
 use std::panic::catch_unwind;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::choose::{World, plan};
+use crate::choice::plan;
+use crate::context::World;
 use crate::document::{
-    AnyDocument, AnyPlan, Context, DocumentError, InputsRecord, PhaseRecord, PhasesRecord, PlanDocument,
-    ProcessingContext, ProcessingDocument, TermsOutcome, TermsRecord, TotalRecord,
+    AnyDocument, AnyPlan, Context, DocumentError, Explanation, InputsRecord, PhaseRecord, PhasesRecord, PlanDocument,
+    ProcessingContext, ProcessingDocument, TermsOutcome, TermsRecord, TotalRecord, Words,
 };
+use crate::explanation::{Advice, Reason, Rejection, Warning};
+use crate::input::fix::InputChange;
+use crate::input::staging::StagingLimit;
 use crate::limits::Limits;
-use crate::what_if::PricedFinding;
+use crate::money::bill::Basis;
+use crate::spot::promise::Promise;
+use crate::training::what_if::{PricedFinding, Savings, Unpriced};
 use gpuplan_estimate::Correction;
 use gpuplan_hardware::Hardware;
 use gpuplan_market::Market;
@@ -19,6 +26,42 @@ use gpuplan_units::{Bytes, Hours, Usd};
 use gpuplan_workload::Models;
 use gpuplan_workload::file::WorkloadFile;
 use gpuplan_workload::profile::{Cause, Finding, Mended, Rule};
+
+/// Names in place of sentences, which are made elsewhere.
+struct Names;
+
+impl Words for Names {
+    fn reason(&self, reason: &Reason) -> String {
+        format!("{reason:?}")
+    }
+    fn advice(&self, advice: &Advice) -> String {
+        format!("{advice:?}")
+    }
+    fn warning(&self, warning: &Warning) -> String {
+        format!("{warning:?}")
+    }
+    fn rejection(&self, rejection: &Rejection) -> String {
+        format!("{rejection:?}")
+    }
+    fn rejection_fix(&self, _: &Rejection) -> String {
+        "another limit".to_owned()
+    }
+    fn basis(&self, basis: &Basis) -> String {
+        format!("{basis:?}")
+    }
+    fn promise(&self, promise: &Promise) -> String {
+        format!("{promise:?}")
+    }
+    fn input_change(&self, change: &InputChange) -> String {
+        format!("{change:?}")
+    }
+    fn staging_limit(&self, limit: StagingLimit) -> String {
+        format!("{limit:?}")
+    }
+    fn unpriced(&self, why: Unpriced) -> String {
+        format!("{why:?}")
+    }
+}
 
 fn now() -> Timestamp {
     "2026-08-02T12:00:00Z".parse().unwrap()
@@ -36,12 +79,11 @@ fn document(workload: &str) -> PlanDocument {
     let (evidence, advice) = ("the GPU waits".to_owned(), "load more".to_owned());
     let (cause, mended) = (Cause::Program, Mended::Step { left: 0.5 });
     let finding = Finding { rule: Rule::Loader, evidence, measured: 0.5, threshold: 0.7, advice, cause, mended };
-    set.findings = vec![PricedFinding {
-        finding,
-        saves_usd: Usd::from_dollars(1.5),
-        saves_hours: Some(0.25),
-        why_unpriced: Some("a test"),
-    }];
+    let savings = Savings { cost: Usd::from_dollars(1.5).unwrap(), hours: Hours(0.25) };
+    set.findings = vec![
+        PricedFinding { finding: finding.clone(), savings: Ok(savings) },
+        PricedFinding { finding, savings: Err(Unpriced::NoPlan) },
+    ];
     let context = Context {
         world,
         workload: &resolved.workload,
@@ -52,6 +94,7 @@ fn document(workload: &str) -> PlanDocument {
         offers_sha256: "offers".to_owned(),
         measured_sha256: Some("measured".to_owned()),
         seed: 7,
+        words: &Names,
     };
     PlanDocument::new(&set, &context)
 }
@@ -72,6 +115,7 @@ fn processing() -> ProcessingDocument {
         notes: &["a note".to_owned()],
         now: now(),
         inputs: InputsRecord::default(),
+        words: &Names,
     };
     ProcessingDocument::new(&set, &context)
 }
@@ -99,7 +143,11 @@ fn every_field_survives_writing_and_reading() {
     ];
     for example in EXAMPLES {
         let document = document(example);
-        assert!(document.plans.recommendation.is_some(), "{}", document.workload.name);
+        let best = document.plans.recommendation.as_ref().unwrap();
+        let Explanation { because, reasons, advice, suggestions } = &best.explanation;
+        assert!(!because.is_empty() && because.len() == reasons.len() && advice.len() == suggestions.len());
+        assert!(because.iter().zip(reasons).all(|(sentence, reason)| *sentence == reason.sentence));
+        assert_eq!(document.notes.len(), document.warnings.len());
         survives(&AnyDocument::Gpu(Box::new(document)));
     }
     let nothing = document(

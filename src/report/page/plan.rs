@@ -268,7 +268,7 @@ fn rejected(document: &PlanDocument) -> Section {
     )];
     let row = |(first, count): &(&RejectionRecord, u64)| {
         vec![
-            Cell::new(reason_words(first.reason), word(first.reason)),
+            Cell::new(reason_words(first.reason), first.reason.word()),
             Cell::new(format::thousands((*count).into()), count.to_string()),
             Cell::text(&*first.detail),
             Cell::text(&*first.nearest_fix),
@@ -306,9 +306,7 @@ fn reason_words(reason: RejectionReason) -> &'static str {
         RejectionReason::MaxPrice => "over the price limit",
         RejectionReason::Budget => "over the budget",
         RejectionReason::Dominated => "dearer and no faster",
-        RejectionReason::Latency => "latency",
-        RejectionReason::Availability => "availability",
-        RejectionReason::Other => "other",
+        RejectionReason::Latency | RejectionReason::Availability | RejectionReason::Other => reason.word(),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::portfolio::calendar::Month;
 use crate::portfolio::lines::CostedPhase;
 use crate::portfolio::simulation::{SPOT_PRICE_STEP, months_ahead};
 use crate::portfolio::{Portfolio, Tax};
-use gpuplan_plan::run::NORMAL_90;
+use gpuplan_plan::normal::NORMAL_90;
 use gpuplan_units::Usd;
 
 /// On-demand prices do not drift, they are changed: by this share either way. Judged; AWS cut those of its P4 and P5 machines by up

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::charge::{Charge, Costs, Item, Nature, Resource};
 use crate::spending::actual::{Found, NANOS_PER_HOUR, RunFacts, Seen, Uncountable};
-use gpuplan_plan::bill::HOURS_PER_MONTH;
+use gpuplan_plan::money::bill::HOURS_PER_MONTH;
 use gpuplan_runstore::{Side, SidePrice};
 use gpuplan_units::Usd;
 

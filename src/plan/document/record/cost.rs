@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bill::{Bill, BillLine};
 use crate::candidate::Plan;
+use crate::document::words::Words;
+use crate::money::bill::{Bill, BillLine};
 use gpuplan_units::{Quantiles, Usd};
 
 /// What the whole run costs.
@@ -39,21 +40,21 @@ pub struct BillLineRecord {
 }
 
 impl CostRecord {
-    pub(super) fn new(plan: &Plan) -> Self {
-        Self { cost_usd: plan.cost, full_cost_usd: plan.full_cost, bill: BillLineRecord::lines(&plan.bill) }
+    pub(super) fn new(plan: &Plan, words: &dyn Words) -> Self {
+        Self { cost_usd: plan.cost, full_cost_usd: plan.full_cost, bill: BillLineRecord::lines(&plan.bill, words) }
     }
 }
 
 impl BillLineRecord {
     /// All lines of a bill.
-    pub fn lines(bill: &Bill) -> Vec<Self> {
+    pub fn lines(bill: &Bill, words: &dyn Words) -> Vec<Self> {
         let record = |line: &BillLine| Self {
             item: line.item.label().to_owned(),
             quantity: line.quantity,
             unit: line.unit.to_owned(),
             unit_price_usd: line.unit_price,
             cost_usd: line.cost,
-            basis: line.basis.to_string(),
+            basis: words.basis(&line.basis),
         };
         bill.lines.iter().map(record).collect()
     }

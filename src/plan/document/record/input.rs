@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Plan;
-use crate::cures::Cure;
-use crate::loading::Waiting;
+use crate::document::words::Words;
+use crate::input::fix::{InputChange, InputFix};
+use crate::input::waiting::Waiting;
 use gpuplan_hardware::InstanceType;
 use gpuplan_units::{Hours, Seconds, Usd};
 
@@ -82,9 +83,9 @@ pub enum FixKind {
 
 impl InputRecord {
     /// `None` where nobody could tell.
-    pub(super) fn new(plan: &Plan, instance: &InstanceType) -> Option<Self> {
+    pub(super) fn new(plan: &Plan, instance: &InstanceType, words: &dyn Words) -> Option<Self> {
         let feeding = plan.step.feeding.as_ref()?;
-        let waiting = Waiting::of(plan);
+        let waiting = Waiting::new(plan);
         let each = f64::from(instance.vcpus) / f64::from(instance.node.devices());
         let needed = feeding.cores_needed().filter(|_| feeding.cores > 0.0);
         Some(Self {
@@ -103,22 +104,22 @@ impl InputRecord {
             wait_share: feeding.waiting_share(),
             waiting_gpu_hours: waiting.map_or(0.0, |waiting| waiting.gpu_hours),
             waiting_cost_usd: waiting.map_or(Usd::ZERO, |waiting| waiting.cost),
-            cures: plan.cures.iter().map(FixRecord::new).collect(),
+            cures: plan.input_fixes.iter().map(|fix| FixRecord::new(fix, words)).collect(),
         })
     }
 }
 
 impl FixRecord {
-    fn new(fix: &Cure) -> Self {
+    fn new(fix: &InputFix, words: &dyn Words) -> Self {
         Self {
-            kind: match fix.cure {
-                "format" => FixKind::Format,
-                "gpu-decode" => FixKind::GpuDecode,
-                "stage" => FixKind::Stage,
-                "more-vcpus" => FixKind::MoreVcpus,
-                _ => FixKind::FewerGpus,
+            kind: match fix.change {
+                InputChange::DecodeOnce { .. } => FixKind::Format,
+                InputChange::DecodeOnGpu => FixKind::GpuDecode,
+                InputChange::Stage { .. } => FixKind::Stage,
+                InputChange::MoreVcpus { .. } => FixKind::MoreVcpus,
+                InputChange::FewerGpus { .. } => FixKind::FewerGpus,
             },
-            what: fix.what.clone(),
+            what: words.input_change(&fix.change),
             waiting_share: fix.waiting_share,
             run_hours: Hours(fix.run_hours),
             saves_usd: fix.saves_usd,

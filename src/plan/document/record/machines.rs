@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Plan;
-use crate::choose::World;
+use crate::context::World;
 use gpuplan_market::{Origin, Purchase, Suspicion};
 use gpuplan_units::UsdPerHour;
 

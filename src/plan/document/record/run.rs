@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Plan;
-use crate::run::{Notice, Saving};
-use crate::staging::Staging;
+use crate::document::words::Words;
+use crate::input::staging::Staging;
+use crate::training::run::{Notice, Saving};
 use gpuplan_units::{Bytes, GpuCount, Hours, Quantiles, Seconds};
 use gpuplan_workload::Sweep;
 
@@ -143,12 +144,12 @@ impl CheckpointRecord {
 }
 
 impl StagingRecord {
-    pub(super) fn new(staging: Staging) -> Self {
+    pub(super) fn new(staging: Staging, words: &dyn Words) -> Self {
         Self {
             bytes: staging.bytes,
             seconds: staging.seconds(),
             bytes_per_second: staging.bytes_per_second,
-            limit: staging.limit.to_owned(),
+            limit: words.staging_limit(staging.limit),
         }
     }
 }

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Plan;
-use crate::choose::World;
+use crate::context::World;
 use crate::document::context::Context;
 use crate::document::reading::OptionalGroup;
-use crate::service::Standby;
+use crate::serving::standby::Standby;
 use gpuplan_units::{Quantiles, Seconds, Usd, UsdPerHour};
 
 /// A served model, beside the fields of every plan.
@@ -124,10 +124,10 @@ impl OptionalGroup for ServingRecord {
 
 impl StandbyRecord {
     fn new(standby: &Standby, world: World) -> Self {
-        let places = standby.places.iter().map(|(id, nodes)| {
-            let offer = world.market.offer(*id);
+        let places = standby.places.iter().map(|there| {
+            let offer = world.market.offer(there.offer);
             let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region).to_owned();
-            StandbyPlace { place, nodes: *nodes, rate_usd_per_hour: offer.quote.rate }
+            StandbyPlace { place, nodes: there.nodes, rate_usd_per_hour: offer.quote.rate }
         });
         Self {
             spare_nodes: standby.spare,

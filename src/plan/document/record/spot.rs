@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::choose::World;
+use crate::context::World;
+use crate::document::words::Words;
 use crate::spot::{Outlook, Pool};
 use gpuplan_market::{Availability, Signal};
 use gpuplan_spot::forecast::Forecast;
@@ -83,7 +84,7 @@ pub struct CostBar {
 
 impl SpotRecord {
     /// `None` while there is no forecast.
-    pub(super) fn new(spot: &Outlook, world: World) -> Option<Self> {
+    pub(super) fn new(spot: &Outlook, world: World, words: &dyn Words) -> Option<Self> {
         let forecast = spot.forecast.clone()?;
         Some(Self {
             assumed_availability: Some(spot.availability),
@@ -92,7 +93,7 @@ impl SpotRecord {
             fallback_rate_usd_per_hour: spot.fallback.map(|id| world.market.offer(id).quote.rate),
             break_even_availability: spot.break_even,
             pools: spot.pools.iter().map(|pool| PoolRecord::new(pool, world)).collect(),
-            promise: spot.promise.clone(),
+            promise: spot.promise.as_ref().map(|promise| words.promise(promise)),
             cost_histogram: CostBar::histogram(&forecast.costs),
             // The draws are not part of a document.
             forecast: Some(Forecast { costs: Vec::new(), finishes: Vec::new(), ..forecast }),

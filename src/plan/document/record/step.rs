@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::candidate::Plan;
 use crate::document::context::Context;
 use crate::document::record::input::InputRecord;
-use crate::loading::bound_word;
-use crate::packing::part;
+use crate::input::feeding::bound_word;
+use crate::training::packing::part;
 use gpuplan_estimate::{Machine, MemoryBreakdown, Subject, TimeBreakdown};
 use gpuplan_units::{Band, Seconds};
 use gpuplan_workload::{Layout, Measure, Recompute};
@@ -109,7 +109,7 @@ impl StepRecord {
             gpu_memory_bytes: Band::around(plan.step.memory.required, low, high),
             bound_by: bound_word(&plan.step),
             gpu_utilization: utilization(plan),
-            input: InputRecord::new(plan, instance),
+            input: InputRecord::new(plan, instance, context.words),
         }
     }
 }

@@ -1,0 +1,115 @@
+//! `Refusals`: everything that was thrown out, as data: each line told by the candidate that came closest.
+
+use std::collections::BTreeMap;
+
+use crate::context::World;
+use crate::explanation::{Rejected, Rejection, RejectionReason, Warning};
+use crate::plan_set::PlanSet;
+use gpuplan_hardware::{Hardware, InstanceId};
+use gpuplan_market::{Offer, OfferId, Purchase};
+
+/// Cheaper offers with a doubtful price that are named one by one.
+const MOST_NAMED: usize = 4;
+
+/// Every refused candidate of one machine type and terms, told by the one that came closest.
+#[derive(Default)]
+pub struct Refusals {
+    by_type: BTreeMap<(InstanceId, Purchase), Nearest>,
+    by_request: BTreeMap<&'static str, (Rejection, u64)>,
+    /// Offers whose price alone is in the way.
+    doubtful: Vec<(OfferId, Rejection)>,
+}
+
+/// Of some candidates the one that came closest.
+struct Nearest {
+    why: Rejection,
+    nodes: u32,
+    /// All of them.
+    count: u64,
+}
+
+impl Refusals {
+    pub fn add_offer(&mut self, id: OfferId, offer: &Offer, why: Rejection) {
+        let reason = why.reason();
+        if matches!(reason, RejectionReason::PriceStale | RejectionReason::PriceSuspect | RejectionReason::NoCapacity) {
+            self.doubtful.push((id, why.clone()));
+        }
+        self.add(offer.instance, offer.purchase, 1, why);
+    }
+
+    pub fn add(&mut self, instance: InstanceId, purchase: Purchase, nodes: u32, why: Rejection) {
+        if why.progress() == 0 {
+            let others = match why {
+                Rejection::OtherGpu => "other GPUs",
+                Rejection::OtherCloud => "other clouds",
+                _ => "other regions",
+            };
+            self.by_request.entry(others).or_insert((why, 0)).1 += 1;
+            return;
+        }
+        let held = self.by_type.entry((instance, purchase));
+        let held = held.or_insert_with(|| Nearest { why: why.clone(), nodes, count: 0 });
+        held.count += 1;
+        if why.is_nearer_than(&held.why) {
+            (held.why, held.nodes) = (why, nodes);
+        }
+    }
+
+    /// One line a machine type and terms, nearest first.
+    pub fn lines(&self, hardware: &Hardware) -> Vec<Rejected> {
+        let line = |what: String, why: &Rejection, count: u64| Rejected { what, why: why.clone(), count };
+        let mut lines: Vec<(f64, Rejected)> = Vec::new();
+        for ((instance, purchase), Nearest { why, nodes, count }) in &self.by_type {
+            let instance = hardware.instance(*instance);
+            let what = format!("{}/{} x{nodes} {purchase}", instance.cloud, instance.name);
+            lines.push((why.distance(), line(what, why, *count)));
+        }
+        lines.extend(self.by_request.iter().map(|(what, (why, count))| (0.0, line((*what).to_owned(), why, *count))));
+        lines.sort_by(|(a_distance, a), (b_distance, b)| {
+            let by_progress = b.why.progress().cmp(&a.why.progress());
+            by_progress.then(a_distance.total_cmp(b_distance)).then(a.what.cmp(&b.what))
+        });
+        lines.into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// Whether money alone keeps a plan out.
+    pub fn has_money_in_the_way(&self) -> bool {
+        self.by_type.values().any(|held| {
+            matches!(
+                held.why,
+                Rejection::Budget { .. } | Rejection::GuessedOverBudget { .. } | Rejection::MaxPrice { .. }
+            )
+        })
+    }
+
+    /// Offers of the recommended machine on the same terms that ask less and were not taken: each with its place and the reason.
+    pub fn name_doubtful(self, world: World, set: &mut PlanSet) {
+        let Some(best) = &set.recommendation else { return };
+        let chosen = world.market.offer(best.offer);
+        let cheaper = |offer: &Offer| {
+            (offer.instance, offer.purchase) == (chosen.instance, chosen.purchase)
+                && offer.quote.rate <= chosen.quote.rate
+        };
+        let mut named: Vec<(&Offer, Rejection)> = self
+            .doubtful
+            .into_iter()
+            .map(|(id, why)| (world.market.offer(id), why))
+            .filter(|(offer, _)| cheaper(offer))
+            .collect();
+        named.sort_by_key(|(offer, _)| {
+            (offer.place.region != chosen.place.region, offer.quote.rate, offer.place.clone())
+        });
+        named.dedup_by_key(|(offer, _)| offer.place.clone());
+        let instance = world.hardware.instance(best.instance);
+        if named.len() > MOST_NAMED {
+            set.warnings.push(Warning::MoreDoubtfulOffers { offers: named.len() - MOST_NAMED });
+        }
+        for (offer, why) in named.into_iter().take(MOST_NAMED) {
+            let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region);
+            let what =
+                format!("{}/{} in {place}, {} at ${}", instance.cloud, instance.name, offer.purchase, offer.quote.rate);
+            set.warnings.push(Warning::CheaperOffer { offer: what.clone(), why: why.clone() });
+            set.rejected.insert(0, Rejected { what, why, count: 1 });
+        }
+    }
+}

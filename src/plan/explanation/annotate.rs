@@ -1,0 +1,214 @@
+//! Adds reasons, advice and warnings to the plans that will be shown.
+
+use crate::candidate::{Plan, plan_id};
+use crate::choice::objective::PATIENCE;
+use crate::context::Context;
+use crate::explanation::reason::RunnerUp;
+use crate::explanation::{Advice, Reason, Warning};
+use crate::input::checks;
+use crate::input::waiting::input_wait;
+use crate::limits::Objective;
+use crate::money::side_charges::SideCharges;
+use crate::plan_set::PlanSet;
+use crate::serving::explanation as serving_explanation;
+use crate::spot::Outlook;
+use crate::training::advice as training_advice;
+use gpuplan_estimate::StepEstimate;
+use gpuplan_market::Purchase;
+use gpuplan_units::{Hours, Seconds, Usd};
+use gpuplan_workload::Shard;
+
+/// A job that uses less of a card than this could share it.
+const SMALL_SHARE: f64 = 0.25;
+/// A job that takes longer is left its card.
+const SHORT_RUN: Hours = Hours(2.0);
+
+/// Dollars under which nobody waits an hour: a fraction of what an hour of an engineer costs. Judgement.
+const CHEAP_HOUR: f64 = 5.0;
+
+/// Reasons, advice and warnings for the plans that will be shown. `plans` keep every limit.
+pub fn annotate(context: Context, plans: usize, set: &mut PlanSet) {
+    let Context { world, workload, limits } = context;
+    let runner_up = runner_up(set).cloned();
+    if let Some(best) = &mut set.recommendation {
+        best.reasons = reasons(context, plans, best, runner_up.as_ref());
+        best.advice = advice(context, best);
+    }
+    for plan in set.frontier.iter_mut().chain(&mut set.alternatives) {
+        plan.advice = advice(context, plan);
+        plan.advice.extend(input_wait(context, plan).map(Advice::InputWait));
+    }
+    let mut warnings = measured(context, set);
+    warnings.extend(workload.serving.as_ref().map(|serving| serving_explanation::warning(workload, serving)));
+    if limits.deadline.is_none() && set.recommendation.is_some() && !workload.is_service() {
+        warnings.push(Warning::NoDeadline { preferred_within_hours: PATIENCE });
+    }
+    warnings.extend(sooner_for_little(context, set));
+    if let Some(best) = &set.recommendation {
+        warnings.extend(checks::warnings(context, best.instance));
+        warnings.extend(unpriced(context, best));
+        if best.spot.is_some() {
+            warnings.push(Warning::SpotReplay);
+            let shown = set.frontier.iter().chain(&set.alternatives);
+            let firm = shown.filter(|plan| world.market.offer(plan.offer).purchase == Purchase::OnDemand);
+            let firm = firm.min_by_key(|plan| plan.cost.expected);
+            let cost = |plan: &Plan| Warning::OnDemandCost { cost_usd: plan.cost.expected, plan: plan_id(world, plan) };
+            warnings.extend(firm.map(cost));
+        }
+    }
+    set.warnings.extend(warnings);
+}
+
+/// What the bill leaves out for want of a rate.
+fn unpriced(context: Context, best: &Plan) -> Option<Warning> {
+    let Context { world, workload, .. } = context;
+    let offer = world.market.offer(best.offer);
+    let instance = world.hardware.instance(best.instance);
+    let charges = SideCharges::new(&world.market.charges, offer, instance, workload.data.as_ref(), 1.0);
+    let items = charges.unpriced();
+    (!items.is_empty()).then(|| Warning::Unpriced { cloud: instance.cloud.label().to_owned(), items })
+}
+
+/// Where hours are saved for little, the plan that saves them cheapest.
+fn sooner_for_little(context: Context, set: &PlanSet) -> Option<Warning> {
+    let best = set.recommendation.as_ref().filter(|_| context.limits.objective == Objective::Cost)?;
+    let an_hour = |plan: &&Plan| {
+        (plan.cost.expected.dollars() - best.cost.expected.dollars())
+            / (best.run.hours.expected - plan.run.hours.expected)
+    };
+    let sooner = set.frontier.iter().filter(|plan| plan.run.hours.expected + 1.0 < best.run.hours.expected);
+    let plan = sooner.filter(|plan| an_hour(plan) < CHEAP_HOUR).min_by(|a, b| an_hour(a).total_cmp(&an_hour(b)))?;
+    Some(Warning::SoonerForLittle {
+        sooner_hours: Hours(best.run.hours.expected - plan.run.hours.expected),
+        more_usd: plan.cost.expected - best.cost.expected,
+        plan: plan_id(context.world, plan),
+        // Rounded up, so that it does.
+        value_of_time_usd_per_hour: Usd::from_dollars((an_hour(&plan) * 100.0).ceil() / 100.0)?,
+    })
+}
+
+/// What was measured, and what that changed for the recommended GPU and for the next best.
+fn measured(context: Context, set: &PlanSet) -> Vec<Warning> {
+    let correction = context.world.correction;
+    let mut details: Vec<String> =
+        correction.measured().iter().flat_map(|measured| measured.reasons.iter().cloned()).collect();
+    for plan in set.recommendation.iter().chain(runner_up(set)) {
+        let changed = correction.said_of(context.world.gpu_of(plan.instance));
+        details.extend(changed.filter(|changed| !details.contains(changed)));
+    }
+    details.into_iter().map(|detail| Warning::Measured { detail }).collect()
+}
+
+/// The best plan on other hardware or other terms.
+fn runner_up(set: &PlanSet) -> Option<&Plan> {
+    let best = set.recommendation.as_ref()?;
+    let is_other = |plan: &&Plan| {
+        plan.instance != best.instance && plan.run.hours.expected <= PATIENCE.0.max(best.run.hours.expected)
+    };
+    set.frontier.iter().chain(&set.alternatives).filter(is_other).min_by_key(|plan| plan.cost.expected)
+}
+
+fn reasons(context: Context, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<Reason> {
+    let Context { workload, limits, .. } = context;
+    let (objective, counts_waiting) = (limits.objective, limits.value_of_time > Usd::ZERO);
+    let mut reasons = vec![Reason::Objective { objective, counts_waiting, plans }];
+    match &workload.serving {
+        Some(serving) => reasons.extend(serving_explanation::reasons(context, serving, best)),
+        None => {
+            reasons.extend(training_advice::reasons(context, best));
+            reasons.extend(input_wait(context, best).map(Reason::InputWait));
+        }
+    }
+    reasons.extend(runner_up.map(|other| Reason::RunnerUp(compared(context, best, other))));
+    reasons.extend(own_runs(context, best));
+    reasons
+}
+
+fn compared(context: Context, best: &Plan, other: &Plan) -> RunnerUp {
+    let offer = context.world.market.offer(other.offer);
+    RunnerUp {
+        gpus: other.gpus(),
+        gpu: context.world.gpu_of(other.instance).name.clone(),
+        purchase: other.terms(offer.purchase).to_owned(),
+        region: offer.place.region.to_string(),
+        cost_ratio: other.cost.expected.dollars() / best.cost.expected.dollars(),
+        run_hours: other.hours(),
+        recommended_run_hours: best.hours(),
+        latency: context
+            .workload
+            .serving
+            .as_ref()
+            .and_then(|serving| serving_explanation::latency(serving, best, other)),
+    }
+}
+
+/// What the user's own finished runs changed in the time and in its doubt.
+fn own_runs(context: Context, plan: &Plan) -> Option<Reason> {
+    let Context { world, workload, .. } = context;
+    let (own, experience) = world.correction.own_runs().zip(plan.step.experience)?;
+    let p90_ratio = |step: &StepEstimate| step.step_seconds().high / step.step_seconds().expected;
+    let without = StepEstimate { experience: None, ..(*plan.step).clone() };
+    Some(Reason::OwnRuns {
+        runs: own.said_of(world.gpu_of(plan.instance), &workload.model, &workload.training),
+        time_factor: experience.time,
+        p90_ratio: p90_ratio(&plan.step),
+        p90_ratio_without: p90_ratio(&without),
+    })
+}
+
+/// Everything worth saying about running this plan well.
+fn advice(context: Context, plan: &Plan) -> Vec<Advice> {
+    let mut advice = match &context.workload.serving {
+        Some(serving) => serving_explanation::advice(context, serving, plan),
+        None => training_advice::advice(context, plan),
+    };
+    advice.extend(machine_advice(context, plan));
+    if let Some(spot) = &plan.spot {
+        advice.extend(spot_advice(plan, spot));
+    }
+    advice
+}
+
+/// What the disks, the size and the links of the machine are good for.
+fn machine_advice(context: Context, plan: &Plan) -> Vec<Advice> {
+    let instance = context.world.hardware.instance(plan.instance);
+    let mut advice = Vec::new();
+    if let Some(data) = context.workload.data.as_ref().filter(|data| data.location.is_none()) {
+        match instance.local_nvme {
+            Some(disk) if disk >= data.size => {
+                advice.push(Advice::StageOnLocalDisk { data_bytes: data.size, disk_bytes: disk });
+            }
+            Some(disk) if disk.0 > 0.0 => advice.push(Advice::DataExceedsLocalDisk),
+            _ => {}
+        }
+    }
+    let share = plan.step.memory.needed / instance.node.gpu_memory.0;
+    if plan.gpus() == 1 && !instance.node.gpus.is_slice() && share < SMALL_SHARE && plan.hours() < SHORT_RUN {
+        advice.push(Advice::SmallerCard { memory_share: share, run_hours: plan.hours() });
+    }
+    let is_sharded = plan.step.setting.layout.shard != Shard::None;
+    if instance.node.devices() > 1 && !instance.node.link.is_fast() && is_sharded {
+        advice.push(Advice::ShardingOverPcie);
+    }
+    advice
+}
+
+/// What a warning before an interruption is good for, and on what little the forecast rests.
+fn spot_advice(plan: &Plan, spot: &Outlook) -> Vec<Advice> {
+    let saving = &plan.run.saving;
+    let notice_seconds = saving.notice.map_or(Seconds(0.0), |notice| Seconds(notice.seconds));
+    let checkpoint_bytes = saving.bytes;
+    let mut advice = vec![match saving.notice {
+        _ if plan.step.served.is_some() => Advice::KeepAnsweredRequests,
+        Some(notice) if notice.saves_all => Advice::SaveOnNotice { notice_seconds, checkpoint_bytes },
+        Some(notice) => Advice::ShortNotice { notice_seconds, saved_bytes: notice.saves, checkpoint_bytes },
+        None => Advice::NoNotice,
+    }];
+    if plan.nodes > 1 {
+        advice.push(Advice::UnprobedCount { nodes: plan.nodes });
+    }
+    if spot.basis.starts_with("nothing known") {
+        advice.push(Advice::NoInterruptionData);
+    }
+    advice
+}

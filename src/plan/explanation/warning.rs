@@ -1,0 +1,107 @@
+//! `Warning`: what to know beside a plan, with its figures: what was left out, could not be checked, or would be otherwise.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::explanation::rejection::Rejection;
+use crate::money::bill::BillItem;
+use gpuplan_units::{Hours, Usd};
+
+/// What to know beside a plan: the notes of the answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Warning {
+    /// A plan that would be cheaper if samples were always at hand.
+    InputDecides {
+        gpus: u32,
+        gpu: String,
+        plan: String,
+        cost_without_waiting_usd: Usd,
+        cost_usd: Usd,
+        waiting_share: f64,
+        limit: String,
+    },
+    /// What was measured, and what that changed.
+    Measured {
+        detail: String,
+    },
+    /// What the figures of a served model leave out.
+    ServingFigures {
+        counts_samples: bool,
+        generates: bool,
+    },
+    /// Without a deadline, plans that end in time are preferred.
+    NoDeadline {
+        preferred_within_hours: Hours,
+    },
+    /// A plan that saves hours for little.
+    SoonerForLittle {
+        sooner_hours: Hours,
+        more_usd: Usd,
+        plan: String,
+        /// With which it would be chosen.
+        value_of_time_usd_per_hour: Usd,
+    },
+    /// The host beside a GPU was measured.
+    MeasuredHost {
+        gpu: String,
+        processor: Option<String>,
+        measured: String,
+        /// Whether it counts, which it does where the workload says what a sample costs.
+        is_counted: bool,
+    },
+    /// The workload does not say what samples are.
+    InputUnchecked {
+        usual_kind: String,
+    },
+    /// Storage was not checked, since the workload does not say what samples are.
+    StorageUnchecked {
+        usual_kind: String,
+        knows_vcpus: bool,
+    },
+    InputPartlyUnchecked {
+        missing: Vec<MissingInput>,
+    },
+    /// Requests to a bucket that is read in every pass: no catalog has their price.
+    UnpricedRequests {
+        requests: f64,
+        list_price_usd: f64,
+    },
+    /// What the bill leaves out for want of a rate.
+    Unpriced {
+        cloud: String,
+        items: Vec<BillItem>,
+    },
+    /// What the figures of a plan on spot rest on.
+    SpotReplay,
+    /// What capacity that is not taken back would cost.
+    OnDemandCost {
+        cost_usd: Usd,
+        plan: String,
+    },
+    /// Cheaper offers of the same machine whose price is stale or doubtful.
+    MoreDoubtfulOffers {
+        offers: usize,
+    },
+    /// A cheaper offer of the same machine that was not taken.
+    CheaperOffer {
+        offer: String,
+        why: Rejection,
+    },
+}
+
+/// What nobody says of the input of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "missing", rename_all = "kebab-case")]
+pub enum MissingInput {
+    /// What a recording costs a core, for want of its length.
+    RecordingCost {
+        data_kind: String,
+        /// Of the workload file.
+        key: String,
+    },
+    SampleCost,
+    Vcpus,
+    SampleBytes,
+    DiskRates,
+}

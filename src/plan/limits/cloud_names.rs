@@ -1,0 +1,19 @@
+//! Clouds by the names that people use for them.
+
+use crate::limits::error::LimitsError;
+use gpuplan_hardware::{CloudId, Hardware};
+
+/// A cloud by its name or by one that people use for it.
+pub fn cloud(name: &str, hardware: &Hardware) -> Result<CloudId, LimitsError> {
+    let alias = match name.to_ascii_lowercase().as_str() {
+        "google" | "gce" => "gcp".to_owned(),
+        "amazon" | "ec2" => "aws".to_owned(),
+        "microsoft" => "azure".to_owned(),
+        other => other.to_owned(),
+    };
+    let known = hardware.clouds();
+    known.iter().find(|cloud| cloud.as_str() == alias).cloned().ok_or_else(|| LimitsError::UnknownCloud {
+        name: name.to_owned(),
+        known: known.iter().map(ToString::to_string).collect(),
+    })
+}

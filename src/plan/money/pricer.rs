@@ -1,0 +1,158 @@
+//! `Pricer`: what pricing one candidate after the other needs to know of the market and of the limits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::explanation::Rejection;
+use crate::filters::refuse_offer;
+use crate::input::feeding::reads_from_afar;
+use crate::limits::{Limits, PurchaseChoice};
+use crate::money::side_charges::SideCharges;
+use crate::normal::deviations;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Offer, OfferId, Purchase};
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_units::{Usd, UsdPerHour};
+
+/// A machine type in a region.
+type MachineInRegion = (InstanceId, Arc<str>);
+
+/// Prices candidates of one question.
+pub struct Pricer<'a> {
+    pub context: Context<'a>,
+    pub model: AvailabilityModel,
+    /// The asked confidence, in 90th percentiles.
+    pub certainty: f64,
+    /// The cheapest on-demand offer of a machine in a region that keeps every limit.
+    fallbacks: HashMap<MachineInRegion, OfferId>,
+    /// For a service: every spot offer of a machine in a region that keeps every limit.
+    places: HashMap<MachineInRegion, Vec<OfferId>>,
+}
+
+/// An offer with the side charges of its place, which all counts of its machines share.
+pub struct PricedOffer {
+    pub id: OfferId,
+    pub charges: SideCharges,
+}
+
+impl<'a> Pricer<'a> {
+    pub fn new(context: Context<'a>) -> Self {
+        let places = if context.workload.is_service() { spot_places(context) } else { HashMap::new() };
+        Self {
+            context,
+            model: AvailabilityModel::prior(),
+            certainty: deviations(context.limits.confidence),
+            fallbacks: fallbacks(context),
+            places,
+        }
+    }
+
+    pub fn offer(&self, id: OfferId) -> PricedOffer {
+        let Context { world, workload, .. } = self.context;
+        let offer = world.market.offer(id);
+        let instance = world.hardware.instance(offer.instance);
+        let data = workload.data.as_ref();
+        let charges = SideCharges::new(&world.market.charges, offer, instance, data, reads_from_afar(workload));
+        PricedOffer { id, charges }
+    }
+
+    /// For a service: spot offers of the same machine in the same region.
+    pub fn spot_places(&self, offer: &Offer) -> &[OfferId] {
+        self.places.get(&machine_in_region(offer)).map_or(&[], Vec::as_slice)
+    }
+
+    /// On-demand machines of the same type in the same region.
+    pub fn on_demand_like(&self, offer: &Offer) -> Option<OfferId> {
+        self.fallbacks.get(&machine_in_region(offer)).copied()
+    }
+
+    /// Of all machines together.
+    pub fn rate_of_all(&self, id: OfferId, nodes: u32) -> Option<UsdPerHour> {
+        let rate = self.context.world.market.offer(id).quote.rate;
+        rate.nanos().checked_mul(i64::from(nodes)).map(UsdPerHour::from_nanos)
+    }
+
+    /// The dearest machines that may run.
+    pub fn check_rate(&self, offer: &Offer, nodes: u32, fallback: Option<OfferId>) -> Result<(), Rejection> {
+        let Context { world, limits, .. } = self.context;
+        let fallback = fallback.map(|id| world.market.offer(id));
+        let rate = fallback.map_or(offer.quote.rate, |fallback| fallback.quote.rate.max(offer.quote.rate)).times(nodes);
+        if let Some(broken) = limits.policy.as_ref().and_then(|policy| policy.breaks_rate(rate)) {
+            return Err(Rejection::Policy(broken));
+        }
+        match limits.max_price_per_hour.filter(|limit| rate > *limit) {
+            Some(limit) => Err(Rejection::MaxPrice { rate_usd_per_hour: rate, limit_usd_per_hour: limit }),
+            None => Ok(()),
+        }
+    }
+
+    /// `most`: what it costs with the asked confidence.
+    pub fn check_cost(&self, p90: Usd, most: Usd) -> Result<(), Rejection> {
+        let limits = self.context.limits;
+        if let Some(budget) = limits.budget.filter(|budget| most > *budget) {
+            return Err(Rejection::Budget { most_usd: most, budget_usd: budget, confidence: limits.confidence });
+        }
+        match limits.policy.as_ref().and_then(|policy| policy.breaks_cost(p90)) {
+            Some(broken) => Err(Rejection::Policy(broken)),
+            None => Ok(()),
+        }
+    }
+
+    /// Machines that the user owns must be there for so many hours.
+    pub fn check_ownership(&self, offer: &Offer, hours: f64) -> Result<(), Rejection> {
+        let ends_with = offer.owned.as_ref().and_then(|owned| owned.until).zip(self.context.limits.now);
+        match ends_with.filter(|(until, now)| until.duration_since(*now).as_secs_f64() < hours * 3600.0) {
+            Some((until, _)) => Err(Rejection::OwnedUntil { until }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Rented as spot, and not the user's own.
+pub fn is_spot(offer: &Offer) -> bool {
+    offer.purchase == Purchase::Spot && offer.owned.is_none()
+}
+
+fn machine_in_region(offer: &Offer) -> MachineInRegion {
+    (offer.instance, offer.place.region.clone())
+}
+
+fn fallbacks(context: Context) -> HashMap<MachineInRegion, OfferId> {
+    let Context { world, limits, .. } = context;
+    // On-demand is sold by region: who names a zone for spot may fall back to its region.
+    let is_named =
+        |offer: &&Offer| offer.place.zone_id.as_deref().is_some_and(|id| limits.regions.iter().any(|name| name == id));
+    let of_zones = world.market.offers().iter().filter(is_named).map(|offer| offer.place.region.to_string());
+    let mut regions: Vec<String> = limits.regions.iter().cloned().chain(of_zones).collect();
+    regions.sort();
+    regions.dedup();
+    let firm = Limits { purchase: PurchaseChoice::OnDemand, regions, ..limits.clone() };
+    let mut fallbacks = HashMap::new();
+    for id in world.market.offer_ids() {
+        let offer = world.market.offer(id);
+        let is_firm = offer.purchase == Purchase::OnDemand && offer.owned.is_none();
+        if !is_firm || refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, &firm).is_some() {
+            continue;
+        }
+        let cheapest = fallbacks.entry(machine_in_region(offer)).or_insert(id);
+        if offer.quote.rate < world.market.offer(*cheapest).quote.rate {
+            *cheapest = id;
+        }
+    }
+    fallbacks
+}
+
+/// Spot offers that keep every limit, by machine and region.
+fn spot_places(context: Context) -> HashMap<MachineInRegion, Vec<OfferId>> {
+    let Context { world, limits, .. } = context;
+    let mut places: HashMap<MachineInRegion, Vec<OfferId>> = HashMap::new();
+    for id in world.market.offer_ids() {
+        let offer = world.market.offer(id);
+        let keeps = || refuse_offer(offer, world.hardware.instance(offer.instance), world.hardware, limits).is_none();
+        if is_spot(offer) && keeps() {
+            places.entry(machine_in_region(offer)).or_default().push(id);
+        }
+    }
+    places
+}

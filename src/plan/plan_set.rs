@@ -1,0 +1,39 @@
+//! `PlanSet`: the whole answer of the planner.
+
+use crate::candidate::Plan;
+use crate::choice::terms::Terms;
+use crate::explanation::{Rejected, Warning};
+use crate::training::what_if::PricedFinding;
+
+/// How much was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    pub offers: u64,
+    pub shapes: u64,
+    pub layouts_estimated: u64,
+    pub candidates: u64,
+}
+
+/// The whole answer.
+#[derive(Clone, Debug)]
+pub struct PlanSet {
+    pub recommendation: Option<Plan>,
+    /// Nothing else is both cheaper and faster; cheapest first.
+    pub frontier: Vec<Plan>,
+    /// The best of every GPU that is not on the frontier, cheapest first.
+    pub alternatives: Vec<Plan>,
+    /// The recommended machines on every way to buy them.
+    pub terms: Vec<Terms>,
+    pub rejected: Vec<Rejected>,
+    /// Closest of what was refused, where nothing is left.
+    pub nearest: Vec<Rejected>,
+    /// Money alone keeps a plan out.
+    pub only_money: bool,
+    /// A rule of the house alone keeps a plan out.
+    pub only_policy: bool,
+    pub counts: Counts,
+    /// What a profile of the run found, and what fixing it would save of the recommended plan.
+    pub findings: Vec<PricedFinding>,
+    /// What to know beside the plans: the notes of the answer.
+    pub warnings: Vec<Warning>,
+}

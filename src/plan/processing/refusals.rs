@@ -1,0 +1,58 @@
+//! What was refused of work without GPU, told by the candidate that came closest.
+
+use std::collections::BTreeMap;
+
+use crate::explanation::{Rejected, Rejection};
+use crate::processing::machines::Rented;
+
+/// Refused candidates of one machine type and terms, told by the one that came closest.
+#[derive(Default)]
+pub struct Refusals {
+    by_type: BTreeMap<String, Nearest>,
+}
+
+/// Of some candidates the one that came closest.
+struct Nearest {
+    why: Rejection,
+    nodes: u32,
+    /// All of them.
+    count: u64,
+}
+
+impl Refusals {
+    pub fn add(&mut self, rented: &Rented, nodes: u32, why: Rejection) {
+        let key = match why {
+            Rejection::OtherCloud => "other clouds".to_owned(),
+            Rejection::OtherRegion => "other regions".to_owned(),
+            _ => format!("{}/{} {}", rented.host.cloud, rented.host.name, rented.purchase),
+        };
+        let held = self.by_type.entry(key).or_insert_with(|| Nearest { why: why.clone(), nodes, count: 0 });
+        held.count += 1;
+        if why.is_nearer_than(&held.why) {
+            (held.why, held.nodes) = (why, nodes);
+        }
+    }
+
+    /// Whether money alone keeps a plan out.
+    pub fn has_money_in_the_way(&self) -> bool {
+        self.by_type.values().any(|held| match &held.why {
+            Rejection::Budget { .. } | Rejection::MaxPrice { .. } => true,
+            Rejection::Policy(broken) => broken.violation.is_about_cost(),
+            _ => false,
+        })
+    }
+
+    /// Closest first.
+    pub fn lines(self) -> Vec<Rejected> {
+        let mut lines: Vec<_> = self.by_type.into_iter().collect();
+        lines.sort_by(|(_, a), (_, b)| {
+            let by_progress = b.why.progress().cmp(&a.why.progress());
+            by_progress.then(a.why.distance().total_cmp(&b.why.distance()))
+        });
+        let line = |(what, Nearest { why, nodes, count }): (String, Nearest)| {
+            let what = if why.progress() == 0 { what } else { format!("{what} x{nodes}") };
+            Rejected { what, why, count }
+        };
+        lines.into_iter().map(line).collect()
+    }
+}

@@ -1,0 +1,294 @@
+//! Spot machines in a plan: what is assumed of a pool, a first guess of what it means, and the forecast of the shipped policy.
+
+pub mod pools;
+pub mod promise;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::normal::{deviations, point};
+use crate::spot::promise::Promise;
+use crate::training::run::RunTime;
+use gpuplan_market::{Offer, OfferId};
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_spot::evidence::assumed_availability;
+use gpuplan_spot::expected_cost::{Table, Terms};
+use gpuplan_spot::forecast::{DRAWS, Forecast, Futures, summary};
+use gpuplan_spot::policy::semi_markov::Tables;
+use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
+use gpuplan_spot::replay::{Outcome, ReplayError};
+use gpuplan_spot::watch::Watch;
+use gpuplan_units::{Hours, Usd, UsdPerHour};
+
+/// Time between two decisions: the probes that the model is fitted on. Longer for long runs, which need no finer look. Seconds.
+const TICK: f64 = 600.0;
+const LONG_TICK: f64 = 1800.0;
+/// Ticks of a horizon before ticks grow longer.
+const TICKS: f64 = 1500.0;
+/// Ticks drawn for one forecast, over all draws: a long run averages over its own ups and downs and needs fewer draws.
+const DRAWN_TICKS: usize = 150_000;
+/// A 90th percentile rests on at least four draws above it.
+const FEWEST_DRAWS: usize = 40;
+/// The search for the break-even draws less for each of its points.
+const BREAK_EVEN_DRAWN_TICKS: usize = 25_000;
+/// Work of fewer starts than this is not worth waiting for spot, nor is spot that saves less than this factor. Guesses.
+pub const LEAST_STARTS: f64 = 3.0;
+pub const LEAST_RATIO: f64 = 1.2;
+/// Plans share a table of the policy whose price ratios differ by less than this factor, whose slack by less than this part of
+/// the deadline, and whose changeovers by less than this many seconds. The table only weighs waiting against starting: prices,
+/// changeovers and the deadline of a replay are always the plan's own.
+const SHARED_RATIO: f64 = 1.1;
+const SHARED_SLACK: f64 = 20.0;
+const SHARED_CHANGEOVER: f64 = 180.0;
+/// Work beyond which nobody knows what spot will be like: twice as long as the traces. Hours.
+const MOST_WORK: f64 = 1300.0;
+/// Of the spot hours before a deadline, the share that the policy uses where it cannot know when they come: 0.8 gives the mean
+/// costs of 48 h of work in 60 and 70 h on the development traces within 2 %. Only for the first guess.
+const CAUGHT: f64 = 0.8;
+/// No window of the development traces cost more than on-demand and so many changeovers (at work of 8 and 48 h).
+const CEILING_CHANGEOVERS: f64 = 10.0;
+/// Shares of time that a pool was up lately at which spot is compared with on-demand.
+const BREAK_EVEN_AT: [f64; 5] = [0.0, 0.1, 0.3, 0.6, 0.9];
+
+/// What may become of a plan on spot machines, and what it rests on.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    /// On-demand machines of the same type in the same region that the plan falls back to.
+    pub fallback: Option<OfferId>,
+    /// Share of time that the pool is assumed to have been up lately, and why.
+    pub availability: f64,
+    pub basis: &'static str,
+    /// `None`: the plan's figures are a first guess.
+    pub forecast: Option<Forecast>,
+    /// Share of time up under which on-demand is cheaper; 0: spot is cheaper however seldom it is up, 1: never.
+    pub break_even: Option<f64>,
+    /// Places to try, cheapest first.
+    pub pools: Vec<Pool>,
+    pub promise: Option<Promise>,
+}
+
+/// A place where such machines are sold as spot.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    pub offer: OfferId,
+    pub availability: f64,
+    pub basis: &'static str,
+}
+
+/// Hours of a run on spot, and how they divide.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Division {
+    pub spot: f64,
+    pub on_demand: f64,
+    pub finish: f64,
+}
+
+impl Pool {
+    pub fn new(id: OfferId, offer: &Offer) -> Self {
+        let (availability, basis) = assumed_availability(offer.risk.as_deref(), &offer.signals);
+        Self { offer: id, availability, basis }
+    }
+}
+
+impl Outlook {
+    pub fn new(pool: &Pool, fallback: Option<OfferId>) -> Self {
+        Self {
+            fallback,
+            availability: pool.availability,
+            basis: pool.basis,
+            forecast: None,
+            break_even: None,
+            pools: Vec::new(),
+            promise: None,
+        }
+    }
+
+    /// A guess from means alone, to choose the plans that are worth a forecast.
+    pub fn guess(&self, model: &AvailabilityModel, run: &RunTime, deadline: Option<Hours>) -> Division {
+        let (up, down) = (model.mean_spell(self.availability, true).0, model.mean_spell(self.availability, false).0);
+        let share_up = up / (up + down);
+        let useful = (-run.changeover.0 / up).exp();
+        let work = run.work.expected;
+        let caught = match (self.fallback, deadline) {
+            (Some(_), Some(deadline)) => work.min(CAUGHT * share_up * useful * deadline.0),
+            _ => work,
+        };
+        let spot = caught / useful;
+        let finish = spot / share_up + (work - caught);
+        let finish = deadline.filter(|_| self.fallback.is_some()).map_or(finish, |deadline| finish.min(deadline.0));
+        Division { spot: spot + run.start(), on_demand: work - caught, finish: finish + run.start() }
+    }
+}
+
+/// One plan on spot, as a policy sees it. Rates are of all machines together.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    pub run: &'a RunTime,
+    pub availability: f64,
+    pub spot: UsdPerHour,
+    /// `None`: the plan waits for spot as long as it takes.
+    pub on_demand: Option<UsdPerHour>,
+    pub deadline: Option<Hours>,
+}
+
+/// Which futures a forecast needs: the availability that they start from, and their tick in seconds, as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    availability: u64,
+    tick: u64,
+}
+
+impl Job<'_> {
+    /// Falling back ends the run by the deadline, or little later; waiting for spot alone may take several times the work.
+    fn horizon(&self) -> f64 {
+        let work = self.run.work.high * 3600.0;
+        match (self.on_demand, self.deadline) {
+            (Some(_), Some(deadline)) => (deadline.0 * 3600.0).max(work),
+            _ => 2.0 * work,
+        }
+    }
+
+    fn tick(&self) -> f64 {
+        if self.horizon() > TICK * TICKS { LONG_TICK } else { TICK }
+    }
+
+    fn kind(&self, availability: f64) -> Kind {
+        Kind { availability: availability.to_bits(), tick: self.tick().to_bits() }
+    }
+
+    fn draws(&self, drawn_ticks: usize) -> usize {
+        let ticks = (self.horizon() / self.tick()).ceil() as usize;
+        (drawn_ticks / ticks.max(1)).clamp(FEWEST_DRAWS, DRAWS)
+    }
+
+    fn limits(&self) -> Limits {
+        let changeover = self.run.changeover.0 * 3600.0;
+        Limits {
+            work: self.run.work.expected * 3600.0,
+            deadline: self.deadline.map_or(self.horizon(), |deadline| deadline.0 * 3600.0),
+            tick: self.tick(),
+            changeover,
+            worst_changeover: self.run.worst_changeover.0 * 3600.0,
+            on_demand: self.on_demand.unwrap_or(self.spot),
+            pools: vec![PoolTerms {
+                spot: self.spot,
+                on_demand: None,
+                switch_cost: Usd::ZERO,
+                switch_changeover: changeover,
+            }],
+            budget: None,
+        }
+    }
+
+    /// What the table of the policy is solved for; `None`: this plan needs none.
+    fn terms(&self) -> Option<Terms> {
+        let (on_demand, deadline) = (self.on_demand?, self.deadline?.0 * 3600.0);
+        let nearest = |hours: f64| (hours * 3600.0 / SHARED_CHANGEOVER).round() * SHARED_CHANGEOVER;
+        let unit = deadline / SHARED_SLACK;
+        let slack = ((deadline - self.run.work.expected * 3600.0) / unit).ceil().clamp(1.0, SHARED_SLACK - 1.0) * unit;
+        let ratio = on_demand.dollars() / self.spot.dollars();
+        Some(Terms {
+            work: deadline - slack,
+            deadline,
+            tick: self.tick(),
+            changeover: nearest(self.run.changeover.0),
+            worst_changeover: nearest(self.run.worst_changeover.0),
+            price_ratio: SHARED_RATIO.powf((ratio.ln() / SHARED_RATIO.ln()).round()),
+        })
+    }
+}
+
+/// Forecasts of many plans over the same futures, so that they differ by what they are and not by luck.
+pub struct Forecaster<'a> {
+    model: &'a AvailabilityModel,
+    seed: u64,
+    futures: BTreeMap<Kind, Futures>,
+    tables: Vec<(Terms, Arc<Table>)>,
+    /// Step times of the draws, in 90th percentiles: spread evenly, in an order of its own.
+    deviations: Vec<f64>,
+}
+
+impl<'a> Forecaster<'a> {
+    pub fn new(model: &'a AvailabilityModel, seed: u64) -> Self {
+        // Multiples of the golden ratio fill the unit interval evenly, however many are taken.
+        let golden = 0.618_033_988_749_895;
+        let deviations = (0..DRAWS).map(|draw| deviations(((draw as f64 + 0.5) * golden).fract())).collect();
+        Self { model, seed, futures: BTreeMap::new(), tables: Vec::new(), deviations }
+    }
+
+    /// One forecast a job, in their order.
+    pub fn forecasts(&mut self, jobs: &[Job]) -> Vec<Result<Forecast, ReplayError>> {
+        self.solve(jobs);
+        jobs.iter()
+            .map(|job| self.outcomes(job, job.availability, DRAWN_TICKS).map(|outcomes| summary(&outcomes)))
+            .collect()
+    }
+
+    /// The share of time up at which the job costs on average what `on_demand` does.
+    pub fn break_even(&mut self, job: &Job, on_demand: Usd) -> Option<f64> {
+        self.solve(std::slice::from_ref(job));
+        let mut more = Vec::new();
+        for at in BREAK_EVEN_AT {
+            let outcomes = self.outcomes(job, at, BREAK_EVEN_DRAWN_TICKS).ok()?;
+            more.push(summary(&outcomes).cost_usd.expected.dollars() - on_demand.dollars());
+        }
+        let Some(last_dearer) = more.iter().rposition(|more| *more > 0.0) else { return Some(0.0) };
+        let Some((next, at)) = more.get(last_dearer + 1).zip(BREAK_EVEN_AT.get(last_dearer + 1)) else {
+            return Some(1.0);
+        };
+        let from = BREAK_EVEN_AT[last_dearer];
+        Some(from + (at - from) * more[last_dearer] / (more[last_dearer] - next))
+    }
+
+    /// Solves the tables that these jobs need and nobody has solved yet.
+    fn solve(&mut self, jobs: &[Job]) {
+        let mut missing: Vec<Terms> = Vec::new();
+        for terms in jobs.iter().filter_map(Job::terms) {
+            if !missing.contains(&terms) && !self.tables.iter().any(|(solved, _)| *solved == terms) {
+                missing.push(terms);
+            }
+        }
+        let model = self.model;
+        self.tables.par_extend(missing.into_par_iter().map(|terms| (terms, Arc::new(Table::new(model, &terms)))));
+    }
+
+    fn policy(&self, job: &Job) -> Policy {
+        let table = job.terms().and_then(|terms| self.tables.iter().find(|(solved, _)| *solved == terms));
+        table.map_or(Policy::SpotOnly, |(_, table)| Policy::SemiMarkov(Tables::of_one(job.spot, table.clone()).into()))
+    }
+
+    fn outcomes(&mut self, job: &Job, availability: f64, drawn_ticks: usize) -> Result<Vec<Outcome>, ReplayError> {
+        if job.run.work.high > MOST_WORK {
+            return Err(ReplayError::TooLong((MOST_WORK * 3600.0 / TICK) as usize));
+        }
+        let policy = self.policy(job);
+        let (model, seed, tick) = (self.model, self.seed, job.tick());
+        let futures = self.futures.entry(job.kind(availability)).or_insert_with(|| {
+            let watch = Watch::new(1, tick, 0.0).assuming(availability);
+            Futures::new(model, watch, tick, DRAWS, seed)
+        });
+        let limits = job.limits();
+        let work = |draw: usize| point(job.run.work, self.deviations[draw % DRAWS]) * 3600.0;
+        let outcomes = futures.run(&policy, &limits, job.draws(drawn_ticks), work)?;
+        // A probe sees nothing finer than a tick, so half of one is the least wait that can be said.
+        let least_wait = tick / 2.0 / 3600.0;
+        let exact = |outcome: Outcome| Outcome {
+            wait_hours: outcome.wait_hours.max(least_wait),
+            ..outcome.to_the_second(&limits)
+        };
+        Ok(outcomes.into_iter().map(exact).collect())
+    }
+}
+
+/// What the run costs at most, as far as the development traces tell: all of it on-demand, with ten changeovers.
+pub fn ceiling(run: &RunTime, on_demand: UsdPerHour) -> Option<Usd> {
+    on_demand.for_hours(1, run.work.high + CEILING_CHANGEOVERS * run.changeover.0)
+}
+
+/// What a share of the draws of a forecast does not exceed.
+pub fn percentile<T: Copy>(sorted: &[T], share: f64) -> T {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    *sorted.get(rank.max(1) - 1).or(sorted.last()).expect("a forecast has `FEWEST_DRAWS` draws at least")
+}

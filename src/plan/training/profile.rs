@@ -1,0 +1,248 @@
+//! What a profile says of the GPU it was made on, against what the estimate has for the same run: a correction for every GPU.
+
+use crate::explanation::Rejection;
+use crate::training::search::best_setting;
+use gpuplan_estimate::{Curve, Machine, MeasuredGpu, StepEstimate, Subject, WorkClass};
+use gpuplan_hardware::{GpuId, Hardware, NodeShape};
+use gpuplan_workload::Workload;
+use gpuplan_workload::profile::{Cause, Mended, OperatorClass, Operators, Profile, StepTimes};
+
+/// Device memory as drivers tell it and as the catalog has it may differ by so much (a T4 with error correction: a tenth).
+const MEMORY_TOLERANCE: f64 = 0.12;
+/// Doubt about a class that was told by the names of kernels. Standard deviation of the logarithm. Judged.
+const BY_NAME: f64 = 0.05;
+/// The same where only whole steps are known. Judged: on the same GPU the step is what was measured, whichever class it was; how
+/// much less that says of another GPU is the correction's own doubt.
+const WHOLE_STEP: f64 = 0.03;
+/// Classes smaller than this part of a step are not compared: their ratio would be noise. Judged.
+const LEAST_SHARE: f64 = 0.02;
+
+/// Why a profile says nothing about a plan.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum UnusableProfile {
+    #[error("the profile names no GPU; make it on the machine with the GPU, or with `--gpus`")]
+    NoGpu,
+    #[error("the catalog has no GPU named `{0}` with this memory")]
+    UnknownGpu(String),
+    #[error("the profile has no steps, so nothing can be compared")]
+    NoSteps,
+    #[error("this workload does not run on {on}, where the profile says it was measured")]
+    DoesNotRun { on: String, why: Rejection },
+    #[error(
+        "the profile took {measured:.3} s a step where {expected:.3} s are expected on {on}: another workload was measured"
+    )]
+    OtherWorkload { measured: f64, expected: f64, on: String },
+}
+
+/// The GPU of the catalog that a driver's name means.
+pub fn catalog_gpu(name: &str, memory_bytes: Option<f64>, hardware: &Hardware) -> Option<GpuId> {
+    let words: Vec<&str> = name.split_whitespace().collect();
+    // Drivers put the vendor and the series before the name.
+    let id = (0..words.len()).find_map(|skipped| hardware.find_gpu(&words[skipped..].join(" ")))?;
+    let has_memory =
+        memory_bytes.is_none_or(|bytes| (bytes / hardware.gpu(id).memory().0 - 1.0).abs() <= MEMORY_TOLERANCE);
+    has_memory.then_some(id)
+}
+
+/// Share of the measured step that is left without what is the machine's fault alone: other machines do not share it.
+fn without_faults(profile: &Profile) -> f64 {
+    let faults = profile.findings.iter().filter(|finding| finding.cause == Cause::Machine);
+    faults.fold(1.0, |left, finding| match finding.mended {
+        Mended::Step { left: share } => left.min(share),
+        _ => left,
+    })
+}
+
+/// Compares a profile with the estimate of `workload` on the profiled machines: `nodes` of `shape`.
+pub fn measured(
+    profile: &Profile,
+    workload: &Workload,
+    hardware: &Hardware,
+    (shape, nodes): (&NodeShape, u32),
+) -> Result<MeasuredGpu, UnusableProfile> {
+    let gpu = hardware.gpu(shape.gpu);
+    let subject = Subject::new(&workload.model, &workload.training, Machine::new(gpu, shape));
+    let on = format!("{} x {}", shape.devices() * nodes, gpu.name);
+    let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), nodes);
+    let expected =
+        outcome.map_err(|misfit| UnusableProfile::DoesNotRun { on: on.clone(), why: Rejection::from(misfit) })?;
+    let step = profile.step.as_ref().ok_or(UnusableProfile::NoSteps)?;
+    let left = without_faults(profile);
+    let spread = step.spread_seconds / step.median_seconds;
+    let (seconds, estimated) = (step.median_seconds * left, expected.time.total);
+    let mut reasons = vec![format!(
+        "profile of `{}`: a step took {} on {on}, {} were estimated",
+        profile.of,
+        milliseconds(step.median_seconds),
+        milliseconds(estimated)
+    )];
+    if left < 1.0 {
+        reasons.push(format!(
+            "of that, {:.0} % are the fault of the profiled machine (see the findings) and are not carried over to others",
+            (1.0 - left) * 100.0
+        ));
+    }
+    let classes = profile.operators.as_ref().filter(|operators| operators.devices > 0);
+    let curves = match classes {
+        Some(operators) => by_class(operators, step, &expected, (left, spread), &mut reasons),
+        None => {
+            let whole = |class| Some(Curve::flat(class, seconds / estimated, spread.hypot(WHOLE_STEP))?.of_run());
+            let curves: Vec<Curve> = WorkClass::ALL.into_iter().filter_map(whole).collect();
+            reasons.push(format!(
+                "no trace tells the classes of work apart: each is taken as x {:.2}",
+                seconds / estimated
+            ));
+            curves
+        }
+    };
+    if curves.is_empty() {
+        return Err(UnusableProfile::OtherWorkload { measured: seconds, expected: estimated, on });
+    }
+    Ok(MeasuredGpu { id: gpu.id.clone(), architecture: gpu.architecture, curves, host: None, reasons })
+}
+
+/// Each class of work by itself. What is too small, or too far off to be the same work, is left out and said.
+fn by_class(
+    operators: &Operators,
+    step: &StepTimes,
+    expected: &StepEstimate,
+    (left, spread): (f64, f64),
+    reasons: &mut Vec<String>,
+) -> Vec<Curve> {
+    let time = &expected.time;
+    let steps = step.count as f64;
+    let of = |class| operators.seconds(class) / steps;
+    // What input waits for is the program's own and is a finding, no property of the host's launches.
+    let waited_for_input = operators.input_wait_seconds.min(operators.gap_seconds);
+    let launches = (operators.host_bound_seconds - waited_for_input).max(0.0) / steps;
+    let pairs = [
+        // A clock that is held down slows arithmetic, and memory hardly.
+        (WorkClass::Compute, of(OperatorClass::Compute) * left, time.matmul + time.attention + time.head),
+        (WorkClass::Memory, of(OperatorClass::Memory), time.elementwise + time.optimizer + time.dequantise),
+        (WorkClass::Launch, launches, time.launch),
+        (
+            WorkClass::Copy,
+            operators.exposed_communication_seconds / steps,
+            time.tensor_parallel + time.expert_parallel + time.context_parallel + time.data_parallel,
+        ),
+    ];
+    let mut curves = Vec::new();
+    for (class, seconds, estimated) in pairs {
+        if seconds.min(estimated) < LEAST_SHARE * time.total {
+            continue;
+        }
+        let ratio = seconds / estimated;
+        match Curve::flat(class, ratio, spread.hypot(BY_NAME)) {
+            Some(found) => {
+                reasons.push(format!(
+                    "{}: {} a step measured, {} estimated: x {ratio:.2}",
+                    class.word(),
+                    milliseconds(seconds),
+                    milliseconds(estimated)
+                ));
+                curves.push(found.of_run());
+            }
+            None => reasons
+                .push(format!("{}: x {ratio:.2} is too far off to be the same work, and is left out", class.word())),
+        }
+    }
+    curves
+}
+
+fn milliseconds(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuplan_units::GpuCount;
+    use gpuplan_workload::Models;
+    use gpuplan_workload::file::WorkloadFile;
+    use gpuplan_workload::profile::{ClassTime, Finding, ProfiledGpu, Rule};
+
+    fn workload() -> Workload {
+        let text = "model = { preset = \"llama-2-7b\" }\ntraining = { task = \"pretrain\", tokens = \"1B\", sequence_length = 4096, global_batch = 64, micro_batch = 1, precision = \"bf16\" }";
+        WorkloadFile::parse(text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload
+    }
+
+    fn shape(hardware: &Hardware) -> NodeShape {
+        let id = hardware.find_gpu("h100-sxm5-80").unwrap();
+        let gpu = hardware.gpu(id);
+        let link = hardware.gpu_link(gpu, &gpu.link, 8).unwrap();
+        NodeShape { gpu: id, gpus: GpuCount::whole(8), gpu_memory: gpu.memory(), link, fabric: None }
+    }
+
+    fn profile(step_seconds: f64) -> Profile {
+        let gpu = ProfiledGpu { name: "NVIDIA H100 80GB HBM3".to_owned(), count: 8, memory_bytes: None };
+        Profile { gpu: Some(gpu), step: StepTimes::of(&[step_seconds; 5], None, "test"), ..Profile::new("train.py") }
+    }
+
+    /// What is estimated without any measurement.
+    fn estimate() -> StepEstimate {
+        let (hardware, workload) = (Hardware::embedded().unwrap(), workload());
+        let shape = shape(&hardware);
+        let subject = Subject::new(&workload.model, &workload.training, Machine::new(hardware.gpu(shape.gpu), &shape));
+        best_setting(&subject, 64, 1).0.unwrap()
+    }
+
+    fn found(profile: &Profile) -> Result<MeasuredGpu, UnusableProfile> {
+        let hardware = Hardware::embedded().unwrap();
+        measured(profile, &workload(), &hardware, (&shape(&hardware), 1))
+    }
+
+    #[test]
+    fn whole_steps_correct_every_class_alike() {
+        let slower = found(&profile(estimate().time.total * 1.2)).unwrap();
+        assert_eq!(slower.id, "h100-sxm5-80");
+        assert_eq!(slower.curves.len(), 4);
+        assert!(
+            slower.curves.iter().all(|curve| (curve.time() - 1.2).abs() < 1e-9 && curve.overall().spread >= WHOLE_STEP)
+        );
+        assert!(matches!(found(&profile(estimate().time.total * 50.0)), Err(UnusableProfile::OtherWorkload { .. })));
+        assert_eq!(found(&Profile { step: None, ..profile(1.0) }), Err(UnusableProfile::NoSteps));
+    }
+
+    #[test]
+    fn a_trace_corrects_each_class_by_itself() {
+        let time = estimate().time;
+        let class = |class, seconds: f64| ClassTime { class, calls: 1, seconds: seconds * 5.0 };
+        let classes = vec![
+            class(OperatorClass::Compute, (time.matmul + time.attention + time.head) * 1.1),
+            class(OperatorClass::Memory, (time.elementwise + time.optimizer) * 1.4),
+        ];
+        let operators = Operators { devices: 1, span_seconds: 5.0 * time.total, classes, ..Operators::default() };
+        let found = found(&Profile { operators: Some(operators), ..profile(time.total) }).unwrap();
+        let ratio =
+            |class| found.curves.iter().find(|curve| curve.class == class).map(|curve| (curve.time() * 100.0).round());
+        assert_eq!(
+            (ratio(WorkClass::Compute), ratio(WorkClass::Memory), ratio(WorkClass::Launch)),
+            (Some(110.0), Some(140.0), None)
+        );
+    }
+
+    #[test]
+    fn a_fault_of_the_machine_is_not_carried_over() {
+        let hot = Finding {
+            rule: Rule::ThrottledByHeat,
+            evidence: String::new(),
+            measured: 0.9,
+            threshold: 0.2,
+            advice: String::new(),
+            cause: Cause::Machine,
+            mended: Mended::Step { left: 0.75 },
+        };
+        let profile = Profile { findings: vec![hot], ..profile(estimate().time.total / 0.75) };
+        assert!(found(&profile).unwrap().curves.iter().all(|curve| (curve.time() - 1.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn names_of_drivers_are_found_in_the_catalog() {
+        let hardware = Hardware::embedded().unwrap();
+        let id = |name: &str, bytes| catalog_gpu(name, bytes, &hardware).map(|id| hardware.gpu(id).id.clone());
+        assert_eq!(id("NVIDIA H100 80GB HBM3", Some(85e9)).as_deref(), Some("h100-sxm5-80"));
+        assert_eq!(id("Tesla V100-SXM2-16GB", None).as_deref(), Some("v100-sxm2-16"));
+        assert_eq!(id("NVIDIA A100-SXM4-80GB", Some(20e9)), None, "a slice");
+        assert_eq!(id("Another", None), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! The planner's reasons, advice, warnings and rejections in words: one function each, from the figures alone.
+
+pub mod advice;
+pub mod bill;
+pub mod comparison;
+pub mod finding;
+pub mod input;
+pub mod reason;
+pub mod rejection;
+pub mod spot;
+pub mod warning;
+pub mod words;
+
+use gpuplan_units::Seconds;
+
+/// Milliseconds with one digit after the point below ten, and two below one.
+fn milliseconds(time: Seconds) -> String {
+    let figure = time.0 * 1e3;
+    let digits = if figure >= 10.0 {
+        0
+    } else if figure >= 1.0 {
+        1
+    } else {
+        2
+    };
+    format!("{figure:.digits$} ms")
+}

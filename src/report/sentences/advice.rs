@@ -1,0 +1,77 @@
+//! What to do, or to know, to run a plan well.
+
+use crate::sentences::input::wait;
+use gpuplan_plan::Advice;
+use gpuplan_plan::explanation::advice::Dimension;
+
+/// One piece of advice as a sentence.
+pub fn sentence(advice: &Advice) -> String {
+    match advice {
+        Advice::GradientAccumulation { micro_steps, micro_batch } => {
+            format!("gradient accumulation: {micro_steps:.0} micro-steps of {micro_batch} sequences a GPU")
+        }
+        Advice::ActivationCheckpointing => {
+            "activation checkpointing is needed to fit and costs about a third more arithmetic".to_owned()
+        }
+        Advice::LossScaling => "fp16 needs loss scaling (dynamic, starting at 2^16)".to_owned(),
+        Advice::NoBf16 { gpu, is_served: true } => format!("{gpu} has no bf16 units: serve in fp16"),
+        Advice::NoBf16 { gpu, is_served: false } => format!("{gpu} has no bf16 units: use fp16 with loss scaling"),
+        Advice::NoFp8 { gpu } => {
+            format!("{gpu} has no fp8 units: weights are stored in 8 bits and multiplied in 16")
+        }
+        Advice::UnfittedVendor => {
+            "no published run on AMD chips is in the fit: measure before renting many".to_owned()
+        }
+        Advice::PadWidth { dimension, width, tensor_parallel } => {
+            let name = match dimension {
+                Dimension::HiddenSize => "hidden size",
+                Dimension::FeedForwardWidth => "feed-forward width",
+                Dimension::Vocabulary => "vocabulary",
+            };
+            format!(
+                "pad the {name} ({width} over {tensor_parallel}) to a multiple of 64 a rank: tensor cores lose whole tiles"
+            )
+        }
+        Advice::LargeBatch { counts_samples: true } => "a global batch this large needs LARS or LAMB".to_owned(),
+        Advice::LargeBatch { counts_samples: false } => {
+            "a global batch this large needs learning-rate scaling with a longer warm-up, or LAMB".to_owned()
+        }
+        Advice::CompileModel => "kernel launches dominate: compile the model, or raise the micro batch".to_owned(),
+        Advice::StageOnLocalDisk { data_bytes, disk_bytes } => {
+            format!("stage the data on local NVMe ({:.1} of {:.1} TB)", data_bytes.0 / 1e12, disk_bytes.0 / 1e12)
+        }
+        Advice::DataExceedsLocalDisk => {
+            "the data does not fit on local NVMe: stream it, or shard it over machines".to_owned()
+        }
+        Advice::SmallerCard { memory_share, run_hours } => format!(
+            "uses {:.0} % of the card's memory for {run_hours}: a slice (MIG, fractional instance) or a smaller card would do",
+            memory_share * 100.0
+        ),
+        Advice::ShardingOverPcie => "these GPUs talk over PCIe: sharding can cost more than it saves".to_owned(),
+        Advice::ServingOverPcie => "these GPUs talk over PCIe: every layer of every token waits for it".to_owned(),
+        Advice::ExpertParallel => {
+            "experts are split by matrices here; splitting them over GPUs (expert parallel) may be faster for large batches".to_owned()
+        }
+        Advice::KeepAnsweredRequests => {
+            "keep a list of answered requests in the bucket: an interruption then costs those that were running".to_owned()
+        }
+        Advice::SaveOnNotice { notice_seconds, checkpoint_bytes } => format!(
+            "on the notice of {:.0} s save at once: all of {checkpoint_bytes} is safe before the machine is gone",
+            notice_seconds.0
+        ),
+        Advice::ShortNotice { notice_seconds, saved_bytes, checkpoint_bytes } => format!(
+            "a notice of {:.0} s saves only {saved_bytes} of {checkpoint_bytes}: an interruption costs the work since the last save",
+            notice_seconds.0
+        ),
+        Advice::NoNotice => {
+            "no notice before an interruption is known of this cloud: it costs the work since the last save".to_owned()
+        }
+        Advice::UnprobedCount { nodes } => format!(
+            "nobody has probed {nodes} machines at once: the forecast takes them as one, and they may be had less often"
+        ),
+        Advice::NoInterruptionData => {
+            "no interruption data for this machine: the forecast starts from the average pool of other machines".to_owned()
+        }
+        Advice::InputWait(waiting) => wait(waiting),
+    }
+}

@@ -1,0 +1,123 @@
+//! What to know beside a plan: what was left out, could not be checked, or would be otherwise.
+
+use crate::sentences::rejection;
+use gpuplan_plan::Warning;
+use gpuplan_plan::explanation::warning::MissingInput;
+
+/// One warning as a sentence: a note of the answer.
+pub fn sentence(warning: &Warning) -> String {
+    match warning {
+        Warning::InputDecides { gpus, gpu, plan, cost_without_waiting_usd, cost_usd, waiting_share, limit } => format!(
+            "input decides: {gpus} x {gpu} ({plan}) would be cheaper at about ${:.2} if samples were always at hand, and costs ${:.2}, \
+             since its GPUs wait {:.0} % of a step ({limit})",
+            cost_without_waiting_usd.dollars(),
+            cost_usd.dollars(),
+            waiting_share * 100.0,
+        ),
+        Warning::Measured { detail } => detail.clone(),
+        Warning::ServingFigures { counts_samples, generates } => serving_figures(*counts_samples, *generates),
+        Warning::NoDeadline { preferred_within_hours } => {
+            format!("no deadline given: plans that end within {preferred_within_hours} are preferred")
+        }
+        Warning::SoonerForLittle { sooner_hours, more_usd, plan, value_of_time_usd_per_hour } => format!(
+            "{sooner_hours} sooner for ${:.2} more: {plan} (--value-of-time {:.2} would choose it)",
+            more_usd.dollars(),
+            value_of_time_usd_per_hour.dollars()
+        ),
+        Warning::MeasuredHost { gpu, processor, measured, is_counted } => {
+            let processor = processor.as_deref().unwrap_or("the host");
+            let counts = if *is_counted {
+                "counted on machines with this GPU, as far as [data] says what a sample costs"
+            } else {
+                "not counted, since the workload does not say what a sample costs (data.cpu_seconds_per_sample, or data.size with \
+                 data.samples)"
+            };
+            format!("loading: beside {gpu}, {processor}: {measured}; {counts}")
+        }
+        Warning::InputUnchecked { usual_kind } => format!(
+            "the input pipeline was not checked: [data] does not say what the samples are (kind = \"{usual_kind}\", with size and samples)"
+        ),
+        Warning::StorageUnchecked { usual_kind, knows_vcpus } => {
+            let cores = if *knows_vcpus {
+                "only the stated time of a sample was checked"
+            } else {
+                "nobody says how many vCPUs the machine has"
+            };
+            format!("{cores}; storage was not (kind = \"{usual_kind}\", with size and samples)")
+        }
+        Warning::InputPartlyUnchecked { missing } => {
+            let missing: Vec<String> = missing.iter().map(missing_input).collect();
+            format!("input: not checked in full, since nobody says {}", missing.join(", nor "))
+        }
+        Warning::UnpricedRequests { requests, list_price_usd } => format!(
+            "not in the bill: {:.0}M requests for objects, ${list_price_usd:.0} at S3's list price of $0.0004 a thousand (unverified); shards need fewer",
+            requests / 1e6,
+        ),
+        Warning::Unpriced { cloud, items } => {
+            let items: Vec<&str> = items.iter().map(|item| item.label()).collect();
+            format!("not in the bill, because {cloud} publishes no rate here: {}", items.join(", "))
+        }
+        Warning::SpotReplay => {
+            "spot: hours, cost and chance are replayed on availability fitted to V100 and K80 probes on AWS in 2022 (docs/risk.md)"
+                .to_owned()
+        }
+        Warning::OnDemandCost { cost_usd, plan } => {
+            format!("capacity that is not taken back costs ${:.2}: {plan} (--on-demand)", cost_usd.dollars())
+        }
+        Warning::MoreDoubtfulOffers { offers } => {
+            format!("{offers} more offers of this machine ask less and are stale or doubtful")
+        }
+        Warning::CheaperOffer { offer, why } => {
+            format!("not taken although it asks less: {offer}: {}", rejection::sentence(why))
+        }
+    }
+}
+
+fn serving_figures(counts_samples: bool, generates: bool) -> String {
+    if counts_samples {
+        return "latency and rate are those of the engine on its GPUs, with images that lie decoded in the memory of the host: reading and \
+                decoding them, the network to users and a queue before it come on top"
+            .to_owned();
+    }
+    let answers = if generates {
+        "prefixes that are cached and tokens that are guessed ahead (speculative decoding) would be faster; "
+    } else {
+        ""
+    };
+    format!(
+        "latency and rate are those of the engine on its GPUs: {answers}the network to users, tokenizing and a queue before it come on top"
+    )
+}
+
+fn missing_input(missing: &MissingInput) -> String {
+    match missing {
+        MissingInput::RecordingCost { data_kind, key } => {
+            format!("what {data_kind} costs a core ({key}, or cpu_seconds_per_sample)")
+        }
+        MissingInput::SampleCost => {
+            "what a sample costs a core (size and samples, or cpu_seconds_per_sample)".to_owned()
+        }
+        MissingInput::Vcpus => "how many vCPUs the machine has".to_owned(),
+        MissingInput::SampleBytes => "the bytes of a sample (size, with samples or tokens)".to_owned(),
+        MissingInput::DiskRates => "what the disks of this cloud reach".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_checked_is_named_with_the_line_to_add() {
+        let unchecked = Warning::InputUnchecked { usual_kind: "jpeg".to_owned() };
+        assert!(sentence(&unchecked).contains("kind = \"jpeg\""));
+        let recording =
+            MissingInput::RecordingCost { data_kind: "video".to_owned(), key: "frames_per_sample".to_owned() };
+        let missing = Warning::InputPartlyUnchecked { missing: vec![recording, MissingInput::DiskRates] };
+        let words = "input: not checked in full, since nobody says what video costs a core (frames_per_sample, or \
+                     cpu_seconds_per_sample), nor what the disks of this cloud reach";
+        assert_eq!(sentence(&missing), words);
+        let requests = Warning::UnpricedRequests { requests: 9e6, list_price_usd: 3.6 };
+        assert!(sentence(&requests).contains("9M requests for objects, $4 at"));
+    }
+}
