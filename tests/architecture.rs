@@ -50,9 +50,8 @@ const CRATES: &[(&str, &str)] = &[
 
 /// The only files and folders that may touch files, network, processes, threads, clocks, the environment or chance.
 const EDGE: &str = "main.rs agent_main.rs embedded/build.rs features/build.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
-    launch/clock.rs launch/journal.rs launch/execute.rs runstore/store.rs runstore/store/ budget/ledger.rs telemetry/counters/nvml.rs telemetry/counters/smi.rs telemetry/counters/host.rs \
-    agent/claim.rs agent/control_group.rs agent/heart.rs agent/hold.rs agent/logs.rs agent/program.rs agent/rendezvous.rs agent/restore.rs agent/sample.rs agent/scan.rs agent/shares.rs agent/signals.rs agent/staging.rs agent/staging/ \
-    agent/supervise.rs agent/supervise/ agent/sweep.rs agent/team.rs agent/tree.rs agent/upload.rs";
+    launch/clock.rs launch/journal/ launch/execute.rs runstore/store/ budget/ledger.rs telemetry/counters/nvml.rs telemetry/counters/smi.rs telemetry/counters/host.rs \
+    agent/checkpoint/ agent/life.rs agent/process/ agent/staging/ agent/supervise/ agent/sweep.rs agent/team/ agent/watch/";
 
 /// What the middle may not name, and what it takes instead.
 const WORLD: &[(&str, &str)] = &[
@@ -88,10 +87,10 @@ const OWNERS: &[(&str, &str)] = &[
     ("google_cloud", "clouds/gcp/"),
     ("reqwest", "clouds/http/"),
     ("nvml_wrapper", "telemetry/counters/nvml.rs"),
-    ("object_store", "runstore/store.rs runstore/store/"),
+    ("object_store", "runstore/store/"),
     ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),
     ("serde_saphyr", "import/yaml.rs"),
-    ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal.rs launch/journal/ workload/trace/nsight.rs"),
+    ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal/ workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     // The settings ask it for the width of the terminal.

@@ -78,7 +78,8 @@ mod prices {
 fn aws_prices_keep_the_contract() {
     let (hardware, server) =
         (gpuplan::hardware::Hardware::embedded().unwrap(), gpuplan_testbed::server::Server::start(aws::account));
-    let source = gpuplan::clouds::aws::spot_prices::SpotPrices::new(aws::session(&server.endpoint, aws::quick()));
+    let source =
+        gpuplan::clouds::aws::prices::spot_prices::SpotPrices::new(aws::session(&server.endpoint, aws::quick()));
     prices::keep_the_contract(&source, &hardware, &aws::TYPES, &["us-east-1", "us-west-1"], &aws::KEYS);
 }
 
@@ -98,8 +99,8 @@ fn gcp_prices_keep_the_contract() {
         gpuplan::hardware::Hardware::embedded().unwrap(),
         gpuplan_testbed::server::Server::start(gcp::sells_in_us_central1_only),
     );
-    let project = gpuplan::clouds::gcp::project::Project::at(&server.endpoint, "some-project");
-    let source = gpuplan::clouds::gcp::spot_prices::SpotPrices { project };
+    let project = gpuplan::clouds::gcp::account::project::Project::at(&server.endpoint, "some-project");
+    let source = gpuplan::clouds::gcp::prices::spot_prices::SpotPrices { project };
     prices::keep_the_contract(&source, &hardware, &["a2-highgpu-1g"], &["us-central1", "europe-west9"], &[]);
 }
 
@@ -178,8 +179,8 @@ fn gcp_price_list_keeps_the_contract() {
         gpuplan::hardware::Hardware::embedded().unwrap(),
         gpuplan_testbed::fake_gce::FakeGce::start(gpuplan_testbed::gcp_project::project),
     );
-    let project = gpuplan::clouds::gcp::project::Project::at(&fake.endpoint, "some-project");
-    let source = gpuplan::clouds::gcp::billing::SkuPrices::at(project, Some(gcp::SECRET));
+    let project = gpuplan::clouds::gcp::account::project::Project::at(&fake.endpoint, "some-project");
+    let source = gpuplan::clouds::gcp::prices::billing::SkuPrices::at(project, Some(gcp::SECRET));
     prices::keep_the_contract(
         &source,
         &hardware,

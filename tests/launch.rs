@@ -28,7 +28,7 @@ use gpuplan::spot::AvailabilityModel;
 use gpuplan::spot::policy::semi_markov::Tables;
 use gpuplan::spot::policy::{Limits, Policy, PoolTerms};
 use gpuplan::units::draw::Draws;
-use gpuplan::units::{BillingRule, Usd, UsdPerHour};
+use gpuplan::units::{Usd, UsdPerHour};
 
 const HOUR: f64 = 3600.0;
 const TICK: f64 = 600.0;
@@ -98,7 +98,7 @@ fn terms(nodes: u32, budget: Option<f64>) -> Terms {
     let choice = |zone: &str, market, rate: &str| Choice {
         pool: pool(zone, market),
         rate: UsdPerHour::parse(rate).unwrap(),
-        rule: BillingRule::PER_SECOND,
+        minimum_seconds: 60,
     };
     let spot = vec![choice("a", Market::Spot, "20"), choice("b", Market::Spot, "22"), choice("c", Market::Spot, "25")];
     let on_demand = vec![choice("a", Market::OnDemand, "60"), choice("b", Market::OnDemand, "60")];

@@ -1,6 +1,6 @@
 //! `Event`: what happens beside the program, as the supervisor hears it.
 
-use crate::notice::Notice;
+use crate::ports::notice::Notice;
 use gpuplan_runstore::{Leaving, ManifestName};
 
 /// What happens beside the program.

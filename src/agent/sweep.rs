@@ -15,9 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::outcome::{AGENT_FAULT, INTERRUPTED};
-use crate::slots::{Before, Slots};
-use crate::talk::Talk;
+use crate::ports::logger::Talk;
+use crate::rules::outcome::{AGENT_FAULT, INTERRUPTED};
+use crate::rules::slots::{Before, Slots};
 use gpuplan_runstore::layout::RunNameError;
 use gpuplan_runstore::sweep::{RunState, SweepStatus, SweptRun};
 use gpuplan_runstore::{Phase, Run, StoreError};
@@ -58,22 +58,22 @@ pub enum SweepError {
     Name(#[from] RunNameError),
     #[error("the folder of a run cannot be made: {0}")]
     Folder(io::Error),
-    #[error("no signal can be heard: {0}")]
+    #[error("signals cannot be handled: {0}")]
     Signals(io::Error),
 }
 
 /// Exit code of the program that the agent of the sweep runs.
-pub async fn carry(carrier: Carrier, talk: Arc<dyn Talk>) -> i32 {
-    match Carrying::begin(carrier, talk.clone()).await {
+pub async fn carry(carrier: Carrier, logger: Arc<dyn Talk>) -> i32 {
+    match Carrying::begin(carrier, logger.clone()).await {
         Ok(mut carrying) => match carrying.until_over().await {
             Ok(code) => code,
             Err(error) => {
-                talk.say(&format!("the sweep cannot go on: {error}"));
+                logger.say(&format!("the sweep cannot go on: {error}"));
                 i32::from(AGENT_FAULT)
             }
         },
         Err(error) => {
-            talk.say(&format!("the sweep cannot begin: {error}"));
+            logger.say(&format!("the sweep cannot start: {error}"));
             i32::from(AGENT_FAULT)
         }
     }
@@ -81,7 +81,7 @@ pub async fn carry(carrier: Carrier, talk: Arc<dyn Talk>) -> i32 {
 
 struct Carrying {
     carrier: Carrier,
-    talk: Arc<dyn Talk>,
+    logger: Arc<dyn Talk>,
     runs: Vec<Run>,
     slots: Slots,
     /// Newest step of each run that is safe.
@@ -94,20 +94,20 @@ struct Carrying {
 
 impl Carrying {
     /// What an earlier machine left is asked of the store, run by run.
-    async fn begin(carrier: Carrier, talk: Arc<dyn Talk>) -> Result<Self, SweepError> {
+    async fn begin(carrier: Carrier, logger: Arc<dyn Talk>) -> Result<Self, SweepError> {
         let runs: Vec<Run> = (0..carrier.sweep.runs)
             .map(|index| carrier.run.swept(index, carrier.sweep.runs))
             .collect::<Result<_, _>>()?;
         let known: Vec<(Before, u64)> =
-            stream::iter(&runs).map(|run| before(run, &*talk)).buffered(AT_ONCE).try_collect().await?;
+            stream::iter(&runs).map(|run| before(run, &*logger)).buffered(AT_ONCE).try_collect().await?;
         let (before, steps): (Vec<Before>, Vec<u64>) = known.into_iter().unzip();
         let slots = Slots::new(&before, carrier.sweep.parallel);
         let completed = slots.count(RunState::Completed);
-        talk.say(&format!(
-            "sweep of {} runs, {} beside each other with {} of the GPUs each; {completed} completed before",
+        logger.say(&format!(
+            "sweep of {} runs, {} at a time with {} GPUs each; {completed} already completed",
             carrier.sweep.runs, carrier.sweep.parallel, carrier.sweep.gpus_per_run
         ));
-        Ok(Self { carrier, talk, runs, slots, steps, agents: Vec::new(), written: None })
+        Ok(Self { carrier, logger, runs, slots, steps, agents: Vec::new(), written: None })
     }
 
     async fn until_over(&mut self) -> Result<i32, SweepError> {
@@ -122,7 +122,7 @@ impl Carrying {
                         ended.push(async move { (index, agent.wait().await) });
                     }
                     Err(error) => {
-                        self.talk.say(&format!("run {}: {error}", self.runs[index as usize].name()));
+                        self.logger.say(&format!("run {}: {error}", self.runs[index as usize].name()));
                         self.slots.ended(index, Some(i32::from(AGENT_FAULT)));
                     }
                 }
@@ -137,7 +137,7 @@ impl Carrying {
                     let code = match status {
                         Ok(status) => status.code(),
                         Err(error) => {
-                            self.talk.say(&format!("run {}: how it ended is not known: {error}", self.runs[index as usize].name()));
+                            self.logger.say(&format!("run {}: how it ended is not known: {error}", self.runs[index as usize].name()));
                             Some(i32::from(AGENT_FAULT))
                         }
                     };
@@ -151,7 +151,7 @@ impl Carrying {
         }
         let failed = self.slots.count(RunState::Failed);
         let (completed, runs) = (self.slots.count(RunState::Completed), self.runs.len());
-        self.talk.say(&format!("{completed} of {runs} runs are completed, {failed} failed"));
+        self.logger.say(&format!("{completed} of {runs} runs are completed, {failed} failed"));
         Ok(match failed {
             _ if self.slots.is_ending() => i32::from(INTERRUPTED),
             0 => 0,
@@ -184,7 +184,7 @@ impl Carrying {
         agent.env("CUDA_VISIBLE_DEVICES", &cards).env_remove("GPUPLAN_NOTIFY");
         agent.stdout(log.try_clone().map_err(SweepError::Folder)?).stderr(log);
         let agent = agent.spawn().map_err(SweepError::Folder)?;
-        self.talk.say(&format!("run {} starts on GPU {cards}, from step {}", run.name(), self.steps[index as usize]));
+        self.logger.say(&format!("run {} starts on GPU {cards}, from step {}", run.name(), self.steps[index as usize]));
         Ok(agent)
     }
 
@@ -195,7 +195,7 @@ impl Carrying {
             (RunState::Failed, why) => format!("failed: {}", why.as_deref().unwrap_or("nobody says why")),
             _ => "was interrupted, what it saved is safe".to_owned(),
         };
-        self.talk.say(&format!("run {name} {how}"));
+        self.logger.say(&format!("run {name} {how}"));
     }
 
     async fn read_steps(&mut self) {
@@ -215,7 +215,7 @@ impl Carrying {
 
     /// Into the store, where it has changed, and to the agent of the sweep. Nothing depends on it but what people see.
     async fn tell(&mut self) {
-        let of = |((turn, run), step): ((&crate::slots::Turn, &Run), &u64)| SweptRun {
+        let of = |((turn, run), step): ((&crate::rules::slots::Turn, &Run), &u64)| SweptRun {
             run: run.name().to_owned(),
             state: turn.state,
             step: *step,
@@ -233,17 +233,17 @@ impl Carrying {
         }
         match self.carrier.run.write_sweep_status(&status).await {
             Ok(()) => self.written = Some(status),
-            Err(error) => self.talk.say(&format!("warning: sweep.json is not written yet: {error}")),
+            Err(error) => self.logger.say(&format!("warning: sweep.json is not written yet: {error}")),
         }
     }
 }
 
 /// What an earlier machine left of a run, and its newest step. Where that cannot be read, the run is started: what is safe of it is
 /// found then.
-async fn before(run: &Run, talk: &dyn Talk) -> Result<(Before, u64), StoreError> {
+async fn before(run: &Run, logger: &dyn Talk) -> Result<(Before, u64), StoreError> {
     match left_of(run).await {
         Err(error @ StoreError::Unreadable { .. }) => {
-            talk.say(&format!("warning: what became of run {} is not known, so it is started: {error}", run.name()));
+            logger.say(&format!("warning: what became of run {} is not known, so it is started: {error}", run.name()));
             Ok((Before::Nothing, 0))
         }
         known => known,

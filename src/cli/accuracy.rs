@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use gpuplan_accuracy::{By, Published, Scores, predict};
 use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::memory_constants::FittedMemory;
-use gpuplan_report::accuracy as report;
+use gpuplan_report::{accuracy as report, accuracy_json};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum AccuracyGrouping {
@@ -73,7 +73,10 @@ pub fn run(arguments: &AccuracyArguments, settings: &Settings, printer: &Printer
     let (by, time, memory) = (grouping(arguments.by), Fitted::embedded(), FittedMemory::embedded());
     match settings.output {
         OutputFormat::Table => printer.data(&report::text(&scores, by, time, memory, settings.width)),
-        OutputFormat::Json => printer.data(&format!("{:#}\n", report::json(&scores, time, memory, settings.now))),
+        OutputFormat::Json => {
+            let json = accuracy_json::accuracy(&scores, time, memory, settings.now);
+            printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Csv => printer.data(&report::csv(&scores, by)),
     }
 }

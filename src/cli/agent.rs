@@ -13,10 +13,13 @@ use regex_lite::Regex;
 
 use crate::diagnostic::{Diagnostic, Exit};
 use crate::printer::Printer;
-use gpuplan_agent::claim::ClaimError;
-use gpuplan_agent::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
-use gpuplan_agent::supervise::{Fault, Settings, Stream, Talk, supervise};
-use gpuplan_agent::{Caps, Data, Framework, NoticeSource, Notifier, OnStall, Place, Question, Signal};
+use gpuplan_agent::rules::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
+use gpuplan_agent::supervise::settings::{
+    CheckpointSettings, NoticeSettings, ProgramSettings, StallSettings, TeamSettings,
+};
+use gpuplan_agent::supervise::{Fault, Settings, supervise};
+use gpuplan_agent::{Caps, ClaimError, Data, Framework, NoticeSource, Notifier, OnStall, Place, Question, Signal};
+use gpuplan_agent::{Stream, Talk};
 use gpuplan_clouds::notices;
 use gpuplan_clouds::webhook::Webhook;
 use gpuplan_runstore::history::Keep;
@@ -273,31 +276,38 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     Ok(Settings {
         run: Run::new(store, layout),
         store: arguments.store.clone(),
-        command: arguments.command.clone(),
-        carrier,
-        folder: here.join(&arguments.checkpoints),
+        program: ProgramSettings {
+            command: arguments.command.clone(),
+            carrier,
+            signal: arguments.signal,
+            grace: arguments.grace,
+            first_pause: arguments.backoff,
+            keep_output: !arguments.no_logs,
+        },
         data: data(arguments, &here, offline)?,
-        framework: arguments.framework,
-        settle: arguments.settle,
-        heartbeat: arguments.heartbeat,
-        grace: arguments.grace,
-        first_pause: arguments.backoff,
-        keep: Keep { last: arguments.keep_last, every: arguments.keep_every },
-        worth: question(arguments, caps)?,
+        checkpoints: CheckpointSettings {
+            folder: here.join(&arguments.checkpoints),
+            framework: arguments.framework,
+            settle: arguments.settle,
+            keep: Keep { last: arguments.keep_last, every: arguments.keep_every },
+            restart_from_nothing: arguments.restart_from_nothing,
+        },
+        team: TeamSettings {
+            rank: place(arguments, hand_off)?,
+            address: arguments.address,
+            heartbeat: arguments.heartbeat,
+            force: arguments.force,
+            machine: arguments.machine.clone(),
+        },
         caps,
-        force: arguments.force,
-        restart_from_nothing: arguments.restart_from_nothing,
-        place: place(arguments, hand_off)?,
-        address: arguments.address,
-        keep_output: !arguments.no_logs,
-        stall: Some(arguments.stall).filter(|stall| !stall.is_zero()),
-        on_stall: arguments.on_stall,
-        signal: arguments.signal,
+        stall: StallSettings {
+            after: Some(arguments.stall).filter(|stall| !stall.is_zero()),
+            action: arguments.on_stall,
+        },
+        notices: NoticeSettings { sources: notices, file: arguments.notice_from.clone() },
         notifier: notifier(arguments, hand_off, offline)?,
+        improvement: question(arguments, caps)?,
         nvidia_smi: arguments.nvidia_smi.clone(),
-        machine: arguments.machine.clone(),
-        notice_from: arguments.notice_from.clone(),
-        notices,
     })
 }
 

@@ -1,22 +1,18 @@
 //! `catalog`: which rows were asked for; `check` ends with 1 where a row must be mended.
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
-
 use crate::args::{CatalogCommand, OutputFormat};
 use crate::diagnostic::{Diagnostic, Exit};
 use crate::here;
 use crate::printer::Printer;
-use crate::settings::{Catalogs, Settings};
+use crate::settings::Settings;
 use crate::snapshot;
-use gpuplan_hardware::names::{did_you_mean, plain};
 use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::check;
 use gpuplan_plan::limits;
-use gpuplan_report::catalog::{self, CheckReport, InstanceLine, ModelLine};
+use gpuplan_report::catalog::{self, CatalogCounts, CheckReport, InstanceLine, Listed, ModelLine};
 use gpuplan_report::hosts::{self, HostLine};
-use gpuplan_workload::Models;
+use gpuplan_units::names::{did_you_mean, plain};
 
 pub fn run(what: &CatalogCommand, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     match what {
@@ -93,7 +89,7 @@ fn list_models(name: Option<&str>, settings: &Settings, printer: &Printer) -> Re
 }
 
 /// The same rows in whichever format was asked for.
-fn print<T: Serialize>(
+fn print<T: Listed>(
     rows: &[T],
     columns: &[(&str, &str)],
     settings: &Settings,
@@ -118,8 +114,8 @@ fn check_catalog(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnos
     let models = settings.models()?;
     let mut findings = rules::check(&catalogs.hardware);
     findings.extend(check::check(&catalogs.market, &catalogs.hardware, settings.now));
-    let counts = counts(&catalogs, &models);
-    let report = CheckReport::new(&findings, &counts);
+    let counts = CatalogCounts::new(&catalogs.hardware, &catalogs.market, &models);
+    let report = CheckReport::new(&findings, counts);
     let text = match settings.output {
         OutputFormat::Json => report.json().map_err(|error| Diagnostic::unexpected(&error))?,
         OutputFormat::Csv => report.csv().map_err(|error| Diagnostic::unexpected(&error))?,
@@ -128,27 +124,4 @@ fn check_catalog(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnos
     printer.data(&text)?;
     let is_error = |finding: &Finding| finding.severity == Severity::Error;
     Ok(if findings.iter().any(is_error) { Exit::Unexpected } else { Exit::Done })
-}
-
-fn counts(catalogs: &Catalogs, models: &Models) -> Map<String, Value> {
-    let Catalogs { hardware, market } = catalogs;
-    let suspect: Map<String, Value> = check::suspects(market, hardware)
-        .into_iter()
-        .map(|count| (count.suspicion.word().to_owned(), json!(count.offers)))
-        .collect();
-    let number = |count: usize| json!(count);
-    let rows = [
-        ("gpus", number(hardware.gpus().len())),
-        ("links", number(hardware.links().len())),
-        ("instances", number(hardware.instances().len())),
-        ("hosts", number(hardware.hosts().len())),
-        ("models", number(models.rows().len())),
-        ("prices", number(market.offers().len())),
-        ("host_prices", number(market.host_offers().len())),
-        ("suspect_prices", number(market.offers().iter().filter(|offer| offer.is_suspect()).count())),
-        ("charges", number(market.charges.rows().len())),
-        ("sources", number(market.sources.len())),
-        ("suspect", Value::Object(suspect)),
-    ];
-    rows.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }

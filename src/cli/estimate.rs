@@ -21,7 +21,7 @@ use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
-use gpuplan_report::sentences::rejection;
+use gpuplan_report::sentences::{assumption, rejection};
 use gpuplan_report::{estimate as report, format, plan_text};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
@@ -100,7 +100,10 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
     match settings.output {
-        OutputFormat::Json => printer.data(&format!("{:#}\n", report::json(&subject, &made, &resolved.assumed))),
+        OutputFormat::Json => {
+            let json = report::json(&subject, &made, &resolved.assumed);
+            printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
             for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
@@ -113,7 +116,7 @@ fn one(arguments: &EstimateArguments, settings: &Settings, printer: &Printer) ->
             let _ = writeln!(
                 text,
                 "{}\n",
-                plan_text::wrap(&format!("Assumed: {}", resolved.assumed.join("; ")), settings.width, "  ")
+                plan_text::wrap(&format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")), settings.width, "  ")
             );
             let _ = writeln!(
                 text,

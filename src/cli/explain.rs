@@ -1,7 +1,6 @@
 //! `explain`: one candidate in full; where it was not on the list, the plan is made again for it alone.
 
 use clap::Args;
-use serde_json::json;
 
 use crate::args::{LimitsArguments, OutputFormat, PriceArguments, WorkloadArguments};
 use crate::calibrations::MeasuredArguments;
@@ -10,8 +9,6 @@ use crate::plan::{self, Answered};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::workload;
-use gpuplan_estimate::scaling::Scaling;
-use gpuplan_plan::document::PlanRecord;
 use gpuplan_plan::explanation::comparison::{find, what_would_change, why_not};
 use gpuplan_plan::{Limits, Plan, PlanSet, World, plan_id};
 use gpuplan_report::explain as report;
@@ -61,9 +58,8 @@ pub fn run(arguments: &ExplainArguments, settings: &Settings, printer: &Printer)
     match settings.output {
         OutputFormat::Table => printer.data(&report::text(&chosen, &lost, &changes, &context, settings.width)),
         OutputFormat::Json => {
-            let value = json!({"version": 1, "plan": PlanRecord::new(&chosen, &context), "recommended": is_best, "why_not": lost, "what_would_change": changes,
-                "scaling": Scaling::of(&chosen.step)});
-            printer.data(&format!("{value:#}\n"))
+            let json = report::json(&chosen, is_best, &lost, &changes, &context);
+            printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
         }
         OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation is no table of rows")
             .hint("gpuplan explain FILE --output json")),
@@ -90,19 +86,19 @@ fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, settings: &Sett
             ..file.limits.clone()
         };
         limits = Limits::read(&section, world.hardware, settings.now)?;
-        limits.instance_type = Some(machine.to_owned());
+        limits.offers.instance_type = Some(machine.to_owned());
         nodes = Some(count);
     } else if world.hardware.instances().iter().any(|instance| instance.name == name) {
-        limits.instance_type = Some(name.to_owned());
+        limits.offers.instance_type = Some(name.to_owned());
     } else if world
         .market
         .offers()
         .iter()
         .any(|offer| &*offer.place.region == name || offer.place.zone_id.as_deref() == Some(name))
     {
-        limits.regions = vec![name.to_owned()];
+        limits.offers.regions = vec![name.to_owned()];
     } else {
-        limits.gpus = vec![gpuplan_hardware::GpuSelector::parse(name, world.hardware)?];
+        limits.offers.gpus = vec![gpuplan_hardware::GpuSelector::parse(name, world.hardware)?];
     }
     limits.seed = settings.seed;
     let set = gpuplan_plan::plan(world, &answered.resolved.workload, &limits);

@@ -1,13 +1,12 @@
 //! `catalog gpus --here`: the GPUs of this machine and what the catalog calls them.
 
-use serde::Serialize;
-
 use crate::args::OutputFormat;
 use crate::diagnostic::{Diagnostic, Exit};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use gpuplan_calibration::{DeviceError, LocalGpu, local_gpus, match_catalog};
 use gpuplan_hardware::Hardware;
+use gpuplan_report::catalog::{self, LocalGpuLine};
 use gpuplan_report::table::{Column, render};
 
 const COLUMNS: [Column; 5] = [
@@ -18,21 +17,10 @@ const COLUMNS: [Column; 5] = [
     Column::left("CATALOG ID", 0),
 ];
 
-/// One device; the same in JSON and CSV.
-#[derive(Debug, Serialize)]
-struct Row {
-    index: usize,
-    name: String,
-    memory_bytes: u64,
-    compute_capability: String,
-    /// Empty where the catalog does not know it.
-    gpu: Option<String>,
-}
-
 /// Lists this machine's GPUs. A machine without one is an answer of its own: there is nothing to measure on.
 pub fn here(hardware: &Hardware, settings: &Settings, printer: &Printer) -> Result<Exit, Diagnostic> {
     let gpus = local_gpus().map_err(nothing_to_measure_on)?;
-    let rows: Vec<Row> = gpus.iter().enumerate().map(|(index, local)| row(index, local, hardware)).collect();
+    let rows: Vec<LocalGpuLine> = gpus.iter().enumerate().map(|(index, local)| row(index, local, hardware)).collect();
     let text = text(&rows, settings)?;
     for row in rows.iter().filter(|row| row.gpu.is_none()) {
         printer.warning(&format!("the catalog has no GPU named `{}` with this memory", row.name));
@@ -40,9 +28,9 @@ pub fn here(hardware: &Hardware, settings: &Settings, printer: &Printer) -> Resu
     printer.data(&text)
 }
 
-fn row(index: usize, local: &LocalGpu, hardware: &Hardware) -> Row {
+fn row(index: usize, local: &LocalGpu, hardware: &Hardware) -> LocalGpuLine {
     let (major, minor) = local.compute_capability;
-    Row {
+    LocalGpuLine {
         index,
         name: local.name.clone(),
         memory_bytes: local.memory.0 as u64,
@@ -51,12 +39,9 @@ fn row(index: usize, local: &LocalGpu, hardware: &Hardware) -> Row {
     }
 }
 
-fn text(rows: &[Row], settings: &Settings) -> Result<String, Diagnostic> {
+fn text(rows: &[LocalGpuLine], settings: &Settings) -> Result<String, Diagnostic> {
     match settings.output {
-        OutputFormat::Json => {
-            let json = serde_json::json!({ "version": 1, "gpus": rows });
-            Ok(serde_json::to_string_pretty(&json).map_err(|error| Diagnostic::unexpected(&error))? + "\n")
-        }
+        OutputFormat::Json => catalog::json(rows).map_err(|error| Diagnostic::unexpected(&error)),
         OutputFormat::Csv => {
             let mut writer = csv::Writer::from_writer(Vec::new());
             rows.iter().try_for_each(|row| writer.serialize(row)).map_err(|error| Diagnostic::unexpected(&error))?;
@@ -67,7 +52,7 @@ fn text(rows: &[Row], settings: &Settings) -> Result<String, Diagnostic> {
     }
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &LocalGpuLine) -> Vec<String> {
     let memory = gpuplan_units::Bytes(row.memory_bytes as f64);
     let gpu = row.gpu.clone().unwrap_or_else(|| "not in the catalog".to_owned());
     vec![row.index.to_string(), row.name.clone(), memory.to_string(), row.compute_capability.clone(), gpu]

@@ -136,10 +136,11 @@ pub fn run(arguments: &LaunchArguments, settings: &Settings, printer: &Printer) 
     let policy = asked.policy(&AvailabilityModel::prior());
     confirm(arguments.yes, "gpuplan launch -y ...")?;
     // Its time counts from the yes, however long somebody thought about it.
-    let spec = RunSpec { started_at: block::begins_at(&asked, Timestamp::now()), ..asked };
+    let mut spec = RunSpec { started_at: block::begins_at(&asked, Timestamp::now()), ..asked };
     let launchers = of_run(&spec, settings)?;
     if is_fake {
         let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
+        spec.silence_seconds = scenario.silence_seconds * fake::SPEED;
         fake_cloud(settings)?.plays(&scenario).map_err(|error| Diagnostic::unexpected(&error))?;
     }
     meanwhile(printer, || "sending agent and folder to the store".to_owned(), || delivery.send(&run, printer))?;
@@ -314,9 +315,7 @@ fn scenario(name: &str) -> Result<Scenario, Diagnostic> {
 
 pub fn journal(settings: &Settings) -> Result<Journal, Diagnostic> {
     let path = settings.home.state_file("launches.sqlite").ok_or_else(no_home)?;
-    let journal = Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))?;
-    Ok(journal
-        .dies_after(gpuplan_clouds::http::variable("GPUPLAN_DIE_AFTER_STEPS").and_then(|steps| steps.parse().ok())))
+    Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
 }
 
 fn no_home() -> Diagnostic {

@@ -107,10 +107,10 @@ pub fn gathered(
     let mut limits = Limits::read(section, &catalogs.hardware, settings.now)?;
     limits.policy = settings.policy(prices.policy.as_deref(), &catalogs.hardware)?;
     limits.seed = settings.seed;
-    limits.accept_stale = prices.accept_stale_prices;
+    limits.offers.accept_stale = prices.accept_stale_prices;
     if prices.live {
         let wanted = live::Wanted {
-            clouds: limits.clouds.clone(),
+            clouds: limits.offers.clouds.clone(),
             max_age: live::age(prices.max_age.as_deref())?,
             ..live::Wanted::default()
         };

@@ -97,12 +97,12 @@ impl Question<'_> {
             diagnostic.message = format!("phase {}: {}", phase.name, diagnostic.message);
             diagnostic
         };
-        let own = Limits::read(&file.limits, &catalogs.hardware, self.settings.now)?;
+        let mut own = Limits::read(&file.limits, &catalogs.hardware, self.settings.now)?;
+        own.offers.accept_stale = self.whole.offers.accept_stale;
         let limits = Limits {
             deadline: own.deadline.or(deadline),
             policy: self.whole.policy.clone(),
             seed: self.whole.seed,
-            accept_stale: self.whole.accept_stale,
             ..own
         };
         if file.processing.is_some() {
@@ -142,7 +142,6 @@ impl Question<'_> {
             valid_until: plan.valid_until(&answered.catalogs.market),
             deadline,
             taken: Taken { hours: plan.run.hours, cost: plan.cost },
-            assumed: answered.resolved.assumed.clone(),
             remark: None,
             document: AnyDocument::Gpu(Box::new(document)),
         })

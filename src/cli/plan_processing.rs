@@ -90,7 +90,6 @@ pub fn answer(
         valid_until: best.valid_until(),
         deadline,
         taken: Taken { hours: best.hours, cost: best.cost },
-        assumed: resolved.assumed.clone(),
         remark: processing::remark(&set),
         document: AnyDocument::Processing(Box::new(ProcessingDocument::new(&set, &context))),
     })
@@ -146,9 +145,9 @@ fn notes(limits: &Limits) -> Vec<String> {
 /// As for machines with GPUs: exit 4 where money alone is in the way, else 3.
 fn nothing_fits(set: &ProcessingSet, catalogs: &Catalogs, limits: &Limits) -> Diagnostic {
     let known: BTreeSet<&str> = catalogs.hardware.hosts().iter().map(|host| host.cloud.as_str()).collect();
-    if !limits.clouds.is_empty() && !limits.clouds.iter().any(|cloud| known.contains(cloud.as_str())) {
+    if !limits.offers.clouds.is_empty() && !limits.offers.clouds.iter().any(|cloud| known.contains(cloud.as_str())) {
         let known: Vec<&str> = known.into_iter().collect();
-        let asked: Vec<&str> = limits.clouds.iter().map(CloudId::as_str).collect();
+        let asked: Vec<&str> = limits.offers.clouds.iter().map(CloudId::as_str).collect();
         let detail =
             format!("the catalog has no machines without GPU of {}, but of {}", asked.join(", "), known.join(", "));
         return Diagnostic::new(Exit::NoPlanFits, detail)

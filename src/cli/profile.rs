@@ -20,9 +20,9 @@ use crate::settings::Settings;
 use crate::workload;
 use gpuplan_estimate::{Correction, Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, GpuLink, Hardware};
-use gpuplan_plan::training::profile::{UnusableProfile, catalog_gpu, measured};
+use gpuplan_plan::training::profile::{UnusableProfile, catalog_gpu, correction_from};
 use gpuplan_report::profile_text;
-use gpuplan_report::sentences::rejection::unusable_profile;
+use gpuplan_report::sentences::{self, rejection::unusable_profile};
 use gpuplan_telemetry::gpus::NVIDIA_SMI;
 use gpuplan_telemetry::{Facts, find};
 use gpuplan_units::{Hours, Seconds};
@@ -270,7 +270,9 @@ fn of_profile(
     // A profile that names its workload is compared with that, whatever is planned now.
     let own = profile.workload.as_ref().map(|file| workload::resolve(file, &settings.models()?)).transpose()?;
     let compared = &own.as_ref().unwrap_or(resolved).workload;
-    Ok(measured(profile, compared, hardware, (&shape, nodes)).map(|mut measured| {
+    Ok(correction_from(profile, compared, hardware, &shape, nodes).map(|found| {
+        let mut measured = found.gpu;
+        measured.reasons.extend(found.notes.iter().map(sentences::profile::note));
         if own.is_none() {
             measured.reasons.push(
                 "the profile names no workload (`--workload FILE`): it is taken to be of the one that is planned"

@@ -15,7 +15,7 @@ use gpuplan_accuracy::held_out::{self, HeldOut};
 use gpuplan_accuracy::memory_fit::{self, MemoryRun};
 use gpuplan_accuracy::{Published, Run};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
-use gpuplan_report::accuracy as report;
+use gpuplan_report::{accuracy as report, accuracy_json};
 use gpuplan_units::names::did_you_mean;
 
 /// Fits on every group but one and shows the errors of that one.
@@ -39,7 +39,10 @@ pub fn inference(settings: &Settings, printer: &Printer) -> Result<Exit, Diagnos
     let runs = FitRun::all(&published.runs, &hardware, &models);
     let held = held_out_inference(&runs, &held_out::inference(&runs, held_out::by_gpu));
     match settings.output {
-        OutputFormat::Json => printer.data(&format!("{:#}\n", report::inference_json(&held))),
+        OutputFormat::Json => {
+            let json = accuracy_json::held_out_inference(&held);
+            printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
+        }
         OutputFormat::Table | OutputFormat::Csv => printer.data(&report::inference(&held, settings.width)),
     }
 }
@@ -69,7 +72,7 @@ pub fn refit(arguments: &AccuracyArguments, settings: &Settings, printer: &Print
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
     let memory = memory_fit::refit(&MemoryRun::all(&published.runs, &settings.hardware()?, &settings.models()?));
     let memory_path = path.with_file_name("memory_constants.toml");
-    write(&memory_path, "memory model", "src/estimate/memory_constants.rs", &memory)?;
+    write(&memory_path, "memory model", "src/estimate/memory/constants.rs", &memory)?;
     printer.note(&format!("wrote {} and {}", path.display(), memory_path.display()));
     printer.data(&report::held_out(&fitted, &memory, settings.width))
 }

@@ -86,7 +86,7 @@ pub fn run(arguments: &ReportArguments, settings: &Settings, printer: &Printer) 
         Written::As(ReportFormat::Html) => html::html(&report),
         Written::As(ReportFormat::Md) => markdown::markdown(&report),
         Written::As(ReportFormat::Csv) => csv::csv(&report),
-        Written::Json => format!("{:#}\n", report.json()),
+        Written::Json => page::json::json(&report).map_err(|error| Diagnostic::unexpected(&error))?,
     };
     let Some(path) = &arguments.out else { return printer.data(&text) };
     fs::write(path, &text)

@@ -21,7 +21,7 @@ use crate::printer::Printer;
 use crate::runs::standing::Standing;
 use crate::settings::Settings;
 use gpuplan_agent::Framework;
-use gpuplan_agent::restore::Restore;
+use gpuplan_agent::checkpoint::restore::Restore;
 use gpuplan_clouds::{aws, fake, gcp};
 use gpuplan_launch::journal::{JournalError, Kept};
 use gpuplan_launch::{LaunchError, Launcher, Machine, MachineState};
@@ -310,7 +310,7 @@ pub fn fetch(arguments: &FetchArguments, settings: &Settings, printer: &Printer)
         epoch: kept.past.epoch,
         node: 0,
         restart_from_nothing: false,
-        talk: printer,
+        logger: printer,
     };
     let (runtime, fetching) = (runtime()?, || format!("fetching into {}", folder.display()));
     let restored =

@@ -35,9 +35,7 @@ pub fn run(arguments: &SimulateArguments, settings: &Settings, printer: &Printer
     let Some(cases) = &arguments.cases else {
         let done = evaluate(&traces, settings.seed);
         return printer.data(&match settings.output {
-            OutputFormat::Json => {
-                format!("{:#}\n", serde_json::to_value(&done).map_err(|error| Diagnostic::unexpected(&error))?)
-            }
+            OutputFormat::Json => report::json(&done).map_err(|error| Diagnostic::unexpected(&error))?,
             _ => report::text(&done, settings.width),
         });
     };

@@ -31,19 +31,25 @@ pub struct Client {
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub is_done: bool,
-    pub out: Vec<u8>,
-    pub talk: String,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
 }
 
 impl Answer {
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.out).into_owned()
+        String::from_utf8_lossy(&self.stdout).into_owned()
     }
 }
 
 impl Client {
     pub async fn ask(&self, arguments: &[&str], options: &[String]) -> Result<Answer, EngineError> {
         self.run(arguments, options, "", QUICK).await
+    }
+
+    /// Asks what only a client that ends well answers.
+    pub async fn answer(&self, arguments: &[&str], options: &[String]) -> Result<Answer, EngineError> {
+        let answer = self.ask(arguments, options).await?;
+        if answer.is_done { Ok(answer) } else { Err(self.unclear(&answer)) }
     }
 
     pub async fn run(
@@ -65,7 +71,7 @@ impl Client {
             _ => unclear(format!("`{}` cannot be run: {error}", self.program)),
         })?;
         let mut stdin = child.stdin.take();
-        let talk = async {
+        let conversation = async {
             if let Some(pipe) = &mut stdin {
                 // A client that does not read its input has said why on stderr.
                 let _ = pipe.write_all(input.as_bytes()).await;
@@ -73,23 +79,24 @@ impl Client {
             drop(stdin);
             child.wait_with_output().await
         };
-        let ended =
-            timeout(limit, talk).await.map_err(|_| unclear(format!("`{}` took more than {limit:?}", self.program)))?;
+        let ended = timeout(limit, conversation)
+            .await
+            .map_err(|_| unclear(format!("`{}` took more than {limit:?}", self.program)))?;
         let output = ended.map_err(|error| unclear(error.to_string()))?;
         Ok(Answer {
             is_done: output.status.success(),
-            out: output.stdout,
-            talk: shortened(&String::from_utf8_lossy(&output.stderr)),
+            stdout: output.stdout,
+            stderr: shortened(&String::from_utf8_lossy(&output.stderr)),
         })
     }
 
     pub fn refused(&self, answer: &Answer) -> EngineError {
-        let detail = if answer.talk.is_empty() { shortened(&answer.text()) } else { answer.talk.clone() };
+        let detail = if answer.stderr.is_empty() { shortened(&answer.text()) } else { answer.stderr.clone() };
         EngineError::Refused { engine: self.engine, detail }
     }
 
     pub fn unclear(&self, answer: &Answer) -> EngineError {
-        let detail = if answer.talk.is_empty() { shortened(&answer.text()) } else { answer.talk.clone() };
+        let detail = if answer.stderr.is_empty() { shortened(&answer.text()) } else { answer.stderr.clone() };
         EngineError::Unclear { engine: self.engine, detail }
     }
 }

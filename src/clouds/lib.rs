@@ -86,14 +86,14 @@ pub fn engine(name: &str) -> Option<Box<dyn Engine>> {
 pub fn with_account() -> Vec<&'static str> {
     let mut clouds = vec![fake::CLOUD];
     clouds.extend(aws::has_account().then_some(aws::CLOUD));
-    clouds.extend(gcp::identity::is_in_sight().then_some(gcp::CLOUD));
+    clouds.extend(gcp::account::identity::is_in_sight().then_some(gcp::CLOUD));
     clouds
 }
 
 /// Region and keys for a store of S3, where the AWS tools know an account.
 #[cfg(feature = "aws")]
 pub async fn store_keys() -> Option<(String, Arc<dyn KeySource>)> {
-    let keys = aws::keys::SharedKeys::new();
+    let keys = aws::account::keys::SharedKeys::new();
     Some((keys.region().await?, keys))
 }
 

@@ -1,7 +1,5 @@
 //! `Listing`: from the rows of a cloud's answer to offers. Machines by name or by GPU, one note for all that are unknown.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::time::Duration;
 
@@ -12,15 +10,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use gpuplan_hardware::{CloudId, GpuId, Hardware, InstanceId};
-use gpuplan_market::{Answer, Availability, Offer, Place, Purchase, SourceError, SourceNote, Suspicion};
+use gpuplan_market::{
+    ANYWHERE, Answer, Availability, Collector, Keep, Offer, Place, Purchase, SourceError, SourceNote,
+};
 use gpuplan_units::{GpuCount, UsdPerHour};
 
 /// The longest that a source may take for the whole question.
 const WHOLE: Duration = Duration::from_secs(50);
-/// Region of a price whose source names none, as in the catalog.
-pub const ANYWHERE: &str = "any";
-/// Unknown machine types that a note names; the rest are counted.
-const NAMED: usize = 5;
 /// A card of another memory size under the same name is another card. Labels differ from visible memory by less than this.
 const MEMORY_TOLERANCE: f64 = 0.12;
 
@@ -41,49 +37,41 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Rows<T> {
     }
 }
 
-/// Offers of one source as its answers are read. Of several prices for the same machine, place and terms the lowest stays:
-/// where a cloud sells under several names what is one machine in the catalog, a buyer takes the cheapest.
+/// Offers of one source as its answers are read. Of several prices for the same machine, place and terms the lowest stays.
 pub struct Listing<'a> {
-    hardware: &'a Hardware,
-    cloud: CloudId,
+    collector: Collector<'a>,
     source: &'static str,
     /// When the answer was made that is being read.
     pub answered_at: Timestamp,
-    offers: BTreeMap<(InstanceId, Place, Purchase), Offer>,
-    unknown: BTreeSet<String>,
     notes: Vec<SourceNote>,
 }
 
 impl<'a> Listing<'a> {
     pub fn new(hardware: &'a Hardware, cloud: &str, source: &'static str, answered_at: Timestamp) -> Self {
-        let (offers, unknown, notes) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-        Self { hardware, cloud: CloudId::new(cloud), source, answered_at, offers, unknown, notes }
+        let collector = Collector::new(hardware, CloudId::new(cloud), Keep::Lowest);
+        Self { collector, source, answered_at, notes: Vec::new() }
     }
 
     pub fn hardware(&self) -> &'a Hardware {
-        self.hardware
+        self.collector.hardware()
     }
 
     /// The machine type of this name. An unknown one is remembered for the note.
     pub fn named(&mut self, name: &str) -> Option<InstanceId> {
-        let found = self.hardware.find_instance(&self.cloud, name);
-        if found.is_none() {
-            self.unknown.insert(name.to_owned());
-        }
-        found
+        self.collector.instance(name)
     }
 
     /// The machine type with so many of these GPUs, for clouds that name GPUs only. An unknown one is remembered.
     pub fn with_gpus(&mut self, gpu: &str, memory_gb: Option<f64>, count: u16) -> Option<InstanceId> {
-        let hardware = self.hardware;
+        let (hardware, cloud) = (self.collector.hardware(), self.collector.cloud());
         let found = gpu_named(hardware, gpu, memory_gb).and_then(|gpu| {
             hardware.instance_ids().find(|id| {
                 let instance = hardware.instance(*id);
-                instance.cloud == self.cloud && instance.node.gpu == gpu && instance.node.gpus == GpuCount::whole(count)
+                instance.cloud == *cloud && instance.node.gpu == gpu && instance.node.gpus == GpuCount::whole(count)
             })
         });
         if found.is_none() {
-            self.unknown.insert(format!("{count} x {gpu}"));
+            self.collector.remember_unknown(format!("{count} x {gpu}"));
         }
         found
     }
@@ -98,20 +86,17 @@ impl<'a> Listing<'a> {
     ) -> Option<&mut Offer> {
         let rate = match rate {
             Ok(rate) if rate > UsdPerHour::default() => rate,
-            Ok(_) => return self.refuse(instance, region, "a price of zero is no price; it is left out".to_owned()),
+            Ok(_) => {
+                return self.refuse(
+                    instance,
+                    region,
+                    "a price of zero is not a valid price; it is left out".to_owned(),
+                );
+            }
             Err(detail) => return self.refuse(instance, region, detail),
         };
         let place = Place { region: region.unwrap_or(ANYWHERE).into(), zone_id: None };
-        let key = (instance, place.clone(), purchase);
-        if self.offers.get(&key).is_some_and(|known| known.quote.rate <= rate) {
-            return None;
-        }
-        let mut offer = Offer::live(instance, place, purchase, rate, self.source, self.answered_at);
-        if region.is_none() {
-            offer.suspicions.push(Suspicion::PlaceUnknown);
-        }
-        self.offers.insert(key.clone(), offer);
-        self.offers.get_mut(&key)
+        self.collector.add(Offer::live(instance, place, purchase, rate, self.source, self.answered_at))
     }
 
     /// A machine that no place has now: the price is known, the place is not.
@@ -123,11 +108,11 @@ impl<'a> Listing<'a> {
 
     /// Whether any place sells this machine on these terms, as far as has been read.
     pub fn has(&self, instance: InstanceId, purchase: Purchase) -> bool {
-        self.offers.keys().any(|(known, _, terms)| (*known, *terms) == (instance, purchase))
+        self.collector.offers().any(|offer| (offer.instance, offer.purchase) == (instance, purchase))
     }
 
     fn refuse(&mut self, instance: InstanceId, region: Option<&str>, detail: String) -> Option<&mut Offer> {
-        let name = &self.hardware.instance(instance).name;
+        let name = &self.hardware().instance(instance).name;
         self.note(&region.map_or_else(|| name.clone(), |region| format!("{region}, {name}")), detail);
         None
     }
@@ -145,15 +130,9 @@ impl<'a> Listing<'a> {
 
     /// Everything in the order of the catalog; the unknown machine types last, in one note.
     pub fn answer(mut self) -> Answer {
-        if !self.unknown.is_empty() {
-            let named: Vec<&str> = self.unknown.iter().take(NAMED).map(String::as_str).collect();
-            let rest = if self.unknown.len() > NAMED { ", …" } else { "" };
-            let (is, type_) = if self.unknown.len() == 1 { ("is", "type") } else { ("are", "types") };
-            let detail =
-                format!("{} machine {type_} {is} not in the catalog: {}{rest}", self.unknown.len(), named.join(", "));
-            self.note(&self.cloud.to_string(), detail);
-        }
-        Answer { offers: self.offers.into_values().collect(), history: Vec::new(), notes: self.notes }
+        let (offers, unknown) = self.collector.finish();
+        self.notes.extend(unknown);
+        Answer { offers, history: Vec::new(), notes: self.notes }
     }
 }
 
@@ -195,6 +174,7 @@ pub static HARDWARE: std::sync::LazyLock<Hardware> =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuplan_market::Suspicion;
 
     fn gpu(name: &str, memory_gb: f64) -> Option<String> {
         let hardware = Hardware::embedded().unwrap();
@@ -259,7 +239,7 @@ mod tests {
         assert_eq!(answer.offers[0].availability, Availability::SoldOut);
         assert_eq!(answer.offers[0].suspicions, [Suspicion::PlaceUnknown]);
         let notes: Vec<String> = answer.notes.iter().map(ToString::to_string).collect();
-        let zero = "s, gpu_1x_a10: a price of zero is no price; it is left out";
+        let zero = "s, gpu_1x_a10: a price of zero is not a valid price; it is left out";
         assert_eq!(notes, [zero, "lambda: 6 machine types are not in the catalog: a, b, c, d, e, …"]);
     }
 }

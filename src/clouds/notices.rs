@@ -20,7 +20,7 @@ const KNOWN: [(&str, &str, &str, Make); 3] = [
 /// `auto` asks where the user named an address, else the cloud that made this machine; a machine of nobody known asks nobody.
 pub fn sources(wanted: &str) -> Result<Vec<Arc<dyn NoticeSource>>, String> {
     if wanted != "auto" && wanted != "none" && !KNOWN.iter().any(|(cloud, ..)| *cloud == wanted) {
-        return Err(format!("`{wanted}` is none of auto, aws, gcp, azure, none"));
+        return Err(format!("`{wanted}` is not a valid source of notices; try auto, aws, gcp, azure or none"));
     }
     let is_named = |endpoint: &str| variable(endpoint).is_some();
     let any_named = KNOWN.iter().any(|(_, endpoint, ..)| is_named(endpoint));

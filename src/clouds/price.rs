@@ -17,7 +17,7 @@ pub fn amount(value: &Value) -> Result<Usd, String> {
         _ => return Err("the price is neither a number nor a text; it is left out".to_owned()),
     };
     match Usd::parse_up(&text) {
-        Ok(Usd::ZERO) => Err("a price of zero is no price; it is left out".to_owned()),
+        Ok(Usd::ZERO) => Err("a price of zero is not a valid price; it is left out".to_owned()),
         Ok(amount) => Ok(amount),
         Err(error) => Err(format!("{error}; it is left out")),
     }
@@ -30,7 +30,7 @@ pub fn rate(value: &Value) -> Result<UsdPerHour, String> {
 
 /// `amount` x `times` / `parts` for an hour, rounded up to the nano-dollar.
 pub fn hourly(amount: Usd, times: i128, parts: i128) -> Result<UsdPerHour, String> {
-    let refuse = || format!("{amount} x {times} / {parts} is no price; it is left out");
+    let refuse = || format!("{amount} x {times} / {parts} is not a valid price; it is left out");
     let product = amount.nanos().checked_mul(times).filter(|product| *product > 0 && parts > 0).ok_or_else(refuse)?;
     let nanos = product / parts + i128::from(product % parts != 0);
     i64::try_from(nanos).map(UsdPerHour::from_nanos).map_err(|_| refuse())

@@ -1,7 +1,7 @@
 //! `Webhook`: sends messages of a run as JSON to an address of the user, such as a chat's incoming hook.
 
-use gpuplan_agent::notice::BoxFuture;
-use gpuplan_agent::notify::{Message, Notifier};
+use gpuplan_agent::ports::notice::BoxFuture;
+use gpuplan_agent::ports::notify::{Message, Notifier};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_market::SourceError;
 
@@ -23,7 +23,7 @@ impl Webhook {
 }
 
 impl Notifier for Webhook {
-    fn tell<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), String>> {
+    fn notify<'a>(&'a self, message: &'a Message) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let body = serde_json::to_string(message).map_err(|error| error.to_string())?;
             let request = Request::post(&self.url, "application/json", body).hide(&self.url);

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::constants::Fitted;
-use crate::correction::Certainty;
-use crate::own_runs::Experience;
-use crate::time_breakdown::TimeBreakdown;
+use crate::measurements::correction::Certainty;
+use crate::measurements::own_runs::Experience;
+use crate::time::breakdown::TimeBreakdown;
 use gpuplan_workload::{ModelKind, Precision, Training};
 
 /// Kind of run, by what its error looks like.
@@ -24,7 +24,7 @@ pub enum Regime {
 
 impl Regime {
     /// The first that holds.
-    pub fn of(kind: ModelKind, training: &Training, pipeline: u32, time: &TimeBreakdown) -> Self {
+    pub fn classify(kind: ModelKind, training: &Training, pipeline: u32, time: &TimeBreakdown) -> Self {
         let single = matches!(training.precision, Precision::Fp32 | Precision::Tf32);
         if training.task.has_adapters() {
             Self::Adapters

@@ -7,6 +7,7 @@
 
 use std::sync::OnceLock;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::parameters::{Parameter, Scale, constants};
@@ -198,7 +199,7 @@ pub struct Fitted {
 }
 
 /// Error of one group or GPU when it was held out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOutError {
     pub name: String,
     pub runs: usize,
@@ -206,7 +207,7 @@ pub struct HeldOutError {
 }
 
 /// Error of inference on one GPU model by constants that were fitted without any run on it, of training too.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOutInference {
     /// `decode` or `prefill`.
     pub what: String,
@@ -218,7 +219,7 @@ pub struct HeldOutInference {
 }
 
 /// Measured over predicted time at 10 % and 90 % when whole groups were held out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RegimeBand {
     pub regime: String,
     pub low: f64,

@@ -2,19 +2,18 @@
 
 use crate::band::{Doubts, Regime, time_band};
 use crate::constants::Constants;
-use crate::correction::{Certainty, Correction, Factors};
 use crate::device::DeviceRates;
-use crate::feeding::{Feeding, InputLimit};
-use crate::layer::Products;
+use crate::loading::feeding::{Feeding, InputLimit};
 use crate::machine::Machine;
+use crate::measurements::correction::{Certainty, Correction, Factors};
+use crate::measurements::own_runs::Experience;
 use crate::memory::{MemoryBreakdown, MemoryInput};
 use crate::misfit::Misfit;
-use crate::own_runs::Experience;
 use crate::serving::Served;
 use crate::setting::Setting;
-use crate::step::StepInput;
-use crate::time_breakdown::{Bound, TimeBreakdown};
-use crate::vision;
+use crate::time::breakdown::{Bound, TimeBreakdown};
+use crate::time::input::{Products, StepInput};
+use crate::time::vision;
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Band;
 use gpuplan_workload::{Model, ModelKind, Training};
@@ -80,8 +79,8 @@ impl<'a> Subject<'a> {
 
     /// The same with what was measured, here or on another GPU.
     pub fn corrected(self, correction: &'a Correction) -> Self {
-        let experience = correction.own_runs().map(|runs| runs.of(self.machine.gpu, self.model, self.training));
-        Self { factors: correction.on(self.machine.gpu), experience, ..self }
+        let experience = correction.own_runs().map(|runs| runs.experience(self.machine.gpu, self.model, self.training));
+        Self { factors: correction.for_gpu(self.machine.gpu), experience, ..self }
     }
 
     /// Memory and time of one setting, whether or not it fits.
@@ -116,7 +115,7 @@ impl<'a> Subject<'a> {
         };
         let time = input.time();
         let memory = self.memory(setting);
-        let regime = Regime::of(self.model.kind, self.training, setting.layout.pipeline, &time);
+        let regime = Regime::classify(self.model.kind, self.training, setting.layout.pipeline, &time);
         StepEstimate {
             setting: *setting,
             time,
@@ -170,7 +169,7 @@ impl<'a> Subject<'a> {
             doubts: self.doubts(setting),
             certainty: self
                 .factors
-                .certainty(&time, self.is_over_link(setting), |class| self.factors.of(class).overall()),
+                .certainty(&time, self.is_over_link(setting), |class| self.factors.for_class(class).overall()),
             feeding: None,
             experience: None,
             served: None,
@@ -234,7 +233,7 @@ impl StepEstimate {
         }
         // What finished runs say is true of the whole step, its waiting included.
         let known = self.experience.map_or(1.0, |known| known.time);
-        let mut feeding = feeding.beside(self.time.total / known);
+        let mut feeding = feeding.alongside_step(self.time.total / known);
         (feeding.busy, feeding.waits) = (feeding.busy * known, feeding.waits * known);
         self.time.input += feeding.waits;
         self.time.total += feeding.waits;

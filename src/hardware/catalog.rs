@@ -1,9 +1,12 @@
 //! `Hardware`: every known GPU, link and instance type, from the embedded archive or from text a user gave.
 
+pub(crate) mod cells;
+pub mod rules;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::cells::{newer, optional};
+use crate::catalog::cells::{newer, optional};
 use crate::cloud::CloudId;
 use crate::disk_link::DiskLink;
 pub use crate::error::HardwareError;
@@ -11,9 +14,9 @@ use crate::gpu::{Gpu, GpuId};
 use crate::host::{self, HostId, HostType};
 use crate::instance::{InstanceId, InstanceType, SoldAs};
 use crate::link::{Link, LinkKind, Topology};
-use crate::names::plain;
 use crate::node::{Fabric, GpuLink, NodeShape};
 use gpuplan_embedded::{Archive, EmbeddedError, Table};
+use gpuplan_units::names::plain;
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
 #[derive(Clone, Debug, Default)]

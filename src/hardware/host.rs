@@ -2,7 +2,7 @@
 //!
 //! These machines have a table of their own, so that nothing that is planned on GPUs can meet one.
 
-use crate::cells::{newer, optional};
+use crate::catalog::cells::{newer, optional};
 use crate::cloud::CloudId;
 use crate::disk_link::DiskLink;
 use crate::error::HardwareError;

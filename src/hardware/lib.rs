@@ -1,7 +1,6 @@
 //! What exists: GPUs, links, machines, instance types, and the embedded catalog of them. Physics, never price.
 
 pub mod catalog;
-mod cells;
 pub mod cloud;
 mod disk_link;
 mod error;
@@ -9,16 +8,15 @@ pub mod gpu;
 pub mod host;
 pub mod instance;
 pub mod link;
-pub mod names;
 pub mod node;
-pub mod rules;
 pub mod selector;
 
-pub use catalog::Hardware;
+pub use catalog::{Hardware, rules};
 pub use cloud::CloudId;
 pub use disk_link::DiskLink;
 pub use error::HardwareError;
 pub use gpu::{Architecture, Gpu, GpuId, NumberFormat};
+pub use gpuplan_units::names;
 pub use host::{Host, HostId, HostType};
 pub use instance::{InstanceId, InstanceType, SoldAs};
 pub use link::Link;

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::catalog::Hardware;
 use crate::gpu::{Gpu, GpuId};
-use crate::names::{did_you_mean, plain};
+use gpuplan_units::names::{did_you_mean, plain};
 
 /// Which GPUs, with how much memory, how many. Empty names mean any chip.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,7 @@ enum Name {
 pub enum SelectorError {
     #[error("no GPU is called `{name}`")]
     UnknownGpu { name: String, suggestion: Option<String> },
-    #[error("`{0}` is not a GPU choice, such as H100:8, A100:80GB:1..16 or 24GB+")]
+    #[error("`{0}` is not a valid choice of GPUs; try H100:8, A100:80GB:1..16 or 24GB+")]
     Malformed(String),
 }
 

@@ -9,6 +9,7 @@ use crate::ImportError;
 use gpuplan_hardware::gpu::GpuId;
 use gpuplan_hardware::{CloudId, Hardware, InstanceType};
 use gpuplan_units::Hours;
+use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::WorkloadFile;
 
 /// The engine that a job was written for.
@@ -47,7 +48,7 @@ pub struct Asked {
     /// What was not understood.
     pub unread: Vec<KeyValue>,
     /// What the file leaves open, and what was taken for it.
-    pub assumed: Vec<String>,
+    pub assumed: Vec<JobAssumption>,
 }
 
 /// One kind of machine that a job accepts.

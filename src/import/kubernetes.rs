@@ -6,6 +6,7 @@ use crate::error::invalid;
 use crate::labels::narrow;
 use crate::{Asked, Choice, Gpus, ImportError, JobKind, Names, Need, command};
 use gpuplan_units::Hours;
+use gpuplan_workload::assumption::JobAssumption;
 
 /// Objects that may come with a job and cost nothing themselves.
 const FREE_OBJECTS: [&str; 13] = [
@@ -116,9 +117,9 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
     }
     let (count, choices) = machines.ok_or(ImportError::NoGpu)?;
     asked.nodes = Some(count..=count);
-    asked.assumed.push("a machine for each pod".to_owned());
+    asked.assumed.push(JobAssumption::MachinePerPod);
     if choices.iter().all(|choice| !choice.is_spot) {
-        asked.assumed.push("on-demand machines: no pod asks for spot nodes".to_owned());
+        asked.assumed.push(JobAssumption::NoSpotNodes);
     }
     asked.choices = choices;
     Ok(asked)
@@ -129,8 +130,9 @@ fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, Impor
     let spec = job.get("spec").unwrap_or(empty);
     let of_job = |spec: &'a Value, times: u32, asked: &mut Asked| -> Result<Pods<'a>, ImportError> {
         let at_once = count(spec, "parallelism")?;
-        if count(spec, "completions")? > at_once {
-            asked.assumed.push(format!("{at_once} at a time of {} completions", count(spec, "completions")?));
+        let completions = count(spec, "completions")?;
+        if completions > at_once {
+            asked.assumed.push(JobAssumption::PodsAtATime { parallelism: at_once, completions });
         }
         asked.hours = deadline(spec)?.or(asked.hours);
         let count =

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use crate::error::invalid;
 use crate::{Asked, Chips, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command, shell};
 use gpuplan_units::Hours;
+use gpuplan_workload::assumption::JobAssumption;
 
 /// Short options and their long names.
 const SHORT: [(char, &str); 20] = [
@@ -307,7 +308,7 @@ fn combine(options: Options, asked: &mut Asked) -> Result<(), ImportError> {
         (Some(Gpus::Together(_)), ..) => None,
         (_, Some(tasks), Some(each)) => Some(tasks.div_ceil(each)..=tasks.div_ceil(each)),
         _ => {
-            asked.assumed.push("1 machine: --nodes is not given".to_owned());
+            asked.assumed.push(JobAssumption::OneMachine);
             Some(1..=1)
         }
     });
@@ -323,7 +324,7 @@ fn combine(options: Options, asked: &mut Asked) -> Result<(), ImportError> {
         .or(options.memory_per_cpu.zip(cpus).map(|(each, cpus)| each * f64::from(cpus)))
         // `--mem=0`: all that the machine has.
         .filter(|gib| *gib > 0.0);
-    asked.assumed.push("on-demand machines: Slurm knows no spot".to_owned());
+    asked.assumed.push(JobAssumption::OnDemandOnly);
     if gpus.is_some() || options.chips.is_some() {
         asked.choices.push(Choice {
             chips: options.chips,

@@ -10,15 +10,15 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::boot::request::{boot_script, request};
 use crate::clock::Clock;
 use crate::controller::Controller;
-use crate::events::{Action, Choice, End, Event, Order, Outcome, Report};
+use crate::controller::events::{Action, End, Event, Order, Outcome, Report};
 use crate::journal::{Journal, JournalError, Said};
-use crate::launch_error::LaunchError;
-use crate::launcher::Launcher;
-use crate::machine::MachineId;
+use crate::ports::launch_error::LaunchError;
+use crate::ports::launcher::Launcher;
+use crate::ports::machine::MachineId;
 use crate::rented;
-use crate::request::{boot_script, request};
 use crate::spec::RunSpec;
 use gpuplan_runstore::status::Staged;
 use gpuplan_runstore::{Phase, Run, Status, StoreError, SweepStatus};
@@ -38,10 +38,10 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub enum LeadError {
     #[error(transparent)]
     Journal(#[from] JournalError),
-    #[error("nobody rents machines of {0} here")]
+    #[error("this program cannot rent machines of {0}")]
     NoLauncher(String),
     /// It was told to go on elsewhere, after a stop or beside this process.
-    #[error("another process leads it now")]
+    #[error("another process is leading this run now")]
     Followed,
 }
 
@@ -95,17 +95,17 @@ struct Leader<'a, 'b> {
     /// What the agent last said about data that it fetches.
     staged: Option<Staged>,
     /// A machine may have come, and written into the store, since it was asked for its highest epoch.
-    may_have_spoken: bool,
+    may_have_reported: bool,
     /// When the first agent of the gang was seen to have ended.
     ended_at: Option<Instant>,
 }
 
 /// What is known of the present gang.
-enum Word {
+enum PollResult {
     Nothing,
     /// The first agent has ended, and the others are about to.
     Awaited,
-    Said(Report),
+    Report(Report),
 }
 
 /// Leads the run until it ends; `None` if it was left to run on.
@@ -128,16 +128,16 @@ pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, Lea
         number,
         store_epoch: (gang_epoch == 0).then_some(0),
         gang_epoch,
-        may_have_spoken: true,
+        may_have_reported: true,
         ended_at: None,
         staged: None,
     };
-    leader.hear(Event::Clock).await?;
-    leader.follow().await
+    leader.handle(Event::Clock).await?;
+    leader.run_to_end().await
 }
 
 impl<'a> Leader<'a, '_> {
-    async fn follow(&mut self) -> Result<Option<End>, LeadError> {
+    async fn run_to_end(&mut self) -> Result<Option<End>, LeadError> {
         let mut read_at = Instant::now();
         while self.controller.end().is_none() {
             self.show();
@@ -145,49 +145,49 @@ impl<'a> Leader<'a, '_> {
             tokio::select! {
                 Some(event) = self.calls.next(), if !self.calls.is_empty() => {
                     // A machine that is gone may have said before that the run is completed.
-                    let word = if matches!(event, Event::Listed(_)) { self.report().await } else { Word::Nothing };
+                    let word = if matches!(event, Event::Listed(_)) { self.report().await } else { PollResult::Nothing };
                     match word {
                         // Another list comes after their last words.
-                        Word::Awaited => continue,
-                        Word::Said(report) => self.hear(Event::Reported(report)).await?,
-                        Word::Nothing => {}
+                        PollResult::Awaited => continue,
+                        PollResult::Report(report) => self.handle(Event::Reported(report)).await?,
+                        PollResult::Nothing => {}
                     }
-                    self.hear(event).await?;
+                    self.handle(event).await?;
                 }
                 () = tokio::time::sleep_until(wake.min(read_at)) => {
                     if Instant::now() >= read_at {
                         read_at = Instant::now() + self.wiring.clock.pause(READ);
-                        self.look().await?;
+                        self.poll().await?;
                     }
                     if self.controller.end().is_none() && self.wiring.clock.now() >= self.wake {
-                        self.hear(Event::Clock).await?;
+                        self.handle(Event::Clock).await?;
                     }
                 }
                 Ok(()) = self.wiring.wish.changed() => {
                     let wish = *self.wiring.wish.borrow_and_update();
                     match wish {
                         Wish::Leave => return Ok(None),
-                        Wish::Stop => self.hear(Event::Stop).await?,
+                        Wish::Stop => self.handle(Event::Stop).await?,
                         Wish::GoOn => {}
                     }
                 }
             }
         }
-        self.leads()?;
+        self.ensure_leading()?;
         let end = self.controller.end().cloned();
         if let Some(end) = &end {
             // Who ended it from elsewhere tells, and may delete the store at once.
             let is_told = self.wiring.journal.has_ended(&self.spec.run)?;
             self.wiring.journal.end(&self.spec.run, end, Timestamp::now())?;
             if !is_told {
-                self.tell_rented().await?;
+                self.write_rented().await?;
             }
         }
         Ok(end)
     }
 
     /// What was paid for so far, into the run's store. That it cannot be told ends no run: `costs` takes what the agents wrote.
-    async fn tell_rented(&self) -> Result<(), LeadError> {
+    async fn write_rented(&self) -> Result<(), LeadError> {
         let Some(kept) = self.wiring.journal.run(&self.spec.run)? else { return Ok(()) };
         let all = rented::all(&kept, &self.wiring.clock);
         let told = tokio::time::timeout(TELLING, self.wiring.store.tell_rented(all)).await;
@@ -200,7 +200,7 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// Of two who lead one run the later goes on.
-    fn leads(&self) -> Result<(), LeadError> {
+    fn ensure_leading(&self) -> Result<(), LeadError> {
         let leader = self.wiring.journal.leader(&self.spec.run)?;
         if leader == Some(self.number) { Ok(()) } else { Err(LeadError::Followed) }
     }
@@ -219,20 +219,20 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// Into the journal, where `stop` may have been called from elsewhere, and into the run's store.
-    async fn look(&mut self) -> Result<(), LeadError> {
-        self.leads()?;
+    async fn poll(&mut self) -> Result<(), LeadError> {
+        self.ensure_leading()?;
         if self.wiring.journal.has_ended(&self.spec.run)? {
-            return self.hear(Event::Stop).await;
+            return self.handle(Event::Stop).await;
         }
         match self.report().await {
-            Word::Said(report) => self.hear(Event::Reported(report)).await,
-            Word::Awaited | Word::Nothing => Ok(()),
+            PollResult::Report(report) => self.handle(Event::Reported(report)).await,
+            PollResult::Awaited | PollResult::Nothing => Ok(()),
         }
     }
 
-    async fn hear(&mut self, event: Event) -> Result<(), LeadError> {
+    async fn handle(&mut self, event: Event) -> Result<(), LeadError> {
         let now = self.wiring.clock.now();
-        self.note(&event, now)?;
+        self.record(&event, now)?;
         let actions = self.controller.step(now, event);
         let run = &self.spec.run;
         let lines = actions
@@ -254,48 +254,46 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// Before the controller hears it, so that no machine is ever known to it alone.
-    fn note(&mut self, event: &Event, now: f64) -> Result<(), LeadError> {
+    fn record(&mut self, event: &Event, now: f64) -> Result<(), LeadError> {
         let choices = || self.spec.spot.iter().chain(&self.spec.on_demand);
         let machines = match event {
             Event::Answered { token, outcome: Ok(machine) } => {
                 self.wiring.journal.answer(token, &machine.id.0, true)?;
-                self.may_have_spoken = true;
+                self.may_have_reported = true;
                 std::slice::from_ref(machine)
             }
             Event::Answered { token, outcome: Err(error) } => {
                 let is_clear = !matches!(error, LaunchError::Unclear { .. });
                 self.wiring.journal.answer(token, &error.to_string(), is_clear)?;
-                self.may_have_spoken |= !is_clear;
+                self.may_have_reported |= !is_clear;
                 return Ok(());
             }
             Event::Listed(machines) => {
-                self.may_have_spoken |= !machines.is_empty();
+                self.may_have_reported |= !machines.is_empty();
                 machines.as_slice()
             }
             _ => return Ok(()),
         };
         for machine in machines {
             if let Some(offered) = choices().find(|offered| offered.pool == machine.pool) {
-                let choice =
-                    Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
-                self.wiring.journal.found(&self.spec.run, machine, &choice, now)?;
+                self.wiring.journal.found(&self.spec.run, machine, &offered.choice(), now)?;
             }
         }
         Ok(())
     }
 
     fn launcher(&self, cloud: &str) -> Result<&'a dyn Launcher, LeadError> {
-        let wanted = self.spec.stand_in.as_deref().unwrap_or(cloud);
+        let wanted = self.spec.rented_from(cloud);
         let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
         let found = launchers.iter().find(|launcher| launcher.cloud() == wanted);
         found.map(|launcher| &**launcher).ok_or_else(|| LeadError::NoLauncher(wanted.to_owned()))
     }
 
     async fn create(&mut self, order: Order, now: f64) -> Result<(), LeadError> {
-        self.leads()?;
+        self.ensure_leading()?;
         if order.epoch != self.gang_epoch {
             // A place that refuses costs one call, its own.
-            if self.may_have_spoken {
+            if self.may_have_reported {
                 match self.wiring.store.highest_epoch().await {
                     Ok(highest) => self.store_epoch = Some(highest),
                     // Words of the last gang would be taken for those of this one: nothing is asked of the cloud, and the same order is
@@ -306,9 +304,9 @@ impl<'a> Leader<'a, '_> {
                         return Ok(());
                     }
                 }
-                self.may_have_spoken = false;
+                self.may_have_reported = false;
                 if order.epoch > 1 {
-                    self.tell_rented().await?;
+                    self.write_rented().await?;
                 }
             }
             (self.gang_epoch, self.ended_at) = (order.epoch, None);
@@ -363,22 +361,22 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// What the agent of the present gang says in the store; a store that does not answer says nothing.
-    async fn report(&mut self) -> Word {
-        let Ok(Some(status)) = self.wiring.store.status(0).await else { return Word::Nothing };
+    async fn report(&mut self) -> PollResult {
+        let Ok(Some(status)) = self.wiring.store.status(0).await else { return PollResult::Nothing };
         if self.store_epoch.is_none() {
             // A gang that was there when this process took the lead is the last that claimed the run.
             self.store_epoch = self.wiring.store.highest_epoch().await.ok().map(|highest| highest.saturating_sub(1));
         }
         if self.store_epoch.is_none_or(|before| status.epoch <= before) {
-            return Word::Nothing;
+            return PollResult::Nothing;
         }
-        let Ok(outcome) = self.outcome(&status).await else { return Word::Nothing };
-        if outcome.is_some() && self.others_still_speak(status.epoch).await {
-            return Word::Awaited;
+        let Ok(outcome) = self.outcome(&status).await else { return PollResult::Nothing };
+        if outcome.is_some() && self.others_still_report(status.epoch).await {
+            return PollResult::Awaited;
         }
         self.staged = status.staged.filter(|_| status.phase == Phase::Staging);
-        let Ok(done) = self.done(&status).await else { return Word::Nothing };
-        Word::Said(Report {
+        let Ok(done) = self.done(&status).await else { return PollResult::Nothing };
+        PollResult::Report(Report {
             epoch: self.gang_epoch,
             done,
             has_started: status.starts > 0 || status.phase == Phase::Staging,
@@ -403,7 +401,7 @@ impl<'a> Leader<'a, '_> {
     }
 
     /// Whether what the programs of other machines said last may be under way, once the first agent has ended.
-    async fn others_still_speak(&mut self, epoch: u64) -> bool {
+    async fn others_still_report(&mut self, epoch: u64) -> bool {
         if self.ended_at.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS {
             return false;
         }

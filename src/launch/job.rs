@@ -61,7 +61,7 @@ pub struct Secret {
 
 /// Why a text is no secret or variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no variable: letters, digits and `_`, not starting with a digit")]
+#[error("`{0}` is not a valid variable name; use letters, digits and `_`, not starting with a digit")]
 pub struct VariableError(String);
 
 impl Secret {
@@ -83,7 +83,7 @@ pub const DOCKER: &str = "docker://";
 
 /// Why a text names no image of a container.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no image, such as pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime")]
+#[error("`{0}` is not a valid container image; try pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime")]
 pub struct ImageError(String);
 
 /// The image without `docker://`. What would be an option of the engine is none.

@@ -1,9 +1,6 @@
 //! Names, tokens and tags of machines: the same run, epoch, node and attempt always have the same.
 
-use sha2::{Digest, Sha256};
-
-/// Characters of a client token: EC2 takes at most 64.
-const TOKEN: usize = 64;
+use gpuplan_runstore::sha256;
 
 /// Tags of everything that is rented, as contract 7 names them; a cloud that forbids colons writes underscores.
 pub const RUN: &str = "gpuplan:run";
@@ -12,12 +9,10 @@ pub const NODE: &str = "gpuplan:node";
 pub const EXPIRES: &str = "gpuplan:expires";
 pub const OWNER: &str = "gpuplan:owner";
 
-/// Repeating a call with it never rents a second machine.
+/// Repeating a call with it never rents a second machine. 64 characters: EC2 takes no more.
 pub fn token(run: &str, epoch: u64, node: u32, attempt: u64) -> String {
     // Lengths keep apart what a run may be called.
-    let mut token = format!("{:x}", Sha256::digest(format!("{}:{run}:{epoch}:{node}:{attempt}", run.len()).as_bytes()));
-    token.truncate(TOKEN);
-    token
+    sha256(format!("{}:{run}:{epoch}:{node}:{attempt}", run.len()))
 }
 
 /// A second safety on clouds where a name is unique.

@@ -1,8 +1,8 @@
 //! What the journal knows of a run's machines, in the words of the run's store: there it counts for everybody who adds up money.
 
 use crate::clock::Clock;
+use crate::controller::rental::Rental;
 use crate::journal::{Kept, KeptMachine};
-use crate::rental::Rental;
 use gpuplan_runstore::rented::VERSION;
 use gpuplan_runstore::{AllRented, Rented};
 
@@ -16,14 +16,14 @@ pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
             machine: rental.machine.0.clone(),
             epoch: machine.epoch,
             node: machine.node,
-            cloud: kept.spec.stand_in.clone().unwrap_or_else(|| pool.cloud.clone()),
+            cloud: kept.spec.rented_from(&pool.cloud).to_owned(),
             region: pool.region.clone(),
             zone: pool.zone_id.clone(),
             instance_type: pool.instance_type.clone(),
             purchase: pool.market.to_string(),
             place: pool.to_string(),
             rate_usd_per_hour: rental.rate,
-            rule: rental.rule,
+            minimum_seconds: rental.minimum_seconds,
             from: clock.at(rental.since),
             to: rental.until.map(|until| clock.at(until)),
             seconds: (rental.until.unwrap_or(now) - rental.since).max(0.0),

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::block::BlockOrder;
-use crate::events::{Choice, Terms};
+use crate::controller::events::{Choice, Terms};
 use crate::job::Job;
-use crate::machine::Pool;
+use crate::ports::block::BlockOrder;
+use crate::ports::machine::Pool;
 use gpuplan_runstore::Expected;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::semi_markov::Tables;
 use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
-use gpuplan_units::{BillingRule, Usd, UsdPerHour};
+use gpuplan_units::billing::{minimum_billed_seconds, read_minimum};
+use gpuplan_units::{MINIMUM_BILLED_SECONDS, Usd, UsdPerHour};
 
 pub const VERSION: u32 = 1;
 /// Between two decisions of the policy: the probes that its model is fitted on. Seconds.
@@ -27,7 +28,9 @@ const GANG_LIMIT: f64 = 900.0;
 pub struct Offered {
     pub pool: Pool,
     pub rate_usd_per_hour: UsdPerHour,
-    pub billing: BillingRule,
+    /// Charged at least for a machine that was started: a minute, or the whole of a capacity block.
+    #[serde(default = "minimum_billed_seconds", alias = "billing", deserialize_with = "read_minimum")]
+    pub minimum_seconds: u32,
     /// More than this is not paid for it. Spot machines of AWS alone take such a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_usd_per_hour: Option<UsdPerHour>,
@@ -38,8 +41,14 @@ pub struct Offered {
 
 impl Offered {
     /// At a price that nobody has bid for.
-    pub fn new(pool: Pool, rate_usd_per_hour: UsdPerHour, billing: BillingRule) -> Self {
-        Self { pool, rate_usd_per_hour, billing, most_usd_per_hour: None, zones: Vec::new() }
+    pub fn new(pool: Pool, rate_usd_per_hour: UsdPerHour) -> Self {
+        let minimum_seconds = MINIMUM_BILLED_SECONDS;
+        Self { pool, rate_usd_per_hour, minimum_seconds, most_usd_per_hour: None, zones: Vec::new() }
+    }
+
+    /// As the controller takes it.
+    pub fn choice(&self) -> Choice {
+        Choice { pool: self.pool.clone(), rate: self.rate_usd_per_hour, minimum_seconds: self.minimum_seconds }
     }
 
     /// What it may cost at most, an hour.
@@ -98,7 +107,7 @@ pub enum SpecError {
     Malformed(String),
     #[error("the specification of the run was written by another version ({0})")]
     Version(u32),
-    #[error("the run has no place to rent at")]
+    #[error("the specification of the run lists no offers")]
     Nowhere,
 }
 
@@ -123,10 +132,12 @@ impl RunSpec {
 
     /// Clouds that rent its machines, each once.
     pub fn clouds(&self) -> BTreeSet<&str> {
-        match &self.stand_in {
-            Some(name) => BTreeSet::from([name.as_str()]),
-            None => self.places().map(|offered| offered.pool.cloud.as_str()).collect(),
-        }
+        self.places().map(|offered| self.rented_from(&offered.pool.cloud)).collect()
+    }
+
+    /// Who rents machines of this cloud: itself, unless another stands in for all.
+    pub fn rented_from<'a>(&'a self, cloud: &'a str) -> &'a str {
+        self.stand_in.as_deref().unwrap_or(cloud)
     }
 
     /// What the most that this run may cost is: the budget, or every machine for its whole life.
@@ -181,16 +192,11 @@ impl RunSpec {
 
     /// As the controller takes them.
     pub fn terms(&self, policy: Policy) -> Terms {
-        let choice = |offered: &Offered| Choice {
-            pool: offered.pool.clone(),
-            rate: offered.rate_usd_per_hour,
-            rule: offered.billing,
-        };
         Terms {
             run: self.run.clone(),
             nodes: self.nodes,
-            spot: self.spot.iter().map(choice).collect(),
-            on_demand: self.on_demand.iter().map(choice).collect(),
+            spot: self.spot.iter().map(Offered::choice).collect(),
+            on_demand: self.on_demand.iter().map(Offered::choice).collect(),
             limits: self.limits(),
             policy,
             lifetime: self.lifetime_hours * 3600.0,

@@ -1,5 +1,7 @@
 //! `Cache`: what the clouds answered in earlier runs, in SQLite, each answer with its own time. The one place that names SQLite.
 
+pub(crate) mod rows;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::answer::{Answer, PricePoint, RiskAnswer};
-use crate::cached_rows::{self, RowsError};
+use crate::cache::rows::RowsError;
 use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
@@ -111,7 +113,7 @@ impl Cache {
         regions.sort_unstable_by_key(|(region, _)| *region);
         let change = self.database.transaction()?;
         for (region, offers) in regions {
-            let rows = cached_rows::pack_offers(&offers, hardware)?;
+            let rows = rows::pack_offers(&offers, hardware)?;
             change.execute(
                 "INSERT OR REPLACE INTO offers VALUES (?1, ?2, ?3, ?4)",
                 params![source, region, cloud.as_str(), rows],
@@ -137,7 +139,7 @@ impl Cache {
         now: Timestamp,
     ) -> Result<(), CacheError> {
         let change = self.database.transaction()?;
-        for (region, rows) in cached_rows::pack_risks(answer, hardware)? {
+        for (region, rows) in rows::pack_risks(answer, hardware)? {
             change.execute(
                 "INSERT OR REPLACE INTO risks VALUES (?1, ?2, ?3, ?4)",
                 params![source, region, cloud.as_str(), rows],
@@ -163,7 +165,7 @@ impl Cache {
                 row.get_ref(1)?.as_str_checked()?,
                 row.get_ref(2)?.as_str_checked()?,
             );
-            cached_rows::unpack_offers(
+            rows::unpack_offers(
                 row.get_ref(3)?.as_blob_checked()?,
                 source,
                 region,
@@ -187,7 +189,7 @@ impl Cache {
                 row.get_ref(2)?.as_str_checked()?,
             );
             let blob = row.get_ref(3)?.as_blob_checked()?;
-            cached_rows::unpack_risks(
+            rows::unpack_risks(
                 blob,
                 source,
                 region,

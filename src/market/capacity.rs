@@ -1,5 +1,7 @@
 //! `Capacity`: what the user pays or owns already, from `capacity.toml`: private discounts, commitments, own machines.
 
+pub mod owned;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -7,10 +9,10 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::capacity::owned::Owned;
+use crate::catalog::snapshot::Market;
 use crate::offer::{Offer, Place, Purchase};
-use crate::owned::Owned;
 use crate::quote::{Origin, Quote};
-use crate::snapshot::Market;
 use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount, UsdPerHour};
 
@@ -20,11 +22,15 @@ const SOURCE: &str = "capacity.toml";
 /// Parts of a percent that a discount may state: 12.345 %.
 const PERCENT_PARTS: f64 = 1000.0;
 
+/// What the user pays or owns already, as `capacity.toml` says it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Capacity {
+    /// Negotiated rates, `[[discount]]`.
     discount: Vec<Discount>,
+    /// Reservations and committed use, `[[committed]]`.
     committed: Vec<Committed>,
+    /// Own machines, `[[own]]`.
     own: Vec<Own>,
 }
 
@@ -48,7 +54,7 @@ impl TryFrom<DayText> for Day {
             DayText::Plain(date) => date.to_string(),
             DayText::Quoted(text) => text,
         };
-        text.parse().map(Self).map_err(|_| format!("`{text}` is not a day; write it as 2027-01-31"))
+        text.parse().map(Self).map_err(|_| format!("`{text}` is not a valid day; try 2027-01-31"))
     }
 }
 
@@ -66,16 +72,22 @@ impl JsonSchema for Day {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Discount {
+    /// Cloud that gives it.
     cloud: String,
+    /// Terms that it holds for; on-demand where nothing is said.
     #[serde(default = "on_demand")]
     purchase: String,
-    /// Exact names, or beginnings that end in `*`.
+    /// Instance types that it holds for: exact names, or beginnings that end in `*`; all where none is named.
     #[serde(default)]
     machines: Vec<String>,
+    /// Regions that it holds for, or beginnings of their names; all where none is named.
     #[serde(default)]
     regions: Vec<String>,
+    /// Percent off the list rate.
     percent: Option<f64>,
+    /// Rate of a machine in place of the list rate, in dollars.
     usd_per_hour: Option<String>,
+    /// Day on which it ends, not included.
     until: Option<Day>,
 }
 
@@ -83,17 +95,25 @@ struct Discount {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Committed {
+    /// Name by which plans show it.
     name: String,
+    /// Cloud of the machines.
     cloud: String,
+    /// Instance type, as the cloud calls it.
     instance_type: String,
+    /// Region of the machines.
     region: String,
+    /// Id of their zone.
     zone_id: Option<String>,
+    /// Machines.
     nodes: u32,
     /// What a machine costs an hour, used or not.
     usd_per_hour: String,
     /// What using it costs beside that.
     marginal_usd_per_hour: Option<String>,
+    /// First day.
     from: Option<Day>,
+    /// Day on which it ends, not included.
     until: Option<Day>,
 }
 
@@ -101,21 +121,31 @@ struct Committed {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Own {
+    /// Name by which plans show them.
     name: String,
+    /// GPU of the machines, by any name of the catalog.
     gpu: String,
+    /// GPUs of a machine.
     gpus_per_node: u32,
+    /// Machines.
     nodes: u32,
     /// Power, cooling, people: what using one costs beside owning it.
     usd_per_hour: Option<String>,
     /// With depreciation.
     full_usd_per_hour: String,
+    /// Link between the GPUs of a machine, an id of `links.toml`; else that of the usual machine.
     gpu_link: Option<String>,
+    /// Network of a machine, one direction; none where it is left out.
     network_gbit_per_s: Option<f64>,
+    /// vCPUs of a machine; 0: not known.
     #[serde(default)]
     vcpus: u32,
+    /// Memory of a machine; 0: not known.
     #[serde(default)]
     memory_gib: f64,
+    /// First day.
     from: Option<Day>,
+    /// Day on which it ends, not included.
     until: Option<Day>,
 }
 
@@ -150,7 +180,7 @@ impl Capacity {
             let priced =
                 market.offers().iter().filter(|offer| offer.purchase == purchase && discount.is_for(offer, hardware));
             offers.extend(priced.map(|offer| Offer {
-                quote: Quote { rate: rate.of(offer.quote.rate), origin: Origin::User, ..offer.quote },
+                quote: Quote { rate: rate.discounted(offer.quote.rate), origin: Origin::User, ..offer.quote },
                 source: SOURCE.into(),
                 flags: format!("list={}", offer.quote.rate).into(),
                 ..offer.clone()
@@ -175,7 +205,7 @@ enum Rate {
 }
 
 impl Rate {
-    fn of(&self, list: UsdPerHour) -> UsdPerHour {
+    fn discounted(&self, list: UsdPerHour) -> UsdPerHour {
         let whole = (100.0 * PERCENT_PARTS) as i128;
         match self {
             Self::Fixed(rate) => *rate,
@@ -192,7 +222,7 @@ impl Discount {
         let invalid = |detail: String| CapacityError::Invalid { of: format!("discount of {}", self.cloud), detail };
         match (&self.usd_per_hour, self.percent) {
             (Some(rate), None) => match UsdPerHour::parse(rate) {
-                Ok(rate) if rate == UsdPerHour::default() => Err(invalid("usd_per_hour = 0 is no price".to_owned())),
+                Ok(rate) if rate == UsdPerHour::default() => Err(invalid("usd_per_hour = 0 is not a price".to_owned())),
                 Ok(rate) => Ok(Rate::Fixed(rate)),
                 Err(error) => Err(invalid(error.to_string())),
             },
@@ -229,8 +259,8 @@ impl Committed {
             ))
         })?;
         let place = Place { region: self.region.as_str().into(), zone_id: self.zone_id.as_deref().map(Into::into) };
-        let rates = (self.marginal_usd_per_hour.as_deref(), self.usd_per_hour.as_str());
-        offer(instance, place, rates, (&self.name, self.nodes, self.until), now).map_err(invalid)
+        let owned = owned(&self.name, self.nodes, &self.usd_per_hour, self.until).map_err(invalid)?;
+        offer(instance, place, self.marginal_usd_per_hour.as_deref(), owned, now).map_err(invalid)
     }
 }
 
@@ -241,10 +271,12 @@ impl Own {
             invalid(format!("`{}` is not in the catalog; `gpuplan catalog gpus` lists every GPU", self.gpu))
         })?;
         if let Some(gbit) = self.network_gbit_per_s.filter(|gbit| !(gbit.is_finite() && *gbit > 0.0)) {
-            return Err(invalid(format!("network_gbit_per_s = {gbit} is no network; leave it out if there is none")));
+            return Err(invalid(format!(
+                "network_gbit_per_s = {gbit} is not a valid rate; leave it out if there is no network"
+            )));
         }
         if !(self.memory_gib.is_finite() && self.memory_gib >= 0.0) {
-            return Err(invalid(format!("memory_gib = {} is no amount of memory", self.memory_gib)));
+            return Err(invalid(format!("memory_gib = {} is not a valid amount of memory", self.memory_gib)));
         }
         let gpu = hardware.gpu(id);
         let count = GpuCount::parse(&self.gpus_per_node.to_string()).map_err(|error| invalid(error.to_string()))?;
@@ -285,35 +317,35 @@ impl Own {
         });
         let instance = instance.ok_or_else(|| invalid("the name stands twice".to_owned()))?;
         let place = Place { region: "here".into(), zone_id: None };
-        let rates = (self.usd_per_hour.as_deref(), self.full_usd_per_hour.as_str());
-        offer(instance, place, rates, (&self.name, self.nodes, self.until), now).map_err(invalid)
+        let owned = owned(&self.name, self.nodes, &self.full_usd_per_hour, self.until).map_err(invalid)?;
+        offer(instance, place, self.usd_per_hour.as_deref(), owned, now).map_err(invalid)
     }
+}
+
+fn owned(name: &str, nodes: u32, full_rate: &str, until: Option<Day>) -> Result<Owned, String> {
+    if nodes == 0 {
+        return Err("nodes = 0 is not a capacity".to_owned());
+    }
+    Ok(Owned { name: name.to_owned(), nodes, full_rate: rate(full_rate)?, until: until.map(beginning) })
 }
 
 /// What is owned is used at its marginal rate, and its price is as certain as the user's own word of today.
 fn offer(
     instance: InstanceId,
     place: Place,
-    (marginal, full): (Option<&str>, &str),
-    (name, nodes, until): (&str, u32, Option<Day>),
+    marginal_rate: Option<&str>,
+    owned: Owned,
     now: Timestamp,
 ) -> Result<Offer, String> {
-    let rate = |text: &str| UsdPerHour::parse(text).map_err(|error| error.to_string());
-    if nodes == 0 {
-        return Err("nodes = 0 is no capacity".to_owned());
-    }
-    let mut offer = Offer::live(
-        instance,
-        place,
-        Purchase::Reserved,
-        marginal.map_or(Ok(UsdPerHour::default()), rate)?,
-        SOURCE,
-        now,
-    );
+    let marginal_rate = marginal_rate.map_or(Ok(UsdPerHour::default()), rate)?;
+    let mut offer = Offer::live(instance, place, Purchase::Reserved, marginal_rate, SOURCE, now);
     offer.quote.origin = Origin::User;
-    offer.owned =
-        Some(Arc::new(Owned { name: name.to_owned(), nodes, full_rate: rate(full)?, until: until.map(beginning) }));
+    offer.owned = Some(Arc::new(owned));
     Ok(offer)
+}
+
+fn rate(text: &str) -> Result<UsdPerHour, String> {
+    UsdPerHour::parse(text).map_err(|error| error.to_string())
 }
 
 fn is_now(from: Option<Day>, until: Option<Day>, now: Timestamp) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::catalog_rows::{stated, timestamp};
+use crate::catalog::rows::{stated, timestamp};
 use crate::error::MarketError;
 use crate::offer::{Place, Purchase, Suspicion};
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
@@ -53,7 +53,7 @@ pub fn read(cloud: &CloudId, file: &str, table: &Table, hardware: &Hardware) -> 
     let mut offers = Vec::with_capacity(table.rows());
     for row in 0..table.rows() {
         if rates[row] == UsdPerHour::default() {
-            return Err(broken((row, "a price of zero is no price; leave the row out".to_owned())));
+            return Err(broken((row, "a price of zero is not a price; leave the row out".to_owned())));
         }
         let origin = if kinds[row] == "estimate" { Origin::Estimate } else { Origin::Snapshot };
         offers.push(HostOffer {

@@ -1,11 +1,12 @@
 //! `import`: catalogs that users already have, of SkyPilot (`vms.csv`, version 8) and gpuhunt, read as offers of their own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::answer::SourceNote;
+use crate::collector::{Collector, Keep};
 use crate::offer::{ANYWHERE, Offer, Place, Purchase, Suspicion};
 use crate::quote::Origin;
 
@@ -48,8 +49,6 @@ pub enum ImportError {
     SplitRows,
 }
 
-/// Unknown machine types that a note names; the rest are counted.
-const NAMED: usize = 5;
 /// Catalogs write a sixth of a card as 0.167.
 const COUNT_TOLERANCE: f64 = 0.01;
 
@@ -161,25 +160,20 @@ fn place(region: &str, zone: &str) -> Place {
 /// Offers and doubts of a file while its rows are read.
 struct Reading<'a> {
     file: CatalogFile<'a>,
-    hardware: &'a Hardware,
-    offers: BTreeMap<(InstanceId, Place, Purchase), Offer>,
-    unknown: BTreeSet<String>,
+    collector: Collector<'a>,
     /// Cause, number of rows, and the machine type of the first.
     left_out: BTreeMap<&'static str, (usize, String)>,
 }
 
 impl<'a> Reading<'a> {
     fn new(file: CatalogFile<'a>, hardware: &'a Hardware) -> Self {
-        Self { file, hardware, offers: BTreeMap::new(), unknown: BTreeSet::new(), left_out: BTreeMap::new() }
+        Self { file, collector: Collector::new(hardware, file.cloud.clone(), Keep::Highest), left_out: BTreeMap::new() }
     }
 
     /// The machine type, if the file and the catalog mean the same one. A row for one of its GPUs is not its price.
     fn machine(&mut self, name: &str, gpus: &str) -> Option<InstanceId> {
-        let Some(id) = self.hardware.find_instance(self.file.cloud, name) else {
-            self.unknown.insert(name.to_owned());
-            return None;
-        };
-        let known = self.hardware.instance(id).node.gpus;
+        let id = self.collector.instance(name)?;
+        let known = self.collector.hardware().instance(id).node.gpus;
         let is_same = gpus.parse::<f64>().is_ok_and(|count| {
             (count - known.as_f64()).abs() < COUNT_TOLERANCE
                 || (known.is_slice() && count == f64::from(known.devices()))
@@ -193,28 +187,19 @@ impl<'a> Reading<'a> {
 
     /// Adds an offer; of two prices for one machine, place and terms the higher one stays, and is counted.
     fn offer(&mut self, instance: InstanceId, place: Place, purchase: Purchase, price: &str) -> Option<&mut Offer> {
-        let name = self.hardware.instance(instance).name.as_str();
+        let name = self.collector.hardware().instance(instance).name.as_str();
         let rate = match Usd::parse_up(price).ok().and_then(|price| i64::try_from(price.nanos()).ok()) {
             Some(0) => return self.leave_out("have a price of zero", name),
             Some(nanos) => UsdPerHour::from_nanos(nanos),
             None => return self.leave_out("have a price that cannot be read", name),
         };
-        let key = (instance, place.clone(), purchase);
-        if let Some(known) = self.offers.get(&key).map(|known| known.quote.rate) {
-            if known != rate {
-                self.leave_out("contradict a higher price for the same machine and place", name);
-            }
-            if known >= rate {
-                return None;
-            }
+        if self.collector.rate(instance, &place, purchase).is_some_and(|known| known != rate) {
+            self.leave_out("contradict a higher price for the same machine and place", name);
         }
-        let suspicions = if &*place.region == ANYWHERE { vec![Suspicion::PlaceUnknown] } else { Vec::new() };
         let mut offer = Offer::live(instance, place, purchase, rate, self.file.source, self.file.as_of);
         offer.quote.origin = Origin::User;
         offer.flags = "single_source".into();
-        offer.suspicions = suspicions;
-        self.offers.insert(key.clone(), offer);
-        self.offers.get_mut(&key)
+        self.collector.add(offer)
     }
 
     fn leave_out(&mut self, cause: &'static str, name: &str) -> Option<&mut Offer> {
@@ -223,35 +208,25 @@ impl<'a> Reading<'a> {
     }
 
     /// Offers in the order of the catalog. Spot at the list price is no discount, which is worth a flag.
-    fn finished(mut self) -> Imported {
-        let lists: BTreeMap<(InstanceId, Arc<str>), UsdPerHour> = self
-            .offers
+    fn finished(self) -> Imported {
+        let (mut offers, unknown) = self.collector.finish();
+        let of_region = |offer: &Offer| (offer.instance, offer.place.region.clone());
+        let lists: BTreeMap<(InstanceId, Arc<str>), UsdPerHour> = offers
             .iter()
-            .filter(|((_, _, purchase), _)| *purchase == Purchase::OnDemand)
-            .map(|((instance, place, _), offer)| ((*instance, place.region.clone()), offer.quote.rate))
+            .filter(|offer| offer.purchase == Purchase::OnDemand)
+            .map(|offer| (of_region(offer), offer.quote.rate))
             .collect();
-        for ((instance, place, purchase), offer) in &mut self.offers {
-            if *purchase == Purchase::Spot && lists.get(&(*instance, place.region.clone())) == Some(&offer.quote.rate) {
+        for offer in &mut offers {
+            if offer.purchase == Purchase::Spot && lists.get(&of_region(offer)) == Some(&offer.quote.rate) {
                 offer.flags = "single_source spot_eq_od".into();
             }
         }
         let place = self.file.cloud.to_string();
-        let mut notes: Vec<SourceNote> = self
-            .left_out
-            .iter()
-            .map(|(cause, (rows, name))| SourceNote {
-                place: place.clone(),
-                detail: format!("{rows} rows {cause}, such as of {name}; they are left out"),
-            })
-            .collect();
-        if !self.unknown.is_empty() {
-            let named: Vec<&str> = self.unknown.iter().take(NAMED).map(String::as_str).collect();
-            let rest = if self.unknown.len() > NAMED { ", …" } else { "" };
-            let detail =
-                format!("{} machine types are not in the catalog: {}{rest}", self.unknown.len(), named.join(", "));
-            notes.push(SourceNote { place, detail });
-        }
-        Imported { offers: self.offers.into_values().collect(), notes }
+        let left_out = self.left_out.iter().map(|(cause, (rows, name))| SourceNote {
+            place: place.clone(),
+            detail: format!("{rows} rows {cause}, such as of {name}; they are left out"),
+        });
+        Imported { offers, notes: left_out.chain(unknown).collect() }
     }
 }
 
@@ -357,7 +332,7 @@ mod tests {
             "aws: 1 rows have a price that cannot be read, such as of g5.xlarge; they are left out",
             "aws: 1 rows have another number of GPUs than the catalog, such as of g5.xlarge; they are left out",
             "aws: 1 rows name a zone by the name that one account has for it, such as of g5.xlarge; they are left out",
-            "aws: 1 machine types are not in the catalog: x9.large",
+            "aws: 1 machine type is not in the catalog: x9.large",
         ];
         assert_eq!(notes(&imported), expected);
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::owned::Owned;
+use crate::capacity::owned::Owned;
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
 use gpuplan_hardware::InstanceId;
 use gpuplan_units::UsdPerHour;
@@ -58,7 +58,7 @@ impl Purchase {
         }
     }
 
-    /// Word of the contract.
+    /// Word of files and JSON, such as `on-demand`.
     pub fn word(self) -> &'static str {
         match self {
             Self::OnDemand => "on-demand",

@@ -47,7 +47,7 @@ pub struct Quote {
     pub observed_at: Timestamp,
 }
 
-/// Spot quotes live for an hour, others for thirty days (contract section 5).
+/// Spot quotes live for an hour, others for thirty days (docs/prices.md).
 pub const SPOT_FRESH: Hours = Hours(1.0);
 pub const LIST_FRESH: Hours = Hours(30.0 * 24.0);
 

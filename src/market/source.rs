@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::answer::{Answer, RiskAnswer};
+use crate::catalog::snapshot::Market;
 use crate::offer::{Offer, Purchase};
-use crate::snapshot::Market;
 use gpuplan_hardware::{CloudId, Hardware, InstanceId, InstanceType};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -44,8 +44,10 @@ use crate::candidate::Plan;
 use crate::explanation::Rejected;
 pub use crate::explanation::RejectionReason;
 use crate::plan_set::{Counts, PlanSet};
+use gpuplan_units::{Bytes, Hours};
 use gpuplan_workload::file::WorkloadFile;
 use reading::{optional_group, read};
+use remark::sentences;
 
 /// The whole answer of `gpuplan plan` for work on GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -135,7 +137,7 @@ impl PlanDocument {
             nearest: set.nearest.iter().map(rejected).collect(),
             counts: set.counts.into(),
             findings: set.findings.iter().map(|priced| FindingRecord::new(priced, words)).collect(),
-            notes: warnings.iter().map(|warning| warning.sentence.clone()).collect(),
+            notes: sentences(&warnings),
             warnings,
             phases: None,
             from: None,
@@ -249,15 +251,31 @@ impl AnyDocument {
         self
     }
 
-    /// The recommended plan and the notes, as a phase of several has them.
-    pub fn into_phase(self) -> (Option<AnyPlan>, Vec<String>) {
+    /// What a document of several phases says of this one. `hands_over` is what the next phase gets from it, `deadline` its part of a
+    /// deadline of all.
+    pub fn into_phase(self, name: &str, hands_over: Option<Bytes>, deadline: Option<Hours>) -> PhaseRecord {
+        let (name, hands_over_bytes, deadline_hours) = (name.to_owned(), hands_over, deadline);
         match self {
-            Self::Gpu(document) => {
-                (document.plans.recommendation.map(|plan| AnyPlan::Gpu(Box::new(plan))), document.notes)
-            }
-            Self::Processing(document) => {
-                (document.plans.recommendation.map(|plan| AnyPlan::Processing(Box::new(plan))), document.notes)
-            }
+            Self::Gpu(document) => PhaseRecord {
+                name,
+                hands_over_bytes,
+                deadline_hours,
+                recommendation: document.plans.recommendation.map(|plan| AnyPlan::Gpu(Box::new(plan))),
+                notes: document.notes,
+                warnings: document.warnings,
+                assumed: document.workload.assumed,
+                assumptions: document.workload.assumptions,
+            },
+            Self::Processing(document) => PhaseRecord {
+                name,
+                hands_over_bytes,
+                deadline_hours,
+                recommendation: document.plans.recommendation.map(|plan| AnyPlan::Processing(Box::new(plan))),
+                notes: document.notes,
+                warnings: Vec::new(),
+                assumed: document.workload.assumed,
+                assumptions: document.workload.assumptions,
+            },
         }
     }
 }

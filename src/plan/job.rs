@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::filters::refuse_offer;
-use crate::limits::{Limits, PurchaseChoice};
+use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use gpuplan_hardware::gpu::Gpu;
 use gpuplan_hardware::selector::SelectorError;
 use gpuplan_hardware::{GpuSelector, Hardware, InstanceType};
@@ -41,8 +41,23 @@ pub enum Change {
 pub struct Better {
     pub change: Change,
     pub offer: JobOffer,
-    /// By the data sheet: arithmetic (16 bit, dense) and memory bandwidth over those of the card that was asked for.
-    pub faster: Option<(f64, f64)>,
+    /// For another GPU: how much faster its data sheet is.
+    pub faster: Option<PeakRatios>,
+}
+
+/// Figures of a data sheet over those of the card that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PeakRatios {
+    /// Arithmetic: 16 bit, dense.
+    pub compute: f64,
+    pub memory_bandwidth: f64,
+}
+
+impl PeakRatios {
+    /// How much faster work may be that needs both.
+    pub fn least(self) -> f64 {
+        self.compute.min(self.memory_bandwidth)
+    }
 }
 
 /// A job's machines, priced.
@@ -90,15 +105,18 @@ pub fn baseline(
         deadline: None,
         budget: None,
         max_price_per_hour: None,
-        clouds: Vec::new(),
-        regions: Vec::new(),
-        gpus: counts.iter().map(|text| GpuSelector::parse(text, hardware)).collect::<Result<_, _>>()?,
-        max_nodes: offers.iter().map(|one| one.nodes).max(),
-        purchase: match spot {
-            0 => PurchaseChoice::OnDemand,
-            all if all == asked.choices.len() => PurchaseChoice::Spot,
-            _ => PurchaseChoice::Any,
+        offers: OfferFilter {
+            clouds: Vec::new(),
+            regions: Vec::new(),
+            gpus: counts.iter().map(|text| GpuSelector::parse(text, hardware)).collect::<Result<_, _>>()?,
+            purchase: match spot {
+                0 => PurchaseChoice::OnDemand,
+                all if all == asked.choices.len() => PurchaseChoice::Spot,
+                _ => PurchaseChoice::Any,
+            },
+            ..limits.offers.clone()
         },
+        max_nodes: offers.iter().map(|one| one.nodes).max(),
         // It runs there today.
         allow_slow_network: true,
         ..limits.clone()
@@ -156,7 +174,9 @@ impl Search<'_> {
             let instance = self.instance(offer);
             let Some(nodes) = nodes(asked, offer, instance) else { continue };
             // What the job names is asked for; only doubts, rules and places are left to refuse it.
-            let named = Limits { gpus: Vec::new(), instance_type: Some(instance.name.clone()), ..self.limits.clone() };
+            let instance_type = Some(instance.name.clone());
+            let filter = OfferFilter { gpus: Vec::new(), instance_type, ..self.limits.offers.clone() };
+            let named = Limits { offers: filter, ..self.limits.clone() };
             if refuse_offer(offer, instance, self.hardware, &named).is_some() {
                 refused += 1;
                 continue;
@@ -181,7 +201,7 @@ impl Search<'_> {
                 Hours(now.duration_since(offer.quote.observed_at).as_secs_f64() / 3600.0) > LIST_FRESH
             })
         };
-        offers.retain(|one| self.limits.accept_stale || !is_old(self.market.offer(one.offer)));
+        offers.retain(|one| self.limits.offers.accept_stale || !is_old(self.market.offer(one.offer)));
         offers
     }
 
@@ -238,7 +258,7 @@ impl Search<'_> {
             choice.chips = None;
             choice.gpus = Some(Gpus::Together(node.devices() * base.nodes));
         }
-        let mut candidates: Vec<(JobOffer, (f64, f64))> = self
+        let mut candidates: Vec<(JobOffer, PeakRatios)> = self
             .recent(&others)
             .into_iter()
             .filter(|one| {
@@ -251,14 +271,13 @@ impl Search<'_> {
                 Some((one, faster))
             })
             .collect();
-        let per_work =
-            |(one, (compute, bandwidth)): &(JobOffer, (f64, f64))| one.hourly.dollars() / compute.min(*bandwidth);
+        let per_work = |(one, faster): &(JobOffer, PeakRatios)| one.hourly.dollars() / faster.least();
         candidates.retain(|candidate| per_work(candidate) < base.hourly.dollars());
         let cheapest = candidates.iter().find(|(one, _)| one.hourly < base.hourly).cloned();
         let fastest = candidates.iter().min_by(|a, b| per_work(a).total_cmp(&per_work(b))).cloned();
         let fastest = fastest.filter(|(one, _)| cheapest.as_ref().is_none_or(|(other, _)| other.offer != one.offer));
         let named = |change: Change| {
-            move |(offer, faster): (JobOffer, (f64, f64))| Better { change, offer, faster: Some(faster) }
+            move |(offer, faster): (JobOffer, PeakRatios)| Better { change, offer, faster: Some(faster) }
         };
         cheapest.map(named(Change::Gpu)).into_iter().chain(fastest.map(named(Change::FasterGpu))).collect()
     }
@@ -266,13 +285,14 @@ impl Search<'_> {
 
 /// Ratios of arithmetic and bandwidth, where another chip is behind in no figure and has as much memory. A figure that nobody has
 /// measured or stated is no reason to change.
-fn faster(other: &Gpu, own: &Gpu) -> Option<(f64, f64)> {
+fn faster(other: &Gpu, own: &Gpu) -> Option<PeakRatios> {
     let peak = |gpu: &Gpu| gpu.peak_tflops.bf16.or(gpu.peak_tflops.fp16);
     let compute = peak(other)? / peak(own)?;
-    let bandwidth = other.memory_bandwidth_gb_per_s / own.memory_bandwidth_gb_per_s;
+    let memory_bandwidth = other.memory_bandwidth_gb_per_s / own.memory_bandwidth_gb_per_s;
     let holds =
         other.memory_visible_mib >= own.memory_visible_mib && other.architecture.is_amd() == own.architecture.is_amd();
-    (other.id != own.id && holds && compute >= 1.0 && bandwidth >= 1.0).then_some((compute, bandwidth))
+    let ratios = PeakRatios { compute, memory_bandwidth };
+    (other.id != own.id && holds && ratios.least() >= 1.0).then_some(ratios)
 }
 
 #[cfg(test)]
@@ -281,55 +301,55 @@ mod tests {
     use gpuplan_import::Names;
     use gpuplan_workload::Models;
 
-    struct Told {
+    struct PricedJob {
         hardware: Hardware,
         market: Market,
         asked: Asked,
         priced: Priced,
     }
 
-    fn told(text: &str) -> Told {
+    fn priced_job(text: &str) -> PricedJob {
         let hardware = Hardware::embedded().unwrap();
         let (market, models) = (Market::embedded(&hardware).unwrap(), Models::embedded().unwrap());
         let asked =
             gpuplan_import::read(text, Names { hardware: &hardware, models: &models }).unwrap().named(None).unwrap();
         let priced = price(&asked, &market, &hardware, &Limits::default());
-        Told { hardware, market, asked, priced }
+        PricedJob { hardware, market, asked, priced }
     }
 
     #[test]
     fn only_what_is_asked_for_is_priced_and_its_cost_is_rate_times_machines_times_hours() {
-        let told = told("#SBATCH -N 2 --gpus-per-node=a100-80gb:8 -t 1-00\n");
-        assert!(!told.priced.offers.is_empty());
-        for one in &told.priced.offers {
-            let offer = told.market.offer(one.offer);
-            let instance = told.hardware.instance(offer.instance);
+        let job = priced_job("#SBATCH -N 2 --gpus-per-node=a100-80gb:8 -t 1-00\n");
+        assert!(!job.priced.offers.is_empty());
+        for one in &job.priced.offers {
+            let offer = job.market.offer(one.offer);
+            let instance = job.hardware.instance(offer.instance);
             assert!(
-                told.hardware.gpu(instance.node.gpu).id.starts_with("a100") && instance.node.devices() == 8,
+                job.hardware.gpu(instance.node.gpu).id.starts_with("a100") && instance.node.devices() == 8,
                 "{}",
                 instance.name
             );
             assert_eq!((one.nodes, offer.purchase), (2, Purchase::OnDemand));
             assert_eq!((one.hourly, one.cost), (offer.quote.rate.times(2), offer.quote.rate.for_hours(2, 24.0)));
         }
-        assert!(told.priced.offers.is_sorted_by_key(|one| one.hourly));
+        assert!(job.priced.offers.is_sorted_by_key(|one| one.hourly));
     }
 
     #[test]
     fn what_is_better_is_cheaper_and_behind_in_nothing() {
-        let told = told("resources: {accelerators: 'A100-80GB:8', infra: azure/eastus}\n");
-        let base = &told.priced.offers[0];
-        let changes: Vec<Change> = told.priced.better.iter().map(|better| better.change).collect();
+        let job = priced_job("resources: {accelerators: 'A100-80GB:8', infra: azure/eastus}\n");
+        let base = &job.priced.offers[0];
+        let changes: Vec<Change> = job.priced.better.iter().map(|better| better.change).collect();
         assert!(changes.contains(&Change::Place) && changes.contains(&Change::FasterGpu), "{changes:?}");
-        for better in &told.priced.better {
-            let offer = told.market.offer(better.offer.offer);
-            let node = told.hardware.instance(offer.instance).node;
+        for better in &job.priced.better {
+            let offer = job.market.offer(better.offer.offer);
+            let node = job.hardware.instance(offer.instance).node;
             assert_eq!(node.devices() * better.offer.nodes, 8);
             match better.faster {
                 None => assert!(better.offer.hourly < base.hourly),
-                Some((compute, bandwidth)) => {
-                    assert!(compute >= 1.0 && bandwidth >= 1.0);
-                    assert!(better.offer.hourly.dollars() / compute.min(bandwidth) < base.hourly.dollars());
+                Some(faster) => {
+                    assert!(faster.least() >= 1.0);
+                    assert!(better.offer.hourly.dollars() / faster.least() < base.hourly.dollars());
                 }
             }
         }
@@ -337,15 +357,14 @@ mod tests {
 
     #[test]
     fn a_place_narrows_and_a_market_keeps_nothing_else() {
-        let told = told("resources: {accelerators: 'H100:8', infra: aws/us-east-1, use_spot: true}\n");
-        let narrowed = narrowed(&told.asked, &told.market, &told.hardware);
+        let job = priced_job("resources: {accelerators: 'H100:8', infra: aws/us-east-1, use_spot: true}\n");
+        let narrowed = narrowed(&job.asked, &job.market, &job.hardware);
         assert!(!narrowed.offers().is_empty());
         for offer in narrowed.offers() {
             assert_eq!((&*offer.place.region, offer.purchase), ("us-east-1", Purchase::Spot));
         }
-        let limits =
-            baseline(&told.asked, &told.priced.offers, &told.market, &told.hardware, &Limits::default()).unwrap();
-        assert_eq!((limits.purchase, limits.max_nodes), (PurchaseChoice::Spot, Some(1)));
-        assert!(limits.gpus[0].matches_count(8) && !limits.gpus[0].matches_count(16));
+        let limits = baseline(&job.asked, &job.priced.offers, &job.market, &job.hardware, &Limits::default()).unwrap();
+        assert_eq!((limits.offers.purchase, limits.max_nodes), (PurchaseChoice::Spot, Some(1)));
+        assert!(limits.offers.gpus[0].matches_count(8) && !limits.offers.gpus[0].matches_count(16));
     }
 }

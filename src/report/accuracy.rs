@@ -1,13 +1,10 @@
-//! How wrong the estimate is, as tables for people, JSON and CSV, with what other public estimators reach beside it.
+//! How wrong the estimate is, as tables for people and CSV, with what other public estimators reach beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
-use crate::plan_text::wrap;
 use crate::table::{Column, render};
+use crate::wrap::wrap;
 use gpuplan_accuracy::held_out::{GroupError, HeldOut};
 use gpuplan_accuracy::{By, Line, Scores, peers};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
@@ -90,10 +87,6 @@ pub fn inference(held: &[HeldOutInference], width: u16) -> String {
         .into_iter()
         .map(|(what, mean)| row(what, "all", mean.runs, mean.mape_percent, mean.family_mape_percent));
     render(&columns, each.chain(all), width)
-}
-
-pub fn inference_json(held: &[HeldOutInference]) -> Value {
-    json!({ "version": 1, "gpus": held, "means": inference_means(held).into_values().collect::<Vec<_>>() })
 }
 
 /// Over all runs of each kind.
@@ -208,7 +201,7 @@ fn summary(scores: &Scores, width: u16) -> String {
 }
 
 /// gpuplan on the runs that the peers were asked for, by source and over all.
-fn beside_peers(scores: &Scores) -> Vec<(Line, peers::PeerErrors)> {
+pub(crate) fn against_peers(scores: &Scores) -> Vec<(Line, peers::PeerErrors)> {
     let one = |peer: &peers::PeerErrors| {
         (scores.time_where(peer.source, |run| peers::asked(run) && run.source == peer.source), *peer)
     };
@@ -237,7 +230,7 @@ fn peer_table(scores: &Scores, width: u16) -> String {
                 .map_or("-".to_owned(), |mape| format!("{} ({})", percent(mape), peer.calculon_runs)),
         ]
     };
-    render(&columns, beside_peers(scores).into_iter().map(row), width)
+    render(&columns, against_peers(scores).into_iter().map(row), width)
 }
 
 fn peer_note() -> String {
@@ -249,50 +242,6 @@ fn peer_note() -> String {
          constant and llm-analysis {:.1} % and {:.0} %, calculon {:.1} % and {:.0} %.",
         constant.0, constant.1, calculon.0, calculon.1
     )
-}
-
-/// Everything, whatever the table shows: this is what `benchmarks/results/accuracy.json` records.
-pub fn json(scores: &Scores, time: &Fitted, memory_fit: &FittedMemory, now: Timestamp) -> Value {
-    let tables = |lines: &dyn Fn(By) -> Vec<Line>| -> Value {
-        GROUPINGS
-            .iter()
-            .map(|(word, by)| ((*word).to_owned(), json!(lines(*by))))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    };
-    let peers: Vec<Value> = beside_peers(scores)
-        .into_iter()
-        .map(|(line, peer)| {
-            let mut value = json!(peer);
-            value["gpuplan_mape_percent"] = json!(line.errors.map(|errors| errors.mape_percent));
-            value
-        })
-        .collect();
-    let macro_mape = scores.macro_mape_percent();
-    json!({
-        "version": 1,
-        "generated_at": now,
-        "constants_version": time.version,
-        "time": tables(&|by| scores.time(by)),
-        "time_all": scores.time_of_all(),
-        "macro_mape_percent": macro_mape.map(|(mape, _)| mape),
-        "macro_groups": macro_mape.map_or(0, |(_, groups)| groups),
-        "median_high_over_low": scores.median_high_over_low(),
-        "memory": tables(&|by| scores.memory(by)),
-        "memory_all": scores.memory_of_all(),
-        "fits": scores.fits,
-        "regret": scores.regret,
-        "held_out": {
-            "macro_mape_percent": time.held_out_macro_percent,
-            "groups": time.held_out_groups,
-            "other_families_mape_percent": time.held_out_gpu_percent,
-            "gpus": time.held_out_gpus,
-            "inference": inference_json(&time.held_out_inference),
-            "memory_mape_percent": memory_fit.held_out_error_percent,
-            "memory_sources": memory_fit.held_out_sources,
-        },
-        "peers": peers,
-    })
 }
 
 /// The two tables of one grouping.

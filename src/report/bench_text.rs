@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::format;
-use crate::plan_text::wrap;
 use crate::table::{Column, render};
+use crate::wrap::wrap;
 use gpuplan_calibration::Calibration;
 use gpuplan_calibration::benchmark::Work;
 use gpuplan_calibration::suite::Sampled;

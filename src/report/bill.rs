@@ -52,7 +52,7 @@ pub fn text(read: &Read, width: u16) -> String {
     let (lines, ours) = (thousands(i128::from(read.lines)), thousands(i128::from(read.ours)));
     let kept = if read.is_new { "kept in the ledger" } else { "in the ledger already" };
     let months: Vec<String> = months.into_iter().collect();
-    let foot = format!("{ours} of {lines} lines bear the tag of a run ({}); {kept}.", months.join(", "));
+    let foot = format!("{ours} of {lines} lines have the tag of a run ({}); {kept}.", months.join(", "));
     format!("{}{}\n", render(&columns, rows, width), wrap(&foot, width, ""))
 }
 

@@ -233,7 +233,7 @@ fn term_commitments(budget: &Budget) -> Option<Section> {
     };
     let rows: Vec<Vec<String>> = budget.alternatives.promises.iter().map(row).collect();
     (!rows.is_empty()).then(|| Section {
-        title: "The same machines promised for years, at the pace of the portfolio".to_owned(),
+        title: "The same machines committed to for years, at the pace of the portfolio".to_owned(),
         columns,
         rows,
         foot: String::new(),
@@ -294,7 +294,7 @@ fn sensitivity(budget: &Budget) -> Section {
         ]
     });
     Section {
-        title: "One thing otherwise, all else as expected".to_owned(),
+        title: "What the total depends on, one thing at a time".to_owned(),
         rows: rows.collect(),
         columns,
         foot: String::new(),

@@ -1,23 +1,27 @@
 //! What doctor found: accounts, permissions that are missing, quotas that block, each with what to type next.
 
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use crate::fit::wrap;
+use crate::json::{VERSION, pretty};
 use crate::table::{Column, render};
+use crate::wrap::wrap;
 use gpuplan_market::{Permission, Quota, Verdict};
 
 /// Credentials of one cloud.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccountRow {
     Found {
         account: String,
+        /// The user or role that the credentials belong to.
         principal: String,
+        /// Where the credentials were found.
         found_in: String,
     },
+    /// No credentials, and what says so.
     Missing(String),
-    /// This binary cannot ask the cloud's account.
+    /// This binary cannot ask the cloud's account: it was built without this feature.
     NotBuilt(&'static str),
     /// A key opens its prices; gpuplan knows no more of its accounts.
     PricesOnly,
@@ -42,28 +46,88 @@ pub struct Context {
     pub width: u16,
 }
 
-pub fn json(checks: &[Check]) -> Result<String, serde_json::Error> {
-    let list: Vec<Value> = checks.iter().map(value).collect();
-    serde_json::to_string_pretty(&list).map(|text| text + "\n")
+/// `gpuplan doctor -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct CloudChecks<'a> {
+    version: u32,
+    clouds: Vec<CloudCheck<'a>>,
 }
 
-fn value(check: &Check) -> Value {
-    let permission = |permission: &Permission| {
-        let (verdict, detail) = verdict(&permission.verdict);
-        json!({"action": permission.action, "needed_for": permission.needed_for, "verdict": verdict, "detail": detail})
-    };
-    let quota = |quota: &Quota| {
-        json!({"code": quota.code, "name": quota.name, "region": quota.region, "unit": quota.unit, "limit": quota.limit, "used": quota.used,
-               "needed": quota.needed, "blocks": quota.blocks(), "request": quota.request})
-    };
-    json!({
-        "cloud": check.cloud,
-        "account": check.account,
-        "public_sources": check.public_sources,
-        "permissions": check.permissions.iter().map(permission).collect::<Vec<_>>(),
-        "quotas": check.quotas.iter().map(quota).collect::<Vec<_>>(),
-        "problems": check.problems,
-    })
+/// What was found about one cloud.
+#[derive(Serialize, JsonSchema)]
+struct CloudCheck<'a> {
+    cloud: &'a str,
+    account: &'a AccountRow,
+    /// Sources that answer without an account.
+    public_sources: usize,
+    permissions: Vec<PermissionCheck<'a>>,
+    quotas: Vec<QuotaCheck<'a>>,
+    /// Questions that got no answer.
+    problems: &'a [String],
+}
+
+/// Whether the account may do what a launch needs.
+#[derive(Serialize, JsonSchema)]
+struct PermissionCheck<'a> {
+    /// As the cloud names it.
+    action: &'a str,
+    needed_for: &'a str,
+    /// `allowed`, `denied` or `unknown`.
+    verdict: &'static str,
+    detail: &'a str,
+}
+
+/// Whether a quota leaves room for the plan.
+#[derive(Serialize, JsonSchema)]
+struct QuotaCheck<'a> {
+    /// As the cloud names it.
+    code: &'a str,
+    name: &'a str,
+    region: &'a str,
+    /// What `limit`, `used` and `needed` count.
+    unit: &'a str,
+    limit: f64,
+    /// `null` where the cloud does not say.
+    used: Option<f64>,
+    needed: f64,
+    /// Whether the plan would be refused.
+    blocks: bool,
+    /// The command that asks for more.
+    request: &'a str,
+}
+
+pub fn json(checks: &[Check]) -> Result<String, serde_json::Error> {
+    pretty(&CloudChecks { version: VERSION, clouds: checks.iter().map(cloud_check).collect() })
+}
+
+fn cloud_check(check: &Check) -> CloudCheck<'_> {
+    CloudCheck {
+        cloud: &check.cloud,
+        account: &check.account,
+        public_sources: check.public_sources,
+        permissions: check.permissions.iter().map(permission_check).collect(),
+        quotas: check.quotas.iter().map(quota_check).collect(),
+        problems: &check.problems,
+    }
+}
+
+fn permission_check(permission: &Permission) -> PermissionCheck<'_> {
+    let (verdict, detail) = verdict(&permission.verdict);
+    PermissionCheck { action: &permission.action, needed_for: permission.needed_for, verdict, detail }
+}
+
+fn quota_check(quota: &Quota) -> QuotaCheck<'_> {
+    QuotaCheck {
+        code: &quota.code,
+        name: &quota.name,
+        region: &quota.region,
+        unit: quota.unit,
+        limit: quota.limit,
+        used: quota.used,
+        needed: quota.needed,
+        blocks: quota.blocks(),
+        request: &quota.request,
+    }
 }
 
 fn verdict(verdict: &Verdict) -> (&'static str, &str) {
@@ -91,8 +155,9 @@ pub fn text(checks: &[Check], context: &Context) -> String {
         text.push_str(&wrap(
             "Quotas are checked for a plan: `gpuplan doctor FILE` names those that would block it.",
             context.width,
-            0,
+            "",
         ));
+        text.push('\n');
     }
     text
 }
@@ -125,7 +190,7 @@ fn row(check: &Check) -> Vec<String> {
 }
 
 fn section(check: &Check, context: &Context, text: &mut String) {
-    let mut say = |line: String| text.push_str(&wrap(&line, context.width, 2));
+    let mut say = |line: String| text.push_str(&(wrap(&line, context.width, "  ") + "\n"));
     let doubtful: Vec<&Permission> =
         check.permissions.iter().filter(|permission| permission.verdict != Verdict::Allowed).collect();
     let blocking: Vec<&Quota> = check.quotas.iter().filter(|quota| quota.blocks()).collect();
@@ -199,8 +264,8 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part} in\n{said}");
         }
-        let value: Value = serde_json::from_str(&json(&[check]).unwrap()).unwrap();
-        assert_eq!(value[0]["quotas"][0]["blocks"], true);
-        assert_eq!(value[0]["permissions"][0]["verdict"], "denied");
+        let value: serde_json::Value = serde_json::from_str(&json(&[check]).unwrap()).unwrap();
+        assert_eq!(value["clouds"][0]["quotas"][0]["blocks"], true);
+        assert_eq!(value["clouds"][0]["permissions"][0]["verdict"], "denied");
     }
 }

@@ -1,13 +1,19 @@
 //! One estimate for a person or a program: where the time of a step and the memory of a GPU go.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::format;
+use crate::json::{VERSION, pretty};
+use crate::sentences::assumption::sentences;
 use crate::table::{Column, render};
-use gpuplan_estimate::{MemoryBreakdown, StepEstimate, Subject};
+use gpuplan_estimate::{Bound, MemoryBreakdown, Regime, StepEstimate, Subject};
 use gpuplan_plan::document::time_parts;
 use gpuplan_units::{Band, Bytes};
-use gpuplan_workload::Measure;
+use gpuplan_workload::{Assumption, Layout, Measure, Recompute};
 
 /// Parts of a GPU's memory, largest first.
 pub fn memory_parts(memory: &MemoryBreakdown) -> Vec<(&'static str, f64)> {
@@ -51,43 +57,80 @@ pub fn breakdown(made: &StepEstimate, capacity: Bytes, width: u16) -> String {
     out
 }
 
-/// The same as JSON.
-pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[String]) -> Value {
+/// `gpuplan estimate -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct EstimateReport<'a> {
+    version: u32,
+    model: &'a str,
+    /// Id of the GPU in the catalog.
+    gpu: &'a str,
+    gpus: u32,
+    layout: Layout,
+    /// Samples that a GPU takes at a time.
+    micro_batch: u32,
+    /// Samples of a step.
+    global_batch: f64,
+    recompute: Recompute,
+    step_seconds: Band,
+    /// Tokens a second of the whole job; samples or images for models that count those.
+    units_per_second: Band,
+    /// Operations of the model itself, without what is computed again.
+    model_tflops_per_gpu: Band,
+    /// Share of the GPUs' peak that those operations reach (MFU).
+    model_flop_utilization: f64,
+    /// What the fullest GPU needs.
+    peak_memory_bytes: Band,
+    /// What a GPU has.
+    gpu_memory_bytes: Bytes,
+    fits: bool,
+    bound_by: Bound,
+    regime: Regime,
+    /// Parts of the step, the largest first.
+    #[schemars(with = "BTreeMap<String, f64>")]
+    time_seconds: Map<String, Value>,
+    /// Parts of a GPU's memory, the largest first. They are not all live at the fullest moment.
+    #[schemars(with = "BTreeMap<String, f64>")]
+    memory_bytes: Map<String, Value>,
+    /// What was left open and chosen, as sentences.
+    assumed: Vec<String>,
+    /// The same with figures.
+    assumptions: &'a [Assumption],
+}
+
+pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> Result<String, serde_json::Error> {
     let setting = &made.setting;
     let step = made.step_seconds();
     let (low, high) = MemoryBreakdown::band(Measure::Allocated);
     let units = subject.units_per_step(setting);
     let flops = subject.model_flops_per_step(setting);
     let gpus = f64::from(setting.gpus());
-    let parts = |parts: Vec<(&'static str, f64)>, suffix: &str| -> Value {
-        parts
-            .into_iter()
-            .map(|(name, value)| {
-                (format!("{}_{suffix}", name.replace([' ', ',', '-'], "_").replace("__", "_")), json!(value))
-            })
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    };
-    json!({
-        "version": 1,
-        "model": subject.model.name,
-        "gpu": subject.machine.gpu.id,
-        "gpus": setting.gpus(),
-        "layout": setting.layout,
-        "micro_batch": setting.micro_batch,
-        "global_batch": setting.global_batch,
-        "recompute": setting.recompute,
-        "step_seconds": step,
-        "units_per_second": step.map_decreasing(|seconds| units / seconds),
-        "model_tflops_per_gpu": step.map_decreasing(|seconds| flops / seconds / gpus / 1e12),
-        "model_flop_utilization": flops / made.time.total / gpus / subject.rates.peak,
-        "peak_memory_bytes": Band::around(made.memory.required, low, high),
-        "gpu_memory_bytes": subject.machine.memory,
-        "fits": made.fits,
-        "bound_by": made.bound,
-        "regime": made.regime,
-        "time_seconds": parts(time_parts(&made.time), "seconds"),
-        "memory_bytes": parts(memory_parts(&made.memory), "bytes"),
-        "assumed": assumed,
+    pretty(&EstimateReport {
+        version: VERSION,
+        model: &subject.model.name,
+        gpu: &subject.machine.gpu.id,
+        gpus: setting.gpus(),
+        layout: setting.layout,
+        micro_batch: setting.micro_batch,
+        global_batch: setting.global_batch,
+        recompute: setting.recompute,
+        step_seconds: step,
+        units_per_second: step.map_decreasing(|seconds| units / seconds),
+        model_tflops_per_gpu: step.map_decreasing(|seconds| flops / seconds / gpus / 1e12),
+        model_flop_utilization: flops / made.time.total / gpus / subject.rates.peak,
+        peak_memory_bytes: Band::around(made.memory.required, low, high),
+        gpu_memory_bytes: subject.machine.memory,
+        fits: made.fits,
+        bound_by: made.bound,
+        regime: made.regime,
+        time_seconds: keyed(time_parts(&made.time), "seconds"),
+        memory_bytes: keyed(memory_parts(&made.memory), "bytes"),
+        assumed: sentences(assumed),
+        assumptions: assumed,
     })
+}
+
+/// Parts under keys such as `optimizer_states_bytes`.
+fn keyed(parts: Vec<(&'static str, f64)>, unit: &str) -> Map<String, Value> {
+    let key = |name: &str| format!("{}_{unit}", name.replace([' ', ',', '-'], "_").replace("__", "_"));
+    parts.into_iter().map(|(name, value)| (key(name), value.into())).collect()
 }

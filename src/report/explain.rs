@@ -1,16 +1,55 @@
-//! One candidate in full for a person: time, memory, bill, why it lost and what would change that.
+//! One candidate in full: time, memory, bill, why it lost and what would change that.
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::estimate::breakdown;
 use crate::format;
 use crate::input;
-use crate::plan_text::{bill, wrap};
+use crate::json::{VERSION, pretty};
+use crate::plan_text::bill;
 use crate::sentences;
 use crate::serving_text;
 use crate::spot_text;
-use gpuplan_estimate::scaling;
+use crate::wrap::wrap;
+use gpuplan_estimate::scaling::{self, Scaling};
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, PlanRecord};
 use gpuplan_units::Hours;
+
+/// `gpuplan explain -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct ExplainReport<'a> {
+    version: u32,
+    /// The plan that is explained.
+    plan: PlanRecord,
+    /// Whether it is the plan that the file's own preferences lead to.
+    recommended: bool,
+    /// Why it was not recommended, one sentence a reason.
+    why_not: &'a [String],
+    /// What would make it the recommended one.
+    what_would_change: &'a [String],
+    /// What several GPUs do together over as many alone; `null` for one GPU.
+    scaling: Option<Scaling>,
+}
+
+pub fn json(
+    plan: &Plan,
+    recommended: bool,
+    why_not: &[String],
+    what_would_change: &[String],
+    context: &Context,
+) -> Result<String, serde_json::Error> {
+    let scaling = Scaling::of(&plan.step);
+    pretty(&ExplainReport {
+        version: VERSION,
+        plan: PlanRecord::new(plan, context),
+        recommended,
+        why_not,
+        what_would_change,
+        scaling,
+    })
+}
 
 pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context, width: u16) -> String {
     let json = PlanRecord::new(plan, context);

@@ -1,4 +1,4 @@
-//! How a table gives way on a narrow terminal: which columns go, and which names lose their middle.
+//! How a table is made to fit a narrow terminal: which columns are dropped, and which names lose their middle.
 
 use crate::table::Column;
 
@@ -11,22 +11,22 @@ const NEEDED: u8 = 100;
 /// What `render` puts between two columns.
 const GAP: usize = 2;
 
-/// A column and how gladly it is given up.
+/// A column, and how much it matters where there is no room for all.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct FlexibleColumn {
     column: Column,
     weight: u8,
     /// Shortest useful length of its texts; `None`: never shortened.
     least: Option<usize>,
 }
 
-impl Wish {
-    /// Shown where there is room for it.
+impl FlexibleColumn {
+    /// Dropped first; those of the highest weight last.
     pub const fn extra(column: Column, weight: u8) -> Self {
         Self { column, weight, least: None }
     }
 
-    /// Given up only where shortening names makes no room.
+    /// Dropped only where shortening names does not make enough room.
     pub const fn needed(column: Column, weight: u8) -> Self {
         Self { column, weight: if weight == ALWAYS { ALWAYS } else { NEEDED + weight }, least: None }
     }
@@ -38,32 +38,32 @@ impl Wish {
 }
 
 /// Chooses the columns that a width has room for and shortens elastic ones, so that no cell wraps. Empty columns are left out.
-pub fn fit(wishes: &[Wish], rows: &mut [Vec<String>], width: u16) -> Vec<Column> {
-    let natural: Vec<usize> = wishes
+pub fn fit(flexible: &[FlexibleColumn], rows: &mut [Vec<String>], width: u16) -> Vec<Column> {
+    let natural: Vec<usize> = flexible
         .iter()
         .enumerate()
-        .map(|(index, wish)| {
+        .map(|(index, column)| {
             let longest =
                 rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count()).max().unwrap_or(0);
-            if longest == 0 && wish.weight != ALWAYS { 0 } else { longest.max(wish.column.title.chars().count()) }
+            if longest == 0 && column.weight != ALWAYS { 0 } else { longest.max(column.column.title.chars().count()) }
         })
         .collect();
     let mut lengths = natural.clone();
-    let mut shown: Vec<usize> = (0..wishes.len()).filter(|index| lengths[*index] > 0).collect();
+    let mut shown: Vec<usize> = (0..flexible.len()).filter(|index| lengths[*index] > 0).collect();
     let excess = |shown: &[usize], lengths: &[usize]| {
         (shown.iter().map(|index| lengths[*index] + GAP).sum::<usize>()).saturating_sub(usize::from(width) + 1)
     };
     // Of equal weights the last goes first.
     let lightest = |shown: &[usize], below: u8| {
-        let candidates = shown.iter().copied().filter(|index| wishes[*index].weight < below);
-        candidates.min_by_key(|index| (wishes[*index].weight, usize::MAX - index))
+        let found = shown.iter().copied().filter(|index| flexible[*index].weight < below);
+        found.min_by_key(|index| (flexible[*index].weight, usize::MAX - index))
     };
     while let (true, Some(index)) = (excess(&shown, &lengths) > 0, lightest(&shown, NEEDED)) {
         shown.retain(|other| *other != index);
     }
     loop {
         while excess(&shown, &lengths) > 0 {
-            let spare = |index: &usize| wishes[*index].least.is_some_and(|least| lengths[*index] > least);
+            let spare = |index: &usize| flexible[*index].least.is_some_and(|least| lengths[*index] > least);
             let Some(longest) = shown.iter().copied().filter(spare).max_by_key(|index| lengths[*index]) else { break };
             lengths[longest] -= 1;
         }
@@ -72,12 +72,12 @@ pub fn fit(wishes: &[Wish], rows: &mut [Vec<String>], width: u16) -> Vec<Column>
         shown.retain(|other| *other != index);
     }
     for row in rows {
-        for (index, cell) in row.iter_mut().enumerate().filter(|(index, _)| wishes[*index].least.is_some()) {
+        for (index, cell) in row.iter_mut().enumerate().filter(|(index, _)| flexible[*index].least.is_some()) {
             *cell = shorten(cell, lengths[index]);
         }
     }
     let hidden = |index: usize| if shown.contains(&index) { 0 } else { u16::MAX };
-    wishes.iter().enumerate().map(|(index, wish)| Column { from_width: hidden(index), ..wish.column }).collect()
+    flexible.iter().enumerate().map(|(index, column)| Column { from_width: hidden(index), ..column.column }).collect()
 }
 
 /// Takes the middle out of a long text: the ends of a machine's or a region's name tell it apart.
@@ -91,41 +91,21 @@ pub fn shorten(text: &str, length: usize) -> String {
     letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect()
 }
 
-/// Breaks a line at spaces, later lines indented; a word longer than the width stands alone.
-pub fn wrap(text: &str, width: u16, indent: usize) -> String {
-    let (mut out, mut used) = (String::new(), 0);
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > usize::from(width) {
-            out.push('\n');
-            out.push_str(&" ".repeat(indent));
-            used = indent;
-        } else if used > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out.push_str(word);
-        used += length;
-    }
-    out.push('\n');
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn extra_columns_give_way_before_names_are_shortened() {
-        let wishes = [
-            Wish::elastic(Column::left("a", 0), 6),
-            Wish::needed(Column::left("b", 0), 1),
-            Wish::extra(Column::left("c", 0), 1),
-            Wish::extra(Column::left("d", 0), 9),
+        let flexible = [
+            FlexibleColumn::elastic(Column::left("a", 0), 6),
+            FlexibleColumn::needed(Column::left("b", 0), 1),
+            FlexibleColumn::extra(Column::left("c", 0), 1),
+            FlexibleColumn::extra(Column::left("d", 0), 9),
         ];
         let shown = |width| {
             let mut rows = vec![vec!["head-middle-tail".to_owned(), "y".repeat(20), "z".repeat(20), String::new()]];
-            let columns = fit(&wishes, &mut rows, width);
+            let columns = fit(&flexible, &mut rows, width);
             (columns.iter().map(|column| column.from_width == 0).collect::<Vec<_>>(), rows[0][0].clone())
         };
         assert_eq!(
@@ -136,11 +116,5 @@ mod tests {
         assert_eq!(shown(50), (vec![true, true, false, false], "head-middle-tail".to_owned()));
         assert_eq!(shown(33), (vec![true, true, false, false], "head-…tail".to_owned()));
         assert_eq!(shown(20), (vec![true, false, false, false], "head-middle-tail".to_owned()));
-    }
-
-    #[test]
-    fn a_line_breaks_at_spaces() {
-        assert_eq!(wrap("one two three", 7, 2), "one two\n  three\n");
-        assert_eq!(wrap("longer-than-that a", 7, 0), "longer-than-that\na\n");
     }
 }

@@ -27,7 +27,7 @@ pub fn change(amount: Usd) -> String {
     format!("{sign}{}", usd(Usd::from_nanos(amount.nanos().abs())))
 }
 
-/// A probability from draws: neither never nor always.
+/// A probability estimated from draws: never 0, never 1.
 pub fn probability(share: f64) -> String {
     match share {
         share if share > 0.99 => "> 0.99".to_owned(),
@@ -36,13 +36,13 @@ pub fn probability(share: f64) -> String {
     }
 }
 
-/// A rate with as many digits as tell offers apart.
+/// A rate with enough digits to tell offers apart.
 pub fn rate(rate: UsdPerHour) -> String {
     let dollars = rate.dollars();
     if dollars < 1.0 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
 }
 
-/// Thousands separators.
+/// With thousands separators.
 pub fn thousands(number: i128) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::new();
@@ -89,19 +89,19 @@ pub fn step_band(band: Band) -> String {
     format!("{} ({} to {})", step_seconds(band.expected), step_seconds(band.low), step_seconds(band.high))
 }
 
-/// Age of an observation: `3 h`, `113 d`.
 /// Where a price came from and how long ago it was seen, such as `live 4 s` or `snapshot 113 d`.
 pub fn seen(quote: &Quote, now: Timestamp) -> String {
     format!("{} {}", quote.origin.word(), age(quote.observed_at, now))
 }
 
-/// A clock that is ahead by no more than this is a question that took a while: `now` is when the program started. Seconds.
-const WHILE_ASKING: f64 = 120.0;
+/// An observation may be this much newer than `now`, which is when the program started: live prices take a while to arrive. Seconds.
+const FETCH_TIME: f64 = 120.0;
 
+/// Age of an observation: `3 h`, `113 d`.
 pub fn age(observed_at: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(observed_at).as_secs_f64();
     let hours = seconds / 3600.0;
-    if seconds < -WHILE_ASKING {
+    if seconds < -FETCH_TIME {
         "in the future".to_owned()
     } else if seconds < 60.0 {
         format!("{:.0} s", seconds.max(0.0))

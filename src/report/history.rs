@@ -1,9 +1,11 @@
 //! Price history as a table: a pool a row, the cheapest now first, with change, range, volatility and a sparkline.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::fit::{Wish, fit};
+use crate::fit::{FlexibleColumn, fit};
 use crate::format::rate;
+use crate::json::{VERSION, pretty};
 use crate::table::{Column, render};
 use gpuplan_hardware::{Hardware, InstanceId};
 use gpuplan_market::Place;
@@ -34,16 +36,16 @@ pub fn sparkline(course: &[Option<UsdPerHour>]) -> String {
 }
 
 pub fn table(pools: &[PoolTrend], hardware: &Hardware, width: u16) -> String {
-    let wishes = [
-        Wish::elastic(Column::left("machine", 0), 14),
-        Wish::elastic(Column::left("place", 0), 14),
-        Wish::needed(Column::right("$/h now", 0), 9),
-        Wish::extra(Column::right("7 days", 0), 6),
-        Wish::extra(Column::right("30 days", 0), 5),
-        Wish::extra(Column::right("low", 0), 4),
-        Wish::extra(Column::right("high", 0), 4),
-        Wish::extra(Column::right("volatility a day", 0), 2),
-        Wish::extra(Column::left("90 days", 0), 7),
+    let flexible = [
+        FlexibleColumn::elastic(Column::left("machine", 0), 14),
+        FlexibleColumn::elastic(Column::left("place", 0), 14),
+        FlexibleColumn::needed(Column::right("$/h now", 0), 9),
+        FlexibleColumn::extra(Column::right("7 days", 0), 6),
+        FlexibleColumn::extra(Column::right("30 days", 0), 5),
+        FlexibleColumn::extra(Column::right("low", 0), 4),
+        FlexibleColumn::extra(Column::right("high", 0), 4),
+        FlexibleColumn::extra(Column::right("volatility a day", 0), 2),
+        FlexibleColumn::extra(Column::left("90 days", 0), 7),
     ];
     let percent = |change: Option<f64>| change.map_or(String::new(), |change| format!("{:+.0} %", change * 100.0));
     let plain = |value: UsdPerHour| rate(value).trim_start_matches('$').to_owned();
@@ -62,22 +64,58 @@ pub fn table(pools: &[PoolTrend], hardware: &Hardware, width: u16) -> String {
         ]
     };
     let mut rows: Vec<Vec<String>> = pools.iter().map(row).collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     render(&columns, rows, width)
 }
 
+/// `gpuplan prices --history -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct PriceHistory<'a> {
+    version: u32,
+    pools: Vec<PoolHistory<'a>>,
+}
+
+/// Prices of one machine in one place over time.
+#[derive(Serialize, JsonSchema)]
+struct PoolHistory<'a> {
+    cloud: &'a str,
+    /// What the cloud calls the machine.
+    instance_type: &'a str,
+    region: &'a str,
+    zone_id: Option<&'a str>,
+    /// The newest price.
+    rate_usd_per_hour: UsdPerHour,
+    lowest_usd_per_hour: UsdPerHour,
+    highest_usd_per_hour: UsdPerHour,
+    /// Relative change over seven days; `null` where the history does not reach that far back.
+    change_7_days: Option<f64>,
+    /// Relative change over thirty days; `null` where the history does not reach that far back.
+    change_30_days: Option<f64>,
+    /// Standard deviation of the logarithm of the price from day to day.
+    daily_volatility: Option<f64>,
+    /// The price at the end of each three days of the last ninety, oldest first; `null` before the first known price.
+    course_usd_per_hour: &'a [Option<UsdPerHour>],
+}
+
 pub fn json(pools: &[PoolTrend], hardware: &Hardware) -> Result<String, serde_json::Error> {
-    let row = |pool: &PoolTrend| {
-        let (instance, trend) = (hardware.instance(pool.instance), &pool.trend);
-        json!({
-            "cloud": instance.cloud, "instance_type": instance.name, "region": pool.place.region, "zone_id": pool.place.zone_id,
-            "rate_usd_per_hour": trend.now, "lowest_usd_per_hour": trend.lowest, "highest_usd_per_hour": trend.highest,
-            "change_7_days": trend.change_7_days, "change_30_days": trend.change_30_days, "daily_volatility": trend.daily_volatility,
-            "course_usd_per_hour": trend.course,
-        })
-    };
-    let rows: Vec<Value> = pools.iter().map(row).collect();
-    serde_json::to_string_pretty(&rows).map(|text| text + "\n")
+    pretty(&PriceHistory { version: VERSION, pools: pools.iter().map(|pool| pool_history(pool, hardware)).collect() })
+}
+
+fn pool_history<'a>(pool: &'a PoolTrend, hardware: &'a Hardware) -> PoolHistory<'a> {
+    let (instance, trend) = (hardware.instance(pool.instance), &pool.trend);
+    PoolHistory {
+        cloud: instance.cloud.as_str(),
+        instance_type: &instance.name,
+        region: &pool.place.region,
+        zone_id: pool.place.zone_id.as_deref(),
+        rate_usd_per_hour: trend.now,
+        lowest_usd_per_hour: trend.lowest,
+        highest_usd_per_hour: trend.highest,
+        change_7_days: trend.change_7_days,
+        change_30_days: trend.change_30_days,
+        daily_volatility: trend.daily_volatility,
+        course_usd_per_hour: &trend.course,
+    }
 }
 
 #[cfg(test)]

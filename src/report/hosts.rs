@@ -1,29 +1,54 @@
 //! Machines without GPU, and their prices, as table, JSON and CSV.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::catalog::Listed;
 use crate::format;
+use crate::json::VERSION;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::{Hardware, HostType};
 use gpuplan_market::{HostOffer, Origin};
 use gpuplan_units::{Bytes, UsdPerHour};
 
-/// A machine under the names of the catalog.
-#[derive(Serialize)]
+/// `gpuplan catalog hosts -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct HostList<'a> {
+    version: u32,
+    hosts: &'a [HostLine<'a>],
+}
+
+impl Listed for HostLine<'_> {
+    fn list(rows: &[Self]) -> impl Serialize {
+        HostList { version: VERSION, hosts: rows }
+    }
+}
+
+/// A machine without GPU under the names of the catalog.
+#[derive(Serialize, JsonSchema)]
 pub struct HostLine<'a> {
     cloud: &'a str,
+    /// What the cloud calls it.
     instance_type: &'a str,
+    /// Hardware threads.
     vcpus: u32,
     threads_per_core: u32,
+    /// Main memory, MiB.
     memory_mib: f64,
+    /// Disks inside the machine, GB; `null` where it has none.
     local_nvme_gb: Option<f64>,
+    /// Gbit/s a machine.
     host_network_gbit_per_s: Option<f64>,
     processor: &'a str,
+    /// Such as `x86_64`.
     cpu_architecture: &'a str,
+    /// Ways to buy it, such as `on-demand` and `spot`.
     sold_as: Vec<&'static str>,
     notes: &'a str,
+    /// Where the figures were read.
     source: &'a str,
+    /// When they were read, as a date.
     as_of: &'a str,
 }
 
@@ -89,22 +114,47 @@ pub fn machines(lines: &[HostLine], width: u16) -> String {
     format!("{}\n{} machines without GPU; RAM in GiB; `-`: not known\n", render(&columns, rows, width), lines.len())
 }
 
-/// One offer under the names of the contract, as far as they have a meaning.
-#[derive(Serialize)]
+/// `gpuplan prices --hosts -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct HostOfferList<'a> {
+    version: u32,
+    offers: &'a [HostPrice<'a>],
+}
+
+impl Listed for HostPrice<'_> {
+    fn list(rows: &[Self]) -> impl Serialize {
+        HostOfferList { version: VERSION, offers: rows }
+    }
+}
+
+/// A machine without GPU at a price, under the names of `gpuplan prices` as far as they have a meaning.
+#[derive(Serialize, JsonSchema)]
 pub struct HostPrice<'a> {
     cloud: &'a str,
+    /// `any` where the price holds in all of them.
     region: &'a str,
+    /// `null` where the price holds in the whole region.
     zone_id: Option<&'a str>,
+    /// What the cloud calls it.
     instance_type: &'a str,
+    /// Always 0.
     gpu_count: u32,
+    /// Hardware threads.
     vcpus: u32,
+    /// Main memory, GiB.
     memory_gib: f64,
+    /// Terms of the purchase, such as `on-demand` and `spot`.
     purchase: &'static str,
+    /// Dollars an hour for the whole machine.
     rate_usd_per_hour: UsdPerHour,
+    /// Dollars an hour for each vCPU.
     rate_usd_per_vcpu_hour: UsdPerHour,
     origin: Origin,
+    /// When the price was seen.
     observed_at: Timestamp,
+    /// Id of the source, in `SNAPSHOT.toml` or of a live answer.
     source: &'a str,
+    /// Why the price may not be what it says, one word a doubt.
     suspect: Vec<&'static str>,
 }
 

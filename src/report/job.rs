@@ -5,10 +5,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::fit::{ALWAYS, Wish, fit};
+use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::format::{rate, seen, three_figures, usd};
 use crate::json_text::{json_value, pretty};
 use crate::plan_text::wrap;
+use crate::sentences::assumption::job_sentence;
 use crate::table::{Column, footer, render};
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, JobKind, KeyValue};
@@ -17,6 +18,7 @@ use gpuplan_plan::document::{Context, PlanRecord};
 use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
 use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
+use gpuplan_workload::assumption::JobAssumption;
 
 /// A plan and the market that its offer stands in.
 pub type Placed<'a> = (&'a Plan, &'a Context<'a>);
@@ -46,7 +48,7 @@ pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
         row("for", format!("{hours} at most"));
     }
     if !asked.assumed.is_empty() {
-        row("assumed", asked.assumed.join("; "));
+        row("assumed", asked.assumed.iter().map(job_sentence).collect::<Vec<_>>().join("; "));
     }
     if !asked.no_effect.is_empty() {
         let keys: Vec<&str> = asked.no_effect.iter().map(|one| one.key.as_str()).collect();
@@ -71,7 +73,7 @@ pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, mos
     text.push_str(&footer(priced.offers.len().min(most), priced.offers.len(), "--max-results shows more"));
     let Some(base) = priced.offers.first() else { return text };
     if priced.better.is_empty() {
-        text.push_str("\nNothing with such cards is cheaper elsewhere or on other terms.\n");
+        text.push_str("\nNo such machines are cheaper elsewhere or on other terms.\n");
         return text;
     }
     text.push_str("\nCheaper or faster\n");
@@ -79,7 +81,7 @@ pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, mos
         priced.better.iter().map(|better| (&better.offer, change_text(better.change).to_owned(), gain(better, base)));
     text.push_str(&table(rows, ("change", "against the first"), named, width));
     if priced.better.iter().any(|better| better.faster.is_some()) {
-        let note = "Speed by data sheet alone: arithmetic in 16 bit and memory bandwidth, whichever gains less. A workload tells what a job gains.";
+        let note = "Speed is by data sheet alone: 16-bit arithmetic or memory bandwidth, whichever gains less. With a workload, the gain is estimated.";
         text.push_str(&wrap(note, width, "  "));
         text.push('\n');
     }
@@ -107,8 +109,8 @@ fn gain(better: &Better, base: &JobOffer) -> String {
         format!("{:.0} % more", (ratio - 1.0) * 100.0)
     };
     match better.faster {
-        Some((compute, bandwidth)) if compute.min(bandwidth) < SAME_SPEED => format!("{money}, not slower"),
-        Some((compute, bandwidth)) => format!("{money}, up to {}x as fast", three_figures(compute.min(bandwidth))),
+        Some(faster) if faster.least() < SAME_SPEED => format!("{money}, not slower"),
+        Some(faster) => format!("{money}, up to {}x as fast", three_figures(faster.least())),
         None => money,
     }
 }
@@ -119,16 +121,16 @@ fn table<'a>(
     named: Named,
     width: u16,
 ) -> String {
-    let wishes = [
-        Wish::needed(Column::left(titles.0, 0), 6),
-        Wish::needed(Column::left("GPUs", 0), 1),
-        Wish::elastic(Column::left("machines", 0), 12),
-        Wish::elastic(Column::left("where", 0), 10),
-        Wish::needed(Column::left("terms", 0), 2),
-        Wish::needed(Column::right("$/h", 0), ALWAYS),
-        Wish::needed(Column::right("cost", 0), 4),
-        Wish::extra(Column::right("seen", 0), 1),
-        Wish::needed(Column::left(titles.1, 0), 5),
+    let flexible = [
+        FlexibleColumn::needed(Column::left(titles.0, 0), 6),
+        FlexibleColumn::needed(Column::left("GPUs", 0), 1),
+        FlexibleColumn::elastic(Column::left("machines", 0), 12),
+        FlexibleColumn::elastic(Column::left("where", 0), 10),
+        FlexibleColumn::needed(Column::left("terms", 0), 2),
+        FlexibleColumn::needed(Column::right("$/h", 0), ALWAYS),
+        FlexibleColumn::needed(Column::right("cost", 0), 4),
+        FlexibleColumn::extra(Column::right("seen", 0), 1),
+        FlexibleColumn::needed(Column::left(titles.1, 0), 5),
     ];
     let mut rows: Vec<Vec<String>> = offers
         .map(|(one, change, gain)| {
@@ -148,7 +150,7 @@ fn table<'a>(
             ]
         })
         .collect();
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     render(&columns, rows, width)
 }
 
@@ -237,7 +239,10 @@ pub struct JobRecord<'a> {
     /// Keys that change neither machines nor price.
     pub no_effect: Vec<KeyRecord<'a>>,
     pub not_understood: Vec<KeyRecord<'a>>,
-    pub assumed: &'a [String],
+    /// What the job leaves open and what was taken, as sentences.
+    pub assumed: Vec<String>,
+    /// The same with their figures, in the same order.
+    pub assumptions: &'a [JobAssumption],
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -300,7 +305,8 @@ impl<'a> JobRecord<'a> {
             understood: keys(&asked.understood),
             no_effect: keys(&asked.no_effect),
             not_understood: keys(&asked.unread),
-            assumed: &asked.assumed,
+            assumed: asked.assumed.iter().map(job_sentence).collect(),
+            assumptions: &asked.assumed,
         }
     }
 }
@@ -333,8 +339,8 @@ pub fn json(asked: &Asked, priced: &Priced, named: Named) -> String {
     let better = priced.better.iter().map(|better| BetterRecord {
         change: better.change,
         offer: JobOfferRecord::new(&better.offer, named),
-        peak_ratio: better.faster.map(|(compute, _)| compute),
-        bandwidth_ratio: better.faster.map(|(_, bandwidth)| bandwidth),
+        peak_ratio: better.faster.map(|faster| faster.compute),
+        bandwidth_ratio: better.faster.map(|faster| faster.memory_bandwidth),
     });
     pretty(&JobDocument {
         version: 1,

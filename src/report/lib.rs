@@ -1,6 +1,7 @@
 //! Facts as terminal table, JSON and CSV. Text out; decides nothing.
 
 pub mod accuracy;
+pub mod accuracy_json;
 pub mod bench_text;
 pub mod bill;
 pub mod budget_json;
@@ -19,6 +20,7 @@ pub mod history;
 pub mod hosts;
 pub mod input;
 pub mod job;
+pub mod json;
 mod json_text;
 pub mod mine;
 pub mod page;
@@ -35,3 +37,4 @@ pub mod simulate;
 pub mod snapshot;
 pub mod spot_text;
 pub mod table;
+pub mod wrap;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::format;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
-use gpuplan_plan::document::{AnyDocument, PhaseRecord, PhasesRecord, TotalRecord};
+use gpuplan_plan::document::{AnyDocument, PhasesRecord, TotalRecord};
 use gpuplan_plan::money::phases::{Taken, Total};
 use gpuplan_units::{Bytes, Hours, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
@@ -31,7 +31,6 @@ pub struct Answer {
     /// Its part of a deadline of all.
     pub deadline: Option<Hours>,
     pub taken: Taken,
-    pub assumed: Vec<String>,
     /// What is worth a line below the table.
     pub remark: Option<String>,
     /// As `plan --phase` gives it.
@@ -51,21 +50,10 @@ pub fn document(whole: &Whole) -> AnyDocument {
     let costliest = whole.answers.iter().max_by_key(|answer| answer.taken.cost.expected);
     let costliest = costliest.expect("a workload with phases has at least one").document.clone();
     let valid_until = whole.answers.iter().map(|answer| answer.valid_until).min();
+    let phase = |answer: &Answer| answer.document.clone().into_phase(&answer.name, answer.hands_over, answer.deadline);
     let phases = whole.answers.iter().map(phase).collect();
     let total = TotalRecord::new(whole.total, whole.deadline);
     costliest.with_phases(whole.name, whole.file, valid_until, PhasesRecord { phases, total })
-}
-
-fn phase(answer: &Answer) -> PhaseRecord {
-    let (recommendation, notes) = answer.document.clone().into_phase();
-    PhaseRecord {
-        name: answer.name.clone(),
-        hands_over_bytes: answer.hands_over,
-        deadline_hours: answer.deadline,
-        recommendation,
-        notes,
-        assumed: answer.assumed.clone(),
-    }
 }
 
 pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {

@@ -10,6 +10,7 @@ use crate::sentences;
 use crate::serving_text;
 use crate::spot_text;
 use crate::table::{Column, footer, render};
+pub use crate::wrap::wrap;
 use gpuplan_market::Offer;
 use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
 use gpuplan_plan::input::feeding::bound_word;
@@ -35,7 +36,7 @@ pub fn text(set: &PlanSet, context: &Context, headline: Option<&str>, width: u16
     }
     say(wrap(&workload_line(context.workload), width, "  "));
     if !context.assumed.is_empty() {
-        say(wrap(&format!("Assumed: {}", context.assumed.join("; ")), width, "  "));
+        say(wrap(&format!("Assumed: {}", sentences::assumption::sentences(context.assumed).join("; ")), width, "  "));
     }
     say(String::new());
     if let Some(best) = &set.recommendation {
@@ -386,53 +387,4 @@ pub(super) fn rejected(rejections: &[Rejected], width: u16) -> String {
         ])
     });
     render(&columns, rows, width)
-}
-
-/// Breaks at spaces so that no line passes `width`; later lines start with `indent`.
-pub fn wrap(text: &str, width: u16, indent: &str) -> String {
-    let width = usize::from(width);
-    let lead: String = text.chars().take_while(|c| *c == ' ').collect();
-    let mut lines = Vec::new();
-    let mut line = lead;
-    let mut empty = true;
-    // Runs of spaces inside the text stay: they align the columns of a row.
-    for word in split_keeping_gaps(text.trim_start()) {
-        if !empty && line.chars().count() + word.trim_end().chars().count() > width {
-            lines.push(line.trim_end().to_owned());
-            indent.clone_into(&mut line);
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    lines.push(line.trim_end().to_owned());
-    lines.join("\n")
-}
-
-/// Words with the spaces that follow them.
-fn split_keeping_gaps(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let word = rest.find(' ').unwrap_or(rest.len());
-        let gap = rest[word..].find(|c| c != ' ').map_or(rest.len(), |gap| word + gap);
-        let (taken, left) = rest.split_at(gap);
-        rest = left;
-        Some(taken)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_lines_break_at_spaces_and_keep_their_gaps() {
-        assert_eq!(
-            wrap("  cost      one two three", 18, "            "),
-            "  cost      one\n            two\n            three"
-        );
-        assert_eq!(wrap("short", 80, "  "), "short");
-    }
 }

@@ -1,12 +1,15 @@
 //! Offers as table, JSON and CSV: one row an offer, in the order given.
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::catalog::machine;
-use crate::fit::{ALWAYS, WIDE, Wish, fit, wrap};
+use crate::catalog::short_machine_name;
+use crate::fit::{ALWAYS, FlexibleColumn, WIDE, fit};
 use crate::format::{rate, seen};
+use crate::json::{VERSION, pretty};
 use crate::table::{Column, footer, render};
+use crate::wrap::wrap;
 use gpuplan_hardware::{Hardware, InstanceType};
 use gpuplan_market::{Offer, Origin, Purchase, Suspicion};
 use gpuplan_units::{GpuCount, UsdPerHour};
@@ -22,38 +25,75 @@ pub struct PriceTable {
     pub unpriced: Vec<String>,
 }
 
-/// One offer under the names of the contract.
-#[derive(Serialize)]
-struct Row<'a> {
+/// `gpuplan prices -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct OfferList<'a> {
+    version: u32,
+    offers: Vec<OfferLine<'a>>,
+}
+
+/// A machine at a price.
+#[derive(Serialize, JsonSchema)]
+struct OfferLine<'a> {
     cloud: &'a str,
+    /// `any` where the price holds in all of them.
     region: &'a str,
+    /// `null` where the price holds in the whole region.
     zone_id: Option<&'a str>,
-    instance_type: &'a str,
-    gpu: &'a str,
-    gpu_count: GpuCount,
-    gpu_memory_gib_each: f64,
-    vcpus: Option<u32>,
-    memory_gib: Option<f64>,
-    purchase: &'static str,
-    rate_usd_per_hour: UsdPerHour,
-    rate_usd_per_gpu_hour: UsdPerHour,
-    origin: Origin,
-    observed_at: Timestamp,
-    source: &'a str,
-    interruption: Option<Interruption<'a>>,
+    #[serde(flatten)]
+    machine: OfferedMachine<'a>,
+    #[serde(flatten)]
+    price: OfferPrice<'a>,
+    /// How often spot machines of this kind are taken back; `null` where nobody says.
+    interruption: Option<InterruptionRate<'a>>,
+    /// Why the price may not be what it says, one word a doubt.
     suspect: Vec<&'static str>,
 }
 
-#[derive(Serialize)]
-struct Interruption<'a> {
+/// What is rented.
+#[derive(Serialize, JsonSchema)]
+struct OfferedMachine<'a> {
+    /// What the cloud calls it.
+    instance_type: &'a str,
+    /// Id of the GPU in the catalog.
+    gpu: &'a str,
+    /// GPUs of the machine; a fraction where a slice of a card is sold.
+    gpu_count: GpuCount,
+    /// Memory of each GPU that software sees, GiB.
+    gpu_memory_gib_each: f64,
+    /// Hardware threads; `null` where the cloud does not say.
+    vcpus: Option<u32>,
+    /// Main memory, GiB; `null` where the cloud does not say.
+    memory_gib: Option<f64>,
+}
+
+/// What it costs, and who says so.
+#[derive(Serialize, JsonSchema)]
+struct OfferPrice<'a> {
+    /// Terms of the purchase, such as `on-demand` and `spot`.
+    purchase: &'static str,
+    /// Dollars an hour for the whole machine.
+    rate_usd_per_hour: UsdPerHour,
+    /// Dollars an hour for each of its GPUs.
+    rate_usd_per_gpu_hour: UsdPerHour,
+    origin: Origin,
+    /// When the price was seen.
+    observed_at: Timestamp,
+    /// Id of the source, in `SNAPSHOT.toml` or of a live answer.
+    source: &'a str,
+}
+
+/// Spot machines that are taken back within a month, percent.
+#[derive(Serialize, JsonSchema)]
+struct InterruptionRate<'a> {
     monthly_percent_low: u8,
     monthly_percent_high: u8,
     observed_at: Timestamp,
     source: &'a str,
 }
 
-/// A cell of CSV: what is a list or an object in JSON is one text here.
-struct Line<'a>(Row<'a>);
+/// A row of CSV: what is a list or an object in JSON is one text here.
+struct CsvLine<'a>(OfferLine<'a>);
 
 const COLUMNS: [&str; 17] = [
     "cloud",
@@ -75,39 +115,39 @@ const COLUMNS: [&str; 17] = [
     "suspect",
 ];
 
-impl Serialize for Line<'_> {
+impl Serialize for CsvLine<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let row = &self.0;
+        let OfferLine { cloud, region, zone_id, machine, price, interruption, suspect } = &self.0;
         let band =
-            row.interruption.as_ref().map(|risk| format!("{}-{}", risk.monthly_percent_low, risk.monthly_percent_high));
-        let place = (row.cloud, row.region, row.zone_id, row.instance_type);
-        let machine = (row.gpu, row.gpu_count, row.gpu_memory_gib_each, row.vcpus, row.memory_gib);
-        let price =
-            (row.purchase, row.rate_usd_per_hour, row.rate_usd_per_gpu_hour, row.origin, row.observed_at, row.source);
-        (place, machine, price, band, row.suspect.join(";")).serialize(serializer)
+            interruption.as_ref().map(|risk| format!("{}-{}", risk.monthly_percent_low, risk.monthly_percent_high));
+        ((cloud, region, zone_id), machine, price, band, suspect.join(";")).serialize(serializer)
     }
 }
 
-fn row<'a>(offer: &'a Offer, hardware: &'a Hardware) -> Row<'a> {
+fn line<'a>(offer: &'a Offer, hardware: &'a Hardware) -> OfferLine<'a> {
     let instance = hardware.instance(offer.instance);
     let thousandth = |gib: f64| (gib * 1000.0).round() / 1000.0;
-    Row {
+    OfferLine {
         cloud: instance.cloud.as_str(),
         region: &offer.place.region,
         zone_id: offer.place.zone_id.as_deref(),
-        instance_type: &instance.name,
-        gpu: &hardware.gpu(instance.node.gpu).id,
-        gpu_count: instance.node.gpus,
-        gpu_memory_gib_each: thousandth(instance.node.gpu_memory.gib()),
-        vcpus: Some(instance.vcpus).filter(|vcpus| *vcpus > 0),
-        memory_gib: Some(thousandth(instance.memory.gib())).filter(|gib| *gib > 0.0),
-        purchase: offer.purchase.word(),
-        rate_usd_per_hour: offer.quote.rate,
-        rate_usd_per_gpu_hour: offer.quote.rate.per_gpu(instance.node.gpus.as_f64()),
-        origin: offer.quote.origin,
-        observed_at: offer.quote.observed_at,
-        source: &offer.source,
-        interruption: offer.risk.as_deref().map(|risk| Interruption {
+        machine: OfferedMachine {
+            instance_type: &instance.name,
+            gpu: &hardware.gpu(instance.node.gpu).id,
+            gpu_count: instance.node.gpus,
+            gpu_memory_gib_each: thousandth(instance.node.gpu_memory.gib()),
+            vcpus: Some(instance.vcpus).filter(|vcpus| *vcpus > 0),
+            memory_gib: Some(thousandth(instance.memory.gib())).filter(|gib| *gib > 0.0),
+        },
+        price: OfferPrice {
+            purchase: offer.purchase.word(),
+            rate_usd_per_hour: offer.quote.rate,
+            rate_usd_per_gpu_hour: offer.quote.rate.per_gpu(instance.node.gpus.as_f64()),
+            origin: offer.quote.origin,
+            observed_at: offer.quote.observed_at,
+            source: &offer.source,
+        },
+        interruption: offer.risk.as_deref().map(|risk| InterruptionRate {
             monthly_percent_low: risk.monthly_percent_low,
             monthly_percent_high: risk.monthly_percent_high,
             observed_at: risk.observed_at,
@@ -117,17 +157,16 @@ fn row<'a>(offer: &'a Offer, hardware: &'a Hardware) -> Row<'a> {
     }
 }
 
-/// A list of objects, as the contract names their keys.
+/// The document of `-o json`.
 pub fn json(offers: &[&Offer], hardware: &Hardware) -> Result<String, serde_json::Error> {
-    let rows: Vec<Row> = offers.iter().map(|offer| row(offer, hardware)).collect();
-    serde_json::to_string_pretty(&rows).map(|text| text + "\n")
+    pretty(&OfferList { version: VERSION, offers: offers.iter().map(|offer| line(offer, hardware)).collect() })
 }
 
 pub fn csv(offers: &[&Offer], hardware: &Hardware) -> Result<String, csv::Error> {
     let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
     for offer in offers {
-        writer.serialize(Line(row(offer, hardware)))?;
+        writer.serialize(CsvLine(line(offer, hardware)))?;
     }
     let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -136,18 +175,18 @@ pub fn csv(offers: &[&Offer], hardware: &Hardware) -> Result<String, csv::Error>
 /// Rows, what the marks mean, what is hidden, and what has no price.
 pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16, around: &PriceTable) -> String {
     let is_wide = width >= WIDE;
-    let wishes = [
-        Wish::needed(Column::left("GPUs", 0), 2),
-        Wish::elastic(Column::left("machine", 0), 14),
-        Wish::elastic(Column::left("place", 0), 14),
-        Wish::needed(Column::left("terms", 0), 3),
-        Wish::needed(Column::right("$/GPU-h", 0), ALWAYS),
-        Wish::extra(Column::right("$/h", 0), 4),
-        Wish::needed(Column::right("seen", 0), 1),
-        Wish::extra(Column::right(if is_wide { "taken/month" } else { "taken" }, 0), 2),
-        Wish::extra(Column::right("GiB/GPU", 0), 1),
-        Wish::extra(Column::right("vCPU", 0), 0),
-        Wish::extra(Column::right("RAM GiB", 0), 0),
+    let flexible = [
+        FlexibleColumn::needed(Column::left("GPUs", 0), 2),
+        FlexibleColumn::elastic(Column::left("machine", 0), 14),
+        FlexibleColumn::elastic(Column::left("place", 0), 14),
+        FlexibleColumn::needed(Column::left("terms", 0), 3),
+        FlexibleColumn::needed(Column::right("$/GPU-h", 0), ALWAYS),
+        FlexibleColumn::extra(Column::right("$/h", 0), 4),
+        FlexibleColumn::needed(Column::right("seen", 0), 1),
+        FlexibleColumn::extra(Column::right(if is_wide { "taken/month" } else { "taken" }, 0), 2),
+        FlexibleColumn::extra(Column::right("GiB/GPU", 0), 1),
+        FlexibleColumn::extra(Column::right("vCPU", 0), 0),
+        FlexibleColumn::extra(Column::right("RAM GiB", 0), 0),
     ];
     let most_marks = offers.iter().map(|offer| offer.suspicions.len()).max().unwrap_or(0);
     let most_digits =
@@ -155,7 +194,7 @@ pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16,
     let cells = |offer: &&Offer| cells(offer, hardware, now, (is_wide, most_marks, most_digits));
     let mut rows: Vec<Vec<String>> = offers.iter().map(cells).collect();
     let mut text = around.head.as_ref().map_or(String::new(), |head| format!("{head}\n\n"));
-    let columns = fit(&wishes, &mut rows, width);
+    let columns = fit(&flexible, &mut rows, width);
     text.push_str(&render(&columns, rows, width));
     let hint = if most_marks > 0 {
         "`--max-results 0` shows all, `--trusted` leaves out the marked"
@@ -163,7 +202,7 @@ pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16,
         "`--max-results 0` shows all"
     };
     let hidden = footer(offers.len(), around.matching, hint);
-    let hidden = if hidden.is_empty() { hidden } else { wrap(hidden.trim_end(), width, 0) };
+    let hidden = if hidden.is_empty() { hidden } else { wrap(hidden.trim_end(), width, "") + "\n" };
     let below = [legend(offers, width), hidden, unpriced(&around.unpriced, width)];
     for part in below.iter().filter(|part| !part.is_empty()) {
         text.push('\n');
@@ -182,7 +221,7 @@ fn cells(offer: &Offer, hardware: &Hardware, now: Timestamp, layout: (bool, usiz
     let marks = if most_marks > 0 { format!(" {marks:<most_marks$}") } else { marks };
     vec![
         format!("{:>most_digits$} {}", instance.node.gpus.to_string(), hardware.gpu(instance.node.gpu).id),
-        machine(&instance.name, is_wide).to_owned(),
+        short_machine_name(&instance.name, is_wide).to_owned(),
         place(offer, instance),
         terms(offer.purchase, is_wide),
         format!("{}{marks}", rate(per_gpu).trim_start_matches('$')),
@@ -238,7 +277,7 @@ fn letter(suspicion: Suspicion) -> char {
 fn legend(offers: &[&Offer], width: u16) -> String {
     let is_used = |suspicion: &Suspicion| offers.iter().any(|offer| offer.suspicions.contains(suspicion));
     let line = |suspicion: Suspicion| {
-        wrap(&format!("{} {}: {}", letter(suspicion), suspicion.word(), suspicion.explanation()), width, 2)
+        wrap(&format!("{} {}: {}", letter(suspicion), suspicion.word(), suspicion.explanation()), width, "  ") + "\n"
     };
     Suspicion::ALL.into_iter().filter(is_used).map(line).collect()
 }
@@ -247,7 +286,7 @@ fn unpriced(names: &[String], width: u16) -> String {
     if names.is_empty() {
         return String::new();
     }
-    wrap(&format!("no embedded price: {} (a live source will price them)", names.join(", ")), width, 2)
+    wrap(&format!("no embedded price: {} (a live source will price them)", names.join(", ")), width, "  ") + "\n"
 }
 
 #[cfg(test)]
@@ -261,7 +300,7 @@ mod tests {
         let offers: Vec<&Offer> =
             market.offers().iter().filter(|offer| offer.risk.is_some() && offer.is_suspect()).take(1).collect();
         let json: serde_json::Value = serde_json::from_str(&json(&offers, &hardware).unwrap()).unwrap();
-        let keys: Vec<&str> = json[0].as_object().unwrap().keys().map(String::as_str).collect();
+        let keys: Vec<&str> = json["offers"][0].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, COLUMNS);
         let text = csv(&offers, &hardware).unwrap();
         let mut lines = text.lines();

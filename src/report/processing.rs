@@ -36,7 +36,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     let samples = format::count(work.samples);
     say(&format!("{}: {samples} samples, {} read, {} stored, no GPU", work.name, work.reads, work.writes), "  ");
     if !context.assumed.is_empty() {
-        say(&format!("Assumed: {}", context.assumed.join("; ")), "  ");
+        say(&format!("Assumed: {}", sentences::assumption::sentences(context.assumed).join("; ")), "  ");
     }
     say("", "");
     say(

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::format;
-use crate::plan_text::wrap;
 use crate::sentences;
 use crate::table::{Column, render};
+use crate::wrap::wrap;
 use gpuplan_plan::training::what_if::PricedFinding;
 use gpuplan_units::{Bytes, Hours};
 use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
@@ -92,11 +92,7 @@ fn usage_text(usage: &Usage, width: u16) -> String {
     let rate = |bytes: Option<f64>| bytes.map_or("unknown".to_owned(), |bytes| format!("{}/s", Bytes(bytes)));
     row(
         "disk",
-        format!(
-            "{} read, {} written",
-            rate(host.disk_read_bytes_per_second),
-            rate(host.disk_write_bytes_per_second)
-        ),
+        format!("{} read, {} written", rate(host.disk_read_bytes_per_second), rate(host.disk_write_bytes_per_second)),
     );
     row(
         "network",
@@ -146,13 +142,13 @@ fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
         told(gpu.memory_bus_busy),
         bytes(gpu.memory_peak_bytes),
         bytes(gpu.memory_total_bytes.zip(gpu.memory_peak_bytes).map(|(total, peak)| (total - peak).max(0.0))),
-        gpu.power_mean_watts.filter(|watts| *watts > 0.0).map_or("-".to_owned(), |watts| {
-            format!("{watts:.0} of {} W", whole(gpu.power_limit_watts))
-        }),
+        gpu.power_mean_watts
+            .filter(|watts| *watts > 0.0)
+            .map_or("-".to_owned(), |watts| format!("{watts:.0} of {} W", whole(gpu.power_limit_watts))),
         // Only the clock at work counts, so that an idle GPU has none.
-        gpu.clock_mean_mhz.filter(|clock| *clock > 0.0).map_or("idle".to_owned(), |clock| {
-            format!("{clock:.0} of {} MHz", whole(gpu.clock_max_mhz))
-        }),
+        gpu.clock_mean_mhz
+            .filter(|clock| *clock > 0.0)
+            .map_or("idle".to_owned(), |clock| format!("{clock:.0} of {} MHz", whole(gpu.clock_max_mhz))),
         gpu.temperature_peak_celsius.map_or("-".to_owned(), |peak| format!("{peak:.0} C")),
         told(gpu.throttled_by_power),
         told(gpu.throttled_by_heat),
@@ -257,7 +253,7 @@ fn findings_text(findings: &[Finding], width: u16) -> String {
     let mut out = "Findings\n".to_owned();
     for finding in findings {
         let gain = match finding.mended {
-            Mended::Step { left } => format!(" Mending it would save at most {:.0} % of a step.", (1.0 - left) * 100.0),
+            Mended::Step { left } => format!(" Fixing it would save at most {:.0} % of a step.", (1.0 - left) * 100.0),
             _ => String::new(),
         };
         out.push_str(&paragraph(finding, &gain, width));
@@ -265,7 +261,7 @@ fn findings_text(findings: &[Finding], width: u16) -> String {
     out
 }
 
-/// The findings of a profile with what mending each would save of the planned run.
+/// The findings of a profile with what fixing each would save of the planned run.
 pub fn priced(findings: &[PricedFinding], width: u16) -> String {
     let mut out = "What the profile found (savings at best, each by itself)\n".to_owned();
     for priced in findings {

@@ -1,10 +1,12 @@
-//! The planner's reasons, advice, warnings and rejections in words: one function each, from the figures alone.
+//! What other stages say in figures, in words for people: one function each.
 
 pub mod advice;
+pub mod assumption;
 pub mod bill;
 pub mod comparison;
 pub mod finding;
 pub mod input;
+pub mod profile;
 pub mod reason;
 pub mod rejection;
 pub mod spot;

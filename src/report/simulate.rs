@@ -1,7 +1,23 @@
-//! The evaluation of spot policies as text.
+//! The evaluation of spot policies as text and JSON.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::json::{VERSION, pretty};
 use crate::table::{Column, render};
 use gpuplan_spot::evaluate::{Evaluation, MatrixRow};
+
+/// `gpuplan simulate --traces TRACES -o json`.
+#[derive(Serialize, JsonSchema)]
+pub struct PolicyEvaluation<'a> {
+    version: u32,
+    #[serde(flatten)]
+    evaluation: &'a Evaluation,
+}
+
+pub fn json(done: &Evaluation) -> Result<String, serde_json::Error> {
+    pretty(&PolicyEvaluation { version: VERSION, evaluation: done })
+}
 
 /// Tables of all sections, the matrix in one line a shape that matters, and the notes.
 pub fn text(done: &Evaluation, width: u16) -> String {

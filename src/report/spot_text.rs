@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::format;
-use crate::plan_text::wrap;
 use crate::sentences;
 use crate::table::{Column, render};
+use crate::wrap::wrap;
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, CostBar};
 use gpuplan_plan::spot::Outlook;

@@ -1,10 +1,9 @@
 //! `Contents`: what data a run reads, so that a machine that comes later can tell whether it still is the same.
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::run::Run;
-use crate::store::{Held, StoreError};
+use crate::store::{Hash, Held, StoreError};
 
 /// The same data has the same digest on every machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,12 +17,13 @@ pub struct Contents {
 
 impl Contents {
     pub fn of(address: &str, held: &[Held]) -> Self {
-        let mut hash = Sha256::new();
+        let mut hash = Hash::default();
         for one in held {
-            hash.update(format!("{}\0{}\0{}\n", one.path, one.size, one.tag.as_deref().unwrap_or_default()));
+            let line = format!("{}\0{}\0{}\n", one.path, one.size, one.tag.as_deref().unwrap_or_default());
+            hash.update(line.as_bytes());
         }
         let bytes = held.iter().map(|one| one.size).sum();
-        Self { address: address.to_owned(), files: held.len(), bytes, digest: format!("{:x}", hash.finalize()) }
+        Self { address: address.to_owned(), files: held.len(), bytes, digest: hash.hex() }
     }
 }
 

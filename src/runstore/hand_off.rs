@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::billed::Billing;
+use crate::costs::billed::Billing;
 use gpuplan_units::{Usd, UsdPerHour};
 
 const VERSION: u32 = 1;
@@ -43,11 +43,11 @@ pub enum HandOffError {
     Malformed(String),
     #[error("the hand-off was written by another version ({0})")]
     Version(u32),
-    #[error("the hand-off has a budget and no rate, so what is spent would not be known")]
+    #[error("the hand-off has a budget but no rate, so spending cannot be tracked")]
     Unpriced,
-    #[error("the hand-off says that the machine costs nothing, which is no price")]
+    #[error("a rate of zero in the hand-off is not a valid price; leave it out if it is not known")]
     Free,
-    #[error("the hand-off says node {0} of {1}")]
+    #[error("the hand-off names node {0} of {1} nodes, which count from 0")]
     Node(u32, u32),
 }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::billed::{Billed, Spent};
-use crate::epoch::Epoch;
-use crate::history::{Origins, restore_order};
+use crate::checkpoint::history::{Origins, restore_order};
+use crate::checkpoint::manifest::{Manifest, ManifestError};
+use crate::costs::billed::{Billed, Spent};
 use crate::layout::{Layout, ManifestName};
-use crate::manifest::{Manifest, ManifestError};
 use crate::status::Status;
 use crate::store::{Sent, Store, StoreError};
+use crate::team::epoch::Epoch;
 use gpuplan_units::Usd;
 
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ impl Run {
     }
 
     /// What all other machines and epochs cost. A bill that cannot be read is named, not counted as nothing.
-    pub async fn spent_besides(&self, epoch: u64, node: u32) -> Result<Spent, StoreError> {
+    pub async fn spent_by_others(&self, epoch: u64, node: u32) -> Result<Spent, StoreError> {
         let (mut spent, own) = (Spent::default(), self.layout.billed(epoch, node));
         for object in self.store.list(&self.layout.billed_all()).await? {
             if object.key() == own {
@@ -244,14 +244,14 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use gpuplan_units::{BillingRule, UsdPerHour};
+    use gpuplan_units::UsdPerHour;
 
     fn billed(epoch: u64, seconds: u64) -> Billed {
         Billed {
             epoch,
             node: 0,
             rate_usd_per_hour: UsdPerHour::parse("3.60").unwrap(),
-            rule: BillingRule { step_seconds: 1, minimum_seconds: 0 },
+            minimum_seconds: 0,
             from: Timestamp::UNIX_EPOCH,
             elapsed_nanos: seconds * 1_000_000_000,
             free_if_interrupted_within_seconds: 0,
@@ -268,11 +268,11 @@ mod tests {
         for epoch in 1..=3 {
             run.write_billed(&billed(epoch, epoch * 1000)).await.unwrap();
         }
-        let whole = run.spent_besides(3, 0).await.unwrap();
+        let whole = run.spent_by_others(3, 0).await.unwrap();
         assert_eq!(whole.known().map(|spent| spent.to_string()).as_deref(), Some("3.00"));
         for torn in [&b"{"[..], b"", b"[]", br#"{"epoch": 2}"#] {
             run.store.write("runs/a/billed/e2-0.json", torn.to_vec()).await.unwrap();
-            let spent = run.spent_besides(3, 0).await.unwrap();
+            let spent = run.spent_by_others(3, 0).await.unwrap();
             assert_eq!(
                 (spent.known(), spent.at_least.to_string().as_str()),
                 (None, "1.00"),
@@ -284,7 +284,7 @@ mod tests {
         }
         run.store.delete("runs/a/billed/e2-0.json").await.unwrap();
         assert_eq!(
-            run.spent_besides(3, 0).await.unwrap().known().map(|spent| spent.to_string()).as_deref(),
+            run.spent_by_others(3, 0).await.unwrap().known().map(|spent| spent.to_string()).as_deref(),
             Some("1.00")
         );
     }

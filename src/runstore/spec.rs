@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::billed::Billing;
+use crate::costs::billed::Billing;
 use crate::run::Run;
 use crate::store::StoreError;
 use gpuplan_units::{Usd, UsdPerHour};

@@ -17,6 +17,7 @@ pub enum Phase {
     Ended,
 }
 
+/// What an owner says about itself at every heartbeat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub epoch: u64,
@@ -44,7 +45,14 @@ pub struct Status {
     pub is_done: Option<bool>,
     /// What went wrong and did not stop the run.
     pub warnings: Vec<String>,
-    /// GPUs and host at the last look, in the words of a line of `profile run --jsonl`. `None` before the first.
+    #[serde(flatten)]
+    pub machine: MachineStatus,
+}
+
+/// The machine as its agent last sampled it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MachineStatus {
+    /// GPUs and host, in the words of a line of `profile run --jsonl`. `None` before the first look.
     #[serde(default)]
     pub sample: Option<serde_json::Value>,
     /// What costs time by the newest samples, the dearest first.

@@ -72,7 +72,7 @@ pub struct Sample {
     pub seconds: f64,
     pub gpus: Vec<GpuSample>,
     pub host: HostSample,
-    /// The last step that the log told of.
+    /// The last step in the log.
     pub step: Option<u64>,
     pub step_seconds: Option<f64>,
 }
@@ -120,7 +120,7 @@ struct GpuSums {
     temperature_peak: Peak,
 }
 
-/// The highest of the values that were told.
+/// The highest of the known values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak(Option<f64>);
 
@@ -132,7 +132,7 @@ impl Peak {
     }
 }
 
-/// The mean of the values that were told.
+/// The mean of the known values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     sum: f64,
@@ -197,14 +197,14 @@ impl Summary {
         processes.sort_by(|a, b| b.cores_used.total_cmp(&a.cores_used));
         processes.truncate(PROCESSES_SHOWN);
         let sums = &self.host;
-        // Told in every sample.
-        let told = |mean: Mean| mean.get().unwrap_or(0.0);
+        // Known in every sample.
+        let known = |mean: Mean| mean.get().unwrap_or(0.0);
         let host = HostUsage {
             cores,
-            cores_used: told(sums.cores_used),
+            cores_used: known(sums.cores_used),
             processes,
-            major_faults_per_second: told(sums.major_faults),
-            minor_faults_per_second: told(sums.minor_faults),
+            major_faults_per_second: known(sums.major_faults),
+            minor_faults_per_second: known(sums.minor_faults),
             memory_peak_bytes: sums.memory_peak.0.unwrap_or(0.0),
             disk_read_bytes_per_second: sums.disk_read.get(),
             disk_write_bytes_per_second: sums.disk_write.get(),

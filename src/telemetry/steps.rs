@@ -38,11 +38,11 @@ pub enum PatternError {
     NoGroup { pattern: String },
 }
 
-/// A step that a line told of.
+/// A step that was found in a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     pub number: Option<u64>,
-    /// Of one step, where it can be told yet.
+    /// Of one step, where it is known yet.
     pub seconds: Option<f64>,
 }
 

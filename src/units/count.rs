@@ -13,9 +13,9 @@ pub struct GpuCount {
     denominator: u16,
 }
 
-/// Why text is no number of GPUs.
+/// Why text is not a number of GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a number of GPUs, such as 8 or 1/4")]
+#[error("`{0}` is not a valid number of GPUs; try 8 or 1/4")]
 pub struct GpuCountError(String);
 
 impl GpuCount {
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for GpuCount {
             .map(|bottom| (number * f64::from(bottom), bottom))
             .find(|(top, _)| (top - top.round()).abs() < 1e-9 && *top >= 1.0 && *top < 1e4)
             .map(|(top, bottom)| Self { numerator: top.round() as u16, denominator: bottom })
-            .ok_or_else(|| D::Error::custom(format!("{number} is not a number of GPUs")))
+            .ok_or_else(|| D::Error::custom(format!("{number} is not a valid number of GPUs")))
     }
 }
 

@@ -15,9 +15,9 @@ pub struct Bytes(pub f64);
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);
 
-/// Why text is no amount of data.
+/// Why text is not an amount of data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an amount of data, such as 500GB, 1.5TiB or 80MiB")]
+#[error("`{0}` is not a valid amount of data; try 500GB, 1.5TiB or 80MiB")]
 pub struct BytesError(String);
 
 impl Bytes {

@@ -11,7 +11,7 @@ pub mod quantity;
 pub mod time;
 
 pub use band::{Band, Quantiles};
-pub use billing::BillingRule;
+pub use billing::{MINIMUM_BILLED_SECONDS, billed_seconds};
 pub use count::GpuCount;
 pub use data::{Bytes, BytesPerSecond};
 pub use money::{FineUsd, Usd, UsdPerHour};

@@ -1,8 +1,8 @@
-//! Reading counts with the suffixes people use for tokens and parameters: `1T`, `300B`, `8.03e9`, `15_000`.
+//! Reading and showing counts with the suffixes people use for tokens and parameters: `1T`, `300B`, `8.03e9`, `15_000`.
 
-/// Why text is no count.
+/// Why text is not a count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a count, such as 1T, 300B, 15M, 8.03e9 or 1_281_167")]
+#[error("`{0}` is not a valid count; try 1T, 300B, 15M, 8.03e9 or 1_281_167")]
 pub struct CountError(String);
 
 /// A positive count: `1T` is 10^12, `300B` 3 x 10^11, `15M`, `50k`, plain or scientific numbers.
@@ -22,9 +22,27 @@ pub fn parse_count(text: &str) -> Result<f64, CountError> {
     if value.is_finite() && value > 0.0 && value <= 1e24 { Ok(value) } else { Err(refuse()) }
 }
 
+/// A count as people say it, with two decimals: `8.03B`.
+pub fn short_count(count: f64) -> String {
+    let (scale, suffix) = match count {
+        count if count < 1e6 => (1.0, ""),
+        count if count < 1e9 => (1e6, "M"),
+        count if count < 1e12 => (1e9, "B"),
+        _ => (1e12, "T"),
+    };
+    format!("{:.2}{suffix}", count / scale)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_shown_as_people_say_them() {
+        for (count, text) in [(8.03e9, "8.03B"), (125e6, "125.00M"), (1e12, "1.00T"), (512.0, "512.00")] {
+            assert_eq!(short_count(count), text);
+        }
+    }
 
     #[test]
     fn suffixes_and_separators() {

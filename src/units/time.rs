@@ -27,9 +27,9 @@ impl From<Hours> for Seconds {
     }
 }
 
-/// Why text is no length of time.
+/// Why text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a length of time, such as 36h, 2d, 90m or 1d12h")]
+#[error("`{0}` is not a valid duration; try 36h, 2d, 90m or 1d12h")]
 pub struct DurationError(String);
 
 impl Hours {

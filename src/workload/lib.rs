@@ -1,35 +1,30 @@
 //! What to run: the model, how it is trained, on how much data, and the file that says so.
 
 pub mod amount;
-pub mod catalog;
+pub mod assumption;
 pub mod data;
 pub mod file;
-pub mod huggingface;
-pub mod layout;
 pub mod model;
-pub mod operators;
-pub mod precision;
 pub mod processing;
 pub mod profile;
-pub mod safetensors;
 pub mod serving;
-pub mod sweep;
 pub mod trace;
 pub mod training;
 
 pub use amount::{Amount, Checkpoint, DataSet};
-pub use catalog::Models;
+pub use assumption::Assumption;
 pub use data::{DataKind, Decoder, DiskKind, FileLayout, Reading, Storage};
-pub use layout::{Layout, Shard};
-pub use model::{MlpKind, Model, ModelKind, NormKind};
-pub use operators::Gemm;
-pub use precision::{BaseWeights, Precision};
+pub use model::catalog::Models;
+pub use model::operators::Gemm;
+pub use model::{MlpKind, Model, ModelKind, NormKind, catalog, huggingface, operators, safetensors};
 pub use processing::Processing;
 pub use serving::{Load, Serving, StoredFormat};
-pub use sweep::Sweep;
+pub use training::layout::{Layout, Shard};
+pub use training::precision::{BaseWeights, Precision};
+pub use training::sweep::{self, Sweep};
 pub use training::{
-    AttentionKernel, Framework, FsdpStyle, Lora, LossKernel, Measure, Offload, Optimizer, Overlap, Recompute, Task,
-    Training,
+    AttentionKernel, Framework, FsdpStyle, Kernels, Lora, LossKernel, Measure, MemorySavings, Offload, Optimizer,
+    Overlap, Recompute, Synchronization, Task, Training,
 };
 
 /// A run as the user describes it.

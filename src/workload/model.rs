@@ -1,5 +1,10 @@
 //! `Model`: the sizes of a network that decide memory and time, and the parameter counts that follow from them.
 
+pub mod catalog;
+pub mod huggingface;
+pub mod operators;
+pub mod safetensors;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

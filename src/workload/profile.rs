@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::file::WorkloadFile;
-use crate::precision::Precision;
+use crate::training::precision::Precision;
 use gpuplan_units::names::word;
 
 /// Version of the file. A later one is refused, since a figure read in another meaning would be worse than none.
@@ -12,10 +12,10 @@ pub const VERSION: u32 = 1;
 /// GPUs of the largest clusters; more of them is damage.
 pub const MOST_GPUS: u32 = 65_536;
 
-/// Why text is no profile.
+/// Why text is not a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    #[error("it is no profile: {0}")]
+    #[error("it is not a profile: {0}")]
     Malformed(String),
     #[error("it has version {found}; this program reads version {VERSION}")]
     Version { found: u64 },

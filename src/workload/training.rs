@@ -1,9 +1,13 @@
 //! `Training`: task, batch, kernels, optimizer and framework. What the user left out is `None` and is chosen visibly later.
 
+pub mod layout;
+pub mod precision;
+pub mod sweep;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::precision::{BaseWeights, Precision};
+use crate::training::precision::{BaseWeights, Precision};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -124,7 +128,7 @@ impl TryFrom<Vec<String>> for Overlap {
                 "weight-gather" => overlap.weight_gather = true,
                 _ => {
                     return Err(format!(
-                        "`{name}` is no traffic to overlap; choose among tensor-parallel and weight-gather"
+                        "`{name}` is not traffic that can be overlapped; choose tensor-parallel or weight-gather"
                     ));
                 }
             }
@@ -219,7 +223,7 @@ impl TryFrom<Vec<String>> for LoraTargets {
                 Some((_, slot)) => *slot = true,
                 None => {
                     return Err(format!(
-                        "`{name}` is no adapter target; choose among q k v o up gate down head all-linear"
+                        "`{name}` is not an adapter target; choose from q k v o up gate down head all-linear"
                     ));
                 }
             }
@@ -264,6 +268,7 @@ impl Framework {
     }
 }
 
+/// A model in training: complete but for what is chosen with the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     pub task: Task,
@@ -277,25 +282,51 @@ pub struct Training {
     pub global_batch: Option<u64>,
     pub grad_accumulation: Option<u32>,
     pub recompute: Option<Recompute>,
-    pub attention: Option<AttentionKernel>,
     pub optimizer: Option<Optimizer>,
-    pub optimizer_in_backward: bool,
-    pub loss: Option<LossKernel>,
     pub lora: Option<Lora>,
-    pub head_quantized: bool,
     pub dropout: bool,
+    pub framework: Framework,
+    pub kernels: Kernels,
+    pub memory: MemorySavings,
+    pub synchronization: Synchronization,
+}
+
+/// How the work of a GPU is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernels {
+    pub attention: Option<AttentionKernel>,
+    pub loss: Option<LossKernel>,
     pub compile: bool,
     /// Whole passes are captured and replayed as CUDA graphs.
     pub cuda_graphs: bool,
+}
+
+/// What keeps less in the memory of a GPU, beside recomputed activations and a quantised base.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemorySavings {
     pub offload: Option<Offload>,
     pub fsdp: Option<FsdpStyle>,
+    /// Each weight is updated as soon as its gradient is there.
+    pub optimizer_in_backward: bool,
+    /// The output projection is quantised with the base.
+    pub head_quantized: bool,
+}
+
+/// What ranks send each other, how often, and what hides it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Synchronization {
     /// Traffic that the stack hides behind arithmetic; open: what the stack does by itself on such a GPU.
     pub overlap: Option<Overlap>,
     /// Bytes of gradients over the bytes that are sent; 1 without compression. What it does to convergence is not modelled.
     pub gradient_compression: f64,
     /// Optimizer steps between synchronisations of whole copies (local SGD); 1 synchronises every step.
     pub local_steps: u32,
-    pub framework: Framework,
+}
+
+impl Default for Synchronization {
+    fn default() -> Self {
+        Self { overlap: None, gradient_compression: 1.0, local_steps: 1 }
+    }
 }
 
 impl Training {
@@ -310,43 +341,35 @@ impl Training {
             global_batch: None,
             grad_accumulation: None,
             recompute: None,
-            attention: None,
             optimizer: None,
-            optimizer_in_backward: false,
-            loss: None,
             lora: None,
-            head_quantized: false,
             dropout: false,
-            compile: false,
-            cuda_graphs: false,
-            offload: None,
-            fsdp: None,
-            overlap: None,
-            gradient_compression: 1.0,
-            local_steps: 1,
             framework: Framework::default(),
+            kernels: Kernels::default(),
+            memory: MemorySavings::default(),
+            synchronization: Synchronization::default(),
         }
     }
 
     pub fn is_compiled(&self) -> bool {
-        self.compile || self.framework.is_compiled()
+        self.kernels.compile || self.framework.is_compiled()
     }
 
     /// Kernels written for Hopper and Blackwell: named, or those of Transformer Engine.
     pub fn uses_flash3(&self) -> bool {
-        let engine = self.framework.is_transformer_engine() && self.attention != Some(AttentionKernel::Eager);
-        self.attention == Some(AttentionKernel::Flash3) || engine
+        let engine = self.framework.is_transformer_engine() && self.kernels.attention != Some(AttentionKernel::Eager);
+        self.kernels.attention == Some(AttentionKernel::Flash3) || engine
     }
 
     /// The stated overlap; open: all of it on Transformer Engine, where the GPU is one that it is made for.
     pub fn overlap(&self, made_for: bool) -> Overlap {
         let usual = if made_for && self.framework.is_transformer_engine() { Overlap::ALL } else { Overlap::default() };
-        self.overlap.unwrap_or(usual)
+        self.synchronization.overlap.unwrap_or(usual)
     }
 
     /// The stated kernel; flash where half precision allows it and nothing was said.
     pub fn uses_flash(&self) -> bool {
-        match self.attention {
+        match self.kernels.attention {
             Some(kernel) => kernel != AttentionKernel::Eager,
             None => self.precision.activation_bytes() < 4.0,
         }

@@ -127,7 +127,6 @@ impl Bench {
 
     /// Every file that a manifest names is there and is what was sent. What a kill left half-way to a name is no manifest.
     pub fn assert_whole(&self) {
-        use sha2::{Digest, Sha256};
         let is_named = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
         for path in self.objects("manifests").into_iter().filter(is_named) {
             let manifest: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -135,12 +134,7 @@ impl Bench {
                 let data = self.path("store/runs/t").join(file["key"].as_str().unwrap());
                 let bytes =
                     fs::read(&data).unwrap_or_else(|error| panic!("{} of {}: {error}", data.display(), path.display()));
-                assert_eq!(
-                    format!("{:x}", Sha256::digest(&bytes)),
-                    file["sha256"].as_str().unwrap(),
-                    "{}",
-                    data.display()
-                );
+                assert_eq!(gpuplan::runstore::sha256(&bytes), file["sha256"].as_str().unwrap(), "{}", data.display());
             }
         }
     }

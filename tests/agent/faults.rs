@@ -74,7 +74,7 @@ fn a_torn_manifest_is_passed_over() {
     let manifest = bench.objects("manifests").pop().unwrap();
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, &text[..text.len() / 2]).unwrap();
-    falls_back(&bench, "it is no manifest");
+    falls_back(&bench, "it is not a valid manifest");
 }
 
 #[test]

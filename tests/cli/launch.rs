@@ -519,51 +519,80 @@ fn a_recorded_plan_takes_a_folder_along_and_its_run_is_followed_stopped_resumed_
     nothing_is_left(home.path());
 }
 
-/// Kills whoever leads at every step of the journal in turn, and looks whether any machine is unaccounted for: known to the journal as
-/// running, or found by `gc`. The first machine is refused, so that orders with and without an answer are among the steps.
-#[test]
-fn a_leader_killed_at_any_step_of_the_journal_leaves_no_machine_unaccounted_for() {
-    let steps = std::sync::atomic::AtomicU64::new(1);
-    let sweep = || {
-        loop {
-            let step = steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if step > MOST_STEPS {
-                return;
-            }
-            killed_at(step);
-        }
-    };
-    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(sweep))));
+/// How far a launch is, as others see it in its files.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    RunInJournal,
+    OrderRefused,
+    MachineMade,
+    MachineInJournal,
 }
 
-/// Of the sweep; the steps after it repeat those of a machine that runs.
-const MOST_STEPS: u64 = 40;
+impl Moment {
+    const ALL: [Self; 4] = [Self::RunInJournal, Self::OrderRefused, Self::MachineMade, Self::MachineInJournal];
+
+    fn has_come(self, home: &Path) -> bool {
+        let state = std::fs::read_to_string(home.join("fake-cloud/state.json")).unwrap_or_default();
+        // The cloud may be writing it.
+        let state: Value = serde_json::from_str(&state).unwrap_or_default();
+        match self {
+            Self::RunInJournal => status_of(home).is_some(),
+            Self::OrderRefused => state["orders"].as_u64() >= Some(1),
+            Self::MachineMade => state["machines"].as_array().is_some_and(|machines| !machines.is_empty()),
+            Self::MachineInJournal => {
+                status_of(home).is_some_and(|run| !run["machines"].as_array().unwrap().is_empty())
+            }
+        }
+    }
+}
+
+/// `None`: the journal does not know the run yet.
+fn status_of(home: &Path) -> Option<Value> {
+    let ran = home.join("launches.sqlite").exists().then(|| run(home, &["status", "k", "--output", "json"]))?;
+    (ran.code == 0).then(|| ran.json()[0].clone())
+}
+
+/// Kills whoever leads at each moment of a launch, and looks whether any machine is unaccounted for: known to the journal as running,
+/// or found by `gc`. The first machine is refused, so that orders with and without an answer are among the moments; the cloud lets its
+/// answers wait, so that the leader is killed before it hears them.
+#[test]
+fn a_leader_killed_at_any_moment_leaves_no_machine_unaccounted_for() {
+    std::thread::scope(|scope| {
+        for moment in Moment::ALL {
+            scope.spawn(move || killed_at(moment));
+        }
+    });
+}
 
 /// The job outlasts every look at its machine, however slow the looks are.
-fn killed_at(step: u64) {
+fn killed_at(moment: Moment) {
     let home = tempfile::tempdir().unwrap();
     let scenario = home.path().join("scenario.toml");
-    std::fs::write(&scenario, "refuse = [\"InsufficientInstanceCapacity\"]\n").unwrap();
+    std::fs::write(&scenario, "refuse = [\"InsufficientInstanceCapacity\"]\nlatency_seconds = 0.5\n").unwrap();
     let words =
         [&LAUNCH[..], &["-y", "--run", "k", "--fake-scenario", scenario.to_str().unwrap(), "--", "sleep", "600"]]
             .concat();
-    let mut leader = gpuplan(home.path(), &words);
-    leader.env("GPUPLAN_DIE_AFTER_STEPS", step.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
-    assert_eq!(leader.status().unwrap().code(), None, "step {step}: killed before it ends");
+    let mut leader = gpuplan(home.path(), &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !moment.has_come(home.path()) {
+        assert_eq!(leader.try_wait().unwrap(), None, "{moment:?}: it ends before it is killed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    leader.kill().unwrap();
+    leader.wait().unwrap();
     let state = home.path().join("fake-cloud/state.json");
     let listed: Value =
         std::fs::read_to_string(&state).map_or(Value::Null, |text| serde_json::from_str(&text).unwrap());
     let alive =
         listed["machines"].as_array().into_iter().flatten().filter(|kept| kept["machine"]["state"] != "gone").count();
     let found = run(home.path(), &["gc", "--cloud", "fake", "-y", "--output", "json"]);
-    assert_eq!(found.code, 0, "step {step}: {}", found.stderr);
+    assert_eq!(found.code, 0, "{moment:?}: {}", found.stderr);
     let strangers = found.json()["ended"].as_array().unwrap().len();
     let known = run(home.path(), &["status", "k", "--output", "json"]);
     let machines = if known.code == 0 { known.json()[0]["machines"].as_array().unwrap().clone() } else { Vec::new() };
     let running = machines.iter().filter(|machine| machine["state"] != "gone").count();
-    assert_eq!(alive, strangers + running, "step {step}: {listed:#} {}", known.stdout);
+    assert_eq!(alive, strangers + running, "{moment:?}: {listed:#} {}", known.stdout);
     if known.code == 0 {
-        assert_eq!(run(home.path(), &["stop", "k"]).code, 0, "step {step}");
+        assert_eq!(run(home.path(), &["stop", "k"]).code, 0, "{moment:?}");
     }
     if state.exists() {
         nothing_is_left(home.path());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpuplan::launch::events::Order;
 use gpuplan::launch::launcher::Machine;
-use gpuplan::launch::{Choice, Journal, RunSpec};
+use gpuplan::launch::{Journal, RunSpec};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -127,7 +127,7 @@ fn a_hundred_machines(home: &Path, latency: f64) -> Machines {
         let spec = RunSpec { run: format!("run-{number}"), nodes: 10, started_at: now, ..spec.clone() };
         assert!(journal.begin(&spec).unwrap());
         let offered = spec.places().next().unwrap();
-        let choice = Choice { pool: offered.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
+        let choice = offered.choice();
         for node in 0..10 {
             let (id, token) = (format!("fake-{number}-{node}"), format!("{number} {node}"));
             let order = Order {

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gpuplan::clouds::gcp::account::project::Project;
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
-use gpuplan::clouds::gcp::project::Project;
 use gpuplan::launch::spec::{Offered, VERSION};
 use gpuplan::launch::{Clock, End, Job, Journal, Launcher, Market, Parcel, Pool, RunSpec, Wiring, Wish, lead};
 use gpuplan::runstore::layout::Layout;
 use gpuplan::runstore::{Run, Store};
 use gpuplan::spot::AvailabilityModel;
-use gpuplan::units::{BillingRule, Usd, UsdPerHour};
+use gpuplan::units::{Usd, UsdPerHour};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -37,7 +37,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
             instance_type: "g2-standard-4".to_owned(),
             market: Market::Spot,
         };
-        Offered::new(pool, UsdPerHour::parse("0.30").unwrap(), BillingRule::PER_SECOND)
+        Offered::new(pool, UsdPerHour::parse("0.30").unwrap())
     };
     RunSpec {
         version: VERSION,

@@ -518,7 +518,7 @@ fn a_profile_that_says_nothing_is_told_and_a_foreign_file_refused() {
         ran.stderr
     );
     for (text, wanted) in
-        [("{\"version\": 2}", "it has version 2"), ("[]", "`version` is missing"), ("no", "it is no profile")]
+        [("{\"version\": 2}", "it has version 2"), ("[]", "`version` is missing"), ("no", "it is not a profile")]
     {
         fs::write(&path, text).unwrap();
         let ran = crate::support::gpuplan(&arguments);

@@ -6,13 +6,13 @@ use std::time::Duration;
 use gpuplan::clouds::ask;
 use gpuplan::clouds::ask::all;
 use gpuplan::clouds::aws::account::AwsAccount;
-use gpuplan::clouds::aws::addresses::Addresses;
-use gpuplan::clouds::aws::capacity_blocks::CapacityBlocks;
+use gpuplan::clouds::aws::account::session::{Session, TimeLimits};
+use gpuplan::clouds::aws::feeds::addresses::Addresses;
 use gpuplan::clouds::aws::feeds::{OfferFiles, SpotAdvisor, SpotFeed};
-use gpuplan::clouds::aws::on_demand::ListedPrices;
-use gpuplan::clouds::aws::placement_scores::PlacementScores;
-use gpuplan::clouds::aws::session::{Session, TimeLimits};
-use gpuplan::clouds::aws::spot_prices::SpotPrices;
+use gpuplan::clouds::aws::prices::capacity_blocks::CapacityBlocks;
+use gpuplan::clouds::aws::prices::on_demand::ListedPrices;
+use gpuplan::clouds::aws::prices::placement_scores::PlacementScores;
+use gpuplan::clouds::aws::prices::spot_prices::SpotPrices;
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{
     AccountSource, Answer, Availability, BoxFuture, Market, OfferQuery, Origin, PriceSource, Purchase, QuotaNeed,
@@ -352,7 +352,7 @@ fn the_fee_of_a_capacity_block_becomes_a_rate() {
         "the block that starts first"
     );
     assert_eq!(answer.offers[0].purchase, Purchase::CapacityBlock);
-    assert_eq!(notes(&answer), ["us-east-1a, p5.48xlarge: a fee of zero is no price; it is left out"]);
+    assert_eq!(notes(&answer), ["us-east-1a, p5.48xlarge: a fee of zero is not a valid price; it is left out"]);
     assert!(
         proxy.calls().iter().all(|call| call.parameter("InstanceType").is_none_or(|name| name == "p5.48xlarge")),
         "g5 has no blocks"

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gpuplan::clouds::gcp::account::Account;
-use gpuplan::clouds::gcp::billing::SkuPrices;
-use gpuplan::clouds::gcp::capacity::Capacity;
-use gpuplan::clouds::gcp::preemptions::Preemptions;
-use gpuplan::clouds::gcp::project::Project;
-use gpuplan::clouds::gcp::spot_prices::SpotPrices;
+use gpuplan::clouds::gcp::account::project::Project;
+use gpuplan::clouds::gcp::prices::billing::SkuPrices;
+use gpuplan::clouds::gcp::prices::capacity::Capacity;
+use gpuplan::clouds::gcp::prices::preemptions::Preemptions;
+use gpuplan::clouds::gcp::prices::spot_prices::SpotPrices;
 use gpuplan::clouds::http::{self, Http};
 use gpuplan::clouds::{ask, ask::all};
 use gpuplan::hardware::{CloudId, Hardware};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gpuplan::clouds::aws::account::session::{Session, TimeLimits};
 use gpuplan::clouds::aws::launcher::AwsLauncher;
-use gpuplan::clouds::aws::session::{Session, TimeLimits};
 use gpuplan::launch::block::{BlockOrder, BlockWish};
 use gpuplan::launch::{
     CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool,

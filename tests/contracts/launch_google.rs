@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use gpuplan::clouds::gcp::account::permissions::GROUPS;
+use gpuplan::clouds::gcp::account::project::Project;
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
-use gpuplan::clouds::gcp::permissions::GROUPS;
-use gpuplan::clouds::gcp::project::Project;
 use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
 use serde_json::{Value, json};
 

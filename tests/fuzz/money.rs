@@ -113,10 +113,10 @@ pub fn prices(data: &[u8]) {
 pub fn cloud_answer(data: &[u8]) {
     let Some(text) = text(data) else { return };
     // The price list of AWS comes as a text, and as CSV.
-    if let Ok(Some(price)) = aws::price_list::read(text) {
+    if let Ok(Some(price)) = aws::prices::price_list::read(text) {
         assert!(price.rate > UsdPerHour::default(), "{price:?}");
     }
-    let mut file = aws::offer_file::OfferFile::default();
+    let mut file = aws::feeds::offer_file::OfferFile::default();
     for line in text.lines() {
         if let Ok(Some(price)) = file.line(line, |_| true) {
             assert!(file.has_header() && price.rate > UsdPerHour::default(), "{price:?}");
@@ -129,14 +129,14 @@ pub fn cloud_answer(data: &[u8]) {
 }
 
 fn answers_of_large_clouds(json: &Value) {
-    if let Ok(feed) = from_value::<aws::feed::Document>(json.clone()) {
+    if let Ok(feed) = from_value::<aws::feeds::spot_feed::SpotFeedDocument>(json.clone()) {
         assert_offers(&feed.answer(&OF_AWS, now()).offers, "aws");
     }
-    if let Ok(advisor) = from_value::<aws::advisor::Document>(json.clone()) {
+    if let Ok(advisor) = from_value::<aws::feeds::advisor::AdvisorDocument>(json.clone()) {
         assert_risks(&advisor.risks(&OF_AWS, now()));
     }
-    if let Ok(page) = from_value::<gcp::skus::Page>(json.clone()) {
-        for priced in page.skus.iter().filter_map(|row| gcp::skus::read(row, now())?.ok()) {
+    if let Ok(page) = from_value::<gcp::prices::skus::Page>(json.clone()) {
+        for priced in page.skus.iter().filter_map(|row| gcp::prices::skus::read(row, now())?.ok()) {
             assert!(priced.rate.nanos > 0 && !priced.regions.is_empty(), "{priced:?}");
         }
     }
@@ -295,7 +295,7 @@ fn assert_bills(sums: &Sums) {
     );
     for bill in &bills {
         assert!(
-            bill.charges.iter().all(|charge| charge.cloud == bill.cloud
+            bill.charges.iter().all(|charge| charge.resource.cloud == bill.cloud
                 && charge.quantity.is_finite()
                 && charge.costs.billed.is_some())
         );

@@ -43,7 +43,6 @@ pub fn workload(data: &[u8]) {
         resolved.workload.model
     );
     assert!(resolved.workload.training.sequence_length > 0 && !resolved.workload.name.is_empty());
-    assert!(resolved.assumed.iter().all(|line| line.contains('=') && line.ends_with(')')), "{:?}", resolved.assumed);
     // A plan has the file in it, and is planned again from there.
     let json = serde_json::to_string(&file).expect("a workload file is plain data");
     assert_same(&serde_json::from_str::<WorkloadFile>(&json).expect("as it was written"), &file, &json);

@@ -124,7 +124,7 @@ fn nothing_is_ordered_while_the_store_cannot_be_read() {
     // A link to itself leads nowhere, whoever follows it.
     let broken = |objects: &Path| std::os::unix::fs::symlink("epochs", objects.join("epochs")).unwrap();
     fails_over("spot", 1000.0, broken, |line, objects, calls| {
-        if line.contains("no clear answer (the store does not answer for runs/sold-out/epochs") {
+        if line.contains("no clear answer (the store did not answer for runs/sold-out/epochs") {
             assert_eq!((calls, waited.fetch_add(1, Ordering::SeqCst)), (0, 0), "{line}");
             std::fs::remove_file(objects.join("epochs")).unwrap();
         }

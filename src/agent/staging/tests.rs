@@ -226,7 +226,7 @@ async fn an_object_that_changes_is_never_mixed() {
     while matches!(answer, Err(StoreError::Unavailable { .. })) {
         answer = store.piece(&one, 0..5).await;
     }
-    let error = StagingError::of("s3://b", answer.unwrap_err());
+    let error = StagingError::from_store("s3://b", answer.unwrap_err());
     assert!(
         matches!(&error, StagingError::Changed { path, .. } if path == "train/large.tar") && !error.is_for_now(),
         "{error}"

@@ -8,23 +8,25 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::checkpoint::restore::Restored;
+use crate::checkpoint::scan::{Over, Settling};
+use crate::checkpoint::shipping::{Finish, Shipping};
+use crate::checkpoint::upload::Shipper;
 use crate::event::Event;
-use crate::heart::{Finish, Shipping};
-use crate::outcome::{Asked, Exit};
-use crate::program::Program;
-use crate::pulse::with;
-use crate::rendezvous;
-use crate::restore::Restored;
-use crate::scan::{Over, Settling};
-use crate::shares::Sharing;
-use crate::stall::Stall;
+use crate::life::Life;
+use crate::ports::logger::Stream;
+use crate::process::program::Program;
+use crate::process::tree;
+use crate::rules::outcome::{Exit, StopReason};
+use crate::rules::stall::Stall;
+use crate::state::with;
 use crate::supervise::attention::TICK;
 use crate::supervise::record::RECORDING;
+use crate::supervise::settings::CheckpointSettings;
 use crate::supervise::supervisor::{Fault, Supervisor};
-use crate::talk::Stream;
-use crate::team;
-use crate::tree;
-use crate::upload::Shipper;
+use crate::team::members;
+use crate::team::rendezvous;
+use crate::team::sharing::Sharing;
 
 /// A store that is away at the end of a run that nobody hurries is waited for so long; the machine costs money meanwhile.
 const FINAL_PATIENCE: Duration = Duration::from_mins(15);
@@ -40,25 +42,25 @@ impl Supervisor {
     /// Until all that the program completed is safe or cannot be made so.
     pub(super) async fn attend(&mut self, restored: &Restored) -> Result<Exit, Fault> {
         let (own, shares_a_folder) = (self.own_folder()?, self.shares_a_folder()?);
-        let starts = with(&self.pulse, |pulse| {
-            (pulse.starts, pulse.progress) = (pulse.starts + 1, None);
-            pulse.started_at.get_or_insert_with(Instant::now);
-            pulse.starts
+        let starts = with(&self.life.state, |state| {
+            (state.starts, state.progress) = (state.starts + 1, None);
+            state.started_at.get_or_insert_with(Instant::now);
+            state.starts
         });
         let environment = self.environment(restored, starts, &own);
-        let command = self.settings.carrier.as_ref().unwrap_or(&self.settings.command);
+        let command = self.settings.program.carrier.as_ref().unwrap_or(&self.settings.program.command);
         let mut program = match Program::start(command, &environment, self.logs.is_some(), self.group.as_ref()) {
             Ok(program) => program,
             Err((exit, error)) => {
-                self.talk.say(&format!("cannot start {}: {error}", command.first().map_or("", String::as_str)));
+                self.logger.say(&format!("cannot start {}: {error}", command.first().map_or("", String::as_str)));
                 return Ok(exit);
             }
         };
-        self.said_that_it_runs(restored, starts);
+        self.notify_started(restored, starts);
         let reading = self.read_output(&mut program)?;
-        self.stall = Stall::new(self.settings.stall, self.begun.elapsed());
+        self.monitors.stall = Stall::new(self.settings.stall.after, self.life.begun.elapsed());
         if let Some(pid) = program.pid() {
-            self.sampler.begin(pid);
+            self.monitors.sampler.begin(pid);
         }
         let (finish, told) = watch::channel(None);
         let shipping = self.shipping(restored, shares_a_folder, told);
@@ -66,23 +68,23 @@ impl Supervisor {
         let exit = loop {
             tokio::select! {
                 exit = program.wait() => break exit?,
-                Some(event) = self.events.recv() => self.hear(event, Some(&program)),
-                _ = tick.tick() => self.look(Some(&program)),
+                Some(event) = self.events.recv() => self.handle(event, Some(&program)),
+                _ = tick.tick() => self.check(Some(&program)),
                 () = at(self.ending.kill_at) => {
                     self.ending.kill_at = None;
                     self.end_tree().await?;
                 }
             }
         };
-        self.sampler.end().await;
+        self.monitors.sampler.end().await;
         // The program is gone; what it left behind goes, too, before its files are looked at for the last time.
         self.end_tree().await?;
         self.read_the_rest(reading).await;
         self.read_progress();
-        self.hear_the_others(exit).await;
-        self.exit = Some(exit);
-        if exit != Exit::Code(0) && self.ending.asked.is_none() {
-            self.warn_the_others(None, "its program failed", self.settings.grace);
+        self.hear_from_team(exit).await;
+        self.ending.exit = Some(exit);
+        if exit != Exit::Code(0) && self.ending.reason.is_none() {
+            self.warn_team(None, "its program failed", self.settings.program.grace);
         }
         self.finish(if exit == Exit::Code(0) { Over::Orderly } else { Over::Torn }, &finish, shipping).await;
         Ok(exit)
@@ -91,18 +93,18 @@ impl Supervisor {
     /// Waits until what the program completed is safe, or the time is over, or somebody else owns the run.
     async fn finish(&mut self, over: Over, finish: &watch::Sender<Option<Finish>>, mut shipping: JoinHandle<bool>) {
         let until = |by: Instant| by.checked_sub(RECORDING).unwrap_or(by);
-        let patience = if self.settings.place.is_first() { FINAL_PATIENCE } else { UNTIL_THE_FIRST_ENDS };
+        let patience = if self.life.rank.is_first() { FINAL_PATIENCE } else { UNTIL_THE_FIRST_ENDS };
         let at_first = self.ending.leave_by.map_or_else(|| Instant::now() + patience, until);
         let _ = finish.send(Some(Finish { until: at_first, over }));
-        self.synced = loop {
-            if self.ending.asked == Some(Asked::Fenced) {
+        self.ending.is_synced = loop {
+            if self.ending.reason == Some(StopReason::Fenced) {
                 shipping.abort();
                 break false;
             }
             tokio::select! {
                 done = &mut shipping => break done.unwrap_or(false),
                 Some(event) = self.events.recv() => {
-                    self.hear(event, None);
+                    self.handle(event, None);
                     if let Some(by) = self.ending.leave_by {
                         // Only news: whoever sends checkpoints tries again at once when this changes.
                         let news = Finish { until: until(by), over };
@@ -112,34 +114,33 @@ impl Supervisor {
             }
         };
         while let Ok(event) = self.events.try_recv() {
-            self.hear(event, None);
+            self.handle(event, None);
         }
-        if !self.synced && self.ending.asked != Some(Asked::Fenced) {
-            self.talk.say("warning: the newest checkpoint could not be made safe in time");
+        if !self.ending.is_synced && self.ending.reason != Some(StopReason::Fenced) {
+            self.logger.say("warning: the newest checkpoint could not be uploaded in time");
         }
     }
 
     /// The programs of a team stop together, so this one may have ended before its agent heard why. How it ended depends on that: a
     /// program that lost its peer fails long before the silence of the other machine means anything, and has not failed by itself.
-    async fn hear_the_others(&mut self, exit: Exit) {
-        let (run, epoch, place, heartbeat) =
-            (self.settings.run.clone(), self.epoch, self.settings.place, self.settings.heartbeat);
-        if place.is_alone() {
+    async fn hear_from_team(&mut self, exit: Exit) {
+        let Life { run, epoch, rank, heartbeat, .. } = self.life.clone();
+        if rank.is_alone() {
             return;
         }
         let all_is_said = async move {
-            tokio::time::sleep(team::LOOK * 2).await;
+            tokio::time::sleep(members::LOOK * 2).await;
             if exit != Exit::Code(0) {
-                team::all_work_on(&run, epoch, place, heartbeat).await;
+                members::all_work_on(&run, epoch, rank, heartbeat).await;
             }
-            team::leaving(&run, epoch, place).await
+            members::leaving(&run, epoch, rank).await
         };
-        let said = self.unless_asked(tokio::time::timeout(FINAL_PATIENCE, all_is_said)).await;
+        let said = self.unless_stopping(tokio::time::timeout(FINAL_PATIENCE, all_is_said)).await;
         while let Ok(event) = self.events.try_recv() {
-            self.hear(event, None);
+            self.handle(event, None);
         }
         if let Some(Ok(Some((node, leaving)))) = said {
-            self.hear(Event::PeerLeaves { node, leaving }, None);
+            self.handle(Event::PeerLeaves { node, leaving }, None);
         }
     }
 
@@ -152,13 +153,14 @@ impl Supervisor {
         let limit = if self.ending.leave_by.is_some() { LAST_WORDS } else { LAST_WORDS_UNHURRIED };
         let all_read = spawn_blocking(|| reading.into_iter().try_for_each(std::thread::JoinHandle::join));
         let is_read = matches!(tokio::time::timeout(limit, all_read).await, Ok(Ok(Ok(()))));
-        with(&self.pulse, |pulse| pulse.output_lost |= !is_read);
-        self.tell_of_lost_output();
+        with(&self.life.state, |state| state.output.is_lost |= !is_read);
+        self.warn_of_lost_output();
     }
 
     fn read_output(&self, program: &mut Program) -> io::Result<Vec<std::thread::JoinHandle<()>>> {
         let Some((logs, (out, err))) = self.logs.as_ref().zip(program.output()?) else { return Ok(Vec::new()) };
-        let follow = |from, stream| logs.follow(fs::File::from(from), stream, self.talk.clone(), self.pulse.clone());
+        let follow =
+            |from, stream| logs.follow(fs::File::from(from), stream, self.logger.clone(), self.life.state.clone());
         Ok(vec![follow(out, Stream::Out), follow(err, Stream::Err)])
     }
 
@@ -168,30 +170,28 @@ impl Supervisor {
         shares_a_folder: bool,
         told: watch::Receiver<Option<Finish>>,
     ) -> JoinHandle<bool> {
-        let (run, folder, place) = (self.settings.run.clone(), self.settings.folder.clone(), self.settings.place);
-        let shipper = Shipper::new(run.clone(), folder.clone(), (self.epoch, place), self.settings.keep, restored.name);
-        let (pulse, events) = (self.pulse.clone(), self.sender.clone());
-        let (framework, settle, epoch) = (self.settings.framework, self.settings.settle, self.epoch);
-        if place.is_first() {
+        let Life { run, epoch, rank, .. } = self.life.clone();
+        let CheckpointSettings { folder, framework, settle, keep, .. } = self.settings.checkpoints.clone();
+        let shipper = Shipper::new(run, epoch, rank, folder.clone(), keep, restored.name);
+        let life = self.life.clone();
+        if rank.is_first() {
             let settling = Settling::new(framework, settle);
-            let shipping = Shipping { shipper, settling, folder, begun: self.begun, pulse, events };
+            let shipping = Shipping { shipper, settling, folder, life };
             return tokio::spawn(async move { shipping.run(told).await.1 });
         }
-        tokio::spawn(
-            Sharing { run, shipper, folder, framework, settle, place, epoch, shares_a_folder, pulse, events }.run(told),
-        )
+        tokio::spawn(Sharing { life, shipper, folder, framework, settle, shares_a_folder }.run(told))
     }
 
     fn environment(&self, restored: &Restored, starts: u32, own: &Path) -> Vec<(String, String)> {
         let text = |path: &Path| path.display().to_string();
-        let patience = LAUNCHER_PATIENCE.max(self.settings.grace);
+        let patience = LAUNCHER_PATIENCE.max(self.settings.program.grace);
         let mut environment: Vec<(String, String)> = [
             (tree::MARK, self.mark.clone()),
-            ("GPUPLAN_RUN_ID", self.settings.run.name().to_owned()),
-            ("GPUPLAN_EPOCH", self.epoch.to_string()),
-            ("GPUPLAN_NODE", self.settings.place.node.to_string()),
-            ("GPUPLAN_NODES", self.settings.place.nodes.to_string()),
-            ("GPUPLAN_CKPT_DIR", text(&self.settings.folder)),
+            ("GPUPLAN_RUN_ID", self.life.run.name().to_owned()),
+            ("GPUPLAN_EPOCH", self.life.epoch.to_string()),
+            ("GPUPLAN_NODE", self.life.rank.node.to_string()),
+            ("GPUPLAN_NODES", self.life.rank.nodes.to_string()),
+            ("GPUPLAN_CKPT_DIR", text(&self.settings.checkpoints.folder)),
             ("GPUPLAN_RESUME_FROM", restored.path.as_deref().map(text).unwrap_or_default()),
             ("GPUPLAN_RESTART_COUNT", (starts - 1).to_string()),
             ("GPUPLAN_NOTICE_FILE", text(&own.join("notice.json"))),
@@ -201,7 +201,7 @@ impl Supervisor {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         environment.extend(self.settings.data.as_ref().map(|data| ("GPUPLAN_DATA_DIR".to_owned(), text(&data.folder))));
-        environment.extend(rendezvous::environment(self.rendezvous.as_ref(), self.settings.place));
+        environment.extend(rendezvous::environment(self.meeting.rendezvous.as_ref(), self.life.rank));
         if self.logs.is_some() && std::env::var_os("PYTHONUNBUFFERED").is_none() {
             // Into a pipe Python writes only every 8 KiB, so that what it said last would be lost with it.
             environment.push(("PYTHONUNBUFFERED".to_owned(), "1".to_owned()));

@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::notify::Occasion;
-use crate::outcome::{Asked, Outcome};
-use crate::pulse::with;
+use crate::ports::notify::Occasion;
+use crate::rules::outcome::{Outcome, StopReason};
+use crate::state::with;
 use crate::supervise::supervisor::Supervisor;
 use gpuplan_runstore::Phase;
 
@@ -20,25 +20,25 @@ impl Supervisor {
     /// What became of the run. The outcome stands whether or not the store takes the record.
     pub(super) async fn record(&mut self, outcome: Outcome) {
         let is_interrupted = outcome == Outcome::Interrupted;
-        with(&self.pulse, |pulse| {
-            pulse.phase = Some(Phase::Ended);
-            pulse.is_done = Some(outcome == Outcome::Completed);
-            pulse.is_taken &= is_interrupted;
+        with(&self.life.state, |state| {
+            state.phase = Some(Phase::Ended);
+            state.is_done = Some(outcome == Outcome::Completed);
+            state.is_taken &= is_interrupted;
         });
-        let (heart, run, node) = (self.heart(), self.settings.run.clone(), self.settings.place.node);
+        let (heart, run, node) = (self.heartbeat(), self.life.run.clone(), self.life.rank.node);
         let logs = self.logs.take();
         let recording = async {
-            if run.has_epoch(self.epoch + 1).await? {
+            if run.has_epoch(self.life.epoch + 1).await? {
                 return Ok(());
             }
             if let Some(warning) = heart.bill().await? {
-                self.talk.say(&format!("warning: {warning}"));
+                self.logger.say(&format!("warning: {warning}"));
             }
             let status = heart.status(0);
             if node == 0 {
                 let result = json!({
-                    "outcome": outcome, "exit": self.exit, "why": self.why, "epoch": self.epoch, "committed": status.committed,
-                    "synced": self.synced, "starts": status.starts, "spent_usd": status.spent_usd, "ended_at": Timestamp::now(),
+                    "outcome": outcome, "exit": self.ending.exit, "why": self.ending.why, "epoch": self.life.epoch, "committed": status.committed,
+                    "synced": self.ending.is_synced, "starts": status.starts, "spent_usd": status.spent_usd, "ended_at": Timestamp::now(),
                 });
                 run.write_result(&result).await?;
             }
@@ -55,14 +55,14 @@ impl Supervisor {
             Err(_) => Some(format!("the store does not answer within {} s", PATIENCE.as_secs())),
         };
         if let Some(why) = why {
-            self.talk.say(&format!("warning: the outcome is not recorded: {why}"));
+            self.logger.say(&format!("warning: the outcome is not recorded: {why}"));
         }
-        let committed = with(&self.pulse, |pulse| pulse.committed);
+        let committed = with(&self.life.state, |state| state.checkpoints.committed);
         let safe =
             committed.map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
-        self.tell(Occasion::Finished, &format!("{}; {safe}", outcome.words()));
-        if self.ending.asked == Some(Asked::Interruption) {
-            for source in &self.settings.notices {
+        self.notify(Occasion::Finished, &format!("{}; {safe}", outcome.words()));
+        if self.ending.reason == Some(StopReason::Interruption) {
+            for source in &self.settings.notices.sources {
                 let _ = tokio::time::timeout(RECORDING, source.acknowledge()).await;
             }
         }

@@ -5,58 +5,88 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::caps::Caps;
-use crate::checkpoint::Framework;
-use crate::notice::NoticeSource;
-use crate::notify::Notifier;
-use crate::place::Place;
-use crate::program::Signal;
+use crate::ports::notice::NoticeSource;
+use crate::ports::notify::Notifier;
+use crate::process::program::Signal;
+use crate::rules::caps::Caps;
+use crate::rules::framework::Framework;
+use crate::rules::improvement::Question;
+use crate::rules::stall::OnStall;
 use crate::staging::Data;
-use crate::stall::OnStall;
-use crate::worth::Question;
+use crate::team::rank::Place;
 use gpuplan_runstore::Run;
 use gpuplan_runstore::history::Keep;
 
+/// What an agent is told as it starts.
 pub struct Settings {
     pub run: Run,
-    /// As the user wrote it.
+    /// Address of the store, as the user wrote it.
     pub store: String,
+    pub program: ProgramSettings,
+    /// What the program reads; it is brought here first.
+    pub data: Option<Data>,
+    pub checkpoints: CheckpointSettings,
+    pub team: TeamSettings,
+    pub caps: Caps,
+    pub stall: StallSettings,
+    pub notices: NoticeSettings,
+    pub notifier: Option<Arc<dyn Notifier>>,
+    /// What one more percent of a metric may cost.
+    pub improvement: Option<Question>,
+    /// The program that tells of GPUs where there is no NVML.
+    pub nvidia_smi: String,
+}
+
+/// How the program is started, heard and ended.
+pub struct ProgramSettings {
     pub command: Vec<String>,
     /// What is started in place of the command: what carries the runs of a sweep.
     pub carrier: Option<Vec<String>>,
-    /// Checkpoint folder, absolute.
-    pub folder: PathBuf,
-    /// What the program reads; it is brought here first.
-    pub data: Option<Data>,
-    pub framework: Framework,
-    pub settle: Duration,
-    pub heartbeat: Duration,
+    /// What asks it to save and end.
+    pub signal: Signal,
     /// Time to save and end where a signal or a cap asks for it; a cloud's notice says its own.
     pub grace: Duration,
     /// Before the first restart after a crash.
     pub first_pause: Duration,
+    /// Keep its output in the store.
+    pub keep_output: bool,
+}
+
+/// Where checkpoints appear, when they are complete and which are kept.
+#[derive(Clone)]
+pub struct CheckpointSettings {
+    /// Absolute.
+    pub folder: PathBuf,
+    pub framework: Framework,
+    /// Without a marker a checkpoint is complete once nothing in it has changed for so long.
+    pub settle: Duration,
     pub keep: Keep,
-    pub caps: Caps,
-    pub force: bool,
     /// Go on without a checkpoint although there were some, none of which verifies.
     pub restart_from_nothing: bool,
-    pub place: Place,
+}
+
+/// This machine among those of the run, and how it becomes the owner.
+pub struct TeamSettings {
+    pub rank: Place,
     /// At which other machines reach this one; `None`: that of its default route.
     pub address: Option<IpAddr>,
-    /// Keep the program's output in the store.
-    pub keep_output: bool,
-    /// Without a sign of life for so long the program is stalled.
-    pub stall: Option<Duration>,
-    pub on_stall: OnStall,
-    /// What asks the program to save and end.
-    pub signal: Signal,
-    pub worth: Option<Question>,
-    /// The program that tells of GPUs where there is no NVML.
-    pub nvidia_smi: String,
-    pub notifier: Option<Arc<dyn Notifier>>,
+    pub heartbeat: Duration,
+    /// Take the run over from an owner that is alive.
+    pub force: bool,
     /// Stands for this machine, in tests.
     pub machine: Option<String>,
+}
+
+/// When a program counts as stalled, and what becomes of it.
+pub struct StallSettings {
+    /// Without a sign of life for so long; `None`: never.
+    pub after: Option<Duration>,
+    pub action: OnStall,
+}
+
+/// Who says that this machine will be taken away.
+pub struct NoticeSettings {
+    pub sources: Vec<Arc<dyn NoticeSource>>,
     /// A file whose appearance is a notice.
-    pub notice_from: Option<PathBuf>,
-    pub notices: Vec<Arc<dyn NoticeSource>>,
+    pub file: Option<PathBuf>,
 }

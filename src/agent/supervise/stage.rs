@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::Event;
-use crate::outcome::{Exit, Outcome};
-use crate::pulse::with;
+use crate::ports::logger::Talk;
+use crate::rules::outcome::{Exit, Outcome};
 use crate::staging::{Data, stage};
+use crate::state::with;
 use crate::supervise::supervisor::{Fault, Supervisor};
-use crate::talk::Talk;
 use gpuplan_runstore::{Contents, Phase, StoreError};
 use gpuplan_units::Bytes;
 
@@ -16,9 +16,9 @@ use gpuplan_units::Bytes;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A machine that is not the first fetches while the first does, and joins when it has all: who has joined is expected to speak.
-pub(super) async fn before_joining(data: Option<&Data>, talk: &Arc<dyn Talk>) -> Result<(), Fault> {
+pub(super) async fn before_joining(data: Option<&Data>, logger: &Arc<dyn Talk>) -> Result<(), Fault> {
     if let Some(data) = data {
-        stage(data, FIRST_PAUSE, &|line| talk.say(line), |_| ()).await?;
+        stage(data, FIRST_PAUSE, &|line| logger.say(line), |_| ()).await?;
     }
     Ok(())
 }
@@ -26,32 +26,32 @@ pub(super) async fn before_joining(data: Option<&Data>, talk: &Arc<dyn Talk>) ->
 impl Supervisor {
     /// What is wrong with the data for good is told as the end of the run, and the program is not started; `None`: it can start.
     pub(super) async fn stage(&mut self) -> Result<Option<Outcome>, Fault> {
-        let is_first = self.settings.place.is_first();
+        let is_first = self.life.rank.is_first();
         let Some(data) = self.settings.data.clone().filter(|_| is_first) else {
             return Ok(None);
         };
-        with(&self.pulse, |pulse| pulse.phase = Some(Phase::Staging));
-        let (talk, logs, pulse) = (self.talk.clone(), self.logs.clone(), self.pulse.clone());
+        with(&self.life.state, |state| state.phase = Some(Phase::Staging));
+        let (logger, logs, state) = (self.logger.clone(), self.logs.clone(), self.life.state.clone());
         let say = move |line: &str| {
-            talk.say(line);
+            logger.say(line);
             if let Some(logs) = &logs {
                 logs.add(&format!("gpuplan: {line}\n"));
             }
         };
         let work = async {
-            let show = |staged| with(&pulse, |pulse| pulse.staged = Some(staged));
+            let show = |staged| with(&state, |state| state.staged = Some(staged));
             stage(&data, FIRST_PAUSE, &say, show).await
         };
-        match self.unless_asked(work).await {
+        match self.unless_stopping(work).await {
             None => Ok(Some(self.outcome(Exit::Code(0)))),
             Some(Err(error)) => {
                 say(&error.to_string());
                 let outcome = if error.is_for_now() { Outcome::Interrupted } else { Outcome::Unprepared };
-                self.why = Some(error.to_string());
+                self.ending.why = Some(error.to_string());
                 Ok(Some(outcome))
             }
             Some(Ok(contents)) => {
-                with(&self.pulse, |pulse| pulse.phase = Some(Phase::Running));
+                with(&self.life.state, |state| state.phase = Some(Phase::Running));
                 self.compare(&contents).await?;
                 Ok(None)
             }
@@ -60,7 +60,7 @@ impl Supervisor {
 
     /// Data that changed between two machines of a run is told and used: whether it may, only a person knows.
     async fn compare(&mut self, contents: &Contents) -> Result<(), Fault> {
-        let warning = match self.settings.run.keep_contents(contents).await {
+        let warning = match self.life.run.keep_contents(contents).await {
             Ok(None) => return Ok(()),
             Ok(Some(first)) => {
                 let shown = |contents: &Contents| {
@@ -73,7 +73,7 @@ impl Supervisor {
             }
             Err(error) => return Err(error.into()),
         };
-        self.hear(Event::Warning(warning), None);
+        self.handle(Event::Warning(warning), None);
         Ok(())
     }
 }

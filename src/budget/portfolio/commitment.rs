@@ -102,6 +102,7 @@ mod tests {
         assert_eq!(dearest.in_month(month).nanos(), i128::from(i64::MAX) * i128::from(u32::MAX) * 744);
         assert_eq!(dearest.capacity(month), dearest.in_month(month));
         let free = reservation(UsdPerHour::default());
-        assert_eq!((free.in_month(month), free.capacity(month).dollars()), (Usd::ZERO, f64::from(u32::MAX) * 744.0));
+        let hours = i128::from(u32::MAX) * 744;
+        assert_eq!((free.in_month(month), free.capacity(month).nanos()), (Usd::ZERO, hours * FREE_HOUR.nanos()));
     }
 }

@@ -174,7 +174,7 @@ impl RunFacts {
             epoch: rented.epoch,
             node: rented.node,
             rate_usd_per_hour: rented.rate_usd_per_hour,
-            rule: rented.rule,
+            minimum_seconds: rented.minimum_seconds,
             from: rented.from,
             elapsed_nanos: (rented.seconds * 1e9).round() as u64,
             free_if_interrupted_within_seconds: machine
@@ -270,7 +270,6 @@ impl RunFacts {
         let (rented, expected) = (machine.rented, self.expected.as_ref());
         let price = rented.and_then(|rented| self.price(&rented.place));
         let real = (paid.paid_nanos() as f64 / self.speed.max(f64::MIN_POSITIVE)) as i64;
-        let rule = paid.rule;
         let seen_by = if rented.is_some() {
             "from the order to its end"
         } else {
@@ -305,11 +304,7 @@ impl RunFacts {
             source: price
                 .map_or_else(|| "agreed at launch".to_owned(), |price| format!("{} {}", price.origin, price.source)),
             priced_at: price.map(|price| price.observed_at),
-            assumption: format!(
-                "{seen_by}, billed by {} s, {} s at least{safe}",
-                rule.step_seconds.max(1),
-                rule.minimum_seconds
-            ),
+            assumption: format!("{seen_by}, billed by 1 s, {} s at least{safe}", paid.minimum_seconds),
         }
     }
 }

@@ -64,7 +64,7 @@ fn adopted(spec: RunSpec, machines: &[Machine], billed: &[Billed], highest_epoch
     for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
         let known = spec.places().find(|offered| offered.pool == machine.pool).or_else(|| spec.places().next());
         if let Some(offered) = known {
-            let choice = Choice { pool: machine.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
+            let choice = Choice { pool: machine.pool.clone(), ..offered.choice() };
             alive.push((machine.clone(), choice, clock.of(machine.created_at)));
         }
     }
@@ -88,7 +88,7 @@ fn rental(billed: &Billed, clock: &Clock) -> Rental {
     Rental {
         machine: MachineId(format!("epoch {} node {}", billed.epoch, billed.node)),
         rate: billed.rate_usd_per_hour,
-        rule: billed.rule,
+        minimum_seconds: billed.minimum_seconds,
         since,
         until: Some(since + billed.elapsed_nanos as f64 / 1e9 * clock.speed),
     }

@@ -16,7 +16,7 @@ use gpuplan_plan::filters::refuse_offer;
 use gpuplan_plan::{Limits, Plan, World, plan_id};
 use gpuplan_runstore::layout::Layout;
 use gpuplan_runstore::{Expected, ExpectedPrice, ForecastBasis, Side, SidePrice};
-use gpuplan_units::{BillingRule, Hours, Usd, UsdPerHour};
+use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
 use gpuplan_workload::{DataSet, Sweep};
 
@@ -85,7 +85,7 @@ impl Chosen<'_> {
             worst_changeover_hours: plan.run.worst_changeover.0,
             budget_usd: self.limits.budget,
             lifetime_hours: lifetime,
-            silence_seconds: if self.is_fake { fake::SILENCE * fake::SPEED } else { SILENCE },
+            silence_seconds: SILENCE,
             expected_cost_usd: plan.cost.expected,
             steps: plan.run.steps,
             store,
@@ -277,7 +277,7 @@ impl Chosen<'_> {
         let takes_bids = pool.cloud == aws::CLOUD && pool.market == Market::Spot;
         let limit = self.limits.max_price_per_hour;
         let most = takes_bids.then(|| bid(offer.quote.rate, self.plan.nodes, limit));
-        Offered { most_usd_per_hour: most, ..Offered::new(pool, offer.quote.rate, BillingRule::PER_SECOND) }
+        Offered { most_usd_per_hour: most, ..Offered::new(pool, offer.quote.rate) }
     }
 }
 

@@ -18,7 +18,7 @@ use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{Journal, LaunchError, Market, Pool, RunSpec};
 use gpuplan_market::Purchase;
 use gpuplan_report::format::usd;
-use gpuplan_units::{BillingRule, Hours, UsdPerHour};
+use gpuplan_units::{Hours, UsdPerHour};
 
 /// Between two looks at a journal in which somebody may have stopped the run, and two words while its block is awaited.
 const LOOK: Duration = Duration::from_secs(5);
@@ -63,13 +63,8 @@ pub fn chosen(
         machines: spec.nodes,
         hours,
     };
-    let launchers = of_run(
-        &RunSpec {
-            on_demand: vec![Offered::new(pool.clone(), offer.quote.rate, BillingRule::PER_SECOND)],
-            ..spec.clone()
-        },
-        settings,
-    )?;
+    let launchers =
+        of_run(&RunSpec { on_demand: vec![Offered::new(pool.clone(), offer.quote.rate)], ..spec.clone() }, settings)?;
     let (seller, runtime) = (seller(&launchers)?, runtime()?);
     let asking = || "asking for capacity blocks".to_owned();
     let offers = meanwhile(printer, asking, || runtime.block_on(seller.offered(&wish)))
@@ -113,12 +108,12 @@ fn on(spec: RunSpec, pool: Pool, order: BlockOrder) -> Result<RunSpec, Diagnosti
         return Err(Diagnostic::new(Exit::OnlyMoney, why));
     }
     // It is paid whether used or not.
-    let rule = BillingRule { step_seconds: 1, minimum_seconds: span as u32 };
+    let minimum_seconds = span as u32;
     let pool = Pool { zone_id: Some(offer.zone_id.clone()), ..pool };
     let last = (span - LAST_MINUTES.as_secs_f64()) / SECONDS_PER_HOUR;
     Ok(RunSpec {
         spot: Vec::new(),
-        on_demand: vec![Offered::new(pool, rate, rule)],
+        on_demand: vec![Offered { minimum_seconds, ..Offered::new(pool, rate) }],
         lifetime_hours: spec.lifetime_hours.min(last),
         deadline_hours: spec.deadline_hours.map(|deadline| deadline - wait),
         budget_usd: None,
@@ -242,7 +237,7 @@ mod tests {
     use super::*;
     use crate::launch::keep_alive::tests::spec;
     use gpuplan_launch::block::BlockOffer;
-    use gpuplan_units::Usd;
+    use gpuplan_units::{Usd, billed_seconds};
 
     fn order(starts_in: i64) -> BlockOrder {
         let starts_at = spec().started_at + SignedDuration::from_hours(starts_in);
@@ -272,7 +267,7 @@ mod tests {
         assert_eq!((place.pool.zone_id.as_deref(), place.pool.market), (Some("use1-az1"), Market::CapacityBlock));
         assert_eq!(place.rate_usd_per_hour, UsdPerHour::parse("10").unwrap(), "480 over two machines and 24 hours");
         // A machine that is used for an hour costs its share of the whole.
-        let hours = place.billing.billed_seconds(3600.0) / 3600.0;
+        let hours = billed_seconds(3600.0, place.minimum_seconds) / 3600.0;
         assert!((hours - 24.0).abs() < 1e-9, "{hours}");
         assert_eq!(begins_at(&run, spec().started_at), order(5).offer.starts_at);
         assert!(words(&run).unwrap().starts_with("$480.00 up front for 2 machines in use1-az1"), "{:?}", words(&run));

@@ -127,7 +127,7 @@ fn order(spec: &RunSpec) -> Result<Order, Diagnostic> {
     Ok(Order {
         epoch: 1,
         node: 0,
-        choice: Choice { pool: dearest.pool.clone(), rate: dearest.rate_usd_per_hour, rule: dearest.billing },
+        choice: dearest.choice(),
         token: names::token(&spec.run, 0, 0, spec.started_at.as_second().unsigned_abs()),
         name: names::machine(&spec.run, 1, 0),
         lifetime: spec.lifetime_hours * 3600.0,
@@ -270,7 +270,7 @@ fn noted(before: &Kept, machines: &[Machine], journal: &mut Journal, settings: &
             .find(is_place)
             .or_else(|| spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour));
         let Some(offered) = offered else { continue };
-        let choice = Choice { pool: machine.pool.clone(), rate: offered.rate_usd_per_hour, rule: offered.billing };
+        let choice = Choice { pool: machine.pool.clone(), ..offered.choice() };
         let machine = Machine { epoch: (before.machines.len() + number + 1) as u64, ..machine.clone() };
         journal
             .found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))
@@ -319,7 +319,7 @@ pub async fn dissolve(clouds: &Launchers, groups: &[Group]) -> Result<(), Launch
 pub mod tests {
     use super::*;
     use gpuplan_launch::Pool;
-    use gpuplan_units::{BillingRule, Usd, UsdPerHour};
+    use gpuplan_units::{Usd, UsdPerHour};
 
     fn offered(region: &str, zone: &str, rate: &str) -> Offered {
         let pool = Pool {
@@ -329,7 +329,7 @@ pub mod tests {
             instance_type: "g5.xlarge".to_owned(),
             market: Market::Spot,
         };
-        Offered::new(pool, UsdPerHour::parse(rate).unwrap_or_default(), BillingRule::PER_SECOND)
+        Offered::new(pool, UsdPerHour::parse(rate).unwrap_or_default())
     }
 
     pub fn spec() -> RunSpec {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use gpuplan_agent::notice::LONGEST;
+use gpuplan_agent::ports::notice::LONGEST;
 use gpuplan_agent::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
 use gpuplan_clouds_http::endpoint;
 use gpuplan_clouds_http::metadata::{Metadata, Said, Way};
@@ -73,7 +73,7 @@ impl NoticeSource for SpotNotices {
         PACE
     }
 
-    fn look(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
+    fn poll(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
         Box::pin(async {
             if let Some(notice) = action(&self.get("/latest/meta-data/spot/instance-action").await?)? {
                 return Ok(Some(notice));

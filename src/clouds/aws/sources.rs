@@ -2,10 +2,14 @@
 
 #[cfg(not(feature = "aws"))]
 use crate::CLOUD;
-use crate::addresses::Addresses;
+#[cfg(feature = "aws")]
+use crate::account::{AwsAccount, session};
 use crate::feeds;
 #[cfg(feature = "aws")]
-use crate::{account, addresses, capacity_blocks, on_demand, placement_scores, session, spot_prices};
+use crate::feeds::addresses;
+use crate::feeds::addresses::Addresses;
+#[cfg(feature = "aws")]
+use crate::prices::{capacity_blocks, on_demand, placement_scores, spot_prices};
 use gpuplan_clouds_http::variable;
 use gpuplan_market::Sources;
 
@@ -50,7 +54,7 @@ fn account_sources() -> Sources {
             Box::new(capacity_blocks::CapacityBlocks::new(session.clone())),
         ],
         risks: vec![Box::new(placement_scores::PlacementScores::new(session.clone()))],
-        account: Some(Box::new(account::AwsAccount::new(session.clone()))),
+        account: Some(Box::new(AwsAccount::new(session.clone()))),
         needs_feature: None,
     };
     if addresses::may_ask_price_list(|name| variable(name).is_some()) {

@@ -14,14 +14,14 @@ pub const SOURCE: &str = "azure-eviction-rates";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Page {
-    pub data: Rows<Row>,
+    pub data: Rows<EvictionRow>,
     #[serde(rename = "$skipToken")]
     pub skip_token: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Row {
+pub struct EvictionRow {
     sku: Value,
     location: Value,
     rate: Value,
@@ -29,7 +29,7 @@ pub struct Row {
 
 /// The bands of known machine types. A band is percent of machines within an hour, as Azure documents it, so it is a signal
 /// and not a monthly share.
-pub fn list(rows: &Rows<Row>, hardware: &Hardware, cloud: &CloudId, answer: &mut RiskAnswer) {
+pub fn list(rows: &Rows<EvictionRow>, hardware: &Hardware, cloud: &CloudId, answer: &mut RiskAnswer) {
     if rows.unreadable > 0 {
         let detail = format!("{} rows cannot be read; they are left out", rows.unreadable);
         answer.notes.push(SourceNote { place: cloud.to_string(), detail });

@@ -65,7 +65,7 @@ impl NoticeSource for ScheduledEvents {
         PACE
     }
 
-    fn look(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
+    fn poll(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
         Box::pin(async {
             let said = self.metadata.ask(Way::Get, EVENTS, &[HEADER], SWITCHING_ON).await?;
             if said.status != 200 {
@@ -96,12 +96,12 @@ impl NoticeSource for ScheduledEvents {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Document {
-    events: Vec<Event>,
+struct EventList {
+    events: Vec<ScheduledEvent>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Event {
+struct ScheduledEvent {
     #[serde(rename = "EventId")]
     id: String,
     #[serde(rename = "EventType")]
@@ -112,15 +112,15 @@ struct Event {
     resources: Vec<String>,
 }
 
-fn read(body: &str) -> Result<Vec<Event>, NoticeError> {
-    serde_json::from_str::<Document>(body)
+fn read(body: &str) -> Result<Vec<ScheduledEvent>, NoticeError> {
+    serde_json::from_str::<EventList>(body)
         .map(|document| document.events)
         .map_err(|error| NoticeError(error.to_string()))
 }
 
 /// The event that ends this machine first, and its notice. A freeze of some seconds ends nothing.
-fn soonest(events: &[Event], name: &str, answered: Option<Timestamp>) -> Option<(String, Notice)> {
-    let ends = |event: &&Event| ["Preempt", "Terminate", "Redeploy", "Reboot"].contains(&event.kind.as_str());
+fn soonest(events: &[ScheduledEvent], name: &str, answered: Option<Timestamp>) -> Option<(String, Notice)> {
+    let ends = |event: &&ScheduledEvent| ["Preempt", "Terminate", "Redeploy", "Reboot"].contains(&event.kind.as_str());
     let ours = events
         .iter()
         .filter(ends)

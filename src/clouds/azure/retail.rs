@@ -24,14 +24,14 @@ const OTHER_PRODUCTS: [&str; 5] = ["Windows", "CloudServices", "Cloud Services",
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Page {
-    pub items: Rows<Row>,
+    pub items: Rows<RetailRow>,
     pub next_page_link: Option<String>,
 }
 
 /// One price as Azure words it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Row {
+pub struct RetailRow {
     currency_code: Value,
     retail_price: Value,
     arm_region_name: Value,
@@ -47,7 +47,7 @@ pub struct Row {
     tier_minimum_units: Value,
 }
 
-impl Row {
+impl RetailRow {
     /// The terms, or `None` for a row that prices something else than an hour of a Linux machine in dollars.
     fn purchase(&self) -> Option<Purchase> {
         let names = [&self.meter_name, &self.product_name, &self.sku_name].map(text);
@@ -91,9 +91,9 @@ fn text(value: &Value) -> &str {
 
 /// Adds the rows in force in one region. Of several rows for the same machine and terms the one that began last is in force;
 /// of two that began together the dearer is taken, and a note says so.
-pub fn list(rows: &Rows<Row>, region: &str, listing: &mut Listing) {
+pub fn list(rows: &Rows<RetailRow>, region: &str, listing: &mut Listing) {
     listing.unreadable(region, rows.unreadable);
-    let mut pools: BTreeMap<(&str, Purchase), Vec<&Row>> = BTreeMap::new();
+    let mut pools: BTreeMap<(&str, Purchase), Vec<&RetailRow>> = BTreeMap::new();
     for row in
         rows.read.iter().filter(|row| text(&row.arm_region_name) == region && !text(&row.arm_sku_name).is_empty())
     {
@@ -128,7 +128,7 @@ struct Price {
     other: Option<UsdPerHour>,
 }
 
-fn in_force(rows: &[&Row], purchase: Purchase, now: Timestamp) -> Result<Price, String> {
+fn in_force(rows: &[&RetailRow], purchase: Purchase, now: Timestamp) -> Result<Price, String> {
     let mut found: Option<Price> = None;
     let mut refused = "the price begins in the future; it is left out".to_owned();
     for row in rows {

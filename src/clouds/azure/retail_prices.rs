@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::azure::CLOUD;
-use crate::azure::retail::{self, Page, Row, SOURCE};
+use crate::azure::retail::{self, Page, RetailRow, SOURCE};
 use crate::listing::{Listing, Rows, deadline, within};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, one_line};
@@ -72,12 +72,12 @@ impl RetailPrices {
         http: &'a Http,
         region: &'a str,
         until: Instant,
-    ) -> BoxFuture<'a, Result<Reply<Rows<Row>>, SourceError>> {
+    ) -> BoxFuture<'a, Result<Reply<Rows<RetailRow>>, SourceError>> {
         Box::pin(within(region, until, self.region(http, region)))
     }
 
     /// All rows of a region, dated by its first page.
-    async fn region(&self, http: &Http, region: &str) -> Result<Reply<Rows<Row>>, SourceError> {
+    async fn region(&self, http: &Http, region: &str) -> Result<Reply<Rows<RetailRow>>, SourceError> {
         let mut reply = http.json::<Page>(&Request::get(self.first_page(region))).await?;
         let (answered_at, modified_at) = (reply.answered_at, reply.modified_at);
         let mut rows = std::mem::take(&mut reply.value.items);

@@ -12,5 +12,3 @@ pub use scenario::Scenario;
 pub const SPEED: f64 = 600.0;
 /// A machine lives for at least so long, in hours of the run: programs here take their own time, and two hours are twelve seconds of it.
 pub const SHORTEST_LIFE: f64 = 12.0;
-/// An agent that says nothing for so long, in real seconds, is looked after.
-pub const SILENCE: f64 = 10.0;

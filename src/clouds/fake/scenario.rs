@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use gpuplan_launch::LaunchError;
 
 /// Times are real seconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
     /// Codes that the first orders are refused with, as EC2 words them; an empty one lets its order pass.
@@ -16,6 +16,20 @@ pub struct Scenario {
     pub notice_seconds: f64,
     /// What every answer takes.
     pub latency_seconds: f64,
+    /// An agent that says nothing for so long is taken for gone.
+    pub silence_seconds: f64,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            refuse: Vec::new(),
+            interrupt_after_seconds: Vec::new(),
+            notice_seconds: 0.0,
+            latency_seconds: 0.0,
+            silence_seconds: 10.0,
+        }
+    }
 }
 
 /// Why a text is no scenario.

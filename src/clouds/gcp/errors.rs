@@ -15,6 +15,9 @@ pub enum Reach {
     Unknown,
 }
 
+/// Code of a refusal by Google's token service: the account that signed in here gets no access token.
+pub const INVALID_CREDENTIALS: &str = "invalid credentials";
+
 pub fn reach(status: u16) -> Reach {
     match status {
         401 | 403 => Reach::Everywhere,

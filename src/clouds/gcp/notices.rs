@@ -47,7 +47,7 @@ impl NoticeSource for Preemption {
     }
 
     /// A change between two waits would be missed by waiting alone, so the present value is read first.
-    fn look(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
+    fn poll(&self) -> BoxFuture<'_, Result<Option<Notice>, NoticeError>> {
         Box::pin(async {
             if let Some(notice) = preempted(&self.get("preempted", 0).await?)? {
                 return Ok(Some(notice));

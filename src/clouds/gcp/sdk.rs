@@ -1,5 +1,6 @@
 //! What the other files need of Google's SDK: credentials, signed requests, the list of machine types, and its errors.
 
+use std::error::Error;
 use std::time::Duration;
 
 use google_cloud_auth::credentials::{self, CacheableResource, Credentials, anonymous};
@@ -7,13 +8,15 @@ use google_cloud_compute_v1::Error as CallError;
 use google_cloud_compute_v1::model::MachineType;
 use google_cloud_compute_v1::model::deprecation_status::State;
 use google_cloud_gax::client_builder::Error as BuildError;
+use google_cloud_gax::error::CredentialsError;
 use google_cloud_gax::paginator::Paginator;
 use gpuplan_clouds_gcp_clients::Access;
 
-use crate::errors::{Reach, explained, reach};
-use crate::pools::Failure;
-use crate::project::Project;
-use crate::zones::{Listing, Zones, last_segment};
+use crate::account::identity;
+use crate::account::project::Project;
+use crate::errors::{INVALID_CREDENTIALS, Reach, explained, reach};
+use crate::prices::pools::Failure;
+use crate::prices::zones::{Listing, Zones, last_segment};
 use gpuplan_clouds_http::Request;
 use gpuplan_clouds_http::{one_line, root_cause};
 use gpuplan_market::SourceError;
@@ -40,11 +43,29 @@ fn credentials(project: &Project) -> Result<Credentials, SourceError> {
         return Ok(anonymous::Builder::new().build());
     }
     project.may_have_keys()?;
-    credentials::Builder::default().build().map_err(|_| missing())
+    credentials::Builder::default().build().map_err(|error| no_token(root_cause(&error), false))
 }
 
-fn missing() -> SourceError {
-    SourceError::MissingCredentials { variable: "GOOGLE_APPLICATION_CREDENTIALS" }
+/// Why there is no access token: nobody has signed in here, or the account that has gets none.
+fn no_token(detail: String, is_transient: bool) -> SourceError {
+    if !identity::is_in_sight() {
+        return SourceError::MissingCredentials { variable: "GOOGLE_APPLICATION_CREDENTIALS" };
+    }
+    if is_transient {
+        return SourceError::Unreachable { place: "Google's token service".to_owned(), detail };
+    }
+    let detail = format!("{detail} (sign in with `gcloud auth application-default login`)");
+    SourceError::Refused { code: INVALID_CREDENTIALS.to_owned(), detail }
+}
+
+fn refused_token(error: &CredentialsError) -> SourceError {
+    no_token(one_line(&error.to_string()), error.is_transient())
+}
+
+/// Of a call that was not made for want of an access token.
+pub fn unauthenticated(error: &CallError) -> SourceError {
+    let token = error.source().and_then(|source| source.downcast_ref::<CredentialsError>());
+    token.map_or_else(|| no_token(root_cause(error), false), refused_token)
 }
 
 /// The request with the application default credentials, and the project that pays for the question where they name one.
@@ -53,10 +74,11 @@ pub async fn signed(project: &Project, request: Request) -> Result<Request, Sour
         return Ok(request);
     }
     #[expect(clippy::default_trait_access, reason = "the type is of a crate that is no dependency of this one")]
-    let headers = credentials(project)?.headers(Default::default()).await.map_err(|_| missing())?;
-    let CacheableResource::New { data: headers, .. } = headers else { return Err(missing()) };
+    let headers = credentials(project)?.headers(Default::default()).await.map_err(|error| refused_token(&error))?;
+    let empty = || no_token("they hold no access token".to_owned(), false);
+    let CacheableResource::New { data: headers, .. } = headers else { return Err(empty()) };
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let request = request.secret("authorization", text("authorization").ok_or_else(missing)?, "");
+    let request = request.secret("authorization", text("authorization").ok_or_else(empty)?, "");
     Ok(match text("x-goog-user-project") {
         Some(payer) => request.header("x-goog-user-project", payer),
         None => request,
@@ -101,7 +123,7 @@ pub fn refusal(place: &str, permission: &str, error: &CallError) -> SourceError 
 /// A call's error for what asks for many pools.
 pub fn failure(place: &str, permission: &str, error: &CallError) -> Failure {
     if error.is_authentication() {
-        return Failure::Everywhere(missing());
+        return Failure::Everywhere(unauthenticated(error));
     }
     if error.is_deserialization() {
         return Failure::Pool(SourceError::Malformed {

@@ -2,9 +2,11 @@
 
 #[cfg(not(feature = "gcp"))]
 use crate::CLOUD;
-use crate::billing;
 #[cfg(feature = "gcp")]
-use crate::{account, capacity, preemptions, project, spot_prices};
+use crate::account::{Account, project};
+use crate::prices::billing;
+#[cfg(feature = "gcp")]
+use crate::prices::{capacity, preemptions, spot_prices};
 use gpuplan_market::Sources;
 
 #[cfg(feature = "gcp")]
@@ -19,7 +21,7 @@ pub fn sources() -> Sources {
             Box::new(preemptions::Preemptions { project: project.clone() }),
             Box::new(capacity::Capacity { project: project.clone() }),
         ],
-        account: Some(Box::new(account::Account { project })),
+        account: Some(Box::new(Account { project })),
         needs_feature: None,
     }
 }

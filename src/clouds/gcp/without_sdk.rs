@@ -1,7 +1,7 @@
 //! In the place of `sdk.rs` in a build without Google's SDK: an API key is then the only way to be answered.
 
-use crate::project::Project;
-use crate::zones::Zones;
+use crate::account::project::Project;
+use crate::prices::zones::Zones;
 use gpuplan_clouds_http::Request;
 use gpuplan_market::SourceError;
 

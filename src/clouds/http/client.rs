@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -13,9 +14,9 @@ use gpuplan_market::SourceError;
 const CONNECT: Duration = Duration::from_secs(5);
 /// Without a byte for so long, an answer is given up.
 const SILENCE: Duration = Duration::from_secs(20);
-/// Tries of one question; a busy server and a broken connection may be better the next time.
-const ATTEMPTS: u32 = 3;
-/// Wait before the second try, doubled before the third.
+/// Tries of one question beside the first; a busy server and a broken connection may be better the next time.
+const RETRIES: usize = 2;
+/// Wait before the second try, doubled before the third, each with jitter.
 const BACKOFF: Duration = Duration::from_millis(500);
 /// The longest wait that a server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
@@ -166,20 +167,25 @@ impl Http {
     }
 
     async fn begin(&self, request: &Request) -> Result<reqwest::Response, SourceError> {
-        let mut wait = BACKOFF;
-        for _ in 1..ATTEMPTS {
+        let attempt = || async {
             match self.send(request).await {
                 Ok(response) if matches!(response.status().as_u16(), 429 | 500..=599) => {
-                    wait = asked_wait(&response).unwrap_or(wait);
+                    Err(Failure::Busy(Box::new(response)))
                 }
-                Ok(response) => return accepted(request, response).await,
-                Err(_) => {}
+                Ok(response) => Ok(response),
+                Err(error) => Err(Failure::Broken(error)),
             }
-            tokio::time::sleep(wait).await;
-            wait *= 2;
+        };
+        let pauses = ExponentialBuilder::default().with_min_delay(BACKOFF).with_max_times(RETRIES).with_jitter();
+        let answer = attempt
+            .retry(pauses)
+            .adjust(|failure, pause| pause.map(|pause| failure.retry_after().unwrap_or(pause)))
+            .await;
+        match answer {
+            Ok(response) => accepted(request, response).await,
+            Err(Failure::Busy(response)) => accepted(request, *response).await,
+            Err(Failure::Broken(error)) => Err(request.unreachable(error)),
         }
-        let last = self.send(request).await.map_err(|error| request.unreachable(error))?;
-        accepted(request, last).await
     }
 
     async fn send(&self, request: &Request) -> Result<reqwest::Response, reqwest::Error> {
@@ -188,6 +194,23 @@ impl Http {
             Some((kind, body)) => self.client.post(&request.url).header("content-type", *kind).body(body.clone()),
         };
         request.headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, value)).send().await
+    }
+}
+
+/// A try that is worth another one.
+enum Failure {
+    /// The server answers that it cannot now.
+    Busy(Box<reqwest::Response>),
+    /// There was no answer.
+    Broken(reqwest::Error),
+}
+
+impl Failure {
+    /// Seconds of `Retry-After`, within reason.
+    fn retry_after(&self) -> Option<Duration> {
+        let Self::Busy(response) = self else { return None };
+        let seconds = response.headers().get("retry-after")?.to_str().ok()?.parse().ok()?;
+        Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
     }
 }
 
@@ -216,12 +239,6 @@ async fn accepted(request: &Request, response: reqwest::Response) -> Result<reqw
         Err(error) => request.redacted(&format!("why cannot be read: {}", root_cause(&error.without_url()))),
     };
     Err(SourceError::Refused { code, detail })
-}
-
-/// Seconds of `Retry-After`, within reason.
-fn asked_wait(response: &reqwest::Response) -> Option<Duration> {
-    let seconds = response.headers().get("retry-after")?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds).min(LONGEST_WAIT))
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, which mail dates are nearly.

@@ -25,10 +25,7 @@ impl Kubernetes {
 
     async fn found(&self, work: &Handed) -> Result<Option<JobId>, EngineError> {
         let label = format!("--selector={LABEL}={}", work.token);
-        let answer = self.client.ask(&["get", "jobs", &label, "--output=name"], &work.options).await?;
-        if !answer.is_done {
-            return Err(self.client.unclear(&answer));
-        }
+        let answer = self.client.answer(&["get", "jobs", &label, "--output=name"], &work.options).await?;
         let text = answer.text();
         Ok(text
             .lines()
@@ -52,12 +49,7 @@ impl Kubernetes {
     async fn described(&self, work: &Handed, job: &JobId) -> Result<JobStatus, EngineError> {
         let found = self.get(&["get", "job", &job.0, "--ignore-not-found", "--output=json"], work).await?;
         let Some(found) = found else {
-            return Ok(JobStatus {
-                state: JobState::Gone,
-                relaunches: None,
-                machine_seconds: None,
-                words: "deleted".to_owned(),
-            });
+            return Ok(JobStatus::gone("deleted"));
         };
         let pods = self.get(&["get", "pods", &format!("--selector={}", of_job(job)), "--output=json"], work).await?;
         let unsaid = || EngineError::Unclear {
@@ -68,24 +60,21 @@ impl Kubernetes {
     }
 
     async fn get(&self, arguments: &[&str], work: &Handed) -> Result<Option<Value>, EngineError> {
-        let answer = self.client.ask(arguments, &work.options).await?;
-        if !answer.is_done {
-            return Err(self.client.unclear(&answer));
-        }
+        let answer = self.client.answer(arguments, &work.options).await?;
         if answer.text().trim().is_empty() {
             return Ok(None);
         }
-        serde_json::from_slice(&answer.out)
+        serde_json::from_slice(&answer.stdout)
             .map(Some)
             .map_err(|error| EngineError::Unclear { engine: ENGINE, detail: error.to_string() })
     }
 
-    async fn said(&self, work: &Handed, job: &JobId, node: u32) -> Result<Vec<u8>, EngineError> {
+    async fn read_logs(&self, work: &Handed, job: &JobId, node: u32) -> Result<Vec<u8>, EngineError> {
         let selector = format!("--selector={},batch.kubernetes.io/job-completion-index={node}", of_job(job));
         let answer = self.client.ask(&["logs", &selector, "--tail=-1"], &work.options).await?;
         let has_not_begun =
-            ["waiting to start", "No resources found", "not found"].iter().any(|words| answer.talk.contains(words));
-        if answer.is_done || has_not_begun { Ok(answer.out) } else { Err(self.client.unclear(&answer)) }
+            ["waiting to start", "No resources found", "not found"].iter().any(|words| answer.stderr.contains(words));
+        if answer.is_done || has_not_begun { Ok(answer.stdout) } else { Err(self.client.unclear(&answer)) }
     }
 
     async fn stopped(&self, work: &Handed, job: &JobId) -> Result<(), EngineError> {
@@ -94,11 +83,7 @@ impl Kubernetes {
             things.push(format!("service/{}", job.0));
         }
         for thing in &things {
-            let answer =
-                self.client.ask(&["delete", thing, "--ignore-not-found", "--wait=false"], &work.options).await?;
-            if !answer.is_done {
-                return Err(self.client.unclear(&answer));
-            }
+            self.client.answer(&["delete", thing, "--ignore-not-found", "--wait=false"], &work.options).await?;
         }
         Ok(())
     }
@@ -180,7 +165,7 @@ impl Engine for Kubernetes {
     }
 
     fn logs<'a>(&'a self, work: &'a Handed, job: &'a JobId, node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
-        Box::pin(self.said(work, job, node))
+        Box::pin(self.read_logs(work, job, node))
     }
 
     fn stop<'a>(&'a self, work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>> {

@@ -16,12 +16,12 @@ const CENTS_OF_A_DOLLAR: i128 = 100;
 
 #[derive(Debug, Deserialize)]
 pub struct Types {
-    data: BTreeMap<String, Row>,
+    data: BTreeMap<String, TypeRow>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Row {
+struct TypeRow {
     instance_type: Machine,
     regions_with_capacity_available: Vec<Region>,
 }

@@ -36,13 +36,13 @@ pub struct DataCenter {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GpuTypes {
-    pub gpu_types: Rows<Row>,
+    pub gpu_types: Rows<GpuTypeRow>,
 }
 
 /// A GPU, its price, and what a data centre has of it in machines of one to eight.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Row {
+pub struct GpuTypeRow {
     id: String,
     memory_in_gb: Value,
     secure_cloud: bool,
@@ -63,7 +63,7 @@ struct Lowest {
     stock_status: Value,
 }
 
-impl Row {
+impl GpuTypeRow {
     /// Machines of this GPU that are in the catalog, with what the data centre says of each.
     fn machines(&self, listing: &mut Listing) -> Vec<(InstanceId, u16, Option<&Lowest>)> {
         let most = self.max_gpu_count_secure_cloud.as_u64().unwrap_or(0);
@@ -82,7 +82,7 @@ fn for_all(price_of_one: &Value, gpus: u16) -> Result<UsdPerHour, String> {
 }
 
 /// What a data centre has: at the list price, and at the floor of the auction for what may be taken away again.
-pub fn list(rows: &Rows<Row>, data_center: &str, listing: &mut Listing) {
+pub fn list(rows: &Rows<GpuTypeRow>, data_center: &str, listing: &mut Listing) {
     listing.unreadable(data_center, rows.unreadable);
     for row in &rows.read {
         for (instance, gpus, lowest) in row.machines(listing) {
@@ -110,7 +110,7 @@ pub fn list(rows: &Rows<Row>, data_center: &str, listing: &mut Listing) {
 }
 
 /// What no data centre has, at its list price. To be called with all data centres read.
-pub fn list_sold_out(rows: &Rows<Row>, listing: &mut Listing) {
+pub fn list_sold_out(rows: &Rows<GpuTypeRow>, listing: &mut Listing) {
     for row in &rows.read {
         for (instance, gpus, _) in row.machines(listing) {
             if !listing.has(instance, Purchase::OnDemand) {

@@ -29,7 +29,7 @@ impl Skypilot {
         match serde_json::from_str(&text[from..]) {
             Ok(jobs) if answer.is_done => Ok(jobs),
             // Before the first job there is no controller to ask.
-            _ if answer.talk.contains("No in-progress managed jobs")
+            _ if answer.stderr.contains("No in-progress managed jobs")
                 || text.contains("No in-progress managed jobs") =>
             {
                 Ok(Vec::new())
@@ -76,15 +76,7 @@ impl Skypilot {
     async fn described(&self, work: &Handed, job: &JobId) -> Result<JobStatus, EngineError> {
         let jobs = self.queue().await?;
         let found = jobs.iter().find(|one| one["job_id"].as_u64().is_some_and(|id| id.to_string() == job.0));
-        Ok(found.map_or_else(
-            || JobStatus {
-                state: JobState::Gone,
-                relaunches: None,
-                machine_seconds: None,
-                words: "not in its queue".to_owned(),
-            },
-            |found| read(found, work.nodes),
-        ))
+        Ok(found.map_or_else(|| JobStatus::gone("not in its queue"), |found| read(found, work.nodes)))
     }
 }
 
@@ -142,7 +134,11 @@ impl Engine for Skypilot {
         Box::pin(async move {
             let answer = self.client.ask(&["jobs", "logs", "--no-follow", &job.0], &[]).await?;
             // Its exit code is that of the job.
-            if answer.is_done || !answer.out.is_empty() { Ok(answer.out) } else { Err(self.client.unclear(&answer)) }
+            if answer.is_done || !answer.stdout.is_empty() {
+                Ok(answer.stdout)
+            } else {
+                Err(self.client.unclear(&answer))
+            }
         })
     }
 

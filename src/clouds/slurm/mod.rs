@@ -25,10 +25,7 @@ impl Slurm {
 
     async fn found(&self, work: &Handed) -> Result<Option<JobId>, EngineError> {
         let client = self.client("squeue");
-        let answer = client.ask(&["--me", "--noheader", "--states=all", "--format=%i|%k"], &[]).await?;
-        if !answer.is_done {
-            return Err(client.unclear(&answer));
-        }
+        let answer = client.answer(&["--me", "--noheader", "--states=all", "--format=%i|%k"], &[]).await?;
         let mark = mark(work);
         let jobs = answer.text();
         let job = jobs.lines().filter_map(|line| line.trim().split_once('|')).find(|(_, comment)| *comment == mark);
@@ -44,7 +41,7 @@ impl Slurm {
         let answer = client.run(&["--parsable", &comment, &output], &work.options, &work.text, SLOW).await?;
         if !answer.is_done {
             // sbatch gives up by itself where the controller is away, and then nothing was queued or nobody knows.
-            let is_away = answer.talk.contains("Unable to contact") || answer.talk.contains("timed out");
+            let is_away = answer.stderr.contains("Unable to contact") || answer.stderr.contains("timed out");
             return Err(if is_away { client.unclear(&answer) } else { client.refused(&answer) });
         }
         let text = answer.text();
@@ -61,16 +58,11 @@ impl Slurm {
         if answer.is_done && answer.text().contains("JobState=") {
             return Ok(of_scontrol(&answer.text()));
         }
-        if !answer.talk.contains("Invalid job id") {
+        if !answer.stderr.contains("Invalid job id") {
             return Err(client.unclear(&answer));
         }
         // The controller forgets jobs minutes after their end (MinJobAge); a cluster with accounting does not.
-        let gone = JobStatus {
-            state: JobState::Gone,
-            relaunches: None,
-            machine_seconds: None,
-            words: "forgotten by Slurm".to_owned(),
-        };
+        let gone = JobStatus::gone("forgotten by Slurm");
         let format = "--format=State,ElapsedRaw,NNodes";
         let arguments = ["--noheader", "--parsable2", "--allocations", "--duplicates", "--jobs", &job.0, format];
         match self.client("sacct").ask(&arguments, &[]).await {
@@ -178,7 +170,7 @@ impl Engine for Slurm {
             let client = self.client("scancel");
             let answer = client.ask(&[&job.0], &[]).await?;
             let is_over =
-                answer.talk.contains("Invalid job id") || answer.talk.contains("already completing or completed");
+                answer.stderr.contains("Invalid job id") || answer.stderr.contains("already completing or completed");
             if answer.is_done || is_over { Ok(()) } else { Err(client.unclear(&answer)) }
         })
     }

@@ -21,13 +21,13 @@ const MIB_OF_A_GIB: f64 = 1024.0;
 
 #[derive(Debug, Deserialize)]
 pub struct Bundles {
-    pub offers: Rows<Row>,
+    pub offers: Rows<Bundle>,
 }
 
 /// A machine for rent. Prices are for all its GPUs and an hour, without disk.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Row {
+pub struct Bundle {
     id: Value,
     gpu_name: String,
     num_gpus: Value,
@@ -47,7 +47,7 @@ pub struct Row {
     rented: Value,
 }
 
-impl Row {
+impl Bundle {
     fn is_for_rent(&self) -> bool {
         self.id.is_u64()
             && self.rentable != false
@@ -79,9 +79,9 @@ impl Row {
 }
 
 /// The cheapest sound machine for each number of each GPU in each country, with its id.
-pub fn list(rows: &Rows<Row>, listing: &mut Listing) {
+pub fn list(rows: &Rows<Bundle>, listing: &mut Listing) {
     listing.unreadable("vast", rows.unreadable);
-    let for_rent: Vec<&Row> = rows.read.iter().filter(|row| row.is_for_rent()).collect();
+    let for_rent: Vec<&Bundle> = rows.read.iter().filter(|row| row.is_for_rent()).collect();
     for row in for_rent.iter().filter(|row| row.is_sound()) {
         let memory_gb = row.gpu_ram.as_f64().map(|mib| mib / MIB_OF_A_GIB);
         let Some(gpus) = row.num_gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).filter(|gpus| *gpus > 0)

@@ -1,12 +1,12 @@
 //! Orders of a gang: one machine after the other, repeated until the answer is clear, and given back where nobody waits for it.
 
+use crate::controller::events::{Action, Choice, Order};
+use crate::controller::phase::{Gang, Next, Open, Phase, Which};
+use crate::controller::rental::Rental;
 use crate::controller::{Controller, FIRST_PAUSE, STRAYS};
-use crate::events::{Action, Choice, Order};
-use crate::launch_error::LaunchError;
-use crate::machine::{Machine, MachineId};
 use crate::names;
-use crate::phase::{Gang, Next, Open, Phase, Which};
-use crate::rental::Rental;
+use crate::ports::launch_error::LaunchError;
+use crate::ports::machine::{Machine, MachineId};
 use gpuplan_spot::policy::reason::Reason;
 use gpuplan_units::UsdPerHour;
 
@@ -56,14 +56,14 @@ impl Controller {
     pub(super) fn create(&mut self, now: f64, gang: Gang, mut open: Open, actions: &mut Vec<Action>) {
         if now > gang.since + self.terms.gang_limit {
             actions.push(Action::Say(format!(
-                "not all {} machines came in time; those that did are given back",
+                "not all {} machines arrived in time; those that did are released",
                 self.terms.nodes
             )));
             if let Which::Spot(pool) = gang.which {
                 self.watch.failed(pool);
             }
             let refusal = LaunchError::Capacity { code: "incomplete gang".to_owned() };
-            self.blocks.refused(&self.choice(gang.which).pool.clone(), &refusal, now);
+            self.refusals.refused(&self.choice(gang.which).pool.clone(), &refusal, now);
             self.unclear_until = self.unclear_until.max(now + STRAYS);
             self.end_all(now, Next::Choose, actions);
             return;
@@ -95,7 +95,7 @@ impl Controller {
             Err(LaunchError::Unclear { code }) if open.tries < MOST_TRIES => {
                 let pause = (FIRST_PAUSE * 2_f64.powi(open.tries as i32 - 1)).min(LONGEST_PAUSE);
                 actions.push(Action::Say(format!(
-                    "{}: no clear answer ({code}), asking again in {pause:.0} s",
+                    "{}: no clear answer ({code}), retrying in {pause:.0} s",
                     open.order.choice.pool
                 )));
                 self.unclear_until = now + STRAYS;
@@ -112,7 +112,7 @@ impl Controller {
             return self.order(now, gang, actions);
         }
         let choice = self.choice(gang.which).clone();
-        self.blocks.gave(&choice.pool);
+        self.refusals.gave(&choice.pool);
         if let Which::Spot(pool) = gang.which {
             self.last_pool = Some(pool);
         }
@@ -142,11 +142,11 @@ impl Controller {
         }
         // Six calls without a clear answer say as much as none to be had.
         let unclear = LaunchError::Capacity { code: "no clear answer".to_owned() };
-        self.blocks.refused(pool, if matches!(error, LaunchError::Unclear { .. }) { &unclear } else { error }, now);
+        self.refusals.refused(pool, if matches!(error, LaunchError::Unclear { .. }) { &unclear } else { error }, now);
         if let Which::Spot(index) = gang.which {
             self.watch.failed(index);
             for other in 0..self.terms.spot.len() {
-                if self.blocks.until(&self.terms.spot[other].pool, now).is_some() {
+                if self.refusals.until(&self.terms.spot[other].pool, now).is_some() {
                     self.watch.failed(other);
                 }
             }
@@ -186,7 +186,7 @@ impl Controller {
         if self.rentals.add(Rental {
             machine: machine.clone(),
             rate: choice.rate,
-            rule: choice.rule,
+            minimum_seconds: choice.minimum_seconds,
             since,
             until: None,
         }) {

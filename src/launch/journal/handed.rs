@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::engine::{Handed, JobId};
 use crate::journal::{Journal, JournalError, time};
+use crate::ports::engine::{Handed, JobId};
 
 /// A run on an engine as the journal knows it.
 #[derive(Clone, Debug)]

@@ -109,7 +109,7 @@ impl FreshAndOutdated {
 /// Terms for which a cloud has answered lately among what was asked for. There, older prices are listed with a mark and not
 /// recommended; elsewhere they are all there is.
 fn answered_terms(market: &Market, kept: &[OfferId], limits: &Limits) -> BTreeSet<Purchase> {
-    let Some(now) = limits.now.filter(|_| !limits.accept_stale) else { return BTreeSet::new() };
+    let Some(now) = limits.now.filter(|_| !limits.offers.accept_stale) else { return BTreeSet::new() };
     let is_answer =
         |offer: &&Offer| matches!(offer.quote.origin, Origin::Live | Origin::Cached) && !offer.is_stale(now);
     kept.iter().map(|id| market.offer(*id)).filter(is_answer).map(|offer| offer.purchase).collect()

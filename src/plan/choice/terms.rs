@@ -4,7 +4,7 @@ use crate::candidate::Plan;
 use crate::context::Context;
 use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
-use crate::limits::{Limits, PurchaseChoice};
+use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use crate::money::price::price;
 use crate::money::pricer::Pricer;
 use crate::money::run_price::{settle, spot_job};
@@ -58,7 +58,9 @@ pub fn compare(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan) -> Vec
 
 /// `None`: not sold this way.
 fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &Way) -> Option<Terms> {
-    let limits = Limits { purchase: way.choice, ..pricer.context.limits.clone() };
+    let limits = pricer.context.limits;
+    let filter = OfferFilter { purchase: way.choice, ..limits.offers.clone() };
+    let limits = Limits { offers: filter, ..limits.clone() };
     let context = Context { limits: &limits, ..pricer.context };
     let (world, pricer) = (context.world, Pricer::new(context));
     let instance = world.hardware.instance(best.instance);

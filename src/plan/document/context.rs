@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use crate::context::World;
 use crate::document::words::Words;
-use gpuplan_workload::Workload;
 use gpuplan_workload::file::WorkloadFile;
+use gpuplan_workload::{Assumption, Workload};
 
 /// A question and what its answer rests on.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct Context<'a> {
     /// As it was asked, flags included.
     pub file: &'a WorkloadFile,
     /// What nobody said.
-    pub assumed: &'a [String],
+    pub assumed: &'a [Assumption],
     /// The moment of the answer.
     pub now: Timestamp,
     /// Of the catalog of machines and models.

@@ -8,6 +8,7 @@ use crate::document::plans::RecordedPlan;
 use crate::document::processing::ProcessingRecord;
 use crate::document::reading::OptionalGroup;
 use crate::document::record::PlanRecord;
+use crate::document::remark::Remark;
 use crate::money::phases::Total;
 use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
 
@@ -40,9 +41,15 @@ pub struct PhaseRecord {
     /// What else is worth knowing, as sentences.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// The notes with their figures, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Remark>,
     /// What nobody said and was assumed, as sentences.
     #[serde(default)]
     pub assumed: Vec<String>,
+    /// The same with figures, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<Remark>,
 }
 
 /// All phases together. Their percentiles are added, which is too wide where the phases do not err together.

@@ -11,13 +11,14 @@ use crate::document::plans::Plans;
 use crate::document::processing::ProcessingRecord;
 use crate::document::reading::{optional_group, read};
 use crate::document::refused::RejectionRecord;
+use crate::document::remark::{Remark, sentences};
 use crate::document::words::Words;
-use crate::document::workload::{InputsRecord, stated};
+use crate::document::workload::{InputsRecord, assumptions, stated};
 use crate::processing::answer::{ProcessingPlan, ProcessingSet};
 use gpuplan_estimate::processing::cpu_seconds;
 use gpuplan_units::{Bytes, Seconds};
-use gpuplan_workload::Processing;
 use gpuplan_workload::file::WorkloadFile;
+use gpuplan_workload::{Assumption, Processing};
 
 /// The whole answer of `gpuplan plan` for data processing: the fields of a plan document that have a meaning for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +70,9 @@ pub struct ProcessingWorkload {
     /// What nobody said and was assumed, as sentences.
     #[serde(default)]
     pub assumed: Vec<String>,
+    /// The same with figures, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<Remark>,
     /// The workload file with all flags, without keys that nobody gave.
     pub file: Map<String, Value>,
 }
@@ -127,7 +131,7 @@ pub struct ProcessingContext<'a> {
     /// As it was asked, flags included.
     pub file: &'a WorkloadFile,
     /// What nobody said.
-    pub assumed: &'a [String],
+    pub assumed: &'a [Assumption],
     /// What else is worth knowing.
     pub notes: &'a [String],
     /// The moment of the answer.
@@ -167,6 +171,7 @@ impl ProcessingDocument {
 impl ProcessingWorkload {
     fn new(context: &ProcessingContext) -> Self {
         let work = context.work;
+        let assumptions = assumptions(context.assumed, context.words);
         Self {
             name: work.name.clone(),
             task: ProcessingTask::Processing,
@@ -177,7 +182,8 @@ impl ProcessingWorkload {
                 writes_bytes: work.writes,
                 shard_seconds: work.shard,
             },
-            assumed: context.assumed.to_vec(),
+            assumed: sentences(&assumptions),
+            assumptions,
             file: stated(context.file),
         }
     }

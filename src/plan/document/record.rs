@@ -16,7 +16,7 @@ use crate::candidate::{Plan, plan_id};
 use crate::document::context::Context;
 use crate::document::plans::RecordedPlan;
 use crate::document::reading::{Misread, optional_group, read};
-use crate::document::remark::Remark;
+use crate::document::remark::{Remark, sentences};
 use crate::document::words::Words;
 use crate::explanation::{Advice, Reason};
 use cost::CostRecord;
@@ -137,7 +137,6 @@ impl Explanation {
     pub(super) fn new(reasons: &[Reason], advice: &[Advice], words: &dyn Words) -> Self {
         let reasons: Vec<Remark> = reasons.iter().map(|one| Remark::new(one, words.reason(one))).collect();
         let suggestions: Vec<Remark> = advice.iter().map(|one| Remark::new(one, words.advice(one))).collect();
-        let sentences = |remarks: &[Remark]| remarks.iter().map(|remark| remark.sentence.clone()).collect();
         Self { because: sentences(&reasons), reasons, advice: sentences(&suggestions), suggestions }
     }
 }

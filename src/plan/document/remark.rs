@@ -4,6 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// Sentences without their figures, as people read them.
+pub(super) fn sentences(remarks: &[Remark]) -> Vec<String> {
+    remarks.iter().map(|remark| remark.sentence.clone()).collect()
+}
+
 /// Something that is said, for programs and for people: `{"kind": "...", figures, "sentence": "..."}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Remark {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::choice::plan;
 use crate::context::World;
 use crate::document::{
-    AnyDocument, AnyPlan, Context, DocumentError, Explanation, InputsRecord, PhaseRecord, PhasesRecord, PlanDocument,
+    AnyDocument, AnyPlan, Context, DocumentError, Explanation, InputsRecord, PhasesRecord, PlanDocument,
     ProcessingContext, ProcessingDocument, TermsOutcome, TermsRecord, TotalRecord, Words,
 };
 use crate::explanation::{Advice, Reason, Rejection, Warning};
@@ -23,14 +23,17 @@ use gpuplan_estimate::Correction;
 use gpuplan_hardware::Hardware;
 use gpuplan_market::Market;
 use gpuplan_units::{Bytes, Hours, Usd};
-use gpuplan_workload::Models;
 use gpuplan_workload::file::WorkloadFile;
 use gpuplan_workload::profile::{Cause, Finding, Mended, Rule};
+use gpuplan_workload::{Assumption, Models};
 
 /// Names in place of sentences, which are made elsewhere.
 struct Names;
 
 impl Words for Names {
+    fn assumption(&self, assumption: &Assumption) -> String {
+        format!("{assumption:?}")
+    }
     fn reason(&self, reason: &Reason) -> String {
         format!("{reason:?}")
     }
@@ -175,12 +178,7 @@ fn the_fields_that_only_some_plans_have_are_among_the_examples() {
 #[test]
 fn phases_with_and_without_gpus_survive() {
     let (work, train) = (processing(), lora());
-    let phase = |name: &str, document: AnyDocument| {
-        let (recommendation, notes) = document.into_phase();
-        let (hands_over_bytes, deadline_hours) = (Some(Bytes(2e10)), Some(Hours(40.0)));
-        let assumed = vec!["seed=7".to_owned()];
-        PhaseRecord { name: name.to_owned(), hands_over_bytes, deadline_hours, recommendation, notes, assumed }
-    };
+    let phase = |name: &str, document: AnyDocument| document.into_phase(name, Some(Bytes(2e10)), Some(Hours(40.0)));
     let phases = vec![
         phase("prepare", AnyDocument::Processing(Box::new(work))),
         phase("train", AnyDocument::Gpu(Box::new(train.clone()))),

@@ -6,9 +6,12 @@ use crate::input::staging::StagingLimit;
 use crate::money::bill::Basis;
 use crate::spot::promise::Promise;
 use crate::training::what_if::Unpriced;
+use gpuplan_workload::Assumption;
 
 /// One sentence, or part of one, for each thing that a plan document says to people.
 pub trait Words {
+    /// What was taken where nobody said anything.
+    fn assumption(&self, assumption: &Assumption) -> String;
     /// Why a plan is recommended.
     fn reason(&self, reason: &Reason) -> String;
     /// What to do to run a plan well.

@@ -7,12 +7,13 @@ use serde_json::{Map, Value};
 use crate::document::context::Context;
 use crate::document::error::DocumentError;
 use crate::document::reading::read;
-use crate::document::remark::Remark;
+use crate::document::remark::{Remark, sentences};
+use crate::document::words::Words;
 use gpuplan_estimate::OwnRun;
 use gpuplan_estimate::constants::Fitted;
 use gpuplan_units::{Hours, Seconds};
 use gpuplan_workload::file::WorkloadFile;
-use gpuplan_workload::{Load, Precision, Serving, StoredFormat, Task};
+use gpuplan_workload::{Assumption, Load, Precision, Serving, StoredFormat, Task};
 
 /// What an answer rests on: hashes of catalog, prices and measurements, and the seed of all draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -132,6 +133,7 @@ impl InputsRecord {
 impl WorkloadRecord {
     pub(super) fn new(context: &Context) -> Self {
         let workload = context.workload;
+        let assumptions = assumptions(context.assumed, context.words);
         Self {
             name: workload.name.clone(),
             model: workload.model.name.clone(),
@@ -141,8 +143,8 @@ impl WorkloadRecord {
             sequence_length: workload.training.sequence_length,
             global_batch: workload.training.global_batch,
             serving: workload.serving.as_ref().map(AskedServing::new),
-            assumed: context.assumed.to_vec(),
-            assumptions: Vec::new(),
+            assumed: sentences(&assumptions),
+            assumptions,
             file: stated(context.file),
         }
     }
@@ -167,6 +169,11 @@ impl AskedServing {
             availability: serving.availability,
         }
     }
+}
+
+/// What nobody said, in words and figures.
+pub(super) fn assumptions(assumed: &[Assumption], words: &dyn Words) -> Vec<Remark> {
+    assumed.iter().map(|one| Remark::new(one, words.assumption(one))).collect()
 }
 
 /// What was said and nothing else: keys that nobody gave are left out.

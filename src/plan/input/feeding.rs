@@ -29,8 +29,8 @@ fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, ste
         nodes,
     };
     // Runs beside each other share the host.
-    let beside = f64::from(Packing::new(workload.sweep.as_ref(), machine.node.devices()).side_by_side);
-    let samples = step.setting.global_batch * beside / f64::from(nodes);
+    let side_by_side = f64::from(Packing::new(workload.sweep.as_ref(), machine.node.devices()).side_by_side);
+    let samples = step.setting.global_batch * side_by_side / f64::from(nodes);
     let demand =
         Demand { model: &workload.model, training: &workload.training, data, samples, passes: passes(workload) };
     Feeding::new(&feeder, &demand)

@@ -2,17 +2,21 @@
 
 pub mod cloud_names;
 pub mod error;
+pub mod offer_filter;
 pub mod policy;
+pub mod purchase_choice;
 
 pub use cloud_names::cloud;
 pub use error::LimitsError;
+pub use offer_filter::OfferFilter;
+pub use purchase_choice::PurchaseChoice;
 
 use jiff::{Timestamp, civil};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::policy::Policy;
-use gpuplan_hardware::{CloudId, GpuSelector, Hardware};
+use gpuplan_hardware::{GpuSelector, Hardware};
 use gpuplan_units::{Hours, Usd};
 use gpuplan_workload::file::LimitsSection;
 
@@ -26,31 +30,6 @@ pub enum Objective {
     Time,
     /// Least product of cost and time.
     Balanced,
-}
-
-/// Which terms are allowed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PurchaseChoice {
-    /// On-demand and spot.
-    #[default]
-    Any,
-    OnDemand,
-    /// Spot alone; a deadline is kept with the stated confidence, without a promise.
-    Spot,
-    /// Spot, and on-demand in the same region when the deadline calls.
-    SpotWithFallback,
-    /// Also one- and three-year promises.
-    Commitment,
-    /// Blocks of days that are paid for in advance.
-    CapacityBlock,
-}
-
-impl PurchaseChoice {
-    /// Only spot offers are looked at.
-    pub fn is_spot(self) -> bool {
-        matches!(self, Self::Spot | Self::SpotWithFallback)
-    }
 }
 
 /// Certainty with which limits are kept where nothing is said.
@@ -73,24 +52,15 @@ pub struct Limits {
     pub seed: u64,
     /// Of all machines together, an hour.
     pub max_price_per_hour: Option<Usd>,
-    pub clouds: Vec<CloudId>,
-    pub regions: Vec<String>,
-    pub gpus: Vec<GpuSelector>,
-    /// Only this instance type; `explain` looks closer at one.
-    pub instance_type: Option<String>,
+    pub offers: OfferFilter,
     pub objective: Objective,
     /// What an hour sooner is worth: the least cost is that of machines and waiting together.
     pub value_of_time: Usd,
-    pub purchase: PurchaseChoice,
     pub max_nodes: Option<u32>,
-    /// Offers with a suspicion may be recommended.
-    pub include_suspect: bool,
     /// Rules of the house.
     pub policy: Option<Policy>,
     /// When the plan is made, for capacity that ends on a day.
     pub now: Option<Timestamp>,
-    /// Stale offers may be recommended even where the clouds answered for others.
-    pub accept_stale: bool,
     /// Several machines may be joined by a network that GPUs cannot use directly.
     pub allow_slow_network: bool,
 }
@@ -104,18 +74,12 @@ impl Default for Limits {
             confidence: CONFIDENCE,
             seed: 0,
             max_price_per_hour: None,
-            clouds: Vec::new(),
-            regions: Vec::new(),
-            gpus: Vec::new(),
-            instance_type: None,
+            offers: OfferFilter::default(),
             objective: Objective::default(),
             value_of_time: Usd::ZERO,
-            purchase: PurchaseChoice::default(),
             max_nodes: None,
-            include_suspect: false,
             policy: None,
             now: None,
-            accept_stale: false,
             allow_slow_network: false,
         }
     }
@@ -133,21 +97,25 @@ impl Limits {
             deadline: section.deadline.as_deref().map(|text| deadline(text, now)).transpose()?,
             budget,
             max_price_per_hour: max_price,
-            clouds: section.clouds.iter().map(|name| cloud(name, hardware)).collect::<Result<_, _>>()?,
-            regions: section.regions.clone(),
-            gpus: section
-                .gpus
-                .iter()
-                .flat_map(|text| text.split(';'))
-                .map(|text| GpuSelector::parse(text, hardware))
-                .collect::<Result<_, _>>()?,
+            offers: OfferFilter {
+                clouds: section.clouds.iter().map(|name| cloud(name, hardware)).collect::<Result<_, _>>()?,
+                regions: section.regions.clone(),
+                gpus: section
+                    .gpus
+                    .iter()
+                    .flat_map(|text| text.split(';'))
+                    .map(|text| GpuSelector::parse(text, hardware))
+                    .collect::<Result<_, _>>()?,
+                instance_type: None,
+                purchase: choice("purchase", section.purchase.as_deref())?,
+                include_suspect: section.include_suspect.unwrap_or(false),
+                accept_stale: false,
+            },
             confidence: section.confidence.as_deref().map(confidence).transpose()?.unwrap_or(CONFIDENCE),
             value_of_time: value_of_time.unwrap_or_default(),
             objective: choice("objective", section.objective.as_deref())?,
-            purchase: choice("purchase", section.purchase.as_deref())?,
             max_nodes: section.max_nodes.map(nodes).transpose()?,
             now: Some(now),
-            include_suspect: section.include_suspect.unwrap_or(false),
             allow_slow_network: section.allow_slow_network.unwrap_or(false),
             ..Self::default()
         })
@@ -162,7 +130,7 @@ impl Limits {
     pub fn node_counts(&self) -> Vec<u32> {
         let most = self.node_limit();
         let mut counts: Vec<u32> = NODE_COUNTS.into_iter().filter(|count| *count <= most).collect();
-        let ranges = self.gpus.iter().filter_map(GpuSelector::count);
+        let ranges = self.offers.gpus.iter().filter_map(GpuSelector::count);
         for exact in ranges.filter(|range| range.start() == range.end()) {
             for devices in [1, 2, 4, 8, 16] {
                 let nodes = exact.start() / devices;

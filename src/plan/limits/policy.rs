@@ -1,5 +1,7 @@
 //! `Policy`: what the house allows, from `policy.toml`. Each rule knows its line, so that a refusal can point at it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -23,7 +25,7 @@ pub struct Policy {
     /// Names, zone ids, or beginnings of them.
     pub regions: Option<Rule<Vec<String>>>,
     pub gpus: Option<Rule<Vec<GpuSelector>>>,
-    /// Words of the contract.
+    /// Terms, such as `on-demand` and `spot`.
     pub purchases: Option<Rule<Vec<String>>>,
     /// Of all machines of a run together.
     pub max_usd_per_hour: Option<Rule<Usd>>,
@@ -81,23 +83,39 @@ pub enum PolicyError {
     Invalid { line: usize, key: &'static str, detail: String },
 }
 
-#[derive(Default, Deserialize)]
+/// The keys of `policy.toml`: rules of the organisation. A key that is absent allows everything.
+#[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Section {
+pub struct PolicyFile {
+    /// Clouds that may be rented from.
+    #[schemars(with = "Option<Vec<String>>")]
     clouds: Option<Spanned<Vec<String>>>,
+    /// Regions and zones, or beginnings of their names.
+    #[schemars(with = "Option<Vec<String>>")]
     regions: Option<Spanned<Vec<String>>>,
+    /// GPUs, such as `H100` or `A100-80GB:8`.
+    #[schemars(with = "Option<Vec<String>>")]
     gpus: Option<Spanned<Vec<String>>>,
+    /// Terms of the purchase, such as `on-demand` and `spot`.
+    #[schemars(with = "Option<Vec<String>>")]
     purchases: Option<Spanned<Vec<String>>>,
+    /// Dollars an hour for all machines of a run together.
+    #[schemars(with = "Option<Amount>")]
     max_usd_per_hour: Option<Spanned<Amount>>,
+    /// Dollars for a run, with 90 % certainty.
+    #[schemars(with = "Option<Amount>")]
     max_p90_usd: Option<Spanned<Amount>>,
+    /// Tags that everything rented must have.
+    #[schemars(with = "Option<Vec<String>>")]
     required_tags: Option<Spanned<Vec<String>>>,
-    /// Of changes and budgets (`budget::guardrail`), not of a plan.
+    /// Limits on a change, for `diff` and `budget` alone: `max_increase_usd`, `max_increase_percent`, `max_total_p90_usd`.
     #[serde(rename = "guardrail")]
+    #[schemars(with = "Option<BTreeMap<String, Amount>>")]
     _guardrail: Option<serde::de::IgnoredAny>,
 }
 
-/// Money as text is exact; a bare number is read as it is written.
-#[derive(Deserialize)]
+/// An amount of money: text is exact, a bare number is read as it is written.
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Amount {
     Text(String),
@@ -110,7 +128,7 @@ const PURCHASES: [&str; 7] =
 
 impl Policy {
     pub fn read(text: &str, hardware: &Hardware) -> Result<Self, PolicyError> {
-        let section: Section =
+        let section: PolicyFile =
             toml::from_str(text).map_err(|error| PolicyError::Syntax(error.to_string().trim_end().to_owned()))?;
         let reader = Reader { text };
         Ok(Self {

@@ -4,7 +4,7 @@ use crate::money::bill::{Basis, Bill, BillItem, BillLine, HOURS_PER_MONTH, MACHI
 use crate::money::side_charges::{Rate, SideCharges};
 use crate::training::run::RunTime;
 use gpuplan_market::Offer;
-use gpuplan_units::{BillingRule, Bytes, Usd};
+use gpuplan_units::{Bytes, MINIMUM_BILLED_SECONDS, Usd, billed_seconds};
 
 /// Checkpoints kept in the bucket: the newest and the one before, in case the newest is torn.
 const CHECKPOINTS_KEPT: f64 = 2.0;
@@ -58,7 +58,7 @@ impl BillInput<'_> {
     /// `None` if a figure is beyond counting.
     pub fn bill(&self, used: &UsedHours) -> Option<Bill> {
         let nodes = f64::from(self.nodes);
-        let working = BillingRule::PER_SECOND.billed_seconds(used.working * 3600.0) / 3600.0;
+        let working = billed_seconds(used.working * 3600.0, MINIMUM_BILLED_SECONDS) / 3600.0;
         let elapsed = working + (used.elapsed - used.working);
         let mut lines = Vec::with_capacity(6);
         let rate = self.offer.quote.rate.times(1);

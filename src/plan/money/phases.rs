@@ -22,8 +22,8 @@ pub struct Total {
 
 impl Total {
     pub fn of(phases: &[Taken]) -> Self {
-        let hours = |of: fn(&Quantiles<f64>) -> f64| phases.iter().map(|phase| of(&phase.hours)).sum();
-        let cost = |of: fn(&Quantiles<Usd>) -> Usd| phases.iter().map(|phase| of(&phase.cost)).sum();
+        let hours = |figure: fn(&Quantiles<f64>) -> f64| phases.iter().map(|phase| figure(&phase.hours)).sum();
+        let cost = |figure: fn(&Quantiles<Usd>) -> Usd| phases.iter().map(|phase| figure(&phase.cost)).sum();
         Self {
             run_hours: Quantiles {
                 expected: hours(|hours| hours.expected),

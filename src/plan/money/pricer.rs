@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
 use crate::input::feeding::reads_from_afar;
-use crate::limits::{Limits, PurchaseChoice};
+use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use crate::money::side_charges::SideCharges;
 use crate::normal::deviations;
 use gpuplan_hardware::InstanceId;
@@ -121,13 +121,13 @@ fn machine_in_region(offer: &Offer) -> MachineInRegion {
 fn fallbacks(context: Context) -> HashMap<MachineInRegion, OfferId> {
     let Context { world, limits, .. } = context;
     // On-demand is sold by region: who names a zone for spot may fall back to its region.
-    let is_named =
-        |offer: &&Offer| offer.place.zone_id.as_deref().is_some_and(|id| limits.regions.iter().any(|name| name == id));
+    let is_named = |offer: &&Offer| limits.offers.names_zone(&offer.place);
     let of_zones = world.market.offers().iter().filter(is_named).map(|offer| offer.place.region.to_string());
-    let mut regions: Vec<String> = limits.regions.iter().cloned().chain(of_zones).collect();
+    let mut regions: Vec<String> = limits.offers.regions.iter().cloned().chain(of_zones).collect();
     regions.sort();
     regions.dedup();
-    let firm = Limits { purchase: PurchaseChoice::OnDemand, regions, ..limits.clone() };
+    let filter = OfferFilter { purchase: PurchaseChoice::OnDemand, regions, ..limits.offers.clone() };
+    let firm = Limits { offers: filter, ..limits.clone() };
     let mut fallbacks = HashMap::new();
     for id in world.market.offer_ids() {
         let offer = world.market.offer(id);

@@ -142,7 +142,7 @@ fn outlook(pricer: &Pricer, id: OfferId, offer: &Offer) -> Result<Option<Outlook
     if !is_spot(offer) {
         return Ok(None);
     }
-    let fallback = match (pricer.context.limits.purchase, pricer.context.limits.deadline) {
+    let fallback = match (pricer.context.limits.offers.purchase, pricer.context.limits.deadline) {
         (PurchaseChoice::SpotWithFallback, None) => return Err(Rejection::NoDeadline),
         (PurchaseChoice::Spot, _) | (_, None) => None,
         _ => Some(pricer.on_demand_like(offer).ok_or(Rejection::NoFallback)?),
@@ -203,8 +203,9 @@ fn bill_input<'b>(priced: &'b PricedOffer, offer: &'b Offer, nodes: u32, run: &R
 /// Falling back is worth its trouble, unless it was asked for.
 fn check_fallback(pricer: &Pricer, offer: &Offer, run: &RunTime, outlook: Option<&Outlook>) -> Result<(), Rejection> {
     let Context { world, limits, .. } = pricer.context;
-    let fallback =
-        outlook.and_then(|outlook| outlook.fallback).filter(|_| limits.purchase != PurchaseChoice::SpotWithFallback);
+    let fallback = outlook
+        .and_then(|outlook| outlook.fallback)
+        .filter(|_| limits.offers.purchase != PurchaseChoice::SpotWithFallback);
     let Some(fallback) = fallback.map(|id| world.market.offer(id)) else { return Ok(()) };
     if run.work.expected < spot::LEAST_STARTS * run.changeover.0 {
         return Err(Rejection::TooShortForSpot { work_hours: Hours(run.work.expected), start_hours: run.changeover });

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
     use crate::choice::plan;
     use crate::context::World;
-    use crate::limits::{Limits, PurchaseChoice};
+    use crate::limits::{Limits, OfferFilter, PurchaseChoice};
     use gpuplan_estimate::Correction;
     use gpuplan_hardware::Hardware;
     use gpuplan_market::{Offer, Origin};
@@ -36,16 +36,16 @@ mod tests {
     use gpuplan_workload::Models;
     use gpuplan_workload::file::WorkloadFile;
 
-    fn at(text: &str) -> Timestamp {
+    fn time(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
     #[test]
     fn a_spot_quote_is_good_for_an_hour_and_another_for_thirty_days() {
         let quote =
-            Quote { rate: UsdPerHour::default(), origin: Origin::Live, observed_at: at("2026-07-20T00:00:00Z") };
-        assert_eq!(fresh_until(Purchase::Spot, &quote), at("2026-07-20T01:00:00Z"));
-        assert_eq!(fresh_until(Purchase::OnDemand, &quote), at("2026-08-19T00:00:00Z"));
+            Quote { rate: UsdPerHour::default(), origin: Origin::Live, observed_at: time("2026-07-20T00:00:00Z") };
+        assert_eq!(fresh_until(Purchase::Spot, &quote), time("2026-07-20T01:00:00Z"));
+        assert_eq!(fresh_until(Purchase::OnDemand, &quote), time("2026-08-19T00:00:00Z"));
         assert_eq!(fresh_until(Purchase::OnDemand, &Quote { observed_at: Timestamp::MAX, ..quote }), Timestamp::MAX);
     }
 
@@ -69,7 +69,7 @@ mod tests {
             WorkloadFile::parse("model.preset = \"llama-3.1-8b\"\ntraining = { task = \"lora\", tokens = \"10M\" }\n")
                 .unwrap();
         let workload = file.resolve(&Models::embedded().unwrap(), None).unwrap().workload;
-        let (now, hours) = (at("2026-12-01T00:00:00Z"), SignedDuration::from_hours);
+        let (now, hours) = (time("2026-12-01T00:00:00Z"), SignedDuration::from_hours);
         for (days, until) in [(10, now + hours(1)), (40, now - hours(10 * 24))] {
             let seen = |offer: &Offer| {
                 let observed_at = if offer.purchase == Purchase::Spot { now } else { now - hours(days * 24) };
@@ -80,10 +80,9 @@ mod tests {
             let market = market.merged(offers, &hardware);
             let purchase = PurchaseChoice::SpotWithFallback;
             let limits = Limits {
-                purchase,
+                offers: OfferFilter { purchase, accept_stale: true, ..OfferFilter::default() },
                 deadline: Some(Hours(48.0)),
                 now: Some(now),
-                accept_stale: true,
                 ..Limits::default()
             };
             let set =

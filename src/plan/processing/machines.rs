@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
-use crate::limits::{Limits, PurchaseChoice};
+use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use gpuplan_hardware::{Hardware, Host};
 use gpuplan_market::{Availability, HostOffer, Market, Offer, Place, Purchase, Quote, RiskEvidence, Signal, Suspicion};
 
@@ -91,7 +91,8 @@ impl<'a> WorkOffers<'a> {
     pub fn with_gpu(hardware: &'a Hardware, market: &'a Market, limits: &Limits, place: Option<&str>) -> Self {
         let mut found = Self { offers: market.offers().len(), ..Self::default() };
         // Which GPU stands idle is nobody's wish.
-        let limits = Limits { gpus: Vec::new(), ..limits.clone() };
+        let filter = OfferFilter { gpus: Vec::new(), ..limits.offers.clone() };
+        let limits = Limits { offers: filter, ..limits.clone() };
         for offer in market.offers().iter().filter(|offer| offer.purchase.is_by_the_hour() && offer.owned.is_none()) {
             let instance = hardware.instance(offer.instance);
             let is_known = instance.vcpus > 0 && offer.availability != Availability::SoldOut;
@@ -120,15 +121,14 @@ impl<'a> WorkOffers<'a> {
 /// As `refuse_offer`, for a machine that has no GPU to be asked for. Machines that are lost are replaced, so falling back to
 /// on-demand is no way to buy of its own here: both are looked at.
 fn refuse(rented: &Rented, sold_as: gpuplan_hardware::SoldAs, limits: &Limits) -> Option<Rejection> {
-    let region_named = limits.regions.iter().any(|region| rented.place.region.starts_with(region.as_str()));
-    let zone_named = rented.place.zone_id.as_deref().is_some_and(|zone| limits.regions.iter().any(|name| name == zone));
-    if !limits.clouds.is_empty() && !limits.clouds.contains(rented.host.cloud) {
+    let filter = &limits.offers;
+    if !filter.clouds.is_empty() && !filter.clouds.contains(rented.host.cloud) {
         return Some(Rejection::OtherCloud);
     }
-    if !limits.regions.is_empty() && !region_named && !zone_named {
+    if !filter.regions.is_empty() && !filter.names_region(rented.place) && !filter.names_zone(rented.place) {
         return Some(Rejection::OtherRegion);
     }
-    let is_asked = match limits.purchase {
+    let is_asked = match filter.purchase {
         PurchaseChoice::Any | PurchaseChoice::Commitment | PurchaseChoice::SpotWithFallback => {
             rented.purchase.is_by_the_hour()
         }
@@ -156,7 +156,7 @@ fn refuse(rented: &Rented, sold_as: gpuplan_hardware::SoldAs, limits: &Limits) -
     rented
         .suspicions
         .first()
-        .filter(|_| !limits.include_suspect)
+        .filter(|_| !filter.include_suspect)
         .map(|suspicion| Rejection::SuspectPrice { suspicion: *suspicion })
 }
 
@@ -173,19 +173,22 @@ mod tests {
             found.kept.iter().map(|offer| (offer.region(), offer.purchase)).collect::<Vec<_>>()
         };
         assert!(names(&Limits::default()).len() > 10);
-        let frankfurt = Limits {
+        let within = |offers: OfferFilter| Limits { offers, ..Limits::default() };
+        let frankfurt = within(OfferFilter {
             regions: vec!["eu-central-1".to_owned()],
             purchase: PurchaseChoice::OnDemand,
-            ..Limits::default()
-        };
+            ..OfferFilter::default()
+        });
         assert!(
             names(&frankfurt).iter().all(|(place, terms)| place == "aws/eu-central-1" && *terms == Purchase::OnDemand)
         );
         assert_eq!(names(&frankfurt).len(), 3);
-        assert!(names(&Limits { purchase: PurchaseChoice::CapacityBlock, ..Limits::default() }).is_empty());
+        let blocks = OfferFilter { purchase: PurchaseChoice::CapacityBlock, ..OfferFilter::default() };
+        assert!(names(&within(blocks)).is_empty());
         // A price in a region where nobody saw the machine is not taken unasked.
-        let africa = Limits { regions: vec!["africa-south1".to_owned()], ..Limits::default() };
-        assert!(names(&africa).is_empty() && !names(&Limits { include_suspect: true, ..africa }).is_empty());
+        let africa = OfferFilter { regions: vec!["africa-south1".to_owned()], ..OfferFilter::default() };
+        assert!(names(&within(africa.clone())).is_empty());
+        assert!(!names(&within(OfferFilter { include_suspect: true, ..africa })).is_empty());
     }
 
     #[test]

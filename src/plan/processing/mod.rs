@@ -24,7 +24,7 @@ use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{ChargeKind, Market, Purchase};
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::evidence::assumed_availability;
-use gpuplan_units::{Band, BillingRule, Hours, Quantiles, Seconds, Usd};
+use gpuplan_units::{Band, Hours, MINIMUM_BILLED_SECONDS, Quantiles, Seconds, Usd, billed_seconds};
 use gpuplan_workload::{Processing, Storage};
 
 /// Plans shown between the cheapest and the fastest.
@@ -47,7 +47,7 @@ pub fn plan<'a>(hardware: &'a Hardware, market: &'a Market, work: &Processing, l
         candidates: plans.len(),
         ..ProcessingSet::default()
     };
-    (set.frontier, set.alternatives) = shown(plans, limits);
+    (set.frontier, set.alternatives) = frontier_and_alternatives(plans, limits);
     set.rejected = refused.lines();
     if let Some(best) = &set.recommendation {
         let hosts = WorkOffers::with_gpu(hardware, market, limits, work.place.as_deref()).kept;
@@ -156,7 +156,7 @@ impl<'a> Case<'a> {
             is_unverified: false,
             is_upper_bound: false,
         };
-        let working = BillingRule::PER_SECOND.billed_seconds((start() + work) * 3600.0) / 3600.0;
+        let working = billed_seconds((start() + work) * 3600.0, MINIMUM_BILLED_SECONDS) / 3600.0;
         let mut lines = vec![BillLine::new(BillItem::Machines, working * count, MACHINE_HOUR, rate, basis)?];
         if let Some(losses) = losses {
             let lost = work * (losses.stretch - 1.0);
@@ -236,7 +236,7 @@ fn cheapest(plans: Vec<ProcessingPlan>) -> Option<ProcessingPlan> {
 }
 
 /// What nothing beats in both cost and time; and of every other machine type the plan that would be recommended.
-fn shown<'a>(
+fn frontier_and_alternatives<'a>(
     mut plans: Vec<ProcessingPlan<'a>>,
     limits: &Limits,
 ) -> (Vec<ProcessingPlan<'a>>, Vec<ProcessingPlan<'a>>) {
@@ -265,11 +265,15 @@ fn shown<'a>(
 mod tests {
     use super::*;
     use crate::explanation::Reason;
-    use crate::limits::PurchaseChoice;
+    use crate::limits::{OfferFilter, PurchaseChoice};
     use gpuplan_workload::file::WorkloadFile;
 
     const LARGE: &str = "[data]\nkind = \"jpeg\"\nfiles = \"shards\"\nsize = \"15TB\"\nsamples = 128116700\nplace = \"gcp/us-central1\"\n\
         [processing]\nwrites = \"17TB\"\n";
+
+    fn within(offers: OfferFilter) -> Limits {
+        Limits { offers, ..Limits::default() }
+    }
 
     fn with(text: &str, limits: &Limits, check: impl Fn(&ProcessingSet)) {
         let hardware = Hardware::embedded().unwrap();
@@ -285,8 +289,8 @@ mod tests {
             assert!(best.on.gpu.is_none());
             assert_eq!(best.bill.total(), best.cost.expected);
             assert!(best.cost.p90 > best.cost.expected && best.hours.p90 > best.hours.expected);
-            let beside = set.on_gpu_machines.as_ref().unwrap();
-            assert!(beside.on.gpu.is_some() && beside.cost.expected > best.cost.expected);
+            let on_gpus = set.on_gpu_machines.as_ref().unwrap();
+            assert!(on_gpus.on.gpu.is_some() && on_gpus.cost.expected > best.cost.expected);
             assert!(
                 set.reasons.iter().any(|reason| matches!(reason, Reason::OnGpuMachines { .. })),
                 "{:?}",
@@ -324,20 +328,20 @@ mod tests {
 
     #[test]
     fn what_is_lost_with_a_machine_is_its_shard() {
-        let spot = Limits { purchase: PurchaseChoice::Spot, ..Limits::default() };
+        let spot = within(OfferFilter { purchase: PurchaseChoice::Spot, ..OfferFilter::default() });
         let stretch = std::cell::Cell::new(0.0);
         with(LARGE, &spot, |set| stretch.set(set.recommendation.as_ref().unwrap().losses.unwrap().stretch));
         with(&LARGE.replace("writes", "shard = \"4h\"\nwrites"), &spot, |set| {
             let losses = set.recommendation.as_ref().unwrap().losses.unwrap();
             assert!(losses.stretch > stretch.get() && stretch.get() > 1.0, "{losses:?}");
         });
-        let firm = Limits { purchase: PurchaseChoice::OnDemand, ..Limits::default() };
+        let firm = within(OfferFilter { purchase: PurchaseChoice::OnDemand, ..OfferFilter::default() });
         with(LARGE, &firm, |set| assert!(set.recommendation.as_ref().unwrap().losses.is_none()));
     }
 
     #[test]
     fn samples_that_leave_their_cloud_are_paid_for() {
-        let elsewhere = Limits { clouds: vec![CloudId::new("aws")], ..Limits::default() };
+        let elsewhere = within(OfferFilter { clouds: vec![CloudId::new("aws")], ..OfferFilter::default() });
         with(LARGE, &elsewhere, |set| {
             let best = set.recommendation.as_ref().unwrap();
             let egress = best.bill.lines.iter().find(|line| line.item == BillItem::Egress).unwrap();
@@ -348,8 +352,8 @@ mod tests {
             assert_eq!(set.recommendation.as_ref().unwrap().on.region(), "gcp/us-central1");
         });
         // The same cloud elsewhere is no gift either; where nobody says in which region they lie, it is not counted.
-        let oregon =
-            Limits { clouds: vec![CloudId::new("gcp")], regions: vec!["us-west1".to_owned()], ..Limits::default() };
+        let (clouds, regions) = (vec![CloudId::new("gcp")], vec!["us-west1".to_owned()]);
+        let oregon = within(OfferFilter { clouds, regions, ..OfferFilter::default() });
         let egress = |set: &ProcessingSet| {
             set.recommendation.as_ref().unwrap().bill.lines.iter().any(|line| line.item == BillItem::Egress)
         };

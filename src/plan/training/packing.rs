@@ -60,17 +60,17 @@ mod tests {
     #[test]
     fn a_run_sees_its_cards_and_no_others() {
         let hardware = Hardware::embedded().unwrap();
-        let of = |name: &str| {
+        let node = |name: &str| {
             hardware.instance_ids().map(|id| hardware.instance(id)).find(|found| found.name == name).unwrap().node
         };
-        let eight = of("p5.48xlarge");
+        let eight = node("p5.48xlarge");
         let one = part(&eight, Some(&sweep("1"))).unwrap();
         assert_eq!((one.devices(), one.link, one.gpu_memory), (1, GpuLink::Single, eight.gpu_memory));
         let two = part(&eight, Some(&sweep("2"))).unwrap();
         assert_eq!((two.devices(), two.link), (2, eight.link));
         let half = part(&eight, Some(&sweep("1/2"))).unwrap();
         assert!((half.card_share() - 0.5).abs() < 1e-9 && (half.gpu_memory.0 * 2.0 - eight.gpu_memory.0).abs() < 1.0);
-        assert!(part(&of("p5.4xlarge"), Some(&sweep("2"))).is_err());
+        assert!(part(&node("p5.4xlarge"), Some(&sweep("2"))).is_err());
         assert_eq!(part(&eight, None), Ok(eight));
     }
 

@@ -4,6 +4,7 @@ use crate::explanation::Rejection;
 use crate::training::search::best_setting;
 use gpuplan_estimate::{Curve, Machine, MeasuredGpu, StepEstimate, Subject, WorkClass};
 use gpuplan_hardware::{GpuId, Hardware, NodeShape};
+use gpuplan_units::Seconds;
 use gpuplan_workload::Workload;
 use gpuplan_workload::profile::{Cause, Mended, OperatorClass, Operators, Profile, StepTimes};
 
@@ -53,13 +54,37 @@ fn without_faults(profile: &Profile) -> f64 {
     })
 }
 
+/// What a profile says of its GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfiledCorrection {
+    /// Corrects the estimate; its `reasons` are still empty, since they are the notes in words.
+    pub gpu: MeasuredGpu,
+    pub notes: Vec<ProfileNote>,
+}
+
+/// What the comparison of a profile with the estimate found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProfileNote {
+    /// A whole step on the profiled machines.
+    Step { profile: String, on: String, measured: Seconds, estimated: Seconds },
+    /// A share of the step is the fault of the profiled machine, and is not carried over to others.
+    MachineFault { share: f64 },
+    /// No trace tells the classes of work apart: each is taken as so many times as long.
+    NoTrace { ratio: f64 },
+    /// One class of work, of a step.
+    WorkClass { class: WorkClass, measured: Seconds, estimated: Seconds },
+    /// A class that is so far off that another work was measured; it is left out.
+    TooFarOff { class: WorkClass, ratio: f64 },
+}
+
 /// Compares a profile with the estimate of `workload` on the profiled machines: `nodes` of `shape`.
-pub fn measured(
+pub fn correction_from(
     profile: &Profile,
     workload: &Workload,
     hardware: &Hardware,
-    (shape, nodes): (&NodeShape, u32),
-) -> Result<MeasuredGpu, UnusableProfile> {
+    shape: &NodeShape,
+    nodes: u32,
+) -> Result<ProfiledCorrection, UnusableProfile> {
     let gpu = hardware.gpu(shape.gpu);
     let subject = Subject::new(&workload.model, &workload.training, Machine::new(gpu, shape));
     let on = format!("{} x {}", shape.devices() * nodes, gpu.name);
@@ -68,57 +93,57 @@ pub fn measured(
         outcome.map_err(|misfit| UnusableProfile::DoesNotRun { on: on.clone(), why: Rejection::from(misfit) })?;
     let step = profile.step.as_ref().ok_or(UnusableProfile::NoSteps)?;
     let left = without_faults(profile);
-    let spread = step.spread_seconds / step.median_seconds;
+    let spread = relative_spread(step);
     let (seconds, estimated) = (step.median_seconds * left, expected.time.total);
-    let mut reasons = vec![format!(
-        "profile of `{}`: a step took {} on {on}, {} were estimated",
-        profile.of,
-        milliseconds(step.median_seconds),
-        milliseconds(estimated)
-    )];
+    let mut notes = vec![ProfileNote::Step {
+        profile: profile.of.clone(),
+        on: on.clone(),
+        measured: Seconds(step.median_seconds),
+        estimated: Seconds(estimated),
+    }];
     if left < 1.0 {
-        reasons.push(format!(
-            "of that, {:.0} % are the fault of the profiled machine (see the findings) and are not carried over to others",
-            (1.0 - left) * 100.0
-        ));
+        notes.push(ProfileNote::MachineFault { share: 1.0 - left });
     }
     let classes = profile.operators.as_ref().filter(|operators| operators.devices > 0);
-    let curves = match classes {
-        Some(operators) => by_class(operators, step, &expected, (left, spread), &mut reasons),
+    let curves: Vec<Curve> = match classes {
+        Some(operators) => {
+            let found = by_class(operators, step, &expected, left);
+            notes.extend(found.iter().map(|class| class.note.clone()));
+            found.into_iter().filter_map(|class| class.curve).collect()
+        }
         None => {
             let whole = |class| Some(Curve::flat(class, seconds / estimated, spread.hypot(WHOLE_STEP))?.of_run());
-            let curves: Vec<Curve> = WorkClass::ALL.into_iter().filter_map(whole).collect();
-            reasons.push(format!(
-                "no trace tells the classes of work apart: each is taken as x {:.2}",
-                seconds / estimated
-            ));
-            curves
+            notes.push(ProfileNote::NoTrace { ratio: seconds / estimated });
+            WorkClass::ALL.into_iter().filter_map(whole).collect()
         }
     };
     if curves.is_empty() {
         return Err(UnusableProfile::OtherWorkload { measured: seconds, expected: estimated, on });
     }
-    Ok(MeasuredGpu { id: gpu.id.clone(), architecture: gpu.architecture, curves, host: None, reasons })
+    let (id, architecture, reasons) = (gpu.id.clone(), gpu.architecture, Vec::new());
+    Ok(ProfiledCorrection { gpu: MeasuredGpu { id, architecture, curves, host: None, reasons }, notes })
 }
 
-/// Each class of work by itself. What is too small, or too far off to be the same work, is left out and said.
-fn by_class(
-    operators: &Operators,
-    step: &StepTimes,
-    expected: &StepEstimate,
-    (left, spread): (f64, f64),
-    reasons: &mut Vec<String>,
-) -> Vec<Curve> {
+/// One class of work: what was found, and the curve that it gives.
+struct ComparedClass {
+    note: ProfileNote,
+    /// `None` where another work was measured.
+    curve: Option<Curve>,
+}
+
+/// Each class of work by itself, but those that are too small. `left`: the share of arithmetic that is not the machine's fault.
+fn by_class(operators: &Operators, step: &StepTimes, expected: &StepEstimate, left: f64) -> Vec<ComparedClass> {
     let time = &expected.time;
+    let spread = relative_spread(step);
     let steps = step.count as f64;
-    let of = |class| operators.seconds(class) / steps;
+    let seconds_a_step = |class| operators.seconds(class) / steps;
     // What input waits for is the program's own and is a finding, no property of the host's launches.
     let waited_for_input = operators.input_wait_seconds.min(operators.gap_seconds);
     let launches = (operators.host_bound_seconds - waited_for_input).max(0.0) / steps;
     let pairs = [
         // A clock that is held down slows arithmetic, and memory hardly.
-        (WorkClass::Compute, of(OperatorClass::Compute) * left, time.matmul + time.attention + time.head),
-        (WorkClass::Memory, of(OperatorClass::Memory), time.elementwise + time.optimizer + time.dequantise),
+        (WorkClass::Compute, seconds_a_step(OperatorClass::Compute) * left, time.matmul + time.attention + time.head),
+        (WorkClass::Memory, seconds_a_step(OperatorClass::Memory), time.elementwise + time.optimizer + time.dequantise),
         (WorkClass::Launch, launches, time.launch),
         (
             WorkClass::Copy,
@@ -126,31 +151,24 @@ fn by_class(
             time.tensor_parallel + time.expert_parallel + time.context_parallel + time.data_parallel,
         ),
     ];
-    let mut curves = Vec::new();
-    for (class, seconds, estimated) in pairs {
-        if seconds.min(estimated) < LEAST_SHARE * time.total {
-            continue;
-        }
+    let is_large = |seconds: f64, estimated: f64| seconds.min(estimated) >= LEAST_SHARE * time.total;
+    let large = pairs.into_iter().filter(|(_, seconds, estimated)| is_large(*seconds, *estimated));
+    let compared = large.map(|(class, seconds, estimated)| {
         let ratio = seconds / estimated;
-        match Curve::flat(class, ratio, spread.hypot(BY_NAME)) {
-            Some(found) => {
-                reasons.push(format!(
-                    "{}: {} a step measured, {} estimated: x {ratio:.2}",
-                    class.word(),
-                    milliseconds(seconds),
-                    milliseconds(estimated)
-                ));
-                curves.push(found.of_run());
-            }
-            None => reasons
-                .push(format!("{}: x {ratio:.2} is too far off to be the same work, and is left out", class.word())),
-        }
-    }
-    curves
+        let curve = Curve::flat(class, ratio, spread.hypot(BY_NAME)).map(Curve::of_run);
+        let note = if curve.is_some() {
+            ProfileNote::WorkClass { class, measured: Seconds(seconds), estimated: Seconds(estimated) }
+        } else {
+            ProfileNote::TooFarOff { class, ratio }
+        };
+        ComparedClass { note, curve }
+    });
+    compared.collect()
 }
 
-fn milliseconds(seconds: f64) -> String {
-    if seconds < 1.0 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+/// How far steps differ from the median one.
+fn relative_spread(step: &StepTimes) -> f64 {
+    step.spread_seconds / step.median_seconds
 }
 
 #[cfg(test)]
@@ -188,7 +206,7 @@ mod tests {
 
     fn found(profile: &Profile) -> Result<MeasuredGpu, UnusableProfile> {
         let hardware = Hardware::embedded().unwrap();
-        measured(profile, &workload(), &hardware, (&shape(&hardware), 1))
+        correction_from(profile, &workload(), &hardware, &shape(&hardware), 1).map(|found| found.gpu)
     }
 
     #[test]

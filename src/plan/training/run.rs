@@ -110,7 +110,7 @@ impl RunInput<'_> {
     pub fn time(&self) -> RunTime {
         let setting = &self.step.setting;
         let steps = self.workload.amount.steps(setting.global_batch, f64::from(self.workload.training.sequence_length));
-        let (rounds, beside) = (f64::from(self.packing.rounds()), f64::from(self.packing.side_by_side));
+        let (rounds, side_by_side) = (f64::from(self.packing.rounds()), f64::from(self.packing.side_by_side));
         let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds / 3600.0);
         let bytes = self.workload.checkpoint.size.unwrap_or_else(|| checkpoint_bytes(self.workload));
         let gpus = f64::from(setting.gpus());
@@ -119,7 +119,7 @@ impl RunInput<'_> {
             * f64::from(self.nodes);
         let stall = Seconds(bytes.0 / gpus / self.machine.gpu.pcie_bandwidth().0);
         // Runs beside each other share the network of the host.
-        let upload = Seconds(bytes.0 * beside / host);
+        let upload = Seconds(bytes.0 * side_by_side / host);
         let mean = Seconds::from(self.interruptions.mean_time());
         let whole = Seconds::from(Hours(training.expected / rounds));
         // No shorter than the upload, or uploads pile up; no longer than the run, which ends with a save.
@@ -130,7 +130,7 @@ impl RunInput<'_> {
         let stretch = |mean| CheckpointPlan::new(stall, Seconds(interval), mean, restart).stretch;
         let start = Hours::from(Seconds(begin)).0;
         let hours = training.map(|hours| start + hours * stretch(mean));
-        let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, Bytes(bytes.0 * beside), stall, host));
+        let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, Bytes(bytes.0 * side_by_side), stall, host));
         // Without a save at the last moment, half an interval and what was still being uploaded are lost.
         let redone =
             if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };

@@ -1,7 +1,6 @@
 //! `Report`: facts in the order in which a reviewer asks for them. HTML, Markdown, CSV and JSON are four ways to write them.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
 
 use crate::format;
 use crate::page::chart::Chart;
@@ -125,35 +124,4 @@ pub fn day_and_time(at: Timestamp) -> String {
 /// `2026-08-02`.
 pub fn day(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d").to_string()
-}
-
-impl Report {
-    /// Charts are left out: their facts are in the tables.
-    pub fn json(&self) -> Value {
-        let key: Vec<Value> =
-            self.key.iter().map(|key| json!({"name": key.name, "value": key.value, "note": key.note})).collect();
-        let sections: Vec<Value> = self.sections.iter().map(Section::json).collect();
-        json!({"version": 1, "title": self.title, "lead": self.lead, "made_at": self.made_at, "key": key, "sections": sections})
-    }
-}
-
-impl Section {
-    fn json(&self) -> Value {
-        let tables: Vec<Value> = self.figures.iter().map(|figure| figure.table.json()).collect();
-        json!({"id": self.id, "heading": self.heading, "text": self.text, "points": self.points, "tables": tables})
-    }
-}
-
-impl Table {
-    fn json(&self) -> Value {
-        let row = |cells: &Vec<Cell>| {
-            let pairs = self.columns.iter().zip(cells).filter(|(_, cell)| !cell.exact.is_empty());
-            Value::Object(
-                pairs
-                    .map(|(column, cell)| (column.key.to_owned(), Value::String(cell.exact.clone())))
-                    .collect::<Map<_, _>>(),
-            )
-        };
-        json!({"id": self.id, "caption": self.caption, "rows": self.rows.iter().map(row).collect::<Vec<_>>()})
-    }
 }

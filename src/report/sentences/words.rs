@@ -8,12 +8,17 @@ use gpuplan_plan::input::staging::StagingLimit;
 use gpuplan_plan::money::bill::Basis;
 use gpuplan_plan::spot::promise::Promise;
 use gpuplan_plan::training::what_if::Unpriced;
+use gpuplan_workload::Assumption;
 
 /// Plan documents in English.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct English;
 
 impl Words for English {
+    fn assumption(&self, assumption: &Assumption) -> String {
+        sentences::assumption::sentence(assumption)
+    }
+
     fn reason(&self, reason: &Reason) -> String {
         sentences::reason::sentence(reason)
     }

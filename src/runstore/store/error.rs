@@ -8,13 +8,13 @@ use object_store::Error;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The user mends the address.
-    #[error("{address} is no store: {detail}")]
+    #[error("`{address}` is not a valid store: {detail}")]
     Address { address: String, detail: String },
     /// Somebody mends the credentials; meanwhile it is tried again.
-    #[error("the store refuses {key}: {detail}")]
+    #[error("the store denies access to {key}: {detail}")]
     Denied { key: String, detail: String },
     /// It is tried again.
-    #[error("the store does not answer for {key}: {detail}")]
+    #[error("the store did not answer for {key}: {detail}")]
     Unavailable { key: String, detail: String },
     /// It was listed and is gone or was cut short.
     #[error("{key} is not in the store")]
@@ -23,11 +23,18 @@ pub enum StoreError {
     #[error("{key} cannot be read: {detail}")]
     Unreadable { key: String, detail: String },
     /// It was listed and is another now.
-    #[error("{key} was changed meanwhile")]
+    #[error("{key} changed in the meantime")]
     Changed { key: String },
     /// The disk of this machine.
     #[error("{path}: {source}")]
     Local { path: String, source: io::Error },
+}
+
+impl StoreError {
+    /// Whether the same request may succeed later: the store was away, or somebody mends the credentials.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Denied { .. })
+    }
 }
 
 pub fn refused(key: &str, error: &Error) -> StoreError {

@@ -238,7 +238,7 @@ impl Store {
     /// to ask again would change nothing.
     pub async fn fetch_file(&self, key: &str, size: u64, to: &Path) -> Result<Sent, StoreError> {
         let local = |source| StoreError::Local { path: to.display().to_string(), source };
-        let mut writing = Writing { file: File::create(to).map_err(local)?, hash: Hash::new(), size: 0 };
+        let mut writing = Writing { file: File::create(to).map_err(local)?, hash: Hash::default(), size: 0 };
         let location = self.at(key);
         let found = self.objects.head(&location).await.map_err(|error| refused(key, &error))?.size;
         if found != size {
@@ -253,7 +253,7 @@ impl Store {
         }
         in_background(to, move || {
             writing.file.sync_all()?;
-            Ok(Sent { sha256: writing.hash.text(), size: writing.size })
+            Ok(Sent { sha256: writing.hash.hex(), size: writing.size })
         })
         .await
     }
@@ -287,10 +287,8 @@ fn client(endpoint: &str) -> ClientOptions {
 
 #[cfg(test)]
 mod tests {
-    use sha2::{Digest, Sha256};
-
     use super::*;
-    use crate::store::hash::hash_file;
+    use crate::store::hash::{hash_file, sha256};
 
     fn wait<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Runtime::new().unwrap().block_on(future)
@@ -324,7 +322,7 @@ mod tests {
             std::fs::write(&from, &bytes).unwrap();
             wait(async {
                 let sent = store.send_file("data/e1/1/a@20b=5.x_y-z", &from).await.unwrap();
-                assert_eq!(sent, Sent { sha256: format!("{:x}", Sha256::digest(&bytes)), size });
+                assert_eq!(sent, Sent { sha256: sha256(&bytes), size });
                 assert_eq!(sent, hash_file(&from).await.unwrap());
                 assert_eq!(store.fetch_file("data/e1/1/a@20b=5.x_y-z", size, &to).await.unwrap(), sent);
                 let listed = store.list("data").await.unwrap();

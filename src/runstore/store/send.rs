@@ -35,9 +35,9 @@ impl Store {
         })
         .await?;
         if (first.len() as u64) < part {
-            let mut hash = Hash::new();
+            let mut hash = Hash::default();
             hash.update(&first);
-            let sent = Sent { sha256: hash.text(), size: first.len() as u64 };
+            let sent = Sent { sha256: hash.hex(), size: first.len() as u64 };
             self.objects
                 .put(&self.at(key), PutPayload::from_bytes(first))
                 .await
@@ -45,7 +45,7 @@ impl Store {
             return Ok(sent);
         }
         let mut upload = self.objects.put_multipart(&self.at(key)).await.map_err(|error| refused(key, &error))?;
-        match send_parts(&mut *upload, reading, first, (key, from)).await {
+        match send_parts(&mut *upload, reading, first, key, from).await {
             Ok(sent) => Ok(sent),
             Err(error) => {
                 // Parts that stay behind cost storage; a store that cannot be reached now is told by its own lifecycle rule.
@@ -61,17 +61,18 @@ async fn send_parts(
     upload: &mut dyn MultipartUpload,
     mut reading: Reading,
     first: Bytes,
-    (key, from): (&str, &Path),
+    key: &str,
+    from: &Path,
 ) -> Result<Sent, StoreError> {
     let (parts, mut arriving) = mpsc::unbounded_channel();
     let (to_hash, to_be_hashed) = channel::<Bytes>();
     let hashing = in_background(from, move || {
-        let (mut hash, mut size) = (Hash::new(), 0);
+        let (mut hash, mut size) = (Hash::default(), 0);
         for block in to_be_hashed {
             hash.update(&block);
             size += block.len() as u64;
         }
-        Ok(Sent { sha256: hash.text(), size })
+        Ok(Sent { sha256: hash.hex(), size })
     });
     let all_read = in_background(from, move || {
         let mut block = first;

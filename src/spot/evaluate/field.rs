@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::availability::AvailabilityModel;
 use crate::policy::semi_markov::Tables;
 use crate::policy::{Limits, Policy, PoolTerms};
-use crate::trace::Trace;
+use crate::simulation::trace::Trace;
 use gpuplan_units::{Usd, UsdPerHour};
 
 /// The on-demand rate of every job: that of the traces' instance type. Only ratios are shown.
@@ -102,14 +102,14 @@ impl Field {
 
 /// Which windows of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum TracePart {
     Early,
     Late,
     #[default]
     Whole,
 }
 
-impl Part {
+impl TracePart {
     pub fn name(self) -> &'static str {
         match self {
             Self::Early => "first half",
@@ -135,7 +135,7 @@ impl Part {
 
 /// A job, in hours.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct JobShape {
     pub work: f64,
     pub deadline: f64,
     pub changeover: f64,
@@ -145,13 +145,13 @@ pub struct Shape {
     pub price_ratio: f64,
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for JobShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.0} h of work in {:.1} h, changeover {} h", self.work, self.deadline, self.changeover)
     }
 }
 
-impl Shape {
+impl JobShape {
     pub fn new(work: f64, deadline: f64, changeover: f64, price_ratio: f64) -> Self {
         Self { work, deadline, changeover, worst: 1.0, price_ratio }
     }
@@ -248,11 +248,11 @@ mod tests {
 
     #[test]
     fn windows_stay_inside_their_part() {
-        assert_eq!(Part::Early.starts(1000, 600.0, 100, 3), [0, 200, 400]);
-        assert_eq!(Part::Late.starts(1000, 600.0, 100, 3), [500, 700, 900]);
-        assert_eq!(Part::Whole.starts(1000, 600.0, 1000, 1), [0]);
-        assert!(Part::Early.starts(1000, 600.0, 501, 3).is_empty());
-        assert_eq!(Part::Early.starts(3895, 600.0, 312, 3), [0, 606, 1213]);
+        assert_eq!(TracePart::Early.starts(1000, 600.0, 100, 3), [0, 200, 400]);
+        assert_eq!(TracePart::Late.starts(1000, 600.0, 100, 3), [500, 700, 900]);
+        assert_eq!(TracePart::Whole.starts(1000, 600.0, 1000, 1), [0]);
+        assert!(TracePart::Early.starts(1000, 600.0, 501, 3).is_empty());
+        assert_eq!(TracePart::Early.starts(3895, 600.0, 312, 3), [0, 606, 1213]);
     }
 
     /// `benchmarks/spot_windows.csv` says which windows the figures of `docs/risk.md` are of.
@@ -262,7 +262,10 @@ mod tests {
         for line in listed.lines().skip(1) {
             let cells: Vec<&str> = line.split(',').collect();
             let [tick, ticks, part, _, deadline, count, firsts] = cells[..] else { panic!("{line}") };
-            let part = [Part::Early, Part::Late, Part::Whole].into_iter().find(|known| known.name() == part).unwrap();
+            let part = [TracePart::Early, TracePart::Late, TracePart::Whole]
+                .into_iter()
+                .find(|known| known.name() == part)
+                .unwrap();
             let (tick, deadline): (f64, f64) = (tick.parse().unwrap(), deadline.parse().unwrap());
             let needed = (deadline * 3600.0 / tick).ceil() as usize;
             let firsts: Vec<usize> = firsts.split_whitespace().map(|first| first.parse().unwrap()).collect();

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evaluate::calibration::{Calibration, calibrate_pairs, calibrate_pools};
-use crate::evaluate::field::{Entrant, Field, Part, Shape};
-use crate::evaluate::score::{Row, Run, rows};
-use crate::trace::Trace;
+use crate::evaluate::field::{Entrant, Field, JobShape, TracePart};
+use crate::evaluate::score::{PolicyScore, Protocol, rows};
+use crate::simulation::trace::Trace;
 
 /// The job shapes of the tables: work, deadline and changeover in hours.
 const SHAPES: [(f64, f64, f64); 3] = [(48.0, 52.0, 0.2), (48.0, 60.0, 0.2), (48.0, 70.0, 0.2)];
@@ -29,7 +29,7 @@ const USUAL_RATIO: f64 = 3.06 / 0.9731;
 pub struct Evaluation {
     pub sections: Vec<Section>,
     pub matrix: Vec<MatrixRow>,
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<PairScore>,
     pub calibration: Vec<Calibration>,
     pub notes: Vec<String>,
 }
@@ -38,7 +38,7 @@ pub struct Evaluation {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Section {
     pub title: String,
-    pub rows: Vec<Row>,
+    pub rows: Vec<PolicyScore>,
 }
 
 /// The default against uniform progress on one shape.
@@ -53,7 +53,7 @@ pub struct MatrixRow {
 
 /// Two zones of one type together, against the mean of the two alone.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Pair {
+pub struct PairScore {
     pub pools: String,
     pub shape: String,
     pub policy: &'static str,
@@ -73,10 +73,10 @@ pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
         if !field.has_other_zones() {
             done.notes.push(format!("{name}: one zone only, so no row has the constants of another zone"));
         }
-        for part in [Part::Early, Part::Late] {
+        for part in [TracePart::Early, TracePart::Late] {
             for (work, deadline, changeover) in SHAPES {
-                let shape = Shape::new(work, deadline, changeover, USUAL_RATIO);
-                let run = Run { windows: WINDOWS, part, ..Run::default() };
+                let shape = JobShape::new(work, deadline, changeover, USUAL_RATIO);
+                let run = Protocol { windows: WINDOWS, part, ..Protocol::default() };
                 push(&mut done, format!("{name}, {}: {shape}", part.name()), &field, &shape, &run, Entrant::ALL, seed);
             }
         }
@@ -85,7 +85,7 @@ pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
         done.pairs.extend(pairs(&field));
         for calibrate in [calibrate_pools, calibrate_pairs] {
             let usual =
-                |(work, deadline, changeover): (f64, f64, f64)| Shape::new(work, deadline, changeover, USUAL_RATIO);
+                |(work, deadline, changeover): (f64, f64, f64)| JobShape::new(work, deadline, changeover, USUAL_RATIO);
             done.calibration.extend(SHAPES.into_iter().filter_map(|shape| calibrate(&field, &usual(shape), seed)));
         }
     }
@@ -96,8 +96,8 @@ fn push(
     done: &mut Evaluation,
     title: String,
     field: &Field,
-    shape: &Shape,
-    run: &Run,
+    shape: &JobShape,
+    run: &Protocol,
     entrants: &[Entrant],
     seed: u64,
 ) {
@@ -113,7 +113,7 @@ fn push(
 fn rough(done: &mut Evaluation, name: &str, field: &Field, seed: u64) {
     let entrants = &[Entrant::UniformProgress, Entrant::SlackReserve, Entrant::Default, Entrant::HeldOut];
     for (work, deadline, changeover) in SHAPES {
-        let shape = Shape { worst: 3.0, ..Shape::new(work, deadline, changeover, USUAL_RATIO) };
+        let shape = JobShape { worst: 3.0, ..JobShape::new(work, deadline, changeover, USUAL_RATIO) };
         let usual = 3600.0 * changeover;
         let mut tail = vec![usual; 10];
         tail[9] = 3.0 * usual;
@@ -122,12 +122,12 @@ fn rough(done: &mut Evaluation, name: &str, field: &Field, seed: u64) {
             ("one start in ten takes 3x", tail),
             ("every start takes 2x", vec![2.0 * usual]),
         ] {
-            let run = Run { windows: WINDOWS, changeovers, ..Run::default() };
+            let run = Protocol { windows: WINDOWS, changeovers, ..Protocol::default() };
             push(done, format!("{name}, reserve 3x, {what}: {shape}"), field, &shape, &run, entrants, seed);
         }
         if field.tick < 600.0 {
-            let shape = Shape::new(work, deadline, changeover, USUAL_RATIO);
-            let run = Run { windows: WINDOWS, probe: 600.0, ..Run::default() };
+            let shape = JobShape::new(work, deadline, changeover, USUAL_RATIO);
+            let run = Protocol { windows: WINDOWS, probe: 600.0, ..Protocol::default() };
             push(done, format!("{name}, probed every 10 min: {shape}"), field, &shape, &run, entrants, seed);
         }
     }
@@ -142,8 +142,8 @@ fn matrix(field: &Field, seed: u64) -> Vec<MatrixRow> {
         for stretch in STRETCHES {
             for changeover in CHANGEOVERS {
                 for ratio in PRICE_RATIOS {
-                    let shape = Shape::new(work, work * stretch, changeover, ratio);
-                    let run = Run { windows: MATRIX_WINDOWS, part: Part::Whole, ..Run::default() };
+                    let shape = JobShape::new(work, work * stretch, changeover, ratio);
+                    let run = Protocol { windows: MATRIX_WINDOWS, part: TracePart::Whole, ..Protocol::default() };
                     let rows = rows(field, &shape, &run, &[Entrant::UniformProgress, Entrant::HeldOut], seed);
                     if let [uniform, default] = rows.as_slice() {
                         let (uniform_progress, windows) = (uniform.mean, default.windows);
@@ -163,15 +163,15 @@ fn matrix(field: &Field, seed: u64) -> Vec<MatrixRow> {
     made
 }
 
-fn pairs(field: &Field) -> Vec<Pair> {
+fn pairs(field: &Field) -> Vec<PairScore> {
     let mut made = Vec::new();
     for (work, deadline, changeover) in &SHAPES[..2] {
-        let shape = Shape::new(*work, *deadline, *changeover, USUAL_RATIO);
+        let shape = JobShape::new(*work, *deadline, *changeover, USUAL_RATIO);
         for (a, b) in field.pairs() {
             for entrant in [Entrant::UniformProgress, Entrant::SlackReserve, Entrant::Default, Entrant::Omniscient] {
                 if let Some((alone, together)) = score::pair(field, (a, b), &shape, entrant, 2 * WINDOWS) {
                     let pools = format!("{} and {}", field.pools[a].name, field.pools[b].name);
-                    made.push(Pair { pools, shape: shape.to_string(), policy: entrant.name(), alone, together });
+                    made.push(PairScore { pools, shape: shape.to_string(), policy: entrant.name(), alone, together });
                 }
             }
         }
@@ -182,8 +182,8 @@ fn pairs(field: &Field) -> Vec<Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::availability::watch::Watch;
     use crate::availability::{AvailabilityModel, Future};
-    use crate::watch::Watch;
     use gpuplan_units::draw::Draws;
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
             })
             .collect();
         let done = evaluate(&traces, 1);
-        let safe = |row: &Row| {
+        let safe = |row: &PolicyScore| {
             !["default", "default, constants of other zones", "slack-reserve"].contains(&row.policy) || row.missed == 0
         };
         assert!(

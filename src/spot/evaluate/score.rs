@@ -4,11 +4,11 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::evaluate::field::{Entrant, Field, Part, Pool, Shape};
-use crate::omniscient::least_cost;
+use crate::availability::watch::Watch;
+use crate::evaluate::field::{Entrant, Field, JobShape, Pool, TracePart};
 use crate::policy::{Limits, Policy};
-use crate::replay::{World, look_back, replay};
-use crate::watch::Watch;
+use crate::simulation::omniscient::least_cost;
+use crate::simulation::replay::{World, look_back, replay};
 use gpuplan_units::draw::Draws;
 
 /// Samples of an interval.
@@ -18,9 +18,9 @@ const FINEST_OPTIMUM: f64 = 300.0;
 
 /// How windows are run. Times in seconds.
 #[derive(Clone, Debug, Default)]
-pub struct Run {
+pub struct Protocol {
     pub windows: usize,
-    pub part: Part,
+    pub part: TracePart,
     /// Between probes; 0: every tick.
     pub probe: f64,
     /// What starts really take; empty: what is expected.
@@ -29,7 +29,7 @@ pub struct Run {
 
 /// One policy. Costs are over those of the work on on-demand machines.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Row {
+pub struct PolicyScore {
     pub policy: &'static str,
     pub windows: usize,
     pub mean: f64,
@@ -57,7 +57,7 @@ struct Score {
 /// Scores by pool; the same windows for every entrant.
 type Scores = Vec<Vec<Score>>;
 
-pub fn rows(field: &Field, shape: &Shape, run: &Run, entrants: &[Entrant], seed: u64) -> Vec<Row> {
+pub fn rows(field: &Field, shape: &JobShape, run: &Protocol, entrants: &[Entrant], seed: u64) -> Vec<PolicyScore> {
     let all: Vec<(Entrant, Scores)> =
         entrants.iter().filter_map(|entrant| Some((*entrant, scores(field, shape, run, *entrant)?))).collect();
     let of = |entrant: Entrant| all.iter().find(|(other, _)| *other == entrant).map(|(_, scores)| scores);
@@ -71,7 +71,7 @@ pub fn rows(field: &Field, shape: &Shape, run: &Run, entrants: &[Entrant], seed:
             costs.sort_by(f64::total_cmp);
             let at = |share: f64| costs[((share * costs.len() as f64).ceil() as usize).clamp(1, costs.len()) - 1];
             let saving = |own: &Scores, base: &Scores| 1.0 - cost(own) / cost(base);
-            Row {
+            PolicyScore {
                 policy: entrant.name(),
                 windows: flat.len(),
                 mean,
@@ -117,7 +117,7 @@ fn resampled(pools: usize, seed: u64, figure: impl Fn(&[usize]) -> f64) -> (f64,
 }
 
 /// `None` where the entrant does not run on every pool, or no window fits.
-fn scores(field: &Field, shape: &Shape, run: &Run, entrant: Entrant) -> Option<Scores> {
+fn scores(field: &Field, shape: &JobShape, run: &Protocol, entrant: Entrant) -> Option<Scores> {
     if entrant == Entrant::Omniscient && field.tick < FINEST_OPTIMUM {
         return None;
     }
@@ -148,8 +148,8 @@ fn score(
     pools: &[&Pool],
     policy: Option<&Policy>,
     limits: &Limits,
-    shape: &Shape,
-    run: &Run,
+    shape: &JobShape,
+    run: &Protocol,
     start: usize,
 ) -> Option<Score> {
     let pools: Vec<&[bool]> = pools.iter().map(|pool| pool.up.as_slice()).collect();
@@ -173,7 +173,7 @@ fn score(
 pub fn pair(
     field: &Field,
     (a, b): (usize, usize),
-    shape: &Shape,
+    shape: &JobShape,
     entrant: Entrant,
     windows: usize,
 ) -> Option<(f64, f64)> {
@@ -182,8 +182,8 @@ pub fn pair(
     }
     let (a, b) = (&field.pools[a], &field.pools[b]);
     let needed = (shape.deadline * 3600.0 / field.tick).ceil() as usize;
-    let starts = Part::Whole.starts(a.up.len(), field.tick, needed, windows);
-    let run = Run::default();
+    let starts = TracePart::Whole.starts(a.up.len(), field.tick, needed, windows);
+    let run = Protocol::default();
     let mean = |pools: &[&Pool]| -> Option<f64> {
         let limits = shape.limits(field.tick, pools.len());
         let policy = entrant.policy(a, &limits, 0);

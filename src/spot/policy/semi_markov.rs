@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::availability::AvailabilityModel;
-use crate::chain::phase;
-use crate::expected_cost::{Start, Table, Terms};
+use crate::availability::chain::phase;
 use crate::policy::reason::Reason;
 use crate::policy::safety::keep_deadline;
 use crate::policy::{Action, Decision, Limits, Observation, State, pools};
+use crate::simulation::expected_cost::{Start, Table, Terms};
 use gpuplan_units::UsdPerHour;
 
 /// A table for each spot rate among the pools of a job.
@@ -41,7 +41,7 @@ impl Tables {
         Self { by_rate: vec![(spot, table)] }
     }
 
-    fn of(&self, limits: &Limits, pool: usize) -> Option<&Table> {
+    fn table(&self, limits: &Limits, pool: usize) -> Option<&Table> {
         let rate = limits.pools.get(pool)?.spot;
         self.by_rate.iter().find(|(of, _)| *of == rate).map(|(_, table)| &**table)
     }
@@ -64,7 +64,7 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
         };
     }
     let pool = best.unwrap_or_else(|| pools::likeliest(observation));
-    let Some(table) = tables.of(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
+    let Some(table) = tables.table(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
     let slack = state.until(limits) - state.left - state.pending;
     let (start, leave) = table.best(state.left + state.pending, slack, phase(&observation.pools[pool]));
     match (state.running, best) {

@@ -22,7 +22,7 @@ use nvml_wrapper_sys::bindings::{nvmlFieldValue_t, nvmlValue_t};
 use crate::counters::nvlink::{KIB, LinkRates};
 use crate::samples::GpuSample;
 
-/// A driver that is asked at a fixed pace, and what it last said of each GPU.
+/// A driver that is queried at a fixed pace, and the last sample of each GPU.
 pub struct NvmlCounters {
     latest: Arc<Mutex<Vec<GpuSample>>>,
     is_over: Arc<AtomicBool>,

@@ -11,7 +11,7 @@ use crate::counters::smi_text::{parse_links, parse_sample, queries, refuses_a_fi
 use crate::samples::GpuSample;
 use gpuplan_workload::profile::Links;
 
-/// A running `nvidia-smi` and what it last said of each GPU.
+/// A running `nvidia-smi` and the last sample of each GPU.
 pub struct Smi {
     child: Arc<Mutex<Running>>,
     latest: Arc<Mutex<Vec<GpuSample>>>,
@@ -96,7 +96,7 @@ const LINK_PACE: Duration = Duration::from_secs(1);
 /// More than any machine's links print.
 const LARGEST_ANSWER: u64 = 1 << 20;
 
-/// Asks until nobody listens any more, or until no GPU tells of a link.
+/// Asks until nobody listens any more, or until no GPU has a link.
 fn watch_links(program: &str, pace: Duration, running: &Mutex<Running>, rates: &Mutex<LinkRates>) {
     let begun = Instant::now();
     while let Some(text) = ask_for_links(program, running) {

@@ -1,5 +1,7 @@
 //! `WorkloadFileError`: why a workload file cannot be used.
 
+use gpuplan_units::names::did_you_mean;
+
 /// Why a workload file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadFileError {
@@ -13,4 +15,12 @@ pub enum WorkloadFileError {
     Conflict { first: String, second: String },
     #[error("`{key}` is missing: {detail}")]
     Missing { key: String, detail: String },
+}
+
+/// The key that serde's message says is unknown, and the known one that was probably meant.
+pub(super) fn unknown_key(message: &str) -> Option<(&str, Option<&str>)> {
+    // `unknown field `a`, expected one of `b`, `c``: the known keys stand in the message.
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let unknown = quoted.next().filter(|_| message.starts_with("unknown field"))?;
+    Some((unknown, did_you_mean(unknown, quoted)))
 }

@@ -73,7 +73,9 @@ impl WorkloadFile {
         let names: Vec<String> = phases.iter().map(|phase| phase.name.clone()).collect();
         phases.into_iter().find(|phase| phase.name == name).ok_or_else(|| match names.as_slice() {
             [] => invalid("--phase", "this workload has no phases"),
-            names => invalid("--phase", format!("`{}` is none of {}", shown(name), names.join(", "))),
+            names => {
+                invalid("--phase", format!("`{}` is not a phase; choose one of {}", shown(name), names.join(", ")))
+            }
         })
     }
 
@@ -153,7 +155,7 @@ clouds = ["gcp"]
         assert_eq!(phases[1].file.name.as_deref(), Some("assistant / train"));
         assert!(phases.iter().all(|phase| phase.file.phase.is_empty()));
         assert_eq!(file.phase("train").unwrap(), phases[1]);
-        assert!(file.phase("x").unwrap_err().to_string().contains("none of explore, train"));
+        assert!(file.phase("x").unwrap_err().to_string().contains("choose one of explore, train"));
         let written = toml::to_string(&file).unwrap();
         assert_eq!(WorkloadFile::parse(&written).unwrap(), file, "{written}");
     }

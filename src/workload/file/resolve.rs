@@ -1,14 +1,21 @@
 //! From what was written to a complete `Workload`, with every default listed beside it.
 
+mod batch;
+mod data;
+mod model;
+pub mod processing;
+pub mod resolved;
+mod serving;
+mod training;
+
 use crate::amount::{Amount, Checkpoint};
-use crate::catalog::Models;
-use crate::file::resolved::{Assumed, Resolved};
+use crate::file::resolve::resolved::Resolved;
 use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, stated_count};
 use crate::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
-use crate::file::{data, network, serving, settings};
+use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
-use crate::sweep::MOST_RUNS;
-use crate::{Sweep, Task, Workload};
+use crate::training::sweep::MOST_RUNS;
+use crate::{Assumption, Sweep, Task, Workload};
 use gpuplan_units::{GpuCount, Hours, Seconds};
 
 impl WorkloadFile {
@@ -20,12 +27,12 @@ impl WorkloadFile {
                 "this is work for machines without GPU: `gpuplan plan` prices it, and nothing else here knows such machines",
             ));
         }
-        let mut assumed = Assumed::default();
-        let network = network::resolve(&self.model, models, read_model, &mut assumed)?;
+        let mut assumed = Vec::new();
+        let network = model::resolve(&self.model, models, read_model, &mut assumed)?;
         if !self.serving.is_empty() {
             return serving::resolve(self, network, assumed);
         }
-        let training = settings::resolve(&self.training, &network, &mut assumed)?;
+        let training = training::resolve(&self.training, &network, &mut assumed)?;
         let amount = amount(&self.training, &self.data, network.model.kind)?;
         let data = data::resolve(&self.data, training.sequence_length, &mut assumed)?;
         let checkpoint = checkpoint(&self.checkpoint, training.task, &mut assumed)?;
@@ -33,10 +40,10 @@ impl WorkloadFile {
         if self.limits.max_nodes == Some(0) {
             return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
         }
-        let name = self.name_or(|| format!("{}-{}", network.model.name, settings::task_word(training.task)))?;
+        let name = self.name_or(|| format!("{}-{}", network.model.name, training::task_word(training.task)))?;
         let workload =
             Workload { name, model: network.model, training, amount, data, checkpoint, sweep, serving: None };
-        Ok(Resolved { workload, assumed: assumed.list() })
+        Ok(Resolved { workload, assumed })
     }
 }
 
@@ -81,13 +88,13 @@ fn epochs(epochs: f64, data: &DataSection, kind: ModelKind) -> Result<Amount, Wo
     }
 }
 
-fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>, WorkloadFileError> {
+fn sweep(section: &SweepSection, assumed: &mut Vec<Assumption>) -> Result<Option<Sweep>, WorkloadFileError> {
     let whole = |key: &str, number: f64| {
         let fits = number.fract() == 0.0 && (1.0..=f64::from(MOST_RUNS)).contains(&number);
         if fits {
             Ok(number as u32)
         } else {
-            Err(invalid(key, format!("`{number}` is no whole number from 1 to {MOST_RUNS}")))
+            Err(invalid(key, format!("`{number}` is not a whole number from 1 to {MOST_RUNS}")))
         }
     };
     let (runs, parallel) =
@@ -102,7 +109,7 @@ fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>,
     let parallel = match parallel {
         Some(parallel) => whole("sweep.parallel", parallel)?,
         None => {
-            assumed.note("sweep.parallel", runs, "not stated: as many as a machine has room for");
+            assumed.push(Assumption::SweepParallel { runs });
             runs
         }
     };
@@ -111,8 +118,9 @@ fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>,
             GpuCount::parse(&text.to_string()).map_err(|error| invalid("sweep.gpus_per_run", error.to_string()))?
         }
         None => {
-            assumed.note("sweep.gpus_per_run", 1, "not stated: a whole card for each run");
-            GpuCount::whole(1)
+            let gpus = GpuCount::whole(1);
+            assumed.push(Assumption::SweepGpusPerRun { gpus });
+            gpus
         }
     };
     if gpus_per_run.as_f64() > 1.0 && gpus_per_run.as_f64().fract() != 0.0 {
@@ -124,7 +132,11 @@ fn sweep(section: &SweepSection, assumed: &mut Assumed) -> Result<Option<Sweep>,
     Ok(Some(Sweep { runs, parallel, gpus_per_run }))
 }
 
-fn checkpoint(section: &CheckpointSection, task: Task, assumed: &mut Assumed) -> Result<Checkpoint, WorkloadFileError> {
+fn checkpoint(
+    section: &CheckpointSection,
+    task: Task,
+    assumed: &mut Vec<Assumption>,
+) -> Result<Checkpoint, WorkloadFileError> {
     let size = section.size.as_deref().map(|text| bytes("checkpoint.size", text)).transpose()?;
     let interval = match section.interval.as_deref().map(str::trim) {
         Some("choose") => None,
@@ -133,14 +145,14 @@ fn checkpoint(section: &CheckpointSection, task: Task, assumed: &mut Assumed) ->
             let refuse = || {
                 invalid(
                     "checkpoint.interval",
-                    format!("`{}` is not `choose` or a time up to a year, such as 30m or 2h", shown(text)),
+                    format!("`{}` is not a valid duration; try 30m or 2h (a year at most), or `choose`", shown(text)),
                 )
             };
             Some(Seconds::from(hours.ok_or_else(refuse)?))
         }
         None => {
             if task.has_optimizer() {
-                assumed.note("checkpoint.interval", "choose", "the cheapest for the risk of the machines");
+                assumed.push(Assumption::CheckpointInterval);
             }
             None
         }

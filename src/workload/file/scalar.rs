@@ -79,25 +79,25 @@ pub(super) fn plain_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<O
 }
 
 /// A list of names, or one text with commas.
-pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    Ok(optional_words(deserializer)?.unwrap_or_default())
+pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(optional_names(deserializer)?.unwrap_or_default())
 }
 
 /// Names as a file may write them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a list of names, such as [\"aws\", \"gcp\"]")]
-pub(super) enum Words {
+pub(super) enum Names {
     /// One text, with commas between the names.
     One(String),
     Many(Vec<String>),
 }
 
-pub(super) fn optional_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    Ok(Option::<Words>::deserialize(deserializer)?.map(|words| match words {
-        Words::One(text) => {
+pub(super) fn optional_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    Ok(Option::<Names>::deserialize(deserializer)?.map(|words| match words {
+        Names::One(text) => {
             text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
         }
-        Words::Many(words) => words,
+        Names::Many(words) => words,
     }))
 }
 
@@ -147,7 +147,7 @@ pub(super) fn count(key: &str, scalar: Option<&Scalar>) -> Result<Option<f64>, W
 pub(super) fn stated_count(key: &str, scalar: &Scalar) -> Result<f64, WorkloadFileError> {
     let text = scalar.to_string();
     let refuse =
-        |_| invalid(key, format!("`{}` is not a count above zero, such as 1T, 300B, 15M or 8.03e9", shown(&text)));
+        |_| invalid(key, format!("`{}` is not a valid count above zero; try 1T, 300B, 15M or 8.03e9", shown(&text)));
     parse_count(&text).map(settled).map_err(refuse)
 }
 
@@ -181,7 +181,7 @@ where
 /// An amount of data with its unit.
 pub(super) fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
     let bytes = Bytes::parse(text)
-        .map_err(|_| invalid(key, format!("`{}` is not an amount of data, such as 500GB or 1.5TiB", shown(text))))?;
+        .map_err(|_| invalid(key, format!("`{}` is not a valid amount of data; try 500GB or 1.5TiB", shown(text))))?;
     if bytes.0 > 0.0 && bytes.0 <= LARGEST_BYTES {
         Ok(bytes)
     } else {
@@ -201,7 +201,7 @@ pub(super) fn not_among(key: &str, text: &str, known: &[&str]) -> WorkloadFileEr
     let text = shown(text);
     let near =
         did_you_mean(&text, known.iter().copied()).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-    invalid(key, format!("`{text}` is not known, choose among {}{near}", known.join(", ")))
+    invalid(key, format!("`{text}` is not known; choose one of {}{near}", known.join(", ")))
 }
 
 /// Keeps the words that an enumeration knows.
@@ -229,7 +229,7 @@ impl serde::de::Error for Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::precision::Precision;
+    use crate::training::precision::Precision;
     use proptest::prelude::*;
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         let error = choice::<Precision>("training.precision", Some("fp-8")).unwrap_err().to_string();
         assert_eq!(
             error,
-            "`training.precision`: `fp-8` is not known, choose among fp32, tf32, fp16, amp-fp16, bf16, pure-bf16, fp8, mxfp8, nvfp4; \
+            "`training.precision`: `fp-8` is not known; choose one of fp32, tf32, fp16, amp-fp16, bf16, pure-bf16, fp8, mxfp8, nvfp4; \
              did you mean `fp8`?"
         );
     }

@@ -3,146 +3,203 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::file::scalar::{Scalar, Words, optional_words, plain_text, switch_or_rate, switch_or_rate_schema, words};
+use crate::file::scalar::{Names, Scalar, names, optional_names, plain_text, switch_or_rate, switch_or_rate_schema};
 
 /// A named model, a `config.json`, or sizes; sizes beside a named model replace its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSection {
+    /// Name of a model that the catalog knows, such as `llama-3.1-8b`.
     pub preset: Option<String>,
     /// Path of a Hugging Face `config.json`.
     pub config: Option<String>,
     /// Path of a `model.safetensors.index.json` beside `config`.
     pub index: Option<String>,
+    /// Family of a model that is described by its sizes: decoder, encoder, encdec, moe, moe-encdec or vit.
     pub kind: Option<String>,
+    /// Number of parameters, such as `8.03B`; else counted from the sizes.
     pub parameters: Option<Scalar>,
+    /// Transformer layers; of an encoder-decoder, those of the decoder.
     pub layers: Option<Scalar>,
+    /// Layers of the encoder of an encoder-decoder.
     pub encoder_layers: Option<Scalar>,
+    /// Width of the residual stream.
     pub hidden: Option<Scalar>,
+    /// Attention heads.
     pub heads: Option<Scalar>,
+    /// Heads of keys and values, fewer than `heads` for grouped-query attention.
     pub kv_heads: Option<Scalar>,
+    /// Width of an attention head; else `hidden` over `heads`.
     pub head_dim: Option<Scalar>,
+    /// Width of the feed-forward block.
     pub ffn_hidden: Option<Scalar>,
+    /// Tokens of the vocabulary.
     pub vocab: Option<Scalar>,
+    /// Longest sequence that the model is made for, in tokens.
     pub max_context: Option<Scalar>,
+    /// Feed-forward block: glu (gated, three matrices) or gelu (two).
     pub mlp: Option<String>,
+    /// Normalisation: rms or layer.
     pub norm: Option<String>,
+    /// Whether the output projection shares the weights of the input embedding.
     pub tied_embeddings: Option<bool>,
+    /// Whether attention and feed-forward block read the same input, as in GPT-J.
     pub parallel_residual: Option<bool>,
+    /// Experts of a mixture of experts, in each such layer.
     pub experts: Option<Scalar>,
+    /// Experts that a token is routed to.
     pub experts_per_token: Option<Scalar>,
+    /// Width of one expert; else `ffn_hidden`.
     pub expert_ffn_hidden: Option<Scalar>,
+    /// Experts that every token passes.
     pub shared_experts: Option<Scalar>,
+    /// Layers of a mixture of experts that have no experts.
     pub dense_layers: Option<Scalar>,
 }
 
+/// How the model is trained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingSection {
+    /// What is done: pretrain, full-fine-tune, lora, qlora or train.
     pub task: Option<String>,
-    /// One of `tokens`, `samples`, `epochs` and `steps` says how much.
+    /// Tokens to train on, such as `300B`. One of `tokens`, `samples`, `epochs` and `steps` says how much.
     pub tokens: Option<Scalar>,
+    /// Samples to train on, such as `10M`.
     pub samples: Option<Scalar>,
+    /// Passes over the data set, whose size `data.samples` or `data.tokens` states.
     pub epochs: Option<Scalar>,
+    /// Optimizer steps.
     pub steps: Option<Scalar>,
+    /// Tokens of a sequence, or the side of an image in pixels.
     pub sequence_length: Option<Scalar>,
     /// Sequences (or images) of one optimizer step.
     pub global_batch: Option<Scalar>,
+    /// The same in tokens, in place of `global_batch`.
     pub global_batch_tokens: Option<Scalar>,
+    /// Sequences that one GPU works on at a time.
     pub micro_batch: Option<Scalar>,
+    /// Micro-batches whose gradients are summed before an optimizer step.
     pub grad_accumulation: Option<Scalar>,
+    /// Number format: fp32, tf32, fp16, amp-fp16, bf16, pure-bf16, fp8, mxfp8 or nvfp4.
     pub precision: Option<String>,
+    /// Format of the frozen weights under adapters: nf4, nf4-dq, int8 or int4.
     pub base_weights: Option<String>,
+    /// Optimizer, such as adamw, adamw-bf16, adamw-8bit, adamw-paged or lamb.
     pub optimizer: Option<String>,
+    /// Whether each weight is updated as soon as its gradient is there.
     pub optimizer_in_backward: Option<bool>,
+    /// Activations that are computed again in the backward pass: none, selective, full or offload.
     pub recompute: Option<String>,
+    /// Attention kernel: flash, flash3 or eager.
     pub attention: Option<String>,
+    /// How logits and loss are computed: fp32, bf16-chunked, chunked, compiled or hf-upcast.
     pub loss: Option<String>,
+    /// Whether the model is compiled.
     pub compile: Option<bool>,
+    /// Whether kernels are launched from CUDA graphs.
     pub cuda_graphs: Option<bool>,
+    /// Whether dropout is used; its rate will do.
     #[serde(deserialize_with = "switch_or_rate")]
     #[schemars(schema_with = "switch_or_rate_schema")]
     pub dropout: Option<bool>,
+    /// What is kept in the memory of the host: parameters or activations.
     pub offload: Option<String>,
+    /// Training stack, such as megatron, nemo, torchtitan or hf-trainer.
     pub framework: Option<String>,
+    /// Whether the output projection is quantised as well.
     pub head_quantized: Option<bool>,
+    /// FSDP version and style: 1, 1-no-sync, 1-weights-stay-gathered or 2.
     pub fsdp: Option<Scalar>,
     /// Traffic that the stack hides behind arithmetic: tensor-parallel, weight-gather.
-    #[serde(deserialize_with = "optional_words")]
-    #[schemars(with = "Option<Words>")]
+    #[serde(deserialize_with = "optional_names")]
+    #[schemars(with = "Option<Names>")]
     pub overlap: Option<Vec<String>>,
     /// Bytes of gradients over bytes sent, such as 4 for 8 bits instead of 32.
     pub gradient_compression: Option<f64>,
     /// Optimizer steps between synchronisations of whole copies of the model (local SGD).
     pub local_steps: Option<u32>,
+    /// Low-rank adapters, of the tasks lora and qlora.
     pub lora: LoraSection,
 }
 
+/// Low-rank adapters (Hu et al. 2021, arXiv 2106.09685).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoraSection {
+    /// Rank of the adapters.
     pub rank: Option<Scalar>,
-    #[serde(deserialize_with = "optional_words")]
-    #[schemars(with = "Option<Words>")]
+    /// Matrices with adapters, such as q, v or all-linear.
+    #[serde(deserialize_with = "optional_names")]
+    #[schemars(with = "Option<Names>")]
     pub targets: Option<Vec<String>>,
+    /// Whether the adapters have dropout; its rate will do.
     #[serde(deserialize_with = "switch_or_rate")]
     #[schemars(schema_with = "switch_or_rate_schema")]
     pub dropout: Option<bool>,
 }
 
+/// The data set, and how samples reach the GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataSection {
-    /// What a launch brings to the machines: `s3://bucket/prefix`, `gs://bucket/prefix` or a folder here.
+    /// What a launch copies to the machines: `s3://bucket/prefix`, `gs://bucket/prefix` or a local folder.
     pub location: Option<String>,
     /// Amount of data with its unit, such as `1.2TB`.
     pub size: Option<String>,
+    /// Samples of the data set.
     pub samples: Option<Scalar>,
+    /// Tokens of the data set.
     pub tokens: Option<Scalar>,
-    /// `cloud/region`.
+    /// Where the data lies, as `cloud/region`.
     pub place: Option<String>,
+    /// Seconds of one core of the host for a sample, measured.
     pub cpu_seconds_per_sample: Option<Scalar>,
-    /// jpeg, webp, raw, text, tokens, audio or video: what a sample costs the host where the above is not stated.
+    /// What a sample is: jpeg, webp, raw, text, tokens, audio or video. It decides what a sample costs the host where that is not stated.
     pub kind: Option<String>,
-    /// disk, network-disk or object-store.
+    /// Where samples are read from: disk, network-disk or object-store.
     pub storage: Option<String>,
     /// Kind of the network disk, such as gp3.
     pub disk: Option<String>,
+    /// Provisioned operations a second of the network disk.
     pub disk_iops: Option<Scalar>,
-    /// Of the network disk, bytes of a second with their unit, such as `500MB`.
+    /// Provisioned throughput of the network disk: data a second with its unit, such as `500MB`.
     pub disk_throughput: Option<String>,
-    /// Of audio: length of the sound.
+    /// Length of an audio sample.
     pub seconds_per_sample: Option<Scalar>,
-    /// Of video: frames that are decoded for a sample.
+    /// Frames of a video that are decoded for a sample.
     pub frames_per_sample: Option<Scalar>,
-    /// Of video: lines of a frame.
+    /// Lines of a video frame.
     pub frame_height: Option<Scalar>,
-    /// one-each or shards.
+    /// How samples are packed: one-each or shards.
     pub files: Option<String>,
-    /// Loader processes a GPU.
+    /// Loader processes for each GPU.
     pub workers: Option<Scalar>,
-    /// cpu or gpu.
+    /// What decodes pictures: cpu or gpu.
     pub decode: Option<String>,
-    /// Whether batches leave for the GPU from locked memory.
+    /// Whether batches are copied to the GPU from pinned (page-locked) memory.
     pub pinned: Option<bool>,
 }
 
+/// What is saved, and how often.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointSection {
+    /// Size of a checkpoint with its unit, such as `110GB`; else counted from the model.
     pub size: Option<String>,
-    /// A length of time, or `choose`.
+    /// Time between two checkpoints, such as `30m`, or `choose`: the cheapest for the risk of the machines.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub interval: Option<String>,
 }
 
-/// The job many times, with an index that the command turns into settings.
+/// The job is run many times, each with an index that its command turns into settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SweepSection {
+    /// How many times the job runs.
     pub runs: Option<Scalar>,
-    /// At most so many at a time, on one machine.
+    /// Most runs at a time on one machine.
     pub parallel: Option<Scalar>,
     /// Whole cards, or the share of one that a run shares with others, such as 0.5.
     pub gpus_per_run: Option<Scalar>,
@@ -152,32 +209,41 @@ pub struct SweepSection {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsSection {
+    /// When the run must be done: a duration such as `36h`, or a time in RFC 3339.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub deadline: Option<String>,
+    /// The most that the run may cost, in dollars.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub budget: Option<String>,
-    /// Certainty with which deadline and budget are kept.
+    /// Probability with which deadline and budget are kept, such as 0.9.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub confidence: Option<String>,
+    /// The most that a machine may cost, in dollars an hour.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub max_price: Option<String>,
-    /// Dollars that an hour sooner is worth.
+    /// What finishing an hour sooner is worth, in dollars.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub value_of_time: Option<String>,
-    #[serde(deserialize_with = "words")]
-    #[schemars(with = "Words")]
+    /// Clouds that may be used; all where none is named.
+    #[serde(deserialize_with = "names")]
+    #[schemars(with = "Names")]
     pub clouds: Vec<String>,
-    #[serde(deserialize_with = "words")]
-    #[schemars(with = "Words")]
+    /// Regions that may be used; all where none is named.
+    #[serde(deserialize_with = "names")]
+    #[schemars(with = "Names")]
     pub regions: Vec<String>,
+    /// GPUs that may be used, such as `H100:8` or `24GB+`; several with `;` between them.
     pub gpus: Option<String>,
+    /// What the recommended plan has least of: cost, time, or balanced (the product of both).
     pub objective: Option<String>,
+    /// Terms of purchase: any, on-demand, spot, spot-with-fallback, commitment or capacity-block.
     pub purchase: Option<String>,
+    /// The most machines of a plan.
     pub max_nodes: Option<u32>,
     /// Offers with a suspicion may be recommended.
     pub include_suspect: Option<bool>,
@@ -189,31 +255,41 @@ pub struct LimitsSection {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServingSection {
+    /// Requests that arrive a second.
     pub requests_per_second: Option<Scalar>,
-    /// Of prompts and answers together.
+    /// Tokens a day, of prompts and answers together.
     pub tokens_per_day: Option<Scalar>,
+    /// Images that arrive a second.
     pub images_per_second: Option<Scalar>,
-    /// To get done.
+    /// Requests to get done.
     pub requests: Option<Scalar>,
     /// To get done, of prompts and answers together.
     pub tokens: Option<Scalar>,
+    /// Images to get done.
     pub images: Option<Scalar>,
+    /// Tokens of a prompt.
     pub prompt_tokens: Option<Scalar>,
+    /// Tokens of an answer; 0 where only the prompt is read.
     pub answer_tokens: Option<Scalar>,
+    /// Nine of ten requests see their first token within this time, such as `300ms`.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub time_to_first_token: Option<String>,
+    /// Mean time between two tokens of an answer, such as `50ms`.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub time_per_token: Option<String>,
-    /// Of a month.
+    /// Hours of a month that the service runs.
     pub hours: Option<Scalar>,
-    /// In place of `hours`: once, such as `3d`.
+    /// How long the service runs, once, such as `3d`; in place of `hours`.
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub duration: Option<String>,
+    /// Format of the weights: bf16, fp8, int8 or int4.
     pub weights: Option<String>,
+    /// Format of keys and values: bf16, fp8 or int8.
     pub kv_cache: Option<String>,
+    /// Share of time that as many replicas run as the load needs, such as 0.99.
     pub availability: Option<Scalar>,
 }
 
@@ -241,6 +317,7 @@ pub struct ProcessingSection {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PhaseSection {
+    /// Name of the phase, such as `train`.
     pub name: String,
     /// Amount of data that the next phase reads, such as `200GB`.
     pub hands_over: Option<String>,
@@ -258,82 +335,14 @@ pub struct PhaseSection {
     pub limits: LimitsSection,
 }
 
-/// Takes each named field from the second where it is stated there.
-macro_rules! lay_over {
-    ($base:expr, $over:expr; $($field:ident)*) => {
-        $( if $over.$field.is_some() { $base.$field = $over.$field; } )*
-    };
-}
-
-impl ModelSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        if over.preset.is_some() || over.config.is_some() {
-            // Another model: the sizes that were stated belonged to the first.
-            *self = over;
-            return;
-        }
-        lay_over!(*self, over; index kind parameters layers encoder_layers hidden heads kv_heads head_dim ffn_hidden vocab max_context
-            mlp norm tied_embeddings parallel_residual experts experts_per_token expert_ffn_hidden shared_experts dense_layers);
-    }
-}
-
-impl TrainingSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        if [&over.tokens, &over.samples, &over.epochs, &over.steps].iter().any(|amount| amount.is_some()) {
-            (self.tokens, self.samples, self.epochs, self.steps) = (None, None, None, None);
-        }
-        if over.global_batch.is_some() || over.global_batch_tokens.is_some() {
-            (self.global_batch, self.global_batch_tokens) = (None, None);
-        }
-        lay_over!(*self, over; task tokens samples epochs steps sequence_length global_batch global_batch_tokens micro_batch
-            grad_accumulation precision base_weights optimizer optimizer_in_backward recompute attention loss compile cuda_graphs dropout offload
-            framework head_quantized fsdp overlap gradient_compression local_steps);
-        lay_over!(self.lora, over.lora; rank targets dropout);
-    }
-}
-
-impl DataSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; location size samples tokens place cpu_seconds_per_sample kind storage disk disk_iops disk_throughput
-            seconds_per_sample frames_per_sample frame_height files workers decode pinned);
-    }
-}
-
-impl CheckpointSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; size interval);
-    }
-}
-
 impl SweepSection {
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-
-    pub(super) fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; runs parallel gpus_per_run);
-    }
-}
-
-impl LimitsSection {
-    pub(super) fn overlay(&mut self, over: Self) {
-        lay_over!(*self, over; deadline budget confidence max_price value_of_time gpus objective purchase max_nodes include_suspect allow_slow_network);
-        for (mine, theirs) in [(&mut self.clouds, over.clouds), (&mut self.regions, over.regions)] {
-            if !theirs.is_empty() {
-                *mine = theirs;
-            }
-        }
     }
 }
 
 impl ServingSection {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-
-    pub(super) fn overlay(&mut self, over: Self) {
-        if !over.is_empty() {
-            *self = over;
-        }
     }
 }

@@ -3,13 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::file::error::WorkloadFileError;
+use crate::file::error::{WorkloadFileError, unknown_key};
 use crate::file::scalar::invalid;
 use crate::file::sections::{
     CheckpointSection, DataSection, LimitsSection, ModelSection, PhaseSection, ProcessingSection, ServingSection,
     SweepSection, TrainingSection,
 };
-use gpuplan_units::names::did_you_mean;
 
 /// A workload as written. Everything may be absent, so that flags and files have one type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,20 +37,6 @@ impl WorkloadFile {
         toml::from_str(text).map_err(|error| syntax_error(text, &error))
     }
 
-    /// This file with flags laid over it. A flag replaces what it contradicts: `steps` a stated `tokens`, `preset` a `config`.
-    pub fn overlay(mut self, over: Self) -> Self {
-        self.name = over.name.or(self.name);
-        self.processing = over.processing.or(self.processing);
-        self.model.overlay(over.model);
-        self.training.overlay(over.training);
-        self.serving.overlay(over.serving);
-        self.data.overlay(over.data);
-        self.checkpoint.overlay(over.checkpoint);
-        self.sweep.overlay(over.sweep);
-        self.limits.overlay(over.limits);
-        self
-    }
-
     /// The stated name, checked; else a made one.
     pub(super) fn name_or(&self, made: impl FnOnce() -> String) -> Result<String, WorkloadFileError> {
         match self.name.as_deref().map(str::trim) {
@@ -68,12 +53,7 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> WorkloadFileError {
     let before = text.get(..at).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let detail = error.message().trim().replace('\n', "; ");
-    // `unknown field `a`, expected one of `b`, `c``: the known keys stand in the message.
-    let mut quoted = detail.split('`').skip(1).step_by(2);
-    let suggestion = match quoted.next() {
-        Some(unknown) if detail.starts_with("unknown field") => did_you_mean(unknown, quoted).map(str::to_owned),
-        _ => None,
-    };
+    let suggestion = unknown_key(&detail).and_then(|(_, known)| known).map(str::to_owned);
     let (line, column) = (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1);
     WorkloadFileError::Syntax { line, column, detail, suggestion }
 }
@@ -81,9 +61,9 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> WorkloadFileError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Models;
-    use crate::file::{Resolved, Scalar};
-    use crate::huggingface::read_config;
+    use crate::file::Resolved;
+    use crate::model::catalog::Models;
+    use crate::model::huggingface::read_config;
     use crate::training::Task;
     use proptest::prelude::*;
 
@@ -171,11 +151,6 @@ fsdp = 2
         ] {
             let resolved = WorkloadFile::parse(text).unwrap().resolve(&models, read()).unwrap();
             assert_eq!((resolved.workload.training.task, resolved.workload.name.as_str()), (task, name));
-            assert!(
-                resolved.assumed.iter().all(|line| line.contains('=') && line.ends_with(')')),
-                "{:?}",
-                resolved.assumed
-            );
         }
     }
 
@@ -197,21 +172,6 @@ fsdp = 2
         at(&"[".repeat(100_000));
         at(&format!("name = {}", "[".repeat(100_000)));
         at(&"a.".repeat(100_000));
-    }
-
-    #[test]
-    fn a_flag_replaces_what_it_contradicts() {
-        let base = WorkloadFile::parse(PRETRAIN).unwrap();
-        let flags = "training = { steps = 10, global_batch = 8 }\nlimits.clouds = [\"azure\"]\nmodel.layers = 4";
-        let mixed = base.clone().overlay(WorkloadFile::parse(flags).unwrap());
-        assert_eq!((mixed.training.steps, mixed.training.tokens), (Some(Scalar::Whole(10)), None));
-        assert_eq!((mixed.training.global_batch_tokens, mixed.limits.clouds), (None, vec!["azure".to_owned()]));
-        assert_eq!((mixed.model.preset.as_deref(), mixed.model.layers), (Some("llama-3.1-8b"), Some(Scalar::Whole(4))));
-        assert_eq!(base.clone().overlay(WorkloadFile::default()), base);
-        assert_eq!(WorkloadFile::default().overlay(base.clone()), base);
-        let other =
-            WorkloadFile::parse(SIZES).unwrap().overlay(WorkloadFile::parse("model.preset = \"gpt-2\"").unwrap());
-        assert_eq!(other.model, ModelSection { preset: Some("gpt-2".to_owned()), ..ModelSection::default() });
     }
 
     /// What is read is written and read again; what is refused is refused at a place in the text.

@@ -42,7 +42,7 @@ struct Distributed {
 /// Reads a whole trace, event by event.
 pub fn read(reader: impl BufRead) -> Result<ChromeTrace, TraceError> {
     let mut scan = Scan::new(reader);
-    let mut trace = Reading::default();
+    let mut trace = TraceReader::default();
     match scan.peek()? {
         Some(b'{') => trace.object(&mut scan)?,
         // The oldest form is the list alone.
@@ -59,7 +59,7 @@ pub fn read(reader: impl BufRead) -> Result<ChromeTrace, TraceError> {
 }
 
 #[derive(Default)]
-struct Reading {
+struct TraceReader {
     tally: Tally,
     events: u64,
     has_list: bool,
@@ -71,17 +71,17 @@ struct Reading {
     is_kineto: bool,
     /// Lines that TensorFlow and JAX draw: a device by process, and what kind of line by process and thread.
     device_of: BTreeMap<i64, i64>,
-    lines: BTreeMap<(i64, i64), Line>,
+    lines: BTreeMap<(i64, i64), EventLine>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum EventLine {
     Work,
     Steps,
     HostOperators,
 }
 
-impl Reading {
+impl TraceReader {
     fn object<R: BufRead>(&mut self, scan: &mut Scan<R>) -> Result<(), TraceError> {
         scan.require(b'{')?;
         if scan.pass(b'}')? {
@@ -232,11 +232,11 @@ impl Reading {
             "thread_name" => {
                 let on_device = self.device_of.contains_key(&process);
                 let line = match name {
-                    "Steps" if on_device => Line::Steps,
+                    "Steps" if on_device => EventLine::Steps,
                     // A TPU draws its operators on one line; the other lines group the same work by program and scope.
-                    "XLA Ops" if on_device => Line::Work,
-                    _ if on_device && name.starts_with("Stream #") => Line::Work,
-                    _ if !on_device && name.starts_with("tf_XLA") => Line::HostOperators,
+                    "XLA Ops" if on_device => EventLine::Work,
+                    _ if on_device && name.starts_with("Stream #") => EventLine::Work,
+                    _ if !on_device && name.starts_with("tf_XLA") => EventLine::HostOperators,
                     _ => return,
                 };
                 self.lines.insert((process, event.tid.whole().unwrap_or(0)), line);
@@ -256,7 +256,7 @@ impl Reading {
             self.tally.launch(correlation, end);
         }
         match self.lines.get(&(process, thread)) {
-            Some(Line::Work) => self.tally.device_work(Work {
+            Some(EventLine::Work) => self.tally.device_work(Work {
                 name: &event.name,
                 device: self.device_of.get(&process).copied().unwrap_or(process),
                 start,
@@ -264,15 +264,15 @@ impl Reading {
                 correlation: correlation.unwrap_or(0),
                 bytes: event.args.bytes.0.unwrap_or(0.0),
             }),
-            Some(Line::Steps) => self.tally.step("the device's steps", end - start),
-            Some(Line::HostOperators) => self.tally.host.add(thread.unsigned_abs(), &event.name, start, end),
+            Some(EventLine::Steps) => self.tally.step("the device's steps", end - start),
+            Some(EventLine::HostOperators) => self.tally.host.add(thread.unsigned_abs(), &event.name, start, end),
             None => {}
         }
     }
 
     fn finish<R: BufRead>(self, scan: &Scan<R>) -> Result<ChromeTrace, TraceError> {
         if !self.has_list {
-            return Err(scan.error("there is no list `traceEvents`: this is no trace of a profiler"));
+            return Err(scan.error("there is no list `traceEvents`: this is not a profiler's trace"));
         }
         if self.events == 0 {
             return Err(scan.error("the trace has no events"));

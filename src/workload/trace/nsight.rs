@@ -13,9 +13,9 @@ use crate::trace::tally::{Tally, Work};
 /// Why a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NsightError {
-    #[error("at byte {at}: the file ends, and its head promises {promised} bytes: it was cut off")]
+    #[error("at byte {at}: the file is cut off; its header announces {promised} bytes")]
     Cut { at: u64, promised: u64 },
-    #[error("no export of Nsight Systems: {0}")]
+    #[error("not an export of Nsight Systems: {0}")]
     Foreign(String),
     #[error("table {table}: {detail}")]
     Table { table: &'static str, detail: String },

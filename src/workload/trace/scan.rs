@@ -111,7 +111,7 @@ impl<R: BufRead> Scan<R> {
                 if into.len() > LARGEST_VALUE {
                     return Err(TraceError {
                         at,
-                        detail: format!("a value of more than {LARGEST_VALUE} bytes is no event of a profiler"),
+                        detail: format!("a value of more than {LARGEST_VALUE} bytes is not an event of a profiler"),
                     });
                 }
             }

@@ -127,7 +127,7 @@ fn month_and_next(at: Timestamp) -> Option<(String, Timestamp)> {
 mod tests {
     use super::*;
     use gpuplan_runstore::{AllRented, Billed, Expected, Rented, Stored};
-    use gpuplan_units::{BillingRule, Quantiles, UsdPerHour};
+    use gpuplan_units::{Quantiles, UsdPerHour};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -158,7 +158,7 @@ mod tests {
             purchase: "spot".to_owned(),
             place: String::new(),
             rate_usd_per_hour: UsdPerHour::default(),
-            rule: BillingRule::PER_SECOND,
+            minimum_seconds: 60,
             from: at(&format!("2026-10-0{number}T00:00:00Z")),
             to: Some(at(&format!("2026-10-0{number}T20:00:00Z"))),
             seconds: hours * 3600.0,
@@ -188,7 +188,7 @@ mod tests {
             epoch: 1,
             node: 0,
             rate_usd_per_hour: UsdPerHour::default(),
-            rule: BillingRule::PER_SECOND,
+            minimum_seconds: 60,
             from: at("2026-10-01T00:10:00Z"),
             elapsed_nanos: 1,
             free_if_interrupted_within_seconds: 0,

@@ -8,7 +8,7 @@ use super::*;
 use gpuplan_runstore::ManifestName;
 use gpuplan_runstore::billed::Saved;
 use gpuplan_runstore::epoch::Owner;
-use gpuplan_units::{BillingRule, Usd, UsdPerHour};
+use gpuplan_units::{Usd, UsdPerHour};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + second).unwrap()
@@ -25,7 +25,7 @@ fn billed(epoch: u64, from: i64, seconds: u64, started: u64, saved: Option<(u64,
         epoch,
         node: 0,
         rate_usd_per_hour: UsdPerHour::parse("1").unwrap(),
-        rule: BillingRule { step_seconds: 1, minimum_seconds: 0 },
+        minimum_seconds: 0,
         from: at(from),
         elapsed_nanos: seconds * 1_000_000_000,
         free_if_interrupted_within_seconds: 0,
@@ -97,7 +97,7 @@ fn rented(seconds: f64, to: Option<i64>) -> Rented {
         purchase: "spot".to_owned(),
         place: "aws/us-east-1/g5.xlarge spot".to_owned(),
         rate_usd_per_hour: UsdPerHour::parse("1").unwrap(),
-        rule: BillingRule { step_seconds: 1, minimum_seconds: 60 },
+        minimum_seconds: 60,
         from: at(0),
         to: to.map(at),
         seconds,
@@ -159,11 +159,11 @@ proptest! {
     #[test]
     fn the_lines_of_a_machine_are_its_bill(
         rate in 1_i64..100_000_000_000, seconds in 0_u64..1_000_000, started in 0_u64..1_000_000, saved in 0_u64..1_000_000,
-        step in 1_u32..4000, minimum in 0_u32..4000,
+        minimum in 0_u32..4000,
     ) {
         let mut one = billed(1, 0, seconds, started, Some((5, saved)));
         one.rate_usd_per_hour = UsdPerHour::from_nanos(rate);
-        one.rule = BillingRule { step_seconds: step, minimum_seconds: minimum };
+        one.minimum_seconds = minimum;
         let mut facts = facts();
         facts.billed = vec![one.clone()];
         let found = facts.charges(at(0)).unwrap();

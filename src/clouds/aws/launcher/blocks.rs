@@ -8,10 +8,10 @@ use aws_sdk_ec2::types::{
 };
 use jiff::{SignedDuration, Timestamp};
 
+use crate::catalog::zones::zone_ids;
 use crate::errors::launch_error;
 use crate::launcher::filter::filter;
 use crate::launcher::known::AwsLauncher;
-use crate::zones::zone_ids;
 use gpuplan_launch::block::{BlockOffer, BlockOrder, BlockWish, Seller};
 use gpuplan_launch::{LaunchError, names};
 use gpuplan_market::BoxFuture;

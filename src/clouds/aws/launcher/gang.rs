@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use aws_sdk_ec2::types::{PlacementGroup, PlacementStrategy, ResourceType, Tag, TagSpecification};
 use jiff::Timestamp;
 
+use crate::account::session::Account;
 use crate::errors::launch_error;
 use crate::launcher::filter::filter;
 use crate::launcher::order::tags;
-use crate::session::Account;
 use gpuplan_launch::names;
 use gpuplan_launch::{CreateRequest, LaunchError, Machine, MachineState};
 use gpuplan_market::SourceError;
@@ -24,7 +24,7 @@ pub struct Group {
 
 impl Group {
     /// The name of a machine without its node.
-    pub fn of(request: &CreateRequest) -> Self {
+    pub fn for_request(request: &CreateRequest) -> Self {
         let end = format!("-n{}", request.node);
         Self {
             region: request.pool.region.clone(),

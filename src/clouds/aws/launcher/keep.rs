@@ -8,12 +8,12 @@ use futures_util::future::try_join_all;
 use jiff::Timestamp;
 
 use crate::CLOUD;
+use crate::account::session::Account;
 use crate::errors::launch_error;
 use crate::launcher::filter::filter;
 use crate::launcher::fleet;
 use crate::launcher::known::AwsLauncher;
 use crate::launcher::site::{self, Site, Subnet};
-use crate::session::Account;
 use gpuplan_launch::keeper::{Group, KeepRequest, Keeper};
 use gpuplan_launch::{CreateRequest, LaunchError, Machine, MachineId, MachineState, Pool, names};
 use gpuplan_market::{BoxFuture, SourceError};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
 
+use crate::account::session::{Account, Session};
 use crate::errors::launch_error;
 use crate::launcher::gang::Group;
 use crate::launcher::site::{self, Site};
-use crate::session::{Account, Session};
 use gpuplan_launch::{LaunchError, MachineId, Pool};
 
 /// Answers everywhere; asked where no region is configured.

@@ -8,9 +8,9 @@ use aws_sdk_ec2::types::{
     PlacementGroupStrategy, ProcessorInfo,
 };
 
+use crate::account::session::Account;
 use crate::errors::{launch_error, not_set_up};
 use crate::launcher::filter::filter;
-use crate::session::Account;
 use gpuplan_launch::{LaunchError, Reach};
 
 /// As `setup.tf` names the security group and the role of machines.

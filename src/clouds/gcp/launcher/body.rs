@@ -9,11 +9,11 @@ use google_cloud_compute_v1::model::{
 };
 use jiff::Timestamp;
 
+use crate::account::project::Project;
 use crate::launcher::marks::{ITEM, Marks};
 use crate::launcher::refused::{source_error, wrong};
 use crate::launcher::shape::Shape;
-use crate::project::Project;
-use crate::zones::region;
+use crate::prices::zones::region;
 use gpuplan_launch::{CreateRequest, LaunchError, Market};
 
 pub const COMPUTE: &str = "https://compute.googleapis.com";
@@ -51,7 +51,7 @@ impl Frame<'_> {
     pub fn instance(&self, request: &CreateRequest, name: &str) -> Result<Instance, LaunchError> {
         let project = self.project.id().map_err(|error| source_error(&error))?;
         let region = region(self.zone).unwrap_or(&request.pool.region);
-        let marks = Marks::of(request, self.owner);
+        let marks = Marks::for_request(request, self.owner);
         let labels = marks.labels(&request.tags);
         let exact = serde_json::to_string(&marks).map_err(|error| wrong(error.to_string()))?;
         let item = |key: &str, value: String| Items::new().set_key(key).set_value(value);

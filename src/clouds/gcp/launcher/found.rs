@@ -11,7 +11,7 @@ use crate::launcher::known::GcpLauncher;
 use crate::launcher::marks::{RUN, label};
 use crate::launcher::refused::call_error;
 use crate::launcher::seen::{Seen, place_of, seen};
-use crate::zones::last_segment;
+use crate::prices::zones::last_segment;
 use gpuplan_launch::{LaunchError, Machine, MachineState};
 
 /// Types of operations that end a machine, and whether the cloud took it away (cloud.google.com/compute/docs/logging/audit-logging,

@@ -7,12 +7,12 @@ use std::time::Duration;
 use google_cloud_compute_v1::client::{Instances, ZoneOperations};
 use tokio::sync::OnceCell;
 
-use crate::identity;
+use crate::account::identity;
+use crate::account::project::Project;
 use crate::launcher::refused::source_error;
 use crate::launcher::seen::Seen;
-use crate::project::Project;
+use crate::prices::zones::Zones;
 use crate::sdk::{access, not_built};
-use crate::zones::Zones;
 use gpuplan_clouds_http::variable;
 use gpuplan_launch::{LaunchError, Machine, MachineId};
 use gpuplan_market::SourceError;

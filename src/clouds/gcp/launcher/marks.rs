@@ -38,7 +38,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    pub fn of(request: &CreateRequest, owner: &str) -> Self {
+    pub fn for_request(request: &CreateRequest, owner: &str) -> Self {
         Self {
             run: request.run.clone(),
             epoch: request.epoch,
@@ -129,7 +129,7 @@ mod tests {
             zones: Vec::new(),
             reservation: None,
         };
-        (Marks::of(&request, "Ann@Example.com"), tags)
+        (Marks::for_request(&request, "Ann@Example.com"), tags)
     }
 
     fn borrowed(labels: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {

@@ -7,8 +7,9 @@ use google_cloud_compute_v1::model::Operation;
 use google_cloud_gax::error::rpc::StatusDetails;
 
 use crate::CLOUD;
-use crate::errors::{Exceeded, Objection, launch_error};
-use crate::quotas;
+use crate::account::quotas;
+use crate::errors::{Exceeded, INVALID_CREDENTIALS, Objection, launch_error};
+use crate::sdk::unauthenticated;
 use gpuplan_clouds_http::{one_line, root_cause};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_launch::{CreateRequest, LaunchError};
@@ -22,8 +23,7 @@ pub fn wrong(detail: String) -> LaunchError {
 /// A call that had no answer, or one that is no answer, leaves everything open.
 pub fn call_error(error: &CallError, how_to_ask: impl FnOnce(&Exceeded) -> String) -> LaunchError {
     if error.is_authentication() {
-        let detail = "sign in with `gcloud auth application-default login`".to_owned();
-        return LaunchError::Credentials { code: "no credentials".to_owned(), detail };
+        return source_error(&unauthenticated(error));
     }
     let Some(status) = error.http_status_code() else { return LaunchError::Unclear { code: root_cause(error) } };
     let said = error.status();
@@ -95,7 +95,9 @@ pub fn source_error(error: &SourceError) -> LaunchError {
             LaunchError::Credentials { code: (*variable).to_owned(), detail }
         }
         SourceError::Refused { code, .. }
-            if code.ends_with("401") || code.ends_with("403") || code == "GPUPLAN_GCP_ENDPOINT" =>
+            if code.ends_with("401")
+                || code.ends_with("403")
+                || [INVALID_CREDENTIALS, "GPUPLAN_GCP_ENDPOINT"].contains(&code.as_str()) =>
         {
             LaunchError::Credentials { code: code.clone(), detail }
         }

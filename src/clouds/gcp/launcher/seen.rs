@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::CLOUD;
 use crate::launcher::marks::{ITEM, Marks};
-use crate::zones::{last_segment, region};
+use crate::prices::zones::{last_segment, region};
 use gpuplan_launch::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 
 /// A machine and the number that Google gives it, which no other ever has.

@@ -31,7 +31,7 @@ pub struct Shape {
     pub image: Option<&'static str>,
 }
 
-pub fn of(machine_type: &str) -> Option<Shape> {
+pub fn shape_of(machine_type: &str) -> Option<Shape> {
     let (_, disk_type, image) = SERIES.iter().find(|(start, ..)| machine_type.starts_with(start))?;
     Some(Shape { disk_type, image: *image })
 }
@@ -53,12 +53,12 @@ mod tests {
     fn every_machine_type_of_the_catalog_has_a_shape() {
         let hardware = Hardware::embedded().unwrap();
         for instance in hardware.instances().iter().filter(|instance| instance.cloud == CloudId::new("gcp")) {
-            assert!(of(&instance.name).is_some(), "{}", instance.name);
+            assert!(shape_of(&instance.name).is_some(), "{}", instance.name);
         }
-        assert_eq!(of("a3-ultragpu-8g").unwrap().disk_type, "hyperdisk-balanced");
-        assert_eq!(of("a3-highgpu-8g").unwrap().disk_type, "pd-balanced");
-        assert_eq!(of("a4x-highgpu-4g").unwrap().image, None, "Arm");
-        assert_eq!(of("n1-standard-8"), None, "its name does not say which GPU");
+        assert_eq!(shape_of("a3-ultragpu-8g").unwrap().disk_type, "hyperdisk-balanced");
+        assert_eq!(shape_of("a3-highgpu-8g").unwrap().disk_type, "pd-balanced");
+        assert_eq!(shape_of("a4x-highgpu-4g").unwrap().image, None, "Arm");
+        assert_eq!(shape_of("n1-standard-8"), None, "its name does not say which GPU");
     }
 
     #[test]

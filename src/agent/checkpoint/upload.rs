@@ -1,0 +1,253 @@
+//! Sends complete checkpoints away: data first, the manifest last, then what is no longer kept is deleted, manifest first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt, stream};
+
+use crate::checkpoint::hard_links::HardLinks;
+use crate::checkpoint::scan::{Ready, entry, unless_gone};
+use crate::team::members::collect;
+use crate::team::rank::Place;
+use gpuplan_runstore::history::{Keep, to_prune};
+use gpuplan_runstore::layout::data_key;
+use gpuplan_runstore::store::hash_file;
+use gpuplan_runstore::{Manifest, ManifestName, Run, StoreError, StoredFile, Wanted, sha256};
+
+/// Files under way at the same time.
+pub const FILES_AT_ONCE: usize = 2;
+/// Data of an earlier epoch that no manifest names is deleted when it is so old that nobody can still be sending it.
+const ABANDONED: Duration = Duration::from_hours(24);
+/// So much of a file is hashed before it is read whole to see whether it was sent before.
+const HEAD: u64 = 1 << 20;
+
+/// What became of a checkpoint that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shipped {
+    Committed(ManifestName),
+    /// It changed on the way, so it was not complete after all.
+    Changed,
+    /// A higher epoch owns the run. Nothing was committed.
+    Fenced,
+}
+
+/// A file that this epoch has sent.
+#[derive(Clone, Debug)]
+struct Known {
+    head: String,
+    sent: StoredFile,
+}
+
+/// Sends for one epoch.
+#[derive(Debug)]
+pub struct Shipper {
+    run: Run,
+    folder: PathBuf,
+    epoch: u64,
+    rank: Place,
+    keep: Keep,
+    /// What the program started from; not pruned before this epoch has a commit of its own.
+    restored_from: Option<ManifestName>,
+    committed: Option<ManifestName>,
+    /// By the path within the checkpoint: the newest that was sent, for files that stay the same.
+    known: BTreeMap<String, Known>,
+    /// Manifests as they were read, as they never change.
+    manifests: BTreeMap<ManifestName, Manifest>,
+    attempt: u32,
+    rate: Option<f64>,
+    has_swept: bool,
+}
+
+impl Shipper {
+    pub fn new(
+        run: Run,
+        epoch: u64,
+        rank: Place,
+        folder: PathBuf,
+        keep: Keep,
+        restored_from: Option<ManifestName>,
+    ) -> Self {
+        let (known, manifests) = (BTreeMap::new(), BTreeMap::new());
+        let (committed, attempt, rate, has_swept) = (None, 0, None, false);
+        Self { run, folder, epoch, rank, keep, restored_from, committed, known, manifests, attempt, rate, has_swept }
+    }
+
+    /// The newest checkpoint that is safe.
+    pub fn safe(&self) -> Option<ManifestName> {
+        self.committed.or(self.restored_from)
+    }
+
+    /// Bytes per second of what was really sent so far.
+    pub fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
+    /// Sends a checkpoint and commits it. May be repeated after an error: what was sent is not sent again.
+    pub async fn ship(&mut self, ready: &Ready) -> Result<Shipped, StoreError> {
+        let Some(mut files) = self.upload(ready).await? else { return Ok(Shipped::Changed) };
+        if self.run.has_epoch(self.epoch + 1).await? {
+            return Ok(Shipped::Fenced);
+        }
+        let (framework, entry) = (ready.framework.name(), &ready.entry.name);
+        if !self.rank.is_alone() {
+            let wanted = Wanted { step: ready.step, name: entry.clone(), framework: framework.to_owned() };
+            files = collect(&self.run, self.epoch, self.rank, &wanted, files).await?;
+            if self.run.has_epoch(self.epoch + 1).await? {
+                return Ok(Shipped::Fenced);
+            }
+        }
+        let name = ManifestName { step: ready.step, epoch: self.epoch };
+        let manifest = Manifest::new(name, entry, framework, self.restored_from, files);
+        // If the name is taken, this step is safe already, from an earlier start of the program in this epoch.
+        if self.run.commit(&manifest).await? {
+            self.manifests.insert(name, manifest);
+        }
+        self.committed = self.committed.max(Some(name));
+        Ok(Shipped::Committed(name))
+    }
+
+    /// Sends the files of a checkpoint; `None` if one of them changed on the way, so that it was not complete after all.
+    pub async fn upload(&mut self, ready: &Ready) -> Result<Option<Vec<StoredFile>>, StoreError> {
+        self.attempt += 1;
+        let begun = Instant::now();
+        // Where the file system gives no second names, what is deleted meanwhile was not complete.
+        let links = HardLinks::create(&self.rank.own_folder(&self.folder), &self.folder, &ready.entry);
+        let root = links.as_ref().map_or(self.folder.as_path(), HardLinks::folder);
+        let sends: Vec<_> =
+            ready.entry.files.iter().map(|file| self.send(root, &ready.entry.name, &file.path)).collect();
+        let files: Vec<Result<(Known, u64), StoreError>> = stream::iter(sends).buffered(FILES_AT_ONCE).collect().await;
+        let (mut stored, mut bytes, mut failed) = (Vec::new(), 0, None);
+        for file in files {
+            match file {
+                Ok((known, sent)) => {
+                    bytes += sent;
+                    stored.push(known.sent.clone());
+                    self.known.insert(within(&ready.entry.name, &known.sent.path), known);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            // The program deleted it meanwhile, as it does with old ones.
+            Some(StoreError::Local { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
+            Some(error) => return Err(error),
+            None => {}
+        }
+        self.measure(bytes, begun.elapsed());
+        Ok(self.is_the_same(ready, links.as_ref()).then_some(stored))
+    }
+
+    /// Nothing was written into it or beside it meanwhile. The program may have deleted what is held.
+    fn is_the_same(&self, ready: &Ready, links: Option<&HardLinks>) -> bool {
+        // Of what cannot be looked at nobody can tell.
+        let Ok(now) = unless_gone(entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone())) else {
+            return false;
+        };
+        let now = now.flatten();
+        match links {
+            None => now.as_ref() == Some(&ready.entry),
+            Some(links) => {
+                links.has(&ready.entry)
+                    && now.is_none_or(|now| now.files.iter().all(|file| ready.entry.files.contains(file)))
+            }
+        }
+    }
+
+    fn measure(&mut self, bytes: u64, took: Duration) {
+        if bytes > 0 {
+            let rate = bytes as f64 / took.as_secs_f64().max(1e-6);
+            self.rate = Some(self.rate.map_or(rate, |before| f64::midpoint(before, rate)));
+        }
+    }
+
+    /// The file as it is stored, and how many bytes had to be sent for it.
+    async fn send(&self, root: &Path, name: &str, path: &str) -> Result<(Known, u64), StoreError> {
+        let from = root.join(path);
+        let head = head(&from).map_err(|source| StoreError::Local { path: from.display().to_string(), source })?;
+        if let Some(known) = self.known.get(&within(name, path)).filter(|known| known.head == head) {
+            let here = hash_file(&from).await?;
+            if here.sha256 == known.sent.sha256 && here.size == known.sent.size {
+                return Ok((Known { head, sent: StoredFile { path: path.to_owned(), ..known.sent.clone() } }, 0));
+            }
+        }
+        let key = data_key(self.epoch, self.rank.node, self.attempt, path);
+        let sent = self.run.send(&key, &from).await?;
+        let stored = StoredFile { path: path.to_owned(), key, sha256: sent.sha256, size: sent.size, node: None };
+        Ok((Known { head, sent: stored }, sent.size))
+    }
+
+    /// Deletes what is no longer kept. Cut off anywhere, it leaves every manifest with its data.
+    pub async fn prune(&mut self) -> Result<usize, StoreError> {
+        if self.run.has_epoch(self.epoch + 1).await? {
+            return Ok(0);
+        }
+        let order = self.run.restore_order().await?;
+        let in_use = if self.committed.is_some() { None } else { self.restored_from };
+        let kept = self.run.kept().await?;
+        let gone: BTreeSet<ManifestName> = to_prune(&order, self.keep, &kept, in_use).into_iter().collect();
+        let mut keys: BTreeMap<ManifestName, Vec<String>> = BTreeMap::new();
+        for name in &order {
+            keys.insert(*name, self.keys(*name).await?);
+        }
+        let named: BTreeSet<String> =
+            order.iter().filter(|name| !gone.contains(name)).flat_map(|name| keys[name].clone()).collect();
+        for name in &gone {
+            self.run.forget(*name).await?;
+            if !self.rank.is_alone() {
+                self.run.forget_parts(*name, self.rank.nodes).await?;
+            }
+            self.manifests.remove(name);
+            self.known.retain(|_, known| !keys[name].contains(&known.sent.key) || named.contains(&known.sent.key));
+            let unnamed: Vec<String> = keys[name].iter().filter(|key| !named.contains(*key)).cloned().collect();
+            for key in unnamed {
+                self.run.delete_data(&key).await?;
+            }
+        }
+        // A manifest that cannot be read may still name data, so then nothing is swept.
+        let all_read = named_by_all(&order, &gone, &self.manifests);
+        if !self.has_swept && all_read {
+            self.run.sweep(self.epoch, ABANDONED, &named).await?;
+            self.has_swept = true;
+        }
+        Ok(gone.len())
+    }
+
+    /// Data of a manifest; none for one that cannot be read, whose data is swept when it is old.
+    async fn keys(&mut self, name: ManifestName) -> Result<Vec<String>, StoreError> {
+        if !self.manifests.contains_key(&name)
+            && let Some(Ok(manifest)) = self.run.manifest(name).await?
+        {
+            self.manifests.insert(name, manifest);
+        }
+        let files =
+            self.manifests.get(&name).map(|manifest| manifest.files.iter().map(|file| file.key.clone()).collect());
+        Ok(files.unwrap_or_default())
+    }
+}
+
+fn named_by_all(
+    order: &[ManifestName],
+    gone: &BTreeSet<ManifestName>,
+    read: &BTreeMap<ManifestName, Manifest>,
+) -> bool {
+    order.iter().all(|name| gone.contains(name) || read.contains_key(name))
+}
+
+fn within(name: &str, path: &str) -> String {
+    path.strip_prefix(name).unwrap_or(path).to_owned()
+}
+
+/// Hash of the beginning of a file, with its size.
+fn head(path: &Path) -> std::io::Result<String> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut beginning = Vec::new();
+    file.take(HEAD).read_to_end(&mut beginning)?;
+    Ok(format!("{size}:{}", sha256(&beginning)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! Every place where a machine can vanish: each change of the store, one after the other, is the last that it made.
+#![cfg(test)]
+
+use std::fmt;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use futures_util::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path as Location;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+use super::*;
+use crate::checkpoint::restore::Restore;
+use crate::checkpoint::scan::{Over, Settling, scan};
+use crate::ports::logger::{Stream, Talk};
+use crate::rules::framework::Framework;
+use gpuplan_runstore::Store;
+use gpuplan_runstore::layout::Layout;
+
+/// Objects that live on while the machine has so many changes left to make.
+#[derive(Debug)]
+struct Vanishing {
+    objects: Arc<InMemory>,
+    left: AtomicI64,
+}
+
+impl Vanishing {
+    fn change(&self) -> Result<()> {
+        if self.left.fetch_sub(1, Ordering::SeqCst) > 0 { Ok(()) } else { Err(gone()) }
+    }
+
+    fn read(&self) -> Result<()> {
+        if self.left.load(Ordering::SeqCst) >= 0 { Ok(()) } else { Err(gone()) }
+    }
+}
+
+fn gone() -> Error {
+    Error::Generic { store: "vanished", source: "the machine is gone".into() }
+}
+
+impl fmt::Display for Vanishing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("vanishing")
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Vanishing {
+    async fn put_opts(&self, location: &Location, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.change()?;
+        self.objects.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Location,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.change()?;
+        self.objects.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Location, options: GetOptions) -> Result<GetResult> {
+        self.read()?;
+        self.objects.get_opts(location, options).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Location>>) -> BoxStream<'static, Result<Location>> {
+        if let Err(error) = self.change() {
+            return stream::once(async { Err(error) }).boxed();
+        }
+        self.objects.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Location>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.objects.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Location>) -> Result<ListResult> {
+        self.objects.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Location, to: &Location, options: CopyOptions) -> Result<()> {
+        self.change()?;
+        self.objects.copy_opts(from, to, options).await
+    }
+}
+
+struct Silent;
+
+impl Talk for Silent {
+    fn say(&self, _line: &str) {}
+
+    fn pass(&self, _stream: Stream, _bytes: &[u8]) {}
+}
+
+fn run_on(objects: &Arc<InMemory>, changes: i64) -> Run {
+    let vanishing = Vanishing { objects: objects.clone(), left: AtomicI64::new(changes) };
+    Run::new(Store::new(Arc::new(vanishing)), Layout::new("t").unwrap())
+}
+
+fn save(folder: &Path, step: u64) {
+    let place = folder.join(format!("step-{step}"));
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("weights"), format!("weights of {step}")).unwrap();
+    fs::write(place.join("config"), "the same in all").unwrap();
+    fs::write(place.join(".complete"), "").unwrap();
+}
+
+/// Saves and ships steps until all are done or the machine is gone. Gives the newest step that was reported safe.
+async fn live(run: &Run, epoch: u64, folder: &Path) -> Option<u64> {
+    let restore = Restore {
+        run,
+        folder,
+        framework: Framework::Auto,
+        epoch,
+        node: 0,
+        restart_from_nothing: false,
+        logger: &Silent,
+    };
+    let restored = restore.newest().await.ok()?.name;
+    let keep = Keep { last: 2, every: 0 };
+    let mut shipper = Shipper::new(run.clone(), epoch, Place::ALONE, folder.to_owned(), keep, restored);
+    let first = restored.map_or(0, |name| name.step);
+    let mut safe = restored.map(|name| name.step);
+    for step in first + 1..=first + 4 {
+        save(folder, step);
+        let mut settling = Settling::new(Framework::Auto, Duration::ZERO);
+        let ready = settling.ready(scan(folder).unwrap(), Duration::ZERO, Some(Over::Torn)).pop().unwrap();
+        match shipper.ship(&ready).await {
+            Ok(Shipped::Committed(name)) => safe = Some(name.step),
+            _ => return safe,
+        }
+        if shipper.prune().await.is_err() {
+            return safe;
+        }
+    }
+    safe
+}
+
+#[tokio::test]
+async fn wherever_a_machine_vanishes_the_next_restores_what_was_safe() {
+    for first in 0..40 {
+        for second in [0, 5, 40] {
+            let objects = Arc::new(InMemory::new());
+            let mut safe = None;
+            for (epoch, changes) in [(1, first), (2, second), (3, 1000)] {
+                let folder = tempfile::tempdir().unwrap();
+                let run = run_on(&objects, changes);
+                let before = safe;
+                let reached = live(&run, epoch, folder.path()).await;
+                safe = reached.max(before);
+                let looking = tempfile::tempdir().unwrap();
+                let everything = run_on(&objects, 1000);
+                let restore = Restore {
+                    run: &everything,
+                    folder: looking.path(),
+                    framework: Framework::Auto,
+                    epoch: 9,
+                    node: 0,
+                    restart_from_nothing: false,
+                    logger: &Silent,
+                };
+                let restored = restore.newest().await.unwrap();
+                assert!(restored.rejected.is_empty(), "{first} {second}: {:?}", restored.rejected);
+                assert!(restored.name.map(|name| name.step) >= safe, "{first} {second}: {restored:?} after {safe:?}");
+                if let (Some(name), Some(path)) = (restored.name, restored.path) {
+                    assert_eq!(fs::read_to_string(path.join("weights")).unwrap(), format!("weights of {}", name.step));
+                    assert_eq!(fs::read_to_string(path.join("config")).unwrap(), "the same in all");
+                }
+                assert_every_manifest_has_its_data(&everything).await;
+            }
+            assert!(safe >= Some(4), "{first} {second}");
+        }
+    }
+}
+
+async fn assert_every_manifest_has_its_data(run: &Run) {
+    let folder = tempfile::tempdir().unwrap();
+    for name in run.manifests().await.unwrap() {
+        for file in run.manifest(name).await.unwrap().unwrap().unwrap().files {
+            let sent = run.fetch(&file.key, file.size, &folder.path().join("x")).await.unwrap();
+            assert_eq!(sent.sha256, file.sha256);
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_that_stay_the_same_are_sent_once_and_outlive_the_checkpoint_that_sent_them() {
+    let (objects, folder) = (Arc::new(InMemory::new()), tempfile::tempdir().unwrap());
+    let run = run_on(&objects, 1000);
+    live(&run, 1, folder.path()).await;
+    let newest = run.restore_order().await.unwrap()[0];
+    let manifest = run.manifest(newest).await.unwrap().unwrap().unwrap();
+    let config = manifest.files.iter().find(|file| file.path.ends_with("config")).unwrap();
+    assert!(config.key.contains("step-1/"), "{}", config.key);
+    assert_eq!(run.manifests().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_fenced_owner_commits_and_deletes_nothing() {
+    let (objects, folder) = (Arc::new(InMemory::new()), tempfile::tempdir().unwrap());
+    let run = run_on(&objects, 1000);
+    live(&run, 1, folder.path()).await;
+    let before = run.manifests().await.unwrap();
+    let keep = Keep { last: 1, every: 0 };
+    let mut zombie = Shipper::new(run.clone(), 1, Place::ALONE, folder.path().to_owned(), keep, None);
+    objects.put(&Location::from("runs/t/epochs/2"), PutPayload::from("{}")).await.unwrap();
+    save(folder.path(), 9);
+    let mut settling = Settling::new(Framework::Auto, Duration::ZERO);
+    let ready = settling.ready(scan(folder.path()).unwrap(), Duration::ZERO, Some(Over::Torn)).pop().unwrap();
+    assert_eq!(zombie.ship(&ready).await.unwrap(), Shipped::Fenced);
+    assert_eq!(zombie.prune().await.unwrap(), 0);
+    assert_eq!(run.manifests().await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_step_that_somebody_named_is_never_pruned() {
+    let (objects, folder) = (Arc::new(InMemory::new()), tempfile::tempdir().unwrap());
+    let run = run_on(&objects, 1000);
+    for name in ["runs/t/keep/2", "runs/t/keep/README"] {
+        objects.put(&Location::from(name), PutPayload::from("")).await.unwrap();
+    }
+    live(&run, 1, folder.path()).await;
+    let steps: Vec<u64> = run.restore_order().await.unwrap().iter().map(|name| name.step).collect();
+    assert_eq!(steps, [4, 3, 2]);
+}

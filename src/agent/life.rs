@@ -1,0 +1,26 @@
+//! `Life`: one agent on one machine in one epoch, as all its tasks know it.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use crate::event::Event;
+use crate::state::SharedState;
+use crate::team::rank::Place;
+use gpuplan_runstore::Run;
+
+/// One agent on one machine in one epoch. Cheap to clone: each task has its own.
+#[derive(Clone)]
+pub struct Life {
+    pub run: Run,
+    pub epoch: u64,
+    pub rank: Place,
+    /// Between two heartbeats.
+    pub heartbeat: Duration,
+    pub begun: Instant,
+    pub begun_at: Timestamp,
+    pub state: SharedState,
+    /// To the supervisor.
+    pub events: mpsc::Sender<Event>,
+}

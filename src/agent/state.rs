@@ -1,0 +1,91 @@
+//! `State`: what the tasks of one agent know of the program, its checkpoints and its machine.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::rules::improvement::ImprovementTracker;
+use gpuplan_runstore::status::{Finding, Staged};
+use gpuplan_runstore::{ManifestName, Phase, Spent};
+use gpuplan_telemetry::Sample;
+use gpuplan_units::Usd;
+
+/// What the tasks of one agent share.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub phase: Option<Phase>,
+    pub progress: Option<u64>,
+    pub starts: u32,
+    /// When the program was first started.
+    pub started_at: Option<Instant>,
+    /// The cloud takes this machine away.
+    pub is_taken: bool,
+    /// All machines take part, so who is silent is missed.
+    pub is_assembled: bool,
+    /// Once it has ended: whether nothing is left to do.
+    pub is_done: Option<bool>,
+    /// Of the job's data.
+    pub staged: Option<Staged>,
+    pub checkpoints: Checkpoints,
+    pub spending: Spending,
+    pub output: Output,
+    pub machine: MachineState,
+    /// Where the user asked what improvement costs.
+    pub improvement: Option<ImprovementTracker>,
+    pub warnings: Vec<String>,
+}
+
+/// How far the program's checkpoints are safe in the store.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoints {
+    /// The newest in the store.
+    pub committed: Option<ManifestName>,
+    /// The newest that this epoch made safe, and when it was seen to be complete.
+    pub saved: Option<(ManifestName, Instant)>,
+    /// Bytes of the newest complete one: what the last one will have, too.
+    pub newest_bytes: u64,
+    pub backlog_bytes: u64,
+    pub upload_bytes_per_second: Option<f64>,
+}
+
+/// What the run has cost.
+#[derive(Clone, Debug, Default)]
+pub struct Spending {
+    /// By all other machines and epochs, as last read; `None` before the store has answered.
+    pub by_others: Option<Spent>,
+    /// Of the whole run, as last worked out from the bills that could be read; `None` without a price.
+    pub at_least: Option<Usd>,
+}
+
+/// What the program wrote to stdout and stderr.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    pub bytes: u64,
+    /// Some of it is missing from the log.
+    pub is_lost: bool,
+}
+
+/// The machine as last sampled.
+#[derive(Clone, Debug, Default)]
+pub struct MachineState {
+    pub sample: Option<Sample>,
+    /// What costs time by the samples so far.
+    pub findings: Vec<Finding>,
+    pub disk_free_bytes: Option<u64>,
+}
+
+impl State {
+    /// A line of the program's output.
+    pub fn read(&mut self, line: &str) {
+        if let Some((improvement, spent)) = self.improvement.as_mut().zip(self.spending.at_least) {
+            improvement.read(line, spent);
+        }
+    }
+}
+
+/// One state for all tasks.
+pub type SharedState = Arc<Mutex<State>>;
+
+/// Reads or changes the state. A task that died while it held it left whole values.
+pub fn with<T>(shared: &SharedState, work: impl FnOnce(&mut State) -> T) -> T {
+    work(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
+}

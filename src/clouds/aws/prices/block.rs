@@ -1,0 +1,170 @@
+//! From capacity block offerings to offers: an upfront fee becomes a rate. Names no SDK.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::prices::spot::Region;
+use gpuplan_hardware::InstanceId;
+use gpuplan_market::{Availability, Offer, Place, Purchase, SourceNote};
+use gpuplan_units::{Usd, UsdPerHour};
+
+/// Id of this source in an offer.
+pub const SOURCE: &str = "aws-capacity-blocks";
+
+/// One offering as EC2 words it; every field may be missing.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    pub id: String,
+    pub instance_type: String,
+    pub zone_name: String,
+    pub machines: i32,
+    pub hours: i32,
+    pub starts: Option<Timestamp>,
+    /// For all machines and hours together, as text.
+    pub upfront_fee: String,
+    pub currency: String,
+}
+
+impl Block {
+    /// For one machine, rounded up to the nano-dollar so that no fee is understated.
+    fn rate(&self) -> Result<UsdPerHour, String> {
+        if self.currency != "USD" {
+            return Err(format!("the fee is in `{}`, not in USD; it is left out", self.currency));
+        }
+        let fee = Usd::parse(&self.upfront_fee).map_err(|error| format!("{error}; the fee is left out"))?;
+        if fee == Usd::ZERO {
+            return Err("a fee of zero is not a valid price; it is left out".to_owned());
+        }
+        let machine_hours = i128::from(self.hours.max(0)) * i128::from(self.machines.max(0));
+        if machine_hours == 0 {
+            return Err("it says no machines or no hours; the fee is left out".to_owned());
+        }
+        let nanos = (fee.nanos() + machine_hours - 1) / machine_hours;
+        i64::try_from(nanos)
+            .map(UsdPerHour::from_nanos)
+            .map_err(|_| "the fee is more than this program can count".to_owned())
+    }
+}
+
+/// The block of each machine type and zone that starts first: it is what can be had next.
+pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>) {
+    let mut first: BTreeMap<(InstanceId, Arc<str>), (Option<Timestamp>, Offer)> = BTreeMap::new();
+    let mut notes = Vec::new();
+    for block in blocks {
+        let Some(instance) = region.instances.get(&block.instance_type) else { continue };
+        let read = region
+            .zone_ids
+            .get(&block.zone_name)
+            .ok_or_else(|| "no zone id is known for this zone; the fee is left out".to_owned());
+        match read.and_then(|zone_id| Ok((zone_id.as_str().into(), block.rate()?))) {
+            Ok((zone_id, rate)) => {
+                let place = Place { region: region.name.into(), zone_id: Some(Arc::clone(&zone_id)) };
+                let mut offer =
+                    Offer::live(*instance, place, Purchase::CapacityBlock, rate, SOURCE, region.answered_at);
+                let starts = block.starts.map_or_else(|| "unknown".to_owned(), |starts| starts.to_string());
+                offer.flags = format!("block={} starts={starts} hours={}", block.id, block.hours).into();
+                offer.availability = Availability::Seen;
+                let key = (*instance, zone_id);
+                if first.get(&key).is_none_or(|(starts, _)| is_earlier(block.starts, *starts)) {
+                    first.insert(key, (block.starts, offer));
+                }
+            }
+            Err(detail) => {
+                notes.push(SourceNote { place: format!("{}, {}", block.zone_name, block.instance_type), detail });
+            }
+        }
+    }
+    (first.into_values().map(|(_, offer)| offer).collect(), notes)
+}
+
+fn is_earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> bool {
+    one.unwrap_or(Timestamp::MAX) < other.unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block(fee: &str, hours: i32, machines: i32) -> Block {
+        Block {
+            id: "cb-1".to_owned(),
+            instance_type: "p5e.48xlarge".to_owned(),
+            zone_name: "us-east-2a".to_owned(),
+            machines,
+            hours,
+            starts: "2026-08-02T11:30:00Z".parse().ok(),
+            upfront_fee: fee.to_owned(),
+            currency: "USD".to_owned(),
+        }
+    }
+
+    fn read(blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>) {
+        let zone_ids = [("us-east-2a".to_owned(), "use2-az1".to_owned())].into();
+        let instances = [("p5e.48xlarge".to_owned(), InstanceId(3))].into();
+        let answered_at = "2026-08-01T00:00:00Z".parse().unwrap();
+        offers(
+            &Region { name: "us-east-2", zone_ids: &zone_ids, instances: &instances, listed: None, answered_at },
+            blocks,
+        )
+    }
+
+    #[test]
+    fn a_fee_becomes_a_rate_that_pays_all_of_it() {
+        let (offers, notes) = read(&[block("100.00", 24, 3)]);
+        assert_eq!(notes, []);
+        assert_eq!(offers[0].quote.rate.nanos(), 1_388_888_889, "100 / 72, rounded up");
+        assert_eq!(&*offers[0].flags, "block=cb-1 starts=2026-08-02T11:30:00Z hours=24");
+        assert_eq!(
+            (offers[0].purchase, offers[0].place.zone_id.as_deref()),
+            (Purchase::CapacityBlock, Some("use2-az1"))
+        );
+    }
+
+    #[test]
+    fn the_earliest_block_of_a_zone_is_the_offer() {
+        let earlier =
+            Block { id: "cb-0".to_owned(), starts: "2026-08-01T11:30:00Z".parse().ok(), ..block("48", 24, 1) };
+        let unknown = Block { id: "cb-2".to_owned(), starts: None, ..block("24", 24, 1) };
+        let (offers, _) = read(&[unknown, block("24", 24, 1), earlier]);
+        assert_eq!(offers.len(), 1);
+        assert!(offers[0].flags.starts_with("block=cb-0"));
+    }
+
+    #[test]
+    fn what_is_no_fee_is_a_note() {
+        let yuan = Block { currency: "CNY".to_owned(), ..block("1", 24, 1) };
+        let elsewhere = Block { zone_name: "us-east-2z".to_owned(), ..block("1", 24, 1) };
+        let bad = [
+            block("", 24, 1),
+            block("0.00", 24, 1),
+            block("1", 0, 1),
+            block("1", 24, -1),
+            block("N/A", 24, 1),
+            yuan,
+            elsewhere,
+        ];
+        let (offers, notes) = read(&bad);
+        assert_eq!((offers.len(), notes.len()), (0, bad.len()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_rate_never_understates_its_fee_by_more_than_a_nano_dollar_an_hour(cents in 1_i64..100_000_000_000, hours in 1..5000, machines in 1..200) {
+            let fee = format!("{}.{:02}", cents / 100, cents % 100);
+            let rate = block(&fee, hours, machines).rate().unwrap();
+            let machine_hours = i128::from(hours) * i128::from(machines);
+            let paid = i128::from(rate.nanos()) * machine_hours;
+            let fee = Usd::parse(&fee).unwrap().nanos();
+            prop_assert!(paid >= fee && paid < fee + machine_hours);
+        }
+
+        #[test]
+        fn any_block_is_read_or_noted(fee in ".{0,20}", hours in any::<i32>(), machines in any::<i32>()) {
+            let (offers, notes) = read(&[block(&fee, hours, machines)]);
+            prop_assert_eq!(offers.len() + notes.len(), 1);
+        }
+    }
+}

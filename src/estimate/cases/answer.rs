@@ -1,0 +1,107 @@
+//! The answer to one case: bands, the fit, what bounds the step and what was assumed.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::band::Regime;
+use crate::cases::case::{Case, Prepared};
+use crate::cases::defaults;
+use crate::constants::Constants;
+use crate::memory::MemoryBreakdown;
+use crate::misfit::Misfit;
+use crate::subject::{StepEstimate, Subject};
+use crate::time::breakdown::Bound;
+use gpuplan_hardware::Hardware;
+use gpuplan_units::Band;
+use gpuplan_workload::{Measure, Models, Task};
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Answer {
+    Estimate(Box<CaseEstimate>),
+    Unsupported { id: Value, unsupported: String },
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CaseEstimate {
+    pub id: Value,
+    pub step_seconds: Band,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second_per_gpu: Option<Band>,
+    pub samples_per_second: Band,
+    pub model_tflops_per_gpu: Band,
+    pub peak_memory_bytes: Band,
+    pub fits: bool,
+    pub bound_by: Bound,
+    pub regime: Regime,
+    pub assumed: Vec<String>,
+}
+
+/// One line in, one answer out, whatever the line says.
+pub fn answer(line: &str, hardware: &Hardware, models: &Models) -> Answer {
+    let refuse = |id: Value, why: String| Answer::Unsupported { id, unsupported: why };
+    let value: Value = match serde_json::from_str(line) {
+        Ok(value) => value,
+        Err(error) => return refuse(Value::Null, format!("not JSON: {error}")),
+    };
+    let id = value.get("id").cloned().unwrap_or(Value::Null);
+    let case: Case = match serde_json::from_value(value) {
+        Ok(case) => case,
+        Err(error) => return refuse(id, error.to_string()),
+    };
+    match estimate(id.clone(), &case, hardware, models) {
+        Ok(made) => Answer::Estimate(Box::new(made)),
+        Err(why) => refuse(id, why),
+    }
+}
+
+/// The estimate of one case. The error is the text of `unsupported`.
+pub fn estimate(id: Value, case: &Case, hardware: &Hardware, models: &Models) -> Result<CaseEstimate, String> {
+    prepared_estimate(Constants::embedded(), id, &case.prepare(hardware, models)?)
+}
+
+/// The estimate of a case that is filled in already, with any constants.
+pub fn prepared_estimate(constants: &Constants, id: Value, prepared: &Prepared) -> Result<CaseEstimate, String> {
+    let subject = Subject::with(constants, &prepared.model, &prepared.training, prepared.machine());
+    let (made, chosen) = defaults::complete(&subject, &prepared.request).map_err(|misfit| match misfit {
+        Misfit::Unsupported { detail } | Misfit::Overloaded { detail, .. } => detail,
+        Misfit::Indivisible { what, by } => format!("no layout divides {what} by {by}"),
+        Misfit::Slow { what, .. } => format!("{what} takes too long"),
+        Misfit::NeedsMemory { need, have } => format!("needs {need} of {have}"),
+    })?;
+    let mut assumed = prepared.assumed.clone();
+    assumed.extend(chosen);
+    let answer = describe(id, &subject, &made, prepared.measure, assumed);
+    if answer.step_seconds.is_finite() && answer.peak_memory_bytes.is_finite() && answer.step_seconds.expected > 0.0 {
+        Ok(answer)
+    } else {
+        Err("the stated sizes give no finite estimate".to_owned())
+    }
+}
+
+fn describe(id: Value, subject: &Subject, made: &StepEstimate, measure: Measure, assumed: Vec<String>) -> CaseEstimate {
+    let step = made.step_seconds();
+    let gpus = f64::from(made.setting.gpus());
+    let batch = made.setting.global_batch;
+    let tokens = subject
+        .model
+        .kind
+        .is_transformer()
+        .then(|| if subject.training.task == Task::Inference { batch } else { batch * subject.sequence });
+    let flops = subject.model_flops_per_step(&made.setting);
+    let memory = made.memory.of(measure);
+    let (low, high) = MemoryBreakdown::band(measure);
+    CaseEstimate {
+        id,
+        step_seconds: step,
+        tokens_per_second_per_gpu: tokens.map(|tokens| step.map_decreasing(|seconds| tokens / seconds / gpus)),
+        samples_per_second: step.map_decreasing(|seconds| batch / seconds),
+        model_tflops_per_gpu: step.map_decreasing(|seconds| flops / seconds / gpus / 1e12),
+        peak_memory_bytes: Band::around(memory, low, high),
+        fits: made.fits,
+        bound_by: made.bound,
+        regime: made.regime,
+        assumed,
+    }
+}

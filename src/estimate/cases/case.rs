@@ -1,0 +1,460 @@
+//! A case of `estimate --cases`: what a published run states, every key optional, and what is filled in for the rest.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::cases::defaults::Request;
+use crate::machine::{Machine, usual_network};
+use gpuplan_hardware::{Gpu, GpuLink, Hardware};
+use gpuplan_units::{Bytes, BytesPerSecond};
+use gpuplan_workload::catalog::ModelRow;
+use gpuplan_workload::model::Experts;
+use gpuplan_workload::{
+    AttentionKernel, BaseWeights, Framework, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings,
+    MlpKind, Model, ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard,
+    Synchronization, Task, Training, training::LoraTargets,
+};
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Case {
+    #[serde(default)]
+    pub model: CaseModel,
+    #[serde(default)]
+    pub hardware: CaseHardware,
+    #[serde(default)]
+    pub training: CaseTraining,
+    #[serde(default)]
+    pub layout: CaseLayout,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub struct CaseModel {
+    pub name: Option<String>,
+    pub kind: Option<ModelKind>,
+    pub params: Option<f64>,
+    pub layers: Option<u32>,
+    pub encoder_layers: Option<u32>,
+    pub hidden: Option<u32>,
+    pub heads: Option<u32>,
+    pub kv_heads: Option<u32>,
+    pub ffn_hidden: Option<u32>,
+    pub vocab: Option<u32>,
+    pub head_dim: Option<u32>,
+    pub mlp: Option<MlpKind>,
+    pub norm: Option<NormKind>,
+    pub parallel_residual: Option<bool>,
+    pub attention_softcap: Option<bool>,
+    pub tied_embeddings: Option<bool>,
+    pub experts: Option<u32>,
+    pub experts_per_token: Option<u32>,
+    pub shared_experts: Option<u32>,
+    pub expert_ffn_hidden: Option<u32>,
+    pub dense_layers: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub struct CaseHardware {
+    pub gpu: Option<String>,
+    pub gpus: Option<u32>,
+    pub gpus_per_node: Option<u32>,
+    pub gpu_link: Option<String>,
+    pub node_network_gbit_per_s: Option<f64>,
+    pub gpu_memory_gb: Option<f64>,
+    pub gpu_memory_gb_per_s: Option<f64>,
+    pub gpu_power_watts: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub struct CaseTraining {
+    pub task: Option<Task>,
+    pub precision: Option<Precision>,
+    pub base_weights: Option<BaseWeights>,
+    pub sequence_length: Option<u32>,
+    pub micro_batch: Option<u32>,
+    pub global_batch: Option<f64>,
+    pub grad_accumulation: Option<u32>,
+    pub recompute: Option<Recompute>,
+    pub attention: Option<AttentionKernel>,
+    pub optimizer: Option<String>,
+    pub optimizer_in_backward: Option<bool>,
+    pub loss: Option<LossKernel>,
+    pub lora_rank: Option<u32>,
+    pub lora_targets: Option<LoraTargets>,
+    pub lora_dropout: Option<bool>,
+    pub head_quantized: Option<bool>,
+    pub dropout: Option<bool>,
+    pub compile: Option<bool>,
+    pub chunked_loss: Option<bool>,
+    pub offload: Option<Offload>,
+    pub fsdp: Option<FsdpStyle>,
+    pub overlap: Option<Overlap>,
+    pub cuda_graphs: Option<bool>,
+    pub measure: Option<Measure>,
+    pub framework: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+pub struct CaseLayout {
+    pub data: Option<u32>,
+    pub tensor: Option<u32>,
+    pub pipeline: Option<u32>,
+    pub context: Option<u32>,
+    pub expert: Option<u32>,
+    pub virtual_pipeline: Option<u32>,
+    pub shard: Option<Shard>,
+    pub shard_group: Option<u32>,
+    pub sequence_parallel: Option<bool>,
+}
+
+/// A case with everything the estimate needs, and what had to be assumed.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub model: Model,
+    pub training: Training,
+    pub gpu: Gpu,
+    pub gpus_per_node: u32,
+    pub link: GpuLink,
+    pub network: Option<BytesPerSecond>,
+    pub memory: Bytes,
+    pub measure: Measure,
+    pub request: Request,
+    pub assumed: Vec<String>,
+}
+
+/// Sizes beyond these are a slip or an attack: a thousand times the largest published run.
+const LARGEST_GPUS: u32 = 1 << 24;
+const LARGEST_WIDTH: u32 = 1 << 22;
+
+impl Case {
+    /// Fills the gaps. The error is the text of `unsupported`.
+    pub fn prepare(&self, hardware: &Hardware, models: &Models) -> Result<Prepared, String> {
+        let mut assumed = Vec::new();
+        let task = self.training.task.unwrap_or_else(|| note(&mut assumed, "task", "pretrain", Task::Pretrain));
+        let (mut gpu, chip) = self.gpu(hardware)?;
+        let model = self.model(models, &mut assumed)?;
+        let gpus = within("gpus", self.hardware.gpus.unwrap_or(1), LARGEST_GPUS)?;
+        let gpus_per_node =
+            within("gpus_per_node", self.hardware.gpus_per_node.unwrap_or_else(|| gpus.min(8)), LARGEST_GPUS)?;
+        let link = self.link(hardware, &gpu, gpus_per_node.min(gpus))?;
+        let label_gb = self.hardware.gpu_memory_gb.map(|gb| positive("gpu_memory_gb", gb, 1e12)).transpose()?;
+        let memory = match label_gb {
+            // The number on the box: what software sees is the catalog's business when the box is the catalog's.
+            Some(gb) if (gb / gpu.memory_label_gb - 1.0).abs() > 0.08 => Bytes::from_gb(gb),
+            _ => chip,
+        };
+        if let Some(rate) = self.hardware.gpu_memory_gb_per_s {
+            gpu.memory_bandwidth_gb_per_s = positive("gpu_memory_gb_per_s", rate, 1e12)?;
+            // The measured stream rate is of the catalog's part, not of the stated one.
+            gpu.stream_gb_per_s = None;
+        }
+        if let Some(watts) = self.hardware.gpu_power_watts {
+            gpu.tdp_watts = positive("gpu_power_watts", watts, 1e12)?;
+        }
+        let training = self.training.resolve(task, &model, &mut assumed)?;
+        let request = self.request(gpus)?;
+        let network = self.hardware.node_network_gbit_per_s;
+        let network = network.map(|rate| positive("node_network_gbit_per_s", rate, 1e12)).transpose()?;
+        Ok(Prepared {
+            model,
+            training,
+            gpu,
+            gpus_per_node,
+            link,
+            network: network.map(BytesPerSecond::from_gbit),
+            memory,
+            measure: self.training.measure.unwrap_or_default(),
+            request,
+            assumed,
+        })
+    }
+
+    fn gpu(&self, hardware: &Hardware) -> Result<(Gpu, Bytes), String> {
+        let name = self.hardware.gpu.as_deref().ok_or("hardware.gpu is missing")?;
+        let id = hardware.find_gpu(name).ok_or_else(|| format!("unknown GPU `{name}`"))?;
+        let gpu = hardware.gpu(id).clone();
+        let memory = gpu.memory();
+        Ok((gpu, memory))
+    }
+
+    fn link(&self, hardware: &Hardware, gpu: &Gpu, gpus_in_node: u32) -> Result<GpuLink, String> {
+        let named = match self.hardware.gpu_link.as_deref() {
+            None => gpu.link.as_str(),
+            Some("pcie") => {
+                return Ok(if gpus_in_node > 1 {
+                    GpuLink::Pcie { bandwidth: gpu.pcie_bandwidth() }
+                } else {
+                    GpuLink::Single
+                });
+            }
+            Some("pcie-slow") => {
+                let bandwidth = BytesPerSecond(gpu.pcie_bandwidth().0 / 4.0);
+                return Ok(if gpus_in_node > 1 { GpuLink::Pcie { bandwidth } } else { GpuLink::Single });
+            }
+            Some(stated) => stated,
+        };
+        hardware.gpu_link(gpu, named, gpus_in_node)
+    }
+
+    fn model(&self, models: &Models, assumed: &mut Vec<String>) -> Result<Model, String> {
+        let stated = &self.model;
+        let parameters = stated.params.map(|count| positive("params", count, 1e16)).transpose()?;
+        let name = stated.name.clone().unwrap_or_default();
+        let preset = models.find(&name).map(ModelRow::to_model);
+        let kind = stated
+            .kind
+            .or(preset.as_ref().map(|model| model.kind))
+            .ok_or("model.kind is missing and the name is unknown")?;
+        if !kind.is_transformer() {
+            let mut model = preset.ok_or_else(|| format!("no sizes for `{name}`"))?;
+            model.kind = kind;
+            return Ok(model);
+        }
+        let (Some(layers), Some(hidden)) = (stated.layers, stated.hidden) else {
+            let preset = preset.ok_or_else(|| format!("`{name}` has neither layers and hidden nor a known name"))?;
+            assumed.push(format!("model={}", preset.name));
+            return Ok(Model { tied_embeddings: stated.tied_embeddings.unwrap_or(preset.tied_embeddings), ..preset });
+        };
+        let (layers, hidden) = (within("layers", layers, 100_000)?, within("hidden", hidden, LARGEST_WIDTH)?);
+        let heads = within("heads", stated.heads.unwrap_or_else(|| (hidden / 128).max(1)), LARGEST_WIDTH)?;
+        let kv_heads = within("kv_heads", stated.kv_heads.unwrap_or(heads), heads)?;
+        let ffn_hidden =
+            within("ffn_hidden", stated.ffn_hidden.unwrap_or_else(|| hidden.saturating_mul(4)), LARGEST_WIDTH)?;
+        let encdec = matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec);
+        let mut model = Model {
+            name,
+            kind,
+            parameters: 0.0,
+            layers: if kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none() {
+                layers.div_ceil(2)
+            } else {
+                layers
+            },
+            hidden,
+            heads,
+            kv_heads,
+            head_dim: within("head_dim", stated.head_dim.unwrap_or((hidden / heads).max(1)), LARGEST_WIDTH)?,
+            ffn_hidden,
+            vocab: stated.vocab.unwrap_or_else(|| note(assumed, "vocab", "50000", 50_000)).min(1 << 28),
+            mlp: stated.mlp.unwrap_or(MlpKind::Gelu),
+            norm: stated.norm.unwrap_or(NormKind::Layer),
+            parallel_residual: stated.parallel_residual.unwrap_or(false),
+            attention_softcap: stated.attention_softcap.unwrap_or(false),
+            tied_embeddings: stated.tied_embeddings.unwrap_or(true),
+            experts: self.experts(kind, ffn_hidden),
+            latent: None,
+            encoder_layers: match (encdec, stated.encoder_layers) {
+                (false, _) => 0,
+                (true, Some(stated)) => stated,
+                // Switch counts encoder and decoder layers together, T5 each for itself.
+                (true, None) if kind == ModelKind::MoeEncdec => layers / 2,
+                (true, None) => layers,
+            },
+            max_context: 0,
+            sample_side: 0,
+            forward_flops_per_sample: 0.0,
+        };
+        self.infer_open_forms(&mut model, parameters);
+        Ok(model)
+    }
+
+    /// A mixture whose experts nobody counted: as many as the name says (`-4e`), else eight. A token's work is that of two
+    /// experts: top-2 routing, or top-1 with the capacity factor 2 of Switch (Fedus et al. 2021, arXiv 2101.03961).
+    fn experts(&self, kind: ModelKind, ffn_hidden: u32) -> Option<Experts> {
+        let stated = &self.model;
+        let named = stated.name.as_deref().and_then(|name| name.rsplit('-').next()?.strip_suffix('e')?.parse().ok());
+        let open = matches!(kind, ModelKind::Moe | ModelKind::MoeEncdec).then(|| named.unwrap_or(8));
+        stated.experts.or(open).filter(|experts| *experts > 1).map(|experts| Experts {
+            experts,
+            experts_per_token: stated.experts_per_token.unwrap_or(2).clamp(1, experts),
+            shared_experts: stated.shared_experts.unwrap_or(0),
+            ffn_hidden: stated.expert_ffn_hidden.unwrap_or(ffn_hidden),
+            // Switch replaces every other feed-forward block.
+            dense_layers: stated.dense_layers.unwrap_or(if kind == ModelKind::MoeEncdec {
+                stated.layers.unwrap_or(0) / 4
+            } else {
+                0
+            }),
+        })
+    }
+
+    /// Gate and tied embeddings, where not stated, are whichever closed form is nearest to the stated parameter count.
+    fn infer_open_forms(&self, model: &mut Model, parameters: Option<f64>) {
+        let Some(parameters) = parameters else {
+            model.parameters = model.counted_parameters();
+            return;
+        };
+        model.parameters = parameters;
+        let mut nearest = f64::INFINITY;
+        let (mlp, tied) = (self.model.mlp, self.model.tied_embeddings);
+        for form in [MlpKind::Gelu, MlpKind::Glu] {
+            for ties in [true, false] {
+                if mlp.is_some_and(|stated| stated != form) || tied.is_some_and(|stated| stated != ties) {
+                    continue;
+                }
+                let candidate = Model { mlp: form, tied_embeddings: ties, ..model.clone() };
+                // A gate usually comes with a width other than 4h.
+                let odd = (form == MlpKind::Glu) == (model.ffn_hidden == model.hidden.saturating_mul(4));
+                let distance = (candidate.counted_parameters() / parameters).ln().abs()
+                    + if odd && mlp.is_none() { 0.1 } else { 0.0 };
+                if distance < nearest {
+                    nearest = distance;
+                    (model.mlp, model.tied_embeddings) = (form, ties);
+                }
+            }
+        }
+    }
+
+    fn request(&self, gpus: u32) -> Result<Request, String> {
+        let stated = &self.layout;
+        let degree = |name: &str, value: Option<u32>| within(name, value.unwrap_or(1), LARGEST_GPUS);
+        let (tensor, pipeline, context) = (
+            degree("tensor", stated.tensor)?,
+            degree("pipeline", stated.pipeline)?,
+            degree("context", stated.context)?,
+        );
+        let open = stated.data.is_none() && stated.tensor.is_none() && stated.pipeline.is_none() && gpus > 8;
+        let split = u64::from(tensor) * u64::from(pipeline) * u64::from(context);
+        let layout = Layout {
+            data: within("data", stated.data.unwrap_or((u64::from(gpus) / split).max(1) as u32), LARGEST_GPUS)?,
+            tensor,
+            pipeline,
+            context,
+            expert: degree("expert", stated.expert)?,
+            virtual_pipeline: degree("virtual_pipeline", stated.virtual_pipeline)?,
+            shard: stated.shard.unwrap_or_default(),
+            shard_group: stated.shard_group,
+            sequence_parallel: stated.sequence_parallel.unwrap_or(false),
+        };
+        let batch = self.training.global_batch;
+        if batch.is_some_and(|batch| !(batch.is_finite() && (1.0..1e12).contains(&batch))) {
+            return Err("global_batch is not a number of sequences".to_owned());
+        }
+        Ok(Request {
+            gpus,
+            layout: (!open).then_some(layout),
+            virtual_pipeline: stated.virtual_pipeline,
+            micro_batch: self.training.micro_batch.map(|micro| within("micro_batch", micro, 1 << 24)).transpose()?,
+            recompute: self.training.recompute,
+            global_batch: batch,
+            grad_accumulation: self
+                .training
+                .grad_accumulation
+                .map(|steps| within("grad_accumulation", steps, 1 << 24))
+                .transpose()?,
+        })
+    }
+}
+
+impl CaseTraining {
+    fn resolve(&self, task: Task, model: &Model, assumed: &mut Vec<String>) -> Result<Training, String> {
+        let sequence = self.sequence_length.unwrap_or_else(|| match (task, model.kind.is_transformer()) {
+            (_, false) => model.sample_side,
+            // A short prompt and a short answer, as a generation script's own defaults have it.
+            (Task::Inference, true) => note(assumed, "sequence_length", "128", 128),
+            (_, true) => note(assumed, "sequence_length", "2048", 2048),
+        });
+        let adapters = task.has_adapters();
+        let lora = adapters.then(|| Lora {
+            rank: self.lora_rank.unwrap_or(16).clamp(1, 1 << 16),
+            targets: self.lora_targets.unwrap_or(LoraTargets::ALL_LINEAR),
+            dropout: self.lora_dropout.unwrap_or(false),
+        });
+        let chunked = self.chunked_loss == Some(true);
+        Ok(Training {
+            base_weights: self.base_weights.or((task == Task::Qlora).then_some(BaseWeights::Nf4)),
+            sequence_length: within("sequence_length", sequence.max(1), 1 << 24)?,
+            precision: self.precision.unwrap_or_else(|| note(assumed, "precision", "bf16", Precision::Bf16)),
+            micro_batch: self.micro_batch,
+            grad_accumulation: self.grad_accumulation,
+            recompute: self.recompute,
+            optimizer: self.optimizer.as_deref().map(optimizer).transpose()?,
+            lora,
+            dropout: self.dropout.unwrap_or(false),
+            framework: Framework(self.framework.clone().unwrap_or_default()),
+            kernels: Kernels {
+                attention: self.attention,
+                loss: self.loss.or(chunked.then_some(LossKernel::Chunked)),
+                compile: self.compile.unwrap_or(false),
+                cuda_graphs: self.cuda_graphs.unwrap_or(false),
+            },
+            memory: MemorySavings {
+                offload: self.offload,
+                fsdp: self.fsdp,
+                optimizer_in_backward: self.optimizer_in_backward.unwrap_or(false),
+                head_quantized: self.head_quantized.unwrap_or(false),
+            },
+            synchronization: Synchronization { overlap: self.overlap, ..Synchronization::default() },
+            ..Training::new(task, sequence)
+        })
+    }
+}
+
+impl Prepared {
+    pub fn machine(&self) -> Machine<'_> {
+        Machine {
+            gpu: &self.gpu,
+            memory: self.memory,
+            gpus_per_node: self.gpus_per_node,
+            card_share: 1.0,
+            link: self.link,
+            node_network: self.network.unwrap_or_else(|| usual_network(&self.gpu)),
+            network_assumed: self.network.is_none(),
+            has_fabric: true,
+        }
+    }
+}
+
+/// Tables of published runs write `adamw (mixed, fp32 master)` for plain `adamw`.
+fn optimizer(text: &str) -> Result<Optimizer, String> {
+    let word = text.split_whitespace().next().unwrap_or_default();
+    serde_json::from_value(serde_json::Value::String(word.to_owned()))
+        .map_err(|_| format!("unknown optimizer `{text}`"))
+}
+
+fn note<T>(assumed: &mut Vec<String>, key: &str, shown: &str, value: T) -> T {
+    assumed.push(format!("{key}={shown}"));
+    value
+}
+
+fn within(name: &str, value: u32, most: u32) -> Result<u32, String> {
+    if (1..=most).contains(&value) { Ok(value) } else { Err(format!("{name}={value} is outside 1 to {most}")) }
+}
+
+fn positive(name: &str, value: f64, most: f64) -> Result<f64, String> {
+    if value > 0.0 && value < most {
+        Ok(value)
+    } else {
+        Err(format!("{name}={value} is not a positive number below {most:e}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_nothing_has_are_refused_by_their_name() {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let prepared = |model: &str, more: &str| {
+            let hardware_section = format!("{{\"gpu\":\"a100-sxm4-80\"{more}}}");
+            let line = format!("{{\"model\":{{\"name\":\"llama-3.1-8b\"{model}}},\"hardware\":{hardware_section}}}");
+            serde_json::from_str::<Case>(&line).unwrap().prepare(&hardware, &models)
+        };
+        assert!(prepared("", "").is_ok());
+        for (model, more, name) in [
+            (",\"params\":-5", "", "params"),
+            (",\"params\":0", "", "params"),
+            (",\"params\":1e300", "", "params"),
+            ("", ",\"node_network_gbit_per_s\":-1", "node_network_gbit_per_s"),
+            ("", ",\"gpu_memory_gb\":-80", "gpu_memory_gb"),
+            ("", ",\"gpu_memory_gb_per_s\":0", "gpu_memory_gb_per_s"),
+            ("", ",\"gpu_power_watts\":-400", "gpu_power_watts"),
+        ] {
+            let why = prepared(model, more).unwrap_err();
+            assert!(why.starts_with(&format!("{name}=")), "{why}");
+        }
+        let mut case: Case = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
+        (case.model.name, case.model.params) = (Some("llama-3.1-8b".to_owned()), Some(f64::NAN));
+        assert!(case.prepare(&hardware, &models).unwrap_err().starts_with("params=NaN"));
+    }
+}

@@ -1,0 +1,179 @@
+//! Activations that one layer keeps for the backward pass, tensor by tensor. Bytes per token, 16-bit unless said.
+//!
+//! Checks: SwiGLU with flash attention, compiled, full training gives h(12 + 4k/a) + 8f; GPT with dropout and eager
+//! attention gives 34h + 5as (Korthikanti et al. 2022, arXiv 2205.05198, section 4).
+
+use crate::memory::constants::MemoryConstants;
+use gpuplan_workload::{Model, NormKind, Recompute, Training};
+
+/// What a stack's own layers do, which decides the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackHabits {
+    /// RMSNorm written in PyTorch casts its input to fp32 and keeps the copy.
+    pub upcasts_norms: bool,
+    /// Keys and values are repeated to all heads before attention.
+    pub expands_kv: bool,
+}
+
+impl StackHabits {
+    pub fn for_training(training: &Training) -> Self {
+        let name = training.framework.0.as_str();
+        let own_kernels = name.starts_with("megatron") || name == "internevo" || name.starts_with("nvidia");
+        Self {
+            upcasts_norms: !own_kernels && !training.is_compiled(),
+            expands_kv: matches!(name, "litgpt" | "hf-trainer" | "fsdp" | "accelerate" | "deepspeed"),
+        }
+    }
+}
+
+/// Bytes that one layer keeps per token, before tensor-parallel division.
+pub fn bytes_per_token(
+    model: &Model,
+    training: &Training,
+    recompute: Recompute,
+    sequence: f64,
+    constants: &MemoryConstants,
+) -> f64 {
+    let element = training.precision.activation_bytes() / 2.0;
+    let layer = norms(model, training)
+        + adapters(model, training, constants)
+        + attention(model, training, recompute, sequence, constants)
+        + feed_forward(model, training, constants);
+    layer * element
+}
+
+fn frozen(training: &Training) -> bool {
+    training.task.has_adapters()
+}
+
+/// bitsandbytes' layers, as against torchao's `NF4Tensor`, which torchtune uses and which keeps the 4-bit weight alone.
+fn uses_bitsandbytes(training: &Training) -> bool {
+    training.base_weights.is_some() && training.framework.0 != "torchtune"
+}
+
+/// A plain frozen matrix does not need its input; bitsandbytes keeps it all the same.
+fn keeps_linear_inputs(training: &Training) -> bool {
+    !frozen(training) || uses_bitsandbytes(training)
+}
+
+/// Norm inputs, and norm outputs where the next matrix keeps its input.
+fn norms(model: &Model, training: &Training) -> f64 {
+    let hidden = f64::from(model.hidden);
+    let upcasts = model.norm == NormKind::Rms && StackHabits::for_training(training).upcasts_norms;
+    let one = match (upcasts, frozen(training)) {
+        (false, _) => 2.0 * hidden,
+        (true, true) => 4.0 * hidden,
+        (true, false) => 8.0 * hidden,
+    };
+    let count = match (model.parallel_residual && model.norm == NormKind::Layer, model.attention_softcap) {
+        (true, _) => 1.0,
+        (false, true) => 4.0,
+        (false, false) => 2.0,
+    };
+    let outputs = if keeps_linear_inputs(training) { 2.0 * 2.0 * hidden } else { 0.0 };
+    let dropouts = if training.dropout { 2.0 * hidden } else { 0.0 };
+    one * count + outputs + dropouts
+}
+
+/// Each adapted input group keeps its dropout output and mask, or its plain input.
+fn adapters(model: &Model, training: &Training, constants: &MemoryConstants) -> f64 {
+    let mut bytes =
+        if uses_bitsandbytes(training) { constants.quantised_surplus_bytes * f64::from(model.hidden) } else { 0.0 };
+    let Some(lora) = training.lora.as_ref().filter(|_| frozen(training)) else { return bytes };
+    let kept = match (lora.dropout, keeps_linear_inputs(training)) {
+        (true, _) => 3.0,
+        (false, true) => 0.0,
+        (false, false) => 2.0,
+    };
+    let t = lora.targets;
+    let gated = model.mlp_matrices() > 2.0;
+    let groups = [
+        (t.q || t.k || t.v, f64::from(model.hidden)),
+        (t.o, model.query_width()),
+        (t.up, f64::from(model.hidden)),
+        // Gate and up read one tensor; only their dropouts make two of it.
+        (t.gate && gated && (lora.dropout || !t.up), f64::from(model.hidden)),
+        (t.down && !training.is_compiled(), f64::from(model.ffn_hidden)),
+    ];
+    bytes += groups.iter().filter(|(on, _)| *on).map(|(_, width)| kept * width).sum::<f64>();
+    bytes
+}
+
+/// Rotated queries and keys, values and output, plus 4 bytes of log-sum-exp a head; scores if the kernel keeps them.
+fn attention(
+    model: &Model,
+    training: &Training,
+    recompute: Recompute,
+    sequence: f64,
+    constants: &MemoryConstants,
+) -> f64 {
+    let (query, kv) = (model.query_width(), model.kv_width());
+    let expands = StackHabits::for_training(training).expands_kv;
+    let width = if expands { query } else { kv };
+    // Multi-head attention takes v as a view of the fused qkv buffer, which keeps all three.
+    let values = if expands && model.kv_heads == model.heads && frozen(training) {
+        2.0 * (query + 2.0 * kv)
+    } else {
+        2.0 * width
+    };
+    let heads = f64::from(model.heads);
+    let mut bytes = 2.0 * query + 2.0 * width + values + 2.0 * query + 4.0 * heads;
+    if !training.uses_flash() && recompute == Recompute::None {
+        bytes += heads * sequence * if training.dropout { 5.0 } else { 4.0 };
+    }
+    if model.attention_softcap {
+        bytes += constants.softcap_score_bytes * heads * sequence;
+    }
+    bytes
+}
+
+/// A gated block keeps gate, activated gate and up; a plain one its input; and the down projection its own input.
+fn feed_forward(model: &Model, training: &Training, constants: &MemoryConstants) -> f64 {
+    let width = match model.experts {
+        None => f64::from(model.ffn_hidden),
+        Some(experts) => f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts),
+    };
+    let gated = model.mlp_matrices() > 2.0;
+    let compiled_frozen = training.is_compiled() && frozen(training);
+    let mut bytes = match (gated, compiled_frozen) {
+        (true, false) => 6.0 * width,
+        (true, true) => 4.0 * width,
+        (false, _) => 2.0 * width,
+    };
+    if keeps_linear_inputs(training) && !compiled_frozen {
+        bytes += 2.0 * width;
+    }
+    if frozen(training) && !training.is_compiled() {
+        bytes += 2.0 * width * constants.frozen_down_share;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuplan_workload::Models;
+    use gpuplan_workload::{AttentionKernel, Framework, MlpKind, Task};
+
+    #[test]
+    fn the_compiled_llama_layer_is_twelve_h_plus_eight_f() {
+        let model = Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model();
+        let mut training = Training::new(Task::Pretrain, 4096);
+        training.kernels.compile = true;
+        let (h, f) = (4096.0, 11008.0);
+        let bytes = bytes_per_token(&model, &training, Recompute::None, 4096.0, MemoryConstants::embedded());
+        assert!((bytes / (h * 16.0 + 8.0 * f + 4.0 * 32.0) - 1.0).abs() < 1e-9, "{bytes}");
+    }
+
+    #[test]
+    fn the_gpt_layer_with_dropout_is_korthikanti_s() {
+        let mut model = Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model();
+        (model.mlp, model.norm, model.ffn_hidden) = (MlpKind::Gelu, NormKind::Layer, 4 * 4096);
+        let mut training = Training::new(Task::Pretrain, 2048);
+        (training.dropout, training.kernels.attention) = (true, Some(AttentionKernel::Eager));
+        training.framework = Framework("megatron".to_owned());
+        let (h, a, s) = (4096.0, 32.0, 2048.0);
+        let bytes = bytes_per_token(&model, &training, Recompute::None, s, MemoryConstants::embedded());
+        assert!((bytes / (34.0 * h + 5.0 * a * s + 4.0 * a) - 1.0).abs() < 1e-9, "{bytes}");
+    }
+}

@@ -1,0 +1,261 @@
+//! Peak memory of a rank: what stays for the whole run, and the fullest moment of a step.
+//!
+//! `allocated = static + max(at the loss, at the first layer's backward, at the end of the backward)`: gradients grow
+//! while activations die, so a plain sum of everything over-predicts by a tenth.
+
+mod activations;
+pub mod constants;
+mod input;
+#[cfg(test)]
+mod properties;
+mod states;
+
+use crate::machine::Machine;
+use crate::memory::constants::MemoryConstants;
+use crate::memory::states::{Shares, Static};
+use gpuplan_units::Bytes;
+use gpuplan_workload::{FsdpStyle, LossKernel, Measure, ModelKind, Offload, Recompute, Shard};
+
+pub use crate::memory::input::MemoryInput;
+pub use crate::memory::states::adapter_parameters;
+
+/// Bytes of one rank by what holds them, at the fullest moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MemoryBreakdown {
+    pub weights: f64,
+    pub gradients: f64,
+    pub optimizer: f64,
+    pub activations: f64,
+    pub logits: f64,
+    /// Layers gathered from other ranks, dequantised copies, rebuilt layers.
+    pub workspace: f64,
+    /// Keys and values of a served model.
+    pub cache: f64,
+    /// Context, collectives' buffers and fragmentation.
+    pub overhead: f64,
+    pub allocated: f64,
+    pub reserved: f64,
+    /// What nvidia-smi shows.
+    pub device: f64,
+    /// Live tensors, context and collectives: what the card must hold once the allocator has given its cache back.
+    pub required: f64,
+    /// `required` with the margin of the fit decision.
+    pub needed: f64,
+    /// Weights, gradients, optimizer states and activations alone, as papers count.
+    pub analytic: f64,
+}
+
+impl MemoryBreakdown {
+    pub fn of(&self, measure: Measure) -> f64 {
+        match measure {
+            Measure::Allocated => self.allocated,
+            Measure::Reserved => self.reserved,
+            Measure::Device => self.device,
+            Measure::Analytic => self.analytic,
+        }
+    }
+
+    /// Band of a figure: published peaks over prediction, 10th and 90th percentile.
+    pub fn band(measure: Measure) -> (f64, f64) {
+        match measure {
+            Measure::Allocated | Measure::Analytic => (0.92, 1.12),
+            Measure::Reserved | Measure::Device => (0.92, 1.20),
+        }
+    }
+
+    pub fn fits(&self, machine: &Machine) -> bool {
+        Bytes(self.needed) <= machine.memory
+    }
+}
+
+/// Units gathered from other ranks, and their gradients.
+#[derive(Default)]
+struct Gathered {
+    layers: f64,
+    layer_gradients: f64,
+    root: f64,
+    root_gradients: f64,
+    root_stays: bool,
+}
+
+impl MemoryInput<'_> {
+    /// With the constants of the last fit.
+    pub fn breakdown(&self) -> MemoryBreakdown {
+        self.breakdown_with(MemoryConstants::embedded())
+    }
+
+    pub fn breakdown_with(&self, constants: &MemoryConstants) -> MemoryBreakdown {
+        let shares = self.shares();
+        let kept = self.held_throughout(&shares, constants);
+        let gathered = self.gathered(&shares, &kept, constants);
+        let tokens = f64::from(self.setting.micro_batch) * self.sequence / f64::from(self.setting.layout.context);
+        let (activations, rebuilt) = self.activations(tokens, shares.layers, constants);
+        let (logits, logits_kept) = self.logits(tokens, constants);
+        let backward = self.training.task.has_backward();
+        let whole = self.trains_whole_model();
+        let gradients = if self.training.memory.optimizer_in_backward { 0.0 } else { kept.gradients };
+        let carried = match (whole, self.setting.micro_steps() > 1.0) {
+            (true, true) => gradients,
+            (true, false) => 0.0,
+            (false, _) => kept.gradients,
+        };
+        let head_gradient = if whole { self.head_gradient() } else { 0.0 };
+        let carried = carried.max(head_gradient);
+        let static_bytes = kept.weights + kept.adapter_weights + kept.optimizer + kept.stay_gathered + kept.dequantised;
+        let moment = if backward {
+            let at_loss = activations + logits + gathered.root + carried + gathered.layers / 2.0;
+            let root = if gathered.root_stays { gathered.root } else { 0.0 };
+            let first_layer = activations
+                + logits_kept
+                + rebuilt
+                + gathered.layers
+                + gathered.layer_gradients
+                + root
+                + gathered.root_gradients
+                + carried;
+            let tied_copy = if whole && self.model.tied_embeddings { 2.0 * self.head_parameters() } else { 0.0 };
+            let at_end = if whole {
+                gradients + tied_copy + gathered.root + gathered.root_gradients + gathered.layers
+            } else {
+                0.0
+            };
+            at_loss.max(first_layer).max(at_end)
+        } else {
+            self.inference_state(tokens)
+        };
+        let allocated = static_bytes + moment + constants.workspace_bytes;
+        let several = self.setting.gpus() > 1;
+        let reserved =
+            allocated * (1.0 + if several { constants.fragmentation } else { constants.fragmentation_single });
+        let least = constants.context_bytes + if several { constants.nccl_least_bytes } else { 0.0 };
+        let device = reserved + constants.context_bytes + if several { constants.nccl_bytes } else { 0.0 };
+        MemoryBreakdown {
+            weights: kept.weights + kept.adapter_weights + kept.stay_gathered,
+            gradients: kept.gradients,
+            optimizer: kept.optimizer,
+            activations,
+            logits,
+            workspace: gathered.layers
+                + gathered.root
+                + gathered.layer_gradients
+                + gathered.root_gradients
+                + kept.dequantised
+                + rebuilt,
+            cache: 0.0,
+            overhead: device - allocated + constants.workspace_bytes,
+            allocated,
+            reserved,
+            device,
+            required: allocated + least,
+            needed: allocated * (1.0 + constants.fit_margin) + least,
+            analytic: kept.weights + kept.gradients + kept.optimizer + activations,
+        }
+    }
+
+    fn gathered(&self, shares: &Shares, kept: &Static, constants: &MemoryConstants) -> Gathered {
+        let layout = &self.setting.layout;
+        if !matches!(layout.shard, Shard::Zero3 | Shard::Hsdp) || layout.data <= 1 {
+            return Gathered::default();
+        }
+        let two = self.training.memory.fsdp == Some(FsdpStyle::Two) || self.training.memory.fsdp.is_none();
+        let weight = if self.training.base_weights.is_some() { 0.5 } else { 2.0 };
+        let layer = weight * shares.linear / shares.layers;
+        let head = 2.0 * self.head_parameters();
+        let mut gathered = Gathered {
+            // The current layer and the prefetched one.
+            layers: 2.0 * layer,
+            layer_gradients: 0.0,
+            root: if two { head } else { head * self.embedding_copies() },
+            root_gradients: 0.0,
+            root_stays: !two,
+        };
+        if kept.stay_gathered > 0.0 {
+            (gathered.layers, gathered.root) = (0.0, 0.0);
+        }
+        if self.trains_whole_model() {
+            gathered.layer_gradients = 2.0 * layer;
+            gathered.root_gradients = gathered.root * if two { 1.0 } else { constants.root_gradient_copies };
+        } else {
+            gathered.layers += 2.0 * 2.0 * self.adapter_parameters(shares.layers) / shares.layers;
+            if self.training.task.has_backward() && self.training.memory.fsdp == Some(FsdpStyle::OneWeightsStayGathered)
+            {
+                // Whole blocks are one flat parameter, so a gradient of its adapters is a gradient of the block.
+                gathered.layer_gradients = constants.flat_gradient_copies * layer;
+            }
+        }
+        if self.training.memory.offload == Some(Offload::Parameters) {
+            // The rank's own piece visits the GPU before the gather.
+            gathered.layers *= 1.0 + 1.0 / f64::from(layout.sharded_over());
+        }
+        gathered
+    }
+
+    /// Gradient of the LM head, the first one to be born.
+    fn head_gradient(&self) -> f64 {
+        let layout = &self.setting.layout;
+        let split = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
+        2.0 * self.head_parameters() / if split { f64::from(layout.sharded_over()) } else { 1.0 }
+    }
+
+    /// Activations kept by all layers of the stage, and the one layer rebuilt under full recompute.
+    fn activations(&self, tokens: f64, layers: f64, constants: &MemoryConstants) -> (f64, f64) {
+        if !self.training.task.has_backward() {
+            return (0.0, 0.0);
+        }
+        let layout = &self.setting.layout;
+        let (tensor, pipeline) = (f64::from(layout.tensor), f64::from(layout.pipeline));
+        let hidden = f64::from(self.model.hidden);
+        let recompute = self.setting.recompute;
+        let one = activations::bytes_per_token(self.model, self.training, recompute, self.sequence, constants);
+        let one = match (layout.tensor > 1, layout.sequence_parallel) {
+            (false, _) => one,
+            (true, true) => one / tensor,
+            // Without sequence parallelism norms and residuals are kept whole (Korthikanti et al. 2022, table 2).
+            (true, false) => (one - 10.0 * hidden) / tensor + 10.0 * hidden,
+        };
+        // 1F1B: the first stage holds as many micro-batches as there are stages.
+        let mut in_flight = if layout.pipeline > 1 { pipeline.min(self.setting.micro_steps()) } else { 1.0 };
+        if layout.virtual_pipeline > 1 {
+            in_flight *= 1.0 + (pipeline - 1.0) / (pipeline * f64::from(layout.virtual_pipeline));
+        }
+        if !(self.setting.recomputes_layers() && self.can_recompute()) {
+            return (tokens * one * layers * in_flight, 0.0);
+        }
+        let on_host = recompute == Recompute::Offload || self.training.memory.offload == Some(Offload::Activations);
+        let element = self.training.precision.activation_bytes();
+        let input = element * hidden / if layout.sequence_parallel { tensor } else { 1.0 };
+        (if on_host { 0.0 } else { tokens * input * layers * in_flight }, tokens * one)
+    }
+
+    /// LitGPT passes activation checkpointing to its FSDP strategy only; one GPU has none (litgpt/finetune/full.py, `setup`).
+    fn can_recompute(&self) -> bool {
+        self.training.framework.0 != "litgpt" || self.setting.gpus() > 1
+    }
+
+    /// Logits at the loss, and what of them is still there during the layers' backward pass.
+    fn logits(&self, tokens: f64, constants: &MemoryConstants) -> (f64, f64) {
+        if !self.training.task.has_backward() || self.model.vocab == 0 || self.model.kind == ModelKind::Vit {
+            return (0.0, 0.0);
+        }
+        let entries = tokens * f64::from(self.model.vocab) / f64::from(self.setting.layout.tensor);
+        let default = if self.training.framework.0 == "hf-trainer" { LossKernel::HfUpcast } else { LossKernel::Fp32 };
+        let (at_loss, kept) = match self.training.kernels.loss.unwrap_or(default) {
+            LossKernel::Chunked => (constants.loss_chunked_bytes, 0.0),
+            LossKernel::Bf16Chunked => (constants.loss_half_chunked_bytes, 0.0),
+            LossKernel::Fp32 => (constants.loss_fp32_bytes, 0.0),
+            LossKernel::Compiled => (constants.loss_compiled_bytes, 0.0),
+            LossKernel::HfUpcast => (constants.loss_upcast_bytes, constants.loss_upcast_kept_bytes),
+        };
+        (entries * at_loss, entries * kept)
+    }
+
+    /// KV cache in 16 bit and the widest working tensors of a prompt.
+    fn inference_state(&self, tokens: f64) -> f64 {
+        let cache = self
+            .model
+            .latent
+            .map_or(4.0 * self.model.kv_width(), |latent| 2.0 * f64::from(latent.kv_rank + latent.rope_head));
+        let layers = f64::from(self.model.layers) / f64::from(self.setting.layout.pipeline);
+        cache * layers * tokens / f64::from(self.setting.layout.tensor) + 8.0 * f64::from(self.model.hidden) * tokens
+    }
+}

@@ -1,0 +1,195 @@
+//! What a rank holds for the whole run: its share of weights, gradients and optimizer states, and quantised weights.
+
+use crate::memory::constants::MemoryConstants;
+use crate::memory::input::MemoryInput;
+use gpuplan_workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, Precision, Shard, Training};
+
+/// Parameters of one rank after tensor, pipeline and expert division, before data-parallel sharding.
+pub(super) struct Shares {
+    pub(super) linear: f64,
+    pub(super) embedding: f64,
+    pub(super) other: f64,
+    /// Layers of the fullest stage.
+    pub(super) layers: f64,
+}
+
+/// Bytes that stay for the whole run.
+pub(super) struct Static {
+    pub(super) weights: f64,
+    pub(super) optimizer: f64,
+    pub(super) gradients: f64,
+    pub(super) adapter_weights: f64,
+    /// FSDP1 weights that are gathered and never freed.
+    pub(super) stay_gathered: f64,
+    pub(super) dequantised: f64,
+}
+
+impl MemoryInput<'_> {
+    pub(super) fn trains_whole_model(&self) -> bool {
+        self.training.task.has_backward() && !self.training.task.has_adapters()
+    }
+
+    /// Embedding matrices this stack holds: one if tied.
+    pub(super) fn embedding_copies(&self) -> f64 {
+        if self.model.tied_embeddings { 1.0 } else { 2.0 }
+    }
+
+    pub(super) fn head_parameters(&self) -> f64 {
+        self.model.embedding_parameters() / f64::from(self.setting.layout.tensor)
+    }
+
+    pub(super) fn shares(&self) -> Shares {
+        let (model, layout) = (self.model, &self.setting.layout);
+        let (tensor, pipeline) = (f64::from(layout.tensor), f64::from(layout.pipeline));
+        let all_layers = f64::from(model.layers + model.encoder_layers);
+        let layers = (all_layers / pipeline).ceil();
+        let experts = if model.experts.is_some() { f64::from(layout.expert) } else { 1.0 };
+        let layer = model.attention_parameters() + model.mlp_parameters() / experts;
+        let units = if layout.pipeline == 1 { self.embedding_copies() } else { 1.0 };
+        let counted = all_layers * model.layer_parameters() + self.embedding_copies() * model.embedding_parameters();
+        let alone = layout.model_parallel() == 1 && layout.expert == 1;
+        Shares {
+            linear: layers * layer / tensor,
+            embedding: units * model.embedding_parameters() / tensor,
+            // Norms, biases, positions: what the source counts beyond matrices.
+            other: if alone { (model.parameters - counted).max(0.0) } else { 0.0 },
+            layers,
+        }
+    }
+
+    /// Bytes of a plain weight.
+    fn weight_bytes(&self) -> f64 {
+        match self.training.precision {
+            Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 => 4.0,
+            _ => 2.0,
+        }
+    }
+
+    /// Gradient and optimizer bytes of a trained parameter beside its weight.
+    fn state_bytes(&self, constants: &MemoryConstants) -> (f64, f64) {
+        let full = self.weight_bytes() > 2.0;
+        let gradient = if full { 4.0 } else { 2.0 };
+        // Weights that are fp32 already need no master copy.
+        let mixed = if full { 8.0 } else { 12.0 };
+        match self.training.optimizer {
+            _ if !self.training.task.has_optimizer() => (gradient, 0.0),
+            Some(Optimizer::AdamwBf16) => (gradient, 4.0),
+            Some(Optimizer::Adamw8bit) => (gradient, 2.1),
+            Some(Optimizer::AdamwPaged) => (gradient, 0.0),
+            // ZeRO-1 averages a flattened 16-bit copy of the gradients; FSDP's are flat already.
+            Some(Optimizer::AdamwFlatFp32) if self.setting.layout.shard == Shard::Zero1 => {
+                (gradient, constants.flat_fp32_bytes + 2.0)
+            }
+            Some(Optimizer::AdamwFlatFp32) => (gradient, constants.flat_fp32_bytes),
+            Some(Optimizer::AdamwFp32Gradients) => (4.0, mixed),
+            // One moment instead of two; Adafactor keeps only row and column sums (Shazeer and Stern 2018, arXiv 1804.04235).
+            Some(Optimizer::Sgd | Optimizer::Lars) => (gradient, mixed - 4.0),
+            Some(Optimizer::Adafactor) => (gradient, mixed - 8.0),
+            Some(Optimizer::Adamw | Optimizer::Lamb) => (gradient, mixed),
+            None if self.training.precision == Precision::PureBf16 || self.training.task.has_adapters() => {
+                (gradient, 4.0)
+            }
+            None => (gradient, mixed),
+        }
+    }
+
+    /// Adapter parameters of one rank.
+    pub(super) fn adapter_parameters(&self, layers: f64) -> f64 {
+        let Some(lora) = self.training.lora.as_ref().filter(|_| self.training.task.has_adapters()) else { return 0.0 };
+        adapter_parameters(self.model, lora, layers, f64::from(self.setting.layout.tensor))
+    }
+
+    pub(super) fn held_throughout(&self, shares: &Shares, constants: &MemoryConstants) -> Static {
+        let layout = &self.setting.layout;
+        let ranks = f64::from(layout.sharded_over());
+        let style = self.training.memory.fsdp;
+        let by = |stage: bool| if stage { ranks } else { 1.0 };
+        let weights_over = by(matches!(layout.shard, Shard::Zero3 | Shard::Hsdp));
+        let no_sync = matches!(style, Some(FsdpStyle::OneNoSync | FsdpStyle::OneWeightsStayGathered))
+            && self.setting.micro_steps() > 1.0;
+        let gradients_over = by(matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp) && !no_sync);
+        let optimizer_over = by(layout.shard != Shard::None);
+        let plain = shares.linear + shares.embedding + shares.other;
+        let (weights, on_every_rank) = match self.training.base_weights {
+            None => (self.weight_bytes() * plain / weights_over, 0.0),
+            Some(base) => self.quantised_weights(shares, base, weights_over),
+        };
+        let adapters = self.adapter_parameters(shares.layers);
+        let trained = if self.trains_whole_model() { plain } else { adapters };
+        let (gradient_bytes, optimizer_bytes) = self.state_bytes(constants);
+        let on_host = self.training.memory.offload == Some(Offload::Parameters);
+        let stays = style == Some(FsdpStyle::OneWeightsStayGathered) && layout.shard == Shard::Zero3 && layout.data > 1;
+        let present = |bytes: f64| if on_host { 0.0 } else { bytes };
+        let backward = self.training.task.has_backward();
+        Static {
+            weights: present(weights) + on_every_rank,
+            optimizer: present(if backward { optimizer_bytes * trained / optimizer_over } else { 0.0 }),
+            gradients: present(if backward { gradient_bytes * trained / gradients_over } else { 0.0 }),
+            adapter_weights: present(2.0 * adapters / weights_over),
+            stay_gathered: if stays { 2.0 * (shares.linear + shares.embedding) } else { 0.0 },
+            dequantised: self.dequantised(),
+        }
+    }
+
+    /// Bytes that are sharded and may be offloaded, and bytes that every rank keeps on its GPU: FSDP1 manages the packed
+    /// digits alone and does not know of the block constants; FSDP2 shards both.
+    fn quantised_weights(&self, shares: &Shares, base: BaseWeights, ranks: f64) -> (f64, f64) {
+        let head = if self.training.memory.head_quantized { self.head_parameters() } else { 0.0 };
+        let quantised = shares.linear + head;
+        let plain = (shares.embedding + shares.other - head).max(0.0);
+        let base = stored(base, self.training);
+        let constants = quantised * (base.bytes_per_weight() - base.packed_bytes());
+        let sharded = quantised * base.packed_bytes() / ranks + 2.0 * plain / ranks;
+        if self.training.memory.fsdp == Some(FsdpStyle::Two) {
+            (sharded + constants / ranks, 0.0)
+        } else {
+            (sharded, constants)
+        }
+    }
+
+    /// Two 16-bit copies of the largest quantised matrix.
+    fn dequantised(&self) -> f64 {
+        if self.training.base_weights.is_none() {
+            return 0.0;
+        }
+        let m = self.model;
+        let hidden = f64::from(m.hidden);
+        let largest = [
+            hidden * (m.query_width() + 2.0 * m.kv_width()),
+            m.query_width() * hidden,
+            hidden * f64::from(m.ffn_hidden),
+        ];
+        let largest = largest.into_iter().fold(0.0, f64::max);
+        let head = if self.training.memory.head_quantized { m.embedding_parameters() } else { 0.0 };
+        2.0 * 2.0 * largest.max(head)
+    }
+}
+
+/// How a stack writes plain NF4: torchao's `NF4Tensor` (torchtune) and bitsandbytes' `Linear4bit` used directly (FSDP-QLoRA,
+/// whose `compress_statistics` is on by default) quantise the block constants again; LitGPT and transformers when asked.
+fn stored(base: BaseWeights, training: &Training) -> BaseWeights {
+    match (base, training.framework.0.as_str()) {
+        (BaseWeights::Nf4, "torchtune" | "fsdp") => BaseWeights::Nf4Dq,
+        _ => base,
+    }
+}
+
+/// Parameters of the adapters of `layers` layers, whose matrices are split over `tensor` ranks.
+pub fn adapter_parameters(model: &Model, lora: &Lora, layers: f64, tensor: f64) -> f64 {
+    let (hidden, ffn, query, kv) =
+        (f64::from(model.hidden), f64::from(model.ffn_hidden), model.query_width(), model.kv_width());
+    let t = lora.targets;
+    let gated = model.mlp_matrices() > 2.0;
+    let sides = [
+        (t.q, hidden + query),
+        (t.k, hidden + kv),
+        (t.v, hidden + kv),
+        (t.o, query + hidden),
+        (t.up, hidden + ffn),
+        (t.gate && gated, hidden + ffn),
+        (t.down, ffn + hidden),
+    ];
+    let layer: f64 = sides.iter().filter(|(on, _)| *on).map(|(_, both)| both).sum();
+    let head = if t.head { hidden + f64::from(model.vocab) } else { 0.0 };
+    f64::from(lora.rank) * (layer * layers / tensor + head)
+}

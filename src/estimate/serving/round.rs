@@ -1,0 +1,103 @@
+//! A served model's round as a `StepEstimate`: time by parts, memory, what bounds it, and how far to trust it.
+
+use crate::band::{Doubts, Regime};
+use crate::memory::MemoryBreakdown;
+use crate::misfit::Misfit;
+use crate::serving::load::{Flow, State};
+use crate::serving::{PassTime, Replica, Served};
+use crate::setting::Setting;
+use crate::subject::StepEstimate;
+use crate::time::breakdown::{Bound, TimeBreakdown};
+use gpuplan_hardware::Architecture;
+use gpuplan_workload::{Layout, Recompute, StoredFormat};
+
+/// Host and kernels that begin and end take more of a round than this: it is bound by them, and its band is theirs.
+const LAUNCH_SHARE: f64 = 0.4;
+
+/// A round of `served.replicas` copies in `state`.
+pub fn step(replica: &Replica, flow: &Flow, state: &State, served: Served) -> Result<StepEstimate, Misfit> {
+    let parts = flow.round(state)?;
+    let layout = Layout { data: served.replicas, ..replica.layout };
+    let limit = f64::from(served.batch_limit);
+    let time = TimeBreakdown {
+        matmul: parts.matmul,
+        attention: parts.attention,
+        elementwise: parts.elementwise,
+        head: parts.head,
+        launch: parts.launch,
+        tensor_parallel: parts.tensor_parallel,
+        bubble: parts.pipeline,
+        total: parts.total(),
+        launch_ratio: parts.launch / parts.total(),
+        ..TimeBreakdown::default()
+    };
+    let held = flow.held;
+    let cache = held.sequence * limit;
+    let required = held.weights + held.workspace + cache;
+    let memory = MemoryBreakdown {
+        weights: held.weights,
+        cache,
+        overhead: held.workspace,
+        allocated: required,
+        reserved: required,
+        device: required,
+        required,
+        needed: required,
+        analytic: held.weights + cache,
+        ..MemoryBreakdown::default()
+    };
+    let over_link = layout.model_parallel() <= replica.machine.link_domain(layout.model_parallel());
+    let setting = Setting {
+        layout,
+        micro_batch: served.batch_limit,
+        global_batch: state.batch * f64::from(served.replicas),
+        recompute: Recompute::None,
+    };
+    Ok(StepEstimate {
+        setting,
+        time,
+        memory,
+        fits: true,
+        bound: bound(&parts),
+        regime: regime(replica, &time),
+        doubts: doubts(replica),
+        certainty: replica.factors.certainty(&time, over_link, |class| replica.factors.for_class(class).overall()),
+        feeding: None,
+        experience: None,
+        served: Some(served),
+    })
+}
+
+/// What takes most of the time, reading weights and keys apart from arithmetic.
+fn bound(parts: &PassTime) -> Bound {
+    let kinds = [
+        (parts.matmul + parts.head - parts.reading, Bound::Compute),
+        (parts.reading + parts.attention + parts.elementwise, Bound::MemoryBandwidth),
+        (parts.launch, Bound::Launch),
+        (parts.tensor_parallel, Bound::GpuLink),
+        (parts.pipeline, Bound::Pipeline),
+    ];
+    kinds.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Bound::MemoryBandwidth, |(_, bound)| bound)
+}
+
+fn regime(replica: &Replica, time: &TimeBreakdown) -> Regime {
+    if !replica.model.kind.is_transformer() {
+        Regime::Vision
+    } else if time.launch_ratio > LAUNCH_SHARE {
+        Regime::Launch
+    } else {
+        Regime::Compute
+    }
+}
+
+/// No serving engine is in the fit; formats of fewer bits have kernels of their own.
+fn doubts(replica: &Replica) -> Doubts {
+    let architecture = replica.machine.gpu.architecture;
+    Doubts {
+        framework: true,
+        gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Blackwell | Architecture::Turing),
+        vendor: architecture.is_amd(),
+        structure: replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
+        experts: replica.model.experts.is_some(),
+    }
+}

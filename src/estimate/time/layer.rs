@@ -1,0 +1,366 @@
+//! [F4] to [F9] Time of one transformer layer and of the LM head for one micro-batch on one rank.
+
+use crate::constants as c;
+use crate::device::DeviceRates;
+use crate::measurements::correction::Corrected;
+use crate::setting::Setting;
+use crate::time::gemm;
+use crate::time::input::StepInput;
+use gpuplan_workload::operators::{head_product, layer_products};
+use gpuplan_workload::{Gemm, ModelKind, Recompute, Shard, Task, Training};
+
+/// Passes over a layer in one micro-step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Passes {
+    /// 1 if the forward pass runs again in the backward pass.
+    pub recomputed: f64,
+    /// 1 if the attention core alone runs again.
+    pub selective: f64,
+    /// 1 if there is a backward pass.
+    pub backward: f64,
+    /// 1 if weights get gradients.
+    pub weights: f64,
+}
+
+impl Passes {
+    pub fn new(training: &Training, setting: &Setting) -> Self {
+        let flag = |on: bool| if on { 1.0 } else { 0.0 };
+        let backward = training.task.has_backward();
+        Self {
+            recomputed: flag(backward && setting.recomputes_layers()),
+            selective: flag(backward && setting.recompute == Recompute::Selective),
+            backward: flag(backward),
+            weights: flag(backward && !training.task.has_adapters()),
+        }
+    }
+
+    /// Forward, recomputed and backward passes, each with its own launches.
+    fn launches(&self) -> f64 {
+        1.0 + self.recomputed + self.backward
+    }
+}
+
+/// Seconds of one layer for one micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerTime {
+    pub linear: f64,
+    pub attention: f64,
+    pub elementwise: f64,
+    pub tensor_parallel: f64,
+    pub expert_exchange: f64,
+    pub context_exchange: f64,
+    pub dequantise: f64,
+    /// Host time to launch the layer's kernels and collectives.
+    pub launch: f64,
+}
+
+impl LayerTime {
+    /// Arithmetic and memory traffic of the model itself.
+    pub fn gpu(&self) -> f64 {
+        self.linear + self.attention + self.elementwise
+    }
+
+    /// All that keeps the GPU busy, links included.
+    pub fn busy(&self) -> f64 {
+        self.gpu() + self.tensor_parallel + self.expert_exchange + self.context_exchange
+    }
+}
+
+/// One micro-batch of a model on one rank.
+pub struct LayerInput<'a> {
+    pub step: &'a StepInput<'a>,
+    pub passes: Passes,
+    /// Tokens of a rank in one micro-step.
+    pub tokens: f64,
+    /// What the framework makes of the GPU's work, over what is modelled.
+    pub work: f64,
+    /// The same of kernel launches on the host.
+    pub launch_factor: f64,
+}
+
+impl LayerInput<'_> {
+    fn tensor(&self) -> f64 {
+        f64::from(self.step.setting.layout.tensor)
+    }
+
+    fn fused(&self) -> f64 {
+        if self.step.training.is_compiled() || self.step.training.framework.fuses_kernels() {
+            self.step.constants.fused_share
+        } else {
+            1.0
+        }
+    }
+
+    /// All three products of training for one forward product.
+    fn product(&self, product: Gemm, rates: &DeviceRates, recomputed: f64) -> f64 {
+        let p = self.passes;
+        let mut seconds = gemm::seconds(product, rates, self.step.factors) * (1.0 + recomputed);
+        if p.backward > 0.0 {
+            seconds += gemm::seconds(product.input_gradient(), rates, self.step.factors);
+        }
+        if p.weights > 0.0 {
+            seconds += gemm::seconds(product.weight_gradient(), rates, self.step.factors);
+        }
+        seconds
+    }
+
+    pub fn layer(&self) -> LayerTime {
+        let linear = self.linear() * self.packed_share() * self.work;
+        let attention = self.attention() * self.work;
+        let elementwise = self.elementwise() * self.work;
+        let (transfer, latency) = self.tensor_parallel();
+        let overlap = self.step.training.overlap(self.step.rates.flash3.is_some());
+        let tensor_parallel = if overlap.tensor_parallel { self.exposed(transfer, linear) } else { transfer };
+        let expert_exchange = self.expert_exchange();
+        let context_exchange = self.context_exchange(attention);
+        let launch = self.launch();
+        let dequantise = self.dequantise();
+        LayerTime {
+            linear,
+            attention,
+            elementwise,
+            tensor_parallel: tensor_parallel + latency,
+            expert_exchange,
+            context_exchange,
+            dequantise,
+            launch: launch + latency,
+        }
+    }
+
+    /// [F4] The matrix products of a layer, split over tensor-parallel ranks.
+    fn linear(&self) -> f64 {
+        let (layout, recomputed) = (&self.step.setting.layout, self.passes.recomputed);
+        let work_out = || {
+            let products = layer_products(self.step.model, layout, self.tokens);
+            products.map(|product| self.product(product.gemm, self.step.rates, recomputed)).sum()
+        };
+        let mut known = self.step.products.0.borrow_mut();
+        *known.entry((layout.tensor, layout.expert, self.tokens.to_bits(), recomputed > 0.0)).or_insert_with(work_out)
+    }
+
+    /// Decoding is bound by reading weights, and multiplies packed ones directly.
+    fn packed_share(&self) -> f64 {
+        match self.step.training.base_weights {
+            Some(base) if self.step.training.task == Task::Inference => {
+                base.bytes_per_weight() / self.step.rates.element_bytes
+            }
+            _ => 1.0,
+        }
+    }
+
+    /// [F5] Scores and mixing. Flash: causal halves the work and the backward pass costs 2.5 forwards (Dao 2022, arXiv 2205.14135).
+    fn attention(&self) -> f64 {
+        let (m, p, t) = (self.step.model, self.passes, self.tensor());
+        let scores = 4.0 * self.step.sequence * m.query_width() / t * self.tokens;
+        if self.step.training.uses_flash() {
+            let is_causal = !matches!(m.kind, ModelKind::Encoder | ModelKind::Vit);
+            let (work, half_rate) =
+                if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
+            let endless =
+                self.step.rates.flash3.filter(|_| self.step.training.uses_flash3()).unwrap_or(self.step.rates.flash);
+            let rate = endless * self.step.sequence / (self.step.sequence + half_rate);
+            return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate
+                * self.step.factors.compute.at_size(scores * work).time;
+        }
+        let passes = 1.0 + p.recomputed + p.selective + 2.0 * p.backward;
+        let score_count = self.tokens * f64::from(m.heads) / t * self.step.sequence;
+        let traffic = self.step.constants.eager_score_bytes * self.fused() * self.step.rates.element_bytes / 2.0
+            * score_count
+            * passes
+            / 3.0;
+        scores * passes / self.step.rates.eager * self.step.factors.compute.at_size(scores).time
+            + self.streamed(traffic, score_count * self.step.rates.element_bytes)
+    }
+
+    /// [F6] Norms, activations, residuals: bytes over bandwidth.
+    fn elementwise(&self) -> f64 {
+        let (m, p, t) = (self.step.model, self.passes, self.tensor());
+        let repeated = if self.step.setting.layout.sequence_parallel { 1.0 / t } else { 1.0 };
+        let gated = m.mlp_matrices() - 2.0;
+        let ffn = match m.experts {
+            None => f64::from(m.ffn_hidden),
+            Some(experts) => {
+                f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts)
+            }
+        };
+        let width = 0.5 * f64::from(m.hidden) * repeated + 0.5 * ffn * (1.0 + 0.5 * gated) / (4.0 * t);
+        let bytes = self.step.constants.elementwise_bytes * self.fused() * self.step.rates.element_bytes / 2.0
+            * self.tokens
+            * width;
+        self.streamed(bytes * (1.0 + p.recomputed + 2.0 * p.backward) / 3.0, self.kernel_bytes())
+    }
+
+    /// Seconds to move `bytes` by kernels of which each moves `of_kernel`.
+    fn streamed(&self, bytes: f64, of_kernel: f64) -> f64 {
+        bytes / self.step.rates.memory_bandwidth * self.step.factors.memory.at_size(of_kernel).time
+    }
+
+    /// What a norm reads and writes stands for the element-wise kernels of a layer.
+    pub fn kernel_bytes(&self) -> f64 {
+        2.0 * self.tokens * f64::from(self.step.model.hidden) * self.step.rates.element_bytes
+    }
+
+    /// Bus bandwidth among GPUs that share the link, for a message of `bytes`.
+    fn link_bus(&self, bytes: f64) -> f64 {
+        self.step.machine.link_bus(self.step.constants) / self.step.factors.copy.at_size(bytes).time
+    }
+
+    /// Activations that tensor-parallel ranks reduce.
+    pub fn message_bytes(&self) -> f64 {
+        self.tokens * f64::from(self.step.model.hidden) * self.step.rates.element_bytes
+    }
+
+    /// What measurements say of arithmetic: the mean over the products of a layer and the head, at their sizes.
+    pub fn corrected_compute(&self) -> Corrected {
+        let layers = f64::from(self.step.model.layers.max(1));
+        let products =
+            layer_products(self.step.model, &self.step.setting.layout, self.tokens).map(|product| (product.gemm, 1.0));
+        let head = head_product(self.step.model, &self.step.setting.layout, self.tokens)
+            .map(|product| (product.gemm, 1.0 / layers));
+        let sized = products.chain(head).map(|(gemm, part)| {
+            let one = Gemm { count: 1.0, ..gemm };
+            (self.step.factors.compute.at_size(one.flops()), part * gemm.flops())
+        });
+        Corrected::mean(sized).unwrap_or_else(|| self.step.factors.compute.overall())
+    }
+
+    /// [F8] All-reduces of the activations: two a pass. Returns transfer and latency.
+    fn tensor_parallel(&self) -> (f64, f64) {
+        let t = self.tensor();
+        if t <= 1.0 {
+            return (0.0, 0.0);
+        }
+        let reduces = self.reduces();
+        let domain = f64::from(self.step.machine.link_domain(self.step.setting.gpus()));
+        let bytes = self.message_bytes();
+        let inside = t.min(domain);
+        let mut transfer = 2.0 * (inside - 1.0) / inside * bytes / self.link_bus(bytes);
+        if t > domain {
+            // Reduced inside a machine, between machines and spread again, in chunks that overlap: the slower part counts.
+            let machines = t / domain;
+            transfer = transfer
+                .max(2.0 * (machines - 1.0) / machines * bytes / self.step.machine.network_bus(self.step.constants));
+        }
+        // A ring of t ranks takes 2 (t - 1) hops.
+        (reduces * transfer, reduces * 2.0 * (t - 1.0) * self.step.constants.hop_seconds)
+    }
+
+    /// Two all-to-alls a pass carry every token to its experts and back.
+    fn expert_exchange(&self) -> f64 {
+        let e = f64::from(self.step.setting.layout.expert);
+        let Some(experts) = self.step.model.experts.filter(|_| e > 1.0) else { return 0.0 };
+        let p = self.passes;
+        let all_to_alls = 2.0 * (1.0 + p.recomputed) + 2.0 * p.backward;
+        let share = 1.0 - f64::from(experts.dense_layers) / f64::from(self.step.model.layers.max(1));
+        let bytes = self.tokens
+            * f64::from(experts.experts_per_token)
+            * f64::from(self.step.model.hidden)
+            * self.step.rates.element_bytes
+            * share;
+        let link = self.link_bus(bytes);
+        let inside = self.step.setting.layout.expert <= self.step.machine.link_domain(self.step.setting.gpus());
+        let bus = if inside {
+            link
+        } else {
+            link.min(self.step.machine.network_bus(self.step.constants) / f64::from(self.step.machine.gpus_per_node))
+        };
+        all_to_alls * ((e - 1.0) / e * bytes / bus + (e - 1.0) * self.step.constants.hop_seconds)
+    }
+
+    /// What is left of a transfer that runs beside arithmetic: all that outlasts it, and of the rest as large a share as of
+    /// other overlapped traffic.
+    fn exposed(&self, transfer: f64, arithmetic: f64) -> f64 {
+        (transfer - arithmetic).max(0.0) + transfer.min(arithmetic) * self.step.constants.exposed_reduce
+    }
+
+    /// Ring attention passes keys and values around while scores are computed (Liu et al. 2023, arXiv 2310.01889).
+    fn context_exchange(&self, attention: f64) -> f64 {
+        let ranks = f64::from(self.step.setting.layout.context);
+        if ranks <= 1.0 {
+            return 0.0;
+        }
+        let p = self.passes;
+        let bytes = 2.0 * self.step.model.kv_width() / self.tensor()
+            * self.tokens
+            * self.step.rates.element_bytes
+            * (ranks - 1.0);
+        let link = self.link_bus(bytes / (ranks - 1.0));
+        let group = self.step.setting.layout.context * self.step.setting.layout.tensor;
+        let inside = group <= self.step.machine.link_domain(self.step.setting.gpus());
+        let bus = if inside {
+            link
+        } else {
+            link.min(self.step.machine.network_bus(self.step.constants) / f64::from(self.step.machine.gpus_per_node))
+        };
+        let transfer = bytes * (1.0 + p.recomputed + 2.0 * p.backward) / bus;
+        self.exposed(transfer, attention)
+    }
+
+    /// [F7] Host time to launch every pass of the layer. A replayed graph takes a few microseconds however many kernels it
+    /// holds (NVIDIA technical blog, "Constant Time Launch for Straight-Line CUDA Graphs", 2024), which is nothing here.
+    fn launch(&self) -> f64 {
+        if self.step.training.kernels.cuda_graphs {
+            return 0.0;
+        }
+        let mut seconds = self.step.constants.launch_seconds * self.launch_factor;
+        if self.step.training.is_compiled() {
+            seconds *= self.step.constants.launch_compiled;
+        }
+        if self.step.training.task.has_adapters() {
+            seconds *= self.step.constants.launch_adapters;
+        }
+        if self.step.training.base_weights.is_some() {
+            seconds *= self.step.constants.launch_quantised;
+        }
+        if self.step.setting.layout.shard == Shard::Zero3 && self.step.setting.layout.data > 1 {
+            seconds += self.step.constants.launch_gather_seconds;
+        }
+        (seconds * self.passes.launches() + self.reduces() * self.step.constants.launch_collective_seconds)
+            * self.step.rates.host_time
+    }
+
+    /// Host time to launch embedding, head and loss: as many kernels as a layer, without gathers.
+    pub fn head_launch(&self) -> f64 {
+        if self.step.training.kernels.cuda_graphs {
+            return 0.0;
+        }
+        self.step.constants.launch_seconds * self.launch_factor * self.passes.launches() * self.step.rates.host_time
+    }
+
+    /// All-reduces of the activations in a micro-step: two a pass.
+    fn reduces(&self) -> f64 {
+        let p = self.passes;
+        if self.step.setting.layout.tensor > 1 { 2.0 * (1.0 + p.recomputed) + 2.0 * p.backward } else { 0.0 }
+    }
+
+    /// Unpacking 4-bit base weights costs the same for every micro-step, however few its tokens.
+    fn dequantise(&self) -> f64 {
+        if self.step.training.base_weights.is_none() || self.step.training.task == Task::Inference {
+            return 0.0;
+        }
+        let weights = self.step.model.layer_parameters() / self.tensor();
+        let bytes = weights * self.step.constants.dequantise_bytes;
+        self.streamed(bytes * self.passes.launches(), bytes)
+    }
+
+    /// [F9] LM head with its loss, on the last pipeline stage.
+    pub fn head(&self) -> f64 {
+        let m = self.step.model;
+        let share = match (m.kind, self.step.training.task) {
+            (ModelKind::Vit, _) => 0.0,
+            (ModelKind::Encoder, Task::Pretrain) => c::MASKED_HEAD_SHARE,
+            (ModelKind::Encoder, _) => 0.0,
+            _ => 1.0,
+        };
+        let Some(product) = head_product(m, &self.step.setting.layout, self.tokens).filter(|_| share > 0.0) else {
+            return 0.0;
+        };
+        let rates = DeviceRates { matmul: self.step.rates.head, ..*self.step.rates };
+        let mut seconds = self.product(product.gemm, &rates, 0.0);
+        let logits_bytes = if self.passes.backward > 0.0 { 16.0 } else { 4.0 };
+        let fused = if self.step.training.is_compiled() { self.step.constants.fused_share } else { 1.0 };
+        let bytes = fused * self.step.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes;
+        seconds += self.streamed(bytes, self.tokens * product.gemm.n * self.step.rates.element_bytes);
+        seconds * share * self.work
+    }
+}

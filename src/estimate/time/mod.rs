@@ -1,0 +1,9 @@
+//! Time of an optimizer step: matrix products, layers, traffic between GPUs, and how much of each GPU several of them leave.
+
+pub mod breakdown;
+pub mod gemm;
+pub mod input;
+pub mod layer;
+pub mod scaling;
+pub mod step;
+pub mod vision;

@@ -1,0 +1,53 @@
+//! `Launcher`: the port that a cloud implements so that machines can be rented.
+
+use crate::ports::block::Seller;
+use crate::ports::keeper::Keeper;
+pub use crate::ports::launch_error::{LaunchError, Reach};
+pub use crate::ports::machine::{CreateRequest, Machine, MachineId, MachineState, Market, Pool};
+use gpuplan_market::BoxFuture;
+
+/// How a machine ends by itself at `expires_at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelfDestruct {
+    /// A timer that the boot script arms before anything else, and a machine that ends as it shuts down.
+    Timer,
+    /// The cloud's own limit.
+    Cloud,
+}
+
+/// A cloud that rents machines: the least that it must do.
+///
+/// Contract:
+/// - `create` is repeated with the same token after an unclear answer and gives the same machine, even where its boot script and
+///   expiry were made anew: those of the first call count. It puts every tag into the creating call. SDK retries are off: the
+///   controller decides.
+/// - `list` gives every machine with the tag of a run, or of any run, in every region of the account; machines that are gone may
+///   be left out. It may be late by a minute: what was just created may be missing.
+/// - `destroy` of a machine that is gone, or unknown, is done; where the cloud may only not know yet what was created just now, the
+///   answer is unclear. It may be repeated.
+/// - No secret stands in an error.
+pub trait Launcher: Send + Sync {
+    fn cloud(&self) -> &str;
+
+    fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>>;
+
+    fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>>;
+
+    fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>>;
+
+    /// Who rents here. Machines of one account may be those of several people.
+    fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>>;
+
+    /// `None`: a machine here lives until somebody ends it.
+    fn self_destruct(&self) -> Option<SelfDestruct>;
+
+    /// `None`: nothing here is sold up front.
+    fn seller(&self) -> Option<&dyn Seller> {
+        None
+    }
+
+    /// `None`: nothing here starts a machine anew while nobody leads.
+    fn keeper(&self) -> Option<&dyn Keeper> {
+        None
+    }
+}

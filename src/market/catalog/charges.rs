@@ -1,0 +1,95 @@
+//! `Charges`: what is billed beside machines: disks, object storage, traffic out of the cloud.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use gpuplan_embedded::Table;
+use gpuplan_hardware::CloudId;
+use gpuplan_units::Usd;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChargeKind {
+    NetworkDisk,
+    ObjectStorage,
+    EgressInternet,
+}
+
+/// A rate with its unit and origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Charge {
+    pub kind: ChargeKind,
+    pub cloud: CloudId,
+    /// `*`: every region of the cloud, a marked assumption.
+    pub region: Arc<str>,
+    pub rate: Usd,
+    /// `gib-month`, `gb-month`, `gib` or `gb`.
+    pub unit: Arc<str>,
+    pub observed_at: Timestamp,
+    pub source: Arc<str>,
+    pub is_unverified: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Charges {
+    rows: Vec<Charge>,
+}
+
+impl Charges {
+    pub fn read(&mut self, cloud: &CloudId, table: &Table) -> Result<(), (usize, String)> {
+        let column = |name: &str| -> Result<Vec<&str>, (usize, String)> {
+            table.column(name).map(Iterator::collect).map_err(|error| (0, error.to_string()))
+        };
+        let (regions, charges, rates, units) =
+            (column("region")?, column("charge")?, column("rate_usd")?, column("unit")?);
+        let (dates, sources, flags) = (column("observed_at")?, column("source")?, column("flags")?);
+        for row in 0..table.rows() {
+            let broken = |detail: String| (row + 1, detail);
+            let kind = match charges[row] {
+                "network-disk" => ChargeKind::NetworkDisk,
+                "object-storage" => ChargeKind::ObjectStorage,
+                "egress-internet" => ChargeKind::EgressInternet,
+                other => return Err(broken(format!("`{other}` is not a known charge"))),
+            };
+            self.rows.push(Charge {
+                kind,
+                cloud: cloud.clone(),
+                region: regions[row].into(),
+                rate: Usd::parse(rates[row]).map_err(|error| broken(error.to_string()))?,
+                unit: units[row].into(),
+                observed_at: dates[row].parse().map_err(|error| broken(format!("{error}")))?,
+                source: sources[row].into(),
+                is_unverified: flags[row].contains("unverified"),
+            });
+        }
+        Ok(())
+    }
+
+    pub fn rows(&self) -> &[Charge] {
+        &self.rows
+    }
+
+    /// The region's own rate, else the cloud's assumed one; `None`: not priced.
+    pub fn find(&self, kind: ChargeKind, cloud: &CloudId, region: &str) -> Option<&Charge> {
+        let matching =
+            |place: &str| self.rows.iter().find(|row| row.kind == kind && row.cloud == *cloud && &*row.region == place);
+        matching(region).or_else(|| matching("*"))
+    }
+}
+
+impl Charge {
+    /// As bills write it.
+    pub fn unit_word(&self) -> &'static str {
+        match (self.unit.starts_with("gib"), self.unit.ends_with("month")) {
+            (true, true) => "GiB-month",
+            (false, true) => "GB-month",
+            (true, false) => "GiB",
+            (false, false) => "GB",
+        }
+    }
+
+    /// Bytes in a billed unit.
+    pub fn unit_bytes(&self) -> f64 {
+        if self.unit.starts_with("gib") { f64::from(1 << 30) } else { 1e9 }
+    }
+}

@@ -1,0 +1,106 @@
+//! Integrity of the whole market: sources, dates, and how many prices the rules doubt. Used by a command and by the tests.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::catalog::snapshot::Market;
+use crate::offer::{Offer, Suspicion};
+use gpuplan_hardware::Hardware;
+use gpuplan_hardware::rules::{Finding, Severity};
+
+/// Offers named as examples of a finding.
+const EXAMPLES: usize = 2;
+
+/// Offers that carry a suspicion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuspectCount {
+    pub suspicion: Suspicion,
+    pub offers: usize,
+    pub examples: Vec<String>,
+}
+
+/// Every finding: missing sources and dates to come are errors, doubts are notes.
+pub fn check(market: &Market, hardware: &Hardware, now: Timestamp) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    check_sources(market, &mut findings);
+    check_dates(market, hardware, now, &mut findings);
+    for count in suspects(market, hardware).into_iter().filter(|count| count.offers > 0) {
+        let detail = format!(
+            "{} of {} prices: {}; such as {}",
+            count.offers,
+            market.offers().len(),
+            count.suspicion.explanation(),
+            count.examples.join(", ")
+        );
+        findings.push(Finding {
+            severity: Severity::Note,
+            row: "prices".to_owned(),
+            rule: count.suspicion.word(),
+            detail,
+        });
+    }
+    let unverified = market.charges.rows().iter().filter(|charge| charge.is_unverified).count();
+    if unverified > 0 {
+        let detail =
+            format!("{unverified} of {} side charges rest on an unverified figure", market.charges.rows().len());
+        findings.push(Finding {
+            severity: Severity::Note,
+            row: "charges".to_owned(),
+            rule: "unverified charges",
+            detail,
+        });
+    }
+    findings
+}
+
+/// How many offers each suspicion marks, in the order of `Suspicion::ALL`.
+pub fn suspects(market: &Market, hardware: &Hardware) -> Vec<SuspectCount> {
+    let count = |suspicion: Suspicion| {
+        let found: Vec<&Offer> = market.offers().iter().filter(|offer| offer.suspicions.contains(&suspicion)).collect();
+        let examples = found.iter().take(EXAMPLES).map(|offer| name(offer, hardware)).collect();
+        SuspectCount { suspicion, offers: found.len(), examples }
+    };
+    Suspicion::ALL.into_iter().map(count).collect()
+}
+
+fn name(offer: &Offer, hardware: &Hardware) -> String {
+    let instance = hardware.instance(offer.instance);
+    let place = offer.place.zone_id.as_deref().unwrap_or(&offer.place.region);
+    format!("{}/{} {place} {}", instance.cloud, instance.name, offer.purchase)
+}
+
+fn check_sources(market: &Market, findings: &mut Vec<Finding>) {
+    let mut unknown: BTreeMap<&str, usize> = BTreeMap::new();
+    let risks = market.offers().iter().filter_map(|offer| offer.risk.as_ref()).map(|risk| &*risk.source);
+    let hosts = market.host_offers().iter().map(|offer| &*offer.source);
+    for source in market
+        .offers()
+        .iter()
+        .map(|offer| &*offer.source)
+        .chain(risks)
+        .chain(hosts)
+        .filter(|source| market.source(source).is_none())
+    {
+        *unknown.entry(source).or_default() += 1;
+    }
+    for (source, rows) in unknown {
+        let detail = format!("{rows} rows name a source that SNAPSHOT.toml does not have");
+        findings.push(Finding { severity: Severity::Error, row: source.to_owned(), rule: "source exists", detail });
+    }
+}
+
+fn check_dates(market: &Market, hardware: &Hardware, now: Timestamp, findings: &mut Vec<Finding>) {
+    let mut report = |row: &str, count: usize, example: String| {
+        let detail = format!("{count} rows are dated after {now}, such as {example}");
+        findings.push(Finding { severity: Severity::Error, row: row.to_owned(), rule: "date not to come", detail });
+    };
+    let early: Vec<&Offer> = market.offers().iter().filter(|offer| offer.quote.observed_at > now).collect();
+    if let Some(offer) = early.first() {
+        report("prices", early.len(), name(offer, hardware));
+    }
+    let early: Vec<_> = market.charges.rows().iter().filter(|charge| charge.observed_at > now).collect();
+    if let Some(charge) = early.first() {
+        report("charges", early.len(), format!("{} {}", charge.cloud, charge.region));
+    }
+}

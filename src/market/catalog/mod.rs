@@ -1,0 +1,8 @@
+//! The catalog of prices: its rows, what is wrong with them, and the market that is made of them.
+
+pub mod charges;
+pub mod check;
+mod numbers;
+pub(crate) mod rows;
+pub mod rules;
+pub mod snapshot;

@@ -1,0 +1,296 @@
+//! `Market`: every offer, side charge and source of the embedded snapshot, checked as it is read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Deserialize;
+
+use crate::cache::rows::{self, RowsError};
+use crate::catalog::charges::Charges;
+use crate::catalog::numbers::Numbers;
+pub use crate::catalog::rows::read_prices;
+use crate::catalog::rows::{Risks, read_risks};
+use crate::catalog::rules;
+pub use crate::error::MarketError;
+use crate::host_offer::{self, HostOffer};
+use crate::offer::{ANYWHERE, Offer, OfferId, Place, Purchase, RiskEvidence, Signal};
+use gpuplan_embedded::Archive;
+use gpuplan_hardware::{CloudId, Hardware, InstanceId};
+
+/// One entry of `catalogs/SNAPSHOT.toml`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Source {
+    pub id: String,
+    pub title: String,
+    pub url: String,
+    #[serde(default)]
+    pub commit: String,
+    pub observed_at: String,
+    pub licence: String,
+    #[serde(default)]
+    pub note: String,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    taken_at: Timestamp,
+    source: Vec<Source>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Market {
+    offers: Vec<Offer>,
+    /// Of machines without GPU.
+    host_offers: Vec<HostOffer>,
+    pub charges: Charges,
+    pub sources: Vec<Source>,
+    /// Newest observation of the snapshot.
+    pub taken_at: Timestamp,
+}
+
+impl Market {
+    /// The packed catalog, for a hash of what an answer rests on.
+    pub fn embedded_bytes() -> &'static [u8] {
+        gpuplan_embedded::MARKET
+    }
+
+    /// The market inside this binary.
+    pub fn embedded(hardware: &Hardware) -> Result<Self, MarketError> {
+        Self::from_archive(&Archive::unpack(gpuplan_embedded::MARKET)?, hardware)
+    }
+
+    pub fn from_archive(archive: &Archive, hardware: &Hardware) -> Result<Self, MarketError> {
+        let manifest =
+            archive.documents.get("SNAPSHOT").ok_or_else(|| MarketError::Manifest("is missing".to_owned()))?;
+        let manifest: Manifest =
+            serde_json::from_str(manifest).map_err(|error| MarketError::Manifest(error.to_string()))?;
+        let mut risks = Risks::new();
+        let mut charges = Charges::default();
+        for (name, table) in &archive.tables {
+            if let Some(cloud) = name.strip_prefix("interruption/") {
+                read_risks(cloud, name, table, hardware, &mut risks)?;
+            } else if let Some(cloud) = name.strip_prefix("charges/") {
+                charges.read(&CloudId::new(cloud), table).map_err(|(row, detail)| MarketError::Row {
+                    file: name.clone(),
+                    row,
+                    detail,
+                })?;
+            }
+        }
+        let (mut offers, mut host_offers) = (Vec::new(), Vec::new());
+        for (name, table) in &archive.tables {
+            if let Some(cloud) = name.strip_prefix("prices/") {
+                read_prices(&CloudId::new(cloud), name, table, hardware, &risks, &mut offers)?;
+            } else if let Some(cloud) = name.strip_prefix("host-prices/") {
+                host_offers.extend(host_offer::read(&CloudId::new(cloud), name, table, hardware)?);
+            }
+        }
+        rules::mark(&mut offers, hardware);
+        Ok(Self { offers, host_offers, charges, sources: manifest.source, taken_at: manifest.taken_at })
+    }
+
+    /// The same market with these offers added and judged together with the rest.
+    pub fn with_offers(mut self, more: Vec<Offer>, hardware: &Hardware) -> Self {
+        self.offers.extend(more);
+        rules::mark(&mut self.offers, hardware);
+        self
+    }
+
+    /// The same market with nothing in it but some of its offers.
+    pub fn only(&self, keeps: impl Fn(&Offer) -> bool) -> Self {
+        Self { offers: self.offers.iter().filter(|offer| keeps(offer)).cloned().collect(), ..self.clone() }
+    }
+
+    /// The same market with these offers laid over it. Of one machine, place and terms the newest observation stands, of two
+    /// as new the one that came later. An offer for a whole region and those of its zones exclude each other: the zones stand
+    /// unless they are out of date beside it. A risk that was known of a pool stays known.
+    pub fn merged(mut self, newer: Vec<Offer>, hardware: &Hardware) -> Self {
+        if newer.is_empty() {
+            return self;
+        }
+        let first = self.offers.len();
+        self.offers.extend(newer);
+        let mut numbers = Numbers::from_offers(&self.offers);
+        let place = |index: usize, offer: &Offer| (offer.instance, numbers.regions[index]);
+        let (known, fresh) = self.offers.split_at_mut(first);
+        let known =
+            known.iter().enumerate().filter_map(|(index, offer)| Some((place(index, offer), offer.risk.clone()?)));
+        let risks: FxHashMap<_, Arc<RiskEvidence>> = known.collect();
+        for (index, offer) in
+            fresh.iter_mut().enumerate().filter(|(_, offer)| offer.purchase == Purchase::Spot && offer.risk.is_none())
+        {
+            offer.risk = risks.get(&place(first + index, offer)).cloned();
+        }
+        let stands = stand(&self.offers, first, &numbers);
+        let mut each = stands.iter();
+        self.offers.retain(|_| *each.next().expect("`stand` says it of every offer"));
+        numbers.retain(&stands);
+        rules::mark_numbered(&mut self.offers, numbers, hardware);
+        self
+    }
+
+    /// Evidence of risk and capacity, given to the offers that it is about: by zone where it names one, else to the region.
+    pub fn informed(
+        mut self,
+        risks: &[(InstanceId, Place, Arc<RiskEvidence>)],
+        signals: &[(InstanceId, Place, Signal)],
+    ) -> Self {
+        let key = |instance: &InstanceId, place: &Place| (*instance, place.region.clone(), place.zone_id.clone());
+        let risks: HashMap<_, _> = risks.iter().map(|(instance, place, risk)| (key(instance, place), risk)).collect();
+        let mut found: HashMap<_, Vec<Signal>> = HashMap::new();
+        for (instance, place, signal) in signals {
+            found.entry(key(instance, place)).or_default().push(*signal);
+        }
+        for offer in self.offers.iter_mut().filter(|offer| offer.purchase == Purchase::Spot) {
+            let zone = key(&offer.instance, &offer.place);
+            let region = (offer.instance, offer.place.region.clone(), None);
+            let risk = risks
+                .get(&zone)
+                .or_else(|| risks.get(&region))
+                .filter(|risk| offer.risk.as_ref().is_none_or(|known| known.observed_at <= risk.observed_at));
+            if let Some(risk) = risk {
+                offer.risk = Some((*risk).clone());
+            }
+            if let Some(signals) = found.get(&zone).or_else(|| found.get(&region)) {
+                offer.signals.clone_from(signals);
+            }
+        }
+        self
+    }
+
+    /// The offers that lie over the snapshot, as bytes; empty where there are none.
+    pub fn laid_over(&self, hardware: &Hardware) -> Result<Vec<u8>, RowsError> {
+        let over: Vec<&Offer> = self.offers.iter().filter(|offer| !offer.quote.origin.is_of_the_snapshot()).collect();
+        if over.is_empty() { Ok(Vec::new()) } else { rows::pack_offers(&over, hardware) }
+    }
+
+    /// When the newest price of the market was seen.
+    pub fn newest(&self) -> Timestamp {
+        self.offers.iter().map(|offer| offer.quote.observed_at).max().unwrap_or(self.taken_at)
+    }
+
+    pub fn offers(&self) -> &[Offer] {
+        &self.offers
+    }
+
+    /// Of machines without GPU.
+    pub fn host_offers(&self) -> &[HostOffer] {
+        &self.host_offers
+    }
+
+    pub fn offer(&self, id: OfferId) -> &Offer {
+        &self.offers[id.0 as usize]
+    }
+
+    pub fn offer_ids(&self) -> impl Iterator<Item = OfferId> + use<> {
+        (0..self.offers.len() as u32).map(OfferId)
+    }
+
+    pub fn source(&self, id: &str) -> Option<&Source> {
+        self.sources.iter().find(|source| source.id == id)
+    }
+}
+
+/// Zones of a region whose prices are older than that of the whole region by more than this give way to it.
+const OUT_OF_DATE: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Whether each offer stands beside the others of its machine, terms and region, if an offer from `first` on touches these.
+fn stand(offers: &[Offer], first: usize, Numbers { regions, zones }: &Numbers) -> Vec<bool> {
+    let pool = |index: usize| (offers[index].instance, offers[index].purchase, regions[index]);
+    let place = |index: usize| (pool(index), zones[index]);
+    let touched: FxHashSet<_> = (first..offers.len()).map(pool).collect();
+    let touched: Vec<bool> = (0..offers.len()).map(|index| index >= first || touched.contains(&pool(index))).collect();
+    let among = || (0..offers.len()).filter(|index| touched[*index]);
+    let mut newest: FxHashMap<_, usize> = FxHashMap::default();
+    for index in among() {
+        let held = newest.entry(place(index)).or_insert(index);
+        if offers[*held].quote.observed_at <= offers[index].quote.observed_at {
+            *held = index;
+        }
+    }
+    let is_newest: Vec<bool> =
+        (0..offers.len()).map(|index| touched[index] && newest[&place(index)] == index).collect();
+    // The newest look at the whole region and at any of its zones.
+    let mut seen: FxHashMap<_, [Option<Timestamp>; 2]> = FxHashMap::default();
+    for index in among().filter(|index| is_newest[*index]) {
+        let last = &mut seen.entry(pool(index)).or_default()[usize::from(zones[index] > 0)];
+        *last = (*last).max(Some(offers[index].quote.observed_at));
+    }
+    let zones_stand = |index: usize| match seen.get(&pool(index)) {
+        Some([Some(region), Some(zones)]) => region.duration_since(*zones) <= OUT_OF_DATE,
+        Some([_, zones]) => zones.is_some(),
+        None => true,
+    };
+    // A price without a place gives way to newer ones that name places.
+    let is_placed = |index: usize| &*offers[index].place.region != ANYWHERE;
+    let placed: FxHashSet<_> = (first..offers.len())
+        .filter(|index| is_placed(*index))
+        .map(|index| (offers[index].instance, offers[index].purchase))
+        .collect();
+    let gives_way =
+        |index: usize| !is_placed(index) && placed.contains(&(offers[index].instance, offers[index].purchase));
+    let stands = |index: usize| {
+        let is_old = index < first;
+        !(is_old && gives_way(index))
+            && (!touched[index] || is_newest[index] && (zones[index] > 0) == zones_stand(index))
+    };
+    (0..offers.len()).map(stands).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quote::{Origin, Quote};
+    use gpuplan_units::UsdPerHour;
+
+    #[test]
+    fn fresh_offers_replace_their_own_place_and_terms_only() {
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let is_spot =
+            |offer: &&Offer| offer.purchase == Purchase::Spot && offer.place.zone_id.is_some() && offer.risk.is_some();
+        let old = market.offers().iter().find(is_spot).unwrap().clone();
+        let mut fresh = old.clone();
+        fresh.quote =
+            Quote { rate: UsdPerHour::parse("0.123").unwrap(), origin: Origin::Live, observed_at: Timestamp::MAX };
+        fresh.risk = None;
+        let (count, key) =
+            (market.offers().len(), |offer: &&Offer| offer.instance == old.instance && offer.place == old.place);
+        let others = market.offers().iter().filter(key).count();
+        let market = market.merged(vec![fresh], &hardware);
+        assert_eq!(market.offers().len(), count);
+        let found: Vec<&Offer> = market.offers().iter().filter(key).collect();
+        assert_eq!(found.len(), others, "other terms of the place stay");
+        let spot: Vec<&&Offer> = found.iter().filter(|offer| offer.purchase == Purchase::Spot).collect();
+        assert_eq!(spot.len(), 1);
+        assert_eq!(spot[0].quote.origin, Origin::Live);
+        assert_eq!(spot[0].risk, old.risk, "what was known of the risk is kept");
+    }
+
+    #[test]
+    fn zones_replace_the_price_of_the_whole_region() {
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let is_regional = |offer: &&Offer| offer.purchase == Purchase::Spot && offer.place.zone_id.is_none();
+        let mut fresh = market.offers().iter().find(is_regional).unwrap().clone();
+        let regional = (fresh.instance, fresh.place.clone());
+        fresh.place.zone_id = Some("some-zone-a".into());
+        let mut late = fresh.clone();
+        (late.place.zone_id, late.quote.observed_at) =
+            (None, late.quote.observed_at + SignedDuration::from_hours(24 * 8));
+        let stale_zones = market.clone().merged(vec![fresh.clone(), late], &hardware);
+        assert!(
+            !stale_zones.offers().iter().any(|offer| offer.place == fresh.place),
+            "zones that are out of date give way"
+        );
+        let market = market.merged(vec![fresh], &hardware);
+        assert!(
+            !market
+                .offers()
+                .iter()
+                .any(|offer| (offer.instance, offer.place.clone()) == regional && offer.purchase == Purchase::Spot)
+        );
+    }
+}

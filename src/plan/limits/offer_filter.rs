@@ -1,0 +1,33 @@
+//! `OfferFilter`: which offers may be looked at: clouds, regions, GPUs, ways to buy, doubtful prices.
+
+use crate::limits::purchase_choice::PurchaseChoice;
+use gpuplan_hardware::{CloudId, GpuSelector};
+use gpuplan_market::Place;
+
+/// Which offers may be looked at; an empty list allows everything.
+#[derive(Clone, Debug, Default)]
+pub struct OfferFilter {
+    pub clouds: Vec<CloudId>,
+    /// Regions, beginnings of their names, or zone ids.
+    pub regions: Vec<String>,
+    pub gpus: Vec<GpuSelector>,
+    /// Only this instance type; `explain` looks closer at one.
+    pub instance_type: Option<String>,
+    pub purchase: PurchaseChoice,
+    /// Offers with a suspicion may be recommended.
+    pub include_suspect: bool,
+    /// Stale offers may be recommended even where the clouds answered for others.
+    pub accept_stale: bool,
+}
+
+impl OfferFilter {
+    /// Whether the place's region is asked for by its name.
+    pub fn names_region(&self, place: &Place) -> bool {
+        self.regions.iter().any(|region| place.region.starts_with(region.as_str()))
+    }
+
+    /// Whether the place's zone is asked for by its id.
+    pub fn names_zone(&self, place: &Place) -> bool {
+        place.zone_id.as_deref().is_some_and(|zone| self.regions.iter().any(|name| name == zone))
+    }
+}

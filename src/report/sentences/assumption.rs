@@ -1,0 +1,341 @@
+//! The sentence of an assumption: `key=value (why)`, with the key of the workload file that states it.
+
+use std::borrow::Cow;
+
+use gpuplan_units::names::word;
+use gpuplan_units::quantity::short_count;
+use gpuplan_units::{Bytes, Seconds};
+use gpuplan_workload::assumption::{Assumption, BatchBasis, JobAssumption, SampleWork, SequenceBasis};
+use gpuplan_workload::{DataKind, MlpKind, NormKind, Optimizer, Precision, Storage};
+
+/// One sentence for each, in the same order.
+pub fn sentences(assumptions: &[Assumption]) -> Vec<String> {
+    assumptions.iter().map(sentence).collect()
+}
+
+/// What was taken of a job that leaves it open.
+pub fn job_sentence(assumption: &JobAssumption) -> String {
+    match assumption {
+        JobAssumption::OneMachine => "1 machine: --nodes is not given".to_owned(),
+        JobAssumption::OnDemandOnly => "on-demand machines: Slurm knows no spot".to_owned(),
+        JobAssumption::MachinePerPod => "a machine for each pod".to_owned(),
+        JobAssumption::NoSpotNodes => "on-demand machines: no pod asks for spot nodes".to_owned(),
+        JobAssumption::PodsAtATime { parallelism, completions } => {
+            format!("{parallelism} at a time of {completions} completions")
+        }
+    }
+}
+
+/// What was taken, and why, such as `lora.rank=16 (not stated)`.
+pub fn sentence(assumption: &Assumption) -> String {
+    let (key, why) = key_and_why(assumption);
+    format!("{key}={} ({why})", value(assumption))
+}
+
+const NOT_STATED: &str = "not stated";
+
+fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
+    let (key, why) = match *assumption {
+        Assumption::Task { .. } => ("task", NOT_STATED),
+        Assumption::SequenceLength { basis, .. } => ("sequence_length", sequence_basis(basis)),
+        Assumption::GlobalBatch { basis, .. } => ("global_batch", batch_basis(basis)),
+        Assumption::GlobalBatchOfGpt3 { tokens, .. } => return ("global_batch", batch_of_gpt3(tokens)),
+        Assumption::GlobalBatchRounded { tokens, sequence_length, .. } => {
+            return ("global_batch", rounded_batch(tokens, sequence_length));
+        }
+        Assumption::Precision { precision } => ("precision", precision_basis(precision)),
+        Assumption::BaseWeights { .. } => ("base_weights", "QLoRA, arXiv 2305.14314 section 3"),
+        Assumption::Optimizer { optimizer } => ("optimizer", optimizer_basis(optimizer)),
+        Assumption::LoraRank { .. } => ("lora.rank", NOT_STATED),
+        Assumption::LoraTargets => ("lora.targets", "QLoRA, arXiv 2305.14314 section 4"),
+        Assumption::LoraDropout { .. } => ("lora.dropout", NOT_STATED),
+        Assumption::CheckpointInterval => ("checkpoint.interval", "the cheapest for the risk of the machines"),
+        Assumption::SweepParallel { .. } => ("sweep.parallel", "not stated: as many as a machine has room for"),
+        Assumption::SweepGpusPerRun { .. } => ("sweep.gpus_per_run", "not stated: a whole card for each run"),
+        Assumption::ModelKind { .. } => ("kind", NOT_STATED),
+        Assumption::Mlp { mlp } => ("mlp", as_in(mlp == MlpKind::Glu)),
+        Assumption::Norm { norm } => ("norm", as_in(norm == NormKind::Rms)),
+        Assumption::TiedEmbeddings { tied } => ("tied_embeddings", as_in(!tied)),
+        Assumption::KvHeads { .. } => ("kv_heads", "as many as heads"),
+        Assumption::HeadDim { .. } => ("head_dim", "hidden / heads"),
+        Assumption::Parameters { replaces_own, .. } => ("parameters", sizes_basis(replaces_own)),
+        Assumption::DataSize { .. } => ("data.size", "not stated: no time and no money is counted for moving data"),
+        Assumption::DataStorage { storage } => ("data.storage", storage_basis(storage)),
+        Assumption::DataFrameHeight { .. } => ("data.frame_height", "not stated: lines of a frame"),
+        Assumption::DataFiles { data_kind, .. } => ("data.files", files_basis(data_kind)),
+        Assumption::DataDiskLink => ("data.disk_link", "outside AWS nobody says what a machine sustains of its disks"),
+        Assumption::DataWorkers => ("data.workers", NOT_STATED),
+        Assumption::DataCpuPerSample { work, .. } => return ("data.cpu_seconds_per_sample", training_work(work)),
+        Assumption::ProcessingReads { .. } => {
+            ("processing.reads", "not stated: no time is counted for reading samples")
+        }
+        Assumption::ProcessingWrites { .. } => {
+            ("processing.writes", "not stated: no time is counted for storing results")
+        }
+        Assumption::ProcessingPixels { .. } => ("processing.pixels", "not stated: side of the pictures that are made"),
+        Assumption::ProcessingShard { .. } => {
+            ("processing.shard", "not stated: work of a machine that is stored, or lost, together; judged")
+        }
+        Assumption::ProcessingCpuPerSample { work, .. } => {
+            return ("processing.cpu_seconds_per_sample", processing_work(work));
+        }
+        Assumption::ServingLatency { writes_tokens } => ("serving.time_to_first_token", latency_basis(writes_tokens)),
+        Assumption::ServingHours { .. } => ("serving.hours", "not stated: a whole month, day and night"),
+        Assumption::ServingWeights { .. } => ("serving.weights", AS_PUBLISHED),
+        Assumption::ServingKvCache { .. } => ("serving.kv_cache", AS_PUBLISHED),
+        Assumption::ServingAvailability { .. } => {
+            ("serving.availability", "not stated: share of time that enough replicas run, which spot has to keep")
+        }
+    };
+    (key, why.into())
+}
+
+const AS_PUBLISHED: &str = "not stated: as the model is published";
+
+fn value(assumption: &Assumption) -> String {
+    match *assumption {
+        Assumption::Task { task } => word(task),
+        Assumption::SequenceLength { length, .. } => length.to_string(),
+        Assumption::GlobalBatch { sequences, .. }
+        | Assumption::GlobalBatchOfGpt3 { sequences, .. }
+        | Assumption::GlobalBatchRounded { sequences, .. } => sequences.to_string(),
+        Assumption::Precision { precision } => word(precision),
+        Assumption::BaseWeights { base_weights } => word(base_weights),
+        Assumption::Optimizer { optimizer } => word(optimizer),
+        Assumption::LoraRank { rank } => rank.to_string(),
+        Assumption::LoraTargets => "all-linear".to_owned(),
+        Assumption::LoraDropout { dropout } => dropout.to_string(),
+        Assumption::CheckpointInterval => "choose".to_owned(),
+        Assumption::SweepParallel { runs } => runs.to_string(),
+        Assumption::SweepGpusPerRun { gpus } => gpus.to_string(),
+        Assumption::ModelKind { model_kind } => word(model_kind),
+        Assumption::Mlp { mlp } => word(mlp),
+        Assumption::Norm { norm } => word(norm),
+        Assumption::TiedEmbeddings { tied } => tied.to_string(),
+        Assumption::KvHeads { heads } => heads.to_string(),
+        Assumption::HeadDim { elements } => elements.to_string(),
+        Assumption::Parameters { parameters, .. } => short_count(parameters),
+        Assumption::DataStorage { storage } => word(storage),
+        Assumption::DataFrameHeight { lines } => lines.to_string(),
+        Assumption::DataFiles { files, .. } => word(files),
+        Assumption::DataDiskLink => "unlimited".to_owned(),
+        Assumption::DataWorkers => "every vCPU but one a GPU".to_owned(),
+        Assumption::DataCpuPerSample { seconds, .. } | Assumption::ProcessingCpuPerSample { seconds, .. } => {
+            two_figures(seconds)
+        }
+        Assumption::DataSize { bytes }
+        | Assumption::ProcessingReads { bytes }
+        | Assumption::ProcessingWrites { bytes } => format!("{}B", bytes.0),
+        Assumption::ProcessingPixels { side } => side.to_string(),
+        Assumption::ProcessingShard { seconds } => format!("{}m", seconds.0 / 60.0),
+        Assumption::ServingLatency { .. } => "any".to_owned(),
+        Assumption::ServingHours { hours } => hours.0.to_string(),
+        Assumption::ServingWeights { format } | Assumption::ServingKvCache { format } => word(format),
+        Assumption::ServingAvailability { share } => share.to_string(),
+    }
+}
+
+fn sequence_basis(basis: SequenceBasis) -> &'static str {
+    match basis {
+        SequenceBasis::Gpt3 => {
+            "the model's longest sequence is not known; GPT-3 had this, arXiv 2005.14165 section 2.1"
+        }
+        SequenceBasis::LongestOfModel => "the model's longest",
+        SequenceBasis::ShorterThanModel => "the model allows more, at a higher price",
+        SequenceBasis::NativePatches => "patches and class token of the native image",
+        SequenceBasis::NativeSide => "side of the native image",
+    }
+}
+
+fn batch_basis(basis: BatchBasis) -> &'static str {
+    match basis {
+        BatchBasis::Qlora => "QLoRA, arXiv 2305.14314 table 9",
+        BatchBasis::Goyal => "reference minibatch of Goyal et al., arXiv 1706.02677",
+        BatchBasis::Alpaca => "recipe of Stanford Alpaca",
+    }
+}
+
+fn batch_of_gpt3(tokens: f64) -> Cow<'static, str> {
+    let recipe = format!("{}M tokens at this size in GPT-3", tokens / 1e6);
+    format!("{recipe}, arXiv 2005.14165 table 2.1, rounded to divide over GPUs").into()
+}
+
+fn rounded_batch(tokens: f64, sequence_length: u32) -> Cow<'static, str> {
+    let stated = format!("{tokens} tokens in sequences of {sequence_length}");
+    format!("{stated}, rounded by at most 5 % to divide over GPUs").into()
+}
+
+fn precision_basis(precision: Precision) -> &'static str {
+    if precision == Precision::PureBf16 {
+        "QLoRA computes in bf16 over a frozen base, arXiv 2305.14314"
+    } else {
+        NOT_STATED
+    }
+}
+
+fn optimizer_basis(optimizer: Optimizer) -> &'static str {
+    if optimizer == Optimizer::AdamwPaged {
+        "QLoRA, arXiv 2305.14314 section 3; its states are of the adapters alone"
+    } else {
+        "its states are of the adapters alone"
+    }
+}
+
+fn as_in(is_modern: bool) -> &'static str {
+    if is_modern { "as in Llama" } else { "as in BERT" }
+}
+
+fn sizes_basis(replaces_own: bool) -> &'static str {
+    if replaces_own { "counted from the sizes that replace the model's own" } else { "counted from the sizes" }
+}
+
+fn storage_basis(storage: Storage) -> &'static str {
+    match storage {
+        Storage::Disk | Storage::NetworkDisk => "not stated: local NVMe where it holds the data, else a network disk",
+        Storage::ObjectStore => "not stated: each sample is read once from where it lies",
+    }
+}
+
+fn files_basis(data_kind: Option<DataKind>) -> &'static str {
+    match data_kind {
+        Some(_) => "not stated: what is usual for this kind",
+        None => "not stated, and the data has no kind: many samples in a file",
+    }
+}
+
+fn latency_basis(writes_tokens: bool) -> &'static str {
+    if writes_tokens {
+        "not stated: no target for the first token, as long as the machines keep up"
+    } else {
+        "not stated: no target for the answer, as long as the machines keep up"
+    }
+}
+
+const MP3: &str = "MP3 decoded by TorchCodec on one core, not resampled; its published rate";
+const H264: &str = "frames of H.264 decoded by TorchCodec on one core; its published rate, by their pixels";
+const TOKENIZED: &str = "split into tokens by Hugging Face tokenizers, on one core; its published rate";
+
+/// What a sample costs before it is trained on.
+fn training_work(work: SampleWork) -> Cow<'static, str> {
+    match work {
+        SampleWork::DecodedByGpu => "decoded by the GPU; judged".into(),
+        SampleWork::CompressedImage { format, bytes, side_pixels } => {
+            let file = format!("{} of {:.0} kB", word(format), kilobytes(bytes));
+            format!("{file} cropped to {side_pixels} px with Pillow, on one core; published rates, docs/estimate.md")
+                .into()
+        }
+        SampleWork::DecodedImage { side_pixels } => {
+            format!("decoded pictures cropped to {side_pixels} px, on one core; FFCV's published rate").into()
+        }
+        SampleWork::Text { .. } => TOKENIZED.into(),
+        SampleWork::Audio => MP3.into(),
+        SampleWork::Video => H264.into(),
+        SampleWork::Copied => "copied; judged".into(),
+    }
+}
+
+/// What a sample costs where the work on it is all that is done.
+fn processing_work(work: SampleWork) -> Cow<'static, str> {
+    match work {
+        SampleWork::CompressedImage { format, bytes, side_pixels } => {
+            let file = format!("{} of {:.0} kB", word(format), kilobytes(bytes));
+            let made = format!("decoded and cropped to {side_pixels:.0} px with Pillow, on one core");
+            format!("{file} {made}, without encoding it again; published rates, docs/estimate.md").into()
+        }
+        SampleWork::Text { bytes: Some(bytes) } => format!("{:.1} kB {TOKENIZED}", kilobytes(bytes)).into(),
+        other => training_work(other),
+    }
+}
+
+fn kilobytes(bytes: Bytes) -> f64 {
+    bytes.0 / 1e3
+}
+
+/// Seconds with two significant figures.
+fn two_figures(seconds: Seconds) -> String {
+    let digits = (1 - seconds.0.log10().floor() as i32).clamp(0, 12) as usize;
+    format!("{:.digits$}", seconds.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuplan_units::Hours;
+    use gpuplan_workload::file::WorkloadFile;
+    use gpuplan_workload::{Models, Task};
+
+    fn of(text: &str) -> Vec<String> {
+        sentences(&WorkloadFile::parse(text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().assumed)
+    }
+
+    #[test]
+    fn defaults_are_named_by_their_key_with_their_source() {
+        assert_eq!(
+            of("model.preset = \"llama-2-7b\"\ntraining = { task = \"qlora\", steps = 10 }"),
+            [
+                "sequence_length=4096 (the model's longest)",
+                "global_batch=16 (QLoRA, arXiv 2305.14314 table 9)",
+                "precision=pure-bf16 (QLoRA computes in bf16 over a frozen base, arXiv 2305.14314)",
+                "base_weights=nf4-dq (QLoRA, arXiv 2305.14314 section 3)",
+                "optimizer=adamw-paged (QLoRA, arXiv 2305.14314 section 3; its states are of the adapters alone)",
+                "lora.rank=16 (not stated)",
+                "lora.targets=all-linear (QLoRA, arXiv 2305.14314 section 4)",
+                "lora.dropout=false (not stated)",
+                "checkpoint.interval=choose (the cheapest for the risk of the machines)",
+            ]
+        );
+        let batch = &of("model.preset = \"gpt-3-125m\"\ntraining = { task = \"pretrain\", steps = 10 }")[1];
+        assert_eq!(
+            batch,
+            "global_batch=256 (0.5M tokens at this size in GPT-3, arXiv 2005.14165 table 2.1, rounded to divide over GPUs)"
+        );
+    }
+
+    #[test]
+    fn figures_are_those_of_the_assumption() {
+        let image = SampleWork::CompressedImage { format: DataKind::Jpeg, bytes: Bytes(117_080.0), side_pixels: 224.0 };
+        for (assumption, text) in [
+            (Assumption::Task { task: Task::Train }, "task=train (not stated)"),
+            (
+                Assumption::Parameters { parameters: 4.54e9, replaces_own: true },
+                "parameters=4.54B (counted from the sizes that replace the model's own)",
+            ),
+            (
+                Assumption::ServingHours { hours: Hours(730.0) },
+                "serving.hours=730 (not stated: a whole month, day and night)",
+            ),
+            (
+                Assumption::ProcessingShard { seconds: Seconds(600.0) },
+                "processing.shard=10m (not stated: work of a machine that is stored, or lost, together; judged)",
+            ),
+            (
+                Assumption::DataSize { bytes: Bytes(0.0) },
+                "data.size=0B (not stated: no time and no money is counted for moving data)",
+            ),
+            (
+                Assumption::DataCpuPerSample { seconds: Seconds(0.004_57), work: image },
+                "data.cpu_seconds_per_sample=0.0046 (jpeg of 117 kB cropped to 224 px with Pillow, on one core; published rates, docs/estimate.md)",
+            ),
+            (
+                Assumption::ProcessingCpuPerSample {
+                    seconds: Seconds(12.3),
+                    work: SampleWork::Text { bytes: Some(Bytes(4200.0)) },
+                },
+                "processing.cpu_seconds_per_sample=12 (4.2 kB split into tokens by Hugging Face tokenizers, on one core; its published rate)",
+            ),
+        ] {
+            assert_eq!(sentence(&assumption), text);
+        }
+    }
+
+    #[test]
+    fn an_assumption_is_read_back_as_it_was_written() {
+        let assumption = Assumption::DataCpuPerSample { seconds: Seconds(0.25), work: SampleWork::Audio };
+        let json = serde_json::to_value(&assumption).unwrap();
+        let expected = serde_json::json!({
+            "kind": "data-cpu-per-sample", "seconds": 0.25, "work": { "kind": "audio" }
+        });
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_value::<Assumption>(json).unwrap(), assumption);
+    }
+}

@@ -1,0 +1,312 @@
+//! How availability goes on: the rate of leaving up or down by the age of the spell and by recent availability.
+
+pub mod chain;
+pub mod evidence;
+pub mod hazard;
+pub mod spells;
+pub mod watch;
+
+use crate::availability::watch::{SeenPool, Watch};
+use crate::policy::PoolView;
+use gpuplan_units::Hours;
+use gpuplan_units::draw::Draws;
+
+/// Starts of the bins of age, in hours. Rates fall with age by more than ten times, so the bins widen.
+pub const AGES: [f64; 7] = [0.0, 0.08, 0.25, 0.75, 2.0, 6.0, 16.0];
+/// Starts of the bins of recent availability.
+pub const REGIMES: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
+
+/// A cell counts its own events as if these hours at the rate of all regimes were added.
+const PRIOR_HOURS: f64 = 6.0;
+/// No pool is the average pool: in a forecast each has rates of its own, off by a lognormal factor of this deviation. Chosen
+/// among 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4 and 0.8 by the coverage of the 90th percentile on windows later than those fitted.
+const OWN_DEVIATION: f64 = 0.2;
+/// Share of the draws of a pool that it has in common with the other pools of a job: the states of two pools then correlate by
+/// 0.41, as those of one type in two zones did on average in October 2022 (0.11, 0.46, 0.51 and 0.56).
+const SHARED_SHARE: f64 = 0.97;
+/// More than this share of ticks with an event says nothing finer about the rate.
+const MOST_EVENTS_A_TICK: f64 = 0.95;
+
+/// Rates an hour by age.
+type ByAge = [f64; AGES.len()];
+
+/// Rates an hour of leaving a state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AvailabilityModel {
+    /// By recent availability, then down (0) or up (1), then age.
+    pub rates: [[ByAge; 2]; REGIMES.len()],
+}
+
+/// Bin of a value among ascending starts.
+pub fn bin(value: f64, starts: &[f64]) -> usize {
+    // Counting has no branch to guess wrong, and forecasts ask for millions of bins.
+    starts.iter().map(|start| usize::from(value + 1e-9 >= *start)).sum::<usize>().saturating_sub(1)
+}
+
+/// Bins of what is known of a pool: regime, state, age.
+pub fn bins(view: &PoolView) -> (usize, usize, usize) {
+    (bin(view.availability, &REGIMES), usize::from(view.up), bin(view.age / 3600.0, &AGES))
+}
+
+impl AvailabilityModel {
+    /// Rates of probes on eight AWS pools (V100 and K80 in us-west-2a and us-west-2b), every ten minutes for 27 days from
+    /// 26 October 2022: skypilot-org/spot-traces, published with "Can't Be Late" (NSDI'24). Made by `fit`.
+    pub const fn prior() -> Self {
+        Self { rates: AWS_OCTOBER_2022 }
+    }
+
+    /// Rate an hour at which the pool leaves its state.
+    pub fn rate(&self, view: &PoolView) -> f64 {
+        let (regime, state, age) = bins(view);
+        self.rates[regime][state][age]
+    }
+
+    /// Mean length of a spell that begins now, if recent availability stays as it is: the chance to last, added up over time.
+    pub fn mean_spell(&self, availability: f64, up: bool) -> Hours {
+        let rates = &self.rates[bin(availability, &REGIMES)][usize::from(up)];
+        let (mut lasts, mut mean) = (1.0, 0.0);
+        for (age, rate) in rates.iter().enumerate() {
+            let width = AGES.get(age + 1).map_or(f64::INFINITY, |end| end - AGES[age]);
+            let passes = (-rate * width).exp();
+            mean += lasts * (1.0 - passes) / rate;
+            lasts *= passes;
+        }
+        Hours(mean)
+    }
+
+    /// Fits the rates to traces of probes, each with its seconds between probes.
+    pub fn fit(traces: &[(&[bool], f64)]) -> Self {
+        let mut counts = Counts::default();
+        for (up, gap) in traces {
+            counts.add(up, *gap);
+        }
+        counts.rates()
+    }
+}
+
+/// Availability as the ticks at which it changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Spells<'a> {
+    pub begins_up: bool,
+    /// First tick of every spell but the first.
+    pub turns: &'a [usize],
+    /// Known so far; the last spell goes on beyond.
+    pub ticks: usize,
+}
+
+/// One future of a pool from what is known of it now, drawn as far as it is asked for. Before the first probe it is up as often
+/// as any pool.
+#[derive(Clone, Debug)]
+pub struct Future {
+    seen: SeenPool,
+    /// Chance that the state is left within a tick, as the rates of the model: by state, age and regime.
+    leaves: [[[f64; REGIMES.len()]; AGES.len()]; 2],
+    /// Bin of each age in ticks; that of the last one holds for all that follow.
+    ages: Box<[u8]>,
+    draws: Draws,
+    /// What happens to every pool of a job alike.
+    common: Option<Draws>,
+    up: Vec<bool>,
+    /// Ticks at which a spell begins, but for the first spell.
+    turns: Vec<usize>,
+}
+
+impl Future {
+    /// `tick` in seconds. `watch` may know other pools too.
+    pub fn new(model: &AvailabilityModel, watch: &Watch, pool: usize, tick: f64, mut draws: Draws) -> Self {
+        let own = [(OWN_DEVIATION * draws.normal()).exp(), (OWN_DEVIATION * draws.normal()).exp()];
+        let mut leaves = [[[0.0; REGIMES.len()]; AGES.len()]; 2];
+        for (state, by_age) in leaves.iter_mut().enumerate() {
+            for (age, by_regime) in by_age.iter_mut().enumerate() {
+                for (regime, leaves) in by_regime.iter_mut().enumerate() {
+                    *leaves = -(-model.rates[regime][state][age] * own[state] * tick / 3600.0).exp_m1();
+                }
+            }
+        }
+        let oldest = (AGES[AGES.len() - 1] * 3600.0 / tick).ceil() as usize;
+        let ages = (0..=oldest).map(|ticks| bin(ticks as f64 * tick / 3600.0, &AGES) as u8).collect();
+        Self { seen: watch.seen(pool), leaves, ages, draws, common: None, up: Vec::new(), turns: Vec::new() }
+    }
+
+    /// The same as one of several pools of a job, which share the draws of `common`.
+    #[must_use]
+    pub fn together(self, common: Draws) -> Self {
+        Self { common: Some(common), ..self }
+    }
+
+    /// Up or down for so many ticks at least. What was drawn stays as it was.
+    pub fn reach(&mut self, ticks: usize) -> &[bool] {
+        let known = self.up.len();
+        if ticks > known {
+            self.up.resize(ticks, false);
+            // On their own while they change at every tick, so that the compiler keeps them in registers.
+            let (mut seen, mut draws, mut common) = (self.seen, self.draws.clone(), self.common.clone());
+            for tick in known..ticks {
+                let is_up = seen.is_up();
+                let next = if seen.has_probed() {
+                    let age = self.ages[seen.age().min(self.ages.len() - 1)];
+                    let chance =
+                        self.leaves[usize::from(is_up)][usize::from(age)][seen.reaches(&REGIMES).saturating_sub(1)];
+                    is_up != (draw(&mut draws, common.as_mut(), is_up) < chance)
+                } else {
+                    draw(&mut draws, common.as_mut(), false) < seen.availability()
+                };
+                if tick > 0 && next != is_up {
+                    self.turns.push(tick);
+                }
+                seen.advance(next);
+                self.up[tick] = next;
+            }
+            (self.seen, self.draws, self.common) = (seen, draws, common);
+        }
+        &self.up
+    }
+
+    /// The same, spell by spell.
+    pub fn spells(&self) -> Spells<'_> {
+        Spells { begins_up: self.up.first().copied().unwrap_or_default(), turns: &self.turns, ticks: self.up.len() }
+    }
+
+    /// As far as it is drawn.
+    pub fn up(&self) -> &[bool] {
+        &self.up
+    }
+}
+
+/// A number from 0 to 1 that leaves the state where it is small. What pools have in common pushes all of them the same way.
+fn draw(draws: &mut Draws, common: Option<&mut Draws>, is_up: bool) -> f64 {
+    let own = draws.uniform();
+    let Some(common) = common else { return own };
+    let shared = common.uniform();
+    match (draws.uniform() < SHARED_SHARE, is_up) {
+        (false, _) => own,
+        (true, true) => shared,
+        (true, false) => 1.0 - shared,
+    }
+}
+
+/// Changes of state, and the hours watched, by regime, state and age.
+#[derive(Default)]
+struct Counts {
+    events: [[ByAge; 2]; REGIMES.len()],
+    hours: [[ByAge; 2]; REGIMES.len()],
+    ticks: f64,
+}
+
+impl Counts {
+    fn add(&mut self, up: &[bool], gap: f64) {
+        let mut watch = Watch::new(1, gap, 0.0);
+        for pair in up.windows(2) {
+            watch.advance(None, |_| pair[0]);
+            let (regime, state, age) = bins(&watch.views()[0]);
+            self.hours[regime][state][age] += gap / 3600.0;
+            self.events[regime][state][age] += if pair[0] == pair[1] { 0.0 } else { 1.0 };
+        }
+        self.ticks += up.len().saturating_sub(1) as f64;
+    }
+
+    fn rates(&self) -> AvailabilityModel {
+        let watched: f64 = self.hours.iter().flatten().flatten().sum();
+        let gap = watched / self.ticks.max(1.0);
+        let mut rates = self.events;
+        for state in 0..2 {
+            for age in 0..AGES.len() {
+                let all =
+                    |table: &[[ByAge; 2]; REGIMES.len()]| table.iter().map(|regime| regime[state][age]).sum::<f64>();
+                // Half an event in an hour, so that a bin nobody has seen has a rate at all.
+                let pooled = (all(&self.events) + 0.5) / (all(&self.hours) + 1.0);
+                for (regime, row) in rates.iter_mut().enumerate() {
+                    let events = self.events[regime][state][age] + PRIOR_HOURS * pooled;
+                    let an_hour = events / (self.hours[regime][state][age] + PRIOR_HOURS);
+                    // At most one event a tick is seen: from the chance of an event in a tick to the rate behind it.
+                    row[state][age] =
+                        if gap > 0.0 { -(-(an_hour * gap).min(MOST_EVENTS_A_TICK)).ln_1p() / gap } else { an_hour };
+                }
+            }
+        }
+        AvailabilityModel { rates }
+    }
+}
+
+const AWS_OCTOBER_2022: [[ByAge; 2]; REGIMES.len()] = [
+    [[2.902, 1.069, 0.852, 0.272, 0.195, 0.080, 0.021], [3.152, 1.720, 1.807, 0.573, 0.786, 0.153, 0.070]],
+    [[3.292, 1.373, 0.834, 0.573, 0.341, 0.177, 0.053], [2.822, 1.888, 1.267, 0.769, 0.548, 0.229, 0.070]],
+    [[3.530, 1.405, 1.232, 0.494, 0.287, 0.165, 0.073], [2.980, 1.743, 1.025, 0.664, 0.483, 0.104, 0.039]],
+    [[4.552, 1.468, 1.243, 0.577, 0.301, 0.161, 0.026], [1.902, 1.100, 0.768, 0.457, 0.224, 0.182, 0.056]],
+    [[4.867, 2.165, 1.030, 0.699, 0.544, 0.136, 0.026], [1.470, 1.103, 0.554, 0.346, 0.141, 0.143, 0.073]],
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_spells_last_longer_in_every_regime() {
+        for state in AvailabilityModel::prior().rates.iter().flatten() {
+            assert!(state[6] < 0.2 * state[0], "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_fit_finds_the_rates_that_made_its_traces() {
+        let model = AvailabilityModel::prior();
+        let watch = Watch::new(1, 600.0, 0.0);
+        let mut drawn: Vec<Future> =
+            (0..60).map(|stream| Future::new(&model, &watch, 0, 600.0, Draws::new(5, stream))).collect();
+        let traces: Vec<(&[bool], f64)> = drawn.iter_mut().map(|future| (future.reach(4000), 600.0)).collect();
+        let fitted = AvailabilityModel::fit(&traces);
+        // Each drawn pool has rates of its own, so the regimes mix a little.
+        for regime in [1, 2, 3] {
+            for state in 0..2 {
+                let (made, found) = (model.rates[regime][state][0], fitted.rates[regime][state][0]);
+                assert!((found / made - 1.0).abs() < 0.3, "{regime} {state}: {made} {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_future_that_is_drawn_on_keeps_its_past() {
+        let future =
+            || Future::new(&AvailabilityModel::prior(), &Watch::new(1, 600.0, 0.0), 0, 600.0, Draws::new(1, 2));
+        let (mut at_once, mut in_parts) = (future(), future());
+        in_parts.reach(10);
+        assert_eq!(at_once.reach(500), in_parts.reach(500));
+    }
+
+    #[test]
+    fn a_mean_spell_is_the_mean_of_spells_that_are_drawn() {
+        // Every rate the same: the mean of an exponential distribution.
+        let even = AvailabilityModel { rates: [[[0.5; AGES.len()]; 2]; REGIMES.len()] };
+        assert!((even.mean_spell(0.5, true).0 - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_traces_give_no_nonsense() {
+        assert!(
+            AvailabilityModel::fit(&[]).rates.iter().flatten().flatten().all(|rate| rate.is_finite() && *rate > 0.0)
+        );
+    }
+
+    #[test]
+    fn pools_of_one_job_go_down_together_as_often_as_the_traces_did() {
+        let (model, watch) = (AvailabilityModel::prior(), Watch::new(1, 600.0, 0.0));
+        let drawn = |pool: u64, draw: u64| {
+            let alone = Future::new(&model, &watch, 0, 600.0, Draws::new(5, 2 * draw + pool));
+            alone
+                .together(Draws::new(9, draw))
+                .reach(3895)
+                .iter()
+                .map(|up| f64::from(u8::from(*up)))
+                .collect::<Vec<f64>>()
+        };
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let correlation = |draw: u64| {
+            let (a, b) = (drawn(0, draw), drawn(1, draw));
+            let (of_a, of_b) = (mean(&a), mean(&b));
+            let together: Vec<f64> = a.iter().zip(&b).map(|(a, b)| (a - of_a) * (b - of_b)).collect();
+            mean(&together) / (of_a * (1.0 - of_a) * of_b * (1.0 - of_b)).sqrt()
+        };
+        let all: Vec<f64> = (0..60).map(correlation).collect();
+        assert!((mean(&all) - 0.41).abs() < 0.06, "{}", mean(&all));
+    }
+}

@@ -1,0 +1,78 @@
+//! Spot alone on one pool, spell by spell: what `replay` finds tick by tick, many times sooner. Long runs without a deadline need it.
+
+use crate::availability::Spells;
+use crate::policy::{Action, Limits};
+use crate::simulation::replay::{DONE, Outcome, ReplayError};
+
+/// `Policy::SpotOnly` on a pool that is probed at every tick and starts as long as expected.
+pub fn spot_only(limits: &Limits, spells: Spells) -> Result<Outcome, ReplayError> {
+    let (tick, rate) = (limits.tick, limits.rate(Action::Spot(0)));
+    let mut outcome = Outcome { last: Action::Spot(0), ..Outcome::default() };
+    let (mut left, mut at, mut paid) = (limits.work, 0, 0);
+    let mut turns = spells.turns.iter().copied();
+    let mut begins = if spells.begins_up { Some(0) } else { turns.next() };
+    while left > DONE {
+        let start = begins.filter(|start| *start < spells.ticks).ok_or(ReplayError::TraceEnds)?;
+        let end = turns.next();
+        begins = turns.next();
+        if outcome.starts == 0 {
+            outcome.wait_hours = start as f64 * tick / 3600.0;
+        }
+        outcome.starts += 1;
+        let need = left + limits.changeover - DONE;
+        let lasts = end.map(|end| end - start).filter(|ticks| *ticks as f64 * tick < need);
+        let ticks = lasts.unwrap_or_else(|| (need / tick).ceil() as usize);
+        at = start + ticks;
+        if at > spells.ticks {
+            return Err(ReplayError::TraceEnds);
+        }
+        paid += ticks;
+        left -= (ticks as f64 * tick - limits.changeover).max(0.0);
+        outcome.interruptions += u32::from(lasts.is_some());
+    }
+    let hours = |ticks: usize| ticks as f64 * tick / 3600.0;
+    outcome.ticks = at;
+    outcome.finish_hours = hours(at);
+    outcome.spare_hours = -left.min(0.0) / 3600.0;
+    outcome.spot_hours = hours(paid);
+    outcome.met_deadline = at as f64 * tick <= limits.deadline + 1e-6;
+    outcome.cost = rate.for_hours(1, hours(paid)).ok_or(ReplayError::Uncountable)?;
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::availability::Spells;
+    use crate::availability::watch::Watch;
+    use crate::policy::{Policy, PoolTerms};
+    use crate::simulation::replay::{World, replay};
+    use gpuplan_units::{Usd, UsdPerHour};
+
+    proptest! {
+        #[test]
+        fn spells_and_ticks_come_to_the_same(
+            up in proptest::collection::vec(proptest::bool::weighted(0.7), 1..300),
+            work in 0.0..60_000.0_f64,
+            changeover in 0.0..3000.0_f64,
+        ) {
+            let spot = UsdPerHour::from_nanos(1_234_567_890);
+            let pools = vec![PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }];
+            let limits = Limits {
+                work, deadline: 50_000.0, tick: 600.0, changeover, worst_changeover: changeover, on_demand: spot, pools, budget: None,
+            };
+            let slow = replay(&Policy::SpotOnly, &limits, &World::of(&[&up]), 0, Watch::new(1, 600.0, 0.0), true);
+            let turns: Vec<usize> = (1..up.len()).filter(|tick| up[*tick] != up[tick - 1]).collect();
+            match (spot_only(&limits, Spells { begins_up: up[0], turns: &turns, ticks: up.len() }), slow) {
+                (Ok(fast), Ok(slow)) => {
+                    prop_assert!((fast.finish_hours - slow.finish_hours).abs() < 1e-9 && (fast.spare_hours - slow.spare_hours).abs() < 1e-9);
+                    let exact = |of: Outcome| Outcome { finish_hours: 0.0, spare_hours: 0.0, decisions: Vec::new(), last: Action::Idle, ..of };
+                    prop_assert_eq!(exact(fast), exact(slow));
+                }
+                (fast, slow) => prop_assert_eq!(fast.map(|_| ()), slow.map(|_| ())),
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a job will cost and when it will end: the shipped policy, run on availability drawn from the fitted model.
+
+use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::availability::spells::spot_only;
+use crate::availability::watch::Watch;
+use crate::availability::{AvailabilityModel, Future};
+use crate::policy::{Limits, Policy};
+use crate::simulation::replay::{Outcome, ReplayError, World, replay};
+use gpuplan_units::draw::Draws;
+use gpuplan_units::{Quantiles, Usd};
+
+/// Futures drawn for one forecast: the 90th percentile then rests on thirty draws above it.
+pub const DRAWS: usize = 300;
+
+/// Ticks of one future; ten weeks of 32-second ticks.
+const MOST_TICKS: usize = 200_000;
+
+/// Keys as scripts read them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Forecast {
+    /// Of machines alone.
+    pub cost_usd: CostQuantiles,
+    pub finish_hours: Quantiles<f64>,
+    /// Until the first machine runs.
+    pub wait_hours: Quantiles<f64>,
+    pub chance_by_deadline: f64,
+    /// Mean hours on on-demand machines.
+    pub on_demand_hours: f64,
+    /// Mean hours on spot machines.
+    pub spot_hours: f64,
+    /// Mean number of spot machines taken away.
+    pub interruptions: f64,
+    /// The cost of every draw, cheapest first.
+    #[serde(skip)]
+    pub costs: Vec<Usd>,
+    /// The finish of every draw, soonest first. Hours.
+    #[serde(skip)]
+    pub finishes: Vec<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CostQuantiles {
+    pub expected: Usd,
+    pub p50: Usd,
+    pub p75: Usd,
+    pub p90: Usd,
+}
+
+impl Forecast {
+    /// Of all machine hours.
+    pub fn on_demand_share(&self) -> f64 {
+        self.on_demand_hours / (self.on_demand_hours + self.spot_hours).max(f64::MIN_POSITIVE)
+    }
+}
+
+/// What pools may do from now on: drawn once, and then the same for every job that is compared on them.
+#[derive(Clone, Debug)]
+pub struct Futures {
+    watch: Watch,
+    /// By draw, then pool.
+    by_draw: Vec<Vec<Future>>,
+}
+
+impl Futures {
+    /// From what `watch` knows before the start. `tick` in seconds.
+    pub fn new(model: &AvailabilityModel, watch: Watch, tick: f64, draws: usize, seed: u64) -> Self {
+        let pools = watch.views().len();
+        let future = |draw: usize, pool: usize| {
+            let alone = Future::new(model, &watch, pool, tick, Draws::new(seed, (draw * pools + pool) as u64));
+            if pools == 1 { alone } else { alone.together(Draws::new(!seed, draw as u64)) }
+        };
+        let by_draw = (0..draws).map(|draw| (0..pools).map(|pool| future(draw, pool)).collect()).collect();
+        Self { watch, by_draw }
+    }
+
+    /// Runs the job on the first `draws` futures, each with the work of that draw, in seconds. `limits` must have their tick.
+    pub fn run(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        draws: usize,
+        work: impl Fn(usize) -> f64 + Sync,
+    ) -> Result<Vec<Outcome>, ReplayError> {
+        let first = (limits.deadline.max(limits.work) / limits.tick).ceil();
+        if first > MOST_TICKS as f64 {
+            return Err(ReplayError::TooLong(MOST_TICKS));
+        }
+        let watch = &self.watch;
+        let run = |(draw, futures): (usize, &mut Vec<Future>)| {
+            let limits = Limits { work: work(draw), ..limits.clone() };
+            run_to_the_end(policy, &limits, futures, watch, first as usize + 10)
+        };
+        self.by_draw.par_iter_mut().take(draws).enumerate().map(run).collect()
+    }
+}
+
+/// Draws on until the work is done.
+fn run_to_the_end(
+    policy: &Policy,
+    limits: &Limits,
+    futures: &mut [Future],
+    watch: &Watch,
+    first: usize,
+) -> Result<Outcome, ReplayError> {
+    let mut ticks = first.min(MOST_TICKS);
+    loop {
+        for future in futures.iter_mut() {
+            future.reach(ticks);
+        }
+        let outcome = match futures {
+            [pool] if is_spot_alone(policy, limits, watch) => spot_only(limits, pool.spells()),
+            _ => {
+                let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
+                replay(policy, limits, &World::of(&pools), 0, watch.clone(), false)
+            }
+        };
+        match outcome {
+            Err(ReplayError::TraceEnds) if ticks < MOST_TICKS => ticks = (2 * ticks).min(MOST_TICKS),
+            Err(ReplayError::TraceEnds) => return Err(ReplayError::TooLong(MOST_TICKS)),
+            other => return other,
+        }
+    }
+}
+
+/// Nothing can happen but spells.
+fn is_spot_alone(policy: &Policy, limits: &Limits, watch: &Watch) -> bool {
+    matches!(policy, Policy::SpotOnly) && limits.budget.is_none() && watch.probes_every_tick()
+}
+
+/// Forecast from what `watch` knows before the start, in whole ticks.
+pub fn forecast(
+    policy: &Policy,
+    limits: &Limits,
+    model: &AvailabilityModel,
+    watch: Watch,
+    seed: u64,
+) -> Result<Forecast, ReplayError> {
+    let mut futures = Futures::new(model, watch, limits.tick, DRAWS, seed);
+    futures.run(policy, limits, DRAWS, |_| limits.work).map(|outcomes| summary(&outcomes))
+}
+
+/// Means and percentiles of the outcomes of one job, of at least one draw.
+pub fn summary(outcomes: &[Outcome]) -> Forecast {
+    let count = outcomes.len();
+    let at = |share: f64| ((share * count as f64).ceil() as usize).clamp(1, count) - 1;
+    let mean = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>() / count as f64;
+    let quantiles = |value: fn(&Outcome) -> f64| {
+        let mut sorted: Vec<f64> = outcomes.iter().map(value).collect();
+        sorted.sort_by(f64::total_cmp);
+        Quantiles { expected: mean(value), p50: sorted[at(0.5)], p90: sorted[at(0.9)] }
+    };
+    let mut costs: Vec<Usd> = outcomes.iter().map(|outcome| outcome.cost).collect();
+    costs.sort();
+    let mut finishes: Vec<f64> = outcomes.iter().map(|outcome| outcome.finish_hours).collect();
+    finishes.sort_by(f64::total_cmp);
+    // Where a floating point of dollars is beyond counting, the exact mean is not.
+    let expected = Usd::from_dollars(mean(|outcome| outcome.cost.dollars()));
+    let expected = expected.unwrap_or_else(|| costs.iter().copied().sum::<Usd>().share(1, count as i128));
+    Forecast {
+        cost_usd: CostQuantiles { expected, p50: costs[at(0.5)], p75: costs[at(0.75)], p90: costs[at(0.9)] },
+        finish_hours: quantiles(|outcome| outcome.finish_hours),
+        wait_hours: quantiles(|outcome| outcome.wait_hours),
+        chance_by_deadline: mean(|outcome| f64::from(u8::from(outcome.met_deadline))),
+        on_demand_hours: mean(|outcome| outcome.on_demand_hours),
+        spot_hours: mean(|outcome| outcome.spot_hours),
+        interruptions: mean(|outcome| f64::from(outcome.interruptions)),
+        costs,
+        finishes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_beyond_floating_point_is_not_zero() {
+        // The largest amount that a machine may cost, and a move on top of it.
+        let cost = Usd::from_dollars(7.9e19).unwrap() + Usd::from_dollars(7.9e19).unwrap();
+        let outcomes =
+            [Outcome { cost, ..Outcome::default() }, Outcome { cost, finish_hours: 2.0, ..Outcome::default() }];
+        let summary = summary(&outcomes);
+        assert_eq!((summary.cost_usd.expected, summary.cost_usd.p50, summary.finish_hours.p90), (cost, cost, 2.0));
+    }
+}

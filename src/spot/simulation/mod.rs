@@ -1,0 +1,8 @@
+//! Simulation: a job replayed on traces of availability, what it will cost, and the least that it could have cost.
+
+pub mod case;
+pub mod expected_cost;
+pub mod forecast;
+pub mod omniscient;
+pub mod replay;
+pub mod trace;

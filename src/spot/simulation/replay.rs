@@ -1,0 +1,272 @@
+//! Replays a policy on traces, tick by tick: a tick is paid in full, a start makes no progress while it changes over.
+
+use crate::availability::watch::Watch;
+use crate::policy::reason::Reason;
+use crate::policy::{Action, Decision, Limits, Observation, Policy, State, decide};
+use gpuplan_units::Usd;
+
+/// Work below this is done.
+pub const DONE: f64 = 1e-6;
+
+/// What the pools really do. The policy sees it only through its probes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct World<'a> {
+    /// For each pool, whether it is up at each tick.
+    pub pools: &'a [&'a [bool]],
+    /// Ticks at which no on-demand machine can be started, as (first, count).
+    pub outages: &'a [(usize, usize)],
+    /// What the starts really take, one after the other and again from the first; empty: what was expected.
+    pub changeovers: &'a [f64],
+    /// Progress between two saves: what a machine that is taken without notice loses of it has to be done again. Seconds; 0: the
+    /// work of every tick is kept.
+    pub save_every: f64,
+    /// How far the policy's clock runs ahead of the true one. Seconds.
+    pub clock_ahead: f64,
+}
+
+impl<'a> World<'a> {
+    pub fn of(pools: &'a [&'a [bool]]) -> Self {
+        Self { pools, ..Self::default() }
+    }
+
+    fn ticks(&self) -> usize {
+        self.pools.iter().map(|pool| pool.len()).min().unwrap_or(0)
+    }
+
+    pub fn on_demand(&self, tick: usize) -> bool {
+        !self.outages.iter().any(|(first, count)| tick >= *first && tick - first < *count)
+    }
+}
+
+/// The same action for several ticks, and why it was first taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    pub action: Action,
+    pub ticks: u32,
+    pub reason: Reason,
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub cost: Usd,
+    pub ticks: usize,
+    pub finish_hours: f64,
+    /// Until the first machine was started.
+    pub wait_hours: f64,
+    /// Part of the last tick after the work was done; paid for like the rest of it.
+    pub spare_hours: f64,
+    pub starts: u32,
+    /// Spot machines taken away.
+    pub interruptions: u32,
+    pub on_demand_hours: f64,
+    pub spot_hours: f64,
+    pub met_deadline: bool,
+    /// The budget ended the run before the work was done.
+    pub out_of_budget: bool,
+    /// What ran in the last tick.
+    pub last: Action,
+    pub decisions: Vec<Stretch>,
+}
+
+impl Outcome {
+    /// The same where machines are billed by the second: without the spare part of the last tick.
+    #[must_use]
+    pub fn to_the_second(mut self, limits: &Limits) -> Self {
+        let spare = std::mem::take(&mut self.spare_hours);
+        let spared =
+            limits.rate(self.last).for_hours(1, spare).expect("it is a part of the last tick, whose cost was counted");
+        self.cost = self.cost - spared;
+        self.finish_hours -= spare;
+        let hours = if self.last.is_on_demand() { &mut self.on_demand_hours } else { &mut self.spot_hours };
+        *hours -= spare;
+        self.met_deadline = self.finish_hours * 3600.0 <= limits.deadline + 1e-6;
+        self
+    }
+}
+
+/// Why a replay has no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    #[error("the trace ends before the work does")]
+    TraceEnds,
+    #[error("the cost is not an amount of money")]
+    Uncountable,
+    #[error("a forecast over more than {0} ticks")]
+    TooLong(usize),
+}
+
+/// Lets `watch` see the ticks before `start`, as probes before the job began.
+pub fn look_back(watch: &mut Watch, world: &World, start: usize) {
+    for tick in 0..start.min(world.ticks()) {
+        watch.advance(None, |pool| world.pools[pool][tick]);
+    }
+}
+
+/// What the policy knows after a tick of `action`, of whose true changeover `changing` is left.
+fn after_a_tick(state: State, action: Action, changing: f64, tick: f64) -> State {
+    let known = |pending: f64| if changing < 1e-3 { 0.0 } else { (pending - tick).max(1e-3) };
+    let (pending, pending_worst) = (known(state.pending), known(state.pending_worst));
+    State { pending, pending_worst, last_pool: action.pool().or(state.last_pool), ..state }
+}
+
+/// Runs the job from tick `start` on. `log` keeps every decision.
+pub fn replay(
+    policy: &Policy,
+    limits: &Limits,
+    world: &World,
+    start: usize,
+    mut watch: Watch,
+    log: bool,
+) -> Result<Outcome, ReplayError> {
+    let mut meter = Meter::new(limits.pools.len());
+    let mut state = State { left: limits.work, ..State::default() };
+    let mut outcome = Outcome::default();
+    // True changeover left, of which the policy sees only how long it takes already, and progress since the last save.
+    let (mut changing, mut unsaved) = (0.0_f64, 0.0);
+    let end = world.ticks();
+    let mut tick = start;
+    while state.left > DONE {
+        if tick >= end {
+            return Err(ReplayError::TraceEnds);
+        }
+        watch.advance(state.running.pool().filter(|_| !state.running.is_on_demand()), |pool| world.pools[pool][tick]);
+        if let Action::Spot(pool) = state.running
+            && !world.pools[pool][tick]
+        {
+            outcome.interruptions += 1;
+            let left = state.left + std::mem::take(&mut unsaved);
+            state = State { running: Action::Idle, pending: 0.0, pending_worst: 0.0, left, ..state };
+        }
+        let seen = State { elapsed: state.elapsed + world.clock_ahead, ..state };
+        let decision = try_to_run(policy, &seen, limits, world, tick, &mut watch);
+        let action = decision.action;
+        if decision.reason == Reason::BudgetReached {
+            outcome.out_of_budget = true;
+            break;
+        }
+        if action != Action::Idle && action != state.running {
+            changing = changeover(action, &state, limits, world, outcome.starts);
+            meter.moves =
+                meter.moves + limits.switched_to(action, state.last_pool).map_or(Usd::ZERO, |terms| terms.switch_cost);
+            state.pending = limits.changeover_to(action, state.last_pool);
+            state.pending_worst = limits.worst_changeover_to(action, state.last_pool);
+            // Who leaves a machine saves first.
+            unsaved = 0.0;
+            if outcome.starts == 0 {
+                outcome.wait_hours = state.elapsed / 3600.0;
+            }
+            outcome.starts += 1;
+        }
+        if limits.budget.is_some() {
+            let last = state.last_pool.filter(|_| action != state.running);
+            state.spent = state.spent + limits.cost(action, last).ok_or(ReplayError::Uncountable)?;
+        }
+        if action != Action::Idle {
+            let progress = (limits.tick - changing).max(0.0);
+            state.left -= progress;
+            unsaved = if unsaved + progress >= world.save_every { 0.0 } else { unsaved + progress };
+            changing = (changing - limits.tick).max(0.0);
+            state = after_a_tick(state, action, changing, limits.tick);
+        }
+        meter.run(action);
+        state.running = action;
+        if log {
+            note(&mut outcome.decisions, decision);
+        }
+        tick += 1;
+        state.elapsed += limits.tick;
+    }
+    outcome.ticks = tick - start;
+    meter.settle(limits, ended(outcome, &state, limits)).ok_or(ReplayError::Uncountable)
+}
+
+fn ended(outcome: Outcome, state: &State, limits: &Limits) -> Outcome {
+    Outcome {
+        finish_hours: state.elapsed / 3600.0,
+        spare_hours: -state.left.min(0.0) / 3600.0,
+        last: state.running,
+        met_deadline: !outcome.out_of_budget && state.elapsed <= limits.deadline + 1e-6,
+        ..outcome
+    }
+}
+
+/// What this start really takes.
+fn changeover(action: Action, state: &State, limits: &Limits, world: &World, starts: u32) -> f64 {
+    let sampled = world.changeovers.get(starts as usize % world.changeovers.len().max(1)).copied();
+    let expected = limits.changeover_to(action, state.last_pool);
+    if expected == limits.changeover { sampled.unwrap_or(expected) } else { expected }
+}
+
+/// The first decision that the world allows: a refused start is an answer, and the policy is asked again at once.
+fn try_to_run(
+    policy: &Policy,
+    state: &State,
+    limits: &Limits,
+    world: &World,
+    tick: usize,
+    watch: &mut Watch,
+) -> Decision {
+    let mut on_demand = true;
+    loop {
+        let decision = decide(policy, state, &Observation { pools: watch.views(), on_demand }, limits);
+        match decision.action {
+            Action::Spot(pool) if !world.pools[pool][tick] && watch.views()[pool].up => watch.failed(pool),
+            Action::Spot(pool) if !world.pools[pool][tick] => return Decision { action: Action::Idle, ..decision },
+            Action::OnDemand(_) if !state.running.is_on_demand() && !world.on_demand(tick) => {
+                if !on_demand {
+                    return Decision { action: Action::Idle, reason: Reason::SoldOut };
+                }
+                on_demand = false;
+            }
+            _ => return decision,
+        }
+    }
+}
+
+fn note(decisions: &mut Vec<Stretch>, decision: Decision) {
+    match decisions.last_mut() {
+        Some(last) if last.action == decision.action => last.ticks += 1,
+        _ => decisions.push(Stretch { action: decision.action, ticks: 1, reason: decision.reason }),
+    }
+}
+
+/// Ticks by place, so that money is multiplied and rounded once.
+struct Meter {
+    spot: Vec<u32>,
+    own_on_demand: Vec<u32>,
+    on_demand: u32,
+    moves: Usd,
+}
+
+impl Meter {
+    fn new(pools: usize) -> Self {
+        Self { spot: vec![0; pools], own_on_demand: vec![0; pools], on_demand: 0, moves: Usd::ZERO }
+    }
+
+    fn run(&mut self, action: Action) {
+        match action {
+            Action::Idle => {}
+            Action::Spot(pool) => self.spot[pool] += 1,
+            Action::OnDemand(Some(pool)) => self.own_on_demand[pool] += 1,
+            Action::OnDemand(None) => self.on_demand += 1,
+        }
+    }
+
+    fn settle(self, limits: &Limits, mut outcome: Outcome) -> Option<Outcome> {
+        let hours = |ticks: u32| f64::from(ticks) * limits.tick / 3600.0;
+        let spot = (0..self.spot.len()).map(|pool| (Action::Spot(pool), self.spot[pool]));
+        let own = (0..self.spot.len()).map(|pool| (Action::OnDemand(Some(pool)), self.own_on_demand[pool]));
+        let lines: Vec<(Action, u32)> = spot.chain(own).chain([(Action::OnDemand(None), self.on_demand)]).collect();
+        outcome.cost = self.moves;
+        for (action, ticks) in &lines {
+            outcome.cost = outcome.cost + limits.rate(*action).for_hours(1, hours(*ticks))?;
+        }
+        let of = |on_demand: bool| {
+            lines.iter().filter(move |(action, _)| action.is_on_demand() == on_demand).map(|(_, ticks)| hours(*ticks))
+        };
+        outcome.spot_hours = of(false).sum();
+        outcome.on_demand_hours = of(true).sum();
+        Some(outcome)
+    }
+}

@@ -1,0 +1,223 @@
+//! `Assumption`: what was taken where the user stated nothing, with its figures. The sentence is made where it is shown.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::data::{DataKind, FileLayout, Storage};
+use crate::model::{MlpKind, ModelKind, NormKind};
+use crate::serving::StoredFormat;
+use crate::training::precision::{BaseWeights, Precision};
+use crate::training::{Optimizer, Task};
+use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
+
+/// A value that nobody stated, and what was taken for it. Most are named after their key of the workload file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Assumption {
+    Task {
+        task: Task,
+    },
+    SequenceLength {
+        /// Tokens of text or patches, or the side of an image in pixels.
+        length: u32,
+        basis: SequenceBasis,
+    },
+    GlobalBatch {
+        /// Sequences, or images, of an optimizer step.
+        sequences: u64,
+        basis: BatchBasis,
+    },
+    /// The batch that GPT-3 used at this size of model, in whole sequences.
+    GlobalBatchOfGpt3 {
+        sequences: u64,
+        tokens: f64,
+    },
+    /// The batch that was stated in tokens, rounded to sequences that divide over GPUs.
+    GlobalBatchRounded {
+        sequences: u64,
+        tokens: f64,
+        sequence_length: u32,
+    },
+    Precision {
+        precision: Precision,
+    },
+    BaseWeights {
+        base_weights: BaseWeights,
+    },
+    Optimizer {
+        optimizer: Optimizer,
+    },
+    LoraRank {
+        rank: u32,
+    },
+    /// Every linear layer has adapters.
+    LoraTargets,
+    LoraDropout {
+        dropout: bool,
+    },
+    /// The cheapest interval for the risk of the machines is chosen.
+    CheckpointInterval,
+    SweepParallel {
+        runs: u32,
+    },
+    SweepGpusPerRun {
+        gpus: GpuCount,
+    },
+    /// Whether the model is dense or a mixture of experts.
+    ModelKind {
+        model_kind: ModelKind,
+    },
+    Mlp {
+        mlp: MlpKind,
+    },
+    Norm {
+        norm: NormKind,
+    },
+    TiedEmbeddings {
+        tied: bool,
+    },
+    KvHeads {
+        heads: u32,
+    },
+    HeadDim {
+        elements: u32,
+    },
+    /// Counted from the sizes of the model.
+    Parameters {
+        parameters: f64,
+        /// The sizes replace those of a model that is known by name.
+        replaces_own: bool,
+    },
+    DataSize {
+        bytes: Bytes,
+    },
+    DataStorage {
+        storage: Storage,
+    },
+    DataFrameHeight {
+        lines: u32,
+    },
+    DataFiles {
+        files: FileLayout,
+        /// `None`: the kind of the data is not stated either.
+        data_kind: Option<DataKind>,
+    },
+    /// Disks of a machine hold back nothing that their own limits allow.
+    DataDiskLink,
+    /// Every vCPU but one a GPU loads samples.
+    DataWorkers,
+    /// What a training sample costs one core of the host.
+    DataCpuPerSample {
+        seconds: Seconds,
+        work: SampleWork,
+    },
+    ProcessingReads {
+        bytes: Bytes,
+    },
+    ProcessingWrites {
+        bytes: Bytes,
+    },
+    /// Side of the pictures that are made.
+    ProcessingPixels {
+        side: u32,
+    },
+    /// Work of a machine that is stored together.
+    ProcessingShard {
+        seconds: Seconds,
+    },
+    /// What a sample costs one core of a machine without GPU.
+    ProcessingCpuPerSample {
+        seconds: Seconds,
+        work: SampleWork,
+    },
+    /// Any latency will do, as long as the machines keep up.
+    ServingLatency {
+        /// Whether the model answers with tokens, of which the first would have a target.
+        writes_tokens: bool,
+    },
+    /// Of a month.
+    ServingHours {
+        hours: Hours,
+    },
+    ServingWeights {
+        format: StoredFormat,
+    },
+    ServingKvCache {
+        format: StoredFormat,
+    },
+    ServingAvailability {
+        /// Share of time that enough replicas run.
+        share: f64,
+    },
+}
+
+/// What was taken where the job of another engine leaves something open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum JobAssumption {
+    /// A Slurm job names no number of machines.
+    OneMachine,
+    /// Slurm has no word for spot machines.
+    OnDemandOnly,
+    /// Each pod of Kubernetes runs on a machine of its own.
+    MachinePerPod,
+    /// No pod asks for spot nodes.
+    NoSpotNodes,
+    /// Pods run beside each other up to the job's parallelism, until as many are complete.
+    PodsAtATime { parallelism: u32, completions: u32 },
+}
+
+/// Where an assumed sequence length comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SequenceBasis {
+    /// The longest sequence of the model is not known; the context of GPT-3.
+    Gpt3,
+    /// The longest sequence of the model.
+    LongestOfModel,
+    /// The model allows longer ones, at a higher price.
+    ShorterThanModel,
+    /// Patches and class token of the native image.
+    NativePatches,
+    /// Side of the native image.
+    NativeSide,
+}
+
+/// The published recipe whose batch is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BatchBasis {
+    /// Dettmers et al. 2023 (arXiv 2305.14314) table 9.
+    Qlora,
+    /// Goyal et al. 2017 (arXiv 1706.02677).
+    Goyal,
+    /// The recipe of Stanford Alpaca.
+    Alpaca,
+}
+
+/// What is done with a sample before it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum SampleWork {
+    /// The GPU decodes it.
+    DecodedByGpu,
+    /// A compressed picture is decoded and cropped.
+    CompressedImage {
+        format: DataKind,
+        bytes: Bytes,
+        side_pixels: f64,
+    },
+    /// A decoded picture is cropped.
+    DecodedImage {
+        side_pixels: f64,
+    },
+    /// Text is split into tokens.
+    Text {
+        /// Of a sample. `None`: its length in tokens counts.
+        bytes: Option<Bytes>,
+    },
+    Audio,
+    Video,
+    /// It is copied.
+    Copied,
+}

@@ -1,0 +1,161 @@
+//! Sequences of an optimizer step: stated, counted from tokens, or what published recipes use.
+
+use crate::assumption::{Assumption, BatchBasis};
+use crate::file::TrainingSection;
+use crate::file::WorkloadFileError;
+use crate::file::scalar::{conflict, count, invalid, whole};
+use crate::model::Model;
+use crate::training::Task;
+
+/// Batch in tokens by model size, each up to so many parameters: Brown et al. 2020 (arXiv 2005.14165) table 2.1.
+const PRETRAINING_TOKENS: [(f64, f64); 4] = [(0.76e9, 0.5e6), (2.7e9, 1e6), (13e9, 2e6), (f64::INFINITY, 3.2e6)];
+
+/// Fine-tuning of all weights: the recipe of Stanford Alpaca (tatsu-lab/stanford_alpaca, README).
+const FULL_FINE_TUNE_SEQUENCES: u64 = 128;
+
+/// Adapters: Dettmers et al. 2023 (arXiv 2305.14314) table 9.
+const ADAPTER_SEQUENCES: u64 = 16;
+
+/// Images: the reference minibatch of Goyal et al. 2017 (arXiv 1706.02677).
+const IMAGES: u64 = 256;
+
+/// Rounding of a batch that is no whole number of sequences moves it by at most this share.
+const ROUNDING: f64 = 0.05;
+
+pub(super) const LARGEST_BATCH: u64 = 1_000_000_000;
+
+/// What one rank does in a step.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Local {
+    pub micro_batch: Option<u32>,
+    pub grad_accumulation: Option<u32>,
+}
+
+impl Local {
+    pub fn read(section: &TrainingSection) -> Result<Self, WorkloadFileError> {
+        let micro_batch = whole("training.micro_batch", section.micro_batch.as_ref(), 1..=1 << 20)?;
+        let grad_accumulation = whole("training.grad_accumulation", section.grad_accumulation.as_ref(), 1..=1 << 20)?;
+        let local = Self { micro_batch, grad_accumulation };
+        if local.sequences() > LARGEST_BATCH {
+            return Err(invalid(
+                "training.grad_accumulation",
+                format!("{} sequences of one rank are too many", local.sequences()),
+            ));
+        }
+        Ok(local)
+    }
+
+    /// Sequences of one rank in a step, as far as they are stated.
+    fn sequences(self) -> u64 {
+        u64::from(self.micro_batch.unwrap_or(1)) * u64::from(self.grad_accumulation.unwrap_or(1))
+    }
+}
+
+pub(super) fn global_batch(
+    section: &TrainingSection,
+    local: Local,
+    task: Task,
+    model: &Model,
+    sequence_length: u32,
+    assumed: &mut Vec<Assumption>,
+) -> Result<u64, WorkloadFileError> {
+    if section.global_batch.is_some() && section.global_batch_tokens.is_some() {
+        return Err(conflict("training.global_batch", "training.global_batch_tokens"));
+    }
+    let stated = match whole("training.global_batch", section.global_batch.as_ref(), 1..=LARGEST_BATCH)? {
+        Some(sequences) => Some(("training.global_batch", sequences)),
+        None => from_tokens(section, model, sequence_length, assumed)?
+            .map(|sequences| ("training.global_batch_tokens", sequences)),
+    };
+    let Some((key, sequences)) = stated else {
+        return Ok(recipe(task, model, sequence_length, local.sequences(), assumed));
+    };
+    if !sequences.is_multiple_of(local.sequences()) {
+        let rank = local.sequences();
+        return Err(invalid(
+            key,
+            format!("{sequences} sequences are not a multiple of micro_batch x grad_accumulation = {rank}"),
+        ));
+    }
+    Ok(sequences)
+}
+
+fn from_tokens(
+    section: &TrainingSection,
+    model: &Model,
+    length: u32,
+    assumed: &mut Vec<Assumption>,
+) -> Result<Option<u64>, WorkloadFileError> {
+    let key = "training.global_batch_tokens";
+    let Some(tokens) = count(key, section.global_batch_tokens.as_ref())? else { return Ok(None) };
+    if model.kind.counts_samples() {
+        return Err(invalid(key, "this model is trained on samples; state global_batch"));
+    }
+    let sequences = tokens / f64::from(length);
+    if !(1.0..=LARGEST_BATCH as f64).contains(&sequences) {
+        let why = format!("{tokens} tokens are {sequences:.3} sequences of {length}, outside 1 to {LARGEST_BATCH}");
+        return Err(invalid(key, why));
+    }
+    let rounded = divisible(sequences);
+    if rounded as f64 != sequences {
+        assumed.push(Assumption::GlobalBatchRounded { sequences: rounded, tokens, sequence_length: length });
+    }
+    Ok(Some(rounded))
+}
+
+/// Sequences of a published recipe, in multiples of what one rank does.
+fn recipe(task: Task, model: &Model, sequence_length: u32, multiple: u64, assumed: &mut Vec<Assumption>) -> u64 {
+    let published = if task.has_adapters() {
+        Some((ADAPTER_SEQUENCES, BatchBasis::Qlora))
+    } else if model.kind.counts_samples() {
+        Some((IMAGES, BatchBasis::Goyal))
+    } else if task == Task::FullFineTune {
+        Some((FULL_FINE_TUNE_SEQUENCES, BatchBasis::Alpaca))
+    } else {
+        None
+    };
+    if let Some((sequences, basis)) = published {
+        let sequences = sequences.next_multiple_of(multiple);
+        assumed.push(Assumption::GlobalBatch { sequences, basis });
+        return sequences;
+    }
+    let row = PRETRAINING_TOKENS.iter().find(|(parameters, _)| model.parameters <= *parameters);
+    let (_, tokens) = *row.unwrap_or(&PRETRAINING_TOKENS[PRETRAINING_TOKENS.len() - 1]);
+    let sequences = divisible((tokens / f64::from(sequence_length)).max(1.0)).next_multiple_of(multiple);
+    assumed.push(Assumption::GlobalBatchOfGpt3 { sequences, tokens });
+    sequences
+}
+
+/// A whole number within `ROUNDING` of `sequences` that the largest power of two divides; a whole number stays as it is.
+fn divisible(sequences: f64) -> u64 {
+    if sequences.fract() == 0.0 {
+        return sequences as u64;
+    }
+    let candidates =
+        (0..=30).rev().map(|power| f64::from(1_u32 << power)).map(|step| (sequences / step).round() * step);
+    let near = candidates.into_iter().find(|whole| *whole >= 1.0 && (whole / sequences - 1.0).abs() <= ROUNDING);
+    near.unwrap_or_else(|| sequences.round()).max(1.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn batches_divide_over_gpus() {
+        assert_eq!(divisible(4e6 / 4096.0), 1024);
+        assert_eq!(divisible(3.2e6 / 2048.0), 1536);
+        assert_eq!(divisible(0.5e6 / 2048.0), 256);
+        assert_eq!(divisible(977.0), 977);
+        assert_eq!(divisible(1.4), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn rounding_stays_near(sequences in 20.0_f64..1e9) {
+            let ratio = divisible(sequences) as f64 / sequences;
+            prop_assert!((ratio - 1.0).abs() <= ROUNDING + 1e-9, "{}", ratio);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The `[serving]` section of a workload file: read, checked, and completed with defaults that are listed.
+
+use crate::file::resolve::model::ResolvedModel;
+use crate::file::resolve::resolved::Resolved;
+use crate::file::scalar::{choice, conflict, invalid, missing, shown, stated_count, whole};
+use crate::file::{
+    DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
+};
+use crate::model::{Model, ModelKind};
+use crate::{Amount, Assumption, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
+use gpuplan_units::{Bytes, Hours, Seconds};
+
+/// Hours of a billing month, as the clouds count it.
+const MONTH: Hours = Hours(730.0);
+/// Longest service that is planned: a year.
+const LONGEST: Hours = Hours(8766.0);
+/// Share of time with enough replicas where nothing is said. Judged: half an hour a day may miss the target.
+const AVAILABILITY: f64 = 0.98;
+/// Text of a token, which a job writes to its bucket. Bytes; English text has about four characters a token (OpenAI, "What are
+/// tokens and how to count them").
+const BYTES_PER_TOKEN: f64 = 4.0;
+/// Longest prompt and answer, each.
+const LONGEST_TEXT: u32 = 16_777_216;
+/// Requests a second beyond which nobody serves from one plan.
+const MOST_REQUESTS: f64 = 1e9;
+
+/// A complete workload that serves.
+pub(super) fn resolve(
+    file: &WorkloadFile,
+    network: ResolvedModel,
+    mut assumed: Vec<Assumption>,
+) -> Result<Resolved, WorkloadFileError> {
+    let ResolvedModel { model, native_tokens } = network;
+    contradictions(file)?;
+    can_be_served(&model)?;
+    let section = &file.serving;
+    let (prompt_tokens, answer_tokens) = lengths(section, &model)?;
+    let load = load(section, &model, f64::from(prompt_tokens) + f64::from(answer_tokens), &mut assumed)?;
+    meaningless(section, &model, answer_tokens)?;
+    let weights = format(
+        "serving.weights",
+        section.weights.as_deref(),
+        |format| Assumption::ServingWeights { format },
+        &mut assumed,
+    )?;
+    let kv_cache = if answer_tokens == 0 {
+        StoredFormat::Bf16
+    } else {
+        format(
+            "serving.kv_cache",
+            section.kv_cache.as_deref(),
+            |format| Assumption::ServingKvCache { format },
+            &mut assumed,
+        )?
+    };
+    if kv_cache == StoredFormat::Int4 {
+        return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
+    }
+    let serving = Serving {
+        load,
+        prompt_tokens,
+        answer_tokens,
+        time_to_first_token: target("serving.time_to_first_token", section.time_to_first_token.as_deref(), load)?,
+        time_per_token: target("serving.time_per_token", section.time_per_token.as_deref(), load)?,
+        weights,
+        kv_cache,
+        availability: availability(section.availability.as_ref(), load, &mut assumed)?,
+    };
+    if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
+        assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
+    }
+    let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
+    let sequence = match (model.kind, native_tokens) {
+        (ModelKind::Vit, Some(patches)) => patches,
+        (ModelKind::Vit, None) => {
+            return Err(invalid("serving", format!("nobody knows how many patches an image of `{}` has", model.name)));
+        }
+        _ if model.kind.counts_samples() => model.sample_side.max(1),
+        _ => prompt_tokens + answer_tokens,
+    };
+    let mut training =
+        Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
+    training.precision = if weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
+    training.global_batch = Some(1);
+    let answers = serving.requests() * f64::from(answer_tokens.max(1)) * BYTES_PER_TOKEN;
+    let checkpoint = Checkpoint { size: Some(Bytes(answers)), interval: None };
+    let amount = Amount::Samples(serving.requests());
+    let workload =
+        Workload { name, model, training, amount, data: None, checkpoint, sweep: None, serving: Some(serving) };
+    Ok(Resolved { workload, assumed })
+}
+
+/// Sections and limits that belong to training, or mean nothing here.
+fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
+    let steady = [&file.serving.requests_per_second, &file.serving.tokens_per_day, &file.serving.images_per_second];
+    if file.training != TrainingSection::default() {
+        return Err(conflict("[serving]", "[training]"));
+    }
+    if file.sweep != SweepSection::default() {
+        return Err(conflict("[serving]", "[sweep]"));
+    }
+    if file.data != DataSection::default() {
+        return Err(conflict("[serving]", "[data]"));
+    }
+    if file.limits.deadline.is_some() && steady.iter().any(|way| way.is_some()) {
+        return Err(invalid(
+            "limits.deadline",
+            "a service runs for its hours and ends by no deadline; a job (`serving.tokens`) may have one",
+        ));
+    }
+    if file.limits.max_nodes == Some(0) {
+        return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
+    }
+    Ok(())
+}
+
+/// Keys about answers of a model that writes none.
+fn meaningless(section: &ServingSection, model: &Model, answer_tokens: u32) -> Result<(), WorkloadFileError> {
+    let stated = [("serving.kv_cache", &section.kv_cache), ("serving.time_per_token", &section.time_per_token)];
+    match stated.into_iter().find(|(_, text)| answer_tokens == 0 && text.is_some()) {
+        Some((key, _)) => Err(invalid(
+            key,
+            format!("`{}` writes no tokens here, so there are none to keep or to wait for", model.name),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn can_be_served(model: &Model) -> Result<(), WorkloadFileError> {
+    let why = match model.kind {
+        ModelKind::Decoder
+        | ModelKind::Moe
+        | ModelKind::Encoder
+        | ModelKind::Vit
+        | ModelKind::Cnn
+        | ModelKind::CnnDetection => {
+            return Ok(());
+        }
+        ModelKind::Encdec | ModelKind::MoeEncdec => {
+            "encoder-decoders keep two caches, which the serving estimate does not model"
+        }
+        ModelKind::Diffusion => {
+            "an image takes a number of passes that depends on the sampler, which the serving estimate does not model"
+        }
+        ModelKind::CnnTts | ModelKind::RnnSeq2seq | ModelKind::RnnTts => "no throughput model for this family",
+    };
+    Err(invalid("serving", format!("`{}` cannot be planned for serving: {why}", model.name)))
+}
+
+fn is_generative(model: &Model) -> bool {
+    matches!(model.kind, ModelKind::Decoder | ModelKind::Moe)
+}
+
+/// Tokens of prompt and answer.
+fn lengths(section: &ServingSection, model: &Model) -> Result<(u32, u32), WorkloadFileError> {
+    let prompt = whole("serving.prompt_tokens", section.prompt_tokens.as_ref(), 1..=LONGEST_TEXT)?;
+    let answer = whole("serving.answer_tokens", section.answer_tokens.as_ref(), 0..=LONGEST_TEXT)?;
+    if model.kind.counts_samples() {
+        return match (prompt, answer) {
+            (None, None | Some(0)) => Ok((1, 0)),
+            _ => {
+                Err(invalid("serving.prompt_tokens", format!("`{}` answers images, which have no tokens", model.name)))
+            }
+        };
+    }
+    let prompt = prompt.ok_or_else(|| missing("serving.prompt_tokens", "say how long a request is, in tokens"))?;
+    let answer = match (is_generative(model), answer) {
+        (true, Some(answer)) => answer,
+        (true, None) => {
+            return Err(missing(
+                "serving.answer_tokens",
+                "say how long an answer is, in tokens; 0 where only the prompt is read",
+            ));
+        }
+        (false, None | Some(0)) => 0,
+        (false, Some(_)) => {
+            return Err(invalid(
+                "serving.answer_tokens",
+                format!("`{}` is an encoder and writes no tokens", model.name),
+            ));
+        }
+    };
+    let (length, context) = (prompt.saturating_add(answer), model.max_context);
+    if context > 0 && length > context {
+        let detail = format!(
+            "{prompt} tokens of prompt and {answer} of answer are {length}, and `{}` reads {context}; shorten one, or state `model.max_context`",
+            model.name
+        );
+        return Err(invalid("serving.prompt_tokens", detail));
+    }
+    Ok((prompt, answer))
+}
+
+fn load(
+    section: &ServingSection,
+    model: &Model,
+    tokens: f64,
+    assumed: &mut Vec<Assumption>,
+) -> Result<Load, WorkloadFileError> {
+    let ways = [
+        ("serving.requests_per_second", &section.requests_per_second),
+        ("serving.tokens_per_day", &section.tokens_per_day),
+        ("serving.images_per_second", &section.images_per_second),
+        ("serving.requests", &section.requests),
+        ("serving.tokens", &section.tokens),
+        ("serving.images", &section.images),
+    ];
+    let mut stated = ways.into_iter().filter_map(|(key, way)| Some((key, way.as_ref()?)));
+    let images = model.kind.counts_samples();
+    let Some((key, way)) = stated.next() else {
+        let (key, ways) = if images {
+            ("serving.images_per_second", "images_per_second, or images to get done")
+        } else {
+            ("serving.requests_per_second", "requests_per_second, tokens_per_day, or requests or tokens to get done")
+        };
+        return Err(missing(key, format!("say how much is served: {ways}")));
+    };
+    if let Some((second, _)) = stated.next() {
+        return Err(conflict(key, second));
+    }
+    if images != key.contains("images") {
+        let unit = if images { "images" } else { "requests or tokens" };
+        return Err(invalid(key, format!("`{}` answers {unit}", model.name)));
+    }
+    let much = stated_count(key, way)?;
+    let requests_per_second = match key {
+        "serving.requests_per_second" | "serving.images_per_second" => much,
+        "serving.tokens_per_day" => much / tokens / 86_400.0,
+        _ => {
+            if section.hours.is_some() || section.duration.is_some() {
+                return Err(conflict(key, if section.hours.is_some() { "serving.hours" } else { "serving.duration" }));
+            }
+            return Ok(Load::Job {
+                requests: if key == "serving.tokens" { (much / tokens).ceil() } else { much.ceil() },
+            });
+        }
+    };
+    if requests_per_second > MOST_REQUESTS {
+        return Err(invalid(
+            key,
+            format!("`{requests_per_second:.3e}` requests a second are more than {MOST_REQUESTS:.0e}"),
+        ));
+    }
+    Ok(Load::Steady { requests_per_second, hours: hours(section, assumed)? })
+}
+
+fn hours(section: &ServingSection, assumed: &mut Vec<Assumption>) -> Result<Hours, WorkloadFileError> {
+    match (&section.hours, &section.duration) {
+        (Some(_), Some(_)) => Err(conflict("serving.hours", "serving.duration")),
+        (Some(hours), None) => {
+            let hours = stated_count("serving.hours", hours)?;
+            let fits = hours <= MONTH.0 + 14.0;
+            if fits {
+                Ok(Hours(hours))
+            } else {
+                Err(invalid("serving.hours", format!("`{hours}` is more than a month has; say `duration`")))
+            }
+        }
+        (None, Some(text)) => {
+            let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST);
+            hours.ok_or_else(|| {
+                invalid(
+                    "serving.duration",
+                    format!("`{}` is not a valid duration; try 12h or 3d (a year at most)", shown(text)),
+                )
+            })
+        }
+        (None, None) => {
+            assumed.push(Assumption::ServingHours { hours: MONTH });
+            Ok(MONTH)
+        }
+    }
+}
+
+/// As the model is published where nothing is said.
+fn format(
+    key: &str,
+    text: Option<&str>,
+    assumption: fn(StoredFormat) -> Assumption,
+    assumed: &mut Vec<Assumption>,
+) -> Result<StoredFormat, WorkloadFileError> {
+    if let Some(format) = choice(key, text)? {
+        return Ok(format);
+    }
+    assumed.push(assumption(StoredFormat::Bf16));
+    Ok(StoredFormat::Bf16)
+}
+
+fn target(key: &str, text: Option<&str>, load: Load) -> Result<Option<Seconds>, WorkloadFileError> {
+    let Some(text) = text else { return Ok(None) };
+    if matches!(load, Load::Job { .. }) {
+        return Err(invalid(
+            key,
+            "a job answers when it comes to it; a service (`serving.requests_per_second`) has a target",
+        ));
+    }
+    // A bare number would be hours.
+    let has_unit = text.trim().ends_with(|end: char| end.is_ascii_alphabetic());
+    let seconds = Hours::parse(text)
+        .ok()
+        .map(Seconds::from)
+        .filter(|seconds| has_unit && seconds.0 > 0.0 && seconds.0 <= 86_400.0);
+    seconds
+        .map(Some)
+        .ok_or_else(|| invalid(key, format!("`{}` is not a valid duration; try 300ms or 1.5s", shown(text))))
+}
+
+fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Vec<Assumption>) -> Result<f64, WorkloadFileError> {
+    match (stated, load) {
+        (Some(_), Load::Job { .. }) => Err(invalid(
+            "serving.availability",
+            "a job waits where machines are gone; its limits are deadline and budget",
+        )),
+        (Some(stated), Load::Steady { .. }) => {
+            let share = stated_count("serving.availability", stated)?;
+            let fits = (0.5..1.0).contains(&share);
+            if fits {
+                Ok(share)
+            } else {
+                Err(invalid(
+                    "serving.availability",
+                    format!("`{share}` is not a share of time from 0.5 to below 1, such as 0.99"),
+                ))
+            }
+        }
+        (None, Load::Job { .. }) => Ok(AVAILABILITY),
+        (None, Load::Steady { .. }) => {
+            assumed.push(Assumption::ServingAvailability { share: AVAILABILITY });
+            Ok(AVAILABILITY)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Models;
+
+    fn resolved(model: &str, serving: &str) -> Result<Resolved, WorkloadFileError> {
+        let text = format!("[model]\npreset = \"{model}\"\n[serving]\n{serving}");
+        WorkloadFile::parse(&text)?.resolve(&Models::embedded().unwrap(), None)
+    }
+
+    fn refused(model: &str, serving: &str) -> String {
+        resolved(model, serving).unwrap_err().to_string()
+    }
+
+    const CHAT: &str = "requests_per_second = 20\nprompt_tokens = 512\nanswer_tokens = 256\n";
+
+    #[test]
+    fn a_service_is_complete_and_says_what_it_assumes() {
+        let made = resolved("llama-3.1-8b", &format!("{CHAT}time_to_first_token = \"300ms\"")).unwrap();
+        let serving = made.workload.serving.unwrap();
+        assert_eq!(serving.load, Load::Steady { requests_per_second: 20.0, hours: MONTH });
+        assert!((serving.time_to_first_token.unwrap().0 - 0.3).abs() < 1e-9);
+        assert_eq!((serving.weights, serving.kv_cache), (StoredFormat::Bf16, StoredFormat::Bf16));
+        assert!(made.assumed.contains(&Assumption::ServingHours { hours: MONTH }), "{:?}", made.assumed);
+        assert_eq!(made.workload.name, "llama-3.1-8b-serving");
+    }
+
+    #[test]
+    fn tokens_a_day_and_tokens_to_get_done_count_prompt_and_answer() {
+        let lengths = "prompt_tokens = 700\nanswer_tokens = 300\n";
+        let day = resolved("llama-3.1-8b", &format!("tokens_per_day = \"86.4M\"\nhours = 100\n{lengths}")).unwrap();
+        assert_eq!(day.workload.serving.unwrap().load, Load::Steady { requests_per_second: 1.0, hours: Hours(100.0) });
+        let job = resolved("llama-3.1-8b", &format!("tokens = \"1B\"\n{lengths}")).unwrap();
+        assert_eq!(job.workload.serving.unwrap().load, Load::Job { requests: 1e6 });
+        assert_eq!(job.workload.amount, Amount::Samples(1e6));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_key() {
+        for (serving, part) in [
+            ("prompt_tokens = 1\nanswer_tokens = 1", "`serving.requests_per_second` is missing"),
+            ("requests_per_second = 1\nanswer_tokens = 1", "`serving.prompt_tokens` is missing"),
+            ("requests_per_second = 1\nprompt_tokens = 1", "`serving.answer_tokens` is missing"),
+            ("requests_per_second = 1\ntokens = 5\nprompt_tokens = 1\nanswer_tokens = 1", "exclude each other"),
+            ("requests_per_second = 1\nprompt_tokens = 131000\nanswer_tokens = 100", "reads 131072"),
+            ("images_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1", "answers requests or tokens"),
+            (
+                "tokens = 5\nprompt_tokens = 1\nanswer_tokens = 1\ntime_per_token = \"50ms\"",
+                "a job answers when it comes to it",
+            ),
+            (
+                "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\ntime_to_first_token = 3",
+                "is not a time such as 300ms",
+            ),
+            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nkv_cache = \"int4\"", "8 or 16 bits"),
+            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nweights = \"fp9\"", "did you mean `fp8`"),
+            (
+                "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\navailability = 2",
+                "is not a share of time",
+            ),
+            ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nhours = 800", "more than a month has"),
+            (
+                "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\nkv_cache = \"fp8\"",
+                "writes no tokens here",
+            ),
+            (
+                "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\ntime_per_token = \"50ms\"",
+                "writes no tokens here",
+            ),
+        ] {
+            let said = refused("llama-3.1-8b", serving);
+            assert!(said.contains(part), "{serving}: {said}");
+        }
+        assert!(refused("t5-large", CHAT).contains("two caches"));
+    }
+
+    #[test]
+    fn images_have_no_tokens() {
+        let serving = resolved("resnet-50", "images_per_second = 5000").unwrap().workload.serving.unwrap();
+        assert_eq!((serving.prompt_tokens, serving.answer_tokens), (1, 0));
+        assert!(refused("resnet-50", CHAT).contains("no tokens"));
+        assert!(refused("resnet-50", "requests_per_second = 1").contains("answers images"));
+    }
+}

@@ -1,0 +1,268 @@
+//! Reads a Hugging Face `config.json`: the sizes of a published model, whatever its authors call them.
+
+mod error;
+mod families;
+pub(crate) mod fields;
+
+use std::io::{BufRead, Read};
+
+use serde_json::{Map, Value};
+
+pub use crate::model::huggingface::error::ConfigError;
+use crate::model::huggingface::error::LARGEST_BYTES;
+use crate::model::huggingface::families::{ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel};
+use crate::model::huggingface::fields::{
+    CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH,
+};
+use crate::model::{Experts, LatentAttention, MlpKind, Model, ModelKind};
+use gpuplan_units::names::did_you_mean;
+
+/// Every `model_type` that can be read.
+pub fn model_types() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|family| family.model_type)
+}
+
+/// The model that a `config.json` describes, by its `text_config` where there is one (image towers are not counted).
+/// Parameters are counted from the sizes; a safetensors index knows them exactly.
+pub fn read_config(reader: impl BufRead, name: &str) -> Result<Model, ConfigError> {
+    let mut bytes = Vec::new();
+    reader
+        .take(LARGEST_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| ConfigError::Malformed(error.to_string()))?;
+    if bytes.len() as u64 > LARGEST_BYTES {
+        return Err(ConfigError::TooLarge);
+    }
+    let outer: Value = serde_json::from_slice(&bytes).map_err(|error| ConfigError::Malformed(error.to_string()))?;
+    let outer = outer.as_object().ok_or_else(|| ConfigError::Malformed("it is not a JSON object".to_owned()))?;
+    match outer.get("text_config").and_then(Value::as_object) {
+        Some(nested) => read_fields(nested, "text_config.", name),
+        None => read_fields(outer, "", name),
+    }
+}
+
+fn read_fields(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Result<Model, ConfigError> {
+    let mut fields = Fields { map, prefix, defaults: &[] };
+    let model_type = fields.string("model_type")?.ok_or_else(|| fields.missing("model_type"))?.to_owned();
+    let family = FAMILIES.iter().find(|family| family.model_type == model_type).ok_or_else(|| {
+        let shown: String = model_type.chars().take(60).collect();
+        let suggestion = did_you_mean(&shown, model_types()).map(str::to_owned);
+        ConfigError::UnknownModelType { model_type: shown, suggestion }
+    })?;
+    if !prefix.is_empty() {
+        fields.defaults = family.nested_defaults;
+    }
+    let mut model = transformer(&fields, family, name)?;
+    if family.experts != ExpertKeys::None {
+        model.experts = Some(experts(&fields, family.experts, &model)?);
+    }
+    if family.experts == ExpertKeys::DeepSeek {
+        let latent = latent_attention(&fields)?;
+        model.kv_heads = model.heads;
+        model.head_dim = latent.nope_head + latent.rope_head;
+        model.latent = Some(latent);
+    }
+    model.parameters = model.counted_parameters() + beside_layers(&fields, family, &mut model)?;
+    Ok(model)
+}
+
+/// Everything that families share.
+fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, ConfigError> {
+    let hidden = fields.required(family.hidden, WIDTH)?;
+    let layers = fields.required(family.layers, LAYERS)?;
+    let heads = fields.required(family.heads, HEADS)?;
+    let kv_heads = kv_heads(fields, family, heads)?;
+    if !heads.is_multiple_of(kv_heads) {
+        return Err(fields.impossible(
+            "num_key_value_heads",
+            kv_heads,
+            format!("it does not divide the {heads} attention heads"),
+        ));
+    }
+    let head_dim = head_dim(fields, family, hidden, heads)?;
+    if heads * head_dim > *WIDTH.end() {
+        return Err(fields.impossible(
+            "head_dim",
+            head_dim,
+            format!("with {heads} attention heads that is wider than {}", WIDTH.end()),
+        ));
+    }
+    let is_image = family.kind == ModelKind::Vit;
+    Ok(Model {
+        name: name.to_owned(),
+        kind: family.kind,
+        parameters: 0.0,
+        layers,
+        hidden,
+        heads,
+        kv_heads,
+        head_dim,
+        ffn_hidden: feed_forward(fields, family, hidden)?,
+        vocab: if is_image { 0 } else { fields.required(&["vocab_size"], VOCABULARY)? },
+        mlp: match family.mlp {
+            Mlp::Is(kind) => kind,
+            Mlp::FeedForwardProj => match fields.string("feed_forward_proj")? {
+                Some(shape) if shape.starts_with("gated-") => MlpKind::Glu,
+                _ => MlpKind::Gelu,
+            },
+        },
+        norm: family.norm,
+        parallel_residual: match family.parallel {
+            Parallel::Never => false,
+            Parallel::Always => true,
+            Parallel::Key(key, default) => fields.flag(key, default)?,
+        },
+        attention_softcap: fields.is_present("attn_logit_softcapping")
+            || (family.softcap && !fields.is_null("attn_logit_softcapping")),
+        tied_embeddings: fields.flag("tie_word_embeddings", family.tied)?,
+        experts: None,
+        latent: None,
+        encoder_layers: match family.encoder_layers {
+            [] => 0,
+            keys => fields.required(keys, LAYERS)?,
+        },
+        max_context: max_context(fields)?,
+        sample_side: if is_image { fields.required(&["image_size"], IMAGE_SIDE)? } else { 0 },
+        forward_flops_per_sample: 0.0,
+    })
+}
+
+fn kv_heads(fields: &Fields, family: &Family, heads: u32) -> Result<u32, ConfigError> {
+    match family.kv {
+        KvHeads::All => Ok(heads),
+        KvHeads::KeyOrAll => Ok(fields.whole(&["num_key_value_heads"], HEADS)?.unwrap_or(heads)),
+        KvHeads::Key => fields.required(&["num_key_value_heads"], HEADS),
+        KvHeads::Falcon if fields.flag("new_decoder_architecture", false)? => {
+            Ok(fields.whole(&["num_kv_heads"], HEADS)?.unwrap_or(heads))
+        }
+        KvHeads::Falcon => Ok(if fields.flag("multi_query", true)? { 1 } else { heads }),
+    }
+}
+
+fn head_dim(fields: &Fields, family: &Family, hidden: u32, heads: u32) -> Result<u32, ConfigError> {
+    let stated = match family.head_dim {
+        HeadDim::Dkv => return fields.required(&["d_kv"], HEAD_DIM),
+        HeadDim::ClassDefault(width) => Some(fields.whole(&["head_dim"], HEAD_DIM)?.unwrap_or(width)),
+        HeadDim::HiddenByHeads => fields.whole(&["head_dim"], HEAD_DIM)?,
+    };
+    match stated {
+        Some(width) => Ok(width),
+        None if !hidden.is_multiple_of(heads) => {
+            let why = format!("it is not a multiple of the {heads} attention heads, and there is no `head_dim`");
+            Err(fields.impossible(family.hidden[0], hidden, why))
+        }
+        None => Ok(hidden / heads),
+    }
+}
+
+fn feed_forward(fields: &Fields, family: &Family, hidden: u32) -> Result<u32, ConfigError> {
+    let four = 4 * hidden;
+    match family.feed_forward {
+        FeedForward::Key(key) => fields.whole(&[key], WIDTH)?.ok_or_else(|| fields.missing(key)),
+        FeedForward::KeyOrFourHidden(key) => Ok(fields.whole(&[key], WIDTH)?.unwrap_or(four)),
+        FeedForward::FourHidden => Ok(four),
+        FeedForward::Expansion => Ok(hidden * fields.whole(&["expansion_ratio"], 1..=64)?.unwrap_or(4)),
+    }
+}
+
+fn max_context(fields: &Fields) -> Result<u32, ConfigError> {
+    let keys =
+        &["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions", "n_ctx"];
+    Ok(fields.whole(keys, CONTEXT)?.unwrap_or(0))
+}
+
+fn experts(fields: &Fields, keys: ExpertKeys, model: &Model) -> Result<Experts, ConfigError> {
+    let experts_per_token = fields.required(&["num_experts_per_tok"], EXPERTS)?;
+    let (count_key, ffn_hidden): (&'static str, u32) = match keys {
+        ExpertKeys::Mixtral => ("num_local_experts", model.ffn_hidden),
+        ExpertKeys::Qwen => ("num_experts", fields.required(&["moe_intermediate_size"], WIDTH)?),
+        _ => ("n_routed_experts", fields.required(&["moe_intermediate_size"], WIDTH)?),
+    };
+    let experts = match keys {
+        ExpertKeys::Mixtral => fields.required(&["num_local_experts", "num_experts"], EXPERTS)?,
+        ExpertKeys::Qwen => fields.required(&["num_experts", "num_local_experts"], EXPERTS)?,
+        _ => fields.required(&["n_routed_experts", "num_experts"], EXPERTS)?,
+    };
+    if experts_per_token > experts {
+        return Err(fields.impossible(count_key, experts, format!("a token is sent to {experts_per_token} of them")));
+    }
+    let shared_experts = match keys {
+        ExpertKeys::Qwen => {
+            let shared = fields.whole(&["shared_expert_intermediate_size"], 0..=*WIDTH.end())?.unwrap_or(0);
+            if !shared.is_multiple_of(ffn_hidden) {
+                let why = format!("it is not a multiple of `moe_intermediate_size` {ffn_hidden}");
+                return Err(fields.impossible("shared_expert_intermediate_size", shared, why));
+            }
+            shared / ffn_hidden
+        }
+        ExpertKeys::DeepSeek => fields.whole(&["n_shared_experts"], 0..=*EXPERTS.end())?.unwrap_or(0),
+        _ => 0,
+    };
+    let dense_layers = dense_layers(fields, keys, model.layers)?;
+    Ok(Experts { experts, experts_per_token, shared_experts, ffn_hidden, dense_layers })
+}
+
+/// Layers whose feed-forward block is one dense block.
+fn dense_layers(fields: &Fields, keys: ExpertKeys, layers: u32) -> Result<u32, ConfigError> {
+    match keys {
+        ExpertKeys::Qwen => {
+            let step = fields.whole(&["decoder_sparse_step"], LAYERS)?.unwrap_or(1);
+            let dense = fields.list("mlp_only_layers")?;
+            let is_dense = |layer: &u32| dense.contains(&u64::from(*layer)) || !(layer + 1).is_multiple_of(step);
+            Ok((0..layers).filter(is_dense).count() as u32)
+        }
+        ExpertKeys::DeepSeek => {
+            let first = fields.whole(&["first_k_dense_replace"], 0..=*LAYERS.end())?.unwrap_or(0);
+            if first > layers {
+                return Err(fields.impossible("first_k_dense_replace", first, format!("there are {layers} layers")));
+            }
+            let every = fields.whole(&["moe_layer_freq"], LAYERS)?.unwrap_or(1);
+            Ok((0..layers).filter(|layer| *layer < first || !layer.is_multiple_of(every)).count() as u32)
+        }
+        _ => Ok(0),
+    }
+}
+
+fn latent_attention(fields: &Fields) -> Result<LatentAttention, ConfigError> {
+    Ok(LatentAttention {
+        kv_rank: fields.required(&["kv_lora_rank"], WIDTH)?,
+        q_rank: fields.whole(&["q_lora_rank"], WIDTH)?.unwrap_or(0),
+        rope_head: fields.required(&["qk_rope_head_dim"], HEAD_DIM)?,
+        nope_head: fields.required(&["qk_nope_head_dim"], HEAD_DIM)?,
+        value_head: fields.required(&["v_head_dim"], HEAD_DIM)?,
+    })
+}
+
+/// Parameters beside layers and full-width embeddings: positions, the stem of an image or audio encoder, and the
+/// difference that an embedding narrower than the layers makes. Gives an image model's tokens as its `max_context`.
+fn beside_layers(fields: &Fields, family: &Family, model: &mut Model) -> Result<f64, ConfigError> {
+    let hidden = f64::from(model.hidden);
+    let mut parameters = 0.0;
+    let mut embedding_width = hidden;
+    if let Some(narrow) = fields.whole(family.narrow_embedding, WIDTH)?
+        && narrow != model.hidden
+    {
+        embedding_width = f64::from(narrow);
+        // A projection to the layers, and for a tied head one back.
+        parameters += 2.0 * embedding_width * hidden - f64::from(model.vocab) * (hidden - embedding_width);
+    }
+    if family.kind == ModelKind::Vit {
+        let patch = fields.required(&["patch_size"], 1..=model.sample_side)?;
+        let channels = fields.whole(&["num_channels"], 1..=1024)?.unwrap_or(3);
+        model.max_context = (model.sample_side / patch).pow(2) + 1;
+        parameters += f64::from(patch).powi(2) * f64::from(channels) * hidden;
+    }
+    if family.learned_positions {
+        parameters += f64::from(model.max_context) * embedding_width;
+    }
+    if family.model_type == "whisper" {
+        // Two convolutions of width 3, and the encoder's position table.
+        let bins = fields.whole(&["num_mel_bins"], WIDTH)?.unwrap_or(80);
+        let positions = fields.whole(&["max_source_positions"], CONTEXT)?.unwrap_or(1500);
+        parameters += 3.0 * f64::from(bins) * hidden + 3.0 * hidden * hidden + f64::from(positions) * hidden;
+    }
+    Ok(parameters)
+}
+
+#[cfg(test)]
+mod tests;

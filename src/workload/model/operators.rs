@@ -1,0 +1,132 @@
+//! The matrix products of a transformer on one rank under a layout: what the estimate times and a calibration measures.
+
+use crate::model::Model;
+use crate::training::layout::Layout;
+
+/// `count` products of M x K by K x N.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gemm {
+    pub m: f64,
+    pub n: f64,
+    pub k: f64,
+    pub count: f64,
+}
+
+impl Gemm {
+    pub fn new(m: f64, n: f64, k: f64, count: f64) -> Self {
+        Self { m, n, k, count }
+    }
+
+    /// Product for the gradient of the input: M x N by N x K.
+    pub fn input_gradient(self) -> Self {
+        Self { n: self.k, k: self.n, ..self }
+    }
+
+    /// Product for the gradient of the weight: K x M by M x N.
+    pub fn weight_gradient(self) -> Self {
+        Self { m: self.k, k: self.m, ..self }
+    }
+
+    /// One multiplication and one addition for every triple.
+    pub fn flops(self) -> f64 {
+        2.0 * self.m * self.n * self.k * self.count
+    }
+
+    /// Elements of the three matrices.
+    pub fn elements(self) -> f64 {
+        self.count * (self.m * self.k + self.k * self.n + self.m * self.n)
+    }
+}
+
+/// A forward product of a layer with its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Product {
+    pub what: &'static str,
+    /// In an average layer: a fraction where some layers have it and others do not.
+    pub gemm: Gemm,
+}
+
+/// Forward products of an average layer for `tokens` of one rank, split over tensor- and expert-parallel ranks. A search asks
+/// this many thousand times, so nothing is allocated.
+pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> impl Iterator<Item = Product> {
+    let (hidden, t) = (f64::from(model.hidden), f64::from(layout.tensor));
+    let out_width = model.latent.map_or(model.query_width(), |latent| f64::from(model.heads * latent.value_head));
+    // Latent attention as one product of the same number of weights.
+    let in_width = model.attention_parameters() / hidden - out_width;
+    let gates = model.mlp_matrices() - 1.0;
+    let dense_layers =
+        model.experts.map_or(1.0, |experts| f64::from(experts.dense_layers) / f64::from(model.layers.max(1)));
+    let experts = model.experts.unwrap_or_default();
+    // A rank holds experts / e of them, and each sees the tokens of all e ranks that chose it.
+    let held = (f64::from(experts.experts) / f64::from(layout.expert)).max(1.0);
+    let routed = (tokens * f64::from(experts.experts_per_token) / held).max(1.0);
+    let (dense_width, expert_width) = (f64::from(model.ffn_hidden) / t, f64::from(experts.ffn_hidden) / t);
+    let shared = f64::from(experts.shared_experts) * (1.0 - dense_layers);
+    // An encoder-decoder's decoder layers attend twice.
+    let cross = if model.encoder_layers > 0 {
+        f64::from(model.layers) / f64::from(model.layers + model.encoder_layers)
+    } else {
+        0.0
+    };
+    let all = [
+        ("queries, keys, values", Gemm::new(tokens, in_width / t, hidden, 1.0)),
+        ("attention output", Gemm::new(tokens, hidden, out_width / t, 1.0)),
+        ("feed-forward up", Gemm::new(tokens, dense_width, hidden, gates * dense_layers)),
+        ("feed-forward down", Gemm::new(tokens, hidden, dense_width, dense_layers)),
+        ("expert up", Gemm::new(routed, expert_width, hidden, gates * held * (1.0 - dense_layers))),
+        ("expert down", Gemm::new(routed, hidden, expert_width, held * (1.0 - dense_layers))),
+        ("shared expert up", Gemm::new(tokens, expert_width, hidden, gates * shared)),
+        ("shared expert down", Gemm::new(tokens, hidden, expert_width, shared)),
+        ("cross attention in", Gemm::new(tokens, in_width / t, hidden, cross)),
+        ("cross attention out", Gemm::new(tokens, hidden, out_width / t, cross)),
+    ];
+    all.into_iter().map(|(what, gemm)| Product { what, gemm }).filter(|product| product.gemm.count > 0.0)
+}
+
+/// The product with the vocabulary; `None` for models without one.
+pub fn head_product(model: &Model, layout: &Layout, tokens: f64) -> Option<Product> {
+    let vocab = f64::from(model.vocab) / f64::from(layout.tensor);
+    (vocab > 0.0).then(|| Product { what: "output head", gemm: Gemm::new(tokens, vocab, f64::from(model.hidden), 1.0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Experts, tests::llama_2_7b};
+
+    fn flops(model: &Model, layout: &Layout) -> f64 {
+        layer_products(model, layout, 4096.0).map(|product| product.gemm.flops()).sum()
+    }
+
+    #[test]
+    fn gradients_multiply_the_same_volume() {
+        let gemm = Gemm::new(4096.0, 11008.0, 4096.0, 1.0);
+        for other in [gemm.input_gradient(), gemm.weight_gradient()] {
+            assert_eq!(other.flops(), gemm.flops());
+            assert_eq!(other.elements(), gemm.elements());
+        }
+    }
+
+    #[test]
+    fn a_layer_multiplies_each_weight_once_and_ranks_share_it() {
+        let model = llama_2_7b();
+        let whole = flops(&model, &Layout::default());
+        assert!((whole / (2.0 * 4096.0 * model.layer_parameters()) - 1.0).abs() < 1e-12);
+        let split = flops(&model, &Layout { tensor: 8, ..Layout::default() });
+        assert!((whole / split / 8.0 - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_mixture_multiplies_the_active_weights() {
+        let experts =
+            Experts { experts: 8, experts_per_token: 2, shared_experts: 1, ffn_hidden: 11008, dense_layers: 2 };
+        let model = Model { experts: Some(experts), ..llama_2_7b() };
+        // The router's product, hidden x experts, is too small to count.
+        let router = 4096.0 * 8.0 * (1.0 - 2.0 / 32.0);
+        assert!(
+            (flops(&model, &Layout::default()) / (2.0 * 4096.0 * (model.active_layer_parameters() - router)) - 1.0)
+                .abs()
+                < 1e-9
+        );
+    }
+}
