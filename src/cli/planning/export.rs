@@ -1,0 +1,138 @@
+//! `export`: writes a plan as a file for an engine that people already run.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::arguments::question::QuestionArguments;
+use crate::question::answer::{compute, context, nothing_fits};
+use crate::question::{plan_file, workload};
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_export::{ExportError, Job, Target, Wishes, export};
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_plan::document::{DocumentError, PlanDocument};
+
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    pub question: QuestionArguments,
+    /// Write for this target: torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray or terraform
+    #[arg(long, value_name = "TARGET")]
+    pub to: Target,
+    /// Export the plan with this id [default: the recommended one]
+    #[arg(long, value_name = "ID")]
+    pub plan: Option<String>,
+    /// Keep checkpoints here, such as s3://bucket/prefix
+    #[arg(long, value_name = "URI")]
+    pub store: Option<String>,
+    /// Name the run; a run of the same name resumes from its checkpoints [default: the workload's name]
+    #[arg(long, value_name = "NAME")]
+    pub run: Option<String>,
+    /// Run in this container image, which has the program, its framework and gpuplan
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Start with at least this many machines, where the engine can (slurm, torchrun)
+    #[arg(long, value_name = "N")]
+    pub min_nodes: Option<u32>,
+    /// Write to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Run this training command, without launcher and flags of the framework
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    workload::is_no_service(&arguments.question.workload, "export")?;
+    let wishes = Wishes {
+        run: arguments.run.clone(),
+        store: arguments.store.clone(),
+        framework: arguments.question.workload.flags.get("training.framework").map(str::to_owned),
+        image: arguments.image.clone(),
+        nodes_at_least: arguments.min_nodes,
+        command: arguments.command.clone(),
+    };
+    let job = job_of(&arguments.question, arguments.plan.as_deref(), wishes, session)?;
+    let text = export(arguments.to, &job)?;
+    if arguments.to.is_job() {
+        for what in &job.to_edit {
+            session.printer.note(&format!("note: edit {what}"));
+        }
+    }
+    match &arguments.out {
+        Some(path) => {
+            fs::write(path, text)
+                .map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+            Ok(Exit::Done)
+        }
+        None => session.printer.data(&text),
+    }
+}
+
+/// The plan, recorded or made now, as a job.
+pub fn job_of(
+    question: &QuestionArguments,
+    plan: Option<&str>,
+    wishes: Wishes,
+    session: &Session,
+) -> Result<Job, Diagnostic> {
+    let (plans, hardware) = match recorded(question)? {
+        // A plan is exported as it was recorded: nothing is priced again.
+        Some(plans) => (plans, session.catalogs()?.hardware),
+        None => fresh(question, session)?,
+    };
+    let plan = plans.pick(plan).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint(error.hint()))?;
+    let (cloud, kind) = (CloudId::new(&plan.machines.cloud), plan.machines.instance_type.as_str());
+    let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
+        Diagnostic::new(
+            Exit::StalePrice,
+            format!("the catalog knows no machine type `{kind}` of {cloud}, which the plan takes"),
+        )
+        .hint("gpuplan plan FILE --output json >plan.json")
+    })?;
+    Ok(Job::new(&plans, plan, hardware.gpu(instance.node.gpu), instance, wishes)?)
+}
+
+/// `None` for a file that is not JSON: a workload. Of the flags of a question, a recorded plan takes `--framework` alone.
+fn recorded(question: &QuestionArguments) -> Result<Option<PlanDocument>, Diagnostic> {
+    let path = question.workload.file.as_deref();
+    let Some((path, text)) = path.zip(plan_file::json_text(path)?) else { return Ok(None) };
+    let refused = |error: DocumentError| plan_file::refused(path, &error);
+    let plans = PlanDocument::read(&text).map_err(refused)?;
+    let stated = plans.workload.workload_file().map_err(refused)?;
+    let mut asked = workload::read(&question.workload)?;
+    asked.training.framework.clone_from(&stated.training.framework);
+    plan_file::is_unchanged(path, &stated, &asked, &workload::limits(&question.limits))?;
+    Ok(Some(plans))
+}
+
+/// The plans of a workload, as `plan --output json` has them.
+fn fresh(question: &QuestionArguments, session: &Session) -> Result<(PlanDocument, Hardware), Diagnostic> {
+    let file = workload::with_limits(&question.workload, &question.limits)?;
+    let answered = compute(&file, &question.prices, &question.measured, session)?;
+    if answered.set.recommendation.is_none() {
+        return Err(nothing_fits(&answered.set));
+    }
+    let plans = PlanDocument::new(&answered.set, &context(&answered, &file, session)?);
+    Ok((plans, answered.catalogs.hardware))
+}
+
+impl From<ExportError> for Diagnostic {
+    fn from(error: ExportError) -> Self {
+        let diagnostic = Self::new(Exit::Usage, error.to_string());
+        match error {
+            ExportError::UnknownTarget(_) => diagnostic.hint("gpuplan export FILE --to slurm"),
+            ExportError::UnknownFramework(_) => {
+                diagnostic.hint("gpuplan export FILE --to slurm --framework none -- COMMAND")
+            }
+            ExportError::Plan(_) => diagnostic.hint("gpuplan plan FILE --output json >plan.json"),
+            ExportError::Name { target, .. } => {
+                diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME"))
+            }
+            ExportError::Sweep { .. } => diagnostic.hint("gpuplan launch FILE -- COMMAND"),
+            ExportError::Layout { .. } | ExportError::Unfit { .. } | ExportError::Service => diagnostic,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! From arguments to a question and its answer: workload, live prices, measurements, plans.
+
+pub mod answer;
+pub mod gpus;
+pub mod live;
+pub mod measurements;
+pub mod plan_file;
+pub mod workload;
