@@ -12,7 +12,7 @@ use gpuplan::estimate::answer::answer;
 use gpuplan::estimate::constants::Fitted;
 use gpuplan::estimate::memory_constants::FittedMemory;
 use gpuplan::hardware::Hardware;
-use gpuplan::report::accuracy;
+use gpuplan::report::accuracy_json::accuracy;
 use gpuplan::workload::Models;
 use serde_json::{Value, json};
 
@@ -29,12 +29,13 @@ fn record() -> Value {
 fn present() -> Value {
     let published = Published::embedded().unwrap();
     let predictions = predict(&published, &Hardware::embedded().unwrap(), &Models::embedded().unwrap());
-    accuracy::json(
+    let text = accuracy(
         &Scores::of(&published, &predictions),
         Fitted::embedded(),
         FittedMemory::embedded(),
         "2026-01-01T00:00:00Z".parse().unwrap(),
-    )
+    );
+    serde_json::from_str(&text).unwrap()
 }
 
 /// What is worse now than it was, in words.
@@ -151,7 +152,7 @@ fn every_scored_run_has_an_answer() {
 /// the test after this one works it out again.
 #[test]
 fn inference_is_met_on_gpus_that_no_constant_was_fitted_on() {
-    let means = accuracy::inference_means(&Fitted::embedded().held_out_inference);
+    let means = gpuplan::report::accuracy::inference_means(&Fitted::embedded().held_out_inference);
     for (what, runs, most_percent) in [("decode", 15, 20.0), ("prefill", 63, 12.0)] {
         let mean = &means[what];
         assert_eq!(mean.runs, runs, "{mean:?}");

@@ -32,8 +32,6 @@ const fn document(name: &'static str, title: &'static str, schema: fn() -> Schem
 }
 
 /// Every JSON output, then every input file. `docs/schema/README.md` has a row for each.
-// To be added with the branches that make their types: plan (`plan::document::PlanDocument`), plan-processing
-// (`plan::document::ProcessingDocument`), status and gc (`report::runs`), error (`cli::session::diagnostic::ErrorDocument`).
 const DOCUMENTS: &[Document] = &[
     document("accuracy", "gpuplan accuracy -o json", output::<report::accuracy_json::AccuracyReport<'static>>),
     document(
@@ -66,6 +64,7 @@ const DOCUMENTS: &[Document] = &[
     document("costs-import", "gpuplan costs import -o json", output::<report::bill::BillDocument<'static>>),
     document("diff", "gpuplan diff -o json", output::<report::diff_text::DiffDocument<'static>>),
     document("doctor", "gpuplan doctor -o json", output::<report::doctor::CloudChecks<'static>>),
+    document("error", "an error with -o json, on stderr", output::<gpuplan::cli::session::diagnostic::ErrorDocument>),
     document("estimate", "gpuplan estimate -o json", output::<report::estimate::EstimateReport<'static>>),
     document(
         "estimate-answer",
@@ -73,10 +72,17 @@ const DOCUMENTS: &[Document] = &[
         output::<gpuplan::estimate::answer::Answer>,
     ),
     document("explain", "gpuplan explain -o json", output::<report::explain::ExplainReport<'static>>),
+    document("gc", "gpuplan gc -o json", output::<report::runs::StrayList>),
+    document("plan", "gpuplan plan -o json", output::<gpuplan::plan::document::PlanDocument>),
     document(
         "plan-from",
         "gpuplan plan --from JOB -o json, without a workload",
         output::<report::job::JobDocument<'static>>,
+    ),
+    document(
+        "plan-processing",
+        "gpuplan plan -o json, for work without GPU",
+        output::<gpuplan::plan::document::ProcessingDocument>,
     ),
     document("prices", "gpuplan prices -o json", output::<report::prices::OfferList<'static>>),
     document("prices-history", "gpuplan prices --history -o json", output::<report::history::PriceHistory<'static>>),
@@ -94,6 +100,7 @@ const DOCUMENTS: &[Document] = &[
         "gpuplan simulate --cases FILE -o json, one line",
         output::<gpuplan::spot::case::Answer>,
     ),
+    document("status", "gpuplan status -o json", output::<report::runs::RunList>),
     document("capacity-file", "capacity.toml", input::<gpuplan::market::Capacity>),
     document("estimate-case", "a line of gpuplan estimate --cases", input::<gpuplan::estimate::case::Case>),
     document("policy-file", "policy.toml", input::<gpuplan::plan::limits::policy::PolicyFile>),
@@ -291,6 +298,22 @@ fn explanations_and_estimates_are_as_their_schemas_say() {
 }
 
 #[test]
+fn plans_are_as_their_schemas_say() {
+    let program = Program::new();
+    let mut plans: Vec<Vec<&str>> = vec![vec!["plan", "examples/phases.toml", "--phase", "prepare"]];
+    let examples = examples();
+    plans.extend(examples.iter().map(|example| vec!["plan", example.as_str()]));
+    for arguments in plans {
+        let document = program.json(&arguments);
+        let is_processing = document["workload"]["task"] == "processing";
+        assert_valid(if is_processing { "plan-processing" } else { "plan" }, &arguments.join(" "), &document);
+        let mut broken = document;
+        broken["recommendation"]["cost_usd"]["expected"] = 2.5.into();
+        assert!(!validator("plan").is_valid(&broken), "money is text, so that no digit of it is lost");
+    }
+}
+
+#[test]
 fn lists_of_the_catalog_are_as_their_schemas_say() {
     let program = Program::new();
     for list in ["gpus", "instances", "hosts", "models"] {
@@ -389,6 +412,31 @@ fn pages_are_as_their_schema_says() {
     for example in examples().iter().filter(|example| !example.ends_with("phases.toml")) {
         program.assert_valid("report", &["report", example]);
     }
+}
+
+#[test]
+fn errors_are_as_their_schema_says() {
+    let program = Program::new();
+    for arguments in [
+        &["plan", "no-such-file.toml"][..],
+        &["plan", "examples/llama-3-70b-qlora.toml", "--gpus", "L4:1"],
+        &["plan", "--no-such-option"],
+    ] {
+        let ran = program.command(arguments).output().unwrap();
+        assert!(!ran.status.success() && ran.stdout.is_empty(), "{arguments:?}");
+        let talk = String::from_utf8(ran.stderr).unwrap();
+        let last = talk.lines().last().unwrap();
+        let error = serde_json::from_str(last).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{talk}"));
+        assert_valid_part("error", &arguments.join(" "), &error);
+        assert!(!validator("error").is_valid(&serde_json::json!({ "error": "text" })));
+    }
+}
+
+#[test]
+fn runs_are_as_their_schemas_say() {
+    let program = Program::new();
+    program.assert_valid("status", &["status"]);
+    program.assert_valid("gc", &["gc", "--cloud", "fake"]);
 }
 
 #[test]

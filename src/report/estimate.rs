@@ -10,10 +10,10 @@ use crate::format;
 use crate::json::{VERSION, pretty};
 use crate::sentences::assumption::sentences;
 use crate::table::{Column, render};
-use gpuplan_estimate::{Bound, MemoryBreakdown, Regime, StepEstimate, Subject};
+use gpuplan_estimate::{Bound, MemoryBreakdown, Performance, Regime, StepEstimate, Subject};
 use gpuplan_plan::document::time_parts;
 use gpuplan_units::{Band, Bytes};
-use gpuplan_workload::{Assumption, Layout, Measure, Recompute};
+use gpuplan_workload::{Assumption, Layout, Recompute};
 
 /// Parts of a GPU's memory, largest first.
 pub fn memory_parts(memory: &MemoryBreakdown) -> Vec<(&'static str, f64)> {
@@ -97,13 +97,9 @@ pub struct EstimateReport<'a> {
     assumptions: &'a [Assumption],
 }
 
-pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> Result<String, serde_json::Error> {
+pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> String {
     let setting = &made.setting;
-    let step = made.step_seconds();
-    let (low, high) = MemoryBreakdown::band(Measure::Allocated);
-    let units = subject.units_per_step(setting);
-    let flops = subject.model_flops_per_step(setting);
-    let gpus = f64::from(setting.gpus());
+    let performance = Performance::new(subject, made);
     pretty(&EstimateReport {
         version: VERSION,
         model: &subject.model.name,
@@ -113,11 +109,11 @@ pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> R
         micro_batch: setting.micro_batch,
         global_batch: setting.global_batch,
         recompute: setting.recompute,
-        step_seconds: step,
-        units_per_second: step.map_decreasing(|seconds| units / seconds),
-        model_tflops_per_gpu: step.map_decreasing(|seconds| flops / seconds / gpus / 1e12),
-        model_flop_utilization: flops / made.time.total / gpus / subject.rates.peak,
-        peak_memory_bytes: Band::around(made.memory.required, low, high),
+        step_seconds: made.step_seconds(),
+        units_per_second: performance.units_per_second,
+        model_tflops_per_gpu: performance.model_flops_per_gpu.map(|flops| flops / 1e12),
+        model_flop_utilization: performance.model_flop_utilization,
+        peak_memory_bytes: performance.memory_bytes,
         gpu_memory_bytes: subject.machine.memory,
         fits: made.fits,
         bound_by: made.bound,

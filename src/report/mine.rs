@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::csv_text::csv_text;
 use crate::format::three_figures;
-use crate::json_text::pretty;
+use crate::json::{VERSION, pretty};
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
 use gpuplan_budget::mine::{ComparisonGroup, ForecastAndActual, RunComparison, comparison_groups};
@@ -80,7 +80,7 @@ pub struct OwnRunsDocument<'a> {
 }
 
 pub fn json(runs: &[RunComparison], now: Timestamp) -> String {
-    pretty(&OwnRunsDocument { version: 1, generated_at: now, runs, groups: comparison_groups(runs) })
+    pretty(&OwnRunsDocument { version: VERSION, generated_at: now, runs, groups: comparison_groups(runs) })
 }
 
 pub fn csv(runs: &[RunComparison]) -> String {

@@ -10,8 +10,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_plan::explanation::comparison::{find, what_would_change, why_not};
 use gpuplan_plan::{Limits, Plan, PlanSet, World, plan_id};
-use gpuplan_report::explain as report;
-use gpuplan_report::sentences;
+use gpuplan_report::explain::{self as report, Comparison};
 use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]
@@ -37,22 +36,18 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
         .recommendation
         .as_ref()
         .is_some_and(|best| plan_id(context.world, best) == plan_id(context.world, &chosen));
-    let (lost, changes): (Vec<String>, Vec<String>) = if is_best {
-        (Vec::new(), Vec::new())
+    let comparison = if is_best {
+        Comparison { is_recommended: true, ..Comparison::default() }
     } else {
-        let lost = why_not(context.world, &answered.set, &chosen);
-        let changes = what_would_change(&answered.set, &chosen);
-        (
-            lost.iter().map(sentences::comparison::why_not).collect(),
-            changes.iter().map(sentences::comparison::would_change).collect(),
-        )
+        Comparison {
+            is_recommended: false,
+            why_not: why_not(context.world, &answered.set, &chosen),
+            would_change: what_would_change(&answered.set, &chosen),
+        }
     };
     match session.output {
-        OutputFormat::Table => session.printer.data(&report::text(&chosen, &lost, &changes, &context, session.width)),
-        OutputFormat::Json => {
-            let json = report::json(&chosen, is_best, &lost, &changes, &context);
-            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Table => session.printer.data(&report::text(&chosen, &comparison, &context, session.width)),
+        OutputFormat::Json => session.printer.data(&report::json(&chosen, &comparison, &context)),
         OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation cannot be printed as CSV")
             .hint("gpuplan explain FILE --output json")),
     }

@@ -1,4 +1,5 @@
-//! `ProcessingDocument`: the plan document of work without GPU, on machines that have none.
+//! `ProcessingDocument`: the plan document of work without GPU, on machines that have none. Its schema is
+//! `docs/schema/plan-processing.json`.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

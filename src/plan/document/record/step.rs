@@ -8,9 +8,9 @@ use crate::document::context::Context;
 use crate::document::record::input::InputRecord;
 use crate::input::feeding::bound_word;
 use crate::training::packing::part;
-use gpuplan_estimate::{Machine, MemoryBreakdown, Subject, TimeBreakdown};
+use gpuplan_estimate::{Machine, Performance, Subject, TimeBreakdown};
 use gpuplan_units::{Band, Seconds};
-use gpuplan_workload::{Layout, Measure, Recompute};
+use gpuplan_workload::{Layout, Recompute};
 
 /// A smaller share of a step is not shown.
 const LEAST_SHARE: f64 = 0.0005;
@@ -87,26 +87,23 @@ impl LayoutRecord {
 impl StepRecord {
     pub(super) fn new(plan: &Plan, context: &Context) -> Self {
         let hardware = context.world.hardware;
-        let (instance, setting, workload) = (hardware.instance(plan.instance), &plan.step.setting, context.workload);
+        let (instance, workload) = (hardware.instance(plan.instance), context.workload);
         let node = part(&instance.node, workload.sweep.as_ref())
             .expect("a plan is made only where a run has its part of a machine");
         let machine = Machine::new(hardware.gpu(instance.node.gpu), &node);
         let subject = Subject::new(&workload.model, &workload.training, machine);
-        let step = plan.step.step_seconds();
-        let units = subject.units_per_step(setting);
-        let flops = subject.model_flops_per_step(setting);
-        let (low, high) = MemoryBreakdown::band(Measure::Allocated);
+        let performance = Performance::new(&subject, &plan.step);
+        let counts_samples = workload.model.kind.counts_samples();
         let parts = time_parts(&plan.step.time).into_iter();
         Self {
-            step_seconds: step,
+            step_seconds: plan.step.step_seconds(),
             step_parts: parts
                 .map(|(part, seconds)| StepPart { part: part.to_owned(), seconds: Seconds(seconds) })
                 .collect(),
-            tokens_per_second: (!workload.model.kind.counts_samples())
-                .then(|| step.map_decreasing(|seconds| units / seconds)),
-            samples_per_second: step.map_decreasing(|seconds| setting.global_batch / seconds),
-            model_flop_utilization: flops / plan.step.time.total / f64::from(setting.gpus()) / subject.rates.peak,
-            gpu_memory_bytes: Band::around(plan.step.memory.required, low, high),
+            tokens_per_second: (!counts_samples).then_some(performance.units_per_second),
+            samples_per_second: performance.samples_per_second,
+            model_flop_utilization: performance.model_flop_utilization,
+            gpu_memory_bytes: performance.memory_bytes,
             bound_by: bound_word(&plan.step),
             gpu_utilization: utilization(plan),
             input: InputRecord::new(plan, instance, context.words),

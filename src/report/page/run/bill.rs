@@ -66,8 +66,8 @@ fn machine_rows(machine: &Rented, hours: f64) -> Vec<BillRow> {
 }
 
 fn charge_row(charge: &Charge) -> BillRow {
-    let place =
-        [Some(charge.resource.cloud.as_str()), charge.resource.region.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let names = [Some(charge.resource.cloud.as_str()), charge.resource.region.as_deref()];
+    let place = names.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let item = match charge.item {
         Item::Disk => format!("disks in {place}"),
         Item::CheckpointStorage => format!("checkpoint storage in {place}"),
