@@ -33,7 +33,7 @@ const CRATES: &[(&str, &str)] = &[
     ("runstore", "units features-network"),
     ("budget", "units workload hardware estimate plan runstore"),
     ("report", "units workload hardware import calibration estimate accuracy market spot plan budget"),
-    ("export", "units workload hardware"),
+    ("export", "units workload hardware plan"),
     ("telemetry", "units workload"),
     ("launch", "units workload market spot runstore"),
     ("agent", "units workload runstore telemetry"),

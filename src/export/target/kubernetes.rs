@@ -3,16 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::job::Job;
-use crate::pod::{self, CAPPED, INTERRUPTED, on_disruption, on_exit_codes};
+use crate::target::pod::{self, CAPPED, INTERRUPTED, on_disruption, on_exit_codes};
 use crate::{ExportError, Target, yaml};
 
 /// Longest name of which pods and their host names can still be made.
 pub const LONGEST_NAME: usize = 40;
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let (name, job_object) = object(job, Target::Kubernetes)?;
     let mut all = Vec::new();
-    if job.plan.nodes > 1 {
+    if job.machines().nodes > 1 {
         all.push(pod::headless_service(&name));
     }
     all.push(job_object);
@@ -24,7 +24,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
 /// Name and object of the Job.
 pub fn object(job: &Job, target: Target) -> Result<(String, Value), ExportError> {
     let name = job.dns_name(target, LONGEST_NAME)?;
-    let subdomain = (job.plan.nodes > 1).then_some(name.as_str());
+    let subdomain = (job.machines().nodes > 1).then_some(name.as_str());
     // The order matters: the first rule that fits is taken.
     let rules =
         json!([on_exit_codes("FailJob", &[CAPPED]), on_exit_codes("Ignore", &[INTERRUPTED]), on_disruption("Ignore"),]);

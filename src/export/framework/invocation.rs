@@ -1,12 +1,12 @@
-//! `Told`: how a framework is told the layout: launcher, flags, variables and configuration files.
+//! `Invocation`: how a framework is started with a layout: launcher, flags, variables and configuration files.
 
 use std::fmt;
 
 use crate::job::Job;
 
-/// How a framework is told the layout.
+/// How a framework is started with the layout of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Invocation {
     /// Words of the command before the user's own.
     pub launcher: Vec<String>,
     /// Words after the user's own.
@@ -24,10 +24,10 @@ pub struct Told {
 /// same on every machine and in every life of the run.
 pub fn torchrun(job: &Job) -> Vec<String> {
     let mut words = vec!["torchrun".to_owned()];
-    if job.plan.nodes == 1 {
+    if job.machines().nodes == 1 {
         words.push("--standalone".to_owned());
     }
-    words.push(format!("--nproc-per-node={}", job.plan.gpus_per_node));
+    words.push(format!("--nproc-per-node={}", job.machines().gpus_per_node));
     words
 }
 

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
+use crate::framework::invocation::{Invocation, configuration_path};
 use crate::job::Job;
-use crate::told::{Told, configuration_path};
 use crate::{ExportError, yaml};
 use gpuplan_workload::{Precision, Recompute, Shard};
 
 const FILE: &str = "accelerate.yaml";
 
 /// The number of the machine and the first machine's address are given to `accelerate launch` on each machine.
-pub fn text(job: &Job) -> Result<String, ExportError> {
-    let how = if job.plan.nodes == 1 {
+pub fn render(job: &Job) -> Result<String, ExportError> {
+    let how = if job.machines().nodes == 1 {
         "accelerate launch --config_file accelerate.yaml train.py".to_owned()
     } else {
         "accelerate launch --config_file accelerate.yaml --machine_rank N --main_process_ip FIRST train.py".to_owned()
@@ -20,21 +20,21 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     Ok(plain.comments(&[how]) + &yaml::document(&configuration(job)?))
 }
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let mut launcher: Vec<String> = ["accelerate", "launch", "--config_file"].map(str::to_owned).to_vec();
     launcher.push(configuration_path(job, FILE));
-    if job.plan.nodes > 1 {
+    if job.machines().nodes > 1 {
         // Set by the script of the machine.
         launcher.extend(["--machine_rank", "$NODE", "--main_process_ip", "$FIRST"].map(str::to_owned));
     }
     let configuration = Some((FILE, yaml::document(&configuration(job)?)));
-    Ok(Told { launcher, configuration, checkpoints: "auto", ..Told::default() })
+    Ok(Invocation { launcher, configuration, checkpoints: "auto", ..Invocation::default() })
 }
 
 /// Keys of `ClusterConfig` (accelerate, commands/config/config_args.py).
 fn configuration(job: &Job) -> Result<Value, ExportError> {
     job.only_data_parallel("accelerate")?;
-    let (layout, plan) = (job.layout(), &job.plan);
+    let (layout, machines) = (job.layout(), job.machines());
     let kind = match layout.shard {
         Shard::None if layout.data == 1 => "NO",
         Shard::None => "MULTI_GPU",
@@ -53,8 +53,8 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": kind,
         "mixed_precision": precision,
-        "num_machines": plan.nodes,
-        "num_processes": plan.nodes * plan.gpus_per_node,
+        "num_machines": machines.nodes,
+        "num_processes": machines.nodes * machines.gpus_per_node,
         "machine_rank": 0,
         "main_process_port": 29500,
         "rdzv_backend": "static",

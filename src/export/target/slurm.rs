@@ -1,21 +1,22 @@
 //! A batch script of Slurm (`sbatch FILE`): one agent a machine under `srun`, put back into the queue as often as it is interrupted.
 
-use crate::job::{Job, MARGIN, Terms, lines};
+use crate::job::{CapacityType, Job, MARGIN, prefixed_lines};
 use crate::script::{Position, script};
 use crate::{ExportError, Target};
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
-    let plan = &job.plan;
-    if job.nodes_at_least.is_some_and(|least| least == 0 || least > plan.nodes) {
-        let why = format!("wants --min-nodes from 1 to the {} machines of the plan", plan.nodes);
+pub fn render(job: &Job) -> Result<String, ExportError> {
+    let machines = job.machines();
+    if job.nodes_at_least.is_some_and(|least| least == 0 || least > machines.nodes) {
+        let why = format!("wants --min-nodes from 1 to the {} machines of the plan", machines.nodes);
         return Err(ExportError::Unfit { target: Target::Slurm, why });
     }
-    let nodes = job.nodes_at_least.map_or_else(|| plan.nodes.to_string(), |least| format!("{least}-{}", plan.nodes));
+    let nodes =
+        job.nodes_at_least.map_or_else(|| machines.nodes.to_string(), |least| format!("{least}-{}", machines.nodes));
     let mut options = vec![
         format!("--job-name={}", job.run),
         format!("--nodes={nodes}"),
         "--ntasks-per-node=1".to_owned(),
-        format!("--gpus-per-node={}", plan.gpus_per_node),
+        format!("--gpus-per-node={}", machines.gpus_per_node),
         format!("--time={}", limit(job.likely_hours())),
         // Back into the queue when it is preempted or a machine fails; what it said before is kept.
         "--requeue".to_owned(),
@@ -23,20 +24,20 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
         // Before the time limit, to the tasks: the agent takes it as a notice.
         format!("--signal=USR1@{}", job.grace_seconds() + MARGIN),
     ];
-    if plan.gpus_per_node >= 8 {
+    if machines.gpus_per_node >= 8 {
         options.push("--exclusive".to_owned());
     }
     let mut how = vec![
         "sbatch FILE; partition and account are the cluster's own: sbatch --partition=... --account=... FILE"
             .to_owned(),
     ];
-    if job.terms() != Terms::Kept {
+    if job.capacity_type() != CapacityType::NonPreemptible {
         how.push("the plan is on spot machines: take a partition of such nodes".to_owned());
     }
-    let options = lines("#SBATCH ", &options);
+    let options = prefixed_lines("#SBATCH ", &options);
     let position = Position { node: "\"$SLURM_NODEID\"", nodes: "\"$SLURM_NNODES\"", first: "\"$FIRST_NODE\"" };
     let body: String = script(job, position)?;
-    let first = if plan.nodes > 1 {
+    let first = if machines.nodes > 1 {
         "FIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport FIRST_NODE\n"
     } else {
         ""
@@ -44,7 +45,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
     Ok(format!(
         "#!/usr/bin/env bash\n{options}{}set -u\n{first}\n# On each machine.\n{}\n{TAIL}",
         job.comments(&how),
-        functions(&body, plan.nodes)
+        functions(&body, machines.nodes)
     ))
 }
 
@@ -94,7 +95,7 @@ fn limit(hours: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod::INTERRUPTED;
+    use crate::target::pod::INTERRUPTED;
 
     #[test]
     fn a_limit_is_in_days_and_hours() {

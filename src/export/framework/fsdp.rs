@@ -1,10 +1,10 @@
 //! PyTorch without a framework: the program reads the layout from variables and builds DDP or FSDP of it.
 
 use crate::ExportError;
+use crate::framework::invocation::{Invocation, torchrun};
 use crate::job::Job;
-use crate::told::{Told, torchrun};
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     job.only_data_parallel("fsdp")?;
     let (layout, plan) = (job.layout(), &job.plan.layout);
     let word = |value: serde_json::Value| {
@@ -23,5 +23,5 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
         variables.push(("GPUPLAN_SHARD_GROUP", group.to_string()));
     }
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Ok(Told { launcher: torchrun(job), variables, checkpoints: "auto", ..Told::default() })
+    Ok(Invocation { launcher: torchrun(job), variables, checkpoints: "auto", ..Invocation::default() })
 }

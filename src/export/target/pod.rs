@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::ExportError;
 use crate::job::{Job, MARGIN};
-use crate::machine::{Nodes, gpu_resource, nodes, selector};
 use crate::network::efa_adapters;
 use crate::script::{PORT, Position, script};
+use crate::target::labels::{NodeRequirements, gpu_resource, node_requirements, node_selector};
 
 pub const CONTAINER: &str = "train";
 /// The agent's exit codes (docs/agent.md).
@@ -23,13 +23,13 @@ pub fn job_spec(
     rules: Value,
     tries: bool,
 ) -> Result<Value, ExportError> {
-    let plan = &job.plan;
-    let nodes_word = plan.nodes.to_string();
+    let machines = job.machines();
+    let nodes_word = machines.nodes.to_string();
     let position = Position { node: "\"$JOB_COMPLETION_INDEX\"", nodes: &nodes_word, first };
     Ok(json!({
         "completionMode": "Indexed",
-        "completions": plan.nodes,
-        "parallelism": plan.nodes,
+        "completions": machines.nodes,
+        "parallelism": machines.nodes,
         "backoffLimit": if tries { TRIES } else { 0 },
         // Two pods with one number at the same time would be two owners.
         "podReplacementPolicy": "Failed",
@@ -53,18 +53,18 @@ fn pod_spec(job: &Job, script: &str, subdomain: Option<&str>) -> Value {
         "restartPolicy": "Never",
         // As long as the agent gives the program, and the way of the signal.
         "terminationGracePeriodSeconds": job.grace_seconds() + MARGIN,
-        "nodeSelector": selector(job),
+        "nodeSelector": node_selector(job),
     });
     if let Some(subdomain) = subdomain {
         spec["subdomain"] = json!(subdomain);
     }
-    let Nodes { terms, tolerations, is_wish } = nodes(job);
-    if !terms.is_empty() {
-        let terms: Vec<Value> = terms.into_iter().map(|list| json!({ "matchExpressions": list })).collect();
-        spec["affinity"] = if is_wish {
-            let wishes: Vec<Value> =
+    let NodeRequirements { alternatives, tolerations, is_preference } = node_requirements(job);
+    if !alternatives.is_empty() {
+        let terms: Vec<Value> = alternatives.into_iter().map(|list| json!({ "matchExpressions": list })).collect();
+        spec["affinity"] = if is_preference {
+            let preferences: Vec<Value> =
                 terms.into_iter().map(|term| json!({ "weight": 100, "preference": term })).collect();
-            json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": wishes } })
+            json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": preferences } })
         } else {
             json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": terms } } })
         };
@@ -78,14 +78,17 @@ fn pod_spec(job: &Job, script: &str, subdomain: Option<&str>) -> Value {
 
 fn container(job: &Job, script: &str) -> Value {
     let mut limits = Map::new();
-    limits.insert(gpu_resource(job).to_owned(), json!(job.plan.gpus_per_node));
-    let adapters =
-        if job.plan.nodes > 1 && job.plan.cloud == "aws" { efa_adapters(&job.plan.instance_type) } else { 0 };
+    limits.insert(gpu_resource(job).to_owned(), json!(job.machines().gpus_per_node));
+    let adapters = if job.machines().nodes > 1 && job.machines().cloud == "aws" {
+        efa_adapters(&job.machines().instance_type)
+    } else {
+        0
+    };
     if adapters > 0 {
         limits.insert("vpc.amazonaws.com/efa".to_owned(), json!(adapters));
     }
     let mut container = json!({ "name": CONTAINER, "image": job.image, "command": ["bash", "-c", script] });
-    if job.plan.nodes > 1 {
+    if job.machines().nodes > 1 {
         container["ports"] = json!([{ "containerPort": PORT }]);
     }
     container["resources"] = json!({ "limits": limits });
@@ -113,7 +116,7 @@ pub fn what_to_edit(job: &Job) -> Vec<String> {
     if job.image == "IMAGE" {
         lines.push("EDIT IMAGE (--image: has your program, its framework and gpuplan)".to_owned());
     }
-    if matches!(job.instance.fabric_id.as_str(), "tcpx" | "tcpxo") && job.plan.nodes > 1 {
+    if matches!(job.instance.fabric_id.as_str(), "tcpx" | "tcpxo") && job.machines().nodes > 1 {
         lines.push(
             "EDIT add the daemon of GPUDirect as a second container, and the networks of the node pool (see the source below)".to_owned(),
         );

@@ -1,20 +1,20 @@
 //! What a profile of the run found, with what mending each would save of the planned one.
 
 use crate::page::document::{Cell, Column, Figure, Section, Table};
-use crate::page::recorded::Finding;
+use gpuplan_plan::document::FindingRecord;
 
 /// `None`: nothing was found, or the plan goes by no profile.
-pub fn section(findings: &[Finding]) -> Option<Section> {
+pub fn section(findings: &[FindingRecord]) -> Option<Section> {
     if findings.is_empty() {
         return None;
     }
-    let row = |finding: &Finding| {
+    let row = |record: &FindingRecord| {
         vec![
-            Cell::new(finding.rule.replace('-', " "), finding.rule.as_str()),
-            Cell::text(&*finding.evidence),
-            Cell::text(&*finding.advice),
-            finding.saves_usd.map_or_else(|| Cell::new("not priced", ""), Cell::usd),
-            finding.saves_hours.map_or_else(Cell::none, Cell::hours),
+            Cell::new(name(record), record.finding.rule.word()),
+            Cell::text(&*record.finding.evidence),
+            Cell::text(&*record.finding.advice),
+            record.saves_usd.map_or_else(|| Cell::new("not priced", ""), Cell::usd),
+            record.saves_hours.map_or_else(Cell::none, |hours| Cell::hours(hours.0)),
         ]
     };
     let table = Table {
@@ -32,10 +32,14 @@ pub fn section(findings: &[Finding]) -> Option<Section> {
     let text = vec![
         "Each is priced by itself, at best, on the recommended machines; savings of several do not add up.".to_owned(),
     ];
-    let why = |finding: &Finding| {
-        Some(format!("Not priced: {}: {}.", finding.rule.replace('-', " "), finding.why_unpriced.as_ref()?))
-    };
+    let why =
+        |record: &FindingRecord| Some(format!("Not priced: {}: {}.", name(record), record.why_unpriced.as_ref()?));
     let points = findings.iter().filter_map(why).collect();
     let figures = vec![Figure { chart: None, table }];
     Some(Section { id: "findings", heading: "What the profile found", text, points, figures })
+}
+
+/// The rule that was broken, in words.
+fn name(record: &FindingRecord) -> String {
+    record.finding.rule.word().replace('-', " ")
 }

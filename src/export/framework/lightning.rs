@@ -1,16 +1,16 @@
 //! Lightning: the layout as arguments of the Trainer, as LightningCLI reads them behind its sub-command.
 
 use crate::ExportError;
+use crate::framework::invocation::{Invocation, flag, torchrun};
 use crate::job::Job;
-use crate::told::{Told, flag, torchrun};
 use gpuplan_workload::{Precision, Shard};
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     job.only_data_parallel("lightning")?;
     let mut flags = Vec::new();
     flag(&mut flags, "trainer.accelerator", "gpu");
-    flag(&mut flags, "trainer.devices", job.plan.gpus_per_node);
-    flag(&mut flags, "trainer.num_nodes", job.plan.nodes);
+    flag(&mut flags, "trainer.devices", job.machines().gpus_per_node);
+    flag(&mut flags, "trainer.num_nodes", job.machines().nodes);
     let strategy = match job.layout().shard {
         Shard::None if job.layout().data == 1 => "auto",
         Shard::None => "ddp",
@@ -36,5 +36,5 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
     flag(&mut flags, "trainer.precision", precision);
     flag(&mut flags, "trainer.accumulate_grad_batches", job.micro_steps());
     flag(&mut flags, "data.batch_size", job.plan.layout.micro_batch);
-    Ok(Told { launcher: torchrun(job), flags, checkpoints: "lightning", ..Told::default() })
+    Ok(Invocation { launcher: torchrun(job), flags, checkpoints: "lightning", ..Invocation::default() })
 }

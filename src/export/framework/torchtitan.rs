@@ -1,8 +1,8 @@
 //! torchtitan: the layout as keys of its configuration, given on the command line, where they win over the user's own TOML file.
 
 use crate::ExportError;
+use crate::framework::invocation::{Invocation, flag, torchrun};
 use crate::job::Job;
-use crate::told::{Told, flag, torchrun};
 use gpuplan_workload::{Precision, Recompute, Shard};
 
 /// How many replicas there are, and over how many GPUs each is sharded.
@@ -21,7 +21,7 @@ fn data_parallel_degrees(job: &Job) -> Result<(u32, u32), ExportError> {
     })
 }
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);
     let (replicate, shard) = data_parallel_degrees(job)?;
     let mut flags = Vec::new();
@@ -81,5 +81,5 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
     flag(&mut flags, "checkpoint.interval", job.save_every_steps());
     let mut launcher = torchrun(job);
     launcher.extend(["-m", "torchtitan.train", "--job.config_file"].map(str::to_owned));
-    Ok(Told { launcher, flags, checkpoints: "dcp", ..Told::default() })
+    Ok(Invocation { launcher, flags, checkpoints: "dcp", ..Invocation::default() })
 }

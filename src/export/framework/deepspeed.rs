@@ -3,25 +3,25 @@
 use serde_json::{Map, Value, json};
 
 use crate::ExportError;
+use crate::framework::invocation::{Invocation, configuration_path, flag, torchrun};
 use crate::job::Job;
-use crate::told::{Told, configuration_path, flag, torchrun};
 use gpuplan_workload::{Precision, Recompute, Shard};
 
 pub const FILE: &str = "deepspeed.json";
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     pretty(job)
 }
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let mut flags = vec!["--deepspeed".to_owned()];
     flag(&mut flags, "deepspeed_config", configuration_path(job, FILE));
-    Ok(Told {
+    Ok(Invocation {
         launcher: torchrun(job),
         flags,
         configuration: Some((FILE, pretty(job)?)),
         checkpoints: "deepspeed",
-        ..Told::default()
+        ..Invocation::default()
     })
 }
 
@@ -48,7 +48,7 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
     if layout.shard == Shard::Hsdp {
         // MiCS: shards inside a group, copies between groups.
         zero["mics_shard_size"] = json!(layout.sharded_over());
-        zero["mics_hierarchical_params_gather"] = json!(layout.sharded_over() > job.plan.gpus_per_node);
+        zero["mics_hierarchical_params_gather"] = json!(layout.sharded_over() > job.machines().gpus_per_node);
     }
     all.insert("zero_optimization".to_owned(), zero);
     match job.precision {

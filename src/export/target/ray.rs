@@ -6,11 +6,11 @@ use crate::ExportError;
 use crate::job::Job;
 use crate::script::{Position, script};
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let position = Position { node: "\"$RAY_MACHINE\"", nodes: "\"$RAY_MACHINES\"", first: "\"$RAY_FIRST\"" };
     let body = script(job, position)?;
     let how = ["ray job submit --working-dir . -- python FILE; gpuplan has to be on every machine".to_owned()];
-    let counts = format!("MACHINES, GPUS = {}, {}\n", job.plan.nodes, job.plan.gpus_per_node);
+    let counts = format!("MACHINES, GPUS = {}, {}\n", job.machines().nodes, job.machines().gpus_per_node);
     // A JSON text is a Python text.
     let lines: Vec<String> = body.lines().map(|line| format!("    {},\n", Value::from(line))).collect();
     Ok(format!(

@@ -1,11 +1,14 @@
 //! The charts of a plan, each with its table; or why there is none.
 
 use crate::format;
-use crate::page::chart::{Bars, Chart, Kind, Line, Lines, Mark, Point, Points, Row, Spread, Spreads, Stroke};
+use crate::page::bill::{self, BillRow};
+use crate::page::chart::{
+    Bar, BarChart, Chart, ChartKind, LineChart, Mark, Range, RangeChart, ScatterPlot, ScatterPoint, Series, Stroke,
+};
 use crate::page::document::{Cell, Column, Figure, Section, Table, day};
-use crate::page::plan::Around;
-use crate::page::recorded::{Document, Plan};
+use crate::page::plan::around::Around;
 use gpuplan_market::trend::Trend;
+use gpuplan_plan::document::{BillLineRecord, PlanDocument, PlanRecord, TermsOutcome, TermsRecord};
 use gpuplan_units::{Hours, Usd};
 
 /// Plans whose spread of cost is drawn.
@@ -14,7 +17,7 @@ const SPREADS: usize = 8;
 /// A section with its figures, or why it has no data.
 type Found = Result<Section, &'static str>;
 
-pub fn all(document: &Document, plan: &Plan, around: &Around) -> Vec<(&'static str, Found)> {
+pub fn all(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Vec<(&'static str, Found)> {
     vec![
         ("Cost against time", frontier(document, plan, around)),
         ("How sure the cost is", Ok(certainty(document, plan, around))),
@@ -31,30 +34,33 @@ fn section(id: &'static str, heading: &'static str, text: String, figures: Vec<F
 }
 
 /// Recommended and frontier by cost, then the best of other GPUs.
-fn listed<'a>(document: &'a Document, plan: &'a Plan) -> Vec<(&'a Plan, Mark)> {
-    let mut front: Vec<&Plan> = document.frontier.iter().collect();
+fn listed<'a>(document: &'a PlanDocument, plan: &'a PlanRecord) -> Vec<(&'a PlanRecord, Mark)> {
+    let mut front: Vec<&PlanRecord> = document.plans.frontier.iter().collect();
     if !front.iter().any(|one| one.id == plan.id) {
         front.push(plan);
     }
-    front.sort_by_key(|one| one.cost_usd.expected);
-    let mark = |one: &Plan| if one.id == plan.id { Mark::Best } else { Mark::Frontier };
-    let others = document.alternatives.iter().filter(|one| front.iter().all(|known| known.id != one.id));
+    front.sort_by_key(|one| one.cost.cost_usd.expected);
+    let mark = |one: &PlanRecord| if one.id == plan.id { Mark::Best } else { Mark::Frontier };
+    let others = document.plans.alternatives.iter().filter(|one| front.iter().all(|known| known.id != one.id));
     front.iter().map(|one| (*one, mark(one))).chain(others.map(|one| (one, Mark::Other))).collect()
 }
 
-fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
+fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Found {
     let listed = listed(document, plan);
     if listed.len() < 2 {
         return Err("there is one plan only");
     }
-    let points = listed.iter().enumerate().map(|(index, (one, mark))| Point {
-        hours: one.run_hours.expected,
-        usd: one.cost_usd.expected.dollars(),
+    let points = listed.iter().enumerate().map(|(index, (one, mark))| ScatterPoint {
+        hours: one.time.run_hours.expected,
+        usd: one.cost.cost_usd.expected.dollars(),
         mark: *mark,
         label: (index + 1).to_string(),
     });
-    let points =
-        Points { across: "expected time".to_owned(), up: "expected cost".to_owned(), points: points.collect() };
+    let points = ScatterPlot {
+        x_name: "expected time".to_owned(),
+        y_name: "expected cost".to_owned(),
+        points: points.collect(),
+    };
     let best = listed.iter().position(|(_, mark)| *mark == Mark::Best).expect("the plan itself is listed") + 1;
     let chart = Chart::new(
         "Cost against time",
@@ -62,9 +68,9 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
             "{} plans by expected time and expected cost. Number {best} is recommended. The table below has every point.",
             listed.len()
         ),
-        Kind::Points(points),
+        ChartKind::Scatter(points),
     );
-    let row = |(index, (one, mark)): (usize, &(&Plan, Mark))| {
+    let row = |(index, (one, mark)): (usize, &(&PlanRecord, Mark))| {
         let role = match mark {
             Mark::Best => "recommended",
             Mark::Frontier => "frontier",
@@ -72,13 +78,13 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
         };
         vec![
             Cell::text((index + 1).to_string()),
-            Cell::new(around.gpus(one), format!("{} x {}", one.gpus(), one.gpu)),
-            Cell::usd(one.cost_usd.expected),
-            Cell::usd(one.cost_usd.p90),
-            Cell::hours(one.run_hours.expected),
-            Cell::hours(one.run_hours.p90),
-            Cell::text(&*one.purchase),
-            Cell::new(format!("{} {}", one.cloud, one.place()), &*one.id),
+            Cell::new(around.gpus(one), format!("{} x {}", one.gpus(), one.machines.gpu)),
+            Cell::usd(one.cost.cost_usd.expected),
+            Cell::usd(one.cost.cost_usd.p90),
+            Cell::hours(one.time.run_hours.expected),
+            Cell::hours(one.time.run_hours.p90),
+            Cell::text(one.machines.purchase.word()),
+            Cell::new(format!("{} {}", one.machines.cloud, one.machines.place()), &*one.id),
             Cell::text(role),
         ]
     };
@@ -103,9 +109,9 @@ fn frontier(document: &Document, plan: &Plan, around: &Around) -> Found {
     Ok(section("cost-against-time", "Cost against time", text, vec![Figure { chart: Some(chart), table }]))
 }
 
-fn certainty(document: &Document, plan: &Plan, around: &Around) -> Section {
+fn certainty(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Section {
     let listed = listed(document, plan);
-    let front: Vec<(usize, &Plan)> = listed
+    let front: Vec<(usize, &PlanRecord)> = listed
         .iter()
         .enumerate()
         .filter(|(_, (_, mark))| *mark != Mark::Other)
@@ -115,14 +121,15 @@ fn certainty(document: &Document, plan: &Plan, around: &Around) -> Section {
     // The plans around the recommended one.
     let first = place.saturating_sub(SPREADS / 2).min(front.len().saturating_sub(SPREADS));
     let plans = &front[first..(first + SPREADS).min(front.len())];
-    let name =
-        |(number, one): &(usize, &Plan)| format!("{number}: {}, {}, {}", around.gpus(one), one.purchase, one.place());
-    let spread = |known: &(usize, &Plan)| Spread {
+    let name = |(number, one): &(usize, &PlanRecord)| {
+        format!("{number}: {}, {}, {}", around.gpus(one), one.machines.purchase.word(), one.machines.place())
+    };
+    let range = |known: &(usize, &PlanRecord)| Range {
         name: name(known),
-        words: format!("{} to {}", format::usd(known.1.cost_usd.p50), format::usd(known.1.cost_usd.p90)),
-        middle: known.1.cost_usd.p50.dollars(),
-        bad: known.1.cost_usd.p90.dollars(),
-        expected: known.1.cost_usd.expected.dollars(),
+        words: format!("{} to {}", format::usd(known.1.cost.cost_usd.p50), format::usd(known.1.cost.cost_usd.p90)),
+        median: known.1.cost.cost_usd.p50.dollars(),
+        p90: known.1.cost.cost_usd.p90.dollars(),
+        expected: known.1.cost.cost_usd.expected.dollars(),
         is_best: known.1.id == plan.id,
     };
     let chart = Chart::new(
@@ -131,13 +138,13 @@ fn certainty(document: &Document, plan: &Plan, around: &Around) -> Section {
             "For {} plans a bar from the 50th to the 90th percentile of cost, with a mark at the expected cost. Number {}, the recommended one, goes from {} to {}.",
             plans.len(),
             front[place].0,
-            format::usd(plan.cost_usd.p50),
-            format::usd(plan.cost_usd.p90)
+            format::usd(plan.cost.cost_usd.p50),
+            format::usd(plan.cost.cost_usd.p90)
         ),
-        Kind::Spreads(Spreads { rows: plans.iter().map(spread).collect() }),
+        ChartKind::Ranges(RangeChart { ranges: plans.iter().map(range).collect() }),
     );
-    let row = |known: &(usize, &Plan)| {
-        let cost = known.1.cost_usd;
+    let row = |known: &(usize, &PlanRecord)| {
+        let cost = known.1.cost.cost_usd;
         let mut cells = vec![Cell::new(name(known), &*known.1.id)];
         cells.extend([cost.p50, cost.expected, cost.p90].map(Cell::usd));
         cells
@@ -161,10 +168,10 @@ fn certainty(document: &Document, plan: &Plan, around: &Around) -> Section {
 }
 
 /// Of the draws of a forecast, where a plan has one.
-fn histogram(plan: &Plan) -> Option<Figure> {
+fn histogram(plan: &PlanRecord) -> Option<Figure> {
     let bars = plan.spot.as_ref().map(|spot| &spot.cost_histogram).filter(|bars| !bars.is_empty())?;
     let name = |from: Usd, to: Usd| format!("{} to {}", format::usd(from), format::usd(to));
-    let rows = bars.iter().map(|bar| Row {
+    let rows = bars.iter().map(|bar| Bar {
         name: name(bar.from_usd, bar.to_usd),
         value: bar.share,
         words: format!("{:.0} %", bar.share * 100.0),
@@ -172,7 +179,7 @@ fn histogram(plan: &Plan) -> Option<Figure> {
     let chart = Chart::new(
         "What the machines cost in the replayed cases",
         format!("Shares of the replayed cases in {} bands of cost of equal width.", bars.len()),
-        Kind::Bars(Bars { rows: rows.collect() }),
+        ChartKind::Bars(BarChart { bars: rows.collect() }),
     );
     let table = Table {
         id: "histogram",
@@ -191,77 +198,45 @@ fn histogram(plan: &Plan) -> Option<Figure> {
     Some(Figure { chart: Some(chart), table })
 }
 
-fn bill(plan: &Plan) -> Found {
-    if plan.bill.is_empty() {
+fn bill(plan: &PlanRecord) -> Found {
+    if plan.cost.bill.is_empty() {
         return Err("the plan has no bill");
     }
-    let total: Usd = plan.bill.iter().map(|line| line.cost_usd).sum();
-    let rows = plan.bill.iter().map(|line| Row {
-        name: line.item.clone(),
-        value: line.cost_usd.dollars(),
-        words: format::usd(line.cost_usd),
-    });
-    let largest = plan.bill.iter().max_by_key(|line| line.cost_usd).map_or(String::new(), |line| line.item.clone());
-    let chart = Chart::new(
-        "The bill by item",
-        format!("{} items that add up to {}; the largest is {largest}.", plan.bill.len(), format::usd(total)),
-        Kind::Bars(Bars { rows: rows.collect() }),
-    );
-    let mut rows: Vec<Vec<Cell>> = plan
-        .bill
-        .iter()
-        .map(|line| {
-            vec![
-                Cell::text(&*line.item),
-                Cell::count(line.quantity),
-                Cell::text(&*line.unit),
-                Cell::new(format!("${}", line.unit_price_usd), line.unit_price_usd.to_string()),
-                Cell::usd(line.cost_usd),
-                Cell::text(&*line.basis),
-            ]
-        })
-        .collect();
-    rows.push(vec![
-        Cell::text("total"),
-        Cell::none(),
-        Cell::none(),
-        Cell::none(),
-        Cell::usd(total),
-        Cell::text("the sum of the lines"),
-    ]);
-    let table = Table {
-        id: "bill",
-        caption: "Expected bill: quantity times unit price".to_owned(),
-        columns: vec![
-            Column::text("item", "Item"),
-            Column::number("quantity", "Quantity"),
-            Column::text("unit", "Unit"),
-            Column::number("unit_price_usd", "Unit price"),
-            Column::number("cost_usd", "Cost"),
-            Column::text("basis", "Rests on"),
-        ],
-        rows,
+    let row = |line: &BillLineRecord| BillRow {
+        item: line.item.clone(),
+        quantity: line.quantity,
+        unit: line.unit.clone(),
+        unit_price: Some(line.unit_price_usd),
+        cost: line.cost_usd,
+        basis: line.basis.clone(),
     };
-    let text = format!("The lines add up to the expected cost, {}.", format::usd(total));
-    Ok(section("bill", "The bill", text, vec![Figure { chart: Some(chart), table }]))
+    let rows: Vec<BillRow> = plan.cost.bill.iter().map(row).collect();
+    let total = format::usd(bill::total(&rows));
+    let largest = rows.iter().max_by_key(|row| row.cost).map_or("", |row| &row.item);
+    let description = format!("{} items that add up to {total}; the largest is {largest}.", rows.len());
+    let text = vec![format!("The lines add up to the expected cost, {total}.")];
+    Ok(bill::section(&rows, description, "Expected bill: quantity times unit price", text))
 }
 
-fn ways(document: &Document) -> Found {
+fn ways(document: &PlanDocument) -> Found {
     if document.terms.len() < 2 {
         return Err("the market sells these machines on one kind of terms only");
     }
-    let row = |terms: &crate::page::recorded::Terms| {
-        let cost = |pick: fn(&gpuplan_units::Quantiles<Usd>) -> Usd| {
-            terms.cost_usd.as_ref().map_or_else(Cell::none, |cost| Cell::usd(pick(cost)))
-        };
-        vec![
-            Cell::text(&*terms.purchase),
-            cost(|cost| cost.expected),
-            cost(|cost| cost.p90),
-            terms.run_hours.as_ref().map_or_else(Cell::none, |hours| Cell::hours(hours.expected)),
-            terms.bound_to_usd.map_or_else(Cell::none, Cell::usd),
-            Cell::text(terms.refused.clone().unwrap_or_else(|| "possible".to_owned())),
-        ]
+    let row = |terms: &TermsRecord| {
+        let mut cells = vec![Cell::text(&*terms.purchase)];
+        cells.extend(match &terms.outcome {
+            TermsOutcome::Kept { run_hours, cost_usd, bound_to_usd, .. } => [
+                Cell::usd(cost_usd.expected),
+                Cell::usd(cost_usd.p90),
+                Cell::hours(run_hours.expected),
+                bound_to_usd.map_or_else(Cell::none, Cell::usd),
+                Cell::text("possible"),
+            ],
+            TermsOutcome::Refused { refused } => {
+                [Cell::none(), Cell::none(), Cell::none(), Cell::none(), Cell::text(&**refused)]
+            }
+        });
+        cells
     };
     let table = Table {
         id: "terms",
@@ -284,22 +259,22 @@ fn ways(document: &Document) -> Found {
     ))
 }
 
-fn step(plan: &Plan) -> Found {
-    let total: f64 = plan.step_parts.iter().map(|part| part.seconds).sum();
+fn step(plan: &PlanRecord) -> Found {
+    let total: f64 = plan.step.step_parts.iter().map(|part| part.seconds.0).sum();
     if total <= 0.0 {
         return Err("this plan document does not say it; a plan made again with this version does");
     }
     let words = |seconds: f64| format!("{}, {:.0} %", format::step_seconds(seconds), seconds / total * 100.0);
-    let rows = plan.step_parts.iter().map(|part| Row {
+    let rows = plan.step.step_parts.iter().map(|part| Bar {
         name: part.part.clone(),
-        value: part.seconds,
-        words: words(part.seconds),
+        value: part.seconds.0,
+        words: words(part.seconds.0),
     });
-    let largest = plan.step_parts.first().map_or(String::new(), |part| part.part.clone());
+    let largest = plan.step.step_parts.first().map_or(String::new(), |part| part.part.clone());
     let chart = Chart::new(
         "The time of a step by part",
-        format!("{} parts; the largest is {largest}.", plan.step_parts.len()),
-        Kind::Bars(Bars { rows: rows.collect() }),
+        format!("{} parts; the largest is {largest}.", plan.step.step_parts.len()),
+        ChartKind::Bars(BarChart { bars: rows.collect() }),
     );
     let table = Table {
         id: "step",
@@ -310,17 +285,18 @@ fn step(plan: &Plan) -> Found {
             Column::number("share", "Share"),
         ],
         rows: plan
+            .step
             .step_parts
             .iter()
             .map(|part| {
-                let seconds = Cell::new(format::step_seconds(part.seconds), part.seconds.to_string());
-                vec![Cell::text(&*part.part), seconds, Cell::share(part.seconds / total)]
+                let seconds = Cell::new(format::step_seconds(part.seconds.0), part.seconds.0.to_string());
+                vec![Cell::text(&*part.part), seconds, Cell::share(part.seconds.0 / total)]
             })
             .collect(),
     };
     let text = format!(
         "A step takes {}. Time in which GPUs wait is paid like any other.",
-        format::step_band(plan.step_seconds)
+        format::step_band(plan.step.step_seconds)
     );
     Ok(section("step", "Where the time of a step goes", text, vec![Figure { chart: Some(chart), table }]))
 }
@@ -356,11 +332,11 @@ fn history(around: &Around) -> Found {
             format::rate(trend.highest),
             format::rate(trend.now)
         ),
-        Kind::Lines(Lines {
-            across: format!("since {}", day(first.since)),
-            up: "$ an hour, one machine".to_owned(),
+        ChartKind::Lines(LineChart {
+            x_name: format!("since {}", day(first.since)),
+            y_name: "$ an hour, one machine".to_owned(),
             begins_at_zero: false,
-            lines: vec![Line { name: "price".to_owned(), stroke: Stroke::Solid, points: course }],
+            series: vec![Series { name: "price".to_owned(), stroke: Stroke::Solid, points: course }],
         }),
     );
     let table = Table {
@@ -414,8 +390,8 @@ mod tests {
         let around = |history| Around { hardware: &hardware, market: &market, now, history };
         assert!(history(&around(&points[..1])).is_err() && history(&around(&[])).is_err());
         let section = history(&around(&points)).unwrap();
-        let Some(Chart { kind: Kind::Lines(lines), .. }) = &section.figures[0].chart else { panic!("no lines") };
-        assert_eq!(lines.lines[0].points, [(0.0, 10.0), (12.0, 10.0), (12.0, 20.0), (24.0, 20.0)]);
+        let Some(Chart { kind: ChartKind::Lines(lines), .. }) = &section.figures[0].chart else { panic!("no lines") };
+        assert_eq!(lines.series[0].points, [(0.0, 10.0), (12.0, 10.0), (12.0, 20.0), (24.0, 20.0)]);
         assert_eq!(section.figures[0].table.rows[0][2].shown, "$20.00");
     }
 }

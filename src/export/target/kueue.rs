@@ -3,16 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::job::Job;
-use crate::machine::{Nodes, gpu_resource, nodes, selector, topology};
 use crate::network::efa_adapters;
-use crate::{ExportError, Target, kubernetes, pod, yaml};
+use crate::target::labels::{NodeRequirements, gpu_resource, node_requirements, node_selector, topology_levels};
+use crate::target::{kubernetes, pod};
+use crate::{ExportError, Target, yaml};
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let (name, mut object) = kubernetes::object(job, Target::Kueue)?;
     object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "gpuplan" });
     // Kueue starts it when all of it fits.
     object["spec"]["suspend"] = json!(true);
-    let levels = topology(&job.plan.cloud).filter(|_| job.plan.nodes > 1);
+    let levels = topology_levels(&job.machines().cloud).filter(|_| job.machines().nodes > 1);
     let mut all = Vec::new();
     if let Some(levels @ [closest, ..]) = levels {
         let levels_json: Vec<Value> = levels.iter().map(|label| json!({ "nodeLabel": label })).collect();
@@ -22,7 +23,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
             json!({ "annotations": { "kueue.x-k8s.io/podset-preferred-topology": closest } });
     }
     all.extend([flavor(job, levels.is_some()), queue(job), local_queue()]);
-    if job.plan.nodes > 1 {
+    if job.machines().nodes > 1 {
         all.push(pod::headless_service(&name));
     }
     all.push(object);
@@ -38,8 +39,8 @@ fn kind(kind: &str, name: &str, spec: Value) -> Value {
 }
 
 fn flavor(job: &Job, has_topology: bool) -> Value {
-    let mut spec = json!({ "nodeLabels": selector(job) });
-    let Nodes { tolerations, .. } = nodes(job);
+    let mut spec = json!({ "nodeLabels": node_selector(job) });
+    let NodeRequirements { tolerations, .. } = node_requirements(job);
     spec["tolerations"] = json!(tolerations);
     if has_topology {
         spec["topologyName"] = json!("gpuplan");
@@ -49,13 +50,13 @@ fn flavor(job: &Job, has_topology: bool) -> Value {
 
 /// Room for one such run. A run of a higher priority takes it from a lower one, which saves and waits again.
 fn queue(job: &Job) -> Value {
-    let gpus = job.plan.nodes * job.plan.gpus_per_node;
+    let gpus = job.machines().nodes * job.machines().gpus_per_node;
     let mut resources = vec![gpu_resource(job)];
     let mut quotas = vec![json!({ "name": gpu_resource(job), "nominalQuota": gpus })];
-    let adapters = efa_adapters(&job.plan.instance_type);
-    if job.plan.nodes > 1 && job.plan.cloud == "aws" && adapters > 0 {
+    let adapters = efa_adapters(&job.machines().instance_type);
+    if job.machines().nodes > 1 && job.machines().cloud == "aws" && adapters > 0 {
         resources.push("vpc.amazonaws.com/efa");
-        quotas.push(json!({ "name": "vpc.amazonaws.com/efa", "nominalQuota": adapters * job.plan.nodes }));
+        quotas.push(json!({ "name": "vpc.amazonaws.com/efa", "nominalQuota": adapters * job.machines().nodes }));
     }
     kind(
         "ClusterQueue",

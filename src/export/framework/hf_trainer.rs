@@ -1,11 +1,12 @@
 //! Hugging Face transformers: the layout as TrainingArguments, which `HfArgumentParser` reads from the command line.
 
+use crate::ExportError;
+use crate::framework::deepspeed;
+use crate::framework::invocation::{Invocation, configuration_path, flag, torchrun};
 use crate::job::Job;
-use crate::told::{Told, configuration_path, flag, torchrun};
-use crate::{ExportError, deepspeed};
 use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     job.only_data_parallel("hf-trainer")?;
     let plan = &job.plan.layout;
     let mut flags = Vec::new();
@@ -55,7 +56,7 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
     flag(&mut flags, "save_steps", job.save_every_steps());
     // Saves on SIGTERM; transformers 5.
     flag(&mut flags, "enable_jit_checkpoint", "True");
-    Ok(Told { launcher: torchrun(job), flags, configuration, checkpoints: "hf", ..Told::default() })
+    Ok(Invocation { launcher: torchrun(job), flags, configuration, checkpoints: "hf", ..Invocation::default() })
 }
 
 /// Words of `OptimizerNames` in transformers' training_args.py.

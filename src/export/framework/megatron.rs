@@ -1,11 +1,11 @@
 //! Megatron-LM: the layout as arguments of its `megatron/training/arguments.py`.
 
 use crate::ExportError;
+use crate::framework::invocation::{Invocation, flag, torchrun};
 use crate::job::Job;
-use crate::told::{Told, flag, torchrun};
 use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
 
-pub fn told(job: &Job) -> Result<Told, ExportError> {
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);
     let mut flags = Vec::new();
     let degrees = [
@@ -37,7 +37,7 @@ pub fn told(job: &Job) -> Result<Told, ExportError> {
     flag(&mut flags, "save-interval", job.save_every_steps());
     // Saves and ends on SIGTERM.
     flags.push("--exit-signal-handler".to_owned());
-    Ok(Told { launcher: torchrun(job), flags, checkpoints: "megatron", ..Told::default() })
+    Ok(Invocation { launcher: torchrun(job), flags, checkpoints: "megatron", ..Invocation::default() })
 }
 
 /// Its distributed optimizer is ZeRO-1; its FSDP has the other stages.

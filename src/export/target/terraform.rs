@@ -1,6 +1,6 @@
 //! Terraform for the machines of a plan on AWS or Google Cloud (`terraform apply`), each of which runs the agent at boot and ends itself.
 
-use crate::job::{Job, Terms};
+use crate::job::{CapacityType, Job};
 use crate::network::efa_adapters;
 use crate::script::{Position, script};
 use crate::{ExportError, Target};
@@ -12,7 +12,7 @@ const MOST_HOURS_OF_GCP: u32 = 120 * 24;
 /// Root disk. GiB. Judged: an image with drivers and frameworks, and some checkpoints.
 const DISK_GIB: u32 = 512;
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let name = job.dns_name(Target::Terraform, 40)?;
     let how = [
         "terraform init && terraform apply; it asks for its variables".to_owned(),
@@ -20,7 +20,7 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
         "interrupted: the machine is gone and stays away; `terraform apply` again rents it anew and the run goes on"
             .to_owned(),
     ];
-    let machines = match job.plan.cloud.as_str() {
+    let resources = match job.machines().cloud.as_str() {
         "aws" => aws(job, &name)?,
         "gcp" => gcp(job, &name)?,
         other => {
@@ -30,12 +30,12 @@ pub fn text(job: &Job) -> Result<String, ExportError> {
             return Err(ExportError::Unfit { target: Target::Terraform, why });
         }
     };
-    Ok(job.comments(&how) + &machines)
+    Ok(job.comments(&how) + &resources)
 }
 
 /// What a machine does at boot, as a local of Terraform with three marks. The first line ends the machine whatever happens after.
 fn boot(job: &Job) -> Result<String, ExportError> {
-    let nodes = job.plan.nodes.to_string();
+    let nodes = job.machines().nodes.to_string();
     let body = script(job, Position { node: "@NODE@", nodes: &nodes, first: "@FIRST@" })?;
     let minutes = u64::from(job.lifetime_hours()) * 60;
     let all = format!(
@@ -46,39 +46,39 @@ fn boot(job: &Job) -> Result<String, ExportError> {
 }
 
 /// Machine 0 first, since the others are told its address. `machine` takes a label, a line for the count, and the boot script.
-fn machines(job: &Job, address: &str, machine: impl Fn(&str, &str, &str) -> String) -> String {
+fn machine_resources(job: &Job, address: &str, machine: impl Fn(&str, &str, &str) -> String) -> String {
     let filled = |node: &str, first: &str| {
         format!(
             "replace(replace(replace(local.boot, \"@FOLDER@\", var.folder), \"@NODE@\", {node}), \"@FIRST@\", {first})"
         )
     };
     let mut text = machine("first", "", &filled("\"0\"", "\"127.0.0.1\""));
-    if job.plan.nodes > 1 {
-        let count = format!("  count = {}\n\n", job.plan.nodes - 1);
+    if job.machines().nodes > 1 {
+        let count = format!("  count = {}\n\n", job.machines().nodes - 1);
         text.push_str(&machine("others", &count, &filled("tostring(count.index + 1)", address)));
     }
     text
 }
 
 fn aws(job: &Job, name: &str) -> Result<String, ExportError> {
-    let plan = &job.plan;
-    let spot = if job.terms() == Terms::Kept {
+    let machines = job.machines();
+    let spot = if job.capacity_type() == CapacityType::NonPreemptible {
         String::new()
     } else {
         "  instance_market_options {\n    market_type = \"spot\"\n    spot_options {\n      instance_interruption_behavior = \"terminate\"\n      \
             spot_instance_type             = \"one-time\"\n    }\n  }\n"
             .to_owned()
     };
-    let adapters = if plan.nodes > 1 { efa_adapters(&plan.instance_type) } else { 0 };
-    let group = if plan.nodes > 1 {
+    let adapters = if machines.nodes > 1 { efa_adapters(&machines.instance_type) } else { 0 };
+    let group = if machines.nodes > 1 {
         format!(
             "resource \"aws_placement_group\" \"close\" {{\n  name     = \"{name}\"\n  strategy = \"cluster\"\n}}\n\n"
         )
     } else {
         String::new()
     };
-    let placement = if plan.nodes > 1 { "  placement_group = aws_placement_group.close.name\n" } else { "" };
-    let machines = machines(job, "aws_instance.first.private_ip", |label, count, boot| {
+    let placement = if machines.nodes > 1 { "  placement_group = aws_placement_group.close.name\n" } else { "" };
+    let resources = machine_resources(job, "aws_instance.first.private_ip", |label, count, boot| {
         format!(
             "\nresource \"aws_instance\" \"{label}\" {{\n{count}{placement}  launch_template {{\n    id      = aws_launch_template.machine.id\n    \
                 version = aws_launch_template.machine.latest_version\n  }}\n  user_data_base64            = base64gzip({boot})\n  \
@@ -92,10 +92,10 @@ fn aws(job: &Job, name: &str) -> Result<String, ExportError> {
             instance_initiated_shutdown_behavior = \"terminate\"\n  iam_instance_profile {{\n    name = var.bucket_profile\n  }}\n  metadata_options {{\n    \
             http_tokens                 = \"required\"\n    http_put_response_hop_limit = 2\n  }}\n  block_device_mappings {{\n    \
             device_name = \"/dev/sda1\"\n    ebs {{\n      volume_size = {DISK_GIB}\n      volume_type = \"gp3\"\n      encrypted   = true\n    }}\n  \
-            }}\n{spot}{interfaces}}}\n{machines}",
-        region = plan.region,
+            }}\n{spot}{interfaces}}}\n{resources}",
+        region = machines.region,
         boot = boot(job)?,
-        kind = plan.instance_type,
+        kind = machines.instance_type,
         interfaces = interfaces(adapters),
     ))
 }
@@ -146,7 +146,7 @@ fn interfaces(adapters: u32) -> String {
 }
 
 fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
-    let plan = &job.plan;
+    let machines = job.machines();
     if job.lifetime_hours() > MOST_HOURS_OF_GCP {
         let why = format!(
             "would let machines live {} hours, and Google Cloud ends them after {MOST_HOURS_OF_GCP}; more GPUs end sooner",
@@ -154,8 +154,8 @@ fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
         );
         return Err(ExportError::Unfit { target: Target::Terraform, why });
     }
-    let model = if job.terms() == Terms::Kept { "STANDARD" } else { "SPOT" };
-    let machines = machines(
+    let model = if job.capacity_type() == CapacityType::NonPreemptible { "STANDARD" } else { "SPOT" };
+    let resources = machine_resources(
         job,
         "google_compute_instance.first.network_interface[0].network_ip",
         |label, count, boot| {
@@ -167,7 +167,7 @@ fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
                 preemptible                 = {}\n    automatic_restart           = false\n    on_host_maintenance         = \"TERMINATE\"\n    \
                 instance_termination_action = \"DELETE\"\n    max_run_duration {{\n      seconds = {}\n    }}\n  }}\n  service_account {{\n    \
                 email  = var.bucket_account\n    scopes = [\"cloud-platform\"]\n  }}\n  metadata_startup_script = {boot}\n}}\n",
-                plan.instance_type,
+                machines.instance_type,
                 model == "SPOT",
                 u64::from(job.lifetime_hours()) * 3600,
             )
@@ -175,8 +175,8 @@ fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
     );
     Ok(format!(
         "terraform {{\n  required_providers {{\n    google = {{ source = \"hashicorp/google\", version = \">= 6.0\" }}\n  }}\n}}\n\n\
-            provider \"google\" {{\n  project = var.project\n  region  = \"{}\"\n}}\n\n{GCP_VARIABLES}\n{}{machines}",
-        plan.region,
+            provider \"google\" {{\n  project = var.project\n  region  = \"{}\"\n}}\n\n{GCP_VARIABLES}\n{}{resources}",
+        machines.region,
         boot(job)?,
     ))
 }

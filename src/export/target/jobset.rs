@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use crate::job::Job;
-use crate::kubernetes::LONGEST_NAME;
-use crate::pod::{self, INTERRUPTED, on_disruption, on_exit_codes};
+use crate::target::kubernetes::LONGEST_NAME;
+use crate::target::pod::{self, INTERRUPTED, on_disruption, on_exit_codes};
 use crate::{ExportError, Target, yaml};
 
 const MACHINES: &str = "machines";
 
-pub fn text(job: &Job) -> Result<String, ExportError> {
+pub fn render(job: &Job) -> Result<String, ExportError> {
     let name = job.dns_name(Target::Jobset, LONGEST_NAME)?;
     // An interruption fails the Job at once for a reason of its own; every other end is a failure of the first try.
     let rules = json!([on_exit_codes("FailJob", &[INTERRUPTED]), on_disruption("FailJob")]);
