@@ -22,8 +22,8 @@ use gpuplan_budget::portfolio::planned::{Once, PlannedError};
 use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, What};
 use gpuplan_budget::{Budget, Charge, budget, charges};
 use gpuplan_plan::document::{InputsRecord, PlanDocument};
-use gpuplan_report::focus::{FocusVersion, write};
-use gpuplan_report::{budget_json, budget_text};
+use gpuplan_report::finance::focus::{FocusVersion, write};
+use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 

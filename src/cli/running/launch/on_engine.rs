@@ -12,8 +12,8 @@ use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_export::{Job, Target, Wishes, export};
 use gpuplan_launch::{EngineError, Handed};
-use gpuplan_report::format::{rate, usd};
-use gpuplan_report::plan_text::wrap;
+use gpuplan_report::text::format::{rate, usd};
+use gpuplan_report::text::wrap::wrap;
 use gpuplan_runstore::sha256;
 use gpuplan_units::{Hours, UsdPerHour};
 
@@ -139,7 +139,10 @@ fn tell(work: &Handed, job: &Job, session: &Session) {
         ),
         format!(
             "machines  {} x {} x {}, as {} has them",
-            work.nodes, job.machines().gpus_per_node, job.gpu.name, job.machines().instance_type
+            work.nodes,
+            job.machines().gpus_per_node,
+            job.gpu.name,
+            job.machines().instance_type
         ),
         format!(
             "time      {} expected, {} at 90 %, once it has its machines",
