@@ -6,7 +6,7 @@ use crate::explanation::warning::MissingInput;
 use crate::input::disks::fits_on_local_disks;
 use crate::input::feeding::passes;
 use gpuplan_estimate::feeding;
-use gpuplan_estimate::measured_host::bytes_of_a_sample;
+use gpuplan_estimate::input::bytes_of_a_sample;
 use gpuplan_hardware::InstanceId;
 use gpuplan_workload::{DataKind, FileLayout, Storage, Workload};
 
