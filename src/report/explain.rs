@@ -15,6 +15,7 @@ use crate::wrap::wrap;
 use gpuplan_estimate::scaling::{self, Scaling};
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, PlanRecord};
+use gpuplan_plan::explanation::comparison::{WhyNot, WouldChange};
 use gpuplan_units::Hours;
 
 /// `gpuplan explain -o json`.
@@ -26,38 +27,55 @@ pub struct ExplainReport<'a> {
     /// Whether it is the plan that the file's own preferences lead to.
     recommended: bool,
     /// Why it was not recommended, one sentence a reason.
-    why_not: &'a [String],
-    /// What would make it the recommended one.
-    what_would_change: &'a [String],
+    why_not: Vec<String>,
+    /// What would make it the recommended one, as sentences.
+    what_would_change: Vec<String>,
     /// What several GPUs do together over as many alone; `null` for one GPU.
     scaling: Option<Scaling>,
+    /// `why_not` with its figures.
+    why_not_reasons: &'a [WhyNot],
+    /// `what_would_change` with its figures.
+    changes: &'a [WouldChange],
 }
 
-pub fn json(
-    plan: &Plan,
-    recommended: bool,
-    why_not: &[String],
-    what_would_change: &[String],
-    context: &Context,
-) -> Result<String, serde_json::Error> {
-    let scaling = Scaling::of(&plan.step);
+/// A plan beside the recommended one. Both lists are empty for the recommended plan itself.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    pub is_recommended: bool,
+    pub why_not: Vec<WhyNot>,
+    pub would_change: Vec<WouldChange>,
+}
+
+impl Comparison {
+    fn why_not(&self) -> Vec<String> {
+        self.why_not.iter().map(sentences::comparison::why_not).collect()
+    }
+
+    fn would_change(&self) -> Vec<String> {
+        self.would_change.iter().map(sentences::comparison::would_change).collect()
+    }
+}
+
+pub fn json(plan: &Plan, comparison: &Comparison, context: &Context) -> Result<String, serde_json::Error> {
     pretty(&ExplainReport {
         version: VERSION,
         plan: PlanRecord::new(plan, context),
-        recommended,
-        why_not,
-        what_would_change,
-        scaling,
+        recommended: comparison.is_recommended,
+        why_not: comparison.why_not(),
+        what_would_change: comparison.would_change(),
+        scaling: Scaling::of(&plan.step),
+        why_not_reasons: &comparison.why_not,
+        changes: &comparison.would_change,
     })
 }
 
-pub fn text(plan: &Plan, lost: &[String], changes: &[String], context: &Context, width: u16) -> String {
+pub fn text(plan: &Plan, comparison: &Comparison, context: &Context, width: u16) -> String {
     let json = PlanRecord::new(plan, context);
     let memory = context.world.hardware.instance(plan.instance).node.gpu_memory;
     let mut rows = machine_rows(plan, &json, context);
     rows.extend(run_rows(plan, &json, context));
-    rows.extend(lost.iter().map(|reason| ("why not", reason.clone())));
-    rows.extend(changes.iter().map(|change| ("changes", change.clone())));
+    rows.extend(comparison.why_not().into_iter().map(|reason| ("why not", reason)));
+    rows.extend(comparison.would_change().into_iter().map(|change| ("changes", change)));
     rows.extend(plan.reasons.iter().map(|reason| ("why", sentences::reason::sentence(reason))));
     rows.extend(plan.advice.iter().map(|advice| ("advice", sentences::advice::sentence(advice))));
     let mut out = format!("{}\n", json.id);

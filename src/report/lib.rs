@@ -31,6 +31,7 @@ pub mod prices;
 pub mod processing;
 pub mod profile_text;
 pub mod refresh;
+pub mod runs;
 pub mod sentences;
 mod serving_text;
 pub mod simulate;

@@ -337,12 +337,12 @@ fn bad_input_is_refused_by_name() {
         assert_eq!(ran.stdout, "");
     };
     refused(&["--by", "month"], 2, "--by `month` is no kind of row");
-    refused(&["--since", "soon"], 2, "--since `soon` is no day and no time");
+    refused(&["--since", "soon"], 2, "`soon` is not a valid time for --since");
     refused(&["--since", "2026-10-02", "--until", "2026-10-01"], 2, "is not before --until");
     refused(&["--store", "/no/such/folder"], 2, "the folder /no/such/folder is not in the store");
     refused(&["--store", "s3://bucket/prefix"], 2, "s3://bucket/prefix cannot be read with --offline");
     refused(&["import", "/no/such/bill.csv"], 2, "cannot read /no/such/bill.csv");
-    refused(&["import", "x", "--format", "pdf"], 2, "no export is called `pdf`");
+    refused(&["import", "x", "--format", "pdf"], 2, "`pdf` is not a known export format");
     let empty = costs(home.path(), &[]);
     assert!(empty.code == 0 && empty.stderr.contains("gpuplan costs --store URI"), "{}", empty.stderr);
     let ledger = home.path().join("ledger.sqlite");

@@ -85,7 +85,7 @@ fn another_tool_s_catalog_becomes_offers_of_its_day() {
     let ran =
         at_home(&home, &["prices", "H100:8", "--cloud", "aws", "--region", "use1-az4", "--spot", "--output", "json"]);
     let prices = ran.json();
-    let imported = prices.as_array().unwrap().iter().find(|row| row["origin"] == "user").unwrap();
+    let imported = prices["offers"].as_array().unwrap().iter().find(|row| row["origin"] == "user").unwrap();
     assert_eq!(
         (imported["rate_usd_per_hour"].as_str(), imported["observed_at"].as_str()),
         (Some("17.50"), Some("2026-08-01T00:00:00Z"))

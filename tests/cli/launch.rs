@@ -46,7 +46,7 @@ fn let_go(home: &Path) {
 pub fn status(home: &Path, name: &str) -> Value {
     let ran = run(home, &["status", name, "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    ran.json()[0].clone()
+    ran.json()["runs"][0].clone()
 }
 
 /// Until the command says what is wanted; before the run has a journal there is nothing to ask.
@@ -65,13 +65,15 @@ pub fn wait_for(home: &Path, arguments: &[&str], wanted: impl Fn(&Ran) -> bool) 
 
 /// Until the run has a machine that runs.
 pub fn wait_for_a_machine(home: &Path, name: &str) {
-    wait_for(home, &["status", name, "--output", "json"], |ran| ran.code == 0 && ran.json()[0]["state"] == "running");
+    wait_for(home, &["status", name, "--output", "json"], |ran| {
+        ran.code == 0 && ran.json()["runs"][0]["state"] == "running"
+    });
 }
 
 /// Until something of the run is safe.
 fn wait_for_a_checkpoint(home: &Path, name: &str) {
     wait_for(home, &["status", name, "--output", "json"], |ran| {
-        ran.code == 0 && ran.json()[0]["progress"].as_f64() > Some(0.0)
+        ran.code == 0 && ran.json()["runs"][0]["progress"].as_f64() > Some(0.0)
     });
 }
 
@@ -549,7 +551,7 @@ impl Moment {
 /// `None`: the journal does not know the run yet.
 fn status_of(home: &Path) -> Option<Value> {
     let ran = home.join("launches.sqlite").exists().then(|| run(home, &["status", "k", "--output", "json"]))?;
-    (ran.code == 0).then(|| ran.json()[0].clone())
+    (ran.code == 0).then(|| ran.json()["runs"][0].clone())
 }
 
 /// Kills whoever leads at each moment of a launch, and looks whether any machine is unaccounted for: known to the journal as running,
@@ -588,7 +590,8 @@ fn killed_at(moment: Moment) {
     assert_eq!(found.code, 0, "{moment:?}: {}", found.stderr);
     let strangers = found.json()["ended"].as_array().unwrap().len();
     let known = run(home.path(), &["status", "k", "--output", "json"]);
-    let machines = if known.code == 0 { known.json()[0]["machines"].as_array().unwrap().clone() } else { Vec::new() };
+    let machines =
+        if known.code == 0 { known.json()["runs"][0]["machines"].as_array().unwrap().clone() } else { Vec::new() };
     let running = machines.iter().filter(|machine| machine["state"] != "gone").count();
     assert_eq!(alive, strangers + running, "{moment:?}: {listed:#} {}", known.stdout);
     if known.code == 0 {

@@ -178,7 +178,7 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
         found.stderr
     );
     let status: Value = run(&cloud, home.path(), &["status", "life", "--output", "json"]).json();
-    let row = (status[0]["state"].as_str(), status[0]["relaunches"].as_u64());
+    let row = (status["runs"][0]["state"].as_str(), status["runs"][0]["relaunches"].as_u64());
     assert_eq!(row, (Some("completed"), Some(1)), "{status:#}");
 }
 
@@ -232,11 +232,11 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
     assert_eq!(result, undisturbed(&trainer), "an interruption changes nothing");
     let status = run(&cloud, home.path(), &["status", "kept", "--output", "json"]).json();
     assert_eq!(
-        (status[0]["state"].as_str(), status[0]["relaunches"].as_u64()),
+        (status["runs"][0]["state"].as_str(), status["runs"][0]["relaunches"].as_u64()),
         (Some("completed"), Some(1)),
         "{status:#}"
     );
-    assert!(status[0]["cost_usd"].as_str().is_some_and(|cost| cost != "0"), "{status:#}");
+    assert!(status["runs"][0]["cost_usd"].as_str().is_some_and(|cost| cost != "0"), "{status:#}");
     what_machines_asked_is_allowed(&cloud);
 
     let forever = "exec ./train.py --hold-at 60";

@@ -162,7 +162,7 @@ fn a_hundred_machines(home: &Path, latency: f64) -> Machines {
 
 fn running(ran: &Ran) -> usize {
     let rows = ran.json();
-    let machines = rows.as_array().unwrap().iter().flat_map(|row| row["machines"].as_array().unwrap());
+    let machines = rows["runs"].as_array().unwrap().iter().flat_map(|row| row["machines"].as_array().unwrap());
     machines.filter(|machine| machine["state"] == "running").count()
 }
 

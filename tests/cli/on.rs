@@ -47,7 +47,7 @@ fn launched(clients: &Clients, home: &Path, engine: &str, more: &[&str]) -> Ran 
 fn status(clients: &Clients, home: &Path) -> Value {
     let ran = run(clients, home, &["status", "handed", "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    ran.json()[0].clone()
+    ran.json()["runs"][0].clone()
 }
 
 fn life(engine: &str, running: &str) {
@@ -75,7 +75,7 @@ fn life(engine: &str, running: &str) {
     let table = run(&clients, home, &["status"]);
     assert!(table.stdout.contains("handed") && table.stdout.contains("stopped"), "{}", table.stdout);
     let down = run(&clients, home, &["down", "handed", "-y"]);
-    assert!(down.code == 0 && down.stdout.contains("had ended already"), "{}{}", down.stdout, down.stderr);
+    assert!(down.code == 0 && down.stdout.contains("had already ended"), "{}{}", down.stdout, down.stderr);
     assert_eq!(run(&clients, home, &["status", "handed"]).code, 2, "it is forgotten");
 }
 
@@ -122,6 +122,6 @@ fn what_cannot_be_handed_over_says_why_and_leaves_nothing() {
     let dry = launched(&slurm, home.path(), "slurm", &["--dry-run"]);
     assert!(dry.code == 0 && dry.stdout.starts_with("#!/usr/bin/env bash\n#SBATCH"), "{}", dry.stderr);
     assert!(dry.stderr.contains("not counted"), "{}", dry.stderr);
-    assert_eq!(run(&slurm, home.path(), &["status", "--output", "json"]).json(), Value::Array(Vec::new()));
+    assert_eq!(run(&slurm, home.path(), &["status", "--output", "json"]).json()["runs"], Value::Array(Vec::new()));
     assert_eq!(slurm.submissions(), 0);
 }

@@ -1,7 +1,8 @@
 //! Bad input: each gives a clear message, something to type next, its exit code, and no data on stdout.
 
 use clap::Parser;
-use gpuplan::cli::args::Arguments;
+use gpuplan::cli::command::Arguments;
+use serde_json::Value;
 
 use crate::support::{Ran, gpuplan};
 
@@ -135,4 +136,47 @@ fn commands(hint: &str) -> Vec<String> {
         return vec![hint.split(" accepts").next().unwrap_or(hint).split(" after").next().unwrap_or(hint).to_owned()];
     }
     quoted.collect()
+}
+
+/// Under `--output json` an error is the last line of stderr, whatever was said before it.
+fn error_of(arguments: &[&str]) -> (i32, Value) {
+    let ran = gpuplan(&[arguments, &["--output", "json"]].concat());
+    let last = ran.stderr.lines().last().unwrap_or_else(|| panic!("{arguments:?} says nothing"));
+    let document: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+    (ran.code, document["error"].clone())
+}
+
+#[test]
+fn errors_are_json_where_json_was_asked_for() {
+    let lora = ["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "1B"];
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["plan"], 2, "usage"),
+        (&["fly"], 2, "usage"),
+        (&["plan", "--modell", "x"], 2, "usage"),
+        (&[&lora[..], &["--gpus", "H10:8"]].concat(), 2, "usage"),
+        (&["plan", "examples/llama-7b-pretrain.toml", "--deadline", "2h"], 3, "no-plan-fits"),
+        (&["plan", "examples/llama-7b-pretrain.toml", "--budget", "500"], 4, "over-budget"),
+    ];
+    for (arguments, code, kind) in cases {
+        let (ended, error) = error_of(arguments);
+        assert_eq!((ended, error["kind"].as_str()), (code, Some(kind)), "{arguments:?}: {error}");
+        assert!(error["message"].as_str().is_some_and(|message| !message.starts_with("error")), "{error}");
+        assert!(error["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{error}");
+    }
+    let (_, misspelled) = error_of(&["plan", "--modell", "x"]);
+    assert!(misspelled["hint"].as_str().unwrap().contains("--model"), "{misspelled}");
+}
+
+#[test]
+fn set_reaches_every_key_of_the_workload_file() {
+    let steps = |set: &[&str]| {
+        let ran = gpuplan(&[&["plan", "examples/llama-3.1-8b-lora.toml", "--output", "json"], set].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.json()["workload"]["file"]["training"].clone()
+    };
+    let set = steps(&["--set", "training.lora.dropout=0.1", "--set", "training.sequence_length=512"]);
+    assert_eq!((&set["lora"]["dropout"], &set["sequence_length"]), (&true.into(), &"512".into()));
+    let (code, error) = error_of(&["plan", "examples/llama-3.1-8b-lora.toml", "--set", "training.precison=bf16"]);
+    assert_eq!(code, 2);
+    assert!(error["message"].as_str().unwrap().contains("did you mean `precision`?"), "{error}");
 }

@@ -248,9 +248,7 @@ fn what_is_no_plan_is_refused() {
         ran
     };
     assert!(
-        refused(&["nowhere.toml"])
-            .stderr
-            .contains("there is no file nowhere.toml, and no run is called `nowhere.toml`")
+        refused(&["nowhere.toml"]).stderr.contains("there is no file nowhere.toml, and there is no run `nowhere.toml`")
     );
     assert!(refused(&[PLAN, "--spot"]).stderr.contains("flags of a question do not change"));
     assert!(refused(&[PLAN, "--plan", "x"]).stderr.contains("no plan in it has the id `x`"));

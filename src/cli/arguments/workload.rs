@@ -1,0 +1,186 @@
+//! The workload on the command line: a file, and single keys of it that are laid over it.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
+
+const HEADING: &str = "Workload (each replaces the file's own value)";
+
+/// A workload as a file, as flags, or as a file with flags laid over it.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = HEADING)]
+pub struct WorkloadArguments {
+    /// Read the workload from this file (TOML), or ask the question of this plan (JSON) again
+    pub file: Option<PathBuf>,
+    /// Take one `[[phase]]` of the file as a workload of its own
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub phase: Option<String>,
+    #[command(flatten)]
+    pub flags: WorkloadFlags,
+    /// Set any key of the workload file, such as training.dropout=0.1 (repeat for several)
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+impl WorkloadArguments {
+    /// A file, or at least one key.
+    pub fn is_given(&self) -> bool {
+        self.file.is_some() || self.assignments().next().is_some()
+    }
+
+    /// Keys that were stated here, as `section.key=value`; `--set` wins over a flag.
+    pub fn assignments(&self) -> impl Iterator<Item = String> {
+        let flags = self.flags.0.iter().map(|(key, value)| format!("{key}={value}"));
+        flags.chain(self.set.iter().cloned())
+    }
+}
+
+/// Values of the flags below, by the key of the workload file that each sets.
+#[derive(Clone, Debug, Default)]
+pub struct WorkloadFlags(Vec<(&'static str, String)>);
+
+impl WorkloadFlags {
+    /// What a flag says of this key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(stated, _)| *stated == key).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A flag, the key of the workload file that it sets, the name of its value (empty for a switch), and its help.
+type Flag = (&'static str, &'static str, &'static str, &'static str);
+
+/// Keys that people set often. Every other key is reached by `--set`.
+const FLAGS: [Flag; 31] = [
+    ("model", "model.preset", "MODEL", "Take this named model, such as llama-3.1-8b (see `gpuplan catalog models`)"),
+    ("config", "model.config", "FILE", "Read the model from this Hugging Face config.json"),
+    ("index", "model.index", "FILE", "Read the exact size from the model.safetensors.index.json beside the config"),
+    ("task", "training.task", "TASK", "Choose the task: pretrain, full-fine-tune, lora, qlora or train"),
+    ("tokens", "training.tokens", "TOKENS", "Train on this many tokens, such as 300B"),
+    ("samples", "training.samples", "SAMPLES", "Train on this many samples (sequences, images)"),
+    ("epochs", "training.epochs", "EPOCHS", "Pass over the data set this many times"),
+    ("steps", "training.steps", "STEPS", "Run this many optimizer steps"),
+    ("sequence-length", "training.sequence_length", "N", "Set the tokens of a sequence, or the side of an image"),
+    ("global-batch", "training.global_batch", "N", "Set the sequences of an optimizer step"),
+    ("global-batch-tokens", "training.global_batch_tokens", "N", "Set the tokens of an optimizer step, such as 4M"),
+    ("micro-batch", "training.micro_batch", "N", "Set the sequences that one GPU takes in one pass"),
+    (
+        "precision",
+        "training.precision",
+        "PRECISION",
+        "Choose the precision: fp32, tf32, fp16, amp-fp16, bf16, pure-bf16, fp8, mxfp8 or nvfp4",
+    ),
+    (
+        "optimizer",
+        "training.optimizer",
+        "OPTIMIZER",
+        "Choose the optimizer: adamw, adamw-bf16, adamw-8bit, adamw-paged, lamb, sgd ...",
+    ),
+    (
+        "framework",
+        "training.framework",
+        "FRAMEWORK",
+        "Choose the framework: fsdp, megatron, hf-trainer, litgpt, torchtune, pytorch-eager ...",
+    ),
+    ("recompute", "training.recompute", "RECOMPUTE", "Recompute activations: none, selective, full or offload"),
+    ("attention", "training.attention", "ATTENTION", "Choose the attention kernels: flash or eager"),
+    ("compile", "training.compile", "", "Compile the model"),
+    ("grad-accumulation", "training.grad_accumulation", "N", "Accumulate gradients over this many passes a step"),
+    ("base-weights", "training.base_weights", "FORMAT", "Store a frozen base as nf4, nf4-dq, int8 or int4"),
+    ("loss", "training.loss", "LOSS", "Choose the loss: fp32, bf16-chunked, chunked, compiled or hf-upcast"),
+    ("offload", "training.offload", "OFFLOAD", "Keep parameters or activations on the host"),
+    ("lora-rank", "training.lora.rank", "N", "Set the rank of the adapters"),
+    ("lora-targets", "training.lora.targets", "LIST", "Choose the matrices with adapters: q,v or all-linear"),
+    ("data-size", "data.size", "SIZE", "State the size of the data set, such as 1.2TB"),
+    ("data-place", "data.place", "PLACE", "State where the data is stored: cloud/region"),
+    ("data-samples", "data.samples", "N", "State the number of samples in the data set"),
+    ("data-kind", "data.kind", "KIND", "State what samples are: jpeg, webp, raw, text, tokens, audio or video"),
+    (
+        "cpu-seconds-per-sample",
+        "data.cpu_seconds_per_sample",
+        "SECONDS",
+        "State the host CPU time to load and decode one sample",
+    ),
+    ("checkpoint-size", "checkpoint.size", "SIZE", "State the size of a checkpoint, such as 110GB"),
+    ("checkpoint-interval", "checkpoint.interval", "TIME", "Save a checkpoint this often, such as 30m, or choose"),
+];
+
+/// Flags that say the same thing in different ways.
+const ALTERNATIVES: [(&str, &[&str]); 3] = [
+    ("named model or configuration", &["model", "config"]),
+    ("amount of training", &["tokens", "samples", "epochs", "steps"]),
+    ("size of a step", &["global-batch", "global-batch-tokens"]),
+];
+
+fn argument((name, _, value, help): &Flag) -> Arg {
+    let argument = Arg::new(*name).long(*name).help(*help).help_heading(HEADING);
+    match *value {
+        "" => argument.action(ArgAction::SetTrue),
+        "LIST" => argument.value_name("LIST").action(ArgAction::Append),
+        "MODEL" => argument.value_name("MODEL").short('m'),
+        value => argument.value_name(value),
+    }
+}
+
+impl Args for WorkloadFlags {
+    fn augment_args(command: Command) -> Command {
+        let groups = ALTERNATIVES.iter().map(|(name, flags)| ArgGroup::new(*name).args(*flags));
+        command.args(FLAGS.iter().map(argument)).groups(groups)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for WorkloadFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let value = |(name, _, value, _): &Flag| match *value {
+            "" => matches.get_flag(name).then(|| "true".to_owned()),
+            _ => Some(matches.get_many::<String>(name)?.cloned().collect::<Vec<_>>().join(",")),
+        };
+        Ok(Self(FLAGS.iter().filter_map(|flag| Some((flag.1, value(flag)?))).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        workload: WorkloadArguments,
+    }
+
+    fn stated(line: &str) -> Result<Vec<String>, clap::Error> {
+        let program = Program::try_parse_from(format!("program {line}").trim().split(' '))?;
+        Ok(program.workload.assignments().collect())
+    }
+
+    #[test]
+    fn a_flag_and_set_state_keys_of_the_workload_file() {
+        let line = "-m gpt-2 --tokens 10M --compile --lora-targets q,v --lora-targets o --set training.dropout=0.1";
+        let expected = [
+            "model.preset=gpt-2",
+            "training.tokens=10M",
+            "training.compile=true",
+            "training.lora.targets=q,v,o",
+            "training.dropout=0.1",
+        ];
+        assert_eq!(stated(line).unwrap(), expected);
+        assert_eq!(stated("").unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn flags_that_contradict_each_other_are_refused() {
+        for line in ["--tokens 1B --steps 10", "--model gpt-2 --config config.json", "--set"] {
+            assert!(stated(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Commands about money: budgets, costs, bills, differences and reports.
+
+pub mod bill_import;
+pub mod budget;
+pub mod costs;
+pub mod diff;
+pub mod entries;
+pub mod gather;
+pub mod report;
+pub mod run_page;

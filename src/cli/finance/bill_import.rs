@@ -1,0 +1,188 @@
+//! `costs import`: reads the bill of a cloud, keeps it in the ledger, and compares it with what was charged here.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::panic;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use flate2::read::MultiGzDecoder;
+
+use crate::arguments::global::OutputFormat;
+use crate::finance::entries::{enter, sum_up};
+use crate::finance::gather::from_journal;
+use crate::runs::ledger::{ledger_error, open_ledger};
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::progress::with_progress;
+use gpuplan_budget::bill::compare::compare;
+use gpuplan_budget::bill::sums::Sums;
+use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
+use gpuplan_budget::spent::{Asked, Line};
+use gpuplan_budget::{Charge, Ledger};
+use gpuplan_report::bill as report;
+use gpuplan_runstore::store::Hash;
+
+/// Read at once from a file.
+const BUFFER: usize = 1 << 20;
+
+/// Letters of the hash of an import.
+const HASH: usize = 16;
+
+/// Beginning of a file of gzip (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: gpuplan costs import cur-00001.snappy.parquet cur-00002.snappy.parquet")]
+pub struct ImportArguments {
+    /// Read this export of a bill, all its parts at once: CSV or JSON lines, plain or gzip, or Parquet
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Name the format of the export: cur, focus, google or azure [default: recognized by its columns]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
+pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let format = arguments.format.as_deref().map(format).transpose()?;
+    let (sums, hash, formats) =
+        with_progress(&session.printer, || "reading the bill".to_owned(), || read_all(&arguments.files, format))?;
+    // What was charged is known as well as can be before the two are compared.
+    let gathered = from_journal(session)?;
+    for note in &gathered.notes {
+        session.printer.note(note);
+    }
+    let mut ledger = open_ledger(session)?;
+    let entering = enter(&gathered, &mut ledger, session.now)?;
+    let known: BTreeSet<String> =
+        ledger.runs().map_err(|error| ledger_error(&error))?.into_values().map(|run| run.run).collect();
+    let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
+    let bills = sums.bills(&hash, &format!("{} {}", formats.join("+"), names.join(" ")), &known);
+    let is_new = keep(&bills, &mut ledger, session)?;
+    let charged = charged(&ledger, entering.open, &bills)?;
+    let differences = compare(&bills, &charged);
+    let read = report::Read { lines: sums.lines, ours: sums.ours, bills: &bills, differences: &differences, is_new };
+    match session.output {
+        OutputFormat::Json => session.printer.data(&report::json(&read)),
+        OutputFormat::Csv => session.printer.data(&report::csv(&read)),
+        OutputFormat::Table if differences.is_empty() => {
+            session.printer.note(&format!("{} lines read, none with the tag `gpuplan:run`", sums.lines));
+            session.printer.note("hint: on AWS the tag is activated under Billing > Cost allocation tags, and is then in exports a day later");
+            Ok(Exit::Done)
+        }
+        OutputFormat::Table => session.printer.data(&report::text(&read, session.width)),
+    }
+}
+
+fn format(text: &str) -> Result<Format, Diagnostic> {
+    Format::parse(text).ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, format!("`{text}` is not a known export format; try cur, focus, google or azure"))
+            .hint("gpuplan costs import FILE --format cur")
+    })
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+/// True if any of it was not imported before.
+fn keep(bills: &[ImportedBill], ledger: &mut Ledger, session: &Session) -> Result<bool, Diagnostic> {
+    let mut is_new = false;
+    for bill in bills {
+        is_new |= ledger.import(bill, session.now).map_err(|error| ledger_error(&error))?;
+    }
+    Ok(is_new)
+}
+
+/// Sums of all files, their hash and their formats.
+fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, Vec<&'static str>), Diagnostic> {
+    let (mut sums, mut hash, mut formats) = (Sums::default(), Hash::default(), Vec::new());
+    for path in files {
+        let unreadable = |error: &io::Error| Diagnostic::file(path, error);
+        let file = File::open(path).map_err(|error| unreadable(&error))?;
+        if path.is_dir() {
+            return Err(Diagnostic::new(Exit::Usage, format!("{} is a folder", path.display()))
+                .hint("gpuplan costs import FILE FILE"));
+        }
+        let mut bytes = BufReader::with_capacity(BUFFER, Hashing { file, hash: &mut hash });
+        let beginning = bytes.fill_buf().map_err(|error| unreadable(&error))?;
+        let (is_packed, is_columnar) = (beginning.starts_with(&GZIP), is_columnar(beginning));
+        let format = if is_columnar {
+            io::copy(&mut bytes, &mut io::sink()).map_err(|error| unreadable(&error))?;
+            let file = File::open(path).map_err(|error| unreadable(&error))?;
+            quietly(|| columnar::read(&name(path), format, file, &mut sums))
+        } else {
+            let unpacked: Box<dyn BufRead + '_> = if is_packed {
+                Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes)))
+            } else {
+                Box::new(bytes)
+            };
+            read(&name(path), format, unpacked, &mut sums)
+        };
+        let format = format.map_err(|error| refused(&error))?;
+        if !formats.contains(&format.name()) {
+            formats.push(format.name());
+        }
+    }
+    let digest = hash.hex();
+    Ok((sums, digest[..HASH].to_owned(), formats))
+}
+
+/// Without the message of a panic that is caught and reported as an error.
+fn quietly<T>(read: impl FnOnce() -> T) -> T {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let done = read();
+    panic::set_hook(usual);
+    done
+}
+
+fn refused(error: &BillError) -> Diagnostic {
+    let diagnostic = Diagnostic::new(Exit::Usage, error.to_string());
+    match error {
+        BillError::Unknown { .. } => diagnostic.hint("gpuplan costs import FILE --format cur"),
+        BillError::Missing { column, .. } => {
+            diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept"))
+        }
+        BillError::Cell { .. } | BillError::Place { .. } | BillError::TooLarge { .. } => {
+            diagnostic.hint("nothing of it was kept")
+        }
+    }
+}
+
+/// What was charged here in the months of the bills: entered, and what grows still.
+fn charged(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill]) -> Result<Vec<Charge>, Diagnostic> {
+    let months: BTreeSet<&str> = bills.iter().map(|bill| bill.month.as_str()).collect();
+    let mut charged = Vec::new();
+    for month in months {
+        let (since, until) = month_of(month)
+            .ok_or_else(|| Diagnostic::new(Exit::Unexpected, format!("`{month}` is not a valid month; try 2026-10")))?;
+        let asked = Asked { since: Some(since), until: Some(until), ..Asked::default() };
+        let lines = sum_up(ledger, open.clone(), &asked)?.lines;
+        charged.extend(lines.into_iter().filter(|line: &Line| !line.of_bill).map(|line| line.charge));
+    }
+    Ok(charged)
+}
+
+/// Its first moment and that of the next.
+fn month_of(month: &str) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
+    let first: jiff::civil::Date = format!("{month}-01").parse().ok()?;
+    let next = first.checked_add(jiff::Span::new().months(1)).ok()?;
+    let of = |day: jiff::civil::Date| day.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|midnight| midnight.timestamp());
+    Some((of(first)?, of(next)?))
+}
+
+/// Bytes as they are read, and their hash.
+struct Hashing<'a> {
+    file: File,
+    hash: &'a mut Hash,
+}
+
+impl Read for Hashing<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.file.read(into)?;
+        self.hash.update(&into[..length]);
+        Ok(length)
+    }
+}

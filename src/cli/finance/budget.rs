@@ -1,0 +1,203 @@
+//! `budget`: plans every workload of a portfolio once, then prints what all of it costs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::arguments::global::OutputFormat;
+use crate::arguments::measured::MeasuredArguments;
+use crate::arguments::prices::PriceArguments;
+use crate::arguments::workload::WorkloadArguments;
+use crate::question::answer::{compute, context, nothing_fits};
+use crate::question::measurements::Measurements;
+use crate::question::workload;
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_budget::portfolio::calendar::Month;
+use gpuplan_budget::portfolio::planned::{Inputs, Once, PlanDocument, PlannedError};
+use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, What};
+use gpuplan_budget::{Budget, Charge, budget, charges};
+use gpuplan_report::focus::{FocusVersion, write};
+use gpuplan_report::{budget_json, budget_text};
+use gpuplan_runstore::sha256;
+use gpuplan_workload::file::{LimitsSection, WorkloadFile};
+
+/// Clouds that answered for one workload of a portfolio are not asked again for the next.
+const ASKED_LATELY: &str = "1h";
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: gpuplan budget examples/portfolio.toml --output markdown")]
+pub struct BudgetArguments {
+    /// Read this portfolio (TOML) of runs, phases, repeats, teams, months and commitments; or a single workload (TOML) or plan (JSON)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub prices: PriceArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
+    /// Show at most this many rows of each table
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub max_results: usize,
+    /// Print the lines as forecast rows of FOCUS 1.2, 1.3 or 1.4 (CSV)
+    #[arg(long, value_name = "VERSION")]
+    pub focus: Option<FocusVersion>,
+}
+
+pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let answer = answer(arguments, session)?;
+    if let Some(version) = arguments.focus {
+        return session.printer.data(&focus(version, &charges(&answer))?);
+    }
+    match session.output {
+        OutputFormat::Json => session.printer.data(&budget_json::json(&answer)),
+        OutputFormat::Csv => session.printer.data(&budget_json::csv(&answer)),
+        OutputFormat::Table if session.markdown => {
+            session.printer.data(&budget_text::markdown(&answer, arguments.max_results))
+        }
+        OutputFormat::Table => session.printer.data(&budget_text::text(&answer, session.width, arguments.max_results)),
+    }
+}
+
+/// Charges as the file that finance loads.
+pub fn focus(version: FocusVersion, charges: &[Charge]) -> Result<String, Diagnostic> {
+    write(version, charges).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
+}
+
+/// The budget of a portfolio, as every output has it.
+pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, Diagnostic> {
+    let text = fs::read_to_string(&arguments.file).map_err(|error| Diagnostic::file(&arguments.file, &error))?;
+    let portfolio = portfolio(&arguments.file, &text, session)?;
+    let catalogs = session.catalogs()?;
+    if let Some(headline) = session.warn_about_age(&catalogs.market) {
+        session.printer.warning(&headline);
+    }
+    let (catalog_sha256, offers_sha256) = session.catalog_sha256(&catalogs)?;
+    let policy = session.policy(arguments.prices.policy.as_deref(), &catalogs.hardware)?;
+    let measured = Measurements::find(&arguments.measured, session)?;
+    let inputs = Inputs {
+        catalog_sha256,
+        offers_sha256,
+        constants_version: gpuplan_estimate::constants::Fitted::embedded().version.clone(),
+        measured_sha256: measured.sha256(),
+        own_runs: measured.own_runs(&session.printer).map(|own| own.runs().to_vec()).unwrap_or_default(),
+        policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),
+        seed: session.seed,
+    };
+    let mut planner = Planner { arguments, session, documents: BTreeMap::new() };
+    let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<Once>, _>>()?;
+    budget(&portfolio, &once, inputs, session.now, session.seed).map_err(|error| refused(&arguments.file, error))
+}
+
+/// A portfolio, or a single workload (it has `[model]`) or plan (JSON) in the month of today.
+fn portfolio(path: &Path, text: &str, session: &Session) -> Result<Portfolio, Diagnostic> {
+    let is_plan = text.trim_start().starts_with('{');
+    let is_workload = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("model"));
+    if !is_plan && !is_workload {
+        return Portfolio::read(text).map_err(|error| refused(path, error));
+    }
+    let part = |part: Option<&OsStr>| part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let (file, name) = (part(path.file_name()), part(path.file_stem()));
+    let what = if is_plan {
+        What::Plan { path: file, id: None }
+    } else {
+        What::Workload { path: file, limits: Box::default() }
+    };
+    Ok(Portfolio::of_one(&name, what, Month::of(session.now)))
+}
+
+fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
+    let diagnostic = Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()));
+    match error {
+        PortfolioError::Invalid { hint, .. } => diagnostic.hint(hint),
+        PortfolioError::Syntax(_) => diagnostic.hint("examples/portfolio.toml shows every key"),
+    }
+}
+
+/// Answers each question once, however many phases ask it.
+struct Planner<'a> {
+    arguments: &'a BudgetArguments,
+    session: &'a Session,
+    /// By the question.
+    documents: BTreeMap<String, PlanDocument>,
+}
+
+impl Planner<'_> {
+    fn once(&mut self, phase: &Phase) -> Result<Once, Diagnostic> {
+        let at = |mut diagnostic: Diagnostic| {
+            diagnostic.message = format!(
+                "{} line {}, `{}`: {}",
+                self.arguments.file.display(),
+                phase.line,
+                phase.path(),
+                diagnostic.message
+            );
+            diagnostic
+        };
+        let (key, id) = match &phase.what {
+            What::Rate(rate) => {
+                let beyond = || {
+                    Diagnostic::new(Exit::Usage, "its cost is beyond counting")
+                        .hint("check `usd_per_hour`, `nodes` and `hours`")
+                };
+                return Once::of_rate(rate).ok_or_else(|| at(beyond()));
+            }
+            What::Workload { path, limits } => (format!("{path} {}", serde_json::json!(limits)), None),
+            What::Plan { path, id } => (path.clone(), id.as_deref()),
+        };
+        if !self.documents.contains_key(&key) {
+            let document = match &phase.what {
+                What::Workload { path, limits } => self.planned(path, limits).map_err(at)?,
+                What::Plan { path, .. } => self.recorded(path).map_err(at)?,
+                What::Rate(_) => Value::Null,
+            };
+            let read = PlanDocument::read(&document).map_err(|error| at(no_plan(&error)))?;
+            self.documents.insert(key.clone(), read);
+        }
+        let document = self.documents.get(&key).ok_or_else(|| at(no_plan(&PlannedError::Nothing)))?;
+        Once::of_plan(document, id, &key).map_err(|error| at(no_plan(&error)))
+    }
+
+    fn beside(&self, path: &str) -> PathBuf {
+        self.arguments.file.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// As `plan --output json` answers it.
+    fn planned(&self, path: &str, limits: &LimitsSection) -> Result<Value, Diagnostic> {
+        let arguments = WorkloadArguments { file: Some(self.beside(path)), ..WorkloadArguments::default() };
+        let file =
+            workload::read(&arguments)?.overlay(WorkloadFile { limits: limits.clone(), ..WorkloadFile::default() });
+        let given = &self.arguments.prices;
+        let max_age = if self.documents.is_empty() || !given.live {
+            given.max_age.clone()
+        } else {
+            Some(ASKED_LATELY.to_owned())
+        };
+        let prices = PriceArguments {
+            live: given.live,
+            max_age,
+            accept_stale_prices: given.accept_stale_prices,
+            capacity: given.capacity.clone(),
+            policy: given.policy.clone(),
+        };
+        let answered = compute(&file, &prices, &self.arguments.measured, self.session)?;
+        if answered.set.recommendation.is_none() {
+            return Err(nothing_fits(&answered.set));
+        }
+        Ok(gpuplan_plan::document::PlanDocument::new(&answered.set, &context(&answered, &file, self.session)?)
+            .to_value())
+    }
+
+    fn recorded(&self, path: &str) -> Result<Value, Diagnostic> {
+        let path = self.beside(path);
+        let text = fs::read_to_string(&path).map_err(|error| Diagnostic::file(&path, &error))?;
+        serde_json::from_str(&text).map_err(|error| no_plan(&PlannedError::NoPlan(error.to_string())))
+    }
+}
+
+fn no_plan(error: &PlannedError) -> Diagnostic {
+    Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan plan FILE --output json >plan.json")
+}

@@ -1,0 +1,141 @@
+//! `costs`: what runs have cost, from their stores and the ledger, and what the clouds' bills say of it.
+
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use crate::arguments::global::OutputFormat;
+use crate::finance::bill_import::{self, ImportArguments};
+use crate::finance::budget::focus;
+use crate::finance::entries::{differ, enter, sum_up};
+use crate::finance::gather::{from_journal, from_store};
+use crate::runs::ledger::open_ledger;
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::printer::Printer;
+use crate::session::progress::with_progress;
+use gpuplan_budget::Charge;
+use gpuplan_budget::spent::{Asked, By, Line, Spent};
+use gpuplan_report::costs::{self as report, Shown};
+use gpuplan_report::focus::FocusVersion;
+
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example: gpuplan costs --store s3://bucket/prefix --by team --since 2026-10-01 --until 2026-11-01"
+)]
+pub struct CostsArguments {
+    #[command(subcommand)]
+    pub what: Option<CostsCommand>,
+    /// Show only the runs of this store (repeat for several) [default: those launched from this machine, and all in the ledger]
+    #[arg(long = "store", value_name = "URI")]
+    pub stores: Vec<String>,
+    /// Add up by run, team, day or tag:NAME
+    #[arg(long, value_name = "WHAT", default_value = "run")]
+    pub by: String,
+    /// Count money spent from then on: 2026-10-01, 2026-10-01T06:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Count money spent before then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Show only this cloud (repeat for several); `fake` shows rehearsals
+    #[arg(long = "cloud", value_name = "CLOUD")]
+    pub clouds: Vec<String>,
+    /// Print every closed charge as a row of FOCUS 1.2, 1.3 or 1.4 (CSV)
+    #[arg(long, value_name = "VERSION")]
+    pub focus: Option<FocusVersion>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CostsCommand {
+    /// Import a cloud's bill and compare it with the charges of your runs
+    Import(ImportArguments),
+}
+
+pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    if let Some(CostsCommand::Import(arguments)) = &arguments.what {
+        return bill_import::run(arguments, session);
+    }
+    let by = By::parse(&arguments.by).ok_or_else(|| {
+        Diagnostic::new(
+            Exit::Usage,
+            format!("`{}` is not a valid value of --by; try run, team, day or tag:NAME", arguments.by),
+        )
+        .hint("gpuplan costs --by team")
+    })?;
+    let mut asked = Asked {
+        since: time("--since", arguments.since.as_deref())?,
+        until: time("--until", arguments.until.as_deref())?,
+        ..Asked::default()
+    };
+    if let Some((since, until)) = asked.since.zip(asked.until).filter(|(since, until)| since >= until) {
+        return Err(Diagnostic::new(Exit::Usage, format!("--since {since} is not before --until {until}"))
+            .hint("gpuplan costs --since 2026-10-01 --until 2026-11-01"));
+    }
+    asked.clouds.clone_from(&arguments.clouds);
+    let gathered = with_progress(
+        &session.printer,
+        || "reading the stores of the runs".to_owned(),
+        || {
+            if arguments.stores.is_empty() { from_journal(session) } else { from_store(&arguments.stores, session) }
+        },
+    )?;
+    let mut ledger = open_ledger(session)?;
+    let entered = enter(&gathered, &mut ledger, session.now)?;
+    if !arguments.stores.is_empty() {
+        asked.runs = Some(gathered.runs.iter().map(|run| run.known.key.clone()).collect());
+    }
+    let spent = sum_up(&ledger, entered.open, &asked)?;
+    let shown = Shown { spent: &spent, by: &by, asked: &asked, stores: &arguments.stores, now: session.now };
+    for note in &gathered.notes {
+        session.printer.note(note);
+    }
+    if spent.rehearsals > 0 {
+        session.printer.note(&format!(
+            "{} runs rehearsed on the fake cloud and cost nothing; `gpuplan costs --cloud fake` shows them",
+            spent.rehearsals
+        ));
+    }
+    match (arguments.focus, session.output) {
+        (Some(version), _) => session.printer.data(&rows(version, &spent, &session.printer)?)?,
+        (None, OutputFormat::Json) => session.printer.data(&report::json(&shown))?,
+        (None, OutputFormat::Csv) => session.printer.data(&report::csv(&shown))?,
+        (None, OutputFormat::Table) if spent.lines.is_empty() => {
+            session.printer.note("no spending is known");
+            session.printer.note("hint: `gpuplan costs --store URI` reads the runs of a store");
+            Exit::Done
+        }
+        (None, OutputFormat::Table) => session.printer.data(&report::text(&shown, session.width))?,
+    };
+    if entered.differing.is_empty() { Ok(Exit::Done) } else { Err(differ(&entered.differing)) }
+}
+
+/// Charges of runs, without those that still grow and without the lines of a bill, which stand beside them.
+fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<String, Diagnostic> {
+    let (open, closed): (Vec<&Line>, Vec<&Line>) =
+        spent.lines.iter().filter(|line| !line.of_bill).partition(|line| line.so_far);
+    if !open.is_empty() {
+        printer.note(&format!(
+            "{} charges still grow and are left out; they come once their machines have ended",
+            open.len()
+        ));
+    }
+    let closed: Vec<Charge> = closed.into_iter().map(|line| line.charge.clone()).collect();
+    focus(version, &closed)
+}
+
+/// A day, which begins at midnight UTC, or a moment.
+fn time(flag: &str, text: Option<&str>) -> Result<Option<Timestamp>, Diagnostic> {
+    let Some(text) = text else { return Ok(None) };
+    let of_day = |day: Date| day.to_zoned(TimeZone::UTC).map(|midnight| midnight.timestamp());
+    let read = text.parse::<Timestamp>().or_else(|_| text.parse::<Date>().and_then(of_day));
+    read.map(Some).map_err(|_| {
+        Diagnostic::new(
+            Exit::Usage,
+            format!("`{text}` is not a valid time for {flag}; try 2026-10-01 or 2026-10-01T06:00:00Z"),
+        )
+        .hint(format!("gpuplan costs {flag} 2026-10-01"))
+    })
+}

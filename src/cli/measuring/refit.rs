@@ -1,0 +1,151 @@
+//! `accuracy --refit` and `--leave-out`: refits the constants and estimates the error on workloads never seen.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::arguments::global::OutputFormat;
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_accuracy::fit::{Fit, FitRun, fit};
+use gpuplan_accuracy::held_out::{self, HeldOut};
+use gpuplan_accuracy::memory_fit::{self, MemoryRun};
+use gpuplan_accuracy::{Published, Run};
+use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
+use gpuplan_report::{accuracy as report, accuracy_json};
+use gpuplan_units::names::did_you_mean;
+
+/// Fits on every group but one and shows the errors of that one.
+pub fn leave_out(group: &str, session: &Session) -> Result<Exit, Diagnostic> {
+    let (published, hardware, models) = inputs(session)?;
+    let runs = FitRun::all(&published.runs, &hardware, &models);
+    let groups: Vec<&str> = published.runs.iter().map(Run::group).collect();
+    if !groups.contains(&group) {
+        let near = did_you_mean(group, groups.iter().copied()).unwrap_or("llm-foundry");
+        return Err(Diagnostic::new(Exit::Usage, format!("no published group is called `{group}`"))
+            .hint(format!("gpuplan accuracy --refit --leave-out {near}")));
+    }
+    let held = held_out::without(&runs, held_out::by_group, group);
+    let (errors, _) = held_out::errors(&held, held_out::by_group);
+    session.printer.data(&report::errors_without(&errors, session.width))
+}
+
+/// Fits without each GPU that inference was measured on and shows the errors there.
+pub fn inference(session: &Session) -> Result<Exit, Diagnostic> {
+    let (published, hardware, models) = inputs(session)?;
+    let runs = FitRun::all(&published.runs, &hardware, &models);
+    let held = held_out_inference(&runs, &held_out::inference(&runs, held_out::by_gpu));
+    match session.output {
+        OutputFormat::Json => {
+            let json = accuracy_json::held_out_inference(&held);
+            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
+        }
+        OutputFormat::Table | OutputFormat::Csv => session.printer.data(&report::inference(&held, session.width)),
+    }
+}
+
+/// Fits on everything, holds every group out for the bands, and writes the constants file.
+pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result<Exit, Diagnostic> {
+    let (published, hardware, models) = inputs(session)?;
+    let runs = FitRun::all(&published.runs, &hardware, &models);
+    session.printer.note(&format!("fitting {} runs", runs.len()));
+    let all: Vec<&FitRun> = runs.iter().collect();
+    let best = fit(&all);
+    session
+        .printer
+        .note(&format!("{:.2} % after {} iterations; holding every group out", best.error_percent, best.iterations));
+    let by_group = held_out::leave_one_out(&runs, held_out::by_group);
+    session.printer.note("holding every GPU out of the families that are no decoders");
+    let by_gpu = held_out::leave_one_out(&runs, held_out::by_gpu_of_other_families);
+    session.printer.note("holding every GPU out of inference");
+    let inference = held_out::inference(&runs, held_out::by_gpu);
+    if let Some(residuals) = residuals {
+        fs::write(
+            residuals,
+            report::residuals(&[("group", &by_group), ("gpu", &by_gpu), ("inference-gpu", &inference)]),
+        )
+        .map_err(|error| Diagnostic::file(residuals, &error))?;
+    }
+    let fitted = Fitted {
+        held_out_inference: held_out_inference(&runs, &inference),
+        ..fitted(best, &runs, &by_group, &by_gpu, session)
+    };
+    write(path, "time model", "src/estimate/constants.rs", &fitted)?;
+    let memory = memory_fit::refit(&MemoryRun::all(&published.runs, &session.hardware()?, &session.models()?));
+    let memory_path = path.with_file_name("memory_constants.toml");
+    write(&memory_path, "memory model", "src/estimate/memory/constants.rs", &memory)?;
+    session.printer.note(&format!("wrote {} and {}", path.display(), memory_path.display()));
+    session.printer.data(&report::held_out(&fitted, &memory, session.width))
+}
+
+fn inputs(session: &Session) -> Result<(Published, gpuplan_hardware::Hardware, gpuplan_workload::Models), Diagnostic> {
+    let published = Published::embedded().map_err(|error| Diagnostic::unexpected(&error))?;
+    Ok((published, session.hardware()?, session.models()?))
+}
+
+fn fitted(best: Fit, runs: &[FitRun], by_group: &[HeldOut], by_gpu: &[HeldOut], session: &Session) -> Fitted {
+    let in_sample: Vec<HeldOut> = runs
+        .iter()
+        .filter_map(|run| {
+            Some(HeldOut {
+                run,
+                log_error: run.log_error(&best.constants),
+                regime: run.predict(&best.constants)?.regime,
+            })
+        })
+        .collect();
+    let (_, macro_error_percent) = held_out::errors(&in_sample, held_out::by_group);
+    let (groups, held_out_macro_percent) = held_out::errors(by_group, held_out::by_group);
+    let (gpus, _) = held_out::errors(by_gpu, held_out::by_gpu_of_other_families);
+    let record = |errors: Vec<held_out::GroupError>| {
+        errors
+            .into_iter()
+            .map(|one| HeldOutError { name: one.group, runs: one.runs, mape_percent: rounded(one.mape_percent) })
+            .collect()
+    };
+    Fitted {
+        version: format!("{}", session.now.strftime("%Y-%m-%dT%H:%MZ")),
+        runs: best.runs,
+        error_percent: rounded(best.error_percent),
+        macro_error_percent: rounded(macro_error_percent),
+        held_out_macro_percent: rounded(held_out_macro_percent),
+        held_out_gpu_percent: rounded(held_out::mape_percent(by_gpu)),
+        values: best.constants,
+        bands: held_out::bands(by_group),
+        held_out_groups: record(groups),
+        held_out_gpus: record(gpus),
+        held_out_inference: Vec::new(),
+    }
+}
+
+/// Errors by kind of inference and GPU, without the GPU (`held`) and without its family.
+fn held_out_inference(runs: &[FitRun], held: &[HeldOut]) -> Vec<HeldOutInference> {
+    let of = |run: &FitRun| Some((held_out::by_inference(run)?, run.gpu().id.clone()));
+    let joined = |run: &FitRun| of(run).map(|(what, gpu)| format!("{what} {gpu}"));
+    let without_family = held_out::inference(runs, held_out::by_gpu_family);
+    let (by_gpu, by_family) = (held_out::errors(held, joined).0, held_out::errors(&without_family, joined).0);
+    let record = |(gpu, family): (held_out::GroupError, held_out::GroupError)| {
+        let (what, id) = gpu.group.split_once(' ')?;
+        Some(HeldOutInference {
+            what: what.to_owned(),
+            gpu: id.to_owned(),
+            runs: gpu.runs,
+            mape_percent: rounded(gpu.mape_percent),
+            family_mape_percent: rounded(family.mape_percent),
+        })
+    };
+    by_gpu.into_iter().zip(by_family).filter_map(record).collect()
+}
+
+fn rounded(percent: f64) -> f64 {
+    (percent * 100.0).round() / 100.0
+}
+
+fn write(path: &Path, model: &str, names: &str, fitted: &impl Serialize) -> Result<(), Diagnostic> {
+    let text = toml::to_string(fitted).map_err(|error| Diagnostic::unexpected(&error))?;
+    let header = format!(
+        "# Constants of the {model}, written by `gpuplan accuracy --refit`. Names, units and reasons: {names}.\n"
+    );
+    fs::write(path, header + &text).map_err(|error| Diagnostic::file(path, &error))
+}

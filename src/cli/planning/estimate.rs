@@ -1,0 +1,164 @@
+//! `estimate`: one workload on given GPUs in full, or many cases one a line.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+
+use crate::arguments::global::OutputFormat;
+use crate::arguments::measured::MeasuredArguments;
+use crate::arguments::workload::WorkloadArguments;
+use crate::question::gpus::{chip, shape};
+use crate::question::measurements::{self, Measurements};
+use crate::question::workload;
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_estimate::answer::answer;
+use gpuplan_estimate::{Machine, Misfit, Subject};
+use gpuplan_hardware::Gpu;
+use gpuplan_plan::Rejection;
+use gpuplan_plan::training::search::best_setting;
+use gpuplan_report::sentences::{assumption, rejection};
+use gpuplan_report::{estimate as report, format, plan_text};
+use gpuplan_units::Bytes;
+
+#[derive(Debug, Args)]
+pub struct EstimateArguments {
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
+    #[command(flatten)]
+    pub measured: MeasuredArguments,
+    /// Estimate on these GPUs, such as H100:8
+    #[arg(short, long = "gpus", visible_alias = "gpu", value_name = "GPUS")]
+    pub gpus: Option<String>,
+    /// Read cases from this file, one JSON object per line (`-`: standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "gpus"])]
+    pub cases: Option<PathBuf>,
+}
+
+/// Work shorter than this needs no progress bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Most bytes that are read of a file of cases.
+const LARGEST_FILE: u64 = 1 << 30;
+
+pub fn run(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    match &arguments.cases {
+        Some(path) => cases(path, session),
+        None => one(arguments, session),
+    }
+}
+
+/// One answer a line, in the order of the cases.
+fn cases(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
+    if session.output == OutputFormat::Csv {
+        return Err(Diagnostic::new(Exit::Usage, "answers to cases are printed as JSON lines, not as CSV")
+            .hint("gpuplan estimate --cases FILE --output json"));
+    }
+    let text = read(path)?;
+    let (hardware, models) = (session.hardware()?, session.models()?);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let bar = ProgressBar::with_draw_target(Some(lines.len() as u64), ProgressDrawTarget::hidden());
+    let started = std::time::Instant::now();
+    let answers: Vec<String> = lines
+        .par_iter()
+        .map(|line| {
+            let text = serde_json::to_string(&answer(line, &hardware, &models)).expect("an answer has text keys");
+            if bar.is_hidden() && session.printer.stderr_is_terminal() && started.elapsed() > PATIENCE {
+                bar.set_style(ProgressStyle::default_bar());
+                bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+            bar.inc(1);
+            text
+        })
+        .collect();
+    bar.finish_and_clear();
+    let mut out = String::with_capacity(answers.iter().map(|line| line.len() + 1).sum());
+    for line in &answers {
+        out.push_str(line);
+        out.push('\n');
+    }
+    session.printer.data(&out)
+}
+
+fn read(path: &Path) -> Result<String, Diagnostic> {
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().take(LARGEST_FILE).read_to_string(&mut text)
+    } else {
+        fs::File::open(path).and_then(|file| file.take(LARGEST_FILE).read_to_string(&mut text))
+    };
+    read.map_err(|error| Diagnostic::file(path, &error))?;
+    Ok(text)
+}
+
+fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    workload::is_no_service(&arguments.workload, "estimate")?;
+    let hardware = session.hardware()?;
+    let file = workload::read(&arguments.workload)?;
+    let resolved = workload::resolve(&file, &session.models()?)?;
+    let wanted = arguments.gpus.as_deref().or(file.limits.gpus.as_deref());
+    let wanted = wanted.ok_or_else(|| {
+        Diagnostic::new(Exit::Usage, "on which GPUs?").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
+    })?;
+    let (id, count) = chip(wanted, &hardware)?;
+    let gpu = hardware.gpu(id);
+    let (shape, nodes) = shape(id, gpu, count, &hardware)?;
+    let job = &resolved.workload;
+    let global_batch = job.training.global_batch.unwrap_or(1);
+    let measured = Measurements::find(&arguments.measured, session)?;
+    let correction = measurements::correction(&measured, &resolved, &hardware, session)?;
+    let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape)).corrected(&correction);
+    let (outcome, _) = best_setting(&subject, global_batch, nodes);
+    let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
+    match session.output {
+        OutputFormat::Json => {
+            let json = report::json(&subject, &made, &resolved.assumed);
+            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
+        }
+        OutputFormat::Csv => {
+            let mut text = "part,seconds\n".to_owned();
+            for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
+                let _ = writeln!(text, "{name},{seconds}");
+            }
+            session.printer.data(&text)
+        }
+        OutputFormat::Table => {
+            let mut text = format!("{}\n", plan_text::wrap(&plan_text::workload_line(job), session.width, "  "));
+            let _ = writeln!(
+                text,
+                "{}\n",
+                plan_text::wrap(
+                    &format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")),
+                    session.width,
+                    "  "
+                )
+            );
+            let _ = writeln!(
+                text,
+                "{count} x {}: {}, micro batch {}",
+                gpu.name, made.setting.layout, made.setting.micro_batch
+            );
+            let _ = writeln!(
+                text,
+                "step {}, {} of {} a GPU\n",
+                format::step_band(made.step_seconds()),
+                Bytes(made.memory.required),
+                shape.gpu_memory
+            );
+            text.push_str(&report::breakdown(&made, shape.gpu_memory, session.width));
+            session.printer.data(&text)
+        }
+    }
+}
+
+fn no_setting(misfit: Misfit, gpu: &Gpu, count: u32) -> Diagnostic {
+    let why = Rejection::from(misfit);
+    let message = format!("{count} x {}: {}", gpu.name, rejection::sentence(&why));
+    Diagnostic::new(Exit::NoPlanFits, message).hint(rejection::fix(&why))
+}

@@ -1,0 +1,160 @@
+//! `plan` of a workload with phases: each on its own machines, near the data that the one before it leaves, and all of them together.
+
+use crate::arguments::global::OutputFormat;
+use crate::planning::arguments::PlanArguments;
+use crate::planning::processing;
+use crate::question::answer::{Answered, compute_on, context, gathered, nothing_fits, pretty};
+use crate::question::measurements::Measurements;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::{Catalogs, Session};
+use gpuplan_plan::Limits;
+use gpuplan_plan::document::{AnyDocument, PlanDocument, PlanRecord};
+use gpuplan_plan::money::phases::{Taken, Total, shares};
+use gpuplan_report::format;
+use gpuplan_report::phases::{Answer, Whole, document, text};
+use gpuplan_units::Hours;
+use gpuplan_workload::file::{Phase, WorkloadFile};
+
+pub fn run(
+    file: &WorkloadFile,
+    measured: &Measurements,
+    arguments: &PlanArguments,
+    session: &Session,
+) -> Result<Exit, Diagnostic> {
+    let phases = file.phases()?;
+    let (catalogs, whole) = gathered(&file.limits, &arguments.question.prices, session)?;
+    let headline = session.warn_about_age(&catalogs.market);
+    let question = Question { whole, measured, session };
+    let unhurried = vec![None; phases.len()];
+    let (mut answers, catalogs) = question.answers(&phases, &unhurried, catalogs)?;
+    let mut total = Total::of(&taken(&answers));
+    let deadline = question.whole.deadline;
+    // A service runs for its hours, whatever the deadline of what comes before it.
+    let hours: Vec<f64> =
+        answers.iter().map(|answer| if answer.is_service { 0.0 } else { answer.taken.hours.p90 }).collect();
+    if let Some(deadline) = deadline.filter(|deadline| hours.iter().sum::<f64>() > deadline.0) {
+        let shares: Vec<Option<Hours>> =
+            shares(deadline, &hours).into_iter().map(|share| (share.0 > 0.0).then_some(share)).collect();
+        (answers, _) = question.answers(&phases, &shares, catalogs)?;
+        total = Total::of(&taken(&answers));
+    }
+    let whole = Whole { name: file.name.as_deref().unwrap_or("workload"), file, answers: &answers, total, deadline };
+    match session.output {
+        OutputFormat::Json => session.printer.data(&pretty(&document(&whole)))?,
+        OutputFormat::Table => session.printer.data(&text(&whole, headline.as_deref(), session.width))?,
+        OutputFormat::Csv => {
+            return Err(Diagnostic::new(Exit::Usage, "plans of several phases cannot be printed as CSV")
+                .hint(format!("--phase {}", phases[0].name)));
+        }
+    };
+    question.within_budget(&total)
+}
+
+fn taken(answers: &[Answer]) -> Vec<Taken> {
+    answers.iter().map(|answer| answer.taken).collect()
+}
+
+/// What is the same for all phases.
+struct Question<'a> {
+    /// Limits of the whole.
+    whole: Limits,
+    measured: &'a Measurements,
+    session: &'a Session,
+}
+
+impl Question<'_> {
+    /// Each phase by its own limits; deadline and budget that stand above the phases are those of all together.
+    fn answers(
+        &self,
+        phases: &[Phase],
+        deadlines: &[Option<Hours>],
+        mut catalogs: Catalogs,
+    ) -> Result<(Vec<Answer>, Catalogs), Diagnostic> {
+        let mut answers: Vec<Answer> = Vec::new();
+        for (phase, deadline) in phases.iter().zip(deadlines) {
+            let mut file = phase.file.clone();
+            if let Some(before) = answers.last().filter(|before| before.hands_over.is_some() && file.serving.is_empty())
+            {
+                file.data.place.get_or_insert_with(|| before.place.clone());
+            }
+            let answer;
+            (answer, catalogs) = self.answer(phase, &file, *deadline, catalogs)?;
+            answers.push(answer);
+        }
+        Ok((answers, catalogs))
+    }
+
+    fn answer(
+        &self,
+        phase: &Phase,
+        file: &WorkloadFile,
+        deadline: Option<Hours>,
+        catalogs: Catalogs,
+    ) -> Result<(Answer, Catalogs), Diagnostic> {
+        let said = |mut diagnostic: Diagnostic| {
+            diagnostic.message = format!("phase {}: {}", phase.name, diagnostic.message);
+            diagnostic
+        };
+        let mut own = Limits::read(&file.limits, &catalogs.hardware, self.session.now)?;
+        own.offers.accept_stale = self.whole.offers.accept_stale;
+        let limits = Limits {
+            deadline: own.deadline.or(deadline),
+            policy: self.whole.policy.clone(),
+            seed: self.whole.seed,
+            ..own
+        };
+        if file.processing.is_some() {
+            let answer = processing::answer(phase, file, deadline, &limits, &catalogs, self.session).map_err(said)?;
+            return Ok((answer, catalogs));
+        }
+        let answered = compute_on((catalogs, limits), file, self.measured, self.session).map_err(said)?;
+        let answer = self.read(phase, file, deadline, &answered).map_err(said)?;
+        Ok((answer, answered.catalogs))
+    }
+
+    fn read(
+        &self,
+        phase: &Phase,
+        file: &WorkloadFile,
+        deadline: Option<Hours>,
+        answered: &Answered,
+    ) -> Result<Answer, Diagnostic> {
+        let Some(plan) = &answered.set.recommendation else { return Err(nothing_fits(&answered.set)) };
+        let context = context(answered, file, self.session)?;
+        let document = PlanDocument::new(&answered.set, &context);
+        let shown = PlanRecord::new(plan, &context);
+        let machines = shown.machines;
+        Ok(Answer {
+            name: phase.name.clone(),
+            hands_over: phase.hands_over,
+            is_served: answered.resolved.workload.serving.is_some(),
+            is_service: answered.resolved.workload.is_service(),
+            place: format!("{}/{}", machines.cloud, machines.region),
+            machines: format!("{} x {}", machines.nodes, machines.instance_type),
+            chips: format!("{} x {}", plan.gpus(), machines.gpu),
+            terms: machines.purchase.word(),
+            rate: machines.rate_usd_per_hour,
+            seen: format::age(shown.price.observed_at, self.session.now),
+            valid_until: plan.valid_until(&answered.catalogs.market),
+            deadline,
+            taken: Taken { hours: plan.run.hours, cost: plan.cost },
+            remark: None,
+            document: AnyDocument::Gpu(Box::new(document)),
+        })
+    }
+
+    /// After the answer: a total that is likely to cost more than may be spent is no success.
+    fn within_budget(&self, total: &Total) -> Result<Exit, Diagnostic> {
+        match self.whole.budget.filter(|budget| total.cost_usd.p90 > *budget) {
+            None => Ok(Exit::Done),
+            Some(budget) => {
+                let (p90, budget) = (format::usd(total.cost_usd.p90), format::usd(budget));
+                Err(Diagnostic::new(
+                    Exit::OverBudget,
+                    format!("all phases together cost up to {p90} (90 %), above the budget of {budget}"),
+                )
+                .hint("give a phase less to do, or phases limits of their own: [phase.limits]"))
+            }
+        }
+    }
+}

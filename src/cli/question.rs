@@ -1,0 +1,7 @@
+//! From arguments to a question and its answer: workload, live prices, measurements, plans.
+
+pub mod answer;
+pub mod gpus;
+pub mod live;
+pub mod measurements;
+pub mod workload;

@@ -1,0 +1,150 @@
+//! From a workload to its plan set: catalogs, limits and measurements joined, and what to say where nothing fits.
+
+use serde::Serialize;
+
+use crate::arguments::measured::MeasuredArguments;
+use crate::arguments::prices::PriceArguments;
+use crate::question::measurements::{self, Measurements};
+use crate::question::{live, workload};
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::{Catalogs, Session};
+use gpuplan_estimate::Correction;
+use gpuplan_plan::document::Context;
+use gpuplan_plan::training::what_if::price_findings;
+use gpuplan_plan::{Context as Question, Limits, PlanSet, Rejected, Rejection, World};
+use gpuplan_report::sentences::rejection;
+use gpuplan_report::sentences::words::English;
+use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
+
+/// Catalogs, workload and plan set of one question.
+pub struct Answered {
+    pub catalogs: Catalogs,
+    pub resolved: Resolved,
+    /// Those of the file, the flags and policy.toml together.
+    pub limits: Limits,
+    /// What was measured, here or elsewhere.
+    pub correction: Correction,
+    pub measured_sha256: Option<String>,
+    pub set: PlanSet,
+}
+
+/// The whole computation, without a word printed but the age of the prices.
+pub fn compute(
+    file: &WorkloadFile,
+    prices: &PriceArguments,
+    measured: &MeasuredArguments,
+    session: &Session,
+) -> Result<Answered, Diagnostic> {
+    compute_with(file, prices, &Measurements::find(measured, session)?, session)
+}
+
+pub fn compute_with(
+    file: &WorkloadFile,
+    prices: &PriceArguments,
+    measured: &Measurements,
+    session: &Session,
+) -> Result<Answered, Diagnostic> {
+    // What is wrong with the question is told before any cloud is asked.
+    workload::resolve(file, &session.models()?)?;
+    let gathered = gathered(&file.limits, prices, session)?;
+    compute_on(gathered, file, measured, session)
+}
+
+/// The same on catalogs, limits and measurements that are there.
+pub fn compute_on(
+    (catalogs, limits): (Catalogs, Limits),
+    file: &WorkloadFile,
+    measured: &Measurements,
+    session: &Session,
+) -> Result<Answered, Diagnostic> {
+    let mut resolved = workload::resolve(file, &session.models()?)?;
+    resolved.assumed.extend(gpuplan_estimate::feeding::assumed(&resolved.workload));
+    let correction = measurements::correction(measured, &resolved, &catalogs.hardware, session)?;
+    let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
+    let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);
+    if let Some(profile) = measured.profile() {
+        let question = Question { world, workload: &resolved.workload, limits: &limits };
+        set.findings = price_findings(question, set.recommendation.as_ref(), &profile.findings);
+    }
+    Ok(Answered { catalogs, resolved, limits, correction, measured_sha256: measured.sha256(), set })
+}
+
+/// What can be had at which price, and what it must keep to.
+pub fn gathered(
+    section: &LimitsSection,
+    prices: &PriceArguments,
+    session: &Session,
+) -> Result<(Catalogs, Limits), Diagnostic> {
+    let mut catalogs = session.catalogs()?;
+    let mut limits = Limits::read(section, &catalogs.hardware, session.now)?;
+    limits.policy = session.policy(prices.policy.as_deref(), &catalogs.hardware)?;
+    limits.seed = session.seed;
+    limits.offers.accept_stale = prices.accept_stale_prices;
+    if prices.live {
+        let wanted = live::Request {
+            clouds: limits.offers.clouds.clone(),
+            max_age: live::parse_max_age(prices.max_age.as_deref())?,
+            ..live::Request::default()
+        };
+        let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+        answers.warn(&session.printer);
+        catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
+    }
+    catalogs.market = session.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
+    Ok((catalogs, limits))
+}
+
+pub fn context<'a>(
+    answered: &'a Answered,
+    file: &'a WorkloadFile,
+    session: &Session,
+) -> Result<Context<'a>, Diagnostic> {
+    let (catalog_sha256, offers_sha256) = session.catalog_sha256(&answered.catalogs)?;
+    Ok(Context {
+        world: World {
+            hardware: &answered.catalogs.hardware,
+            market: &answered.catalogs.market,
+            correction: &answered.correction,
+        },
+        workload: &answered.resolved.workload,
+        file,
+        assumed: &answered.resolved.assumed,
+        now: session.now,
+        catalog_sha256,
+        offers_sha256,
+        measured_sha256: answered.measured_sha256.clone(),
+        seed: session.seed,
+        words: &English,
+    })
+}
+
+/// A JSON output, indented.
+pub fn pretty(output: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(output).expect("an output has text keys");
+    format!(
+        "{text}
+"
+    )
+}
+
+/// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.
+pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
+    let (exit, message) = if set.only_policy {
+        (Exit::OverBudget, "only policy.toml is in the way: without it there is a plan")
+    } else if set.only_money {
+        (Exit::OverBudget, "only the money limit is in the way: every plan that runs costs more")
+    } else {
+        (Exit::NoPlanFits, "no plan fits")
+    };
+    let mut message = message.to_owned();
+    let by_policy = |rejected: &&Rejected| !set.only_policy || matches!(rejected.why, Rejection::Policy(_));
+    let candidates = if set.only_policy { &set.rejected } else { &set.nearest };
+    for nearest in candidates.iter().filter(by_policy).take(3) {
+        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why)));
+    }
+    let diagnostic = Diagnostic::new(exit, message);
+    match candidates.iter().find(by_policy) {
+        Some(nearest) => diagnostic.hint(rejection::fix(&nearest.why)),
+        None => diagnostic,
+    }
+}

@@ -1,0 +1,274 @@
+//! Asks the clouds for live prices: every source at once, with progress, cached. A source that fails costs only its own prices.
+
+use std::cell::RefCell;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::printer::Printer;
+use gpuplan_clouds::{Sources, ask, sources};
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_market::{
+    About, Answer, BoxFuture, Cache, CacheError, Market, OfferQuery, RiskAnswer, SourceError, SourceNote,
+};
+use gpuplan_units::Hours;
+
+/// What to ask the clouds for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// None: every cloud that can be asked.
+    pub clouds: Vec<CloudId>,
+    /// Earlier prices too.
+    pub history: bool,
+    /// A source that answered less than this ago is not asked again.
+    pub max_age: Option<Hours>,
+}
+
+/// `--max-age`, read.
+pub fn parse_max_age(text: Option<&str>) -> Result<Option<Hours>, Diagnostic> {
+    let read = |text: &str| {
+        Hours::parse(text).map_err(|error| {
+            Diagnostic::new(Exit::Usage, format!("--max-age: {error}"))
+                .hint("write it as `--max-age 30m` or `--max-age 6h`")
+        })
+    };
+    text.map(read).transpose()
+}
+
+/// What one source answered.
+pub struct SourceReport {
+    pub about: About,
+    pub address: String,
+    pub outcome: Outcome,
+}
+
+pub enum Outcome {
+    /// It answered so long ago.
+    Recent(Hours),
+    Answered {
+        rows: usize,
+        notes: Vec<SourceNote>,
+    },
+    Failed(SourceError),
+}
+
+/// What all sources answered.
+#[derive(Default)]
+pub struct Answers {
+    pub sources: Vec<SourceReport>,
+    pub answer: Answer,
+    pub risks: RiskAnswer,
+}
+
+enum Reply {
+    Prices(Answer),
+    Risks(RiskAnswer),
+}
+
+/// One source of either port.
+struct Question<'a> {
+    about: About,
+    address: String,
+    future: BoxFuture<'a, Result<Reply, SourceError>>,
+}
+
+/// Asks every source, and caches the answers where there is a cache.
+pub fn ask_clouds(
+    market: &Market,
+    hardware: &Hardware,
+    session: &Session,
+    wanted: &Request,
+) -> Result<Answers, Diagnostic> {
+    if session.offline {
+        return Err(Diagnostic::new(Exit::Usage, "asking the clouds is forbidden by --offline (or GPUPLAN_OFFLINE)")
+            .hint("`gpuplan prices --offline` shows the prices that are here already"));
+    }
+    let mut cache = session.cache();
+    let clouds = clouds_to_ask(hardware, &session.printer, &wanted.clouds);
+    let queries: Vec<OfferQuery> = clouds
+        .iter()
+        .map(|(cloud, _)| OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) })
+        .collect();
+    let (mut answers, mut questions) = (Answers::default(), Vec::new());
+    for ((_, sources), query) in clouds.iter().zip(&queries) {
+        for question in questions_of(sources, query) {
+            match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.about.id, session, limit)) {
+                Some(age) => answers.sources.push(SourceReport {
+                    about: question.about,
+                    address: question.address,
+                    outcome: Outcome::Recent(age),
+                }),
+                None => questions.push(question),
+            }
+        }
+    }
+    let asked: Vec<_> = questions.iter().map(|question| (question.about, question.address.clone())).collect();
+    for ((about, address), reply) in asked.into_iter().zip(replies(questions, &session.printer)?) {
+        if let Err(error) = keep(cache.as_mut(), about, &reply, hardware, session) {
+            session.printer.warning(&format!("{}: its answer could not be kept: {error}", about.id));
+        }
+        let outcome = answers.add(reply);
+        answers.sources.push(SourceReport { about, address, outcome });
+    }
+    Ok(answers)
+}
+
+fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> Vec<(CloudId, Sources)> {
+    let all = if named.is_empty() { hardware.clouds() } else { named.to_vec() };
+    let mut found = Vec::new();
+    for cloud in all {
+        match sources(&cloud) {
+            Some(sources) => {
+                if let Some(feature) = sources.needs_feature {
+                    printer.warning(&format!(
+                        "{cloud}: this build cannot ask an account; build with the feature `{feature}`"
+                    ));
+                }
+                found.push((cloud, sources));
+            }
+            None if !named.is_empty() => {
+                printer.warning(&format!("{cloud}: gpuplan cannot ask it for prices; those of the snapshot are shown"));
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Question<'a>> {
+    let prices = sources.prices.iter().map(|source| Question {
+        about: source.about(),
+        address: source.address(),
+        future: Box::pin(async move { source.offers(query).await.map(Reply::Prices) }),
+    });
+    let risks = sources.risks.iter().map(|source| Question {
+        about: source.about(),
+        address: source.about().id.to_owned(),
+        future: Box::pin(async move { source.risks(query).await.map(Reply::Risks) }),
+    });
+    prices.chain(risks).collect()
+}
+
+/// Age of a source's last answer, if that is within the limit. Where the cache does not say, nobody knows: it is asked again.
+fn recent(cache: Option<&Cache>, source: &str, session: &Session, limit: Hours) -> Option<Hours> {
+    let answered = cache?.answered_at(source).unwrap_or_else(|error| {
+        session.printer.warning(&format!("{source}: {error}; when it answered last is unknown, so it is asked again"));
+        None
+    })?;
+    let age = Hours(session.now.duration_since(answered).as_secs_f64() / 3600.0);
+    (age.0 >= 0.0 && age <= limit).then_some(age)
+}
+
+/// The replies in the order of the questions, with a bar on a terminal that names who is still silent.
+fn replies(questions: Vec<Question>, printer: &Printer) -> Result<Vec<Result<Reply, SourceError>>, Diagnostic> {
+    let bar = ProgressBar::with_draw_target(Some(questions.len() as u64), ProgressDrawTarget::hidden());
+    if printer.stderr_is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    bar.set_style(
+        ProgressStyle::with_template("{bar:20} {pos}/{len} sources, {elapsed}; waiting for {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let waiting: RefCell<Vec<Option<&str>>> =
+        RefCell::new(questions.iter().map(|question| Some(question.about.id)).collect());
+    let show = || bar.set_message(waiting.borrow().iter().flatten().copied().collect::<Vec<_>>().join(", "));
+    show();
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    let ended = |position: usize| {
+        waiting.borrow_mut()[position] = None;
+        bar.inc(1);
+        show();
+    };
+    let futures = questions.into_iter().map(|question| (question.about.id, question.future)).collect();
+    let replies = ask::all(futures, &ended).map_err(|error| Diagnostic::unexpected(&error));
+    bar.finish_and_clear();
+    replies
+}
+
+/// Puts an answer into the cache, where there is one.
+fn keep(
+    cache: Option<&mut Cache>,
+    about: About,
+    reply: &Result<Reply, SourceError>,
+    hardware: &Hardware,
+    session: &Session,
+) -> Result<(), CacheError> {
+    let (Some(cache), cloud) = (cache, CloudId::new(about.cloud)) else { return Ok(()) };
+    match reply {
+        Err(_) => Ok(()),
+        Ok(Reply::Prices(answer)) => cache.store(about.id, &cloud, answer, hardware, session.now),
+        Ok(Reply::Risks(answer)) => cache.store_risks(about.id, &cloud, answer, hardware, session.now),
+    }
+}
+
+impl Answers {
+    fn add(&mut self, reply: Result<Reply, SourceError>) -> Outcome {
+        match reply {
+            Err(error) => Outcome::Failed(error),
+            Ok(Reply::Prices(answer)) => {
+                let rows = answer.offers.len();
+                self.answer.offers.extend(answer.offers);
+                self.answer.history.extend(answer.history);
+                Outcome::Answered { rows, notes: answer.notes }
+            }
+            Ok(Reply::Risks(answer)) => {
+                let rows = answer.risks.len() + answer.signals.len();
+                self.risks.risks.extend(answer.risks);
+                self.risks.signals.extend(answer.signals);
+                Outcome::Answered { rows, notes: answer.notes }
+            }
+        }
+    }
+
+    /// The market with every answer laid over it.
+    pub fn merge_into(self, market: Market, hardware: &Hardware) -> Market {
+        market.merged(self.answer.offers, hardware).informed(&self.risks.risks, &self.risks.signals)
+    }
+
+    /// Warnings about sources that failed or left something out, one a source.
+    pub fn warn(&self, printer: &Printer) {
+        for source in &self.sources {
+            match &source.outcome {
+                // Most people have an account with one cloud: the others are told by `refresh` and `doctor`.
+                Outcome::Failed(SourceError::MissingCredentials { .. }) | Outcome::Recent(_) => {}
+                Outcome::Failed(error) => {
+                    printer
+                        .warning(&format!("{}: {error}; what was known before stays, with its age", source.about.id));
+                }
+                Outcome::Answered { notes, .. } => match notes.as_slice() {
+                    [] => {}
+                    [note] => printer.warning(&format!("{}: {note}", source.about.id)),
+                    [note, rest @ ..] => {
+                        printer.warning(&format!(
+                            "{}: {note}; and {} more (`gpuplan refresh` lists all)",
+                            source.about.id,
+                            rest.len()
+                        ));
+                    }
+                },
+            }
+        }
+        if !self.sources.is_empty() && self.sources.iter().all(|source| matches!(source.outcome, Outcome::Failed(_))) {
+            printer.warning("no cloud answered: every price is from the cache or the snapshot, with its age; `gpuplan doctor` says why");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Arguments;
+    use clap::Parser;
+
+    #[test]
+    fn the_network_is_not_touched_where_that_is_forbidden() {
+        let session =
+            Session::new(&Arguments::parse_from(["gpuplan", "--offline", "prices", "--live"]).global).unwrap();
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let Err(diagnostic) = ask_clouds(&market, &hardware, &session, &Request::default()) else { panic!("it asked") };
+        assert_eq!(diagnostic.exit, Exit::Usage);
+        assert_eq!(diagnostic.hints.len(), 1);
+    }
+}

@@ -1,0 +1,202 @@
+//! From workload file and flags to a resolved workload: the only place that opens a config.json.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::arguments::limits::LimitsArguments;
+use crate::arguments::workload::WorkloadArguments;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_units::UsdPerHour;
+use gpuplan_workload::file::{DataSection, LimitsSection, ModelSection, Resolved, WorkloadFile};
+use gpuplan_workload::{Model, Models, huggingface, safetensors};
+
+/// The file, with flags laid over it. Paths inside a file are relative to the file.
+pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
+    let flags = stated_keys(arguments)?;
+    let Some(path) = &arguments.file else {
+        if !arguments.is_given() {
+            return Err(Diagnostic::new(Exit::Usage, "no workload given")
+                .hint("gpuplan plan examples/llama-3.1-8b-finetune.toml")
+                .hint("gpuplan plan --model llama-3.1-8b --task lora --tokens 10M"));
+        }
+        return Ok(flags);
+    };
+    let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
+    if text.trim_start().starts_with('{') {
+        let mut file = Recorded::read(path, &text)?.file;
+        if let Some(name) = &arguments.phase {
+            file = file.phase(name)?.file;
+        }
+        return Ok(file.overlay(flags));
+    }
+    let mut file = WorkloadFile::parse(&text).map_err(|error| {
+        let mut diagnostic = Diagnostic::from(error);
+        diagnostic.message = format!("{}: {}", path.display(), diagnostic.message);
+        diagnostic
+    })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    beside(folder, &mut file.model, &mut file.data)?;
+    for phase in &mut file.phase {
+        beside(folder, &mut phase.model, &mut phase.data)?;
+    }
+    if let Some(name) = &arguments.phase {
+        file = file.phase(name)?.file;
+    }
+    Ok(file.overlay(flags))
+}
+
+/// Paths inside a file are relative to it.
+fn beside(folder: &Path, model: &mut ModelSection, data: &mut DataSection) -> Result<(), Diagnostic> {
+    for inner in [&mut model.config, &mut model.index].into_iter().flatten() {
+        *inner = folder.join(&*inner).to_string_lossy().into_owned();
+    }
+    if let Some(location) = data.location.as_mut().filter(|location| !location.contains("://")) {
+        let beside = std::path::absolute(folder.join(&*location)).map_err(|error| Diagnostic::file(folder, &error))?;
+        *location = beside.to_string_lossy().into_owned();
+    }
+    Ok(())
+}
+
+/// A plan as `plan --output json` wrote it: the question, and the answer of then.
+pub struct Recorded {
+    pub file: WorkloadFile,
+    pub id: String,
+    pub rate: UsdPerHour,
+}
+
+impl Recorded {
+    /// `None` for a file that is no JSON.
+    pub fn find(path: Option<&Path>) -> Result<Option<Self>, Diagnostic> {
+        let Some(path) = path else { return Ok(None) };
+        let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
+        if text.trim_start().starts_with('{') { Self::read(path, &text).map(Some) } else { Ok(None) }
+    }
+
+    fn read(path: &Path, text: &str) -> Result<Self, Diagnostic> {
+        let broken = |detail: &str| {
+            Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {detail}", path.display()))
+                .hint("gpuplan plan FILE --output json >plan.json")
+        };
+        let document: Value = serde_json::from_str(text).map_err(|error| broken(&error.to_string()))?;
+        let part = |pointer: &str| {
+            document.pointer(pointer).cloned().ok_or_else(|| broken(&format!("`{pointer}` is missing")))
+        };
+        let (file, id, rate) =
+            (part("/workload/file")?, part("/recommendation/id")?, part("/recommendation/rate_usd_per_hour")?);
+        Ok(Self {
+            file: serde_json::from_value(file).map_err(|error| broken(&error.to_string()))?,
+            id: serde_json::from_value(id).map_err(|error| broken(&error.to_string()))?,
+            rate: serde_json::from_value(rate).map_err(|error| broken(&error.to_string()))?,
+        })
+    }
+}
+
+/// A served model is planned; nothing of this program runs, times or hands on one.
+pub fn is_no_service(arguments: &WorkloadArguments, command: &str) -> Result<(), Diagnostic> {
+    if arguments.file.is_none() || read(arguments)?.serving.is_empty() {
+        return Ok(());
+    }
+    Err(Diagnostic::new(
+        Exit::Usage,
+        format!("this file serves a model, which is planned only: `{command}` takes a training run"),
+    )
+    .hint("gpuplan plan FILE"))
+}
+
+/// Fills every gap; reads the model's own files where they are named.
+pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnostic> {
+    // What can be launched comes first to mind.
+    if let Some(first) = file.phase.iter().find(|phase| phase.processing.is_none()).or(file.phase.first()) {
+        let names: Vec<&str> = file.phase.iter().map(|phase| phase.name.as_str()).collect();
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            format!("this workload has phases ({}), and this is for one of them", names.join(", ")),
+        )
+        .hint(format!("--phase {}", first.name)));
+    }
+    if file.processing.is_some() {
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            "this is work for machines without GPU, which is planned only: nothing here starts, times or hands on such a machine",
+        )
+        .hint("gpuplan plan FILE, with --phase NAME where it is one of several, says which machines to rent")
+        .hint("rent them with the tool of their cloud, and give the phases after it `place` and `size` of what they leave"));
+    }
+    let model = file.model.config.as_deref().map(|path| read_model(path, file.model.index.as_deref())).transpose()?;
+    Ok(file.resolve(models, model)?)
+}
+
+fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
+    let open =
+        |path: &str| File::open(path).map(BufReader::new).map_err(|error| Diagnostic::file(Path::new(path), &error));
+    let name = Path::new(config)
+        .parent()
+        .and_then(Path::file_name)
+        .map_or_else(|| "config.json".to_owned(), |name| name.to_string_lossy().into_owned());
+    let mut model = huggingface::read_config(open(config)?, &name)?;
+    if let Some(index) = index {
+        // Published checkpoints are 16 bit; the exact count is half of the bytes.
+        let counted = safetensors::total_size(open(index)?)?.0 / 2.0;
+        let ratio = counted / model.parameters;
+        if !(0.4..=2.2).contains(&ratio) {
+            return Err(Diagnostic::new(
+                Exit::Usage,
+                format!(
+                    "{index} holds {counted:.3e} parameters at 16 bit, the configuration counts {:.3e}",
+                    model.parameters
+                ),
+            )
+            .hint("check that the index belongs to this config.json"));
+        }
+        // A 32-bit checkpoint has twice the bytes.
+        model.parameters = if ratio > 1.8 { counted / 2.0 } else { counted };
+    }
+    Ok(model)
+}
+
+/// Keys that were stated on the command line, as a file of their own.
+fn stated_keys(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
+    let stated: Vec<String> = arguments.assignments().collect();
+    Ok(WorkloadFile::from_assignments(stated.iter().map(String::as_str))?)
+}
+
+/// The workload with the limits of the command line laid over its own.
+pub fn with_limits(workload: &WorkloadArguments, limits: &LimitsArguments) -> Result<WorkloadFile, Diagnostic> {
+    Ok(read(workload)?.overlay(WorkloadFile { limits: self::limits(limits), ..WorkloadFile::default() }))
+}
+
+/// Limits of the flags alone, to be laid over those of the file.
+pub fn limits(arguments: &LimitsArguments) -> LimitsSection {
+    let mut clouds = arguments.places.clouds.clone();
+    let mut regions = arguments.places.regions.clone();
+    if let Some(place) = &arguments.places.infra {
+        let mut parts = place.splitn(2, '/');
+        clouds.extend(parts.next().map(str::to_owned));
+        regions.extend(parts.next().map(|rest| rest.rsplit('/').next().unwrap_or(rest).to_owned()));
+    }
+    let purchase = if arguments.terms.spot {
+        Some("spot".to_owned())
+    } else if arguments.terms.on_demand {
+        Some("on-demand".to_owned())
+    } else {
+        arguments.terms.purchase.clone()
+    };
+    LimitsSection {
+        deadline: arguments.deadline.clone(),
+        budget: arguments.budget.clone(),
+        confidence: arguments.confidence.clone(),
+        max_price: arguments.max_price.clone(),
+        value_of_time: arguments.value_of_time.clone(),
+        clouds,
+        regions,
+        gpus: (!arguments.gpus.is_empty()).then(|| arguments.gpus.join(";")),
+        objective: arguments.objective.clone(),
+        purchase,
+        max_nodes: arguments.max_nodes,
+        include_suspect: arguments.include_suspect.then_some(true),
+        allow_slow_network: arguments.allow_slow_network.then_some(true),
+    }
+}

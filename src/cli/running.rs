@@ -1,0 +1,11 @@
+//! Commands that start, watch and end runs, and prepare accounts for them.
+
+pub mod access;
+pub mod agent;
+pub mod doctor;
+pub mod engine_jobs;
+pub mod launch;
+pub mod setup;
+pub mod status;
+pub mod stop;
+pub mod terminate;

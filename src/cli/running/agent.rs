@@ -1,0 +1,263 @@
+//! `agent`: wires the checkpoint-resume wrapper to the store, to this machine's notices and to the terminal.
+
+pub mod arguments;
+mod sweep;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use regex_lite::Regex;
+
+use crate::running::agent::arguments::{AgentArguments, CheckpointArguments};
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::printer::Printer;
+use gpuplan_agent::rules::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
+use gpuplan_agent::supervise::settings::{
+    CheckpointSettings, NoticeSettings, ProgramSettings, StallSettings, TeamSettings,
+};
+use gpuplan_agent::supervise::{Fault, Settings, supervise};
+use gpuplan_agent::{Caps, ClaimError, Data, NoticeSource, Notifier, Place, Question, Stream, Talk};
+use gpuplan_clouds::notices;
+use gpuplan_clouds::webhook::Webhook;
+use gpuplan_runstore::history::Keep;
+use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::{HandOff, Run, Store, StoreError};
+use gpuplan_units::money::MoneyError;
+use gpuplan_units::{Usd, UsdPerHour};
+
+impl Talk for Printer {
+    fn say(&self, line: &str) {
+        self.note(&format!("gpuplan: {line}"));
+    }
+
+    fn pass(&self, stream: Stream, bytes: &[u8]) {
+        match stream {
+            Stream::Out => self.pass(bytes, false),
+            Stream::Err => self.pass(bytes, true),
+        }
+    }
+}
+
+/// The program with this one command, written as in the whole program.
+#[derive(Debug, Parser)]
+#[command(name = "gpuplan", version, about = "Run a training command so that no checkpoint is lost")]
+struct Alone {
+    #[command(subcommand)]
+    command: Only,
+}
+
+#[derive(Debug, Subcommand)]
+enum Only {
+    /// Run a training command so that no checkpoint is lost: restore, upload, react to interruption notices, resume
+    Agent(Box<AgentArguments>),
+}
+
+/// Runs the program that has no other command.
+pub fn alone() -> ExitCode {
+    match Alone::try_parse() {
+        Ok(Alone { command: Only::Agent(arguments) }) => run(&arguments, false, &Printer::default()),
+        Err(error) => Printer::default().clap(&error),
+    }
+}
+
+/// Runs the command to its end. The exit code is the command's, or one of the agent's own (docs/agent.md).
+pub fn run(arguments: &AgentArguments, offline: bool, printer: &Printer) -> ExitCode {
+    if arguments.sweeping.carry {
+        return sweep::carried(arguments, printer);
+    }
+    let hand_off = match arguments.hand_off.as_deref().map(read_hand_off).transpose() {
+        Ok(hand_off) => hand_off,
+        Err(diagnostic) => return printer.diagnostic(&diagnostic),
+    };
+    let code = supervised(arguments, hand_off.as_ref(), offline, printer);
+    if let Some(command) =
+        arguments.at_end.as_deref().or(hand_off.as_ref().and_then(|hand_off| hand_off.at_end.as_deref()))
+    {
+        let ended = std::process::Command::new("sh").args(["-c", command]).status();
+        if !ended.is_ok_and(|status| status.success()) {
+            printer.warning("the command of --at-end failed; this machine may go on costing money");
+        }
+    }
+    code
+}
+
+fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool, printer: &Printer) -> ExitCode {
+    let outcome = settings(arguments, hand_off, offline).and_then(|settings| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(|error| Diagnostic::unexpected(&error))?;
+        let outcome = runtime.block_on(supervise(settings, Arc::new(*printer)));
+        // A read that hangs must not hold up the end.
+        runtime.shutdown_background();
+        Ok(outcome)
+    });
+    match outcome {
+        Ok(Ok(outcome)) => ExitCode::from(outcome.code()),
+        Ok(Err(fault)) => {
+            let diagnostic = Diagnostic::new(Exit::Unexpected, fault.to_string());
+            printer.diagnostic(&match fault {
+                Fault::NothingVerifies(_) => diagnostic.hint(
+                    "look at runs/RUN/events in the store; gpuplan agent --restart-from-nothing ... gives them up",
+                ),
+                _ => diagnostic,
+            });
+            ExitCode::from(code_of(&fault))
+        }
+        Err(diagnostic) => printer.diagnostic(&diagnostic),
+    }
+}
+
+/// Where the store is only away, another machine may have more luck.
+fn code_of(fault: &Fault) -> u8 {
+    match fault {
+        Fault::Claim(ClaimError::Alive { .. }) => FENCED,
+        Fault::Staging(error) if error.is_for_now() => INTERRUPTED,
+        Fault::Store(StoreError::Unavailable { .. })
+        | Fault::Claim(ClaimError::Store(StoreError::Unavailable { .. })) => INTERRUPTED,
+        _ => AGENT_FAULT,
+    }
+}
+
+fn read_hand_off(file: &Path) -> Result<HandOff, Diagnostic> {
+    let wrong = |error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, format!("{}: {error}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    HandOff::read(&text).map_err(|error| wrong(&error))
+}
+
+fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool) -> Result<Settings, Diagnostic> {
+    let wrong = |error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, error.to_string());
+    let refuse = |error: String| Diagnostic::new(Exit::Usage, error);
+    let here = std::env::current_dir().map_err(|error| Diagnostic::unexpected(&error))?;
+    let folder_name = || here.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let given = arguments
+        .run
+        .clone()
+        .filter(|name| !name.is_empty())
+        .or_else(|| hand_off.and_then(|hand_off| hand_off.run.clone()));
+    let layout = Layout::new(&given.unwrap_or_else(folder_name));
+    let layout = layout.map_err(|error| wrong(&error).hint("gpuplan agent --store URI --run NAME -- COMMAND"))?;
+    in_reach(&arguments.store, "the store", offline)?;
+    let store = Store::open(&arguments.store).map_err(|error| wrong(&error))?;
+    let caps = caps(arguments, hand_off)?;
+    let carrier = sweep::carrier(arguments, layout.run())?;
+    let notices: Vec<Arc<dyn NoticeSource>> =
+        if offline { Vec::new() } else { notices::sources(&arguments.notice.notices).map_err(refuse)? };
+    let CheckpointArguments { checkpoints, framework, settle, keep_last, keep_every, restart_from_nothing } =
+        &arguments.saving;
+    Ok(Settings {
+        run: Run::new(store, layout),
+        store: arguments.store.clone(),
+        program: ProgramSettings {
+            command: arguments.command.clone(),
+            carrier,
+            signal: arguments.notice.signal,
+            grace: arguments.notice.grace,
+            first_pause: arguments.backoff,
+            keep_output: !arguments.no_logs,
+        },
+        data: data(arguments, &here, offline)?,
+        checkpoints: CheckpointSettings {
+            folder: here.join(checkpoints),
+            framework: *framework,
+            settle: *settle,
+            keep: Keep { last: *keep_last, every: *keep_every },
+            restart_from_nothing: *restart_from_nothing,
+        },
+        team: TeamSettings {
+            rank: rank(arguments, hand_off)?,
+            address: arguments.team.address,
+            heartbeat: arguments.heartbeat,
+            force: arguments.force,
+            machine: arguments.machine.clone(),
+        },
+        caps,
+        stall: StallSettings {
+            after: Some(arguments.stalls.stall).filter(|stall| !stall.is_zero()),
+            action: arguments.stalls.on_stall,
+        },
+        notices: NoticeSettings { sources: notices, file: arguments.notice.notice_from.clone() },
+        notifier: notifier(arguments, hand_off, offline)?,
+        improvement: question(arguments, caps)?,
+        nvidia_smi: arguments.nvidia_smi.clone(),
+    })
+}
+
+/// Whether there is data at the address is checked once the run is owned, so that the answer is in its log.
+pub fn data(arguments: &AgentArguments, here: &Path, offline: bool) -> Result<Option<Data>, Diagnostic> {
+    let Some(address) = &arguments.input.data else { return Ok(None) };
+    in_reach(address, "the data", offline)?;
+    let folder =
+        std::path::absolute(here.join(&arguments.input.data_folder)).map_err(|error| Diagnostic::unexpected(&error))?;
+    Ok(Some(Data { address: address.clone(), folder }))
+}
+
+fn in_reach(address: &str, what: &str, offline: bool) -> Result<(), Diagnostic> {
+    if offline && address.contains("://") && !address.starts_with("file://") {
+        let why = format!("{what} is in the network, which --offline (or GPUPLAN_OFFLINE) forbids");
+        return Err(Diagnostic::new(Exit::Usage, why));
+    }
+    Ok(())
+}
+
+fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, Diagnostic> {
+    let wrong = |error: MoneyError| Diagnostic::new(Exit::Usage, error.to_string());
+    let budget = arguments.spending.budget.as_deref().map(Usd::parse).transpose().map_err(wrong)?;
+    let rate = arguments.spending.rate.as_deref().map(UsdPerHour::parse).transpose().map_err(wrong)?;
+    if rate.is_some_and(|rate| rate.nanos() == 0) {
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            "0 is not a valid price for --rate; leave it out if the price is unknown",
+        ));
+    }
+    let rate = rate.or_else(|| hand_off.and_then(|hand_off| hand_off.rate_usd_per_hour));
+    let budget = budget.or_else(|| hand_off.and_then(|hand_off| hand_off.budget_usd));
+    if budget.is_some() && rate.is_none() {
+        return Err(Diagnostic::new(Exit::Usage, "a budget needs --rate: without a price, spending cannot be counted"));
+    }
+    let agreed = hand_off.and_then(|hand_off| hand_off.lifetime_seconds).map(Duration::from_secs);
+    let billing = hand_off.map(|hand_off| hand_off.billing).unwrap_or_default();
+    Ok(Caps { budget, rate, billing, lifetime: arguments.spending.lifetime.or(agreed) })
+}
+
+fn rank(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place, Diagnostic> {
+    let node = arguments.team.node.or(hand_off.map(|hand_off| hand_off.node)).unwrap_or(0);
+    let nodes = arguments.team.nodes.or(hand_off.map(|hand_off| hand_off.nodes)).unwrap_or(1);
+    if node >= nodes {
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            format!("--node {node} is none of --nodes {nodes}, which count from 0"),
+        ));
+    }
+    Ok(Place { node, nodes })
+}
+
+fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<Question>, Diagnostic> {
+    let Some((metric, limit)) = arguments.spending.metric.as_deref().zip(arguments.spending.worth.as_deref()) else {
+        return Ok(None);
+    };
+    let metric = Regex::new(metric).map_err(|error| Diagnostic::new(Exit::Usage, format!("--metric: {error}")))?;
+    if metric.captures_len() < 2 {
+        return Err(Diagnostic::new(Exit::Usage, "--metric needs a group around the number, as in 'loss: ([0-9.]+)'"));
+    }
+    if caps.rate.is_none() {
+        return Err(Diagnostic::new(
+            Exit::Usage,
+            "--worth needs --rate: without a price, the cost of an improvement is unknown",
+        ));
+    }
+    let limit = Usd::parse(limit).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
+    Ok(Some(Question { metric, higher_is_better: arguments.spending.higher_is_better, limit }))
+}
+
+fn notifier(
+    arguments: &AgentArguments,
+    hand_off: Option<&HandOff>,
+    offline: bool,
+) -> Result<Option<Arc<dyn Notifier>>, Diagnostic> {
+    let url = arguments.notify.as_deref().or(hand_off.and_then(|hand_off| hand_off.notify.as_deref()));
+    let Some(url) = url.filter(|_| !offline) else { return Ok(None) };
+    let webhook = Webhook::new(url).map_err(|error| Diagnostic::new(Exit::Usage, error))?;
+    Ok(Some(Arc::new(webhook)))
+}

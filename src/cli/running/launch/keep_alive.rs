@@ -1,0 +1,377 @@
+//! `--keep-alive`: a group of one at the cloud starts the machines of a run, so that it goes on while nobody leads it.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::running::launch::arguments::KeepAlive;
+use crate::running::terminate::terminate_run;
+use crate::runs::groups;
+use crate::runs::journal::{find_run, journal_error, open_journal};
+use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run, list_machines};
+use crate::runs::store::{store_error, store_of_run};
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::runtime::runtime;
+use gpuplan_clouds::aws;
+use gpuplan_launch::boot::{self, Boot, Source};
+use gpuplan_launch::events::Order;
+use gpuplan_launch::journal::{Kept, Said, words};
+use gpuplan_launch::spec::Offered;
+use gpuplan_launch::{
+    Choice, CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec,
+    names,
+};
+use gpuplan_report::format::usd;
+use gpuplan_runstore::{Phase, Run};
+
+/// Between two looks at a run that is kept.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// What was made just now may not be listed yet: the minute of the contract, twice.
+const LATE: SignedDuration = SignedDuration::from_mins(2);
+
+/// One thing that no line of the launch says: what a yes means then.
+pub const WORDS: &str = "led       by an EC2 Fleet of one: it starts the next machine when one is taken, whether this program runs or not. The \
+                         fleet costs nothing, its machine what is said above; it ends when the command has ended, at `gpuplan stop`, or at \
+                         the end of the life above, whichever is first. It never falls back to on-demand machines, so no deadline is promised";
+
+/// The run as a group can keep it: spot places of one region and one machine type, and a life that the budget pays for.
+pub fn narrow_to_group(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnostic> {
+    let Some(KeepAlive::Fleet) = by else { return Ok(spec) };
+    let refused =
+        |why: &str, hint: &str| Err(Diagnostic::new(Exit::Usage, format!("--keep-alive fleet {why}")).hint(hint));
+    let Some(first) = spec.spot.first().filter(|_| spec.stand_in.is_none()).map(|offered| offered.pool.clone()) else {
+        return refused("keeps spot machines, and this plan has none: on-demand machines are not taken away", "--spot");
+    };
+    if first.cloud != aws::CLOUD {
+        return refused("is a service of AWS", "--cloud aws");
+    }
+    if spec.nodes > 1 {
+        return refused("keeps one machine, and this plan has several", "--max-nodes 1");
+    }
+    let is_near =
+        |offered: &Offered| offered.pool.region == first.region && offered.pool.instance_type == first.instance_type;
+    let spot: Vec<Offered> = spec.spot.iter().filter(|offered| is_near(offered)).cloned().collect();
+    let dearest = spot.iter().map(Offered::most).max().expect("the first place is near itself");
+    let paid = spec.budget_usd.map_or(f64::INFINITY, |budget| budget.dollars() / dearest.dollars());
+    Ok(RunSpec { lifetime_hours: spec.lifetime_hours.min(paid), spot, on_demand: Vec::new(), is_kept: true, ..spec })
+}
+
+/// Makes the group, unless an earlier call did: the journal knows one that was answered, its run one that was not, and the token
+/// makes a repeated call the same.
+pub fn hand_over(
+    spec: &RunSpec,
+    launchers: &Launchers,
+    journal: &mut Journal,
+    session: &Session,
+    is_detached: bool,
+) -> Result<Exit, Diagnostic> {
+    let (run, runtime) = (spec.run.as_str(), runtime()?);
+    let keeper = keeper(launchers)?;
+    let past = find_run(run, session)?.past;
+    let is_made = past.orders > 0 && (!past.has_open_order || check_on_run(run, session)?.1.is_some());
+    let here = if is_made {
+        Vec::new()
+    } else {
+        runtime.block_on(keeper.groups(Some(run))).map_err(|error| group_unknown(run, &error))?
+    };
+    if !is_made && here.is_empty() {
+        let order = order(spec)?;
+        let machine = machine(spec, &order)?;
+        journal.intend(run, 1, &order, clock(spec).now()).map_err(|error| journal_error(&error))?;
+        let pools = spec.spot.iter().map(|offered| offered.pool.clone()).collect();
+        let answer = runtime.block_on(keeper.keep(KeepRequest { machine, pools }));
+        let words = answer.as_ref().map_or_else(ToString::to_string, |group| group.id.clone());
+        let is_clear = !matches!(answer, Err(LaunchError::Unclear { .. }));
+        journal.answer(&order.token, &words, is_clear).map_err(|error| journal_error(&error))?;
+        match answer {
+            Ok(group) => {
+                session.printer.note(&format!("gpuplan: {} keeps {run} alive until {:.0}", group.id, group.expires_at));
+            }
+            Err(error @ LaunchError::Unclear { .. }) => return Err(group_unknown(run, &error)),
+            Err(error) => {
+                journal.end(run, &End::Stopped, Timestamp::now()).map_err(|error| journal_error(&error))?;
+                return Err(Diagnostic::new(exit_of(&error), format!("{run}: {error}")).hint("gpuplan doctor"));
+            }
+        }
+    }
+    if is_detached { session.printer.data(&format!("{run}\n")) } else { follow(run, session) }
+}
+
+fn group_unknown(run: &str, error: &LaunchError) -> Diagnostic {
+    Diagnostic::new(Exit::MayStillCost, format!("{run}: whether a group keeps it is not known: {error}"))
+        .hint(format!("gpuplan watch {run}"))
+        .hint(format!("gpuplan stop {run}"))
+}
+
+pub fn keeper(launchers: &Launchers) -> Result<&dyn gpuplan_launch::Keeper, Diagnostic> {
+    launchers
+        .iter()
+        .find_map(|launcher| launcher.keeper())
+        .ok_or_else(|| Diagnostic::new(Exit::Usage, "this cloud keeps no run alive"))
+}
+
+/// At the dearest of the rates, since the group takes any of its places: what was spent is never more than is said.
+fn order(spec: &RunSpec) -> Result<Order, Diagnostic> {
+    let dearest = spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour);
+    let dearest = dearest.ok_or_else(|| Diagnostic::new(Exit::Usage, format!("{} has no spot place", spec.run)))?;
+    Ok(Order {
+        epoch: 1,
+        node: 0,
+        choice: dearest.choice(),
+        token: names::token(&spec.run, 0, 0, spec.started_at.as_second().unsigned_abs()),
+        name: names::machine(&spec.run, 1, 0),
+        lifetime: spec.lifetime_hours * 3600.0,
+    })
+}
+
+/// A machine of the group starts whenever one is taken, so nothing in it may grow old: files are fetched by its own identity.
+fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
+    let source = |parcel: &Parcel| match parcel {
+        Parcel::Here(path) => Source::Here(path.clone()),
+        Parcel::Address { url, sha256 } => Source::Fetched { from: url.clone(), sha256: sha256.clone() },
+        Parcel::Stored { key, sha256 } => {
+            Source::Fetched { from: format!("{}/{key}", spec.store.trim_end_matches('/')), sha256: sha256.clone() }
+        }
+    };
+    let Job { agent, workdir, .. } = &spec.job;
+    let boot = boot::script(&Boot { spec, order, agent: source(agent), workdir: workdir.as_ref().map(source) });
+    let life = SignedDuration::try_from_secs_f64(order.lifetime);
+    let life = life.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?;
+    let most = spec.spot.iter().filter_map(|offered| offered.most_usd_per_hour).max();
+    Ok(CreateRequest {
+        run: spec.run.clone(),
+        epoch: order.epoch,
+        node: order.node,
+        nodes: 1,
+        // The group goes where there is one: no zone of its own.
+        pool: gpuplan_launch::Pool { zone_id: None, market: Market::Spot, ..order.choice.pool.clone() },
+        token: order.token.clone(),
+        name: order.name.clone(),
+        expires_at: Timestamp::now() + life,
+        boot,
+        image: spec.image.clone(),
+        disk_gib: spec.disk_gib,
+        tags: spec.tags.clone(),
+        most,
+        zones: Vec::new(),
+        reservation: None,
+    })
+}
+
+/// Before anybody reads the journal of a run that is kept: what became of it since. A cloud that does not answer is said.
+pub fn update_journal(run: &str, journal: &Journal, session: &Session) -> Result<(), Diagnostic> {
+    let Some(kept) = journal.run(run).map_err(|error| journal_error(&error))? else { return Ok(()) };
+    if groups::is_kept(&kept, journal)?
+        && let Err(error) = check_on_run(run, session)
+    {
+        session.printer.note(&format!("warning: {run} is shown as it was last seen: {}", error.message));
+    }
+    Ok(())
+}
+
+/// Looks at the run until it has ended. Who stops looking changes nothing.
+pub fn follow(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
+    let mut said = String::new();
+    loop {
+        let (standing, end) = check_on_run(run, session)?;
+        match end {
+            Some(End::Completed) => return session.printer.data(&format!("{run}: completed\n")),
+            Some(End::Failed(why)) => {
+                return Err(
+                    Diagnostic::new(Exit::Unexpected, format!("{run}: {why}")).hint(format!("gpuplan logs {run}"))
+                );
+            }
+            Some(_) => return session.printer.data(&format!("{run}: stopped\n")),
+            None if standing != said => session.printer.note(&format!("gpuplan: {run}: {standing}")),
+            None => {}
+        }
+        said = standing;
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// One look at a run that is kept, as a leader takes it: machines and what they cost into the journal, and the end of the run where
+/// its store says so or where nothing of it is left.
+pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>), Diagnostic> {
+    let before = find_run(run, session)?;
+    let mut journal = open_journal(session)?;
+    if let Some(end) = &before.end {
+        let end = if end == words(&End::Completed) { End::Completed } else { End::Stopped };
+        return Ok(("ended".to_owned(), Some(end)));
+    }
+    let (spec, clouds) = (&before.spec, launchers_of_run(&before.spec, session)?);
+    let mut machines = Vec::new();
+    for (_, answer) in list_machines(&clouds, Some(run))? {
+        machines.extend(answer.map_err(|error| group_unknown(run, &error))?);
+    }
+    let after = enter_new_machines(&before, &machines, &mut journal, session)?;
+    let (runtime, store) = (runtime()?, store_of_run(spec)?);
+    let (done, outcome) = runtime.block_on(read_status(&store, spec)).map_err(|error| store_error(&error))?;
+    let mut rentals = after.past.rentals.clone();
+    let now = clock(spec).now();
+    let is_up =
+        |id: &_| machines.iter().any(|machine: &Machine| machine.id == *id && machine.state != MachineState::Gone);
+    let gone: Vec<_> = rentals.open().map(|rental| rental.machine.clone()).filter(|id| !is_up(id)).collect();
+    for machine in &gone {
+        rentals.end(machine, now);
+    }
+    let relaunches = u32::try_from(after.machines.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    let nothing = Said { at: Timestamp::now(), lines: Vec::new() };
+    journal.keep(run, &rentals, done, relaunches, &nothing).map_err(|error| journal_error(&error))?;
+    let up = machines.iter().filter(|machine| machine.state != MachineState::Gone).count();
+    let is_young = Timestamp::now().duration_since(spec.started_at) < LATE;
+    let groups = if up == 0 && !is_young {
+        runtime.block_on(groups::all(&clouds, Some(run))).map_err(|error| group_unknown(run, &error))?.len()
+    } else {
+        1
+    };
+    let lost = || {
+        End::Failed("its group and its machine have ended, and its store does not say that it is completed".to_owned())
+    };
+    let end = outcome.or_else(|| (groups == 0).then(lost));
+    if let Some(end) = &end {
+        terminate_run(&find_run(run, session)?, end, session)?;
+    }
+    let place =
+        machines.iter().find(|machine| machine.state != MachineState::Gone).map(|machine| machine.pool.to_string());
+    let place = place.map_or_else(|| "waiting for a machine".to_owned(), |place| format!("on {place}"));
+    Ok((format!("{:.0} % safe, {} spent: {place}", done * 100.0, usd(rentals.spent(now))), end))
+}
+
+/// Machines that the journal does not know yet, each with an epoch of its own, since every one is a start of its own.
+fn enter_new_machines(
+    before: &Kept,
+    machines: &[Machine],
+    journal: &mut Journal,
+    session: &Session,
+) -> Result<Kept, Diagnostic> {
+    let spec = &before.spec;
+    let mut new: Vec<&Machine> =
+        machines.iter().filter(|machine| !before.machines.iter().any(|known| known.id == machine.id)).collect();
+    new.sort_by_key(|machine| machine.created_at);
+    for (number, machine) in new.into_iter().enumerate() {
+        let is_place =
+            |offered: &&Offered| machine.pool.zone_id.is_none() || offered.pool.zone_id == machine.pool.zone_id;
+        // The price of its zone; elsewhere the dearest that was agreed on.
+        let offered = spec
+            .spot
+            .iter()
+            .find(is_place)
+            .or_else(|| spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour));
+        let Some(offered) = offered else { continue };
+        let choice = Choice { pool: machine.pool.clone(), ..offered.choice() };
+        let machine = Machine { epoch: (before.machines.len() + number + 1) as u64, ..machine.clone() };
+        journal
+            .found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))
+            .map_err(|error| journal_error(&error))?;
+    }
+    find_run(&spec.run, session)
+}
+
+/// Share of the work that is safe, and how the run ended, where its agent says so.
+async fn read_status(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), gpuplan_runstore::StoreError> {
+    let Some(status) = store.status(0).await? else { return Ok((0.0, None)) };
+    let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
+    let done = (step / spec.steps.max(1.0)).min(1.0);
+    if status.phase != Phase::Ended || status.at < spec.started_at {
+        return Ok((done, None));
+    }
+    if status.is_done == Some(true) {
+        return Ok((1.0, Some(End::Completed)));
+    }
+    let failed =
+        store.result().await?.and_then(|result| result.get("outcome").filter(|outcome| outcome.is_object()).cloned());
+    Ok((done, failed.map(|why| End::Failed(format!("the program failed: {why}")))))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use gpuplan_launch::Pool;
+    use gpuplan_units::{Usd, UsdPerHour};
+
+    fn offered(region: &str, zone: &str, rate: &str) -> Offered {
+        let pool = Pool {
+            cloud: "aws".to_owned(),
+            region: region.to_owned(),
+            zone_id: Some(zone.to_owned()),
+            instance_type: "g5.xlarge".to_owned(),
+            market: Market::Spot,
+        };
+        Offered::new(pool, UsdPerHour::parse(rate).unwrap_or_default())
+    }
+
+    pub fn spec() -> RunSpec {
+        let job = Job {
+            command: vec!["./train.py".to_owned()],
+            agent: Parcel::Stored { key: "_bin/ab/gpuplan".to_owned(), sha256: "ab".to_owned() },
+            workdir: None,
+            setup: None,
+            environment: Vec::new(),
+            secrets: Vec::new(),
+            data: None,
+            container: None,
+            sweep: None,
+        };
+        RunSpec {
+            version: gpuplan_launch::spec::VERSION,
+            run: "r".to_owned(),
+            started_at: Timestamp::UNIX_EPOCH,
+            stand_in: None,
+            nodes: 1,
+            spot: vec![
+                offered("us-east-1", "a", "0.40"),
+                offered("us-east-1", "b", "0.50"),
+                offered("us-west-2", "c", "0.60"),
+            ],
+            on_demand: vec![offered("us-east-1", "a", "1.00")],
+            work_hours: 1.0,
+            deadline_hours: None,
+            changeover_hours: 0.1,
+            worst_changeover_hours: 0.2,
+            budget_usd: Usd::from_dollars(5.0),
+            lifetime_hours: 48.0,
+            silence_seconds: 600.0,
+            expected_cost_usd: Usd::ZERO,
+            steps: 1.0,
+            store: "s3://b/p/".to_owned(),
+            image: None,
+            disk_gib: 100,
+            tags: Vec::new(),
+            is_kept: false,
+            block: None,
+            expected: None,
+            job,
+        }
+    }
+
+    #[test]
+    fn a_group_keeps_to_one_region_and_lives_as_long_as_the_money() {
+        let kept = narrow_to_group(spec(), Some(KeepAlive::Fleet)).unwrap();
+        assert_eq!((kept.spot.len(), kept.on_demand.len(), kept.is_kept), (2, 0, true));
+        assert!((kept.lifetime_hours - 10.0).abs() < 1e-9, "five dollars at the dearest rate: {}", kept.lifetime_hours);
+        assert_eq!(narrow_to_group(spec(), None).unwrap(), spec());
+    }
+
+    #[test]
+    fn what_no_fleet_keeps_is_refused_with_what_to_type() {
+        let hint = |spec: RunSpec| narrow_to_group(spec, Some(KeepAlive::Fleet)).unwrap_err().hints.concat();
+        assert_eq!(hint(RunSpec { spot: Vec::new(), ..spec() }), "--spot");
+        assert_eq!(hint(RunSpec { nodes: 2, ..spec() }), "--max-nodes 1");
+        let mut elsewhere = spec();
+        elsewhere.spot[0].pool.cloud = "gcp".to_owned();
+        assert_eq!(hint(elsewhere), "--cloud aws");
+    }
+
+    #[test]
+    fn nothing_in_a_kept_machine_grows_old() {
+        let kept = narrow_to_group(spec(), Some(KeepAlive::Fleet)).unwrap();
+        let order = order(&kept).unwrap();
+        assert_eq!(order.choice.pool.zone_id.as_deref(), Some("b"), "what it costs is said by the dearest");
+        let machine = machine(&kept, &order).unwrap();
+        assert!(machine.boot.contains("fetch agent ab s3://b/p/_bin/ab/gpuplan"), "{}", machine.boot);
+        assert_eq!(machine.pool.zone_id, None);
+    }
+}

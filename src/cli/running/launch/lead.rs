@@ -1,0 +1,224 @@
+//! Leading a run to its end: a new one, or one that was left.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::watch;
+
+use crate::finance::entries;
+use crate::running::launch::{capacity_block, keep_alive};
+use crate::runs::groups;
+use crate::runs::journal::{open_journal, unknown_run};
+use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run};
+use crate::runs::store::store_of_run;
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::printer::Printer;
+use crate::session::progress::with_progress;
+use gpuplan_launch::execute::LeadError;
+use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
+use gpuplan_report::format::usd;
+use gpuplan_runstore::Run;
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_spot::policy::Policy;
+
+/// Between two redraws of the progress line.
+const TICK: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Args)]
+pub struct WatchArguments {
+    /// Name the run
+    pub run: String,
+    /// Print a systemd unit that leads the run whenever this user is signed in
+    #[arg(long)]
+    pub unit: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ResumeArguments {
+    /// Name the run
+    pub run: String,
+}
+
+/// Resumes leading a run, from what the journal knows.
+pub fn watch(arguments: &WatchArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let mut journal = open_journal(session)?;
+    let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
+    let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
+    if arguments.unit {
+        return unit(&arguments.run, &session.printer);
+    }
+    if let Some(end) = kept.end {
+        return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` has already ended: {end}", arguments.run))
+            .hint(format!("gpuplan resume {}", arguments.run))
+            .hint("gpuplan status"));
+    }
+    if groups::is_kept(&kept, &journal)? {
+        return keep_alive::hand_over(
+            &kept.spec,
+            &launchers_of_run(&kept.spec, session)?,
+            &mut journal,
+            session,
+            false,
+        );
+    }
+    let policy = kept.spec.policy(&AvailabilityModel::prior());
+    lead_run(&kept.spec, policy, launchers_of_run(&kept.spec, session)?, &mut journal, session)
+}
+
+/// Leads a run again that was stopped, failed or refused: it goes on from its newest checkpoint.
+pub fn resume(arguments: &ResumeArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let mut journal = open_journal(session)?;
+    let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
+    let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
+    match kept.end.as_deref() {
+        None if groups::is_kept(&kept, &journal)? => {
+            return Err(Diagnostic::new(
+                Exit::Usage,
+                format!("{} is kept alive by its cloud, and needs no resume", arguments.run),
+            )
+            .hint(format!("gpuplan watch {}", arguments.run)));
+        }
+        None => {}
+        Some("completed") => {
+            return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` is completed", arguments.run))
+                .hint(format!("gpuplan fetch {}", arguments.run)));
+        }
+        Some(_) => journal.reopen(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?,
+    }
+    let policy = kept.spec.policy(&AvailabilityModel::prior());
+    lead_run(&kept.spec, policy, launchers_of_run(&kept.spec, session)?, &mut journal, session)
+}
+
+/// A unit of the user's own systemd: restarted when it dies, not when the run has ended.
+fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
+    let program = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
+    printer.note(&format!(
+        "# save as ~/.config/systemd/user/gpuplan-{run}.service, then: systemctl --user enable --now gpuplan-{run}"
+    ));
+    printer.data(&format!(
+        "[Unit]\nDescription=gpuplan leads the run {run}\nAfter=network-online.target\n\n[Service]\nExecStart={} watch {run}\n\
+         # A run that has ended says so with exit code 2; any other end is tried again.\n\
+         Restart=on-failure\nRestartSec=30\nRestartPreventExitStatus=2 4 6 7 8\n\n[Install]\nWantedBy=default.target\n",
+        program.display()
+    ))
+}
+
+pub fn lead_run(
+    spec: &RunSpec,
+    policy: Policy,
+    launchers: Launchers,
+    journal: &mut Journal,
+    session: &Session,
+) -> Result<Exit, Diagnostic> {
+    let spec = &capacity_block::find_reservation(spec.clone(), &launchers, journal)?;
+    if !capacity_block::until_it_starts(spec, journal, &session.printer)? {
+        return session.printer.data(&format!("{}: stopped\n", spec.run));
+    }
+    let (wish, wishes) = watch::channel(Wish::GoOn);
+    let store = store_of_run(spec)?;
+    let bar = bar(&session.printer);
+    let stands = Mutex::new("checking the run".to_owned());
+    let wiring = Wiring {
+        launchers: &launchers,
+        journal,
+        store: &store,
+        policy,
+        clock: clock(spec),
+        say: &|line| bar.suspend(|| session.printer.note(&format!("gpuplan: {line}"))),
+        show: &|standing| {
+            bar.set_message(words(standing));
+            // A reader that died left whole words behind.
+            *stands.lock().unwrap_or_else(PoisonError::into_inner) = words(standing);
+        },
+        wish: wishes,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| Diagnostic::unexpected(&error))?;
+    let leading = async {
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                let _ = wish.send(Wish::Leave);
+            }
+            // The sender lives as long as the run is led.
+            std::future::pending::<()>().await;
+        });
+        lead(spec, wiring).await
+    };
+    let end = if session.printer.stderr_is_terminal() {
+        // The line moves by itself.
+        runtime.block_on(leading)
+    } else {
+        with_progress(
+            &session.printer,
+            || stands.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            || runtime.block_on(leading),
+        )
+    };
+    bar.finish_and_clear();
+    conclude(end, spec, &store, session)
+}
+
+/// What the end of leading means for the run, which may go on without.
+fn conclude(
+    end: Result<Option<End>, LeadError>,
+    spec: &RunSpec,
+    store: &Run,
+    session: &Session,
+) -> Result<Exit, Diagnostic> {
+    let run = &spec.run;
+    // Whatever stopped the leading, machines that were rented go on until they end themselves.
+    let left = |why: String| {
+        let left = Diagnostic::new(Exit::MayStillCost, why).hint(format!("gpuplan watch {run}"));
+        Err(left.hint(format!("gpuplan stop {run}")))
+    };
+    match end {
+        Err(error @ LeadError::Followed) => {
+            session.printer.note(&format!("gpuplan: {run}: {error}"));
+            Ok(Exit::Done)
+        }
+        Err(error) => left(format!("the run `{run}` is no longer led, and its machines keep running: {error}")),
+        Ok(None) => left(format!(
+            "the run `{run}` is no longer led: its machines keep running, and are not replaced when interrupted"
+        )),
+        Ok(Some(end)) => {
+            entries::enter_ended_run(store, session);
+            report_end(&end, run, &session.printer)
+        }
+    }
+}
+
+/// Where the run stands, in a line of its own while somebody looks; elsewhere it is said again and again.
+fn bar(printer: &Printer) -> ProgressBar {
+    if !printer.stderr_is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise}  {wide_msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+fn words(standing: &Standing) -> String {
+    format!("{:.0} % safe, {} spent: {}", standing.done * 100.0, usd(standing.spent), standing.what)
+}
+
+fn report_end(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
+    match end {
+        End::Completed => printer.data(&format!("{run}: completed\n")),
+        End::Stopped => printer.data(&format!("{run}: stopped\n")),
+        End::OutOfBudget => {
+            Err(Diagnostic::new(Exit::OverBudget, format!("{run}: the budget is spent; what was saved is kept")))
+        }
+        End::Failed(why) => Err(Diagnostic::new(Exit::Unexpected, format!("{run}: the program failed: {why}"))
+            .hint(format!("gpuplan logs {run}"))),
+        End::Refused { refusal, place } => {
+            let hint = if let LaunchError::NotSetUp { command, .. } = refusal { command } else { "gpuplan doctor" };
+            Err(Diagnostic::new(exit_of(refusal), format!("{run}: {place}: {refusal}")).hint(hint))
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! `stop`, `down` and `gc`: how machines are ended, and how none is left behind.
+
+use clap::Args;
+use jiff::Timestamp;
+
+use crate::arguments::global::OutputFormat;
+use crate::finance::entries;
+use crate::running::engine_jobs;
+use crate::running::terminate::{
+    dissolve_groups, list_alive, list_groups, no_answer, rents_at, still_running, terminate_all, terminate_run,
+};
+use crate::runs::agent_reports::runs_of_sweep;
+use crate::runs::groups;
+use crate::runs::journal::{find_run, journal_error, open_journal};
+use crate::runs::launchers::{Launchers, launchers};
+use crate::runs::store::{store_error, store_of_run};
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::progress::with_progress;
+use crate::session::runtime::runtime;
+use gpuplan_launch::journal::Kept;
+use gpuplan_launch::{End, Group, Journal, Machine};
+use gpuplan_report::runs::{StrayLine, StrayList};
+
+#[derive(Debug, Args)]
+pub struct StopArguments {
+    /// Name the run
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct DownArguments {
+    /// Name the run
+    pub run: String,
+    /// Skip the confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GcArguments {
+    /// Look only at this cloud; `fake` is the one on this machine [default: every cloud with credentials]
+    #[arg(long = "cloud", value_name = "CLOUD")]
+    pub clouds: Vec<String>,
+    /// Terminate what is found without asking
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Include machines that others rented with the same account
+    #[arg(long)]
+    pub everyone: bool,
+}
+
+pub fn stop(arguments: &StopArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    if engine_jobs::is_submitted(&arguments.run, session)? {
+        return engine_jobs::stop(&arguments.run, session);
+    }
+    let kept = find_run(&arguments.run, session)?;
+    let ended = stopped(&kept, session)?;
+    session.printer.data(&format!("{}: {ended} machines ended, none is left\n", arguments.run))
+}
+
+fn stopped(kept: &Kept, session: &Session) -> Result<usize, Diagnostic> {
+    terminate_run(kept, &End::Stopped, session)
+}
+
+/// Ends a run and deletes what it stored.
+pub fn down(arguments: &DownArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    if engine_jobs::is_submitted(&arguments.run, session)? {
+        return engine_jobs::down(&arguments.run, arguments.yes, session);
+    }
+    let kept = find_run(&arguments.run, session)?;
+    session.printer.note(&format!(
+        "checkpoints and output of {} in {} will be deleted permanently",
+        arguments.run, kept.spec.store
+    ));
+    session.printer.confirm(arguments.yes, "gpuplan down -y ...")?;
+    let ended = stopped(&kept, session)?;
+    let (runtime, store) = (runtime()?, store_of_run(&kept.spec)?);
+    // What was spent stays spent.
+    entries::enter_before_deletion(&store, session)?;
+    let deleting = || format!("deleting what {} stored", arguments.run);
+    let deleted = with_progress(&session.printer, deleting, || {
+        let mut deleted = 0;
+        // Runs of a sweep are runs of their own in the store; its own objects go last, so that they are found again.
+        for run in runs_of_sweep(&kept)?.iter().chain([&store]) {
+            deleted += runtime.block_on(run.delete_all()).map_err(|error| store_error(&error))?;
+        }
+        Ok::<usize, Diagnostic>(deleted)
+    })?;
+    open_journal(session)?.forget(&arguments.run).map_err(|error| journal_error(&error))?;
+    session.printer.data(&format!("{}: {ended} machines ended, {deleted} objects deleted\n", arguments.run))
+}
+
+pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let clouds = if arguments.clouds.is_empty() {
+        launchers(gpuplan_clouds::with_account(), session)?
+    } else {
+        launchers(arguments.clouds.iter().map(String::as_str), session)?
+    };
+    let looking = || "listing the machines of every cloud".to_owned();
+    let (mut strays, alive) = with_progress(&session.printer, looking, || {
+        Ok::<_, Diagnostic>((list_groups(&clouds, None)?, list_alive(&clouds, None)?))
+    })?;
+    let journal = open_journal(session)?;
+    let kept_alive = strays.iter().map(|group| is_kept_alive(&journal, &group.run)).collect::<Result<Vec<_>, _>>()?;
+    let mut kept_alive = kept_alive.into_iter();
+    strays
+        .retain(|group| !kept_alive.next().expect("every group was looked up") || group.expires_at < Timestamp::now());
+    let mut unknown = unknown_machines(&journal, alive)?;
+    if !arguments.everyone {
+        let found = unknown.len();
+        unknown = own_machines(&clouds, unknown)?;
+        if unknown.len() < found {
+            session.printer.note(&format!(
+                "{} machines of other people are left out; --everyone shows them",
+                found - unknown.len()
+            ));
+        }
+        strays = own_groups(&clouds, strays)?;
+    }
+    if arguments.yes {
+        let ending = || "terminating machines, and checking that they are gone".to_owned();
+        let left = with_progress(&session.printer, ending, || {
+            // Before their machines: else the next ones are started at once.
+            dissolve_groups(&clouds, &strays, "gpuplan gc -y")?;
+            terminate_all(&clouds, &unknown, None, &session.printer)
+        })?;
+        if !left.is_empty() {
+            return Err(still_running(&left, "gpuplan gc -y"));
+        }
+    }
+    let groups = strays.iter().map(|group| StrayLine {
+        id: group.id.clone(),
+        run: group.run.clone(),
+        pool: format!("{}/{}, starts machines", group.cloud, group.region),
+    });
+    let machines = unknown.iter().map(|machine| StrayLine {
+        id: machine.id.0.clone(),
+        run: machine.run.clone(),
+        pool: machine.pool.to_string(),
+    });
+    let list = StrayList::new(groups.chain(machines).collect(), arguments.yes);
+    if session.output == OutputFormat::Json {
+        return session.printer.data(&list.json().map_err(|error| Diagnostic::unexpected(&error))?);
+    }
+    session.printer.data(&list.text())?;
+    let names: Vec<&str> = clouds.iter().map(|launcher| launcher.cloud()).collect();
+    if unknown.is_empty() && strays.is_empty() {
+        session.printer.note(&format!("{}: every machine with gpuplan's tag belongs to a known run", names.join(", ")));
+    } else if !arguments.yes {
+        session.printer.note("hint: gpuplan gc -y terminates them");
+    }
+    Ok(Exit::Done)
+}
+
+/// A colleague's journal may know what this one does not.
+fn own_machines(clouds: &Launchers, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
+    let mut own = Vec::new();
+    for cloud in clouds {
+        let mut here = machines.iter().filter(|machine| rents_at(cloud.cloud(), machine)).peekable();
+        if here.peek().is_some() {
+            let me = runtime()?.block_on(cloud.owner()).map_err(|error| no_answer(cloud.cloud(), &error))?;
+            own.extend(here.filter(|machine| machine.owner == me).cloned());
+        }
+    }
+    Ok(own)
+}
+
+/// Machines that no run of the journal knows as its own and running, and those that should have ended themselves.
+fn unknown_machines(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
+    let mut unknown = Vec::new();
+    for machine in machines {
+        let is_known =
+            journal.knows(&machine.id).map_err(|error| journal_error(&error))? || is_kept_alive(journal, &machine.run)?;
+        if !is_known || machine.is_overdue(Timestamp::now()) {
+            unknown.push(machine);
+        }
+    }
+    Ok(unknown)
+}
+
+/// A machine that a group has just started is not in the journal yet.
+fn is_kept_alive(journal: &Journal, run: &str) -> Result<bool, Diagnostic> {
+    let kept = journal.run(run).map_err(|error| journal_error(&error))?;
+    kept.map_or(Ok(false), |kept| groups::is_kept(&kept, journal))
+}
+
+fn own_groups(clouds: &Launchers, groups: Vec<Group>) -> Result<Vec<Group>, Diagnostic> {
+    let mut own = Vec::new();
+    for cloud in clouds {
+        let mut here = groups.iter().filter(|group| group.cloud == cloud.cloud()).peekable();
+        if here.peek().is_some() {
+            let me = runtime()?.block_on(cloud.owner()).map_err(|error| no_answer(cloud.cloud(), &error))?;
+            own.extend(here.filter(|group| group.owner == me).cloned());
+        }
+    }
+    Ok(own)
+}

@@ -1,0 +1,138 @@
+//! Ending machines and groups, and looking until none is left.
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+
+use crate::runs::groups;
+use crate::runs::journal::{journal_error, open_journal};
+use crate::runs::launchers::{Launchers, clock, launchers_of_run, list_machines};
+use crate::runs::store::{store_error, store_of_run};
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::printer::Printer;
+use crate::session::progress::with_progress;
+use crate::session::runtime::runtime;
+use gpuplan_clouds::fake;
+use gpuplan_launch::journal::{Kept, Said};
+use gpuplan_launch::{End, Group, Journal, LaunchError, Machine, MachineState, rented};
+
+/// How often terminated machines are listed, and the pause between: a cloud takes a minute or two.
+const LOOKS: u32 = 60;
+
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// Ends every machine of a run, and the group that would start another, checks that they are gone, and returns how many there were.
+pub fn terminate_run(kept: &Kept, end: &End, session: &Session) -> Result<usize, Diagnostic> {
+    let (run, mut journal) = (kept.spec.run.as_str(), open_journal(session)?);
+    if kept.end.is_none() {
+        // Whoever leads the run sees this and starts nothing any more.
+        journal.end(run, end, Timestamp::now()).map_err(|error| journal_error(&error))?;
+    }
+    let clouds = launchers_of_run(&kept.spec, session)?;
+    let waiting = || format!("terminating the machines of {run}, and checking that they are gone");
+    let (alive, left) = with_progress(&session.printer, waiting, || {
+        if kept.spec.is_kept {
+            dissolve_groups(&clouds, &list_groups(&clouds, Some(run))?, &format!("gpuplan stop {run}"))?;
+        }
+        let alive = list_alive(&clouds, Some(run))?;
+        let left = terminate_all(&clouds, &alive, Some(run), &session.printer)?;
+        Ok::<_, Diagnostic>((alive, left))
+    })?;
+    let mut rentals = kept.past.rentals.clone();
+    let now = clock(&kept.spec).now();
+    let is_left = |id: &_| left.iter().any(|machine| machine.id == *id);
+    let gone: Vec<_> = rentals.open().map(|rental| rental.machine.clone()).filter(|id| !is_left(id)).collect();
+    for machine in &gone {
+        rentals.end(machine, now);
+    }
+    let said = Said { at: Timestamp::now(), lines: Vec::new() };
+    journal
+        .keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)
+        .map_err(|error| journal_error(&error))?;
+    store_rented(run, &journal, &session.printer)?;
+    if left.is_empty() { Ok(alive.len()) } else { Err(still_running(&left, &format!("gpuplan stop {run}"))) }
+}
+
+/// What the machines cost, into the run's store, where everybody who adds up money finds it.
+fn store_rented(run: &str, journal: &Journal, printer: &Printer) -> Result<(), Diagnostic> {
+    let Some(kept) = journal.run(run).map_err(|error| journal_error(&error))? else { return Ok(()) };
+    let all = rented::all(&kept, &clock(&kept.spec));
+    let stored = store_of_run(&kept.spec)
+        .and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(|error| store_error(&error)));
+    if let Err(error) = stored {
+        printer.warning(&format!("what the machines of {run} cost is not in its store: {}", error.message));
+    }
+    Ok(())
+}
+
+/// Machines that may cost money. A cloud that does not answer is an error: silence is not emptiness.
+pub fn list_alive(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Machine>, Diagnostic> {
+    let mut machines = Vec::new();
+    for (cloud, answer) in list_machines(clouds, run)? {
+        machines.extend(answer.map_err(|error| no_answer(&cloud, &error))?);
+    }
+    machines.retain(|machine| machine.state != MachineState::Gone);
+    Ok(machines)
+}
+
+pub fn no_answer(cloud: &str, error: &LaunchError) -> Diagnostic {
+    Diagnostic::new(
+        Exit::MayStillCost,
+        format!("{cloud} does not report which machines run, so some may still cost money: {error}"),
+    )
+    .hint("gpuplan doctor")
+}
+
+pub fn list_groups(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Group>, Diagnostic> {
+    runtime()?.block_on(groups::all(clouds, run)).map_err(|error| no_answer("the cloud", &error))
+}
+
+pub fn dissolve_groups(clouds: &Launchers, groups: &[Group], hint: &str) -> Result<(), Diagnostic> {
+    runtime()?.block_on(groups::dissolve(clouds, groups)).map_err(|error| {
+        let ids: Vec<&str> = groups.iter().map(|group| group.id.as_str()).collect();
+        let why = format!("these groups may still start machines: {}: {error}", ids.join(", "));
+        Diagnostic::new(Exit::MayStillCost, why).hint(hint)
+    })
+}
+
+/// A machine of the stand-in carries the pool that it stands in for.
+pub fn rents_at(cloud: &str, machine: &Machine) -> bool {
+    if fake::is_own(&machine.id) { cloud == fake::CLOUD } else { cloud == machine.pool.cloud }
+}
+
+/// Ends them and waits until they are gone; returns those that are still there.
+pub fn terminate_all(
+    clouds: &Launchers,
+    machines: &[Machine],
+    run: Option<&str>,
+    printer: &Printer,
+) -> Result<Vec<Machine>, Diagnostic> {
+    let runtime = runtime()?;
+    let mut left = machines.to_vec();
+    for look in 0..LOOKS {
+        let each = left.iter().flat_map(|machine| clouds.iter().map(move |cloud| (cloud, machine)));
+        let requests = each
+            .filter(|(cloud, machine)| rents_at(cloud.cloud(), machine))
+            .map(|(cloud, machine)| cloud.destroy(&machine.id));
+        let refused = runtime.block_on(join_all(requests)).into_iter().find_map(Result::err);
+        let after = list_alive(clouds, run)?;
+        left.retain(|machine| after.iter().any(|still| still.id == machine.id));
+        if left.is_empty() {
+            break;
+        }
+        if let Some(error) = refused.filter(|error| !matches!(error, LaunchError::Unclear { .. })) {
+            printer.note(&format!("warning: {error}"));
+            break;
+        }
+        if look == 0 {
+            printer.note(&format!("gpuplan: waiting until {} machines are gone", left.len()));
+        }
+        runtime.block_on(async { tokio::time::sleep(PAUSE).await });
+    }
+    Ok(left)
+}
+
+pub fn still_running(left: &[Machine], hint: &str) -> Diagnostic {
+    let ids: Vec<&str> = left.iter().map(|machine| machine.id.0.as_str()).collect();
+    Diagnostic::new(Exit::MayStillCost, format!("these machines may still cost money: {}", ids.join(", "))).hint(hint)
+}

@@ -1,0 +1,71 @@
+//! The clouds that rent the machines of a run, and how fast its time passes.
+
+use futures_util::future::join_all;
+
+use crate::runs::journal::no_state_folder;
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::runtime::runtime;
+use gpuplan_clouds::fake::{self, FakeCloud};
+use gpuplan_launch::{Clock, LaunchError, Launcher, Machine, RunSpec};
+
+pub type Launchers = Vec<Box<dyn Launcher>>;
+
+pub fn fake_cloud(session: &Session) -> Result<FakeCloud, Diagnostic> {
+    let folder = session.home.state_file("fake-cloud").ok_or_else(no_state_folder)?;
+    let folder = std::path::absolute(&folder).map_err(|error| Diagnostic::file(&folder, &error))?;
+    Ok(FakeCloud::at(&folder))
+}
+
+/// One for each cloud named.
+pub fn launchers<'a>(clouds: impl IntoIterator<Item = &'a str>, session: &Session) -> Result<Launchers, Diagnostic> {
+    let mut launchers: Launchers = Vec::new();
+    for cloud in clouds {
+        if launchers.iter().any(|launcher| launcher.cloud() == cloud) {
+            continue;
+        }
+        launchers.push(match cloud {
+            fake::CLOUD => Box::new(fake_cloud(session)?),
+            _ if session.offline => {
+                return Err(Diagnostic::new(Exit::Usage, format!("{cloud} cannot be asked with --offline")));
+            }
+            _ => gpuplan_clouds::launcher(cloud).ok_or_else(|| no_launcher(cloud))?,
+        });
+    }
+    Ok(launchers)
+}
+
+pub fn no_launcher(cloud: &str) -> Diagnostic {
+    Diagnostic::new(Exit::Usage, format!("machines of {cloud} are planned and not rented yet"))
+        .hint(format!("machines are rented of: {}", gpuplan_clouds::LAUNCHERS.join(", ")))
+        .hint("--cloud fake shows the whole life of a run")
+}
+
+pub fn launchers_of_run(spec: &RunSpec, session: &Session) -> Result<Launchers, Diagnostic> {
+    launchers(spec.clouds(), session)
+}
+
+/// A cloud of this machine plays its part faster.
+pub fn clock(spec: &RunSpec) -> Clock {
+    Clock { started_at: spec.started_at, speed: if spec.stand_in.is_some() { fake::SPEED } else { 1.0 } }
+}
+
+/// A cloud, and what it says of its machines.
+pub type Listed = (String, Result<Vec<Machine>, LaunchError>);
+
+/// What every cloud says of a run, or of all runs, asked at the same time.
+pub fn list_machines(clouds: &Launchers, run: Option<&str>) -> Result<Vec<Listed>, Diagnostic> {
+    let ask = async |cloud: &dyn Launcher| (cloud.cloud().to_owned(), cloud.list(run).await);
+    Ok(runtime()?.block_on(join_all(clouds.iter().map(|cloud| ask(&**cloud)))))
+}
+
+pub fn exit_of(refusal: &LaunchError) -> Exit {
+    match refusal {
+        LaunchError::Quota { .. } | LaunchError::CloudQuota { .. } => Exit::Quota,
+        LaunchError::Credentials { .. } | LaunchError::NotSetUp { .. } => Exit::CloudRefused,
+        LaunchError::Capacity { .. }
+        | LaunchError::NotSold { .. }
+        | LaunchError::Unclear { .. }
+        | LaunchError::Request { .. } => Exit::NoCapacity,
+    }
+}

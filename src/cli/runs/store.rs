@@ -1,0 +1,26 @@
+//! The store of a run: opened with the keys of this user.
+
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::runtime::runtime;
+use gpuplan_launch::RunSpec;
+use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::{Run, Store, StoreError};
+
+pub fn store_of_run(spec: &RunSpec) -> Result<Run, Diagnostic> {
+    open_store(&spec.store, &spec.run)
+}
+
+pub fn open_store(address: &str, run: &str) -> Result<Run, Diagnostic> {
+    let keys = if address.starts_with("s3://") { runtime()?.block_on(gpuplan_clouds::store_keys()) } else { None };
+    let store = Store::signed(address, keys).map_err(|error| store_error(&error))?;
+    Ok(Run::new(store, Layout::new(run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?))
+}
+
+/// An error of a store, with what to do next.
+pub fn store_error(error: &StoreError) -> Diagnostic {
+    match error {
+        StoreError::Address { .. } => Diagnostic::new(Exit::Usage, error.to_string()),
+        StoreError::Denied { .. } => Diagnostic::new(Exit::CloudRefused, error.to_string()).hint("gpuplan doctor"),
+        _ => Diagnostic::new(Exit::Unexpected, error.to_string()),
+    }
+}

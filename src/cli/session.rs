@@ -1,0 +1,247 @@
+//! `Session`: one call of the program: flags and environment read once, the catalogs that they select, and the terminal.
+
+pub mod diagnostic;
+pub mod home;
+pub mod printer;
+pub mod progress;
+pub mod runtime;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::arguments::global::{GlobalArguments, OutputFormat, OutputWord};
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::home::Home;
+use crate::session::printer::Printer;
+use gpuplan_embedded::{ARCHIVES, Archive};
+use gpuplan_hardware::Hardware;
+use gpuplan_market::{Cache, Capacity, Market};
+use gpuplan_plan::Policy;
+use gpuplan_runstore::sha256;
+use gpuplan_units::Hours;
+use gpuplan_workload::Models;
+
+/// A table narrower than this cannot be read.
+const NARROWEST: u16 = 60;
+
+/// Width where there is no terminal and nobody set `COLUMNS`.
+const WIDTH_OFF_TERMINAL: u16 = 160;
+
+/// Prices older than this are worth a warning, older than the second the first line of every plan.
+const OLD: Hours = Hours(30.0 * 24.0);
+
+const VERY_OLD: Hours = Hours(180.0 * 24.0);
+
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub output: OutputFormat,
+    /// For a page or a comment, instead of the table.
+    pub markdown: bool,
+    pub now: Timestamp,
+    pub seed: u64,
+    pub offline: bool,
+    pub width: u16,
+    pub home: Home,
+    pub printer: Printer,
+    catalog_dir: Option<PathBuf>,
+}
+
+/// Every catalog a command may need.
+pub struct Catalogs {
+    pub hardware: Hardware,
+    pub market: Market,
+}
+
+impl Session {
+    pub fn new(arguments: &GlobalArguments) -> Result<Self, Diagnostic> {
+        let now = match &arguments.now {
+            None => Timestamp::now(),
+            Some(text) => text.parse().map_err(|error| {
+                Diagnostic::new(Exit::Usage, format!("`{text}` is not a valid time for --now: {error}"))
+                    .hint("write it as 2026-08-01T00:00:00Z")
+            })?,
+        };
+        let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+        let width = columns.or_else(|| comfy_table::Table::new().width()).unwrap_or(WIDTH_OFF_TERMINAL).max(NARROWEST);
+        Ok(Self {
+            output: match arguments.output {
+                OutputWord::Table | OutputWord::Markdown => OutputFormat::Table,
+                OutputWord::Json => OutputFormat::Json,
+                OutputWord::Csv => OutputFormat::Csv,
+            },
+            markdown: arguments.output == OutputWord::Markdown,
+            now,
+            seed: arguments.seed,
+            offline: arguments.offline,
+            width,
+            home: Home::from_environment(),
+            printer: Printer::new(arguments.output == OutputWord::Json),
+            catalog_dir: arguments.catalog_dir.clone(),
+        })
+    }
+
+    /// The same with the catalog files of this folder.
+    pub fn of_catalog(&self, folder: &Path) -> Self {
+        Self { catalog_dir: Some(folder.to_owned()), ..self.clone() }
+    }
+
+    pub fn hardware(&self) -> Result<Hardware, Diagnostic> {
+        match &self.catalog_dir {
+            None => Ok(Hardware::embedded()?),
+            Some(folder) => Ok(Hardware::from_archive(&archive(folder, "hardware")?)?),
+        }
+    }
+
+    pub fn models(&self) -> Result<Models, Diagnostic> {
+        match &self.catalog_dir {
+            None => Ok(Models::embedded()?),
+            Some(folder) => Ok(Models::from_archive(&archive(folder, "models")?)?),
+        }
+    }
+
+    /// The snapshot alone.
+    pub fn snapshot(&self) -> Result<Catalogs, Diagnostic> {
+        let hardware = self.hardware()?;
+        let market = match &self.catalog_dir {
+            None => Market::embedded(&hardware)?,
+            Some(folder) => Market::from_archive(&archive(folder, "market")?, &hardware)?,
+        };
+        Ok(Catalogs { hardware, market })
+    }
+
+    /// The snapshot with cached answers of the clouds laid over it.
+    pub fn catalogs(&self) -> Result<Catalogs, Diagnostic> {
+        let Catalogs { hardware, market } = self.snapshot()?;
+        let market = match self.home.price_cache().map(|path| Cache::open_existing(&path)) {
+            Some(Ok(Some(cache))) => overlay(market, &cache, &hardware, &self.printer),
+            Some(Err(error)) => {
+                self.printer.warning(&format!("{error}; the snapshot alone is used"));
+                market
+            }
+            Some(Ok(None)) | None => market,
+        };
+        Ok(Catalogs { hardware, market })
+    }
+
+    /// The price cache, made if it is not there. A cache that cannot be used costs speed and nothing else.
+    pub fn cache(&self) -> Option<Cache> {
+        let path = self.home.price_cache()?;
+        let opened = Cache::open(&path);
+        if let Err(error) = &opened {
+            self.printer.warning(&format!("{error} ({}); answers are not kept", path.display()));
+        }
+        opened.ok()
+    }
+
+    /// Rules of `policy.toml`: the named file, else the one among the settings. `None` without any.
+    pub fn policy(&self, named: Option<&Path>, hardware: &Hardware) -> Result<Option<Policy>, Diagnostic> {
+        let text = self.settings_file(named, "policy.toml")?;
+        let read = |text: String| {
+            Policy::read(&text, hardware).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))
+        };
+        text.map(read).transpose()
+    }
+
+    /// The market with what the user has already: the named file, else the one among the settings.
+    pub fn with_capacity(
+        &self,
+        named: Option<&Path>,
+        market: Market,
+        hardware: &mut Hardware,
+    ) -> Result<Market, Diagnostic> {
+        let Some(text) = self.settings_file(named, "capacity.toml")? else { return Ok(market) };
+        let applied = Capacity::read(&text).and_then(|capacity| capacity.apply(market, hardware, self.now));
+        applied.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))
+    }
+
+    /// A file that was named must be there; one that is only looked for may not be.
+    fn settings_file(&self, named: Option<&Path>, usual: &str) -> Result<Option<String>, Diagnostic> {
+        let path = match named {
+            Some(path) => path.to_owned(),
+            None => match self.home.config_file(usual).filter(|path| path.is_file()) {
+                Some(path) => path,
+                None => return Ok(None),
+            },
+        };
+        fs::read_to_string(&path).map(Some).map_err(|error| Diagnostic::file(&path, &error))
+    }
+
+    /// Hashes of the catalog (physics) and of the offers (money) that a plan rests on: the snapshot and what lies over it.
+    pub fn catalog_sha256(&self, catalogs: &Catalogs) -> Result<(String, String), Diagnostic> {
+        let bytes = |name: &str, embedded: &[u8]| -> Result<Vec<u8>, Diagnostic> {
+            match &self.catalog_dir {
+                None => Ok(embedded.to_vec()),
+                Some(folder) => Ok(archive(folder, name)?.pack()?),
+            }
+        };
+        let mut physics = bytes("hardware", Hardware::embedded_bytes())?;
+        physics.extend(bytes("models", Models::embedded_bytes())?);
+        let mut money = bytes("market", Market::embedded_bytes())?;
+        money.extend(catalogs.market.laid_over(&catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?);
+        Ok((sha256(&physics), sha256(&money)))
+    }
+
+    /// Warns about old prices; the second is a line for the head of a plan.
+    pub fn warn_about_age(&self, market: &Market) -> Option<String> {
+        let newest = market.newest();
+        let age = Hours(self.now.duration_since(newest).as_secs_f64() / 3600.0);
+        let taken = newest.strftime("%Y-%m-%d");
+        if age > VERY_OLD {
+            return Some(format!(
+                "PRICES ARE {:.0} DAYS OLD (newest of {taken}): treat every amount as a rough guide",
+                age.0 / 24.0
+            ));
+        }
+        if age > OLD {
+            self.printer.warning(&format!(
+                "the newest price is {:.0} days old ({taken}); spot prices can have moved by a factor of two",
+                age.0 / 24.0
+            ));
+        }
+        None
+    }
+}
+
+/// A damaged cache is a warning: everything in it can be asked again.
+fn overlay(market: Market, cache: &Cache, hardware: &Hardware, printer: &Printer) -> Market {
+    match (cache.offers(hardware), cache.risks(hardware)) {
+        (Ok(offers), Ok(known)) => market.merged(offers, hardware).informed(&known.risks, &known.signals),
+        (Err(error), _) | (_, Err(error)) => {
+            printer.warning(&format!("{error}; the snapshot alone is used. `gpuplan refresh` fills it again"));
+            market
+        }
+    }
+}
+
+/// Reads the catalog files of a folder as the build does.
+fn archive(folder: &Path, name: &str) -> Result<Archive, Diagnostic> {
+    let mut archive = Archive::default();
+    let Some(contents) = ARCHIVES.iter().find(|contents| contents.archive == name) else { return Ok(archive) };
+    let read = |path: &Path| fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error));
+    let at = |path: &Path, error: &dyn std::error::Error| {
+        Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()))
+    };
+    for document in contents.documents {
+        let path = folder.join(document).with_extension("toml");
+        archive.add_document(document, &read(&path)?).map_err(|error| at(&path, &error))?;
+    }
+    for table in contents.folders {
+        let within = folder.join(table);
+        // Catalogs of before know no machines without GPU.
+        if gpuplan_embedded::MAY_BE_ABSENT.contains(table) && !within.exists() {
+            continue;
+        }
+        let entries = fs::read_dir(&within).map_err(|error| Diagnostic::file(&within, &error))?;
+        for entry in entries {
+            let path = entry.map_err(|error| Diagnostic::file(&within, &error))?.path();
+            let Some(stem) = path.file_stem().filter(|_| path.extension().is_some_and(|end| end == "csv")) else {
+                continue;
+            };
+            let stem = stem.to_string_lossy().into_owned();
+            archive.add_table(&format!("{table}/{stem}"), &read(&path)?).map_err(|error| at(&path, &error))?;
+        }
+    }
+    Ok(archive)
+}

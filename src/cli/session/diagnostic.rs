@@ -1,0 +1,226 @@
+//! `Diagnostic`: message, hints, exit code. Every library error becomes one here, with what to type next.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use gpuplan_embedded::EmbeddedError;
+use gpuplan_hardware::catalog::HardwareError;
+use gpuplan_hardware::selector::SelectorError;
+use gpuplan_market::snapshot::MarketError;
+use gpuplan_plan::limits::LimitsError;
+use gpuplan_workload::file::WorkloadFileError;
+use gpuplan_workload::huggingface::ConfigError;
+use gpuplan_workload::safetensors::IndexError;
+
+/// How a call ended. Exit codes and words are part of the interface: scripts and schedulers read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum Exit {
+    #[serde(skip)]
+    Done = 0,
+    /// What should not happen, or a program that failed.
+    Unexpected = 1,
+    /// Arguments or input that cannot be used.
+    Usage = 2,
+    NoPlanFits = 3,
+    /// Only a limit of money or a rule of `policy.toml` is in the way.
+    OverBudget = 4,
+    /// Prices are stale or suspect.
+    StalePrice = 5,
+    NoCapacity = 6,
+    Quota = 7,
+    CloudRefused = 8,
+    /// The call failed, and machines may still cost money.
+    MayStillCost = 9,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error under `--output json`: the last line of stderr.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ErrorDocument {
+    pub error: ErrorRecord,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ErrorRecord {
+    pub kind: Exit,
+    pub message: String,
+    /// What to type next, one line each.
+    pub hint: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    pub exit: Exit,
+    pub message: String,
+    pub hints: Vec<String>,
+}
+
+impl Diagnostic {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hints: Vec::new() }
+    }
+
+    /// Wrong arguments, from the paragraphs that clap says of them: what is wrong, then a tip or the usage.
+    pub fn of_arguments(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        let mut paragraphs = text.trim().split("\n\n").map(str::trim);
+        let first = paragraphs.next().unwrap_or_default();
+        let diagnostic = Self::new(Exit::Usage, first.strip_prefix("error: ").unwrap_or(first));
+        match paragraphs.next() {
+            Some(next) => diagnostic.hint(next.strip_prefix("tip: ").unwrap_or(next)),
+            None => diagnostic,
+        }
+    }
+
+    pub fn unexpected(error: &dyn Error) -> Self {
+        Self::new(Exit::Unexpected, error.to_string())
+    }
+
+    pub fn file(path: &Path, error: &std::io::Error) -> Self {
+        Self::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = format!("error: {}\n", self.message);
+        if !self.hints.is_empty() {
+            text.push('\n');
+        }
+        for hint in &self.hints {
+            text.push_str(&format!("hint: {hint}\n"));
+        }
+        text
+    }
+
+    /// For programs, in one line.
+    pub fn json(&self) -> String {
+        let hint = (!self.hints.is_empty()).then(|| self.hints.join("\n"));
+        let error = ErrorRecord { kind: self.exit, message: self.message.clone(), hint };
+        let text = serde_json::to_string(&ErrorDocument { error }).expect("words are written as JSON");
+        format!("{text}\n")
+    }
+}
+
+impl From<EmbeddedError> for Diagnostic {
+    fn from(error: EmbeddedError) -> Self {
+        Self::new(Exit::Unexpected, error.to_string())
+    }
+}
+
+impl From<HardwareError> for Diagnostic {
+    fn from(error: HardwareError) -> Self {
+        Self::new(Exit::Usage, error.to_string())
+    }
+}
+
+impl From<MarketError> for Diagnostic {
+    fn from(error: MarketError) -> Self {
+        Self::new(Exit::Usage, error.to_string())
+    }
+}
+
+impl From<SelectorError> for Diagnostic {
+    fn from(error: SelectorError) -> Self {
+        let diagnostic = Self::new(Exit::Usage, error.to_string());
+        match error {
+            SelectorError::UnknownGpu { suggestion: Some(name), .. } => {
+                diagnostic.hint(format!("did you mean `{name}`? `gpuplan catalog gpus` lists all"))
+            }
+            _ => diagnostic.hint("`gpuplan catalog gpus` lists every name"),
+        }
+    }
+}
+
+impl From<LimitsError> for Diagnostic {
+    fn from(error: LimitsError) -> Self {
+        let diagnostic = Self::new(Exit::Usage, error.to_string());
+        match error {
+            LimitsError::Gpus(inner) => Self::from(inner),
+            LimitsError::UnknownCloud { known, .. } => diagnostic.hint(format!("known clouds: {}", known.join(", "))),
+            LimitsError::DeadlinePassed { .. } => {
+                diagnostic.hint("give a length of time instead, such as `--deadline 48h`")
+            }
+            LimitsError::Invalid { .. } => diagnostic,
+        }
+    }
+}
+
+impl From<WorkloadFileError> for Diagnostic {
+    fn from(error: WorkloadFileError) -> Self {
+        let diagnostic = Self::new(Exit::Usage, error.to_string());
+        match error {
+            WorkloadFileError::UnknownModel { suggestion: Some(name), .. } => {
+                diagnostic.hint(format!("did you mean `{name}`? `gpuplan catalog models` lists all"))
+            }
+            WorkloadFileError::UnknownModel { .. } => {
+                diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json")
+            }
+            WorkloadFileError::Syntax { suggestion: Some(name), .. } => diagnostic.hint(format!("did you mean `{name}`?")),
+            WorkloadFileError::Missing { key, .. } if key.starts_with("model") => {
+                diagnostic.hint("name one, as in `gpuplan plan --model llama-3.1-8b --task lora --tokens 10M`")
+            }
+            _ => diagnostic,
+        }
+    }
+}
+
+impl From<ConfigError> for Diagnostic {
+    fn from(error: ConfigError) -> Self {
+        let diagnostic = Self::new(Exit::Usage, format!("config.json: {error}"));
+        match error {
+            ConfigError::UnknownModelType { suggestion: Some(name), .. } => {
+                diagnostic.hint(format!("did you mean `{name}`?"))
+            }
+            ConfigError::UnknownModelType { .. } => {
+                diagnostic.hint("give the sizes under [model] of the workload file instead")
+            }
+            _ => diagnostic,
+        }
+    }
+}
+
+impl From<IndexError> for Diagnostic {
+    fn from(error: IndexError) -> Self {
+        Self::new(Exit::Usage, format!("model.safetensors.index.json: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_of_json_with_its_kind() {
+        let error = Diagnostic::new(Exit::MayStillCost, "two\nlines").hint("gpuplan status").hint("gpuplan doctor");
+        let expected =
+            r#"{"error":{"kind":"may-still-cost","message":"two\nlines","hint":"gpuplan status\ngpuplan doctor"}}"#;
+        assert_eq!(error.json(), format!("{expected}\n"));
+        assert!(Diagnostic::new(Exit::Usage, "x").json().contains(r#""kind":"usage","message":"x","hint":null"#));
+    }
+
+    #[test]
+    fn wrong_arguments_keep_their_tip() {
+        let program = clap::Command::new("gpuplan").arg(clap::Arg::new("model").long("model"));
+        let error = program.try_get_matches_from(["gpuplan", "--modell", "x"]).unwrap_err();
+        let diagnostic = Diagnostic::of_arguments(&error);
+        assert!(diagnostic.message.starts_with("unexpected argument '--modell'"), "{diagnostic:?}");
+        assert!(diagnostic.hints[0].contains("'--model'"), "{diagnostic:?}");
+    }
+}
