@@ -71,7 +71,7 @@ impl Plan {
         self.step.served.is_some() && self.run.steps == 0.0
     }
 
-    /// Those at work: of all runs beside each other.
+    /// Those at work, of all runs that share the machine.
     pub fn gpus(&self) -> u32 {
         self.run.gpus
     }

@@ -26,7 +26,7 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
         return Some(Rejection::OtherRegion);
     }
     let is_asked = match (filter.purchase, offer.purchase) {
-        // What is paid for already is used first, unless only spot was asked for.
+        // What is paid for already is used first, unless the user wants spot alone.
         (choice, _) if offer.owned.is_some() => !choice.is_spot(),
         (PurchaseChoice::Any | PurchaseChoice::Commitment, Purchase::OnDemand | Purchase::Spot) => true,
         (PurchaseChoice::OnDemand, purchase) => purchase == Purchase::OnDemand,

@@ -45,7 +45,7 @@ pub struct Better {
     pub faster: Option<PeakRatios>,
 }
 
-/// Figures of a data sheet over those of the card that was asked for.
+/// Figures of a data sheet over those of the card that the job asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PeakRatios {
     /// Arithmetic: 16 bit, dense.
@@ -173,7 +173,7 @@ impl Search<'_> {
             let offer = self.market.offer(id);
             let instance = self.instance(offer);
             let Some(nodes) = nodes(asked, offer, instance) else { continue };
-            // What the job names is asked for; only doubts, rules and places are left to refuse it.
+            // The job asks for this machine, so only doubts, rules and places can refuse it.
             let instance_type = Some(instance.name.clone());
             let filter = OfferFilter { gpus: Vec::new(), instance_type, ..self.limits.offers.clone() };
             let named = Limits { offers: filter, ..self.limits.clone() };
@@ -283,8 +283,8 @@ impl Search<'_> {
     }
 }
 
-/// Ratios of arithmetic and bandwidth, where another chip is behind in no figure and has as much memory. A figure that nobody has
-/// measured or stated is no reason to change.
+/// Ratios of arithmetic and bandwidth, where another chip is behind in no figure and has as much memory. A figure that is
+/// unknown is no reason to change.
 fn faster(other: &Gpu, own: &Gpu) -> Option<PeakRatios> {
     let peak = |gpu: &Gpu| gpu.peak_tflops.bf16.or(gpu.peak_tflops.fp16);
     let compute = peak(other)? / peak(own)?;

@@ -34,6 +34,6 @@ pub struct PlanSet {
     pub counts: Counts,
     /// What a profile of the run found, and what fixing it would save of the recommended plan.
     pub findings: Vec<PricedFinding>,
-    /// What to know beside the plans: the notes of the answer.
+    /// What else to know about the answer: its notes.
     pub warnings: Vec<Warning>,
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::costs::signed;
 use crate::csv_text::csv_text;
 use crate::format::{thousands, three_figures};
+use crate::json::VERSION;
 use crate::json_text::pretty;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
@@ -109,7 +110,7 @@ pub struct BillTotal {
 
 pub fn json(read: &Read) -> String {
     pretty(&BillDocument {
-        version: 1,
+        version: VERSION,
         currency: "USD",
         lines: read.lines,
         lines_of_runs: read.ours,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::csv_text::csv_text;
 use crate::format::{three_figures, usd};
+use crate::json::VERSION;
 use crate::json_text::pretty;
 use crate::table::{Column, render};
 use gpuplan_budget::charge::utc_day;
@@ -246,7 +247,7 @@ impl<'a> From<&'a CostSum> for CostsRecord<'a> {
 pub fn json(shown: &Shown) -> String {
     let (rows, total) = shown.spent.sums(shown.by);
     let document = CostsDocument {
-        version: 1,
+        version: VERSION,
         currency: "USD",
         tax: "not included",
         generated_at: shown.now,

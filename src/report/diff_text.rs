@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::budget_text::markdown_table;
 use crate::format;
+use crate::json::VERSION;
 use crate::json_text::pretty;
 use crate::plan_text::wrap;
 use crate::table::{Column, footer, render};
@@ -48,7 +49,7 @@ pub struct BrokenRule {
 pub fn json(diff: &Diff, context: &Context) -> String {
     let broken = context.broken.iter().map(|broken| BrokenRule { line: broken.line, detail: broken.detail.clone() });
     pretty(&DiffDocument {
-        version: 1,
+        version: VERSION,
         currency: "USD",
         before: context.before,
         after: context.after,

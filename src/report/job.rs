@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::format::{rate, seen, three_figures, usd};
+use crate::json::VERSION;
 use crate::json_text::{json_value, pretty};
 use crate::plan_text::wrap;
 use crate::sentences::assumption::job_sentence;
@@ -343,7 +344,7 @@ pub fn json(asked: &Asked, priced: &Priced, named: Named) -> String {
         bandwidth_ratio: better.faster.map(|faster| faster.memory_bandwidth),
     });
     pretty(&JobDocument {
-        version: 1,
+        version: VERSION,
         generated_at: named.now,
         job: JobRecord::new(asked, named.hardware),
         offers: priced.offers.iter().map(|one| JobOfferRecord::new(one, named)).collect(),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::csv_text::csv_text;
 use crate::format::three_figures;
+use crate::json::VERSION;
 use crate::json_text::pretty;
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
@@ -80,7 +81,7 @@ pub struct OwnRunsDocument<'a> {
 }
 
 pub fn json(runs: &[RunComparison], now: Timestamp) -> String {
-    pretty(&OwnRunsDocument { version: 1, generated_at: now, runs, groups: comparison_groups(runs) })
+    pretty(&OwnRunsDocument { version: VERSION, generated_at: now, runs, groups: comparison_groups(runs) })
 }
 
 pub fn csv(runs: &[RunComparison]) -> String {

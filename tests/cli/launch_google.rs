@@ -171,7 +171,7 @@ fn a_token_stands_in_no_list_of_processes() {
     );
     std::fs::write(&curl, text).unwrap();
     std::fs::set_permissions(&curl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let boot = include_str!("../../src/launch/boot.sh");
+    let boot = include_str!("../../src/launch/boot/boot.sh");
     let script =
         format!("cloud=gcp\n{boot}\nget identified:https://storage.googleapis.com/b/o\nsecret hf >/dev/null\n");
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());

@@ -106,8 +106,8 @@ impl FreshAndOutdated {
     }
 }
 
-/// Terms for which a cloud has answered lately among what was asked for. There, older prices are listed with a mark and not
-/// recommended; elsewhere they are all there is.
+/// Terms for which a cloud has answered lately. There, older prices are listed with a mark and not recommended; elsewhere they are
+/// all there is.
 fn answered_terms(market: &Market, kept: &[OfferId], limits: &Limits) -> BTreeSet<Purchase> {
     let Some(now) = limits.now.filter(|_| !limits.offers.accept_stale) else { return BTreeSet::new() };
     let is_answer =
@@ -218,7 +218,7 @@ fn choose(
     set
 }
 
-/// Of every GPU the best plan on a price older than the clouds' answers, if it would cost less; each offer is told apart.
+/// For each GPU, the best plan on a price older than the clouds' answers, if it would cost less.
 fn cheaper_but_outdated(
     pricer: &Pricer,
     forecaster: &mut Forecaster,

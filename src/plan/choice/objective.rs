@@ -4,7 +4,7 @@ use crate::candidate::Plan;
 use crate::limits::{Limits, Objective};
 use gpuplan_units::Hours;
 
-/// Without a deadline, plans that end within this are preferred: nobody waits a year to save a dollar.
+/// Without a deadline, plans that end within this are preferred: few would wait a year to save a dollar.
 pub const PATIENCE: Hours = Hours(30.0 * 24.0);
 /// Costs this near are one cost: the band of a step time is three times as wide.
 pub const COST_TOLERANCE: f64 = 0.05;

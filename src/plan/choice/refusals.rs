@@ -1,4 +1,4 @@
-//! `Refusals`: everything that was thrown out, as data: each line told by the candidate that came closest.
+//! `Refusals`: everything that was filtered out, each machine type represented by the candidate that came closest.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use gpuplan_market::{Offer, OfferId, Purchase};
 /// Cheaper offers with a doubtful price that are named one by one.
 const MOST_NAMED: usize = 4;
 
-/// Every refused candidate of one machine type and terms, told by the one that came closest.
+/// Refused candidates by machine type and terms, represented by the one that came closest.
 #[derive(Default)]
 pub struct Refusals {
     by_type: BTreeMap<(InstanceId, Purchase), Nearest>,

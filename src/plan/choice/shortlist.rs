@@ -51,7 +51,7 @@ impl Shortlist {
             .copied()
             .filter(|index| world.market.offer(plans[*index].offer).purchase == Purchase::OnDemand)
             .collect();
-        // What capacity that nobody takes back would cost, where only spot is on the list.
+        // What capacity that cannot be taken back would cost, where only spot is on the list.
         alternatives.extend(
             recommend(plans, &firm, limits).filter(|best| !frontier.contains(best) && !alternatives.contains(best)),
         );

@@ -23,7 +23,7 @@ const SMALL_SHARE: f64 = 0.25;
 /// A job that takes longer is left its card.
 const SHORT_RUN: Hours = Hours(2.0);
 
-/// Dollars under which nobody waits an hour: a fraction of what an hour of an engineer costs. Judgement.
+/// An hour sooner for less than this is worth mentioning: a fraction of what an hour of an engineer costs. Dollars. Judged.
 const CHEAP_HOUR: f64 = 5.0;
 
 /// Reasons, advice and warnings for the plans that will be shown. `plans` keep every limit.

@@ -40,7 +40,7 @@ pub enum Reason {
         input: Option<String>,
     },
     InputWait(InputWait),
-    /// A job of batch inference: nobody waits for an answer.
+    /// Batch inference, where nobody waits for an answer.
     BatchInference {
         sequences: u32,
         weights_bytes: Bytes,

@@ -70,7 +70,7 @@ pub enum LatencyTarget {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Rejection {
-    /// Another GPU, cloud, region or way to buy was asked for.
+    /// The user asks for another GPU, cloud, region or way to buy.
     OtherGpu,
     OtherCloud,
     OtherRegion,
@@ -86,7 +86,7 @@ pub enum Rejection {
     StalePrice {
         age_hours: Hours,
     },
-    /// The cloud said that it has none.
+    /// The cloud says that it has none.
     SoldOut,
     /// Several machines, and no network between them that GPUs can use.
     NoNetwork,
@@ -128,13 +128,13 @@ pub enum Rejection {
         /// What so many machines at most would answer.
         most_requests_per_second: f64,
     },
-    /// A served model cannot answer as soon as is asked, however little it has to do.
+    /// A served model cannot answer as fast as required, however little it has to do.
     TooSlow {
         target: LatencyTarget,
         least_seconds: Seconds,
         target_seconds: Seconds,
     },
-    /// The hours that are needed with the asked confidence.
+    /// The run ends too late, with the confidence that the user wants.
     Deadline {
         needed_hours: Hours,
         deadline_hours: Hours,
@@ -179,7 +179,7 @@ pub enum Rejection {
         rate_usd_per_hour: Usd,
         limit_usd_per_hour: Usd,
     },
-    /// What it costs at most with the asked confidence.
+    /// The run costs too much, with the confidence that the user wants.
     Budget {
         most_usd: Usd,
         budget_usd: Usd,
@@ -312,7 +312,7 @@ impl Rejection {
     }
 }
 
-/// Offers or candidates that were refused for the same reason, told by the one that came closest.
+/// Offers or candidates that were refused, represented by the one that came closest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejected {
     /// Names them: the machine with its count and terms, or what they share.

@@ -1,4 +1,4 @@
-//! `Warning`: what to know beside a plan, with its figures: what was left out, could not be checked, or would be otherwise.
+//! `Warning`: what else to know about an answer, with its figures: what was left out, could not be checked, or would differ.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::explanation::rejection::Rejection;
 use crate::money::bill::BillItem;
 use gpuplan_units::{Hours, Usd};
 
-/// What to know beside a plan: the notes of the answer.
+/// What else to know about an answer: its notes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Warning {
@@ -42,7 +42,7 @@ pub enum Warning {
         /// With which it would be chosen.
         value_of_time_usd_per_hour: Usd,
     },
-    /// The host beside a GPU was measured.
+    /// The host of a GPU was measured.
     MeasuredHost {
         gpu: String,
         processor: Option<String>,
@@ -90,7 +90,7 @@ pub enum Warning {
     },
 }
 
-/// What nobody says of the input of a workload.
+/// What is unknown about the input of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "missing", rename_all = "kebab-case")]
 pub enum MissingInput {

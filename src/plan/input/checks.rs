@@ -1,4 +1,4 @@
-//! What is known of the input of a workload on one instance type, and what nobody can check, with the line that would change that.
+//! What is known about the input of a workload on one instance type, and what cannot be checked.
 
 use crate::context::Context;
 use crate::explanation::Warning;
@@ -35,7 +35,7 @@ fn requests(workload: &Workload) -> Option<Warning> {
     Some(Warning::UnpricedRequests { requests, list_price_usd: requests * S3_REQUEST_USD })
 }
 
-/// The parts of the input that nobody can check.
+/// The parts of the input that cannot be checked.
 fn unchecked(context: Context, instance: InstanceId) -> Option<Warning> {
     let workload = context.workload;
     let usual_kind = if workload.model.kind.counts_samples() { "jpeg" } else { "tokens" }.to_owned();
@@ -66,7 +66,7 @@ fn unchecked(context: Context, instance: InstanceId) -> Option<Warning> {
     (!missing.is_empty()).then_some(Warning::InputPartlyUnchecked { missing })
 }
 
-/// What the host that was measured beside the GPU of this instance type changes, or why nothing.
+/// Whether the measured host of this instance type's GPU counts.
 fn measured_host(context: Context, instance: InstanceId) -> Option<Warning> {
     let (world, workload) = (context.world, context.workload);
     let gpu = world.gpu_of(instance);
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(unsized_jpeg, [Warning::InputPartlyUnchecked { missing }]);
         let nebius = warned(jpeg, "nebius", "gpu-h100-sxm_8gpu-128vcpu-1600gb");
         assert_eq!(nebius, partly(MissingInput::DiskRates));
-        // No source says how many vCPUs stand beside it.
+        // No source says how many vCPUs it has.
         let novita = warned(jpeg, "novita", "a100-sxm.1x");
         assert!(
             matches!(&novita[..], [Warning::InputPartlyUnchecked { missing }] if missing[0] == MissingInput::Vcpus)

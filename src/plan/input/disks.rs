@@ -4,7 +4,7 @@ use gpuplan_hardware::InstanceType;
 use gpuplan_units::Bytes;
 use gpuplan_workload::{DataSet, Storage};
 
-/// Root disk beside the data: image, environment, logs. GiB. A deep learning image needs 45 to 100.
+/// Root disk, without the data: image, environment, logs. GiB. A deep learning image needs 45 to 100.
 const ROOT_DISK_GIB: f64 = 100.0;
 /// Of local disks, what data may take: the rest is for the file system, the work and checkpoints. Judged.
 const SHARE_FOR_DATA: f64 = 0.9;

@@ -28,7 +28,7 @@ fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, ste
         network_disk: network_disk(machine, Some(data)),
         nodes,
     };
-    // Runs beside each other share the host.
+    // Runs on the same machine share its host.
     let side_by_side = f64::from(Packing::new(workload.sweep.as_ref(), machine.node.devices()).side_by_side);
     let samples = step.setting.global_batch * side_by_side / f64::from(nodes);
     let demand =
@@ -36,7 +36,7 @@ fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, ste
     Feeding::new(&feeder, &demand)
 }
 
-/// Times that the run goes through its data; 1 where nobody said how much there is.
+/// Times that the run goes through its data; 1 where the size of the data is unknown.
 pub fn passes(workload: &Workload) -> f64 {
     let training = &workload.training;
     let trained = match workload.amount {

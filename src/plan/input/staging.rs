@@ -30,7 +30,7 @@ pub struct Staging {
 pub enum StagingLimit {
     /// The share of the machine's network that fetching gets.
     Network,
-    /// The same, where nobody says what network the machine has.
+    /// The same, where the machine's network is unknown.
     AssumedNetwork,
     /// What one program fetches, whatever the network.
     Program,

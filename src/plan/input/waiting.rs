@@ -21,7 +21,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// `None`: they do not wait, or nobody looked.
+    /// `None`: they do not wait, or it is unknown.
     pub fn new(plan: &Plan) -> Option<Self> {
         let share = plan.step.feeding.as_ref()?.waiting_share();
         let hours = plan.run.training.expected * share;
@@ -36,7 +36,7 @@ impl Waiting {
         Some(Self { share, gpu_hours: hours * f64::from(plan.gpus()), cost }).filter(|waiting| waiting.share > 0.0)
     }
 
-    /// Whether it is long enough to be told of.
+    /// Whether it is long enough to mention.
     pub fn is_notable(&self) -> bool {
         self.share >= WORTH_SAYING
     }

@@ -32,7 +32,7 @@ pub enum Objective {
     Balanced,
 }
 
-/// Certainty with which limits are kept where nothing is said.
+/// Confidence with which limits are kept where the user gives none.
 pub const CONFIDENCE: f64 = 0.9;
 
 /// More machines than this are beyond what the planner looks at.
@@ -41,6 +41,7 @@ pub const MOST_NODES: u32 = 64;
 /// Node counts worth looking at: powers of two and one step between.
 const NODE_COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 
+/// What the user allows, and what to aim for within that.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Hours from now.
@@ -48,16 +49,18 @@ pub struct Limits {
     pub budget: Option<Usd>,
     /// Certainty with which deadline and budget are kept, 0.5 to 0.99.
     pub confidence: f64,
-    /// Of every draw.
+    /// Of every random draw.
     pub seed: u64,
     /// Of all machines together, an hour.
     pub max_price_per_hour: Option<Usd>,
+    /// Which offers may be looked at.
     pub offers: OfferFilter,
     pub objective: Objective,
     /// What an hour sooner is worth: the least cost is that of machines and waiting together.
     pub value_of_time: Usd,
+    /// Machines of one plan.
     pub max_nodes: Option<u32>,
-    /// Rules of the house.
+    /// Rules of the house, from `policy.toml`.
     pub policy: Option<Policy>,
     /// When the plan is made, for capacity that ends on a day.
     pub now: Option<Timestamp>,
@@ -88,15 +91,11 @@ impl Default for Limits {
 impl Limits {
     /// Reads the text of file and flags. `now` turns a date into hours.
     pub fn read(section: &LimitsSection, hardware: &Hardware, now: Timestamp) -> Result<Self, LimitsError> {
-        let word = |key: &'static str, value: &Option<String>| value.clone().map(|text| (key, text));
-        let budget = word("budget", &section.budget).map(|(key, text)| money(key, &text)).transpose()?;
-        let value_of_time =
-            word("value_of_time", &section.value_of_time).map(|(key, text)| money(key, &text)).transpose()?;
-        let max_price = word("max_price", &section.max_price).map(|(key, text)| money(key, &text)).transpose()?;
+        let amount = |key, value: &Option<String>| value.as_deref().map(|text| money(key, text)).transpose();
         Ok(Self {
             deadline: section.deadline.as_deref().map(|text| deadline(text, now)).transpose()?,
-            budget,
-            max_price_per_hour: max_price,
+            budget: amount("budget", &section.budget)?,
+            max_price_per_hour: amount("max_price", &section.max_price)?,
             offers: OfferFilter {
                 clouds: section.clouds.iter().map(|name| cloud(name, hardware)).collect::<Result<_, _>>()?,
                 regions: section.regions.clone(),
@@ -112,7 +111,7 @@ impl Limits {
                 accept_stale: false,
             },
             confidence: section.confidence.as_deref().map(confidence).transpose()?.unwrap_or(CONFIDENCE),
-            value_of_time: value_of_time.unwrap_or_default(),
+            value_of_time: amount("value_of_time", &section.value_of_time)?.unwrap_or_default(),
             objective: choice("objective", section.objective.as_deref())?,
             max_nodes: section.max_nodes.map(nodes).transpose()?,
             now: Some(now),
@@ -155,9 +154,8 @@ fn deadline(text: &str, now: Timestamp) -> Result<Hours, LimitsError> {
         // A day means until its end, in UTC.
         date.at(23, 59, 59, 0).to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
     });
-    let moment = moment.ok_or_else(|| {
-        invalid("deadline", format!("`{text}` is neither a length such as 36h nor a date such as 2026-12-24"))
-    })?;
+    let moment = moment
+        .ok_or_else(|| invalid("deadline", format!("`{text}` is not a valid deadline; try 36h or 2026-12-24")))?;
     let hours = moment.duration_since(now).as_secs_f64() / 3600.0;
     if hours > 0.0 { Ok(Hours(hours)) } else { Err(LimitsError::DeadlinePassed { deadline: moment, now }) }
 }
@@ -165,7 +163,7 @@ fn deadline(text: &str, now: Timestamp) -> Result<Hours, LimitsError> {
 /// `0.9`, `90 %` or `90%`.
 fn confidence(text: &str) -> Result<f64, LimitsError> {
     let refused =
-        || invalid("confidence", format!("`{text}` is no certainty between 0.5 and 0.99, such as 0.9 or 90%"));
+        || invalid("confidence", format!("`{text}` is not a valid confidence from 0.5 to 0.99; try 0.9 or 90%"));
     let share = match text.trim().strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
         None => text.trim().parse(),
@@ -176,14 +174,14 @@ fn confidence(text: &str) -> Result<f64, LimitsError> {
 fn money(key: &'static str, text: &str) -> Result<Usd, LimitsError> {
     let plain: String = text.chars().filter(|c| *c != ',' && *c != '_').collect();
     let amount = Usd::parse(plain.trim_end_matches("/h")).map_err(|error| invalid(key, error.to_string()))?;
-    if amount > Usd::ZERO { Ok(amount) } else { Err(invalid(key, "must be more than nothing".to_owned())) }
+    if amount > Usd::ZERO { Ok(amount) } else { Err(invalid(key, "must be more than zero".to_owned())) }
 }
 
 fn nodes(count: u32) -> Result<u32, LimitsError> {
     if (1..=MOST_NODES).contains(&count) {
         Ok(count)
     } else {
-        Err(invalid("max_nodes", format!("{count} is outside 1 to {MOST_NODES}")))
+        Err(invalid("max_nodes", format!("{count} is not a valid number of machines; try 1 to {MOST_NODES}")))
     }
 }
 

@@ -21,12 +21,12 @@ pub struct OfferFilter {
 }
 
 impl OfferFilter {
-    /// Whether the place's region is asked for by its name.
+    /// Whether the user named this region.
     pub fn names_region(&self, place: &Place) -> bool {
         self.regions.iter().any(|region| place.region.starts_with(region.as_str()))
     }
 
-    /// Whether the place's zone is asked for by its id.
+    /// Whether the user named this zone.
     pub fn names_zone(&self, place: &Place) -> bool {
         place.zone_id.as_deref().is_some_and(|zone| self.regions.iter().any(|name| name == zone))
     }

@@ -151,7 +151,7 @@ impl Policy {
     /// The first rule that an offer breaks.
     pub fn breaks(&self, offer: &Offer, instance: &InstanceType, hardware: &Hardware) -> Option<BrokenRule> {
         let gpu = hardware.gpu(instance.node.gpu);
-        // Own machines are nobody's cloud.
+        // Machines that the user owns belong to no cloud.
         if let Some(broken) = self.breaks_place(&instance.cloud, &offer.place).filter(|_| offer.owned.is_none()) {
             return Some(broken);
         }

@@ -9,7 +9,7 @@ use gpuplan_units::{Bytes, MINIMUM_BILLED_SECONDS, Usd, billed_seconds};
 /// Checkpoints kept in the bucket: the newest and the one before, in case the newest is torn.
 const CHECKPOINTS_KEPT: f64 = 2.0;
 
-/// Everything a bill needs beside the hours.
+/// Everything a bill needs besides the hours.
 pub struct BillInput<'a> {
     pub offer: &'a Offer,
     pub nodes: u32,

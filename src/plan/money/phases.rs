@@ -39,7 +39,7 @@ impl Total {
     }
 }
 
-/// Parts of a deadline for phases that would take so many hours if nobody hurried: in proportion to these.
+/// A deadline divided among phases, in proportion to the hours that each would take without one.
 pub fn shares(deadline: Hours, hours: &[f64]) -> Vec<Hours> {
     let all: f64 = hours.iter().sum();
     hours.iter().map(|one| Hours(deadline.0 * one / all)).collect()

@@ -22,7 +22,7 @@ type MachineInRegion = (InstanceId, Arc<str>);
 pub struct Pricer<'a> {
     pub context: Context<'a>,
     pub model: AvailabilityModel,
-    /// The asked confidence, in 90th percentiles.
+    /// The confidence that the user wants, in 90th percentiles.
     pub certainty: f64,
     /// The cheapest on-demand offer of a machine in a region that keeps every limit.
     fallbacks: HashMap<MachineInRegion, OfferId>,
@@ -87,7 +87,7 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// `most`: what it costs with the asked confidence.
+    /// `most`: what it costs at most with the confidence that the user wants.
     pub fn check_cost(&self, p90: Usd, most: Usd) -> Result<(), Rejection> {
         let limits = self.context.limits;
         if let Some(budget) = limits.budget.filter(|budget| most > *budget) {

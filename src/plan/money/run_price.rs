@@ -137,7 +137,7 @@ pub fn spot_job<'p>(pricer: &Pricer, plan: &'p Plan) -> Option<Job<'p>> {
     })
 }
 
-/// `None`: not on spot. A deadline is kept by falling back, unless spot alone was asked for.
+/// `None`: not on spot. A deadline is kept by falling back to on-demand, unless the user wants spot alone.
 fn outlook(pricer: &Pricer, id: OfferId, offer: &Offer) -> Result<Option<Outlook>, Rejection> {
     if !is_spot(offer) {
         return Ok(None);
@@ -200,7 +200,7 @@ fn bill_input<'b>(priced: &'b PricedOffer, offer: &'b Offer, nodes: u32, run: &R
     }
 }
 
-/// Falling back is worth its trouble, unless it was asked for.
+/// Falling back must be worth its trouble, unless the user asks for it.
 fn check_fallback(pricer: &Pricer, offer: &Offer, run: &RunTime, outlook: Option<&Outlook>) -> Result<(), Rejection> {
     let Context { world, limits, .. } = pricer.context;
     let fallback = outlook
@@ -214,7 +214,8 @@ fn check_fallback(pricer: &Pricer, offer: &Offer, run: &RunTime, outlook: Option
     if is_worth_it { Ok(()) } else { Err(Rejection::SpotSavesLittle) }
 }
 
-/// The deadline must be kept with the asked confidence; a plan on spot is judged by its forecast. Own machines have an end.
+/// The run must meet the deadline with the confidence that the user wants; a plan on spot is judged by its forecast. Machines that
+/// the user owns may be available only until some day.
 fn check_time(
     pricer: &Pricer,
     offer: &Offer,

@@ -1,4 +1,4 @@
-//! What is paid beside machines: the rates of disks, storage and egress at one place.
+//! What a run pays for besides machines: the rates of disks, storage and egress in one place.
 
 use crate::input::disks::network_disk;
 use crate::money::bill::{Basis, BillItem};

@@ -15,7 +15,7 @@ use gpuplan_market::{Availability, HostOffer, Market, Offer, Place, Purchase, Qu
 #[derive(Clone, Copy, Debug)]
 pub struct Rented<'a> {
     pub host: Host<'a>,
-    /// What stands idle beside the work.
+    /// The GPU that stands idle meanwhile.
     pub gpu: Option<&'a str>,
     pub place: &'a Place,
     pub purchase: Purchase,
@@ -90,7 +90,7 @@ impl<'a> WorkOffers<'a> {
     /// Hosts of the machines that have GPUs and are sold by the hour, for comparison.
     pub fn with_gpu(hardware: &'a Hardware, market: &'a Market, limits: &Limits, place: Option<&str>) -> Self {
         let mut found = Self { offers: market.offers().len(), ..Self::default() };
-        // Which GPU stands idle is nobody's wish.
+        // The filter by GPU is for machines whose GPUs work.
         let filter = OfferFilter { gpus: Vec::new(), ..limits.offers.clone() };
         let limits = Limits { offers: filter, ..limits.clone() };
         for offer in market.offers().iter().filter(|offer| offer.purchase.is_by_the_hour() && offer.owned.is_none()) {
@@ -118,7 +118,7 @@ impl<'a> WorkOffers<'a> {
     }
 }
 
-/// As `refuse_offer`, for a machine that has no GPU to be asked for. Machines that are lost are replaced, so falling back to
+/// As `refuse_offer`, for a machine that has no GPU. Machines that are lost are replaced, so falling back to
 /// on-demand is no way to buy of its own here: both are looked at.
 fn refuse(rented: &Rented, sold_as: gpuplan_hardware::SoldAs, limits: &Limits) -> Option<Rejection> {
     let filter = &limits.offers;
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(names(&frankfurt).len(), 3);
         let blocks = OfferFilter { purchase: PurchaseChoice::CapacityBlock, ..OfferFilter::default() };
         assert!(names(&within(blocks)).is_empty());
-        // A price in a region where nobody saw the machine is not taken unasked.
+        // A price in a region where the machine has not been seen is taken only on request.
         let africa = OfferFilter { regions: vec!["africa-south1".to_owned()], ..OfferFilter::default() };
         assert!(names(&within(africa.clone())).is_empty());
         assert!(!names(&within(OfferFilter { include_suspect: true, ..africa })).is_empty());

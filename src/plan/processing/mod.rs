@@ -62,7 +62,7 @@ struct Case<'a> {
     work: &'a Processing,
     limits: &'a Limits,
     model: AvailabilityModel,
-    /// The asked confidence, in 90th percentiles.
+    /// The confidence that the user wants, in 90th percentiles.
     certainty: f64,
 }
 
@@ -351,7 +351,7 @@ mod tests {
         with(LARGE, &Limits::default(), |set| {
             assert_eq!(set.recommendation.as_ref().unwrap().on.region(), "gcp/us-central1");
         });
-        // The same cloud elsewhere is no gift either; where nobody says in which region they lie, it is not counted.
+        // Leaving a region of the same cloud costs money too; without a region for the samples it is not counted.
         let (clouds, regions) = (vec![CloudId::new("gcp")], vec!["us-west1".to_owned()]);
         let oregon = within(OfferFilter { clouds, regions, ..OfferFilter::default() });
         let egress = |set: &ProcessingSet| {

@@ -1,11 +1,11 @@
-//! What was refused of work without GPU, told by the candidate that came closest.
+//! Refused candidates for work without GPU, each machine type represented by the one that came closest.
 
 use std::collections::BTreeMap;
 
 use crate::explanation::{Rejected, Rejection};
 use crate::processing::machines::Rented;
 
-/// Refused candidates of one machine type and terms, told by the one that came closest.
+/// Refused candidates by machine type and terms, represented by the one that came closest.
 #[derive(Default)]
 pub struct Refusals {
     by_type: BTreeMap<String, Nearest>,

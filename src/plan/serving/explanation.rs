@@ -25,7 +25,7 @@ pub fn reasons(context: Context, serving: &Serving, best: &Plan) -> Vec<Reason> 
     vec![load, bound(&best.step, serving)]
 }
 
-/// How long people wait with another plan. `None`: nobody does.
+/// How long people wait with another plan. `None` for batch inference, where nobody waits.
 pub fn latency(serving: &Serving, best: &Plan, other: &Plan) -> Option<LatencyComparison> {
     let p90 = |plan: &Plan| Seconds(plan.step.served.map_or(0.0, |served| served.first_token.p90));
     (!serving.is_job()).then(|| LatencyComparison {

@@ -96,7 +96,7 @@ fn bill_of(pricer: &Pricer, priced: &PricedOffer, nodes: u32, used: &UsedHours) 
     input.bill(used).ok_or(Rejection::Uncountable)
 }
 
-/// The cheapest spread over places of the region that keeps enough replicas for the asked share of time. Where a place has
+/// The cheapest spread over places of the region that keeps enough replicas up for the required share of time. Where a place has
 /// no spot machines, on-demand ones stand in.
 fn on_spot(pricer: &Pricer, id: OfferId, nodes: u32, hours: Hours) -> Result<ServicePrice, Rejection> {
     let Context { world, workload, .. } = pricer.context;
@@ -139,7 +139,7 @@ fn on_spot(pricer: &Pricer, id: OfferId, nodes: u32, hours: Hours) -> Result<Ser
     Ok(ServicePrice { bill, p90, standby: Some(standby) })
 }
 
-/// Spot offers of the same machine in other places of the region, cheapest first, behind the one that is asked about.
+/// Spot offers of the same machine in other places of the region, cheapest first, after the given one.
 fn places_like(pricer: &Pricer, id: OfferId) -> Vec<OfferId> {
     let market = pricer.context.world.market;
     let mut places: Vec<OfferId> = pricer.spot_places(market.offer(id)).to_vec();

@@ -42,7 +42,7 @@ pub const LEAST_RATIO: f64 = 1.2;
 const SHARED_RATIO: f64 = 1.1;
 const SHARED_SLACK: f64 = 20.0;
 const SHARED_CHANGEOVER: f64 = 180.0;
-/// Work beyond which nobody knows what spot will be like: twice as long as the traces. Hours.
+/// Work beyond which spot cannot be forecast: twice as long as the traces. Hours.
 const MOST_WORK: f64 = 1300.0;
 /// Of the spot hours before a deadline, the share that the policy uses where it cannot know when they come: 0.8 gives the mean
 /// costs of 48 h of work in 60 and 70 h on the development traces within 2 %. Only for the first guess.
@@ -242,7 +242,7 @@ impl<'a> Forecaster<'a> {
         Some(from + (at - from) * more[last_dearer] / (more[last_dearer] - next))
     }
 
-    /// Solves the tables that these jobs need and nobody has solved yet.
+    /// Solves the tables that these jobs need and that are not solved yet.
     fn solve(&mut self, jobs: &[Job]) {
         let mut missing: Vec<Terms> = Vec::new();
         for terms in jobs.iter().filter_map(Job::terms) {
@@ -272,7 +272,7 @@ impl<'a> Forecaster<'a> {
         let limits = job.limits();
         let work = |draw: usize| point(job.run.work, self.deviations[draw % DRAWS]) * 3600.0;
         let outcomes = futures.run(&policy, &limits, job.draws(drawn_ticks), work)?;
-        // A probe sees nothing finer than a tick, so half of one is the least wait that can be said.
+        // A probe sees nothing finer than a tick, so half of one is the least wait that it can tell.
         let least_wait = tick / 2.0 / 3600.0;
         let exact = |outcome: Outcome| Outcome {
             wait_hours: outcome.wait_hours.max(least_wait),

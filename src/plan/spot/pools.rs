@@ -1,4 +1,4 @@
-//! What a plan on spot says beside its figures: places to try, the promise and its conditions, when on-demand is cheaper.
+//! What completes a plan on spot: places to try, the promise and its conditions, and when on-demand is cheaper.
 
 use jiff::Timestamp;
 

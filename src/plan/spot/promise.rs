@@ -8,7 +8,7 @@ use gpuplan_units::{Hours, Usd};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Promise {
     pub deadline: Hours,
-    /// The same as a time; `None` where nobody said when the plan is made.
+    /// The same as a time; `None` where the time of planning is unknown.
     pub end: Option<Timestamp>,
     /// Of which on-demand capacity must be there.
     pub instance_type: String,

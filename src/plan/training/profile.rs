@@ -10,7 +10,7 @@ use gpuplan_workload::profile::{Cause, Mended, OperatorClass, Operators, Profile
 
 /// Device memory as drivers tell it and as the catalog has it may differ by so much (a T4 with error correction: a tenth).
 const MEMORY_TOLERANCE: f64 = 0.12;
-/// Doubt about a class that was told by the names of kernels. Standard deviation of the logarithm. Judged.
+/// Doubt about a class that was recognised by the names of kernels. Standard deviation of the logarithm. Judged.
 const BY_NAME: f64 = 0.05;
 /// The same where only whole steps are known. Judged: on the same GPU the step is what was measured, whichever class it was; how
 /// much less that says of another GPU is the correction's own doubt.

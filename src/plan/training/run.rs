@@ -46,7 +46,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// Seconds of warning that a cloud documents for spot machines; `None`: it documents none, or nobody has looked.
+    /// Seconds of warning that a cloud documents for spot machines; `None`: it documents none, or we have not looked it up.
     pub fn seconds(cloud: &str) -> Option<f64> {
         match cloud {
             // EC2 user guide, "Spot Instance interruption notices".
@@ -91,7 +91,7 @@ pub struct RunTime {
     pub worst_changeover: Hours,
 }
 
-/// What a run needs beside the step.
+/// What the time of a run depends on, besides the step.
 pub struct RunInput<'a> {
     pub workload: &'a Workload,
     pub step: &'a StepEstimate,
@@ -118,7 +118,7 @@ impl RunInput<'_> {
             * UPLOAD_SHARE
             * f64::from(self.nodes);
         let stall = Seconds(bytes.0 / gpus / self.machine.gpu.pcie_bandwidth().0);
-        // Runs beside each other share the network of the host.
+        // Runs on the same machine share the network of its host.
         let upload = Seconds(bytes.0 * side_by_side / host);
         let mean = Seconds::from(self.interruptions.mean_time());
         let whole = Seconds::from(Hours(training.expected / rounds));
@@ -130,7 +130,8 @@ impl RunInput<'_> {
         let stretch = |mean| CheckpointPlan::new(stall, Seconds(interval), mean, restart).stretch;
         let start = Hours::from(Seconds(begin)).0;
         let hours = training.map(|hours| start + hours * stretch(mean));
-        let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, Bytes(bytes.0 * side_by_side), stall, host));
+        let notice =
+            self.notice_seconds.map(|seconds| Notice::new(seconds, Bytes(bytes.0 * side_by_side), stall, host));
         // Without a save at the last moment, half an interval and what was still being uploaded are lost.
         let redone =
             if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };
@@ -211,7 +212,7 @@ pub fn checkpoint_bytes(workload: &Workload) -> Bytes {
             }
         }
     };
-    // FSDP and the Hugging Face trainer keep 32-bit weights and no 16-bit copy beside them (PyTorch, "FullyShardedDataParallel").
+    // FSDP and the Hugging Face trainer keep 32-bit weights and no 16-bit copy with them (PyTorch, "FullyShardedDataParallel").
     let framework = training.framework.0.as_str();
     let keeps_one_copy = each > 12.0 && (framework.starts_with("fsdp") || framework == "hf-trainer");
     Bytes(trained * if keeps_one_copy { each - 2.0 } else { each })

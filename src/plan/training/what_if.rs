@@ -30,7 +30,7 @@ pub struct Savings {
     pub hours: Hours,
 }
 
-/// Why nobody can say what a fix saves.
+/// Why the savings of a fix are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unpriced {
     /// Nothing is recommended, so there is nothing to save from.
