@@ -12,7 +12,7 @@ use gpuplan::estimate::answer::answer;
 use gpuplan::estimate::constants::Fitted;
 use gpuplan::estimate::memory_constants::FittedMemory;
 use gpuplan::hardware::Hardware;
-use gpuplan::report::accuracy;
+use gpuplan::report::accuracy_json::accuracy;
 use gpuplan::workload::Models;
 use serde_json::{Value, json};
 
@@ -29,12 +29,13 @@ fn record() -> Value {
 fn present() -> Value {
     let published = Published::embedded().unwrap();
     let predictions = predict(&published, &Hardware::embedded().unwrap(), &Models::embedded().unwrap());
-    accuracy::json(
+    let text = accuracy(
         &Scores::of(&published, &predictions),
         Fitted::embedded(),
         FittedMemory::embedded(),
         "2026-01-01T00:00:00Z".parse().unwrap(),
-    )
+    );
+    serde_json::from_str(&text).unwrap()
 }
 
 /// What is worse now than it was, in words.

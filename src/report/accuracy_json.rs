@@ -169,12 +169,7 @@ struct PeerLine {
 }
 
 /// Everything, whatever the table shows.
-pub fn accuracy(
-    scores: &Scores,
-    time: &Fitted,
-    memory: &FittedMemory,
-    now: Timestamp,
-) -> Result<String, serde_json::Error> {
+pub fn accuracy(scores: &Scores, time: &Fitted, memory: &FittedMemory, now: Timestamp) -> String {
     let (macro_mape, fits) = (scores.macro_mape_percent(), scores.fits);
     let peer = |(line, errors): (Line, PeerErrors)| PeerLine {
         source: errors.source,
@@ -223,6 +218,6 @@ pub fn accuracy(
 }
 
 /// Errors of inference alone.
-pub fn held_out_inference(held: &[HeldOutInference]) -> Result<String, serde_json::Error> {
+pub fn held_out_inference(held: &[HeldOutInference]) -> String {
     pretty(&HeldOutInferenceReport::new(held))
 }

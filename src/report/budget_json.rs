@@ -1,7 +1,7 @@
 //! A budget as JSON and its lines as CSV.
 
 use crate::csv_text::csv_text;
-use crate::json_text::pretty;
+use crate::json::pretty;
 use gpuplan_budget::Budget;
 use gpuplan_budget::portfolio::lines::BudgetLine;
 

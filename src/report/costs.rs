@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use crate::csv_text::csv_text;
 use crate::format::{three_figures, usd};
-use crate::json::VERSION;
-use crate::json_text::pretty;
+use crate::json::{VERSION, pretty};
 use crate::table::{Column, render};
 use gpuplan_budget::charge::utc_day;
 use gpuplan_budget::spent::{Asked, By, CostSum, Line, Spent};

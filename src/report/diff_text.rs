@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use crate::budget_text::markdown_table;
 use crate::format;
-use crate::json::VERSION;
-use crate::json_text::pretty;
+use crate::json::{VERSION, pretty};
 use crate::plan_text::wrap;
 use crate::table::{Column, footer, render};
 use gpuplan_budget::diff::{Change, ChangedLine, Diff};

@@ -97,7 +97,7 @@ pub struct EstimateReport<'a> {
     assumptions: &'a [Assumption],
 }
 
-pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> Result<String, serde_json::Error> {
+pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> String {
     let setting = &made.setting;
     let performance = Performance::new(subject, made);
     pretty(&EstimateReport {

@@ -56,7 +56,7 @@ impl Comparison {
     }
 }
 
-pub fn json(plan: &Plan, comparison: &Comparison, context: &Context) -> Result<String, serde_json::Error> {
+pub fn json(plan: &Plan, comparison: &Comparison, context: &Context) -> String {
     pretty(&ExplainReport {
         version: VERSION,
         plan: PlanRecord::new(plan, context),

@@ -97,7 +97,7 @@ struct PoolHistory<'a> {
     course_usd_per_hour: &'a [Option<UsdPerHour>],
 }
 
-pub fn json(pools: &[PoolTrend], hardware: &Hardware) -> Result<String, serde_json::Error> {
+pub fn json(pools: &[PoolTrend], hardware: &Hardware) -> String {
     pretty(&PriceHistory { version: VERSION, pools: pools.iter().map(|pool| pool_history(pool, hardware)).collect() })
 }
 

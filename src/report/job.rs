@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use crate::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::format::{rate, seen, three_figures, usd};
-use crate::json::VERSION;
-use crate::json_text::{json_value, pretty};
+use crate::json::{VERSION, json_value, pretty};
 use crate::plan_text::wrap;
 use crate::sentences::assumption::job_sentence;
 use crate::table::{Column, footer, render};

@@ -21,7 +21,6 @@ pub mod hosts;
 pub mod input;
 pub mod job;
 pub mod json;
-mod json_text;
 pub mod mine;
 pub mod page;
 pub mod phases;

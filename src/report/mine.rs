@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::csv_text::csv_text;
 use crate::format::three_figures;
-use crate::json::VERSION;
-use crate::json_text::pretty;
+use crate::json::{VERSION, pretty};
 use crate::plan_text::wrap;
 use crate::table::{Column, render};
 use gpuplan_budget::mine::{ComparisonGroup, ForecastAndActual, RunComparison, comparison_groups};

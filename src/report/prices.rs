@@ -158,7 +158,7 @@ fn line<'a>(offer: &'a Offer, hardware: &'a Hardware) -> OfferLine<'a> {
 }
 
 /// The document of `-o json`.
-pub fn json(offers: &[&Offer], hardware: &Hardware) -> Result<String, serde_json::Error> {
+pub fn json(offers: &[&Offer], hardware: &Hardware) -> String {
     pretty(&OfferList { version: VERSION, offers: offers.iter().map(|offer| line(offer, hardware)).collect() })
 }
 
@@ -299,7 +299,7 @@ mod tests {
         let market = gpuplan_market::Market::embedded(&hardware).unwrap();
         let offers: Vec<&Offer> =
             market.offers().iter().filter(|offer| offer.risk.is_some() && offer.is_suspect()).take(1).collect();
-        let json: serde_json::Value = serde_json::from_str(&json(&offers, &hardware).unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json(&offers, &hardware)).unwrap();
         let keys: Vec<&str> = json["offers"][0].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, COLUMNS);
         let text = csv(&offers, &hardware).unwrap();

@@ -55,7 +55,7 @@ impl SourceRow {
     }
 }
 
-pub fn json(rows: &[SourceRow]) -> Result<String, serde_json::Error> {
+pub fn json(rows: &[SourceRow]) -> String {
     pretty(&SourceList { version: VERSION, sources: rows })
 }
 

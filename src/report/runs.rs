@@ -140,7 +140,7 @@ impl RunList {
         self.runs.is_empty()
     }
 
-    pub fn json(&self) -> Result<String, serde_json::Error> {
+    pub fn json(&self) -> String {
         pretty(self)
     }
 
@@ -230,7 +230,7 @@ impl StrayList {
         Self { version: VERSION, found, ended }
     }
 
-    pub fn json(&self) -> Result<String, serde_json::Error> {
+    pub fn json(&self) -> String {
         pretty(self)
     }
 

@@ -15,7 +15,7 @@ pub struct PolicyEvaluation<'a> {
     evaluation: &'a Evaluation,
 }
 
-pub fn json(done: &Evaluation) -> Result<String, serde_json::Error> {
+pub fn json(done: &Evaluation) -> String {
     pretty(&PolicyEvaluation { version: VERSION, evaluation: done })
 }
 

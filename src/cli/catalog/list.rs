@@ -129,9 +129,7 @@ fn print<T: Listed>(
     table: impl Fn(&[T], u16) -> String,
 ) -> Result<Exit, Diagnostic> {
     match session.output {
-        OutputFormat::Json => {
-            session.printer.data(&catalog::json(rows).map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Json => session.printer.data(&catalog::json(rows)),
         OutputFormat::Csv => {
             session.printer.data(&catalog::csv(rows, columns).map_err(|error| Diagnostic::unexpected(&error))?)
         }
@@ -151,7 +149,7 @@ fn check_catalog(session: &Session) -> Result<Exit, Diagnostic> {
     let counts = CatalogCounts::new(&catalogs.hardware, &catalogs.market, &models);
     let report = CheckReport::new(&findings, counts);
     let text = match session.output {
-        OutputFormat::Json => report.json().map_err(|error| Diagnostic::unexpected(&error))?,
+        OutputFormat::Json => report.json(),
         OutputFormat::Csv => report.csv().map_err(|error| Diagnostic::unexpected(&error))?,
         OutputFormat::Table => report.text(session.width),
     };

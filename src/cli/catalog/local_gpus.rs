@@ -40,7 +40,7 @@ fn row(index: usize, local: &LocalGpu, hardware: &Hardware) -> LocalGpuLine {
 
 fn text(rows: &[LocalGpuLine], session: &Session) -> Result<String, Diagnostic> {
     match session.output {
-        OutputFormat::Json => catalog::json(rows).map_err(|error| Diagnostic::unexpected(&error)),
+        OutputFormat::Json => Ok(catalog::json(rows)),
         OutputFormat::Csv => {
             let mut writer = csv::Writer::from_writer(Vec::new());
             rows.iter().try_for_each(|row| writer.serialize(row)).map_err(|error| Diagnostic::unexpected(&error))?;

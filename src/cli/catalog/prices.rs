@@ -112,9 +112,7 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
         session.printer.warning(line);
     }
     match session.output {
-        OutputFormat::Json => session
-            .printer
-            .data(&prices::json(&offers, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Json => session.printer.data(&prices::json(&offers, &catalogs.hardware)),
         OutputFormat::Csv => session
             .printer
             .data(&prices::csv(&offers, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
@@ -154,9 +152,7 @@ fn host_prices(arguments: &PricesArguments, session: &Session) -> Result<Exit, D
     });
     let lines: Vec<HostPrice> = offers.into_iter().map(|offer| HostPrice::new(offer, &hardware)).collect();
     match session.output {
-        OutputFormat::Json => {
-            session.printer.data(&catalog::json(&lines).map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Json => session.printer.data(&catalog::json(&lines)),
         OutputFormat::Csv => session
             .printer
             .data(&catalog::csv(&lines, &hosts::PRICE_COLUMNS).map_err(|error| Diagnostic::unexpected(&error))?),
@@ -211,9 +207,7 @@ fn history(
         pools.truncate(arguments.max_results);
     }
     match session.output {
-        OutputFormat::Json => session
-            .printer
-            .data(&history::json(&pools, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Json => session.printer.data(&history::json(&pools, &catalogs.hardware)),
         OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "a price history cannot be printed as CSV")
             .hint("gpuplan prices --history --output json")),
         OutputFormat::Table => session.printer.data(&history::table(&pools, &catalogs.hardware, session.width)),

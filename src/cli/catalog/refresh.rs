@@ -32,9 +32,7 @@ pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diag
     let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
     let rows: Vec<SourceRow> = answers.sources.iter().map(row).collect();
     match session.output {
-        OutputFormat::Json => {
-            session.printer.data(&refresh::json(&rows).map_err(|error| Diagnostic::unexpected(&error))?)?
-        }
+        OutputFormat::Json => session.printer.data(&refresh::json(&rows))?,
         OutputFormat::Csv => {
             session.printer.data(&refresh::csv(&rows).map_err(|error| Diagnostic::unexpected(&error))?)?
         }

@@ -67,7 +67,7 @@ fn read(path: &Path, session: &Session) -> Result<Value, Diagnostic> {
     let text = if path.is_dir() {
         let catalogs = session.of_catalog(path).snapshot()?;
         let offers: Vec<_> = catalogs.market.offers().iter().collect();
-        prices::json(&offers, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?
+        prices::json(&offers, &catalogs.hardware)
     } else {
         fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?
     };

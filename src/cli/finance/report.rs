@@ -79,7 +79,7 @@ pub fn run(arguments: &ReportArguments, session: &Session) -> Result<Exit, Diagn
         Written::As(ReportFormat::Html) => html::html(&report),
         Written::As(ReportFormat::Md) => markdown::markdown(&report),
         Written::As(ReportFormat::Csv) => csv::csv(&report),
-        Written::Json => page::json::json(&report).map_err(|error| Diagnostic::unexpected(&error))?,
+        Written::Json => page::json::json(&report),
     };
     let Some(path) = &arguments.out else { return session.printer.data(&text) };
     fs::write(path, &text)

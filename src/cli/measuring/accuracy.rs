@@ -71,10 +71,7 @@ pub fn run(arguments: &AccuracyArguments, session: &Session) -> Result<Exit, Dia
     let (by, time, memory) = (grouping(arguments.by), Fitted::embedded(), FittedMemory::embedded());
     match session.output {
         OutputFormat::Table => session.printer.data(&report::text(&scores, by, time, memory, session.width)),
-        OutputFormat::Json => {
-            let json = accuracy_json::accuracy(&scores, time, memory, session.now);
-            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Json => session.printer.data(&accuracy_json::accuracy(&scores, time, memory, session.now)),
         OutputFormat::Csv => session.printer.data(&report::csv(&scores, by)),
     }
 }

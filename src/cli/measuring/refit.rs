@@ -37,10 +37,7 @@ pub fn inference(session: &Session) -> Result<Exit, Diagnostic> {
     let runs = FitRun::all(&published.runs, &hardware, &models);
     let held = held_out_inference(&runs, &held_out::inference(&runs, held_out::by_gpu));
     match session.output {
-        OutputFormat::Json => {
-            let json = accuracy_json::held_out_inference(&held);
-            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Json => session.printer.data(&accuracy_json::held_out_inference(&held)),
         OutputFormat::Table | OutputFormat::Csv => session.printer.data(&report::inference(&held, session.width)),
     }
 }

@@ -117,10 +117,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
     match session.output {
-        OutputFormat::Json => {
-            let json = report::json(&subject, &made, &resolved.assumed);
-            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Json => session.printer.data(&report::json(&subject, &made, &resolved.assumed)),
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
             for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {

@@ -47,10 +47,7 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
     };
     match session.output {
         OutputFormat::Table => session.printer.data(&report::text(&chosen, &comparison, &context, session.width)),
-        OutputFormat::Json => {
-            let json = report::json(&chosen, &comparison, &context);
-            session.printer.data(&json.map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Json => session.printer.data(&report::json(&chosen, &comparison, &context)),
         OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation cannot be printed as CSV")
             .hint("gpuplan explain FILE --output json")),
     }

@@ -49,7 +49,7 @@ pub fn run(arguments: &SimulateArguments, session: &Session) -> Result<Exit, Dia
     let Some(cases) = &arguments.cases else {
         let done = evaluate(&traces, session.seed);
         return session.printer.data(&match session.output {
-            OutputFormat::Json => report::json(&done).map_err(|error| Diagnostic::unexpected(&error))?,
+            OutputFormat::Json => report::json(&done),
             _ => report::text(&done, session.width),
         });
     };

@@ -75,9 +75,7 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
         clouds.iter().map(|(cloud, sources)| check(cloud, sources, &wanted, &hardware)).collect::<Result<_, _>>()?;
     let context = doctor::Context { has_plan: answered.is_some(), width: session.width };
     match session.output {
-        OutputFormat::Json => {
-            session.printer.data(&doctor::json(&checks).map_err(|error| Diagnostic::unexpected(&error))?)?
-        }
+        OutputFormat::Json => session.printer.data(&doctor::json(&checks))?,
         OutputFormat::Csv => {
             return Err(Diagnostic::new(Exit::Usage, "the findings of doctor cannot be printed as CSV")
                 .hint("gpuplan doctor --output json"));

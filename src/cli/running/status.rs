@@ -70,7 +70,7 @@ pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagn
     let failures: Vec<String> = own.iter().flat_map(failures).collect();
     let list = RunList::new(submitted.into_iter().chain(own).collect());
     if session.output == OutputFormat::Json {
-        return session.printer.data(&list.json().map_err(|error| Diagnostic::unexpected(&error))?);
+        return session.printer.data(&list.json());
     }
     if list.is_empty() {
         session.printer.note("no run was launched from this machine");

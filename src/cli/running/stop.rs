@@ -141,7 +141,7 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
     });
     let list = StrayList::new(groups.chain(machines).collect(), arguments.yes);
     if session.output == OutputFormat::Json {
-        return session.printer.data(&list.json().map_err(|error| Diagnostic::unexpected(&error))?);
+        return session.printer.data(&list.json());
     }
     session.printer.data(&list.text())?;
     let names: Vec<&str> = clouds.iter().map(|launcher| launcher.cloud()).collect();

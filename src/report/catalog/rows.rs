@@ -25,7 +25,7 @@ pub(crate) struct RowOrigin<'a> {
 }
 
 /// Any rows as the document that lists them.
-pub fn json<T: Listed>(rows: &[T]) -> Result<String, serde_json::Error> {
+pub fn json<T: Listed>(rows: &[T]) -> String {
     pretty(&T::list(rows))
 }
 

@@ -51,7 +51,7 @@ struct TableRecord<'a> {
     rows: Vec<Map<String, Value>>,
 }
 
-pub fn json(report: &Report) -> Result<String, serde_json::Error> {
+pub fn json(report: &Report) -> String {
     let key =
         report.key.iter().map(|figure| KeyFigureRecord { name: figure.name, value: &figure.value, note: &figure.note });
     pretty(&ReportDocument {

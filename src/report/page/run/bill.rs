@@ -79,8 +79,11 @@ fn of_machine(machine: &Rented, hours: f64) -> Vec<Line> {
 }
 
 fn of_charge(charge: &Charge) -> Line {
-    let place =
-        [Some(charge.resource.cloud.as_str()), charge.resource.region.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let place = [Some(charge.resource.cloud.as_str()), charge.resource.region.as_deref()]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" ");
     let item = match charge.item {
         Item::Disk => format!("disks in {place}"),
         Item::CheckpointStorage => format!("checkpoint storage in {place}"),
