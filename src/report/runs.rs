@@ -273,7 +273,7 @@ mod tests {
         let list = RunList::new(vec![run(), staging]);
         let table = list.table(120);
         assert!(table.contains("fetching data, 40 %") && table.contains("50 %") && table.contains("$1.50"), "{table}");
-        let json: serde_json::Value = serde_json::from_str(&list.json().unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&list.json()).unwrap();
         assert_eq!((&json["version"], &json["runs"][0]["state"]), (&1.into(), &"running".into()));
         assert_eq!(
             (&json["runs"][1]["phase"], &json["runs"][1]["staged"]["of_bytes"]),
@@ -288,7 +288,7 @@ mod tests {
     fn strays_are_ended_only_after_a_yes() {
         let found = vec![StrayLine { id: "i-1".to_owned(), run: "r".to_owned(), pool: "aws/x".to_owned() }];
         assert_eq!(StrayList::new(found.clone(), false).text(), "found: i-1 of run r (aws/x)\n");
-        let json: serde_json::Value = serde_json::from_str(&StrayList::new(found, true).json().unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&StrayList::new(found, true).json()).unwrap();
         assert_eq!((&json["version"], &json["found"]), (&1.into(), &json["ended"]));
     }
 }
