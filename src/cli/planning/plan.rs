@@ -8,13 +8,14 @@ use serde_json::Value;
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::{from, phases, processing};
-use crate::question::answer::{compute_with, context, nothing_fits, pretty};
+use crate::question::answer::{compute_with, context, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_estimate::OwnRun;
 use gpuplan_plan::document::PlanDocument;
+use gpuplan_report::json::pretty;
 use gpuplan_report::{plan_csv, plan_text};
 use gpuplan_workload::file::WorkloadFile;
 

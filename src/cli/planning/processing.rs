@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
-use crate::question::answer::{gathered, pretty};
+use crate::question::answer::gathered;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::constants::Fitted;
@@ -15,6 +15,7 @@ use gpuplan_plan::money::phases::Taken;
 use gpuplan_plan::processing::{ProcessingSet, plan};
 use gpuplan_plan::{Limits, Warning};
 use gpuplan_report::format;
+use gpuplan_report::json::pretty;
 use gpuplan_report::phases::Answer;
 use gpuplan_report::processing;
 use gpuplan_report::sentences::rejection;
