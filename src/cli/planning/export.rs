@@ -67,7 +67,7 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
     match &arguments.out {
         Some(path) => {
             fs::write(path, text)
-                .map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+                .map_err(|error| Diagnostic::usage(format!("cannot write {}: {error}", path.display())))?;
             Ok(Exit::Done)
         }
         None => session.printer.data(&text),
@@ -88,10 +88,8 @@ pub fn job_of(
     };
     let plan = chosen(&plans, plan)?;
     let text_of = |key: &str| {
-        let missing = || {
-            Diagnostic::new(Exit::Usage, format!("the plan has no `{key}`"))
-                .hint("gpuplan plan FILE --output json >plan.json")
-        };
+        let missing =
+            || Diagnostic::usage(format!("the plan has no `{key}`")).hint("gpuplan plan FILE --output json >plan.json");
         plan.get(key).and_then(Value::as_str).ok_or_else(missing)
     };
     let (cloud, kind) = (CloudId::new(text_of("cloud")?), text_of("instance_type")?);
@@ -113,7 +111,7 @@ fn recorded(question: &QuestionArguments) -> Result<Option<Value>, Diagnostic> {
         return Ok(None);
     }
     let no_plan = |why: &str| {
-        Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {why}", path.display()))
+        Diagnostic::usage(format!("{} is not a plan of this program: {why}", path.display()))
             .hint("gpuplan plan FILE --output json >plan.json")
     };
     let plans: Value = serde_json::from_str(&text).map_err(|error| no_plan(&error.to_string()))?;
@@ -123,8 +121,7 @@ fn recorded(question: &QuestionArguments) -> Result<Option<Value>, Diagnostic> {
     asked.training.framework.clone_from(&stated.training.framework);
     if asked != stated || workload::limits(&question.limits) != LimitsSection::default() {
         let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());
-        return Err(Diagnostic::new(Exit::Usage, message)
-            .hint("give the workload file instead, or plan again with these flags"));
+        return Err(Diagnostic::usage(message).hint("give the workload file instead, or plan again with these flags"));
     }
     Ok(Some(plans))
 }
@@ -149,7 +146,7 @@ fn chosen<'a>(plans: &'a Value, wanted: Option<&str>) -> Result<&'a Value, Diagn
             || "the file recommends no plan".to_owned(),
             |wanted| format!("no plan has the id `{wanted}`"),
         );
-        Diagnostic::new(Exit::Usage, what).hint("gpuplan plan FILE --output json >plan.json")
+        Diagnostic::usage(what).hint("gpuplan plan FILE --output json >plan.json")
     })
 }
 

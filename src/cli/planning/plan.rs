@@ -74,9 +74,8 @@ fn answer(
 /// The same question, asked of the same catalog at the same moment, gives the same bytes.
 fn locked(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-    let broken = |detail: &str| {
-        Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {detail}", path.display()))
-    };
+    let broken =
+        |detail: &str| Diagnostic::usage(format!("{} is not a plan of this program: {detail}", path.display()));
     let recorded: Value = serde_json::from_str(&text).map_err(|error| broken(&error.to_string()))?;
     let field = |pointer: &str| recorded.pointer(pointer).ok_or_else(|| broken(&format!("`{pointer}` is missing")));
     let file: WorkloadFile =
