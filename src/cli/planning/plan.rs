@@ -12,7 +12,7 @@ use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_plan::document::{AnyDocument, DocumentError, PlanDocument};
-use gpuplan_report::{plan_csv, plan_text};
+use gpuplan_report::plan::{plan_csv, plan_text};
 use gpuplan_workload::file::WorkloadFile;
 
 pub fn run(arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {

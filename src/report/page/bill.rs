@@ -1,8 +1,8 @@
 //! A bill as a section: bars by item, and a table of quantities, prices and costs that ends in the total.
 
-use crate::format;
 use crate::page::chart::{Bar, BarChart, Chart, ChartKind};
 use crate::page::document::{Cell, Column, Figure, Section, Table};
+use crate::text::format;
 use gpuplan_units::Usd;
 
 /// A line of a bill: of a plan, or of what a run was charged.

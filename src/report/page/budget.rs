@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::format;
 use crate::page::chart::{Chart, ChartKind, Range, RangeChart};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
+use crate::text::format;
 use gpuplan_units::{Quantiles, Usd};
 
 /// The version that is read.

@@ -9,8 +9,8 @@ pub use around::Around;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::format;
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
+use crate::text::format;
 use gpuplan_hardware::CloudId;
 use gpuplan_market::Origin;
 use gpuplan_plan::document::{

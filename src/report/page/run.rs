@@ -8,9 +8,9 @@ pub use facts::{Beside, Rented, RunFacts, RunPlan};
 
 use jiff::Timestamp;
 
-use crate::format;
 use crate::page::chart::{Chart, ChartKind, Span, Timeline};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
+use crate::text::format;
 use gpuplan_units::{Hours, Usd};
 
 /// Machines that are drawn; the table has all.

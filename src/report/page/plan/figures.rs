@@ -1,12 +1,12 @@
 //! The charts of a plan, each with its table; or why there is none.
 
-use crate::format;
 use crate::page::bill::{self, BillRow};
 use crate::page::chart::{
     Bar, BarChart, Chart, ChartKind, LineChart, Mark, Range, RangeChart, ScatterPlot, ScatterPoint, Series, Stroke,
 };
 use crate::page::document::{Cell, Column, Figure, Section, Table, day};
 use crate::page::plan::around::Around;
+use crate::text::format;
 use gpuplan_market::trend::Trend;
 use gpuplan_plan::document::{BillLineRecord, PlanDocument, PlanRecord, TermsOutcome, TermsRecord};
 use gpuplan_units::{Hours, Usd};

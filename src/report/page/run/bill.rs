@@ -1,9 +1,9 @@
 //! The bill of a run: machine time by place and by what it was good for, then what was paid beside it.
 
-use crate::format;
 use crate::page::bill::{self, BillRow};
 use crate::page::document::{Section, day};
 use crate::page::run::facts::{Rented, RunFacts};
+use crate::text::format;
 use gpuplan_budget::{Charge, Item, Waste};
 use gpuplan_units::Usd;
 

@@ -1,9 +1,9 @@
 //! Spending of a run over time against its plan.
 
-use crate::format;
 use crate::page::chart::{Chart, ChartKind, LineChart, Series, Stroke};
 use crate::page::document::{Cell, Column, Figure, Section, Table};
 use crate::page::run::facts::{RunFacts, evenly};
+use crate::text::format;
 use gpuplan_units::{Hours, Usd};
 
 /// A budget so many times above all else is told and not drawn: beside it the rest would be a flat line.
