@@ -11,8 +11,8 @@ use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::check;
 use gpuplan_plan::limits;
+use gpuplan_report::catalog::hosts::{self, HostLine};
 use gpuplan_report::catalog::{self, CatalogCounts, CheckReport, InstanceLine, Listed, ModelLine};
-use gpuplan_report::hosts::{self, HostLine};
 use gpuplan_units::names::{did_you_mean, plain};
 
 #[derive(Debug, Subcommand)]

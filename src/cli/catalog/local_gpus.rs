@@ -6,7 +6,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_calibration::{DeviceError, LocalGpu, local_gpus, match_catalog};
 use gpuplan_hardware::Hardware;
 use gpuplan_report::catalog::{self, LocalGpuLine};
-use gpuplan_report::table::{Column, render};
+use gpuplan_report::text::table::{Column, render};
 
 const COLUMNS: [Column; 5] = [
     Column::right("INDEX", 0),

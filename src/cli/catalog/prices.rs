@@ -15,9 +15,9 @@ use gpuplan_market::trend::{self, Trend};
 use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase};
 use gpuplan_plan::limits;
 use gpuplan_report::catalog;
-use gpuplan_report::history::{self, PoolTrend};
-use gpuplan_report::hosts::{self, HostPrice};
-use gpuplan_report::prices::{self, PriceTable};
+use gpuplan_report::catalog::history::{self, PoolTrend};
+use gpuplan_report::catalog::hosts::{self, HostPrice};
+use gpuplan_report::catalog::prices::{self, PriceTable};
 use gpuplan_units::names::did_you_mean;
 
 #[derive(Debug, Args)]

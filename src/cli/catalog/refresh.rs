@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_market::{Access, SourceError};
 use gpuplan_plan::limits;
-use gpuplan_report::refresh::{self, SourceRow, Word};
+use gpuplan_report::catalog::refresh::{self, SourceRow, Word};
 
 #[derive(Debug, Args)]
 pub struct RefreshArguments {

@@ -13,7 +13,7 @@ use gpuplan_hardware::CloudId;
 use gpuplan_market::import::{self, CatalogFile};
 use gpuplan_market::{Answer, Offer};
 use gpuplan_plan::limits;
-use gpuplan_report::snapshot::{self, Changes, ROW_FLOOR};
+use gpuplan_report::catalog::snapshot::{self, Changes, ROW_FLOOR};
 use gpuplan_runstore::sha256;
 
 #[derive(Debug, Args)]

@@ -21,7 +21,7 @@ use gpuplan_budget::bill::sums::Sums;
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
 use gpuplan_budget::spent::{Asked, Line};
 use gpuplan_budget::{Charge, Ledger};
-use gpuplan_report::bill as report;
+use gpuplan_report::finance::bill as report;
 use gpuplan_runstore::store::Hash;
 
 /// Read at once from a file.

@@ -17,8 +17,8 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use gpuplan_budget::Charge;
 use gpuplan_budget::spent::{Asked, By, Line, Spent};
-use gpuplan_report::costs::{self as report, Shown};
-use gpuplan_report::focus::FocusVersion;
+use gpuplan_report::finance::costs::{self as report, Shown};
+use gpuplan_report::finance::focus::FocusVersion;
 
 #[derive(Debug, Args)]
 #[command(

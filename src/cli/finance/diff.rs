@@ -10,10 +10,10 @@ use crate::arguments::global::OutputFormat;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::diff::{Diff, DiffError, diff};
-use gpuplan_budget::guardrail::{self, Guardrail};
+use gpuplan_budget::guardrail::{self, Broken, Guardrail};
 use gpuplan_plan::Policy;
-use gpuplan_plan::limits::policy::Broken;
-use gpuplan_report::{diff_text, prices};
+use gpuplan_report::catalog::prices;
+use gpuplan_report::finance::diff_text;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: gpuplan diff before.json after.json --policy policy.toml --output markdown")]

@@ -11,7 +11,7 @@ use crate::session::diagnostic::Diagnostic;
 use gpuplan_budget::ledger::{Differing, Ledger};
 use gpuplan_budget::spent::{Asked, RunKnown, Spent};
 use gpuplan_budget::{Charge, Item};
-use gpuplan_report::format::usd;
+use gpuplan_report::text::format::usd;
 use gpuplan_runstore::Run;
 
 /// Charges of the store that differ from the ledger and are named; more are counted.

@@ -15,7 +15,7 @@ use gpuplan_budget::Charge;
 use gpuplan_launch::Market;
 use gpuplan_launch::journal::Kept;
 use gpuplan_report::page::document::Report;
-use gpuplan_report::page::run::{self as page, Beside, Rented, RunFacts};
+use gpuplan_report::page::run::{self as page, Beside, Rented, RunFacts, RunPlan};
 use gpuplan_units::Usd;
 
 pub fn report(kept: &Kept, session: &Session) -> Result<Report, Diagnostic> {
@@ -127,10 +127,12 @@ fn facts(kept: &Kept, events: Vec<(Timestamp, String)>, money: &Money, at: Times
         state: kept.end.clone().unwrap_or_else(|| "not ended".to_owned()),
         started_at: spec.started_at,
         ended_at: kept.ended_at,
-        expected: spec.expected_cost_usd,
-        expected_hours: spec.expected.as_ref().map(|expected| expected.hours.expected),
-        budget: spec.budget_usd,
-        deadline_hours: spec.deadline_hours,
+        plan: RunPlan {
+            cost: spec.expected_cost_usd,
+            hours: spec.expected.as_ref().map(|expected| expected.hours.expected),
+            budget: spec.budget_usd,
+            deadline_hours: spec.deadline_hours,
+        },
         done: if kept.end.as_deref() == Some("completed") { 1.0 } else { kept.past.done },
         interruptions: kept.past.interruptions,
         store: spec.store.clone(),

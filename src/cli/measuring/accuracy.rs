@@ -11,7 +11,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_accuracy::{By, Published, Scores, predict};
 use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::memory_constants::FittedMemory;
-use gpuplan_report::{accuracy as report, accuracy_json};
+use gpuplan_report::measure::{accuracy as report, accuracy_json};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum AccuracyGrouping {

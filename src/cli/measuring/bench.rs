@@ -23,7 +23,7 @@ use gpuplan_estimate::measured::{measured_gpu, roof};
 use gpuplan_estimate::{Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, Hardware};
 use gpuplan_plan::training::search::best_setting;
-use gpuplan_report::bench_text;
+use gpuplan_report::measure::bench_text;
 use gpuplan_workload::file::Scalar;
 use gpuplan_workload::{Layout, Precision, Recompute, Workload};
 

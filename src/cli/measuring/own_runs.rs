@@ -7,7 +7,7 @@ use crate::runs::ledger::open_ledger;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::mine::compare;
-use gpuplan_report::mine as report;
+use gpuplan_report::finance::mine as report;
 
 pub fn run(session: &Session) -> Result<Exit, Diagnostic> {
     let gathered = from_journal(session)?;

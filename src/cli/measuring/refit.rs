@@ -13,7 +13,7 @@ use gpuplan_accuracy::held_out::{self, HeldOut};
 use gpuplan_accuracy::memory_fit::{self, MemoryRun};
 use gpuplan_accuracy::{Published, Run};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
-use gpuplan_report::{accuracy as report, accuracy_json};
+use gpuplan_report::measure::{accuracy as report, accuracy_json};
 use gpuplan_units::names::did_you_mean;
 
 /// Fits on every group but one and shows the errors of that one.

@@ -23,8 +23,11 @@ use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::Gpu;
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
+use gpuplan_report::measure::estimate as report;
+use gpuplan_report::plan::plan_text;
 use gpuplan_report::sentences::{assumption, rejection};
-use gpuplan_report::{estimate as report, format, plan_text};
+use gpuplan_report::text::format;
+use gpuplan_report::text::wrap::wrap;
 use gpuplan_units::Bytes;
 
 #[derive(Debug, Args)]
@@ -126,15 +129,11 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
             session.printer.data(&text)
         }
         OutputFormat::Table => {
-            let mut text = format!("{}\n", plan_text::wrap(&plan_text::workload_line(job), session.width, "  "));
+            let mut text = format!("{}\n", wrap(&plan_text::workload_line(job), session.width, "  "));
             let _ = writeln!(
                 text,
                 "{}\n",
-                plan_text::wrap(
-                    &format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")),
-                    session.width,
-                    "  "
-                )
+                wrap(&format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")), session.width, "  ")
             );
             let _ = writeln!(
                 text,

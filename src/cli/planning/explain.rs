@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_plan::explanation::comparison::{find, what_would_change, why_not};
 use gpuplan_plan::{Limits, Plan, PlanSet, World, plan_id};
-use gpuplan_report::explain::{self as report, Comparison};
+use gpuplan_report::plan::explain::{self as report, Comparison};
 use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]

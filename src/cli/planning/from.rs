@@ -14,9 +14,10 @@ use gpuplan_import::{Asked, ImportError, Names, chips};
 use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
-use gpuplan_report::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
-use gpuplan_report::plan_text;
+use gpuplan_report::plan::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
+use gpuplan_report::plan::plan_text;
 use gpuplan_report::sentences::rejection::sentence;
+use gpuplan_report::text::wrap::wrap;
 use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -107,7 +108,7 @@ fn priced(
     let note = format!(
         "Note: without a workload only machines are priced, {hours}{why}. `gpuplan plan --from JOB WORKLOAD.toml` plans the work."
     );
-    session.printer.data(&format!("{text}\n{}\n", plan_text::wrap(&note, session.width, "  ")))
+    session.printer.data(&format!("{text}\n{}\n", wrap(&note, session.width, "  ")))
 }
 
 /// The workload on the job's own machines, and on the recommended ones.
@@ -145,7 +146,7 @@ fn compare(
         (None, _) => {
             let why = set.nearest.first().map_or_else(String::new, |nearest| format!(": {}", sentence(&nearest.why)));
             let line = format!("The workload does not run on what the job asks for{why}");
-            text.push_str(&plan_text::wrap(&line, session.width, "  "));
+            text.push_str(&wrap(&line, session.width, "  "));
             text.push('\n');
         }
         (Some(_), None) => {}

@@ -10,8 +10,8 @@ use crate::session::{Catalogs, Session};
 use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, PlanDocument, PlanRecord};
 use gpuplan_plan::money::phases::{Taken, Total, shares};
-use gpuplan_report::format;
-use gpuplan_report::phases::{Answer, Whole, document, text};
+use gpuplan_report::plan::phases::{Answer, Whole, document, text};
+use gpuplan_report::text::format;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, WorkloadFile};
 

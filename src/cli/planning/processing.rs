@@ -14,11 +14,11 @@ use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, InputsRecord, ProcessingContext as Context, ProcessingDocument};
 use gpuplan_plan::money::phases::Taken;
 use gpuplan_plan::processing::{ProcessingSet, plan};
-use gpuplan_report::format;
-use gpuplan_report::phases::Answer;
-use gpuplan_report::processing;
+use gpuplan_report::plan::phases::Answer;
+use gpuplan_report::plan::processing;
 use gpuplan_report::sentences::rejection;
 use gpuplan_report::sentences::words::English;
+use gpuplan_report::text::format;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 

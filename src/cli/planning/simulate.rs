@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::arguments::global::OutputFormat;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_report::simulate as report;
+use gpuplan_report::measure::simulate as report;
 use gpuplan_spot::availability::AvailabilityModel;
 use gpuplan_spot::case::Simulator;
 use gpuplan_spot::evaluate::evaluate;

@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::arguments::limits::LimitsArguments;
 use crate::arguments::workload::WorkloadArguments;
-use crate::session::diagnostic::Diagnostic;
+use crate::question::plan_file;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_plan::document::AnyDocument;
 use gpuplan_units::UsdPerHour;
 use gpuplan_workload::file::{DataSection, LimitsSection, ModelSection, Resolved, WorkloadFile};
 use gpuplan_workload::{Model, Models, huggingface, safetensors};
@@ -68,29 +68,29 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// `None` for a file that is no JSON.
+    /// `None` for a file that is not JSON.
     pub fn find(path: Option<&Path>) -> Result<Option<Self>, Diagnostic> {
-        let Some(path) = path else { return Ok(None) };
-        let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-        if text.trim_start().starts_with('{') { Self::read(path, &text).map(Some) } else { Ok(None) }
+        let text = plan_file::json_text(path)?;
+        path.zip(text).map(|(path, text)| Self::read(path, &text)).transpose()
     }
 
     fn read(path: &Path, text: &str) -> Result<Self, Diagnostic> {
-        let broken = |detail: &str| {
-            Diagnostic::usage(format!("{} is not a plan of this program: {detail}", path.display()))
-                .hint("gpuplan plan FILE --output json >plan.json")
+        let read = || {
+            let document = AnyDocument::read(text)?;
+            let file = document.workload_file()?;
+            let (id, rate) = match document {
+                AnyDocument::Gpu(document) => {
+                    let plan = document.pick(None)?;
+                    (plan.id.clone(), plan.machines.rate_usd_per_hour)
+                }
+                AnyDocument::Processing(document) => {
+                    let plan = document.plans.pick(None)?;
+                    (plan.id.clone(), plan.machines.rate_usd_per_hour)
+                }
+            };
+            Ok(Self { file, id, rate })
         };
-        let document: Value = serde_json::from_str(text).map_err(|error| broken(&error.to_string()))?;
-        let part = |pointer: &str| {
-            document.pointer(pointer).cloned().ok_or_else(|| broken(&format!("`{pointer}` is missing")))
-        };
-        let (file, id, rate) =
-            (part("/workload/file")?, part("/recommendation/id")?, part("/recommendation/rate_usd_per_hour")?);
-        Ok(Self {
-            file: serde_json::from_value(file).map_err(|error| broken(&error.to_string()))?,
-            id: serde_json::from_value(id).map_err(|error| broken(&error.to_string()))?,
-            rate: serde_json::from_value(rate).map_err(|error| broken(&error.to_string()))?,
-        })
+        read().map_err(|error| plan_file::refused(path, &error))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::measuring::profile::findings::{complete_profile, write_profile};
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
-use gpuplan_report::profile_text;
+use gpuplan_report::measure::profile_text;
 use gpuplan_telemetry::gpus::GpuCounters;
 use gpuplan_telemetry::host::{HostCounters, cores};
 use gpuplan_telemetry::smi::topology;

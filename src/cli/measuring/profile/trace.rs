@@ -10,7 +10,7 @@ use crate::measuring::profile::findings::{complete_profile, json, write_profile}
 use crate::question::gpus::chip;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_report::profile_text;
+use gpuplan_report::measure::profile_text;
 use gpuplan_workload::profile::{Profile, ProfiledGpu};
 use gpuplan_workload::trace::{self, SQLITE, nsight};
 

@@ -16,7 +16,7 @@ use gpuplan_launch::block::{BlockOrder, BlockWish, LAST_MINUTES, Seller, hours_f
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{Journal, LaunchError, Market, Pool, RunSpec};
 use gpuplan_market::Purchase;
-use gpuplan_report::format::usd;
+use gpuplan_report::text::format::usd;
 use gpuplan_units::{Hours, UsdPerHour};
 
 /// Between two looks at a journal in which somebody may have stopped the run, and two words while its block is awaited.

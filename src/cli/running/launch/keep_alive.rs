@@ -22,7 +22,7 @@ use gpuplan_launch::{
     Choice, CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec,
     names,
 };
-use gpuplan_report::format::usd;
+use gpuplan_report::text::format::usd;
 use gpuplan_runstore::{Phase, Run};
 
 /// Between two looks at a run that is kept.

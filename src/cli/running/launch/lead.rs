@@ -19,7 +19,7 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use gpuplan_launch::execute::LeadError;
 use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
-use gpuplan_report::format::usd;
+use gpuplan_report::text::format::usd;
 use gpuplan_runstore::Run;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::Policy;

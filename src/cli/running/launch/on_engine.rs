@@ -12,8 +12,8 @@ use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_export::{Job, Target, Wishes, export};
 use gpuplan_launch::{EngineError, Handed};
-use gpuplan_report::format::{rate, usd};
-use gpuplan_report::plan_text::wrap;
+use gpuplan_report::text::format::{rate, usd};
+use gpuplan_report::text::wrap::wrap;
 use gpuplan_runstore::sha256;
 use gpuplan_units::{Hours, UsdPerHour};
 
@@ -104,9 +104,9 @@ fn submission(engine: &str, job: &Job, text: String, arguments: &LaunchArguments
         token: token(&job.run, now),
         text,
         options: arguments.on.on_options.clone(),
-        nodes: job.plan.nodes,
+        nodes: job.machines().nodes,
         rate,
-        expected_cost: rate.and_then(|rate| rate.for_hours(job.plan.nodes, job.plan.run_hours.expected)),
+        expected_cost: rate.and_then(|rate| rate.for_hours(job.machines().nodes, job.plan.time.run_hours.expected)),
         store: job.store.clone(),
         output: here.join(format!("gpuplan-{}.out", job.run)).to_string_lossy().into_owned(),
         handed_at: now,
@@ -136,12 +136,15 @@ fn tell(work: &Handed, job: &Job, session: &Session) {
         ),
         format!(
             "machines  {} x {} x {}, as {} has them",
-            work.nodes, job.plan.gpus_per_node, job.gpu.name, job.plan.instance_type
+            work.nodes,
+            job.machines().gpus_per_node,
+            job.gpu.name,
+            job.machines().instance_type
         ),
         format!(
             "time      {} expected, {} at 90 %, once it has its machines",
-            Hours(job.plan.run_hours.expected),
-            Hours(job.plan.run_hours.p90)
+            Hours(job.plan.time.run_hours.expected),
+            Hours(job.plan.time.run_hours.p90)
         ),
         format!("cost      {money}"),
         format!("store     {}", work.store),
