@@ -55,7 +55,9 @@ pub fn run(arguments: &AdoptArguments, session: &Session) -> Result<Exit, Diagno
             .hint("gpuplan status"));
     }
     session.printer.note(&format!("hint: gpuplan watch {} resumes leading it", arguments.run));
-    session.printer.data(&format!("{}: adopted, {alive} machines are there, {earlier} were paid before\n", arguments.run))
+    session
+        .printer
+        .data(&format!("{}: adopted, {alive} machines are there, {earlier} were paid before\n", arguments.run))
 }
 
 fn adopted(spec: RunSpec, machines: &[Machine], billed: &[Billed], highest_epoch: u64) -> Adopted {
