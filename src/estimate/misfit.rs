@@ -20,13 +20,6 @@ pub enum Misfit {
     Unsupported {
         detail: String,
     },
-    /// A service needs more machines for its load than are looked at; `most` of them would do this many requests a second.
-    Overloaded {
-        detail: String,
-        machines: f64,
-        most: u32,
-        requests_per_second: f64,
-    },
     /// A served model cannot answer as soon as is asked, however little it has to do.
     Slow {
         what: &'static str,

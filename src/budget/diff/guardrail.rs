@@ -8,9 +8,16 @@ use crate::diff::change::Diff;
 pub use crate::diff::rented::Rented;
 use gpuplan_hardware::Hardware;
 use gpuplan_plan::Policy;
-use gpuplan_plan::limits::policy::{Broken, Rule};
+use gpuplan_plan::limits::policy::Rule;
 use gpuplan_units::Usd;
 use gpuplan_workload::file::Scalar;
+
+/// A limit of a change or a rule of the house that is broken: the line of `policy.toml`, and what breaks it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    pub line: usize,
+    pub detail: String,
+}
 
 /// Limits of a change; a missing one allows everything.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -130,9 +130,7 @@ fn print<T: Listed>(
 ) -> Result<Exit, Diagnostic> {
     match session.output {
         OutputFormat::Json => session.printer.data(&catalog::json(rows)),
-        OutputFormat::Csv => {
-            session.printer.data(&catalog::csv(rows, columns).map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Csv => session.printer.data(&catalog::csv(rows, columns).map_err(Diagnostic::unexpected)?),
         OutputFormat::Table if rows.is_empty() => {
             session.printer.note("nothing in the catalog matches");
             Ok(Exit::Done)
@@ -150,7 +148,7 @@ fn check_catalog(session: &Session) -> Result<Exit, Diagnostic> {
     let report = CheckReport::new(&findings, counts);
     let text = match session.output {
         OutputFormat::Json => report.json(),
-        OutputFormat::Csv => report.csv().map_err(|error| Diagnostic::unexpected(&error))?,
+        OutputFormat::Csv => report.csv().map_err(Diagnostic::unexpected)?,
         OutputFormat::Table => report.text(session.width),
     };
     session.printer.data(&text)?;

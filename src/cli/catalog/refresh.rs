@@ -33,9 +33,7 @@ pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diag
     let rows: Vec<SourceRow> = answers.sources.iter().map(row).collect();
     match session.output {
         OutputFormat::Json => session.printer.data(&refresh::json(&rows))?,
-        OutputFormat::Csv => {
-            session.printer.data(&refresh::csv(&rows).map_err(|error| Diagnostic::unexpected(&error))?)?
-        }
+        OutputFormat::Csv => session.printer.data(&refresh::csv(&rows).map_err(Diagnostic::unexpected)?)?,
         OutputFormat::Table => session.printer.data(&refresh::table(&rows, session.width))?,
     };
     let tried = rows.iter().filter(|row| row.outcome != SourceOutcome::NoCredentials).count();

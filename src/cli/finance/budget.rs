@@ -65,7 +65,7 @@ pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagn
 
 /// Charges as the file that finance loads.
 pub fn focus(version: FocusVersion, charges: &[Charge]) -> Result<String, Diagnostic> {
-    write(version, charges).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
+    write(version, charges).map_err(Diagnostic::unexpected)
 }
 
 /// The budget of a portfolio, as every output has it.
@@ -111,7 +111,7 @@ fn portfolio(path: &Path, text: &str, session: &Session) -> Result<Portfolio, Di
 }
 
 fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()));
+    let diagnostic = Diagnostic::usage(format!("{}: {error}", path.display()));
     match error {
         PortfolioError::Invalid { hint, .. } => diagnostic.hint(hint),
         PortfolioError::Syntax(_) => diagnostic.hint("examples/portfolio.toml shows every key"),
@@ -139,7 +139,7 @@ impl Planner<'_> {
         let (document, key, id) = match what {
             What::Rate(rate) => {
                 return Once::of_rate(rate).ok_or_else(|| {
-                    Diagnostic::new(Exit::Usage, "its cost is beyond counting")
+                    Diagnostic::usage("its cost is beyond counting")
                         .hint("check `usd_per_hour`, `nodes` and `hours`")
                 });
             }
@@ -204,5 +204,5 @@ impl Planner<'_> {
 }
 
 fn no_plan(error: &PlannedError) -> Diagnostic {
-    Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan plan FILE --output json >plan.json")
+    Diagnostic::usage(&error).hint("gpuplan plan FILE --output json >plan.json")
 }

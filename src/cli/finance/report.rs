@@ -11,7 +11,7 @@ use crate::arguments::question::QuestionArguments;
 use crate::finance::run_page;
 use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::{plan_file, workload};
-use crate::runs::journal::{journal_error, open_journal, unknown_run};
+use crate::runs::journal::{open_journal, unknown_run};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, Hardware};
@@ -82,8 +82,7 @@ pub fn run(arguments: &ReportArguments, session: &Session) -> Result<Exit, Diagn
         Written::Json => page::json::json(&report),
     };
     let Some(path) = &arguments.out else { return session.printer.data(&text) };
-    fs::write(path, &text)
-        .map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+    fs::write(path, &text).map_err(|error| Diagnostic::usage(format!("cannot write {}: {error}", path.display())))?;
     session.printer.note(&format!("wrote {} ({} kB)", path.display(), text.len().div_ceil(1000)));
     Ok(Exit::Done)
 }
@@ -94,8 +93,9 @@ fn written(format: Option<ReportFormat>, output: OutputFormat) -> Result<Written
         (None | Some(ReportFormat::Csv), OutputFormat::Csv) => Ok(Written::As(ReportFormat::Csv)),
         (None, OutputFormat::Json) => Ok(Written::Json),
         (format, OutputFormat::Table) => Ok(Written::As(format.unwrap_or(ReportFormat::Html))),
-        (Some(_), _) => Err(Diagnostic::new(Exit::Usage, "--format and --output name two formats")
-            .hint("gpuplan report FILE --format md")),
+        (Some(_), _) => {
+            Err(Diagnostic::usage("--format and --output name two formats").hint("gpuplan report FILE --format md"))
+        }
     }
 }
 
@@ -104,7 +104,7 @@ fn run_named(arguments: &ReportArguments, session: &Session) -> Result<Option<Ke
     let Some(path) = arguments.question.workload.file.as_deref().filter(|path| !path.exists()) else { return Ok(None) };
     let has_journal = session.home.state_file("launches.sqlite").is_some_and(|journal| journal.exists());
     let kept = match path.to_str().filter(|_| has_journal) {
-        Some(name) => open_journal(session)?.run(name).map_err(|error| journal_error(&error))?,
+        Some(name) => open_journal(session)?.run(name)?,
         None => None,
     };
     match kept {
@@ -118,14 +118,14 @@ fn has_no_question(run: &str, arguments: &ReportArguments) -> Result<(), Diagnos
     if workload::limits(&arguments.question.limits) == LimitsSection::default() && arguments.plan.is_none() {
         return Ok(());
     }
-    Err(Diagnostic::new(Exit::Usage, format!("`{run}` is a run, which flags of a question do not change"))
+    Err(Diagnostic::usage(format!("`{run}` is a run, which flags of a question do not change"))
         .hint(format!("gpuplan report {run}")))
 }
 
 fn neither(path: &Path) -> Diagnostic {
     let message =
         format!("there is no file {}, and {}", path.display(), unknown_run(&path.display().to_string()).message);
-    Diagnostic::new(Exit::Usage, message)
+    Diagnostic::usage(message)
         .hint("gpuplan report examples/llama-7b-pretrain.toml --out report.html")
         .hint("gpuplan status")
 }
@@ -159,7 +159,7 @@ fn recorded(arguments: &ReportArguments) -> Result<Option<(&Path, Value)>, Diagn
 
 fn read_budget(path: &Path, budget: Value) -> Result<Budget, Diagnostic> {
     Budget::read(budget).map_err(|error| {
-        Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()))
+        Diagnostic::usage(format!("{}: {error}", path.display()))
             .hint("gpuplan budget FILE --output json >budget.json")
     })
 }
@@ -197,9 +197,7 @@ fn history(plan: &PlanRecord, hardware: &Hardware, session: &Session) -> Result<
     };
     let instance = hardware.find_instance(&CloudId::new(&machines.cloud), &machines.instance_type);
     let (Some(instance), Some(cache)) = (instance, session.cache()) else { return Ok(Vec::new()) };
-    let known = cache
-        .history(instance, hardware, session.now - trend::WINDOW)
-        .map_err(|error| Diagnostic::unexpected(&error))?;
+    let known = cache.history(instance, hardware, session.now - trend::WINDOW).map_err(Diagnostic::unexpected)?;
     let is_pool = |point: &PricePoint| {
         point.purchase == purchase
             && *point.place.region == *machines.region

@@ -65,7 +65,7 @@ pub fn run(arguments: &AccuracyArguments, session: &Session) -> Result<Exit, Dia
     if arguments.refit {
         return refit::refit(&arguments.constants, arguments.residuals.as_deref(), session);
     }
-    let published = Published::embedded().map_err(|error| Diagnostic::unexpected(&error))?;
+    let published = Published::embedded().map_err(Diagnostic::unexpected)?;
     let predictions = predict(&published, &session.hardware()?, &session.models()?);
     let scores = Scores::of(&published, &predictions);
     let (by, time, memory) = (grouping(arguments.by), Fitted::embedded(), FittedMemory::embedded());

@@ -60,7 +60,7 @@ pub fn run(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Dia
 /// One answer a line, in the order of the cases.
 fn cases(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "answers to cases are printed as JSON lines, not as CSV")
+        return Err(Diagnostic::usage("answers to cases are printed as JSON lines, not as CSV")
             .hint("gpuplan estimate --cases FILE --output json"));
     }
     let text = read(path)?;
@@ -107,7 +107,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let resolved = workload::resolve(&file, &session.models()?)?;
     let wanted = arguments.gpus.as_deref().or(file.limits.gpus.as_deref());
     let wanted = wanted.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, "on which GPUs?").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
+        Diagnostic::usage("on which GPUs?").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
     })?;
     let (id, count) = chip(wanted, &hardware)?;
     let gpu = hardware.gpu(id);

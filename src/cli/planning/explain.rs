@@ -48,8 +48,9 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
     match session.output {
         OutputFormat::Table => session.printer.data(&report::text(&chosen, &comparison, &context, session.width)),
         OutputFormat::Json => session.printer.data(&report::json(&chosen, &comparison, &context)),
-        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation cannot be printed as CSV")
-            .hint("gpuplan explain FILE --output json")),
+        OutputFormat::Csv => {
+            Err(Diagnostic::usage("an explanation cannot be printed as CSV").hint("gpuplan explain FILE --output json"))
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
     match &arguments.out {
         Some(path) => {
             fs::write(path, text)
-                .map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+                .map_err(|error| Diagnostic::usage(format!("cannot write {}: {error}", path.display())))?;
             Ok(Exit::Done)
         }
         None => session.printer.data(&text),
@@ -83,7 +83,7 @@ pub fn job_of(
         Some(plans) => (plans, session.catalogs()?.hardware),
         None => fresh(question, session)?,
     };
-    let plan = plans.pick(plan).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint(error.hint()))?;
+    let plan = plans.pick(plan).map_err(|error| Diagnostic::usage(error.to_string()).hint(error.hint()))?;
     let (cloud, kind) = (CloudId::new(&plan.machines.cloud), plan.machines.instance_type.as_str());
     let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
         Diagnostic::new(

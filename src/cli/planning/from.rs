@@ -22,7 +22,7 @@ use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "a job and its prices cannot be printed as CSV")
+        return Err(Diagnostic::usage("a job and its prices cannot be printed as CSV")
             .hint("gpuplan plan --from JOB --output json"));
     }
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
@@ -61,7 +61,7 @@ fn named(asked: Asked, limits: &mut LimitsSection, hardware: &Hardware) -> Resul
 }
 
 fn of_file(path: &Path, error: &ImportError) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()));
+    let diagnostic = Diagnostic::usage(format!("{}: {error}", path.display()));
     match error {
         ImportError::NoGpuName(_) => diagnostic.hint(format!("gpuplan plan --from {} --gpus a100", path.display())),
         ImportError::NoGpu => diagnostic.hint("for work without GPUs there is nothing to plan here"),

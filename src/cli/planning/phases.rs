@@ -43,7 +43,7 @@ pub fn run(
         OutputFormat::Json => session.printer.data(&pretty(&document(&whole)))?,
         OutputFormat::Table => session.printer.data(&text(&whole, headline.as_deref(), session.width))?,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "plans of several phases cannot be printed as CSV")
+            return Err(Diagnostic::usage("plans of several phases cannot be printed as CSV")
                 .hint(format!("--phase {}", phases[0].name)));
         }
     };

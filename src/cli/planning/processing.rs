@@ -49,8 +49,7 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) ->
         ))?,
         OutputFormat::Table => Exit::Done,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "plans of work without GPU cannot be printed as CSV")
-                .hint("--output json"));
+            return Err(Diagnostic::usage("plans of work without GPU cannot be printed as CSV").hint("--output json"));
         }
     };
     if set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&set, &catalogs, &limits)) }

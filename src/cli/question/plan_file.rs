@@ -16,7 +16,7 @@ pub fn json_text(path: Option<&Path>) -> Result<Option<String>, Diagnostic> {
 
 /// Why a file is not the plan that a command needs, and what to type.
 pub fn refused(path: &Path, error: &DocumentError) -> Diagnostic {
-    Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display())).hint(error.hint())
+    Diagnostic::usage(format!("{}: {error}", path.display())).hint(error.hint())
 }
 
 /// A recorded answer is taken as it is: flags that ask something else are an error.
@@ -30,5 +30,5 @@ pub fn is_unchanged(
         return Ok(());
     }
     let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());
-    Err(Diagnostic::new(Exit::Usage, message).hint("give the workload file instead, or plan again with these flags"))
+    Err(Diagnostic::usage(message).hint("give the workload file instead, or plan again with these flags"))
 }

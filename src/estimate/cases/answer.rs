@@ -65,7 +65,7 @@ pub fn estimate(id: Value, case: &Case, hardware: &Hardware, models: &Models) ->
 pub fn prepared_estimate(constants: &Constants, id: Value, prepared: &Prepared) -> Result<CaseEstimate, String> {
     let subject = Subject::with(constants, &prepared.model, &prepared.training, prepared.machine());
     let (made, chosen) = defaults::complete(&subject, &prepared.request).map_err(|misfit| match misfit {
-        Misfit::Unsupported { detail } | Misfit::Overloaded { detail, .. } => detail,
+        Misfit::Unsupported { detail } => detail,
         Misfit::Indivisible { what, by } => format!("no layout divides {what} by {by}"),
         Misfit::Slow { what, .. } => format!("{what} takes too long"),
         Misfit::NeedsMemory { need, have } => format!("needs {need} of {have}"),

@@ -15,6 +15,7 @@ use crate::spot::Outlook;
 use crate::training::advice as training_advice;
 use gpuplan_estimate::StepEstimate;
 use gpuplan_market::Purchase;
+use gpuplan_spot::evidence::NOTHING_KNOWN;
 use gpuplan_units::{Hours, Seconds, Usd};
 use gpuplan_workload::Shard;
 
@@ -207,7 +208,7 @@ fn spot_advice(plan: &Plan, spot: &Outlook) -> Vec<Advice> {
     if plan.nodes > 1 {
         advice.push(Advice::UnprobedCount { nodes: plan.nodes });
     }
-    if spot.basis.starts_with("nothing known") {
+    if spot.basis == NOTHING_KNOWN {
         advice.push(Advice::NoInterruptionData);
     }
     advice

@@ -199,7 +199,7 @@ impl From<Misfit> for Rejection {
         match misfit {
             Misfit::NeedsMemory { need, have } => Self::OutOfMemory { needed_bytes: need, available_bytes: have },
             Misfit::Indivisible { what, by } => Self::Indivisible { what: what.to_owned(), gpus: by },
-            Misfit::Unsupported { detail } | Misfit::Overloaded { detail, .. } => Self::Unsupported { detail },
+            Misfit::Unsupported { detail } => Self::Unsupported { detail },
             Misfit::Slow { what, least, target } => {
                 let is_first = what == FIRST;
                 Self::TooSlow {

@@ -68,13 +68,6 @@ impl PolicyViolation {
     }
 }
 
-/// A broken rule in words, as a guardrail of a change tells of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    pub line: usize,
-    pub detail: String,
-}
-
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum PolicyError {
     #[error("policy.toml: {0}")]

@@ -9,7 +9,7 @@ use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, footer, render};
 use crate::text::wrap::wrap;
 use gpuplan_budget::diff::{Change, ChangedLine, Diff};
-use gpuplan_plan::limits::policy::Broken;
+use gpuplan_budget::guardrail::Broken;
 use gpuplan_units::Usd;
 
 /// What is compared, and the rules that the second breaks.

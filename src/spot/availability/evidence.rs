@@ -15,6 +15,9 @@ const GOOD: f64 = 0.85;
 /// Hours that the prior counts as in an update by own runs, as in its own fit.
 const PRIOR_HOURS: f64 = 6.0;
 
+/// What an availability rests on where a pool has no evidence of its own.
+pub const NOTHING_KNOWN: &str = "nothing known: the average of AWS probes of 2022";
+
 /// Recent availability to assume, and what it rests on. The freshest kind of evidence wins: what the cloud says of now, then
 /// what it says of a month.
 pub fn assumed_availability(risk: Option<&RiskEvidence>, signals: &[Signal]) -> (f64, &'static str) {
@@ -30,7 +33,7 @@ pub fn assumed_availability(risk: Option<&RiskEvidence>, signals: &[Signal]) -> 
         6..=20 => (MIDDLING, "advisor band of 5 to 20 % a month, as a rank and no rate"),
         _ => (POOR, "advisor band above 20 % a month, as a rank and no rate"),
     });
-    now.or(month).unwrap_or((PRIOR_AVAILABILITY, "nothing known: the average of AWS probes of 2022"))
+    now.or(month).unwrap_or((PRIOR_AVAILABILITY, NOTHING_KNOWN))
 }
 
 /// What is no number is the worst.
