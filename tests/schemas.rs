@@ -310,22 +310,6 @@ fn explanations_and_estimates_are_as_their_schemas_say() {
 }
 
 #[test]
-fn plans_are_as_their_schemas_say() {
-    let program = Program::new();
-    let mut plans: Vec<Vec<&str>> = vec![vec!["plan", "examples/phases.toml", "--phase", "prepare"]];
-    let examples = examples();
-    plans.extend(examples.iter().map(|example| vec!["plan", example.as_str()]));
-    for arguments in plans {
-        let document = program.json(&arguments);
-        let is_processing = document["workload"]["task"] == "processing";
-        assert_valid(if is_processing { "plan-processing" } else { "plan" }, &arguments.join(" "), &document);
-        let mut broken = document;
-        broken["recommendation"]["cost_usd"]["expected"] = 2.5.into();
-        assert!(!validator("plan").is_valid(&broken), "money is text, so that no digit of it is lost");
-    }
-}
-
-#[test]
 fn lists_of_the_catalog_are_as_their_schemas_say() {
     let program = Program::new();
     for list in ["gpus", "instances", "hosts", "models"] {

@@ -9,21 +9,21 @@ use gpuplan_plan::document::DocumentError;
 /// Why a plan cannot be written so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    #[error("`{0}` is no target; choose among {all}", all = Target::words().join(", "))]
+    #[error("`{0}` is not an export target; choose one of {all}", all = Target::words().join(", "))]
     UnknownTarget(String),
-    #[error("`{0}` is no framework that is known here; choose among {all}", all = Framework::words().join(", "))]
+    #[error("`{0}` is not a known framework; choose one of {all}", all = Framework::words().join(", "))]
     UnknownFramework(String),
     #[error("the plan cannot be read: {0}")]
     Plan(#[from] DocumentError),
-    #[error("{framework} cannot be told the layout {layout}: {why}")]
+    #[error("the layout {layout} cannot be expressed for {framework}: {why}")]
     Layout { framework: &'static str, layout: String, why: &'static str },
-    #[error("the name `{name}` does not do for {target}: {rule}")]
+    #[error("`{name}` is not a valid name for {target}: {rule}")]
     Name { name: String, target: Target, rule: &'static str },
     #[error("{target} {why}")]
     Unfit { target: Target, why: String },
-    #[error("a sweep of {runs} runs is no single job; what starts it is `gpuplan launch`")]
+    #[error("a sweep of {runs} runs is not a single job; `gpuplan launch` starts it")]
     Sweep { runs: u32 },
-    #[error("a service saves no checkpoints and is no job that ends")]
+    #[error("this plan is for a service, which saves no checkpoints and never ends")]
     Service,
 }
 

@@ -16,7 +16,7 @@ use gpuplan_workload::{Layout, Optimizer, Precision, Shard};
 pub struct Wishes {
     pub run: Option<String>,
     pub store: Option<String>,
-    /// Its name, where it is not the workload's.
+    /// Name of the framework, where it is not the workload's.
     pub framework: Option<String>,
     pub image: Option<String>,
     /// Fewest machines that the job may start with.
@@ -28,7 +28,7 @@ pub struct Wishes {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub plan: PlanRecord,
-    /// Of the plan, which saves.
+    /// Of the plan: how large checkpoints are, how often and how fast they are saved.
     pub checkpoint: CheckpointRecord,
     pub run: String,
     pub store: String,
@@ -38,13 +38,21 @@ pub struct Job {
     pub to_edit: Vec<String>,
     pub framework: Framework,
     pub nodes_at_least: Option<u32>,
-    pub precision: Precision,
-    pub sequence_length: u32,
-    pub optimizer: Option<Optimizer>,
-    pub is_compiled: bool,
+    pub training: TrainingSettings,
     pub budget_usd: Option<Usd>,
     pub gpu: Gpu,
     pub instance: InstanceType,
+}
+
+/// What the workload says of its training, as far as frameworks have flags for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrainingSettings {
+    pub precision: Precision,
+    /// Tokens.
+    pub sequence_length: u32,
+    /// `None`: the framework's own choice.
+    pub optimizer: Option<Optimizer>,
+    pub is_compiled: bool,
 }
 
 /// How the machines are had, as far as engines tell it apart.
@@ -107,10 +115,12 @@ impl Job {
             to_edit,
             framework,
             nodes_at_least: wishes.nodes_at_least,
-            precision: workload.precision,
-            sequence_length: workload.sequence_length,
-            optimizer: file.training.optimizer.as_deref().map(optimizer).transpose()?,
-            is_compiled: file.training.compile.unwrap_or(false) || named.contains("compile"),
+            training: TrainingSettings {
+                precision: workload.precision,
+                sequence_length: workload.sequence_length,
+                optimizer: file.training.optimizer.as_deref().map(optimizer).transpose()?,
+                is_compiled: file.training.compile.unwrap_or(false) || named.contains("compile"),
+            },
             budget_usd: file.limits.budget.as_deref().map(budget).transpose()?,
             gpu: gpu.clone(),
             instance: instance.clone(),
@@ -199,7 +209,7 @@ impl Job {
         if fits && name.len() <= most {
             return Ok(name);
         }
-        let rule = "it starts with a letter, ends with a letter or digit, and is not longer than 40 characters";
+        let rule = "it starts with a letter, ends with a letter or digit, and has at most 40 characters";
         Err(ExportError::Name { name: self.run.clone(), target, rule })
     }
 
@@ -214,7 +224,7 @@ impl Job {
         if layout.tensor * layout.pipeline * layout.context * layout.expert == 1 {
             return Ok(());
         }
-        Err(self.misfit(framework, "it splits no layers; --framework megatron or --framework torchtitan do"))
+        Err(self.misfit(framework, "it cannot split layers; --framework megatron and --framework torchtitan can"))
     }
 
     pub fn misfit(&self, framework: &'static str, why: &'static str) -> ExportError {

@@ -16,7 +16,7 @@ pub use target::Target;
 /// The file that the engine reads.
 pub fn export(to: Target, job: &Job) -> Result<String, ExportError> {
     if job.nodes_at_least.is_some() && !to.is_elastic() {
-        let why = "starts all machines of a job or none: leave out --min-nodes, or export to slurm or torchrun";
+        let why = "starts all machines of a job or none: drop --min-nodes, or export to slurm or torchrun";
         return Err(ExportError::Unfit { target: to, why: why.to_owned() });
     }
     match to {

@@ -56,7 +56,7 @@ pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
 fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let framework = job.framework;
     if job.nodes_at_least.is_some() && !matches!(framework, Framework::None | Framework::Megatron) {
-        let why = "it would train with another batch on fewer machines; --framework megatron keeps it, and `none` leaves it to you";
+        let why = "its global batch would change with fewer machines; --framework megatron keeps it, and --framework none leaves it to you";
         return Err(job.misfit(framework.word(), why));
     }
     match framework {

@@ -272,7 +272,7 @@ impl AnyDocument {
                 deadline_hours,
                 recommendation: document.plans.recommendation.map(|plan| AnyPlan::Processing(Box::new(plan))),
                 notes: document.notes,
-                warnings: Vec::new(),
+                warnings: document.warnings,
                 assumed: document.workload.assumed,
                 assumptions: document.workload.assumptions,
             },

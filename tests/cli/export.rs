@@ -84,7 +84,7 @@ fn accelerate_and_deepspeed_get_the_reviewed_configurations() {
 #[test]
 fn a_sweep_is_no_single_job() {
     let refused = gpuplan(&["export", "examples/sweep.toml", "--to", "slurm"]);
-    assert!(refused.code == 2 && refused.stderr.contains("a sweep of 64 runs is no single job"), "{}", refused.stderr);
+    assert!(refused.code == 2 && refused.stderr.contains("a sweep of 64 runs is not a single job"), "{}", refused.stderr);
 }
 
 /// The words of the agent's command in a script.
@@ -158,7 +158,7 @@ fn what_cannot_be_exported_says_what_can() {
         assert_eq!(ran.stdout, "", "a refusal prints no data");
         assert!(words.iter().all(|word| ran.stderr.contains(word)), "{}", ran.stderr);
     };
-    refused(exported("one-gpu", "nomad", &[]), &["`nomad` is no target", "slurm"]);
+    refused(exported("one-gpu", "nomad", &[]), &["`nomad` is not an export target", "slurm"]);
     refused(exported("one-gpu", "slurm", &["--framework", "kaldi"]), &["`kaldi`", "megatron"]);
     refused(exported("eight-nodes", "slurm", &["--framework", "fsdp"]), &["fsdp", "PP2", "--framework megatron"]);
     refused(exported("one-gpu", "kubernetes", &["--run", "9-lives"]), &["`9-lives`", "starts with a letter"]);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
-use crate::question::answer::{Answered, compute, context, gathered, nothing_fits, pretty};
+use crate::question::answer::{Answered, compute, context, gathered, nothing_fits};
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -16,6 +16,7 @@ use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
 use gpuplan_report::plan::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
 use gpuplan_report::plan::plan_text;
+use gpuplan_report::text::json::pretty;
 use gpuplan_report::sentences::rejection::sentence;
 use gpuplan_report::text::wrap::wrap;
 use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};

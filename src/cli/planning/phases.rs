@@ -3,7 +3,7 @@
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::processing;
-use crate::question::answer::{Answered, compute_on, context, gathered, nothing_fits, pretty};
+use crate::question::answer::{Answered, compute_on, context, gathered, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
@@ -12,6 +12,7 @@ use gpuplan_plan::document::{AnyDocument, PlanDocument, PlanRecord};
 use gpuplan_plan::money::phases::{Taken, Total, shares};
 use gpuplan_report::plan::phases::{Answer, Whole, document, text};
 use gpuplan_report::text::format;
+use gpuplan_report::text::json::pretty;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, WorkloadFile};
 

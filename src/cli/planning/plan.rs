@@ -6,13 +6,15 @@ use std::path::Path;
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::{from, phases, processing};
-use crate::question::answer::{compute_with, context, nothing_fits, pretty};
+use crate::question::answer::{compute_with, context, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_estimate::OwnRun;
 use gpuplan_plan::document::{AnyDocument, DocumentError, PlanDocument};
 use gpuplan_report::plan::{plan_csv, plan_text};
+use gpuplan_report::text::json::pretty;
 use gpuplan_workload::file::WorkloadFile;
 
 pub fn run(arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {

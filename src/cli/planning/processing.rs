@@ -4,18 +4,20 @@ use std::collections::BTreeSet;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
-use crate::question::answer::{gathered, pretty};
+use crate::question::answer::gathered;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::processing::assumed;
 use gpuplan_hardware::CloudId;
-use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, InputsRecord, ProcessingContext as Context, ProcessingDocument};
 use gpuplan_plan::money::phases::Taken;
 use gpuplan_plan::processing::{ProcessingSet, plan};
+use gpuplan_plan::{Limits, Warning};
 use gpuplan_report::plan::phases::Answer;
 use gpuplan_report::plan::processing;
+use gpuplan_report::text::format;
+use gpuplan_report::text::json::pretty;
 use gpuplan_report::sentences::rejection;
 use gpuplan_report::sentences::words::English;
 use gpuplan_report::text::format;
@@ -29,15 +31,11 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) ->
     let resolved = resolve(file)?;
     let (catalogs, limits) = gathered(&file.limits, &arguments.question.prices, session)?;
     let headline = session.warn_about_age(&catalogs.market);
-    let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, &limits);
-    let mut notes = notes(&limits);
+    let mut set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, &limits);
     if arguments.question.prices.live {
-        notes.push(
-            "prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs"
-                .to_owned(),
-        );
+        set.warnings.push(Warning::CatalogPricesOfHosts);
     }
-    let context = context(file, &resolved, &notes, &catalogs, session)?;
+    let context = context(file, &resolved, &catalogs, session)?;
     match session.output {
         OutputFormat::Json => session.printer.data(&pretty(&ProcessingDocument::new(&set, &context)))?,
         OutputFormat::Table if set.recommendation.is_some() => session.printer.data(&processing::text(
@@ -66,8 +64,7 @@ pub fn answer(
 ) -> Result<Answer, Diagnostic> {
     let resolved = resolve(file)?;
     let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, limits);
-    let notes = notes(limits);
-    let context = context(file, &resolved, &notes, catalogs, session)?;
+    let context = context(file, &resolved, catalogs, session)?;
     let Some(best) = &set.recommendation else { return Err(nothing_fits(&set, catalogs, limits)) };
     Ok(Answer {
         name: phase.name.clone(),
@@ -97,7 +94,6 @@ fn resolve(file: &WorkloadFile) -> Result<ResolvedProcessing, Diagnostic> {
 fn context<'a>(
     file: &'a WorkloadFile,
     resolved: &'a ResolvedProcessing,
-    notes: &'a [String],
     catalogs: &Catalogs,
     session: &Session,
 ) -> Result<Context<'a>, Diagnostic> {
@@ -106,7 +102,6 @@ fn context<'a>(
         work: &resolved.processing,
         file,
         assumed: &resolved.assumed,
-        notes,
         now: session.now,
         inputs: InputsRecord {
             catalog_sha256,
@@ -119,20 +114,6 @@ fn context<'a>(
         },
         words: &English,
     })
-}
-
-fn notes(limits: &Limits) -> Vec<String> {
-    let mut notes = vec![
-        "every core is taken to work as fast as those of the published rates; the band is for what they differ"
-            .to_owned(),
-    ];
-    if limits.deadline.is_none() {
-        notes.push(format!(
-            "no deadline given: plans that end within {} are preferred",
-            gpuplan_plan::choice::objective::PATIENCE
-        ));
-    }
-    notes
 }
 
 /// As for machines with GPUs: exit 4 where money alone is in the way, else 3.

@@ -1,7 +1,5 @@
 //! From a workload to its plan set: catalogs, limits and measurements joined, and what to say where nothing fits.
 
-use serde::Serialize;
-
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::question::measurements::{self, Measurements};
@@ -116,15 +114,6 @@ pub fn context<'a>(
         seed: session.seed,
         words: &English,
     })
-}
-
-/// A JSON output, indented.
-pub fn pretty(output: &impl Serialize) -> String {
-    let text = serde_json::to_string_pretty(output).expect("an output has text keys");
-    format!(
-        "{text}
-"
-    )
 }
 
 /// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.

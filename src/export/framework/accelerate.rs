@@ -42,12 +42,12 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
         Shard::Zero1 | Shard::Zero2 => "DEEPSPEED",
         Shard::Zero3 | Shard::Hsdp => "FSDP",
     };
-    let precision = match job.precision {
+    let precision = match job.training.precision {
         Precision::Fp32 | Precision::Tf32 => "no",
         Precision::Bf16 | Precision::PureBf16 => "bf16",
         Precision::Fp16 | Precision::AmpFp16 => "fp16",
         Precision::Fp8 => "fp8",
-        _ => return Err(job.misfit("accelerate", "it has no word for this precision; --framework megatron has")),
+        _ => return Err(job.misfit("accelerate", "it does not support this precision; --framework megatron does")),
     };
     let mut all = json!({
         "compute_environment": "LOCAL_MACHINE",
@@ -72,7 +72,7 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
         }
         _ => {}
     }
-    if job.is_compiled {
+    if job.training.is_compiled {
         all["dynamo_config"] = json!({ "dynamo_backend": "INDUCTOR" });
     }
     Ok(all)

@@ -51,7 +51,7 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
         zero["mics_hierarchical_params_gather"] = json!(layout.sharded_over() > job.machines().gpus_per_node);
     }
     all.insert("zero_optimization".to_owned(), zero);
-    match job.precision {
+    match job.training.precision {
         Precision::Bf16 | Precision::PureBf16 => {
             all.insert("bf16".to_owned(), json!({ "enabled": true }));
         }
@@ -60,15 +60,16 @@ fn configuration(job: &Job) -> Result<Value, ExportError> {
         }
         Precision::Fp32 | Precision::Tf32 => {}
         _ => {
-            return Err(
-                job.misfit("deepspeed", "it has no key for 8 bits and less; --framework megatron has arguments")
-            );
+            return Err(job.misfit(
+                "deepspeed",
+                "it has no key for 8 bits or fewer; --framework megatron has arguments for them",
+            ));
         }
     }
     if plan.recompute == Recompute::Offload {
         all.insert("activation_checkpointing".to_owned(), json!({ "cpu_checkpointing": true }));
     }
-    if job.is_compiled {
+    if job.training.is_compiled {
         all.insert("compile".to_owned(), json!({ "deepcompile": false }));
     }
     Ok(Value::Object(all))

@@ -15,8 +15,8 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
         ("GPUPLAN_MICRO_BATCH", plan.micro_batch.to_string()),
         ("GPUPLAN_GRAD_ACCUMULATION", job.micro_steps().to_string()),
         ("GPUPLAN_RECOMPUTE", word(serde_json::json!(plan.recompute))),
-        ("GPUPLAN_PRECISION", word(serde_json::json!(job.precision))),
-        ("GPUPLAN_SEQUENCE_LENGTH", job.sequence_length.to_string()),
+        ("GPUPLAN_PRECISION", word(serde_json::json!(job.training.precision))),
+        ("GPUPLAN_SEQUENCE_LENGTH", job.training.sequence_length.to_string()),
         ("GPUPLAN_SAVE_EVERY_STEPS", job.save_every_steps().to_string()),
     ];
     if let Some(group) = layout.shard_group {

@@ -13,7 +13,7 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     flag(&mut flags, "output_dir", "checkpoints");
     flag(&mut flags, "per_device_train_batch_size", plan.micro_batch);
     flag(&mut flags, "gradient_accumulation_steps", job.micro_steps());
-    match job.precision {
+    match job.training.precision {
         Precision::Bf16 | Precision::PureBf16 => flag(&mut flags, "bf16", "True"),
         Precision::Fp16 | Precision::AmpFp16 => flag(&mut flags, "fp16", "True"),
         Precision::Tf32 => flag(&mut flags, "tf32", "True"),
@@ -21,7 +21,7 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
         _ => {
             return Err(job.misfit(
                 "hf-trainer",
-                "it has no arguments for 8 bits and less; --framework accelerate or megatron have",
+                "it has no arguments for 8 bits or fewer; --framework accelerate and --framework megatron do",
             ));
         }
     }
@@ -30,15 +30,15 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
         Recompute::Full => flag(&mut flags, "gradient_checkpointing", "True"),
         _ => {
             return Err(
-                job.misfit("hf-trainer", "it recomputes whole layers or nothing: plan with --recompute full or none")
+                job.misfit("hf-trainer", "it recomputes whole layers or none: plan with --recompute full or none")
             );
         }
     }
-    if let Some(name) = job.optimizer.map(optimizer) {
-        let name = name.ok_or_else(|| job.misfit("hf-trainer", "its `--optim` has no word for this optimizer"))?;
+    if let Some(name) = job.training.optimizer.map(optimizer) {
+        let name = name.ok_or_else(|| job.misfit("hf-trainer", "its `--optim` does not support this optimizer"))?;
         flag(&mut flags, "optim", name);
     }
-    if job.is_compiled {
+    if job.training.is_compiled {
         flag(&mut flags, "torch_compile", "True");
     }
     let mut configuration = None;

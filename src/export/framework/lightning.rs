@@ -23,14 +23,14 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     if job.layout().shard == Shard::Hsdp {
         flag(&mut flags, "trainer.strategy.sharding_strategy", "HYBRID_SHARD");
     }
-    let precision = match job.precision {
+    let precision = match job.training.precision {
         Precision::Fp32 | Precision::Tf32 => "32-true",
         Precision::Bf16 => "bf16-mixed",
         Precision::PureBf16 => "bf16-true",
         Precision::Fp16 | Precision::AmpFp16 => "16-mixed",
         Precision::Fp8 => "transformer-engine",
         Precision::Mxfp8 | Precision::Nvfp4 => {
-            return Err(job.misfit("lightning", "it has no word for this precision; --framework megatron has"));
+            return Err(job.misfit("lightning", "it does not support this precision; --framework megatron does"));
         }
     };
     flag(&mut flags, "trainer.precision", precision);

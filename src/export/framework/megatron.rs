@@ -25,11 +25,11 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     }
     flag(&mut flags, "micro-batch-size", plan.micro_batch);
     flag(&mut flags, "global-batch-size", job.global_batch());
-    flag(&mut flags, "seq-length", job.sequence_length);
+    flag(&mut flags, "seq-length", job.training.sequence_length);
     sharding(job, &mut flags);
     precision(job, &mut flags)?;
     recompute(job, &mut flags)?;
-    if job.optimizer == Some(Optimizer::Sgd) {
+    if job.training.optimizer == Some(Optimizer::Sgd) {
         flag(&mut flags, "optimizer", "sgd");
     }
     flag(&mut flags, "save", "checkpoints");
@@ -67,7 +67,7 @@ fn sharding(job: &Job, flags: &mut Vec<String>) {
 }
 
 fn precision(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
-    match job.precision {
+    match job.training.precision {
         Precision::Fp32 | Precision::Tf32 => {}
         Precision::Bf16 | Precision::PureBf16 => flags.push("--bf16".to_owned()),
         Precision::Fp16 | Precision::AmpFp16 => flags.push("--fp16".to_owned()),
@@ -82,7 +82,7 @@ fn precision(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
         }
         Precision::Nvfp4 => {
             return Err(
-                job.misfit("megatron", "its arguments for nvfp4 are not known here; --precision mxfp8 has some")
+                job.misfit("megatron", "gpuplan does not know its arguments for nvfp4; plan with --precision mxfp8")
             );
         }
     }
@@ -101,7 +101,7 @@ fn recompute(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
         Recompute::Offload => {
             return Err(job.misfit(
                 "megatron",
-                "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU",
+                "it cannot offload activations to the host; --recompute full keeps layer inputs on the GPU",
             ));
         }
     }

@@ -13,7 +13,7 @@ fn data_parallel_degrees(job: &Job) -> Result<(u32, u32), ExportError> {
         Shard::Zero1 => {
             return Err(job.misfit(
                 "torchtitan",
-                "it shards gradients together with the optimizer; --framework megatron has ZeRO-1",
+                "it always shards gradients with the optimizer; --framework megatron has ZeRO-1",
             ));
         }
         Shard::Zero2 | Shard::Zero3 => (1, layout.data),
@@ -31,7 +31,7 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
         u64::from(plan.micro_batch) * if layout.pipeline > 1 { u64::from(job.micro_steps()) } else { 1 },
     );
     flag(&mut flags, "training.global_batch_size", job.global_batch());
-    flag(&mut flags, "training.seq_len", job.sequence_length);
+    flag(&mut flags, "training.seq_len", job.training.sequence_length);
     let degrees = [
         ("data_parallel_replicate_degree", replicate),
         ("data_parallel_shard_degree", shard),
@@ -56,23 +56,23 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
         Recompute::Offload => {
             return Err(job.misfit(
                 "torchtitan",
-                "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU",
+                "it cannot offload activations to the host; --recompute full keeps layer inputs on the GPU",
             ));
         }
     };
     flag(&mut flags, "activation_checkpoint.mode", mode);
-    match job.precision {
+    match job.training.precision {
         Precision::Bf16 => flag(&mut flags, "training.mixed_precision_param", "bfloat16"),
         Precision::PureBf16 => flag(&mut flags, "training.dtype", "bfloat16"),
         Precision::Fp32 | Precision::Tf32 => flag(&mut flags, "training.mixed_precision_param", "float32"),
         _ => {
             return Err(job.misfit(
                 "torchtitan",
-                "only bf16, pure-bf16, fp32 and tf32 are told to it; say the rest in your TOML file and --precision bf16 here",
+                "gpuplan sets only bf16, pure-bf16, fp32 and tf32; set others in your TOML file and pass --precision bf16 here",
             ));
         }
     }
-    if job.is_compiled {
+    if job.training.is_compiled {
         flags.push("--compile.enable".to_owned());
     }
     flags.push("--checkpoint.enable".to_owned());

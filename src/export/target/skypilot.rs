@@ -62,7 +62,10 @@ fn candidates(job: &Job) -> Result<Vec<Value>, ExportError> {
     regions.truncate(MOST_REGIONS);
     let cloud = cloud_name(&machines.cloud).ok_or_else(|| ExportError::Unfit {
         target: Target::Skypilot,
-        why: format!("does not know the cloud {}; plan with --cloud aws or another of its clouds", machines.cloud),
+        why: format!(
+            "does not support the cloud {}; plan with --cloud aws or another cloud that it supports",
+            machines.cloud
+        ),
     })?;
     let candidate = |region: &str, is_spot: bool| {
         let mut one = json!({ "infra": format!("{cloud}/{region}"), "use_spot": is_spot });

@@ -7,7 +7,7 @@ use crate::{ExportError, Target};
 pub fn render(job: &Job) -> Result<String, ExportError> {
     let machines = job.machines();
     if job.nodes_at_least.is_some_and(|least| least == 0 || least > machines.nodes) {
-        let why = format!("wants --min-nodes from 1 to the {} machines of the plan", machines.nodes);
+        let why = format!("needs --min-nodes between 1 and {}, the number of machines in the plan", machines.nodes);
         return Err(ExportError::Unfit { target: Target::Slurm, why });
     }
     let nodes =

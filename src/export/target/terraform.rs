@@ -25,7 +25,7 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
         "gcp" => gcp(job, &name)?,
         other => {
             let why = format!(
-                "is written for aws and gcp; plan with --cloud aws or gcp instead of {other}, or export to skypilot"
+                "supports only aws and gcp, not {other}; plan with --cloud aws or --cloud gcp, or export to skypilot"
             );
             return Err(ExportError::Unfit { target: Target::Terraform, why });
         }
@@ -149,7 +149,7 @@ fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
     let machines = job.machines();
     if job.lifetime_hours() > MOST_HOURS_OF_GCP {
         let why = format!(
-            "would let machines live {} hours, and Google Cloud ends them after {MOST_HOURS_OF_GCP}; more GPUs end sooner",
+            "would need machines for {} hours, and Google Cloud ends them after {MOST_HOURS_OF_GCP}; plan with more GPUs",
             job.lifetime_hours()
         );
         return Err(ExportError::Unfit { target: Target::Terraform, why });

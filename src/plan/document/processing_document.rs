@@ -54,6 +54,9 @@ pub struct ProcessingDocument {
     /// What else is worth knowing, as sentences.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// The notes with their figures, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Remark>,
     /// For a workload with `[[phase]]` whose costliest phase is this one.
     #[serde(flatten, deserialize_with = "optional_group")]
     pub phases: Option<PhasesRecord>,
@@ -133,8 +136,6 @@ pub struct ProcessingContext<'a> {
     pub file: &'a WorkloadFile,
     /// What nobody said.
     pub assumed: &'a [Assumption],
-    /// What else is worth knowing.
-    pub notes: &'a [String],
     /// The moment of the answer.
     pub now: Timestamp,
     /// Hashes of catalog and prices.
@@ -146,6 +147,8 @@ pub struct ProcessingContext<'a> {
 impl ProcessingDocument {
     /// The document of an answer of the planner.
     pub fn new(set: &ProcessingSet, context: &ProcessingContext) -> Self {
+        let warnings: Vec<Remark> =
+            set.warnings.iter().map(|one| Remark::new(one, context.words.warning(one))).collect();
         let plain = |plan: &ProcessingPlan| ProcessingRecord::new(plan, &[], context.words);
         let best = |plan| ProcessingRecord::new(plan, &set.reasons, context.words);
         Self {
@@ -163,7 +166,8 @@ impl ProcessingDocument {
             on_gpu_machines: set.on_gpu_machines.as_ref().map(plain),
             rejected: set.rejected.iter().map(|rejected| RejectionRecord::new(rejected, context.words)).collect(),
             counts: ProcessingCounts { offers: set.offers as u64, candidates: set.candidates as u64 },
-            notes: context.notes.to_vec(),
+            notes: sentences(&warnings),
+            warnings,
             phases: None,
         }
     }

@@ -43,6 +43,9 @@ pub struct TermsRecord {
     /// The run on these terms, or why there is none.
     #[serde(flatten)]
     pub outcome: TermsOutcome,
+    /// Why there is none, with figures; its sentence is `refused`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Remark>,
 }
 
 /// What a run on some terms takes, or why it cannot be had.
@@ -102,6 +105,7 @@ impl RejectionRecord {
 
 impl TermsRecord {
     pub(super) fn new(terms: &Terms, words: &dyn Words) -> Self {
+        let why = terms.outcome.as_ref().err().map(|why| Remark::new(why, words.rejection(why)));
         let outcome = match &terms.outcome {
             Ok(plan) => TermsOutcome::Kept {
                 run_hours: plan.run.hours,
@@ -111,7 +115,7 @@ impl TermsRecord {
             },
             Err(why) => TermsOutcome::Refused { refused: words.rejection(why) },
         };
-        Self { purchase: terms.purchase.to_owned(), outcome }
+        Self { purchase: terms.purchase.to_owned(), outcome, why }
     }
 }
 

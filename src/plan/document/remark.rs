@@ -23,7 +23,7 @@ pub struct Remark {
 
 impl Remark {
     /// From an enumeration whose variants are told apart by `kind`, and its sentence.
-    pub(super) fn new(figures: &impl Serialize, sentence: String) -> Self {
+    pub fn new(figures: &impl Serialize, sentence: String) -> Self {
         let value = serde_json::to_value(figures).expect("figures have text keys");
         let mut figures = value.as_object().cloned().expect("a variant with a kind is an object");
         let kind = figures.shift_remove("kind").and_then(|kind| kind.as_str().map(str::to_owned));

@@ -115,7 +115,6 @@ fn processing() -> ProcessingDocument {
         work: &resolved.processing,
         file: &file,
         assumed: &resolved.assumed,
-        notes: &["a note".to_owned()],
         now: now(),
         inputs: InputsRecord::default(),
         words: &Names,

@@ -34,6 +34,10 @@ pub enum Warning {
     NoDeadline {
         preferred_within_hours: Hours,
     },
+    /// Every core is taken to be as fast as those of the published rates.
+    EqualCores,
+    /// The clouds were asked for prices, but not for those of machines without GPU.
+    CatalogPricesOfHosts,
     /// A plan that saves hours for little.
     SoonerForLittle {
         sooner_hours: Hours,

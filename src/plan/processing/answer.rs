@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::explanation::{Reason, Rejected};
+use crate::explanation::{Reason, Rejected, Warning};
 use crate::money::bill::Bill;
 use crate::money::validity::fresh_until;
 use crate::processing::machines::Rented;
@@ -55,6 +55,8 @@ pub struct ProcessingSet<'a> {
     pub candidates: usize,
     /// Why the recommended one.
     pub reasons: Vec<Reason>,
+    /// What to know beside the plans.
+    pub warnings: Vec<Warning>,
 }
 
 impl ProcessingPlan<'_> {

@@ -10,7 +10,7 @@ pub use answer::{Losses, ProcessingPlan, ProcessingSet};
 use std::collections::BTreeMap;
 
 use crate::choice::objective::{COST_TOLERANCE, PATIENCE};
-use crate::explanation::Rejection;
+use crate::explanation::{Rejection, Warning};
 use crate::limits::{Limits, Objective};
 use crate::money::bill::{Basis, Bill, BillItem, BillLine, HOURS_PER_MONTH, MACHINE_HOUR};
 use crate::money::side_charges::Rate;
@@ -45,10 +45,14 @@ pub fn plan<'a>(hardware: &'a Hardware, market: &'a Market, work: &Processing, l
         only_money: recommended.is_none() && refused.has_money_in_the_way(),
         offers: found.offers,
         candidates: plans.len(),
+        warnings: vec![Warning::EqualCores],
         ..ProcessingSet::default()
     };
     (set.frontier, set.alternatives) = frontier_and_alternatives(plans, limits);
     set.rejected = refused.lines();
+    if limits.deadline.is_none() {
+        set.warnings.push(Warning::NoDeadline { preferred_within_hours: PATIENCE });
+    }
     if let Some(best) = &set.recommendation {
         let hosts = WorkOffers::with_gpu(hardware, market, limits, work.place.as_deref()).kept;
         set.on_gpu_machines = cheapest(case.plans(&hosts, &mut Refusals::default()));

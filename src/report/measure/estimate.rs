@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::sentences::assumption::sentences;
+use crate::sentences::assumption::{sentence, sentences};
 use crate::text::format;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use gpuplan_estimate::{Bound, MemoryBreakdown, Performance, Regime, StepEstimate, Subject};
-use gpuplan_plan::document::time_parts;
+use gpuplan_plan::document::{Remark, time_parts};
 use gpuplan_units::{Band, Bytes};
 use gpuplan_workload::{Assumption, Layout, Recompute};
 
@@ -93,8 +93,8 @@ pub struct EstimateReport<'a> {
     memory_bytes: Map<String, Value>,
     /// What was left open and chosen, as sentences.
     assumed: Vec<String>,
-    /// The same with figures.
-    assumptions: &'a [Assumption],
+    /// The same with figures, in the same order.
+    assumptions: Vec<Remark>,
 }
 
 pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> String {
@@ -121,7 +121,7 @@ pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> S
         time_seconds: keyed(time_parts(&made.time), "seconds"),
         memory_bytes: keyed(memory_parts(&made.memory), "bytes"),
         assumed: sentences(assumed),
-        assumptions: assumed,
+        assumptions: assumed.iter().map(|one| Remark::new(one, sentence(one))).collect(),
     })
 }
 

@@ -33,26 +33,26 @@ pub struct Budget {
     generated_at: Option<Timestamp>,
     #[serde(default)]
     tax: Option<String>,
-    total: Part,
+    total: CostGroup,
     #[serde(default)]
-    by_month: Vec<Part>,
+    by_month: Vec<CostGroup>,
     #[serde(default)]
-    by_team: Vec<Part>,
+    by_team: Vec<CostGroup>,
     #[serde(default)]
-    by_cloud: Vec<Part>,
+    by_cloud: Vec<CostGroup>,
     #[serde(default)]
-    by_gpu: Vec<Part>,
+    by_gpu: Vec<CostGroup>,
     #[serde(default)]
-    sensitivity: Vec<Lever>,
+    sensitivity: Vec<SensitivityBar>,
     #[serde(default)]
-    lines: Vec<Line>,
+    lines: Vec<BudgetLine>,
     #[serde(default)]
     assumptions: Vec<String>,
 }
 
 /// The whole, or what falls on one month, team, cloud or GPU.
 #[derive(Clone, Debug, Deserialize)]
-struct Part {
+struct CostGroup {
     #[serde(default)]
     name: String,
     cost_usd: Quantiles<Usd>,
@@ -64,7 +64,7 @@ struct Part {
 
 /// One thing that may turn out otherwise, and the dollars that it adds (negative: saves) at either end.
 #[derive(Clone, Debug, Deserialize)]
-struct Lever {
+struct SensitivityBar {
     what: String,
     #[serde(default)]
     low: String,
@@ -77,7 +77,7 @@ struct Lever {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Line {
+struct BudgetLine {
     #[serde(default)]
     run: Option<String>,
     #[serde(default)]
@@ -185,8 +185,8 @@ fn summary(budget: &Budget) -> Section {
     Section { id: "summary", heading: "Summary", text, ..Section::default() }
 }
 
-fn group(id: &'static str, heading: &'static str, parts: &[Part]) -> Section {
-    let range = |part: &Part| Range {
+fn group(id: &'static str, heading: &'static str, parts: &[CostGroup]) -> Section {
+    let range = |part: &CostGroup| Range {
         name: part.name.clone(),
         words: format!("{} to {}", format::usd(part.cost_usd.p50), format::usd(part.cost_usd.p90)),
         median: part.cost_usd.p50.dollars(),
@@ -202,7 +202,7 @@ fn group(id: &'static str, heading: &'static str, parts: &[Part]) -> Section {
         ),
         ChartKind::Ranges(RangeChart { ranges: parts.iter().map(range).collect() }),
     );
-    let row = |part: &Part| {
+    let row = |part: &CostGroup| {
         let mut cells = vec![Cell::text(&*part.name)];
         cells.extend([part.cost_usd.p50, part.cost_usd.expected, part.cost_usd.p90].map(Cell::usd));
         cells.push(part.budget_usd.map_or_else(Cell::none, Cell::usd));
@@ -236,14 +236,14 @@ fn section_id(table: &str) -> &'static str {
 }
 
 fn sensitivity(budget: &Budget) -> Section {
-    let row = |lever: &Lever| {
+    let row = |bar: &SensitivityBar| {
         vec![
-            Cell::text(&*lever.what),
-            Cell::text(&*lever.low),
-            money(&lever.low_usd),
-            Cell::text(&*lever.high),
-            money(&lever.high_usd),
-            Cell::text(&*lever.basis),
+            Cell::text(&*bar.what),
+            Cell::text(&*bar.low),
+            money(&bar.low_usd),
+            Cell::text(&*bar.high),
+            money(&bar.high_usd),
+            Cell::text(&*bar.basis),
         ]
     };
     let table = Table {
@@ -269,7 +269,7 @@ fn sensitivity(budget: &Budget) -> Section {
 
 fn lines(budget: &Budget) -> Section {
     let text = |text: &Option<String>| text.as_deref().map_or_else(Cell::none, Cell::text);
-    let row = |line: &Line| {
+    let row = |line: &BudgetLine| {
         vec![
             text(&line.month),
             text(&line.team),

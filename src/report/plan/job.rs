@@ -14,11 +14,10 @@ use crate::text::wrap::wrap;
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{Asked, JobKind, KeyValue};
 use gpuplan_market::{Market, Origin};
-use gpuplan_plan::document::{Context, PlanRecord};
+use gpuplan_plan::document::{Context, PlanRecord, Remark};
 use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
 use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
-use gpuplan_workload::assumption::JobAssumption;
 
 /// A plan and the market that its offer stands in.
 pub type Placed<'a> = (&'a Plan, &'a Context<'a>);
@@ -242,7 +241,7 @@ pub struct JobRecord<'a> {
     /// What the job leaves open and what was taken, as sentences.
     pub assumed: Vec<String>,
     /// The same with their figures, in the same order.
-    pub assumptions: &'a [JobAssumption],
+    pub assumptions: Vec<Remark>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -306,7 +305,7 @@ impl<'a> JobRecord<'a> {
             no_effect: keys(&asked.no_effect),
             not_understood: keys(&asked.unread),
             assumed: asked.assumed.iter().map(job_sentence).collect(),
-            assumptions: &asked.assumed,
+            assumptions: asked.assumed.iter().map(|one| Remark::new(one, job_sentence(one))).collect(),
         }
     }
 }

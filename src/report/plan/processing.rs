@@ -70,7 +70,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
         out.push_str(&format!("\n{rejections}"));
     }
     out.push('\n');
-    for note in context.notes {
+    for note in set.warnings.iter().map(sentences::warning::sentence) {
         out.push_str(&wrap(&format!("Note: {note}"), width, "  "));
         out.push('\n');
     }

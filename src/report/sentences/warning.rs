@@ -19,6 +19,14 @@ pub fn sentence(warning: &Warning) -> String {
         Warning::NoDeadline { preferred_within_hours } => {
             format!("no deadline given: plans that end within {preferred_within_hours} are preferred")
         }
+        Warning::EqualCores => {
+            "every core is taken to work as fast as those of the published rates; the band is for what they differ"
+                .to_owned()
+        }
+        Warning::CatalogPricesOfHosts => {
+            "prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs"
+                .to_owned()
+        }
         Warning::SoonerForLittle { sooner_hours, more_usd, plan, value_of_time_usd_per_hour } => format!(
             "{sooner_hours} sooner for ${:.2} more: {plan} (--value-of-time {:.2} would choose it)",
             more_usd.dollars(),
